@@ -1,9 +1,8 @@
-"""How a learner obeys: a mailbox between the I/O thread and the training thread, and what each does with it.
+"""How a learner obeys: a mailbox between the I/O thread and the training thread, and both its ends.
 
-The training thread owns a `Control` and calls `between(progress)` between two updates: it obeys what has
-come, waits inside while the run is paused, and says whether to go on. The I/O thread runs `attend`:
-heartbeats go out at their interval whatever the training thread does, commands come in, acknowledgements go
-back.
+The training thread owns a `Control` and calls `between(progress)` between two updates: it obeys what came,
+waits inside while the run is paused, and says whether to go on. The I/O thread runs `attend`: heartbeats
+go out at their interval whatever the training thread does, commands come in, acknowledgements go back.
 
 Rules: nothing is changed but between updates; a command is acknowledged after it was done, and done once
 however often it is delivered; the end of the I/O thread wakes the training thread with its reason. An
@@ -397,12 +396,15 @@ class _Attendant:
         async with self._turn:
             try:
                 heartbeat = self._mailbox.heartbeat(self._client.run_id)
-                self._least_s = (await self._client.heartbeat(heartbeat, deadline_s)).interval_s
+                answer = await self._client.heartbeat(heartbeat, deadline_s)
             except OrchestratorError as error:
                 self._beaten(_how(error))
                 self._refused(error)
-            else:
-                self._beaten("ok")
+                return
+        self._beaten("ok")
+        self._least_s = answer.interval_s
+        if answer.state == "terminating" and not answer.commands_waiting:
+            self._end("the run is terminating, and the command was acknowledged by a former life")
 
     def _refused(self, error: OrchestratorError) -> None:
         """The orchestrator answers that this life is over, or that the run is."""
@@ -410,9 +412,14 @@ class _Attendant:
             return
         if error.path == "lineage":
             self._mailbox.fail(str(error))
-        elif error.path == "status" and not self._is_told_to_end:
+        elif error.path == "status":
+            self._end(str(error))
+
+    def _end(self, reason: str) -> None:
+        """Have training end, where no command asks for it."""
+        if self._mailbox.outcome is None and not self._is_told_to_end:
             self._is_told_to_end = True
-            self._mailbox.deliver(Issued(id=_OVER, command=Terminate(reason=str(error)[:1000])))
+            self._mailbox.deliver(Issued(id=_OVER, command=Terminate(reason=reason[:1000])))
 
     async def _commands(self) -> None:
         loop = asyncio.get_running_loop()

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from overwatch_rl.orchestrator.commands import Command, Done, Pause, Resume, Terminate, Tune
-from overwatch_rl.orchestrator.states import FINAL, IllegalMoveError, State, route
+from overwatch_rl.orchestrator.states import FINAL, RESUMABLE, IllegalMoveError, State, route
 from overwatch_rl.orchestrator.wire import CommandStatus, Heartbeat
 
 MOST_WAITING: Final = 64
@@ -32,6 +32,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     step: int | None = None
     checkpoint_version: str | None = None
     tuned: dict[str, float] = {}
+    is_doomed: bool = False
+    """Whether an operator has terminated it: whatever ends a life, the next one only terminates."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +81,7 @@ def beaten(run: Run, heartbeat: Heartbeat) -> Run:
                 f"{heartbeat.step} is before {run.step}, which this life has reported; "
                 "a learner that went back begins the next lineage",
             )
-        if _number(heartbeat.checkpoint_version) < _number(run.checkpoint_version):
+        if _is_before(heartbeat.checkpoint_version, run.checkpoint_version):
             raise ConflictError(
                 "checkpoint_version",
                 f"{heartbeat.checkpoint_version} is before {run.checkpoint_version}, which this life has "
@@ -87,7 +89,7 @@ def beaten(run: Run, heartbeat: Heartbeat) -> Run:
             )
     return replace(
         run,
-        state=_reported(run.state, heartbeat, is_new=is_new),
+        state=_reported(run, heartbeat, is_new=is_new),
         lineage=heartbeat.lineage,
         step=heartbeat.step,
         checkpoint_version=heartbeat.checkpoint_version or run.checkpoint_version,
@@ -103,15 +105,17 @@ def check_lineage(run: Run, lineage: int) -> None:
         )
 
 
-def _reported(state: State, heartbeat: Heartbeat, *, is_new: bool) -> State:
+def _reported(run: Run, heartbeat: Heartbeat, *, is_new: bool) -> State:
     """Where what a learner reports leads; a run that is terminating waits for its last words alone."""
+    state = run.state
+    is_ending = state == "terminating" or (run.is_doomed and is_new and state in RESUMABLE)
     match heartbeat.status:
         case "errored":
             after: State = "failed"
         case "completed" | "terminated":
             after = heartbeat.status
-        case "running" | "paused" | "terminating" if state == "terminating":
-            after = state
+        case "running" | "paused" | "terminating" if is_ending:
+            after = "terminating"
         case "terminating":
             after = "running" if state == "pending" or is_new else state
         case "running" | "paused":
@@ -146,9 +150,11 @@ def commanded(run: Run, known: Sequence[Held], command_id: str, command: Command
     if run.state == "pending":
         done = Done(outcome="done", detail="no learner had begun")
         held = Held(id=command_id, command=command, status="done", done=done)
-        return Commanded(run=replace(run, state="terminated"), held=held, superseded=superseded)
+        ended = replace(run, state="terminated", is_doomed=True)
+        return Commanded(run=ended, held=held, superseded=superseded)
     held = Held(id=command_id, command=command)
-    return Commanded(run=replace(run, state="terminating"), held=held, superseded=superseded)
+    ending = replace(run, state="terminating", is_doomed=True)
+    return Commanded(run=ending, held=held, superseded=superseded)
 
 
 def is_waiting(held: Held) -> bool:
@@ -196,9 +202,9 @@ def _obeyed(run: Run, command: Command, done: Done) -> Run:
             assert_never(command)
 
 
-def _number(version: str | None) -> tuple[int, int]:
-    """What orders versions; absent is before all."""
-    if version is None:
-        return (-1, -1)
-    lineage, _, number = version.partition("-")
-    return (int(lineage), int(number))
+def _is_before(version: str | None, other: str | None) -> bool:
+    """Whether one version is older than another; what is not reported is not older."""
+    if version is None or other is None:
+        return False
+    first, second = ([int(part) for part in one.split("-")] for one in (version, other))
+    return first < second

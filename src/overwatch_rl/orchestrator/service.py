@@ -18,12 +18,12 @@ from sqlalchemy import Table
 from sqlalchemy.exc import SQLAlchemyError
 
 from overwatch_rl.orchestrator import commands, runs, tables, wire
-from overwatch_rl.orchestrator.commands import BoundsError, Command, Done, Issued, Kind
+from overwatch_rl.orchestrator.commands import BoundsError, Command, Done, Issued
 from overwatch_rl.orchestrator.pulses import Pace, Pulses
 from overwatch_rl.orchestrator.runs import ConflictError, Run
 from overwatch_rl.orchestrator.states import FINAL, State, route
 from overwatch_rl.orchestrator.store import Store, Unit
-from overwatch_rl.orchestrator.telemetry import Telemetry
+from overwatch_rl.orchestrator.telemetry import Commanded, Moved, Telemetry
 
 T = TypeVar("T")
 R = TypeVar("R", bound=msgspec.Struct)
@@ -61,8 +61,8 @@ class Clocks:
 class _News:
     """What a transaction has changed, to be reported once it has ended."""
 
-    moves: list[tuple[str, tuple[tuple[State, State], ...], str]] = field(default_factory=list)
-    commands: list[tuple[str, str, Kind, wire.CommandStatus, str]] = field(default_factory=list)
+    moves: list[Moved] = field(default_factory=list)
+    commands: list[Commanded] = field(default_factory=list)
 
 
 class Service:
@@ -124,7 +124,7 @@ class Service:
             is_free = after.state in FINAL or runs.is_new_life(before, heartbeat)
             if early_s > 0 and not is_free:
                 raise TooSoonError(self._pulses.pace.least_s, early_s)
-            _move(unit, run_id, at, (before, after, "heartbeat"), news)
+            news.moves += _moved(unit, run_id, at, before, after)
             unit.change_run(run_id, after, heartbeat=heartbeat, heartbeat_at=at)
             waiting = self._recorded(unit, run_id).commands_waiting
             return wire.Beaten(
@@ -157,13 +157,11 @@ class Service:
             unit.add_command(run_id, made.held, role, at)
             unit.change_run(run_id, made.run)
             _audit(unit, run_id, at, role, kind, id=named, command=command, superseded=made.superseded)
-            for one in known:
-                if one.id in made.superseded:
-                    news.commands.append((run_id, one.id, one.kind, "superseded", f"by {named}"))
-            record = _named(unit.commands(run_id), named)
-            news.commands.append((run_id, named, record.kind, record.status, ""))
-            _move(unit, run_id, at, (before, made.run, f"command {named}"), news)
-            return record, True
+            changed = {*made.superseded, named}
+            found = unit.commands(run_id)
+            news.commands += [_commanded(run_id, one) for one in found if one.id in changed]
+            news.moves += _moved(unit, run_id, at, before, made.run, command=(named, role))
+            return _named(found, named), True
 
         try:
             record, is_new = await self._change(work)
@@ -201,9 +199,10 @@ class Service:
             unit.change_command(run_id, held, acknowledged_at=at)
             unit.change_run(run_id, after)
             _audit(unit, run_id, at, role, "acknowledge", id=command_id, done=done)
-            news.commands.append((run_id, command_id, record.kind, held.status, done.detail))
-            _move(unit, run_id, at, (before, after, f"command {command_id}"), news)
-            return _named(unit.commands(run_id), command_id)
+            news.moves += _moved(unit, run_id, at, before, after, command=(command_id, role))
+            answered = _named(unit.commands(run_id), command_id)
+            news.commands.append(_commanded(run_id, answered))
+            return answered
 
         record = await self._change(work)
         async with self._issued:
@@ -317,9 +316,8 @@ class Service:
             if held is None:
                 return None
             unit.change_command(run_id, runs.delivered(held), delivered_at=at)
-            kind = _named(known, held.id).kind
             if not held.deliveries:
-                news.commands.append((run_id, held.id, kind, "delivered", ""))
+                news.commands.append(_commanded(run_id, _named(unit.commands(run_id), held.id)))
             return Issued(id=held.id, command=held.command, redelivered=held.deliveries > 0)
 
         return await self._change(work)
@@ -339,10 +337,10 @@ class Service:
 
         async with self._turn:
             answer = await asyncio.get_running_loop().run_in_executor(self._thread, transaction)
-            for run_id, moves, cause in news.moves:
-                self._telemetry.moved(run_id, moves, cause)
             for command in news.commands:
-                self._telemetry.commanded(*command)
+                self._telemetry.commanded(command)
+            for move in news.moves:
+                self._telemetry.moved(move)
         return answer
 
     async def _read(self, work: Callable[[Unit], T]) -> T:
@@ -388,6 +386,12 @@ def _held(record: wire.CommandRecord) -> runs.Held:
     )
 
 
+def _commanded(run_id: str, one: wire.CommandRecord) -> Commanded:
+    return Commanded(
+        run_id=run_id, id=one.id, kind=one.kind, status=one.status, by=one.issued_by, done=one.done
+    )
+
+
 def _named(known: Sequence[wire.CommandRecord], command_id: str) -> wire.CommandRecord:
     for one in known:
         if one.id == command_id:
@@ -395,17 +399,20 @@ def _named(known: Sequence[wire.CommandRecord], command_id: str) -> wire.Command
     raise UnknownError(f"the run has no command {command_id[:128]!r}")
 
 
-def _move(unit: Unit, run_id: str, at: datetime, move: tuple[Run, Run, str], news: _News) -> None:
-    """Store how a run got from one state to another."""
-    before, after, cause = move
-    at_state, moves = before.state, []
-    for state in route(before.state, after.state, is_new_life=before.lineage != after.lineage):
-        row = wire.TransitionRecord(before=at_state, after=state, cause=cause, lineage=after.lineage, at=at)
+def _moved(
+    unit: Unit, run_id: str, at: datetime, before: Run, after: Run, *, command: tuple[str, str] | None = None
+) -> list[Moved]:
+    """Store how a run got from one state to another, by a heartbeat or by a command and a role."""
+    moves: list[Moved] = []
+    state = before.state
+    command_id, by = command or (None, "learner")
+    cause = "heartbeat" if command_id is None else f"command {command_id}"
+    for following in route(state, after.state, is_new_life=before.lineage != after.lineage):
+        row = wire.TransitionRecord(before=state, after=following, cause=cause, lineage=after.lineage, at=at)
         unit.add(tables.TRANSITIONS, run_id, row)
-        moves.append((at_state, state))
-        at_state = state
-    if moves:
-        news.moves.append((run_id, tuple(moves), cause))
+        moves.append(Moved(run_id=run_id, before=state, after=following, command=command_id, by=by))
+        state = following
+    return moves
 
 
 def _audit(unit: Unit, run_id: str, at: datetime, role: str, action: str, **details: object) -> None:

@@ -44,7 +44,14 @@ class Unit:
         """A run that is pending."""
         stated = msgspec.to_builtins(request)
         values = {name: stated[name] for name in ("experiment", "config", "seed_base", "weights_public_key")}
-        row = {"run_id": run_id, "state": "pending", "tuned": {}, "created_at": at, "request": stated}
+        row = {
+            "run_id": run_id,
+            "state": "pending",
+            "tuned": {},
+            "is_doomed": False,
+            "created_at": at,
+            "request": stated,
+        }
         self.connection.execute(RUNS.insert().values(**values, **row))
 
     def request(self, run_id: str) -> wire.RunRequest | None:
@@ -126,7 +133,7 @@ class Unit:
             .where(COMMANDS.c.run_id.in_([row["run_id"] for row in found]))
             .group_by(COMMANDS.c.run_id)
         )
-        waiting: dict[str, int] = dict(self.connection.execute(counts).tuples().all())
+        waiting: dict[str, int] = {row[0]: row[1] for row in self.connection.execute(counts)}
         absent = {"health": None, "silence_s": None}
         return [
             msgspec.convert(

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Connection,
     Dialect,
@@ -80,6 +81,7 @@ RUNS: Final = Table(
     Column("step", BigInteger),
     Column("checkpoint_version", Text),
     Column("tuned", Document, nullable=False),
+    Column("is_doomed", Boolean, nullable=False),
     Column("heartbeat", Document),
     Column("heartbeat_at", Moment),
     Column("created_at", Moment, nullable=False),

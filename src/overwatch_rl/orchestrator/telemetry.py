@@ -1,18 +1,21 @@
-"""What the orchestrator reports to the tower: counters by the names of the catalogue, and lines of its log.
+"""What the orchestrator reports to the tower: counters by the names of the catalogue, and what happened.
 
-Rules: what happened is reported once it is stored. States, commands and silence are lines of log with their
-fields, so that the tower shows them; it never sends a command. Must not know HTTP.
+Rules: what happened is reported once it is stored. Of the run that it reports to, states and commands are
+facts; of other runs, and where there is no fact, they are lines of log. The tower shows them and never sends
+a command. Must not know HTTP.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import overwatch.sdk
-from overwatch.events import Severity
+from overwatch.events import CommandApplied, RunStateChanged, Severity
 from overwatch.sdk import Run
 from overwatch.sdk.tracing import Span
-from overwatch_rl.orchestrator.commands import Kind
+from overwatch_rl.orchestrator.commands import Done, Kind
 from overwatch_rl.orchestrator.states import Health, State
 from overwatch_rl.orchestrator.wire import CommandStatus
 from overwatch_rl.web.spans import SERVED_A_SECOND, Spans
@@ -26,13 +29,39 @@ _SEVERITY: Final[Mapping[str, Severity]] = {
 """Of what is no mere information."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A run went from a state to the next."""
+
+    run_id: str
+    before: State
+    after: State
+    command: str | None
+    """Id of the command that led there; `None` where a heartbeat did."""
+    by: str
+    """The role that did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commanded:
+    """What became of a command."""
+
+    run_id: str
+    id: str
+    kind: Kind
+    status: CommandStatus
+    by: str
+    """The role that issued it."""
+    done: Done | None = None
+
+
 class Telemetry(Protocol):
     """What observes runs."""
 
-    def moved(self, run_id: str, moves: Sequence[tuple[State, State]], cause: str) -> None:
+    def moved(self, move: Moved) -> None:
         """A run went from state to state."""
 
-    def commanded(self, run_id: str, command_id: str, kind: Kind, status: CommandStatus, detail: str) -> None:
+    def commanded(self, command: Commanded) -> None:
         """What became of a command."""
 
     def health(self, run_id: str, event: Health) -> None:
@@ -52,10 +81,10 @@ class Requests(Protocol):
 class Silent:
     """Reports nothing."""
 
-    def moved(self, run_id: str, moves: Sequence[tuple[State, State]], cause: str) -> None:
+    def moved(self, move: Moved) -> None:
         """Nothing."""
 
-    def commanded(self, run_id: str, command_id: str, kind: Kind, status: CommandStatus, detail: str) -> None:
+    def commanded(self, command: Commanded) -> None:
         """Nothing."""
 
     def health(self, run_id: str, event: Health) -> None:
@@ -76,18 +105,38 @@ class Tower:
         self._run = run
         self._spans = Spans(run, SERVED_A_SECOND)
 
-    def moved(self, run_id: str, moves: Sequence[tuple[State, State]], cause: str) -> None:
-        """Counted by both names, and a line each."""
-        for before, after in moves:
-            labels: dict[str, Any] = {"from": before, "to": after}
-            self._run.count("run_state_transitions", **labels)
-            self._log(after, f"run {run_id}: {before} → {after}", run=run_id, cause=cause)
+    def moved(self, move: Moved) -> None:
+        """Counted by both names; a fact of the run."""
+        labels: dict[str, Any] = {"from": move.before, "to": move.after}
+        self._run.count("run_state_transitions", **labels)
+        if move.run_id == self._run.run_id:
+            self._run.fact(
+                RunStateChanged(
+                    at=time.time_ns(), before=move.before, after=move.after, command=move.command, by=move.by
+                )
+            )
+            return
+        self._log(move.after, f"run {move.run_id}: {move.before} → {move.after}", run=move.run_id, by=move.by)
 
-    def commanded(self, run_id: str, command_id: str, kind: Kind, status: CommandStatus, detail: str) -> None:
-        """Counted by kind and status, and a line each."""
-        self._run.count("commands", kind=kind, status=status)
-        more = f": {detail}" if detail else ""
-        self._log(status, f"run {run_id}: {kind} {status}{more}", run=run_id, command=command_id)
+    def commanded(self, command: Commanded) -> None:
+        """Counted by kind and status; what a learner did is a fact of the run."""
+        self._run.count("commands", kind=command.kind, status=command.status)
+        done = command.done
+        if command.run_id == self._run.run_id and done is not None:
+            self._run.fact(
+                CommandApplied(
+                    at=time.time_ns(),
+                    command=command.id,
+                    kind=command.kind,
+                    outcome=done.outcome,
+                    detail=done.detail or None,
+                    changes={name: f"{one.before:g} > {one.after:g}" for name, one in done.changes.items()},
+                    by=command.by,
+                )
+            )
+            return
+        said = f"run {command.run_id}: {command.kind} {command.status}"
+        self._log(command.status, said, run=command.run_id, command=command.id, by=command.by)
 
     def health(self, run_id: str, event: Health) -> None:
         """Counted by type, and a line each."""

@@ -189,7 +189,7 @@ def encode(columns: Mapping[str, Array], encoding: Encoding) -> dict[str, Bytes]
         if array.dtype.newbyteorder("<") != column.numpy or shape != column.shape:
             expected = f"{column.dtype} {column.shape}"
             raise ValueError(f"column {name!r} has rows of {array.dtype} {shape}, the encoding {expected}")
-        encoded[name] = np.ascontiguousarray(array, column.numpy).data.cast("B")
+        encoded[name] = np.ascontiguousarray(array, column.numpy).reshape(-1).view(np.uint8).data
     return encoded
 
 

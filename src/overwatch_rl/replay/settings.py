@@ -141,6 +141,8 @@ def table_config(text: str, folder: Path) -> TableConfig:
         raise ValueError(f"table {text!r}: lease_s is above 0 and at most {YEAR_S:g}")
     selector, remover, durability = _OF_KIND[given.kind]
     durability = given.durability or durability
+    if given.kind == "steps" and durability is not Durability.MEMORY:
+        raise ValueError(f"table {text!r}: steps are in memory; durable tables are of sequences")
     try:
         return TableConfig(
             name=name,

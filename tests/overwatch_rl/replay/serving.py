@@ -50,7 +50,9 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, *flags: str, port: int = 0, tables: Sequence[str] = ("experience",)) -> Iterator[Served]:
+def served(
+    folder: Path, *flags: str, port: int = 0, tables: Sequence[str] = ("experience",)
+) -> Iterator[Served]:
     """A server, with telemetry off, from when it answers; ended by SIGTERM, which must be status 0."""
     named = [part for table in tables for part in ("--table", table)]
     command = [*COMMAND, "--listen", f"127.0.0.1:{port}", "--folder", str(folder / "kept"), *named]
