@@ -26,7 +26,8 @@ def test_everything_that_a_learner_calls() -> None:
         async with OrchestratorClient(server.url, "r", TOKENS["operator"]) as operator:
             request = wire.RunRequest(config={"a": 1}, seed_base=3)
             assert (await operator.create(request)).state == "pending"
-            assert await operator.create(request) == await operator.run()
+            other = wire.RunRequest(config={"a": 2})
+            assert await operator.create(other) == await operator.run()
         async with OrchestratorClient(server.url + "/api/v1/", "r", TOKENS["learner"]) as learner:
             assert (await learner.run()).config == {"a": 1}
             assert (await learner.publish_key(KEY)).weights_public_key == KEY
