@@ -29,7 +29,7 @@ async def _story(server: Served, run_id: str) -> None:
     issued = (await server.ask("GET", f"{path}/commands/next"))["command"]
     done = {"outcome": "done", "changes": {"clip": {"before": 0.2, "after": 0.1}}}
     await server.ask("POST", f"{path}/commands/{issued['id']}/ack", done)
-    await server.ask("POST", f"{path}/terminate", None, 201)
+    await server.ask("POST", f"{path}/terminate", {"reason": "enough"}, 201)
     server.time.go(50.0)
     await server.service.sweep()
     await server.service.sweep()
@@ -40,8 +40,10 @@ def test_the_run_that_is_reported_to_has_facts() -> None:
     run = KeptRun(role=ROLE)
     served(lambda server: _story(server, run.run_id), telemetry=Tower(run))
 
-    moves = [(one.before, one.after, one.by) for one in run.of(RunStateChanged)]
-    assert moves == [("pending", "running", "learner"), ("running", "terminating", "local")]
+    moves = [(one.before, one.after, one.by, one.reason) for one in run.of(RunStateChanged)]
+    assert moves == [
+        ("pending", "running", "learner", None), ("running", "terminating", "local", "enough"),
+    ]  # fmt: skip
     applied = run.of(CommandApplied)
     assert [(one.kind, one.outcome, one.changes, one.by) for one in applied] == [
         ("tune", "done", {"clip": "0.2 > 0.1"}, "local"),
@@ -50,11 +52,15 @@ def test_the_run_that_is_reported_to_has_facts() -> None:
     assert {name: count for name, count in found.items() if "http" not in name[0]} == {
         ("run_state_transitions", "pending", "running"): 1,
         ("run_state_transitions", "running", "terminating"): 1,
-        ("commands", "queued", "tune"): 1, ("commands", "delivered", "tune"): 1,
-        ("commands", "done", "tune"): 1, ("commands", "queued", "resume"): 1, ("commands", "resume", "superseded"): 1,
+        ("commands", "queued", "tune"): 1,
+        ("commands", "delivered", "tune"): 1,
+        ("commands", "done", "tune"): 1,
+        ("commands", "queued", "resume"): 1,
+        ("commands", "resume", "superseded"): 1,
         ("commands", "queued", "terminate"): 1,
-        ("health_events", "stale"): 1, ("heartbeat_latency",): 1,
-    }  # fmt: skip
+        ("health_events", "stale"): 1,
+        ("heartbeat_latency",): 1,
+    }
     assert found["http_request_duration", "/api/v1/runs/{run_id}/heartbeat", "200", "POST"] == 1
     assert run.link.refused == []
 
