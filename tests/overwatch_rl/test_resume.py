@@ -19,9 +19,10 @@ from torch import Tensor
 from overwatch.events import CheckpointSaved, LogLine
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.ppo import PPO, Batch, PPOConfig
+from overwatch_rl.artifacts.digests import xxh3_of
+from overwatch_rl.checkpoints.content import Retention
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.reading import find_checkpoint
-from overwatch_rl.checkpoints.writing import Retention
 from overwatch_rl.cli import main
 from overwatch_rl.resume import differences, go_on, hash_of
 from overwatch_rl.telemetry.reporter import Silent
@@ -129,7 +130,7 @@ def test_two_and_two_updates_are_four(tmp_path: Path, world: str) -> None:
     assert equal(everything(second), everything(whole)) == []
     assert before.updates | after.updates == told.updates
     assert before.steps + after.steps == told.steps == list(range(1, 4 * STEPS + 1))
-    assert (list(after.updates), second.steps_done) == ([3, 4], 4 * STEPS)
+    assert (list(after.updates), second.collector.steps_done) == ([3, 4], 4 * STEPS)
     (saved,) = (fact for fact in before.facts if isinstance(fact, CheckpointSaved))
     assert (saved.update, saved.path) == (2, str(tmp_path / "001-00000002"))
     assert saved.size_bytes is not None
@@ -148,7 +149,7 @@ def test_another_rank_goes_on_in_episodes_of_its_own(tmp_path: Path) -> None:
     one, two = first.position(), other.position()
 
     assert all(torch.equal(value, two.algorithm[name]) for name, value in one.algorithm.items())
-    assert (other.updates_done, other.steps_done) == (2, 2 * STEPS)
+    assert (other.updates_done, other.collector.steps_done) == (2, 2 * STEPS)
     assert not torch.equal(one.own["draws"], two.own["draws"])
     assert any(not torch.equal(value, two.world[name]) for name, value in one.world.items())
 
@@ -185,7 +186,7 @@ def test_a_world_that_is_too_large_is_left_out_and_that_is_reported(
     assert position.world == {}
     second, _ = training(3)
     second.go_on(position)
-    assert second._episodes.lengths.tolist() == [0, 0, 0]
+    assert second.collector.episodes.lengths.tolist() == [0, 0, 0]
     assert second.run() == "completed"
 
 
@@ -312,12 +313,15 @@ def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
 
 
 def test_the_manifest_is_json_for_anyone(trained: Path) -> None:
-    """Every tensor with file, shape and dtype; every file with bytes and hash."""
-    path = find_checkpoint(trained).path
+    """Every tensor with file, shape, dtype and digest; every file with bytes, hash and URI."""
+    found = find_checkpoint(trained)
+    path, returns = found.path, found.tensors("trainer.safetensors")["returns"]
     manifest = json.loads((path / "MANIFEST.json").read_text())
 
     assert set(manifest["files"]) | {"MANIFEST.json"} == {one.name for one in path.iterdir()}
     assert manifest["tensors"]["trainer.safetensors:returns"] == {
         "file": "trainer.safetensors", "dtype": "F64", "shape": [2],
+        "xxh3": xxh3_of(returns.numpy().tobytes()),
     }  # fmt: skip
+    assert manifest["files"]["state.json"]["uri"] == (path / "state.json").as_uri()
     assert msgspec.json.decode((path / "state.json").read_bytes())["run_id"] == "one-run"

@@ -29,7 +29,7 @@ from overwatch.journal.notes import Note
 from overwatch.journal.parts import LogVersionError
 from overwatch.journal.reader import Reader
 from overwatch.journal.records import HEADER_BYTES, Record
-from overwatch.journal.segments import Log, LogLimits, LogSyncError, LogWriteError, Recovery
+from overwatch.journal.segments import Log, LogLimits, LogSyncError, LogWriteError, Placed, Recovery
 
 __all__ = [
     "HEADER_BYTES",
@@ -59,6 +59,7 @@ __all__ = [
     "MemoryJournal",
     "Note",
     "Place",
+    "Placed",
     "Reader",
     "Record",
     "Recovery",

@@ -9,7 +9,7 @@ import os
 
 from overwatch.journal.folder import Folder
 from overwatch.journal.parts import Part, Parts
-from overwatch.journal.records import Record, Scanner
+from overwatch.journal.records import HEADER_BYTES, Record, Scanner
 
 
 class Reader:
@@ -33,6 +33,11 @@ class Reader:
             return self._parts.bytes_after(0, 0)
         offset = self._part.end if self._scanner is None else self._scanner.offset
         return self._parts.bytes_after(self._part.number, offset)
+
+    def offset_of(self, record: Record) -> int:
+        """Where in its file the record begins that `next` returned last."""
+        offset = 0 if self._scanner is None else self._scanner.offset
+        return offset - HEADER_BYTES - len(record.payload)
 
     def next(self) -> Record | None:
         """The next whole record; `None` at the end of the log, for now."""

@@ -68,12 +68,12 @@ def unpack(data: bytes, salt: int) -> Header | None:
 class Scanner:
     """Whole records of one file, in order."""
 
-    def __init__(self, fd: int, salt: int) -> None:
+    def __init__(self, fd: int, salt: int, offset: int = 0) -> None:
         self._fd = fd
         self._salt = salt
         self._held = b""
         self._held_at = 0
-        self.offset = 0
+        self.offset = offset
         """Where the search goes on: after the last record found."""
 
     def next(self, limit: int, wanted: int = 0) -> Record | None:

@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -34,6 +35,13 @@ class LogLimits:
     def __post_init__(self) -> None:
         if self.segment_bytes < HEADER_BYTES or not 1 <= self.record_bytes < 1 << 32:
             raise ValueError(f"a segment holds at least a header, a record 1 byte to 4 GiB: {self}")
+
+
+class Placed(NamedTuple):
+    """A record, and where in its file it begins."""
+
+    record: Record
+    offset: int
 
 
 class LogWriteError(OSError):
@@ -162,12 +170,33 @@ class Log:
 
     def read(self, start: int | None = None) -> Iterator[Record]:
         """The records from `start` on, to the end."""
+        return (record for record, _ in self.placed(start))
+
+    def placed(self, start: int | None = None) -> Iterator[Placed]:
+        """The records from `start` on, to the end, and where they lie."""
         reader = self.reader(start)
         try:
             while (record := reader.next()) is not None:
-                yield record
+                yield Placed(record, reader.offset_of(record))
         finally:
             reader.close()
+
+    def at(self, sequence: int, offset: int) -> Record | None:
+        """The record that lies there; `None` where it is damaged or gone."""
+        part = self._parts.holding(sequence)
+        if part is None:
+            return None
+        try:
+            fd = self.folder.open(part.name)
+        except OSError:
+            return None
+        try:
+            found = Scanner(fd, part.salt, offset).next(part.end)
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
+        return found if found is not None and found.sequence == sequence else None
 
     def can_drop(self, before: int) -> bool:
         """Whether `drop` would remove a file."""

@@ -8,6 +8,8 @@ from typing import Final
 import click
 
 from overwatch_rl.cli.common import Stop
+from overwatch_rl.cli.learning import actor, cluster, learner
+from overwatch_rl.cli.replay import replay_server
 from overwatch_rl.cli.services import grpo, grpo_handler, orchestrator, rollouts
 from overwatch_rl.cli.training import evaluate, play, saliency, sync_points, train, verify
 
@@ -20,7 +22,11 @@ COMMANDS: Final = (
     play,
     saliency,
     rollouts,
+    replay_server,
     orchestrator,
+    learner,
+    actor,
+    cluster,
     grpo,
     grpo_handler,
     sync_points,

@@ -32,7 +32,7 @@ def rollouts(context: click.Context, **flags: Unpack["RolloutsFlags"]) -> None:
             settings = rollouts_settings(flags)
         context.exit(run(settings, click.echo))
     except OSError as error:
-        raise click.ClickException(_cannot_begin(error, flags["folder"])) from error
+        raise click.ClickException(cannot_begin(error, flags["folder"])) from error
 
 
 @click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_ORCHESTRATOR"})
@@ -52,10 +52,10 @@ def orchestrator(context: click.Context, **flags: Unpack["OrchestratorFlags"]) -
     except SQLAlchemyError as error:
         raise click.ClickException(f"the store cannot be used: {error}; give another --store") from error
     except OSError as error:
-        raise click.ClickException(_cannot_begin(error, Path(flags["store"]))) from error
+        raise click.ClickException(cannot_begin(error, Path(flags["store"]))) from error
 
 
-def _cannot_begin(error: OSError, folder: Path) -> str:
+def cannot_begin(error: OSError, folder: Path) -> str:
     """What the server cannot use, why, and the fix."""
     from overwatch.journal.folder import FolderBusyError
     from overwatch_rl.web.process import AddressError

@@ -1,1 +1,1 @@
-"""Experience: chunks of steps in tables, sampled, leased, acknowledged; served over gRPC. Never imports torch."""
+"""Experience: chunks of steps in tables, sampled, leased, acknowledged; served over gRPC, without torch."""

@@ -35,7 +35,7 @@ class Store(Protocol):
     def problem(self) -> str | None:
         """Why nothing can be written now."""
 
-    def submit(self, records: Iterable[Record]) -> "Future[None]":
+    def keep(self, records: Iterable[Record]) -> "Future[None]":
         """Keep records that were applied, in order; done once they are safe."""
 
     def room(self, size: int) -> bool:
@@ -106,7 +106,7 @@ class Service:
         decision = decide(self.state, self.now())
         records = [self._apply(operation, payloads or {}) for operation in decision.operations]
         if records:
-            made = self._store.submit(records)
+            made = self._store.keep(records)
             # What is safe at once may hold nothing for the disk, and says nothing of what came before it.
             if not made.done():
                 self._last = made

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from overwatch_rl.checkpoints.content import Retention
 from overwatch_rl.checkpoints.manager import LOCK, Manager
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.checkpoints.writer import Written
-from overwatch_rl.checkpoints.writing import Retention
 from tests.overwatch_rl.checkpoints.made import state
 
 LONG_S = 120.0
@@ -105,11 +105,11 @@ def test_a_folder_has_one_writer(manager: Callable[[], Manager], tmp_path: Path)
     """Also a process that outlives its trainer keeps others out until it is done."""
     made = manager()
     with pytest.raises(ValueError, match="is written by another training; end it, or"):
-        Manager(made.folder, Retention(), patience_s=0.0)
+        Manager(made.place, Retention(), patience_s=0.0)
     made.save(state(1), TENSORS)
     waited(made)
     made.close(None, {})
-    with (made.folder / LOCK).open() as lock:
+    with (Path(made.place) / LOCK).open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 

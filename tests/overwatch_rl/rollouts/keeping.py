@@ -53,7 +53,7 @@ class Keeping(Driven):
         """Apply a decision and hand it to the store."""
         answer = super().do(decision)
         self.kept.append(
-            self.store.submit(
+            self.store.keep(
                 (operation, payload_of(operation.id) if isinstance(operation, Accepted) else None)
                 for operation in decision.operations
             )

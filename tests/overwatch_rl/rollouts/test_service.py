@@ -28,7 +28,7 @@ class HeldStore:
         self.submitted: list[tuple[list[Record], Future[None]]] = []
         self.has_room = True
 
-    def submit(self, records: Iterable[Record]) -> "Future[None]":
+    def keep(self, records: Iterable[Record]) -> "Future[None]":
         """Written when `write` is called; what is not logged, at once."""
         done: Future[None] = Future()
         kept = [record for record in records if not isinstance(record[0], Seen)]

@@ -422,7 +422,7 @@ def test_fast_waits_for_no_disk_and_memory_has_none(tmp_path: Path) -> None:
     found.close()
 
     memory = Store(None, State(), StoreLimits(level=Level.MEMORY, held_bytes=100))
-    assert memory.submit([]).done()
+    assert memory.keep([]).done()
     assert memory.room(100)
     assert not memory.room(101)
     memory.close()
