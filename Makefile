@@ -13,7 +13,7 @@ BENCH_FLAGS ?=
 # Python's byte code is kept: each worker of the tests and each program that they start would compile anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick pythons test check gates lint types types-linux types-darwin imports slow calibration corpus learning long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-train bench-replay bench-rollouts generate screenshots constraints docs release clean
+.PHONY: demo quick pythons test check gates lint types types-linux types-darwin imports slow calibration corpus learning long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-train bench-replay bench-rollouts bench-learner generate screenshots constraints docs release clean
 
 # The compiled part is built by the install: with a new source it is made again.
 COMPILED := hatch_build.py $(wildcard src/overwatch/sdk/rings/*.[ch])
@@ -104,6 +104,9 @@ bench-replay: $(VENV)/.installed  ## folding, seeking and opening recordings; BE
 
 bench-rollouts: $(VENV)/.installed  ## the rollouts API; OVERWATCH_BENCH_ATROPOS: a Python that has atroposlib 0.4.0
 	$(BIN)/python tests/bench/bench_rollouts.py $(BENCH_FLAGS)
+
+bench-learner: $(VENV)/.installed  ## what feeds a learner; OVERWATCH_BENCH_CPPRB: a Python that has cpprb 11.0.0
+	$(BIN)/python tests/bench/bench_learner.py $(BENCH_FLAGS)
 
 bench-prometheus: $(VENV)/.installed  ## the page of runs: its text, a scrape at the cap, ingest beside 50 scrapers
 	$(BIN)/python tests/bench/bench_prometheus.py $(BENCH_FLAGS)

@@ -223,6 +223,9 @@ class Rollout:
     final_at: Tensor | None  # F N int64, the step of each; T where a place is empty
     last: Observation  # after the last step
     columns: Mapping[str, Tensor]  # T N or T N K each
+    age: Tensor | None = (
+        None  # T N int64, updates by which the policy that acted is behind; None where it is not
+    )
 
 
 Stats: TypeAlias = dict[str, Tensor]

@@ -77,7 +77,7 @@ def _ours(updates: int) -> Loop:
     trainer = Trainer(world, PPO(world.spec, PRESET.ppo, seed=0), config, Silent(), lambda: None)
     began = time.process_time()
     trainer.run()
-    return Loop("ours", trainer.steps_done * PRESET.envs, time.process_time() - began)
+    return Loop("ours", trainer.collector.steps_done * PRESET.envs, time.process_time() - began)
 
 
 def _sb3(updates: int) -> Loop:

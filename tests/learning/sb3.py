@@ -19,7 +19,7 @@ from torch import Tensor
 from overwatch_rl.algorithms import diagnostics
 from overwatch_rl.algorithms.networks import HIDDEN, Encoder
 from overwatch_rl.algorithms.ppo import PPOConfig
-from overwatch_rl.training.trainer import Episodes
+from overwatch_rl.training.collector import Episodes
 from overwatch_rl.types import Factored, ObservationSpec, Step
 from overwatch_rl.worlds.base import World
 

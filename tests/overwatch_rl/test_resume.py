@@ -129,7 +129,7 @@ def test_two_and_two_updates_are_four(tmp_path: Path, world: str) -> None:
     assert equal(everything(second), everything(whole)) == []
     assert before.updates | after.updates == told.updates
     assert before.steps + after.steps == told.steps == list(range(1, 4 * STEPS + 1))
-    assert (list(after.updates), second.steps_done) == ([3, 4], 4 * STEPS)
+    assert (list(after.updates), second.collector.steps_done) == ([3, 4], 4 * STEPS)
     (saved,) = (fact for fact in before.facts if isinstance(fact, CheckpointSaved))
     assert (saved.update, saved.path) == (2, str(tmp_path / "001-00000002"))
     assert saved.size_bytes is not None
@@ -148,7 +148,7 @@ def test_another_rank_goes_on_in_episodes_of_its_own(tmp_path: Path) -> None:
     one, two = first.position(), other.position()
 
     assert all(torch.equal(value, two.algorithm[name]) for name, value in one.algorithm.items())
-    assert (other.updates_done, other.steps_done) == (2, 2 * STEPS)
+    assert (other.updates_done, other.collector.steps_done) == (2, 2 * STEPS)
     assert not torch.equal(one.own["draws"], two.own["draws"])
     assert any(not torch.equal(value, two.world[name]) for name, value in one.world.items())
 
@@ -185,7 +185,7 @@ def test_a_world_that_is_too_large_is_left_out_and_that_is_reported(
     assert position.world == {}
     second, _ = training(3)
     second.go_on(position)
-    assert second._episodes.lengths.tolist() == [0, 0, 0]
+    assert second.collector.episodes.lengths.tolist() == [0, 0, 0]
     assert second.run() == "completed"
 
 

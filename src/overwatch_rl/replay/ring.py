@@ -57,6 +57,7 @@ class Ring:
         self._observations = self._columns.pop(_OBSERVATION)
         stores = {_OBSERVATION: self._observations} | self._columns
         self._stores = [(one.name, stores[one.name].data.cast("B"), one.row_bytes) for one in kept]
+        self._observation = [one.name for one in kept].index(_OBSERVATION)
         self.chunks: deque[Placed] = deque()
         """What is held, oldest first; of those that were removed before their turn, 0 steps are left."""
 
@@ -83,9 +84,10 @@ class Ring:
             self._numbers[place] = chunk.version
         self._ends[(end - 1) % self.rows] = _ENDS[chunk.end]
         if chunk.end != "terminated":
-            final = np.frombuffer(chunk.columns[FINAL_OBSERVATION], self._observations.dtype)
-            self._observations[end % self.rows] = final.reshape(self._observations.shape[1:])
-            self._is_step[end % self.rows] = False
+            after, (_, store, width) = end % self.rows, self._stores[self._observation]
+            final = memoryview(chunk.columns[FINAL_OBSERVATION]).cast("B")
+            store[after * width : (after + 1) * width] = final
+            self._is_step[after] = False
             end += 1
         self.head = end
         self.num_steps += chunk.steps

@@ -175,16 +175,26 @@ class Uniform:
         """Nothing: the ring knows which rows it holds."""
 
     def draw(self, count: int, random: np.random.Generator) -> Slots:
-        """Rows between tail and head, drawn again where there is no step."""
+        """Rows between tail and head, of which those without a step are left out."""
+        ring, held = self._ring, self._ring.head - self._ring.tail
+        if ring.num_steps * MOST_DRAWS < held:
+            rows = np.arange(ring.tail, ring.head) % ring.rows
+            return random.choice(rows[ring.has_step(rows)], count)
+        # A few more than needed on average: a second round is rare.
+        likely = count * held // ring.num_steps
+        slots = self._rows(likely + (likely >> 3) + 8, random)
+        while len(slots) < count:
+            slots = np.concatenate([slots, self._rows(likely, random)])
+        return slots[:count]
+
+    def _rows(self, count: int, random: np.random.Generator) -> Slots:
+        """Those of so many drawn rows that hold a step."""
         ring = self._ring
-        if ring.num_steps * MOST_DRAWS < ring.head - ring.tail:
-            held = np.arange(ring.tail, ring.head) % ring.rows
-            return random.choice(held[ring.has_step(held)], count)
-        slots = random.integers(ring.tail, ring.head, count) % ring.rows
-        while not (found := ring.has_step(slots)).all():
-            again = np.flatnonzero(~found)
-            slots[again] = random.integers(ring.tail, ring.head, len(again)) % ring.rows
-        return slots
+        # Faster than whole numbers from the generator, and even to 2^-53 of the rows.
+        slots = (random.random(count) * (ring.head - ring.tail)).astype(np.int64)
+        slots += ring.tail
+        slots %= ring.rows
+        return slots if ring.num_steps == ring.head - ring.tail else slots[ring.has_step(slots)]
 
     def update(self, slots: Slots, priorities: NDArray[np.float64]) -> None:
         """Nothing: there are none."""

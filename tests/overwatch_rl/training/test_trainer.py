@@ -9,7 +9,8 @@ from overwatch.events import LogLine
 from overwatch_rl.algorithms.batch import Batch
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.telemetry.tower import recompiles
-from overwatch_rl.training.trainer import Episodes, Trainer, TrainerConfig
+from overwatch_rl.training.collector import Episodes
+from overwatch_rl.training.trainer import Trainer, TrainerConfig
 from overwatch_rl.types import Observation, Step
 from tests.overwatch_rl.kept import Kept, trainer, weights
 
