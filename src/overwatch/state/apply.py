@@ -61,8 +61,7 @@ _SCOPES_APART: Final = (
     Scope.GPU,
     Scope.HOST,
     Scope.TOWER,
-    Scope.LEARNER,
-    Scope.ROLLOUTS,
+    *SERVICES,
 )
 _APART: Final = (
     EpisodeEnded, ActionTaken, SeedStageChanged, GateEvaluated, PhaseBegan, PhaseEnded, LogLine, Tallied,

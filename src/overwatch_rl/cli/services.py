@@ -31,13 +31,13 @@ def rollouts(context: click.Context, **flags: Unpack["RolloutsFlags"]) -> None:
             settings = rollouts_settings(flags)
         context.exit(run(settings, click.echo))
     except OSError as error:
-        raise click.ClickException(_cannot_begin(error, flags["folder"])) from error
+        raise click.ClickException(cannot_begin(error, flags["folder"])) from error
 
 
-def _cannot_begin(error: OSError, folder: Path) -> str:
+def cannot_begin(error: OSError, folder: Path) -> str:
     """What the server cannot use, why, and the fix."""
     from overwatch.journal.folder import FolderBusyError
-    from overwatch_rl.rollouts.process import AddressError
+    from overwatch_rl.web.process import AddressError
 
     what = error.strerror or str(error)
     if isinstance(error, AddressError):

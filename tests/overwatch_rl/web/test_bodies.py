@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch_rl.rollouts.bodies import (
+from overwatch_rl.web.bodies import (
     BadGzipError,
     EncodingError,
     TooLargeError,

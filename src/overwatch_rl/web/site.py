@@ -26,7 +26,7 @@ _REFUSED: Final = (
     b"Connection: close\r\nContent-Length: %d\r\n\r\n%b"
 )
 
-_log = logging.getLogger("overwatch_rl.rollouts")
+_log = logging.getLogger("overwatch_rl.web")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +77,11 @@ class Site(web.TCPSite):
         self._most = limits.most
         self._answering: set[asyncio.Transport] = set()
         self._quiet_until = 0.0
+
+    @property
+    def where(self) -> str:
+        """The address that was given."""
+        return f"{self._at[0]}:{self._at[1]}"
 
     async def start(self) -> None:
         """Accept connections."""

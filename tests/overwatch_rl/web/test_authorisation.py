@@ -2,7 +2,7 @@
 
 import pytest
 
-from overwatch_rl.rollouts.authorisation import Authorisation
+from overwatch_rl.web.authorisation import Authorisation
 
 TOKEN = "a-long-enough-token"  # noqa: S105 of the test
 
@@ -69,3 +69,17 @@ def test_a_page_of_another_origin_is_refused() -> None:
     assert status(guard, Authorization=token, Origin="https://evil.example") == 403
     assert status(guard, Authorization=token, Origin="null") == 403
     assert status(guard, Authorization=token, Origin="http://127.0.0.1:8000") is None
+
+
+def test_each_role_has_a_token_of_its_own() -> None:
+    """Whose token a request has is known; two roles never share one."""
+    tokens = {"operator": "operator-token-0123", "reader": "reader-token-012345"}
+    guard = Authorisation("0.0.0.0", tokens)
+
+    for role, token in tokens.items():
+        assert guard.role({"Host": "x", "Authorization": f"Bearer {token}"}) == role
+    assert status(guard, Authorization="Bearer nobody-has-this-one") == 401
+    assert status(guard) == 401
+    assert Authorisation("127.0.0.1", {}).role({"Host": "localhost"}) is None
+    with pytest.raises(ValueError, match="two of operator, reader have the same token; use one for each"):
+        Authorisation("127.0.0.1", dict.fromkeys(tokens, TOKEN))

@@ -23,7 +23,7 @@ class TooLargeError(Exception):
     """A body beyond the limit."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"the body has more than {limit} bytes; send fewer groups in a request")
+        super().__init__(f"the body has more than {limit} bytes; send less in a request")
 
 
 class TooSlowError(Exception):
@@ -31,7 +31,7 @@ class TooSlowError(Exception):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(
-            f"the body did not arrive within {seconds:g} s; send fewer groups in a request, or raise --read-s"
+            f"the body did not arrive within {seconds:g} s; send less in a request, or raise --read-s"
         )
 
 
