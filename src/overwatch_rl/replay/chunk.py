@@ -9,7 +9,7 @@ tables, nor who sent it.
 import math
 import re
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
@@ -38,6 +38,16 @@ _MOST_ROW_BYTES: Final = 1 << 30
 _MOST: Final = (1 << 63) - 1
 
 
+@lru_cache(4096)
+def _numpy(dtype: str) -> np.dtype[Any]:
+    return np.dtype(dtype).newbyteorder("<")
+
+
+@lru_cache(4096)
+def _row_bytes(dtype: str, shape: tuple[int, ...]) -> int:
+    return _numpy(dtype).itemsize * math.prod(shape)
+
+
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One kind of value of a chunk."""
 
@@ -63,12 +73,12 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def numpy(self) -> np.dtype[Any]:
         """The type of one value as it lies in memory."""
-        return np.dtype(self.dtype).newbyteorder("<")
+        return _numpy(self.dtype)
 
     @property
     def row_bytes(self) -> int:
         """Bytes of one row."""
-        return self.numpy.itemsize * math.prod(self.shape)
+        return _row_bytes(self.dtype, self.shape)
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,20 +139,22 @@ class Encoding(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=Tru
         """Bytes of one step."""
         return sum(column.row_bytes for column in self.columns if column.per_step)
 
+    @cached_property
+    def _by_end(self) -> dict[str, dict[str, Column]]:
+        short = {name: column for name, column in self.by_name.items() if name != FINAL_OBSERVATION}
+        return {end: short if end == "terminated" else self.by_name for end in ENDS}
+
     def columns_of(self, end: End) -> Iterable[Column]:
         """The columns of a chunk with this end."""
-        return (column for column in self.columns if column.name != FINAL_OBSERVATION or end != "terminated")
+        return self._by_end[end].values()
 
     def check(self, chunk: Chunk) -> None:
         """Raise `ValueError`, naming what is wrong and what was expected, where a chunk is not of this."""
         _check_header(chunk)
-        expected = {column.name: column for column in self.columns_of(chunk.end)}
-        for name in chunk.columns:
-            if name not in expected:
-                why = (
-                    "an episode that terminated has none" if name in self.by_name else "the encoding has none"
-                )
-                raise ValueError(f"column {name!r} of a chunk of {chunk.env!r}: {why}")
+        expected = self._by_end[chunk.end]
+        for name in chunk.columns.keys() - expected.keys():
+            why = "an episode that terminated has none" if name in self.by_name else "the encoding has none"
+            raise ValueError(f"column {name!r} of a chunk of {chunk.env!r}: {why}")
         for name, column in expected.items():
             if name not in chunk.columns:
                 raise ValueError(f"column {name!r} of a chunk of {chunk.env!r} is missing")
@@ -194,6 +206,9 @@ def encode(columns: Mapping[str, Array], encoding: Encoding) -> dict[str, Bytes]
 
 
 def _check_header(chunk: Chunk) -> None:
+    numbers = (chunk.episode, chunk.first_step, chunk.steps - 1, chunk.lineage, chunk.version)
+    if chunk.run and chunk.env and min(numbers) >= 0 and max(numbers) < _MOST and chunk.end in ENDS:
+        return
     for name in ("run", "env"):
         if not getattr(chunk, name):
             raise ValueError(f"{name} of a chunk is empty")
