@@ -210,7 +210,8 @@ def files(results: Results) -> dict[Path, str]:
 def _complete() -> None:
     """Train what is missing; each is kept as it ends."""
     kept = read() if FILE.exists() else made([])
-    done = {one.job: one for one in kept.trainings if kept.recipes == recipes()}
+    now = recipes()
+    done = {one.job: one for one in kept.trainings if kept.recipes.get(one.job.world) == now[one.job.world]}
     for one in trained([job for job in jobs() if job not in done]):
         done[one.job] = one
         write(made([done[job] for job in jobs() if job in done]))
