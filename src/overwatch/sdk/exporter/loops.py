@@ -6,6 +6,7 @@ once by the trainer's first rank, when the turn is over and at the end. A phase 
 is a trace of its own. One thread at a time. Must not know how spans are sent.
 """
 
+import threading
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,7 +14,8 @@ from typing import Final
 import msgspec
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, TraceFlags, set_span_in_context
@@ -29,6 +31,8 @@ from overwatch.sdk.tracing import SpanRef, loop_of, parsed, unnumbered
 UPDATE: Final = "overwatch.update"
 _WAITING: Final = 1024
 """Phases of a turn that wait for its end; a run that reports no updates has one turn."""
+_MANY: Final = 512
+"""Spans of one request."""
 _REMEMBERED: Final = 64
 """Turns that are not told again, however late a phase of them is."""
 
@@ -60,16 +64,43 @@ class _Turn:
     """Those that wait for the number of the update that the turn leads to, each with its end."""
 
 
+class _Ended(SpanProcessor):
+    """Spans that ended, until they are handed on."""
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter = exporter
+        self._spans: list[ReadableSpan] = []
+        self._lock = threading.Lock()
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Keep it; many are handed on at once."""
+        if span.context is None or not span.context.trace_flags.sampled:
+            return
+        with self._lock:
+            self._spans.append(span)
+            is_full = len(self._spans) >= _MANY
+        if is_full:
+            self.force_flush()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:  # noqa: ARG002 its interface
+        """Hand on what there is."""
+        with self._lock:
+            spans, self._spans = self._spans, []
+        if spans:
+            self._exporter.export(spans)
+        return True
+
+
 class Loops:
     """Spans of one process of a run."""
 
-    def __init__(self, resource: Resource, processor: SpanProcessor | None) -> None:
-        """Without a `processor` nothing is told."""
+    def __init__(self, resource: Resource, exporter: SpanExporter | None) -> None:
+        """Without an `exporter` no span is emitted."""
         self._ids = _Ids()
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False, id_generator=self._ids)
-        self._sends = processor is not None
-        if processor is not None:
-            self._provider.add_span_processor(processor)
+        self._sends = exporter is not None
+        if exporter is not None:
+            self._provider.add_span_processor(_Ended(exporter))
         self._tracer = self._provider.get_tracer(wire.OURS, overwatch.__version__, wire.SCHEMA_URL)
         said = resource.attributes
         self._run_id = str(said.get(wire.RUN_ID, ""))
@@ -178,9 +209,9 @@ class Loops:
             self._ids.of = None
         started.end(span.at)
 
-    def flush(self, timeout_ms: int) -> bool:
-        """Hand on what was told."""
-        return self._provider.force_flush(timeout_ms)
+    def flush(self) -> None:
+        """Hand on what ended: called before the records that it came from count as safe."""
+        self._provider.force_flush()
 
     def close(self) -> None:
         """End the threads of OpenTelemetry."""

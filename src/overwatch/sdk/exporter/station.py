@@ -248,6 +248,7 @@ class Station:
         """Send all that gathered to the spool; by ring, the last record that is safe there now."""
         with self._lock:
             self._close_window()
+            self._instruments.loops.flush()
             done, self._rings, self._size = self._rings, {}, 0
             for ring in (Ring.NUMBERS, Ring.FACTS):
                 self._export(ring, {ring.value: done[ring]} if ring in done else {})

@@ -3,7 +3,6 @@
 import pytest
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from overwatch.events import PhaseEnded
@@ -20,7 +19,7 @@ class Told:
     def __init__(self, role: str = "trainer", rank: int = 0) -> None:
         self._exporter = InMemorySpanExporter()
         said = {"rl.run.id": "run", "overwatch.role": role, "overwatch.rank": rank}
-        self.loops = Loops(Resource(said), SimpleSpanProcessor(self._exporter))
+        self.loops = Loops(Resource(said), self._exporter)
 
     def ended(
         self, phase: str, at_s: float, update: int | None = None, duration_s: float = 1.0
@@ -32,6 +31,7 @@ class Told:
     @property
     def spans(self) -> list[ReadableSpan]:
         """In the order of their ends."""
+        self.loops.flush()
         return list(self._exporter.get_finished_spans())
 
     def named(self, name: str) -> list[ReadableSpan]:
