@@ -11,16 +11,17 @@ for the importance weights and the errors that become priorities.
 Shape letters as in `types`: N, B, S; A actions.
 """
 
-import math
+import copy
 from dataclasses import dataclass, fields
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.gate import gated_step
-from overwatch_rl.algorithms.networks import Encoder
+from overwatch_rl.algorithms.moments import below, load_moments, moments_of
+from overwatch_rl.algorithms.networks import action_values
 from overwatch_rl.algorithms.ranks import Alone, Ranks
 from overwatch_rl.types import Decision, Factored, Observation, WorldSpec
 
@@ -99,33 +100,20 @@ class DQN:
     """A network of action values, its slow copy, and the optimiser."""
 
     def __init__(
-        self,
-        spec: WorldSpec,
-        config: DQNConfig,
-        *,
-        seed: int,
-        device: str = "cpu",
+        self, spec: WorldSpec, config: DQNConfig, *, seed: int, device: str = "cpu",
         ranks: Ranks | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Raises `ValueError` for a world whose actions are not one choice, and for several ranks."""
         if not isinstance(spec.action, Factored) or spec.action.num_heads != 1:
-            raise ValueError(
-                f"dqn acts by one choice of several; {spec.task} needs another algorithm, as ppo"
-            )
+            raise ValueError(f"dqn acts by one choice; {spec.task} needs another algorithm, as ppo")
         if (ranks or Alone()).size > 1:
             raise ValueError("dqn trains in one process; leave torchrun out")
         self.config, self.plan, self.device = config, Plan(), torch.device(device)
         self._actions = spec.action.num_ops
         generator = torch.Generator().manual_seed(seed)
-        self.policy, self.target = (_network(spec, config, self._actions) for _ in range(2))
-        for layer in self.policy:
-            if isinstance(layer, nn.Linear):
-                nn.init.kaiming_uniform_(layer.weight, a=math.sqrt(5.0), generator=generator)
-                bound = layer.in_features**-0.5
-                nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
-        self.target.load_state_dict(self.policy.state_dict())
-        self.policy.to(self.device)
-        self.target.to(self.device).requires_grad_(requires_grad=False)
+        made = action_values(spec.observation, config.hidden, self._actions, generator)
+        self.policy = made.to(self.device)
+        self.target = copy.deepcopy(self.policy).requires_grad_(requires_grad=False)
         self._parameters = list(self.policy.parameters())
         self._optimizer = torch.optim.Adam(self._parameters, lr=config.learning_rate, fused=True)
         self.steps = self.gradient_steps = 0
@@ -189,39 +177,22 @@ class DQN:
         """`policy.*`, `target.*`, `optimizer.*` (number of the parameter, then the moment) and the counts."""
         state = {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
         state |= {f"target.{name}": value for name, value in self.target.state_dict().items()}
-        for number, parameter in enumerate(self._parameters):
-            for name, value in self._optimizer.state.get(parameter, {}).items():
-                state[f"optimizer.{number}.{name}"] = value
-        return state | {"counts": torch.tensor([self.steps, self.gradient_steps])}
+        state["counts"] = torch.tensor([self.steps, self.gradient_steps])
+        return state | moments_of(self._optimizer, self._parameters)
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Become as it was when `state` was taken; raises `ValueError` when it is of another shape."""
         try:
             for name, module in (("policy.", self.policy), ("target.", self.target)):
-                module.load_state_dict(_below(name, state))
+                module.load_state_dict(below(name, state))
         except RuntimeError as error:
             raise ValueError(f"these weights are of another network: {error}") from error
-        self._optimizer.state.clear()
-        for number, parameter in enumerate(self._parameters):
-            if kept := _below(f"optimizer.{number}.", state):
-                self._optimizer.state[parameter] = {name: value.clone() for name, value in kept.items()}
+        load_moments(self._optimizer, self._parameters, state)
         self.steps, self.gradient_steps = state["counts"].tolist()
 
     def acting_keys(self) -> frozenset[str]:
         """The network, and how many steps it acted in: that decides how many actions are random."""
         return frozenset([*(f"policy.{name}" for name in self.policy.state_dict()), "counts"])
-
-
-def _network(spec: WorldSpec, config: DQNConfig, actions: int) -> nn.Sequential:
-    encode = Encoder(spec.observation)
-    return nn.Sequential(
-        encode, nn.Flatten(), nn.Linear(encode.num_features, config.hidden), nn.ReLU(),
-        nn.Linear(config.hidden, config.hidden), nn.ReLU(), nn.Linear(config.hidden, actions),
-    )  # fmt: skip
-
-
-def _below(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
 def _between(first: float, last: float, done: float) -> float:
