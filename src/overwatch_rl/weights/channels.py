@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
-import msgspec
 import obstore
 import redis
 from obstore.exceptions import BaseError, NotFoundError, NotModifiedError
@@ -31,7 +30,11 @@ from overwatch_rl.weights.manifest import (
     WeightsManifest,
     artifact_of,
     decoded,
+    encoded,
 )
+
+if TYPE_CHECKING:
+    from overwatch_rl.weights.rpc import Remote
 
 CONNECT_S: Final = 2.0
 REQUEST_S: Final = 20.0
@@ -53,12 +56,12 @@ class Place:
     """Where a run's weights are found."""
 
     url: str
-    """A folder, `file://`, `s3://`, `gs://`: the store; `redis://`; `http://`, `https://`: a learner."""
+    """A folder, `file://`, `s3://`, `gs://`: the store; `redis://`; `http(s)://`, `grpc(s)://`: a server."""
     run_id: str
     artifacts: str | None = None
     """Address of the store, where `url` is that of Redis."""
     token: str | None = None
-    """Of the learner's HTTP server."""
+    """Of the server."""
 
 
 class Channel(Protocol):
@@ -126,7 +129,7 @@ class Stored:
         """Replace the file, if it is the one that was read."""
         held = self._store.get(CURRENT)
         if is_to_move(None if held is None else held.data, manifest, verifier):
-            text = msgspec.json.encode(manifest)
+            text = encoded(manifest)
             self._store.replace(CURRENT, text, None if held is None else held.tag)
 
 
@@ -181,7 +184,7 @@ class InRedis:
             is_needed = is_to_move(pipe.get(self._key), manifest, verifier)
             pipe.multi()
             if is_needed:
-                pipe.set(self._key, msgspec.json.encode(manifest))
+                pipe.set(self._key, encoded(manifest))
                 pipe.publish(self._key, str(manifest.version))
 
         with _redis_errors():
@@ -244,7 +247,13 @@ class Over:
         except NotFoundError as error:
             raise FileNotFoundError(str(error)) from error
         except (BaseError, OSError) as error:
-            raise ChannelError(f"{self._url} does not answer as it should: {_first_line(error)}") from error
+            raise ChannelError(f"{self._url} does not answer as it should: {first_line(error)}") from error
+
+
+def _remote(place: Place) -> "Remote":
+    from overwatch_rl.weights.rpc import Remote
+
+    return Remote(place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +271,7 @@ CHANNELS: Final[dict[str, Kind]] = {
     "store": Kind(schemes=("", "file", "s3", "gs", "memory"), channel=Stored, key=Stored),
     "redis": Kind(schemes=("redis", "rediss", "unix"), channel=InRedis, key=InRedis),
     "http": Kind(schemes=("http", "https"), channel=Over, key=None),
+    "grpc": Kind(schemes=("grpc", "grpcs"), channel=_remote, key=_remote),
 }
 
 
@@ -319,8 +329,9 @@ def _redis_errors() -> Iterator[None]:
     try:
         yield
     except redis.RedisError as error:
-        raise ChannelError(f"Redis does not answer as it should: {_first_line(error)}") from error
+        raise ChannelError(f"Redis does not answer as it should: {first_line(error)}") from error
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """For a fault: libraries add pages."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

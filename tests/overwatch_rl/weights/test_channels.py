@@ -16,7 +16,7 @@ from overwatch_rl.weights.channels import CHANNELS, Place, StaleError, open_chan
 from overwatch_rl.weights.manifest import artifact_of
 from tests.overwatch_rl.servers import FaultProxy, RedisServer, s3_url
 from tests.overwatch_rl.weights.made import RUN, Run, is_whole
-from tests.overwatch_rl.weights.serving import Server
+from tests.overwatch_rl.weights.serving import RpcServer, Server
 from tests.ports import free_port
 
 TOKEN = "a-token-of-24-characters"  # noqa: S105 of a test
@@ -67,7 +67,21 @@ def _http(folder: Path, _: pytest.FixtureRequest, stack: ExitStack) -> Way:
     return Way(run=run, place=place, stop=server.stop, start=server.start)
 
 
-WAYS: dict[str, Make] = {"store": _folder, "store, S3": _s3, "redis": _redis, "http": _http}
+def _grpc(folder: Path, _: pytest.FixtureRequest, stack: ExitStack) -> Way:
+    """The run publishes through the server too."""
+    kept, port = Run(folder), free_port()
+    server = stack.enter_context(RpcServer(kept.place, kept.accepted(), port))
+    run = Run(folder, key_url=server.url)
+    return Way(run=run, place=run.place, stop=server.stop, start=server.start)
+
+
+WAYS: dict[str, Make] = {
+    "store": _folder,
+    "store, S3": _s3,
+    "redis": _redis,
+    "http": _http,
+    "grpc": _grpc,
+}
 
 
 @pytest.fixture(params=WAYS)
@@ -147,6 +161,8 @@ def test_a_version_key_moves_forward_only(name: str, tmp_path: Path, request: py
             with pytest.raises(StaleError, match=r"key names 002-00000001, 00\d-0000000\d is not newer"):
                 open_key(run.place).move(stale, run.verifier)
         assert run.key.newest() == text
+        if name == "grpc":  # A server takes nothing that is not of its run.
+            return
         run.put(Version(3, 0), run_id="run-2")
         run.put(Version(1, 0))
         stranger = make_key(run.folder / "other.key")

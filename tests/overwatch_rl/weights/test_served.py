@@ -10,10 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.weights.channels import ChannelError, open_channel
 from overwatch_rl.weights.manifest import artifact_of
-from overwatch_rl.weights.served import Served
+from overwatch_rl.weights.served import Reads
 from tests.overwatch_rl.weights.made import Run
 from tests.overwatch_rl.weights.serving import Server
 from tests.ports import free_port
@@ -145,13 +144,13 @@ def test_polls_at_the_same_time_share_a_read(run: Run, source: Source) -> None:
     run.put(Version(1, 0))
 
     async def poll() -> list[bytes | None]:
-        served = Served(source, Authorisation("127.0.0.1", TOKEN))
+        reads = Reads(source)
         source.may_read.clear()
-        polls = [asyncio.ensure_future(served._newest())]
+        polls = [asyncio.ensure_future(reads.newest())]
         while not source.reads:  # noqa: ASYNC110 it is read in a thread
             await asyncio.sleep(0)
         run.put(Version(1, 1))
-        polls += [asyncio.ensure_future(served._newest()) for _ in range(11)]
+        polls += [asyncio.ensure_future(reads.newest()) for _ in range(11)]
         await asyncio.sleep(0)
         source.may_read.set()
         return await asyncio.gather(*polls)
