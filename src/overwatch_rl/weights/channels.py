@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import obstore
 import redis
-from obstore.exceptions import BaseError, NotFoundError, NotModifiedError
+from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import HTTPStore
 
 from overwatch_rl.artifacts.retrying import Patience
@@ -207,24 +207,14 @@ class Over:
             },
             retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=REQUEST_S)},
         )
-        self._known: tuple[str, bytes] | None = None
 
     def newest(self) -> bytes | None:
-        """Asked for by its entity tag."""
-        tag, known = self._known or (None, None)
+        """Whole each time: what is damaged on the way must not be kept by its entity tag."""
         try:
             with self._errors():
-                found = obstore.get(
-                    self._store, f"{FOLDER}/current", options={"if_none_match": tag} if tag else {}
-                )
-                text = bytes(found.bytes())
-        except NotModifiedError:
-            return known
+                return bytes(obstore.get(self._store, f"{FOLDER}/current").bytes())
         except FileNotFoundError:
             return None
-        if (fresh := found.meta["e_tag"]) is not None:
-            self._known = (fresh, text)
-        return text
 
     def artifact(self, version: Version) -> bytes:
         """Downloaded whole."""
@@ -242,7 +232,7 @@ class Over:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except (NotModifiedError, FileNotFoundError):
+        except FileNotFoundError:
             raise
         except NotFoundError as error:
             raise FileNotFoundError(str(error)) from error

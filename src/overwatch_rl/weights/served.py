@@ -13,7 +13,7 @@ from aiohttp import ETag, hdrs, web
 from overwatch_rl.artifacts.versions import Version, parse
 from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.weights.channels import Channel
-from overwatch_rl.weights.manifest import FOLDER, SUFFIX, RejectedError, decoded
+from overwatch_rl.weights.manifest import FOLDER, SUFFIX, RejectedError, check_artifact, decoded
 
 
 class Reads:
@@ -35,11 +35,14 @@ class Reads:
             return self._manifest[1]
 
     async def artifact(self, version: Version) -> bytes:
-        """Kept until another is asked for."""
+        """Kept until another is asked for, where it is what the newest manifest describes."""
         async with self._one_read:
-            if self._artifact is None or self._artifact[0] != version:
-                self._artifact = (version, await asyncio.to_thread(self._source.artifact, version))
-            return self._artifact[1]
+            if self._artifact is not None and self._artifact[0] == version:
+                return self._artifact[1]
+            data = await asyncio.to_thread(self._source.artifact, version)
+            if await asyncio.to_thread(_is_of, self._manifest[1], version, data):
+                self._artifact = (version, data)
+            return data
 
 
 class Served:
@@ -91,6 +94,16 @@ def weights_routes(source: Channel, authorisation: Authorisation) -> list[web.Ro
         web.get(f"/{FOLDER}/current", served.current),
         web.get(f"/{FOLDER}/{{version}}{SUFFIX}", served.artifact),
     ]
+
+
+def _is_of(text: bytes | None, version: Version, artifact: bytes) -> bool:
+    """Whether a manifest describes an artifact: neither may have been damaged when it was read."""
+    try:
+        manifest = decoded(text or b"")
+        check_artifact(manifest, artifact)
+    except RejectedError:
+        return False
+    return manifest.version == version
 
 
 def _tagged(request: web.Request, response: web.Response, version: Version, caching: str) -> web.Response:

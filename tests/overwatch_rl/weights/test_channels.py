@@ -14,6 +14,7 @@ from overwatch_rl.artifacts.signing import Verifier, make_key
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.weights.channels import CHANNELS, Place, StaleError, open_channel, open_key
 from overwatch_rl.weights.manifest import artifact_of
+from overwatch_rl.weights.subscriber import Subscriber
 from tests.overwatch_rl.servers import FaultProxy, RedisServer, s3_url
 from tests.overwatch_rl.weights.made import RUN, Run, is_whole
 from tests.overwatch_rl.weights.serving import RpcServer, Server
@@ -257,3 +258,28 @@ def test_a_learner_is_not_written_to() -> None:
     """Its own writer does that."""
     with pytest.raises(ValueError, match="is served by a learner and not written; use a store or Redis"):
         open_key(Place(url="http://127.0.0.1:1", run_id=RUN))
+
+
+def test_a_way_that_spoils_what_it_carries_spoils_no_actor(run: Run) -> None:
+    """A proxy between learner and actor fails every other request: versions only grow and are whole."""
+    kinds = ["error", "drop", "corrupt reply", "slow"]
+    with (
+        Server(open_channel(run.place), free_port()) as server,
+        FaultProxy(server.url, rate=0.5, seed=5, kinds=kinds) as proxy,
+    ):
+        channel = open_channel(Place(url=proxy.address, run_id=RUN))
+        subscriber = Subscriber(channel, run.accepted(), longest_pause_s=0.01)
+        seen = []
+        for number in range(60):
+            run.put(Version(1, number))
+            found = subscriber.first(20.0) if number % 6 == 5 else subscriber.poll()
+            if found is not None:
+                assert is_whole(found)
+                seen.append(found.version)
+        proxy.rate = 0.0
+        last = run.put(Version(1, 60)).version
+        assert subscriber.first(20.0).version == last
+    assert seen == sorted(set(seen))
+    assert len(seen) >= 10
+    assert subscriber.rejected > 0
+    assert proxy.met["corrupt reply"] > 0

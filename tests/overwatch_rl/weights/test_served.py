@@ -95,12 +95,26 @@ def test_an_artifact_is_read_once_for_all_actors(run: Run, server: Server, sourc
     run.put(Version(1, 0))
     wanted = run.store.get(artifact_of(Version(1, 0)))
     assert wanted is not None
+    assert get(server, "/weights/current")[0] == 200
     for _ in range(3):
         status, headers, body = get(server, "/weights/001-00000000.safetensors")
         assert (status, body) == (200, wanted.data)
         assert "immutable" in headers["Cache-Control"]
 
-    assert source.reads == 1
+    assert source.reads == 2
+
+
+def test_an_artifact_that_was_damaged_when_it_was_read_is_not_kept(run: Run, server: Server) -> None:
+    """The next actor gets it as it is."""
+    run.put(Version(1, 0))
+    path = run.folder / artifact_of(Version(1, 0))
+    whole = path.read_bytes()
+    assert get(server, "/weights/current")[0] == 200
+    path.write_bytes(whole[:-1] + b"\xff")
+    assert get(server, "/weights/001-00000000.safetensors")[2] != whole
+    path.write_bytes(whole)
+
+    assert get(server, "/weights/001-00000000.safetensors")[2] == whole
 
 
 def test_what_is_not_there_is_named(run: Run, server: Server) -> None:
