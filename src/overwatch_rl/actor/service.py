@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from overwatch.events import LogLine, Severity
+from overwatch.events import LogLine, PhaseEnded, Severity
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.replay.chunk import Chunk, Encoding
@@ -112,7 +112,7 @@ class Actor:
             stopped = self._until(lambda: self._experience.declare(self.encoding))
         done = 0
         while stopped is None and done != self._config.rollouts:
-            with self._reporter.phase("weights"):
+            with self._reporter.phase("turn_wait"):
                 stopped = self._adopt()
             stopped = stopped or self._collector.collect()
             if stopped is None and self.version is not None:
@@ -143,9 +143,13 @@ class Actor:
         """Take the newest weights; wait for some while it has none or is ahead."""
         until = time.monotonic() + self._config.patience_s
         while (stopped := self._stop()) is None:
+            began = time.perf_counter()
             found = self._weights.poll()
             if found is not None:
                 self._take(found)
+                took = time.perf_counter() - began
+                # Waiting for the learner is no cost of weights; bringing and checking them is.
+                self._reporter.fact(PhaseEnded(at=time.time_ns(), phase="weights", duration_s=took))
             if self._weights.fault != self._fault:
                 self._fault = self._weights.fault
                 self._log(f"weights: {self._fault or 'they come again'}")
