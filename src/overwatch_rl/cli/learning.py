@@ -134,7 +134,8 @@ def actor(
         count = config.batch.envs if envs is None else envs
         settings = ActorSettings(
             config=config, run_id=flags["run_id"], rank=rank, actors=actors, envs=count,
-            servers=flags["replay"], access=_access(flags), weights=Place(url=weights, run_id=flags["run_id"], artifacts=artifacts),
+            servers=flags["replay"], access=_access(flags),
+            weights=Place(url=weights, run_id=flags["run_id"], artifacts=artifacts),
             public_key=weights_key or _recorded_key(flags), log=flags["log"], rollouts=rollouts,
             tower=_tower(flags, config, role="actor", rank=rank, env_offset=rank * count, is_quiet=True),
         )  # fmt: skip
