@@ -84,7 +84,9 @@ def _store(place: Path | str, patience: Patience | None) -> Store:
     return open_store(place_of(Path(place)), patience)
 
 
-def _read(place: Path | str, store: Store, version: Version, *, is_read: bool) -> tuple[Manifest | None, str | None]:
+def _read(
+    place: Path | str, store: Store, version: Version, *, is_read: bool
+) -> tuple[Manifest | None, str | None]:
     manifest = None
     try:
         manifest = msgspec.json.decode(stored_manifest(store, version), type=Manifest)
@@ -106,5 +108,3 @@ def _named(store: Store, pointer: str) -> str | None:
     with suppress(UnicodeDecodeError):
         return None if held is None else held.data.decode().strip()
     return None
-
-

@@ -131,7 +131,9 @@ class Manager:
     def _offer(self, state: State, tensors: Mapping[str, Tensor]) -> list[Written]:
         try:
             if self._sender is None:
-                rules = [msgspec.json.encode(one).decode() for one in (self._retention, self._saving)]
+                rules = [
+                    msgspec.json.encode(one, enc_hook=str).decode() for one in (self._retention, self._saving)
+                ]
                 kept = [] if self._lock is None else [self._lock]
                 words = [str(self.place), *rules]
                 self._sender = Sender("overwatch_rl.checkpoints.writer", words, kept=kept)

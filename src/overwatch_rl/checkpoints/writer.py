@@ -58,7 +58,7 @@ def serve(receiver: Receiver, arguments: Sequence[str]) -> None:
     save = _saver(
         arguments[0],
         msgspec.json.decode(arguments[1], type=Retention),
-        msgspec.json.decode(arguments[2], type=Saving),
+        msgspec.json.decode(arguments[2], type=Saving, dec_hook=lambda _, text: Path(text)),
     )
     for parcel in receiver.parcels():
         began = time.perf_counter()

@@ -71,12 +71,16 @@ def _common(command: C) -> C:
     "--bucket", metavar="URL", help="s3:// or gs:// place of checkpoints and weights; --out without."
 )
 @click.option("--weights", metavar="URL", help="redis:// that holds the version key; the bucket without.")
+@click.option(
+    "--trace", type=click.Path(path_type=Path, dir_okay=False),
+    help="File to which it is added which steps each update learned from.",
+)  # fmt: skip
 @click.option("--table", default="experience", show_default=True, help="Of the replay servers.")
 @click.option("--updates", type=click.IntRange(1), help="End after so many.")
 @click.option("--env-steps", type=click.IntRange(1), help="End after having trained on so many.")
 @click.option("--seconds", type=float, help="End after this long.")
 def learner(
-    *, out: Path, bucket: str | None, weights: str | None, table: str, updates: int | None,
+    *, out: Path, trace: Path | None, bucket: str | None, weights: str | None, table: str, updates: int | None,
     env_steps: int | None, seconds: float | None, **flags: Unpack[CommonFlags],
 ) -> None:  # fmt: skip
     """Learn from what actors append to replay, until it is done, commanded or interrupted.
@@ -95,7 +99,7 @@ def learner(
         settings = LearnerSettings(
             config=config, run_id=flags["run_id"], out=out, table=table, servers=flags["replay"],
             access=_access(flags), bucket=bucket, version_key=weights, governed=governed, log=flags["log"],
-            ends=Ends(updates=updates, env_steps=env_steps),
+            ends=Ends(updates=updates, env_steps=env_steps), trace=trace,
             tower=_tower(flags, config, role="learner", updates=updates),
         )  # fmt: skip
         run(settings, stop.outcome)
@@ -233,13 +237,14 @@ def _tower(flags: CommonFlags, config: "LearnerConfig", **own: Any) -> "TowerCon
 )
 @click.option("--store", metavar="URL", help="The orchestrator's database; SQLite in --out without.")
 @click.option("--run-id", help="The run's id; made up without.")
+@click.option("--trace", type=click.Path(path_type=Path, dir_okay=False), help="As of the learner.")
 @click.option("--collector", is_flag=True, help="Start a collector, which shows the run.")
 @click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")
 @click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower.")
 @click.option("--log", type=click.Choice(("auto", "text", "json")), default="auto", show_default=True)
 @click.pass_context
-def cluster(context: click.Context, **flags: Any) -> None:
-    """Train with a learner, actors, a replay server and an orchestrator, each a process that is kept running."""
+def cluster(context: click.Context, /, **flags: Any) -> None:
+    """Train with a learner, actors, replay and an orchestrator, each a process that is kept running."""
     del flags["local"]
     stop = Stop(flags["seconds"])
     with signals(stop), usage_errors():
@@ -287,5 +292,5 @@ def _cluster(flags: dict[str, Any]) -> Any:
         config=config, run_id=run_id, out=flags["out"], actors=flags["actors"], updates=flags["updates"],
         env_steps=flags["env_steps"], redis=flags["redis"], bucket=flags["bucket"], store=flags["store"],
         has_collector=flags["collector"], endpoint=flags["endpoint"], is_reporting=flags["telemetry"],
-        is_text=is_text(flags["log"]),
+        is_text=is_text(flags["log"]), trace=flags["trace"],
     )  # fmt: skip

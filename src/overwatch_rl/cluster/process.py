@@ -53,6 +53,8 @@ class ClusterSettings:
     is_reporting: bool
     is_text: bool
     """Whether the learner's lines are for a person."""
+    trace: Path | None = None
+    """File of which steps are in the weights."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.actors <= self.config.batch.envs:
@@ -83,7 +85,7 @@ class Cluster:
     """The processes; `close` it."""
 
     def __init__(self, settings: ClusterSettings, say: Callable[[str, str], None]) -> None:
-        """Start all of them; `say` is given a name and a line. Raises `GaveUpError` where one does not run."""
+        """Start all; `say` is given a name and a line. Raises `GaveUpError` where one does not run."""
         self._settings = settings
         settings.out.mkdir(parents=True, exist_ok=True)
         config = settings.config.model_dump(mode="json")
@@ -176,7 +178,7 @@ class Cluster:
         words += ["--log", "text" if settings.is_text else "json"]
         for flag, value in {
             "--bucket": settings.bucket, "--weights": settings.redis, "--updates": settings.updates,
-            "--env-steps": settings.env_steps,
+            "--env-steps": settings.env_steps, "--trace": settings.trace,
         }.items():  # fmt: skip
             words += [] if value is None else [flag, str(value)]
         return Part(name="learner", words=tuple(words), is_main=True, end_s=_LEARNER_END_S)

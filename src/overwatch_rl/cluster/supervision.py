@@ -94,7 +94,8 @@ class Supervisor:
         for one in self._running.values():
             self._drain(one, 0.0)
             if one.child is not None and (status := self._status(one)) is not None:
-                self._drain(one, 0.5)
+                one.child.end()
+                self._drain(one, 0.0)
                 self._ended(one, status, now)
             if one.child is None and not one.is_done and now >= one.due:
                 self._spawn(one)

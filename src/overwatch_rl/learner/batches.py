@@ -62,6 +62,11 @@ class Part:
         return self.stop - self.start
 
     @property
+    def first_step(self) -> int:
+        """Number of its first step in the episode."""
+        return self.chunk.first_step + self.start
+
+    @property
     def version(self) -> Version:
         """That acted."""
         return Version(self.chunk.lineage, self.chunk.version)

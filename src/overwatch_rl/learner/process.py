@@ -36,6 +36,7 @@ from overwatch_rl.learner.io import Io, IoError, Sampling
 from overwatch_rl.learner.recovery import GaveUpError
 from overwatch_rl.learner.restoring import first_version, newest
 from overwatch_rl.learner.service import Around, Ends, LearnerLoop
+from overwatch_rl.learner.trace import Trace
 from overwatch_rl.orchestrator.client import OrchestratorError
 from overwatch_rl.replay.client import Access, ReplayClient, State
 from overwatch_rl.telemetry.files import Files
@@ -79,6 +80,8 @@ class LearnerSettings:
     tower: TowerConfig | None
     """`None` without telemetry."""
     log: str
+    trace: Path | None = None
+    """File of which steps are in the weights; `None` writes none."""
     governed: Governed | None = None
     """The orchestrator; `None` where nobody commands."""
 
@@ -233,6 +236,8 @@ class _Flight:
     def fly(self) -> str:
         """Train; whatever happens, each part is ended."""
         with ExitStack() as ends:
+            if self._settings.trace is not None:
+                self.loop.trace = ends.enter_context(Trace(self._settings.trace))
             ends.callback(self._io.close)
             is_whole, outcome = False, "failed"
             try:

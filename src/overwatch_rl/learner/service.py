@@ -26,6 +26,7 @@ from overwatch_rl.learner.control import Progress
 from overwatch_rl.learner.io import Away
 from overwatch_rl.learner.ledger import Ledger
 from overwatch_rl.learner.recovery import Rescuer
+from overwatch_rl.learner.trace import Trace
 from overwatch_rl.replay.base import Resumed
 from overwatch_rl.replay.chunk import Encoding
 from overwatch_rl.replay.client import Leased
@@ -160,6 +161,8 @@ class LearnerLoop:
         self.ancestry = Ancestry()
         self.after_update: Callable[[], None] = lambda: None
         """Called after an update and its weights, for checkpoints."""
+        self.trace: Trace | None = None
+        """Where it is written which steps are in the weights; nowhere without."""
         self.idle: Callable[[], None] = lambda: None
         """Called while there is nothing to learn from."""
         self.notes: dict[str, str] = {}
@@ -191,6 +194,7 @@ class LearnerLoop:
 
     def run(self) -> str:
         """Train until it is done, commanded or asked to stop; the outcome in one word."""
+        self._trace_beginning()
         self._publish()
         while True:
             outcome = self.control.between(self.progress()) or self._stop()
@@ -263,6 +267,7 @@ class LearnerLoop:
         self.trained = int(kept.get("trained", position.updates))
         self.ancestry = self.ancestry.resumed(self.trained, Version(newest.lineage, newest.number + 1))
         self._meter.count("samples", lost - self.trained, status="abandoned")
+        self._trace_beginning()
 
     def acting(self) -> dict[str, Tensor]:
         """Every tensor that acting reads."""
@@ -279,6 +284,10 @@ class LearnerLoop:
         """A line of the run's log."""
         line = LogLine(at=time.time_ns(), severity=severity, message=message, subsystem="learner")
         self._reporter.fact(line)
+
+    def _trace_beginning(self) -> None:
+        if self.trace is not None:
+            self.trace.began(self.trained, self.version)
 
     def _is_done(self) -> bool:
         updates, steps = self._ends.updates, self._ends.env_steps
@@ -358,6 +367,8 @@ class LearnerLoop:
         made.use()
         self.updates_done += 1
         self.trained += 1
+        if self.trace is not None:
+            self.trace.trained(self.trained, made)
         with self._reporter.phase("log"):
             self._report(stats, time.perf_counter() - began)
         self._publish()
@@ -416,7 +427,7 @@ class _Returns:
         """Count the steps of a batch."""
         self._ended = []
         for part in (part for lane in made.lanes for part in lane):
-            chunk, first = part.chunk, part.chunk.first_step + part.start
+            chunk, first = part.chunk, part.first_step
             reward = float(part.columns["reward"][part.start : part.stop].sum(dtype="float64"))
             episode, step, so_far = self._sums.pop(chunk.env, (chunk.episode, 0, 0.0))
             if (episode, step) != (chunk.episode, first):
