@@ -209,7 +209,7 @@ class _Started:
         log = flight_logger(sys.stdout, run_id=self._run_id, config=digest)
         glyphs = spec.observation.glyphs if settings.view else ""
         flight = FlightLog(log, settings.world.device, self._trace, glyphs=glyphs)
-        resumed = None if self._checkpoint is None else str(self._checkpoint.path)
+        resumed = None if self._checkpoint is None else self._checkpoint.where
         flight.started(
             task=spec.task, settings=self._config, resumed_from=resumed, equal_to_rounding_only=differing
         )

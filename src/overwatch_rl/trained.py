@@ -56,12 +56,12 @@ def player(policy: PPO, generator: torch.Generator | None = None) -> Callable[[O
     return act
 
 
-def load_policy(folder: Path) -> TrainedPolicy:
-    """The newest policy that a run kept in `folder`, or that of one checkpoint.
+def load_policy(place: Path | str) -> TrainedPolicy:
+    """The newest policy that a run kept in a folder or at a URL, or that of one checkpoint.
 
     Raises `ValueError` when there is none.
     """
-    checkpoint = find_checkpoint(folder)
+    checkpoint = find_checkpoint(place)
     config = cast("dict[str, Any]", checkpoint.state.config)
     return TrainedPolicy(
         world=config["world"],
