@@ -85,12 +85,13 @@ UNTOLD: Final = {
     **dict.fromkeys(
         (
             f"{kind.__name__}.{field}"
-            for kind in (TrainingRecovered, RunStateChanged, CommandApplied)
+            for kind in (TrainingRecovered,)
             for field in kind.__struct_fields__
             if field != "at"
         ),
         "comes with the learner service",
     ),
+    "CommandApplied.update": "the orchestrator tells it, and does not know updates",
     "FindingAcknowledged.finding": "comes with the view API's door for it",
     "FindingAcknowledged.by": "comes with the view API's door for it",
 }

@@ -49,6 +49,12 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
     """What holds the run back as a whole."""
 
     @property
+    def beside(self) -> dict[str, Bound]:
+        """What holds each service beside the trainer back."""
+        held = self.watched.ranks
+        return {name: held[name].bound for name in self.watched.slow.past.beside if name in held}
+
+    @property
     def all_bounds(self) -> dict[str, Bound]:
         """Of lanes and ranks."""
         return {**self.bounds, **{name: item.bound for name, item in self.watched.ranks.items()}}
@@ -67,7 +73,9 @@ def watch(fleet: Fleet, before: Watched, tick: int, clock: DataClock, limits: An
         watched=watched,
         lanes=(*slow.lanes, *(rank for rank in slow.ranks if rank.name in ranks)),
         bounds=bounds,
-        bound=judge_run(bounds or {name: item.bound for name, item in ranks.items()}),
+        bound=judge_run(
+            bounds or {name: item.bound for name, item in ranks.items() if name not in slow.past.beside}
+        ),
     )
 
 

@@ -54,7 +54,7 @@ def stalls_of(state: RunState) -> tuple[Stall, ...]:
     """Ranks that stopped, the one that stopped first comes first."""
     heard: dict[int, int] = {}
     for source in state.sources.values():
-        if not source.finished:
+        if not source.finished and not source.is_beside:
             heard[source.rank] = max(heard.get(source.rank, 0), source.at)
     found = (
         _stall(rank, state.phases.get(rank, {}), rhythm, heard.get(rank, 0))

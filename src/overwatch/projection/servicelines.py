@@ -10,6 +10,7 @@ from overwatch.catalog.tallies import SERVICES
 from overwatch.diagnose import Judged
 from overwatch.diagnose.services import FRESH_S
 from overwatch.projection.servicewords import words_of
+from overwatch.projection.system import bound_view
 from overwatch.projection.text import safe
 from overwatch.snapshot import Service as ServiceView
 from overwatch.state.run import RunState
@@ -38,12 +39,13 @@ def _scope(service: Service) -> Scope | None:
 
 def _line(state: RunState, service: Service, scope: Scope, judged: Judged) -> ServiceView:
     age_s = max(0.0, (judged.assessment.tick - service.stamp) / 1e9)
-    parts = words_of(scope, service, state)
+    parts, bound = words_of(scope, service, state), judged.beside.get(service.name)
     return ServiceView(
         name=safe(service.name),
         status=_status(service, judged, age_s),
         age_s=age_s,
         parts=tuple(safe(part) for part in parts),
+        bound=None if bound is None else bound_view(bound),
     )
 
 

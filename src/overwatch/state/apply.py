@@ -5,7 +5,7 @@ nothing here reads a clock. A malformed event raises before it changes anything 
 """
 
 import math
-from typing import Final, assert_never
+from typing import Final, TypeVar, assert_never
 
 import msgspec
 import numpy as np
@@ -57,6 +57,8 @@ from overwatch.state.run import LANES, MAX_RANKS, PHASE_NAMES, SLOT_NAMES, Entry
 from overwatch.state.sources import LEARNS, Source, source_key
 from overwatch.state.stops import settle_stops
 from overwatch.state.units import settle_unit, unit_line
+
+K = TypeVar("K")
 
 _SCOPES_APART: Final = (
     Scope.ENV,
@@ -173,7 +175,7 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
         case NonFiniteSeen():
             _non_finite(state, source, event)
         case PhaseBegan():
-            state.rhythms.setdefault(source.rank, Rhythm()).enter(event.phase, event.at)
+            _begin_phase(state, source, event)
         case PhaseEnded():
             _end_phase(state, source, event)
         case CurriculumChanged():
@@ -406,15 +408,31 @@ def _crash(state: RunState, event: EnvCrashed) -> None:
     state.crashes += 1
 
 
+def _begin_phase(state: RunState, source: Source, event: PhaseBegan) -> None:
+    if not source.is_beside:
+        state.rhythms.setdefault(source.rank, Rhythm()).enter(event.phase, event.at)
+
+
 def _end_phase(state: RunState, source: Source, event: PhaseEnded) -> None:
-    phases = state.phases.get(source.rank, {})
-    if event.phase not in phases and (len(phases) >= PHASE_NAMES or len(state.phases) > MAX_RANKS):
+    if source.is_beside:
+        phase = _phase(state.beside, source.name.removesuffix(" 0"), event.phase)
+    else:
+        phase = _phase(state.phases, source.rank, event.phase)
+    if phase is None:
         state.overflow.note("phase", event.phase)
         return
-    phase = state.phases.setdefault(source.rank, phases).setdefault(event.phase, Phase())
     span = (event.trace_id, event.span_id) if event.trace_id and event.span_id else None
     phase.push(event.at, event.duration_s, span)
-    state.rhythms.setdefault(source.rank, Rhythm()).step(event.phase, event.at)
+    if not source.is_beside:
+        state.rhythms.setdefault(source.rank, Rhythm()).step(event.phase, event.at)
+
+
+def _phase(groups: dict[K, dict[str, Phase]], key: K, name: str) -> Phase | None:
+    """A phase of one rank or process; `None` where there is room for no more."""
+    phases = groups.get(key, {})
+    if name not in phases and (len(phases) >= PHASE_NAMES or len(groups) > MAX_RANKS):
+        return None
+    return groups.setdefault(key, phases).setdefault(name, Phase())
 
 
 def _save(state: RunState, source: Source, event: CheckpointSaved) -> None:

@@ -183,6 +183,8 @@ class RunState(msgspec.Struct, kw_only=True):
     """The rank that last spoke for envs on a lane."""
     phases: dict[int, dict[str, Phase]] = msgspec.field(default_factory=dict)
     """By rank, then by phase."""
+    beside: dict[str, dict[str, Phase]] = msgspec.field(default_factory=dict)
+    """Phases of services beside the trainer, by process, then by phase."""
     rhythms: dict[int, Rhythm] = msgspec.field(default_factory=dict)
     """What each rank's training does after what."""
     pace: Pace = msgspec.field(default_factory=Pace)

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from overwatch.catalog.tallies import SCOPE_OF_ROLE
 from overwatch.events import Origin, RunFinished
 from overwatch.state.ring import Ring, median
 
@@ -94,6 +95,11 @@ class Source(msgspec.Struct, kw_only=True):
     def is_trainer(self) -> bool:
         """Whether it is a rank of the trainer, or of a learner that takes its experience from a server."""
         return self.role in LEARNS
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether it is a service beside a trainer: its phases are its own, whatever its rank."""
+        return self.role in SCOPE_OF_ROLE and not self.is_trainer
 
     @property
     def speaker(self) -> str:

@@ -145,7 +145,7 @@ _ORCHESTRATOR: Final = (
         help="Database that runs are kept in, as SQLAlchemy names it.",
     ),
     _token("operator", "create runs and command them"),
-    _token("learner", "beat, obey and register"),
+    _token("learner", "create runs, beat, obey and register"),
     _token("reader", "look"),
     *_TLS,
     click.option(

@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final, Literal, Protocol, TypeAlias, assert_never
 
 from overwatch_rl.orchestrator import commands, wire
@@ -38,7 +39,6 @@ _LAST: Final[Mapping[Outcome, wire.Status]] = {
 """The last words of a life; one that was interrupted says none, and the run stays as it is."""
 _LOOK_S: Final = 0.2
 """Between two looks at a signal while the run is paused."""
-_CONFLICT: Final = 409
 _OVER: Final = "the-run-is-over"
 """Id of the command that nobody sent: the orchestrator answers that the run is over."""
 _SOON_S: Final = 1.0
@@ -408,7 +408,7 @@ class _Attendant:
 
     def _refused(self, error: OrchestratorError) -> None:
         """The orchestrator answers that this life is over, or that the run is."""
-        if error.status != _CONFLICT or self._mailbox.outcome is not None:
+        if error.status != HTTPStatus.CONFLICT or self._mailbox.outcome is not None:
             return
         if error.path == "lineage":
             self._mailbox.fail(str(error))

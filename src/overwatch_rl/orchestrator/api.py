@@ -280,7 +280,7 @@ def _shorthand(name: str, handler: Handler, body: type) -> Route:
 
 
 ROUTES: Final = (
-    Route(method="POST", path=f"{PREFIX}/runs", handler=Api.create_run, roles=_OPERATOR, body=wire.RunRequest,
+    Route(method="POST", path=f"{PREFIX}/runs", handler=Api.create_run, roles=_BOTH, body=wire.RunRequest,
           most_bytes=LARGE, replies={200: wire.RunRecord, 201: wire.RunRecord, **_WRONG}),
     Route(method="GET", path=f"{PREFIX}/runs", handler=Api.list_runs, roles=_ALL, query=("state", "limit"),
           replies={200: wire.Runs, 422: wire.Problem}),

@@ -11,6 +11,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
@@ -80,9 +81,19 @@ class OrchestratorClient:
             await self._session.close()
 
     async def create(self, request: wire.RunRequest) -> wire.RunRecord:
-        """Make the run; one that was made by the same request before is the same."""
+        """Make the run where it is not there yet, whoever made it and with whatever config; its record."""
+        try:
+            return await self.run()
+        except OrchestratorError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
         body = msgspec.structs.replace(request, run_id=self.run_id)
-        return await self._call("POST", "/runs", wire.RunRecord, body)
+        try:
+            return await self._call("POST", "/runs", wire.RunRecord, body)
+        except OrchestratorError as error:
+            if error.status != HTTPStatus.CONFLICT:
+                raise
+        return await self.run()
 
     async def run(self) -> wire.RunRecord:
         """All that is known of the run: config, seed base, key, state, lineage, what was tuned."""

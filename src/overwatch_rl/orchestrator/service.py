@@ -18,7 +18,7 @@ from sqlalchemy import Table
 from sqlalchemy.exc import SQLAlchemyError
 
 from overwatch_rl.orchestrator import commands, runs, tables, wire
-from overwatch_rl.orchestrator.commands import BoundsError, Command, Done, Issued
+from overwatch_rl.orchestrator.commands import BoundsError, Command, Done, Issued, Tune
 from overwatch_rl.orchestrator.pulses import Pace, Pulses
 from overwatch_rl.orchestrator.runs import ConflictError, Run
 from overwatch_rl.orchestrator.states import FINAL, State, route
@@ -160,7 +160,7 @@ class Service:
             changed = {*made.superseded, named}
             found = unit.commands(run_id)
             news.commands += [_commanded(run_id, one) for one in found if one.id in changed]
-            news.moves += _moved(unit, run_id, at, before, made.run, command=(named, role))
+            news.moves += _moved(unit, run_id, at, before, made.run, of=_named(found, named))
             return _named(found, named), True
 
         try:
@@ -199,9 +199,9 @@ class Service:
             unit.change_command(run_id, held, acknowledged_at=at)
             unit.change_run(run_id, after)
             _audit(unit, run_id, at, role, "acknowledge", id=command_id, done=done)
-            news.moves += _moved(unit, run_id, at, before, after, command=(command_id, role))
             answered = _named(unit.commands(run_id), command_id)
             news.commands.append(_commanded(run_id, answered))
+            news.moves += _moved(unit, run_id, at, before, after, of=answered)
             return answered
 
         record = await self._change(work)
@@ -400,19 +400,32 @@ def _named(known: Sequence[wire.CommandRecord], command_id: str) -> wire.Command
 
 
 def _moved(
-    unit: Unit, run_id: str, at: datetime, before: Run, after: Run, *, command: tuple[str, str] | None = None
+    unit: Unit, run_id: str, at: datetime, before: Run, after: Run, *, of: wire.CommandRecord | None = None
 ) -> list[Moved]:
-    """Store how a run got from one state to another, by a heartbeat or by a command and a role."""
+    """Store how a run got from one state to another, by a heartbeat or because `of` a command."""
     moves: list[Moved] = []
     state = before.state
-    command_id, by = command or (None, "learner")
-    cause = "heartbeat" if command_id is None else f"command {command_id}"
+    cause = "heartbeat" if of is None else f"command {of.id}"
     for following in route(state, after.state, is_new_life=before.lineage != after.lineage):
         row = wire.TransitionRecord(before=state, after=following, cause=cause, lineage=after.lineage, at=at)
         unit.add(tables.TRANSITIONS, run_id, row)
-        moves.append(Moved(run_id=run_id, before=state, after=following, command=command_id, by=by))
+        moves.append(
+            Moved(
+                run_id=run_id,
+                before=state,
+                after=following,
+                command=None if of is None else of.id,
+                by="learner" if of is None else of.issued_by,
+                reason=None if of is None else _reason(of.command),
+            )
+        )
         state = following
     return moves
+
+
+def _reason(command: Command) -> str | None:
+    """Why it was issued, where its sender said so."""
+    return None if isinstance(command, Tune) else command.reason
 
 
 def _audit(unit: Unit, run_id: str, at: datetime, role: str, action: str, **details: object) -> None:

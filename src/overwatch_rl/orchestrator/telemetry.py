@@ -39,7 +39,9 @@ class Moved:
     command: str | None
     """Id of the command that led there; `None` where a heartbeat did."""
     by: str
-    """The role that did."""
+    """The role that issued it, or `learner`."""
+    reason: str | None = None
+    """Why, where its sender said so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +114,12 @@ class Tower:
         if move.run_id == self._run.run_id:
             self._run.fact(
                 RunStateChanged(
-                    at=time.time_ns(), before=move.before, after=move.after, command=move.command, by=move.by
+                    at=time.time_ns(),
+                    before=move.before,
+                    after=move.after,
+                    command=move.command,
+                    by=move.by,
+                    reason=move.reason,
                 )
             )
             return

@@ -1,7 +1,15 @@
 """Services in a line each: who lives, how old its weights are, what waits, who controls the run."""
 
 from overwatch.diagnose import Assessment, assess
-from overwatch.events import Buckets, CheckpointSaved, CommandApplied, RunStateChanged, Tallied, TallySeries
+from overwatch.events import (
+    Buckets,
+    CheckpointSaved,
+    CommandApplied,
+    PhaseEnded,
+    RunStateChanged,
+    Tallied,
+    TallySeries,
+)
 from overwatch.projection import project
 from overwatch.snapshot import Service, View
 from tests.fakes import SECOND
@@ -86,3 +94,50 @@ def test_the_worst_comes_first_and_who_reports_no_more_is_silent() -> None:
         ("replay", "silent"), ("actor", "ok"), ("learner", "ok"),
     ]  # fmt: skip
     assert found["replay"].age_s == 46.0
+
+
+def _phases(seconds: int, **took: float) -> list[PhaseEnded]:
+    """Each phase once a second, so long."""
+    return [
+        PhaseEnded(at=at(second + place / 10), phase=name, duration_s=share)
+        for second in range(1, seconds)
+        for place, (name, share) in enumerate(took.items())
+    ]
+
+
+def test_a_slow_actor_is_env_bound_and_the_learner_starved_because_of_it() -> None:
+    """Phases of an actor are its own, though it has the learner's rank; the hint names who is slow."""
+    told = Told().tell("learner", *_phases(30, queue_wait=0.7, update=0.1))
+    told.tell("actor", *_phases(30, env_wait=0.8, inference=0.1))
+    told.gauges("learner", 30.0, weights_version=1.0).gauges("actor", 30.0, weights_version=1.0)
+    assert told.state is not None
+    judged = assess(told.state, Assessment(), told.state.last_stamp)
+    later = assess(told.state, judged.assessment, told.state.last_stamp + SECOND)
+    snapshot = project(told.state, later, View())
+
+    (actor,) = (one for one in snapshot.processes if one.name == "actor")
+    assert actor.bound is not None
+    assert (actor.bound.state, actor.bound.hint) == (
+        "ENV-BOUND",
+        "more envs a worker, asynchronous envs, more cores",
+    )
+    assert snapshot.system.bound is not None
+    assert snapshot.system.bound.state == "STARVED"
+    assert snapshot.system.bound.hint == f"actor is ENV-BOUND: {actor.bound.hint}"
+    assert [one.code for one in snapshot.findings] == ["queue-starved"]
+    assert snapshot.findings[0].hint == snapshot.system.bound.hint
+
+
+def test_a_dry_queue_is_a_starved_learner() -> None:
+    """By the learner's own rows, where it tells no wait; a full one makes the learner what is slow."""
+    told = Told().tell("learner", *_phases(30, update=0.3))
+    told.gauges("learner", 30.0, replay_queue_depth=0.0, replay_queue_limit=4.0)
+    assert told.state is not None
+    judged = assess(told.state, Assessment(), told.state.last_stamp)
+    assert judged.bound is not None
+    assert (judged.bound.state, "queue 0/4" in (judged.bound.why or "")) == ("STARVED", True)
+    for second in (31.0, 32.0, 33.0):
+        told.gauges("learner", second, replay_queue_depth=4.0, replay_queue_limit=4.0)
+    judged = assess(told.state, Assessment(), told.state.last_stamp)
+    assert judged.bound is not None
+    assert judged.bound.state == "LEARNER-BOUND"

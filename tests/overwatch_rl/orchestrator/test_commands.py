@@ -1,6 +1,7 @@
 """Commands and their bounds."""
 
 import math
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -47,6 +48,13 @@ def test_the_bounds_of_the_seed() -> None:
     assert {name: str(TUNABLES[name]) for name in ("learning_rate", "entropy_coef", "clip")} == {
         "learning_rate": "(0, 1]", "entropy_coef": "[0, 0.1]", "clip": "[0.05, 0.3]",
     }  # fmt: skip
+
+
+def test_the_documentation_has_every_bound() -> None:
+    """As the table has them, in its order."""
+    page = (Path(__file__).parents[3] / "docs" / "orchestrator.md").read_text()
+
+    assert ", ".join(f"`{name}` {bounds}" for name, bounds in TUNABLES.items()) in page
 
 
 @pytest.mark.parametrize("command", [Tune(values={"clip": 0.1}), Pause(), Resume(reason="x"), Terminate()])
