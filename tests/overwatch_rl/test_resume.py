@@ -286,7 +286,7 @@ def test_a_resumed_run_keeps_its_settings_id_and_folder(trained: Path, tmp_path:
     assert (after.run_id, after.lineage, after.updates, after.steps) == ("one-run", 2, 2, 120)
     assert after.config == before.config | {"updates": 2}
     assert after.config_hash == before.config_hash == hash_of(dict(after.config))
-    assert load_policy(folder).ppo.learning_rate == 0.002
+    assert load_policy(folder).config.learning_rate == 0.002
     elsewhere = run(
         "train", "--no-telemetry", "--resume", folder, "--updates", "3", "--out", tmp_path / "new"
     )

@@ -26,6 +26,9 @@ EVALUATION_SEED: Final = 1_000_003
 @click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_RL"})
 @config_option("OVERWATCH_RL")
 @click.option("--world", default="morphogenesis", show_default=True, help="Which world to train in.")
+@click.option(
+    "--algorithm", default="ppo", show_default=True, help="What learns: ppo, or dqn in worlds of one choice."
+)
 @click.option("--envs", type=int, help="Environments stepped together; the world's preset without.")
 @click.option("--slots", type=int, help="Slots of each environment, in worlds that have slots.")
 @click.option("--mode", help="What is seen and paid for, in worlds that have modes.")
@@ -36,6 +39,10 @@ EVALUATION_SEED: Final = 1_000_003
     "--ppo", multiple=True, metavar="NAME=VALUE",
     help="A setting of PPO that has no flag of its own, as max_grad_norm=10 or returns.gamma=0.9; may be "
     "repeated.",
+)  # fmt: skip
+@click.option(
+    "--dqn", multiple=True, metavar="NAME=VALUE",
+    help="A setting of DQN, as capacity=50000 or epsilon_steps=20000; may be repeated.",
 )  # fmt: skip
 @click.option("--updates", type=int, help="Updates to do; 30 unless --seconds is given.")
 @click.option("--seconds", type=float, help="End after this long, at the next step.")
@@ -101,7 +108,7 @@ def train(
     log: str,
     **flags: Unpack["TrainFlags"],
 ) -> None:
-    """Train a policy with PPO and report to the tower.
+    """Train a policy with PPO or DQN and report to the tower.
 
     `--mode all` trains every mode of the world at once, each in a process and a run of its own.
     """
@@ -271,7 +278,12 @@ def _kept_goodhart(folder: Path | str) -> "tuple[PPO, GoodhartConfig]":
     if kind != "goodhart":
         raise ValueError(f"{folder} holds a policy of {policy.world}; name one of goodhart")
     spec = make(policy.world, WorldConfig(num_envs=1), policy.settings).spec
-    return policy.policy(spec), goodhart_config(part, dict(policy.settings))
+    from overwatch_rl.algorithms.ppo import PPO
+
+    made = policy.policy(spec)
+    if not isinstance(made, PPO):
+        raise ValueError(f"{folder} holds a policy of {policy.algorithm}; name one of ppo")  # noqa: TRY004 of what was kept
+    return made, goodhart_config(part, dict(policy.settings))
 
 
 @click.command()
