@@ -71,6 +71,8 @@ def _common(command: C) -> C:
     "--bucket", metavar="URL", help="s3:// or gs:// place of checkpoints and weights; --out without."
 )
 @click.option("--weights", metavar="URL", help="redis:// that holds the version key; the bucket without.")
+@click.option("--listen", metavar="HOST:PORT", help="Serve the newest weights there: GET /weights/current.")
+@click.option("--listen-token", type=_FILE, help="Bearer token of it; needed where others can reach it.")
 @click.option(
     "--trace", type=click.Path(path_type=Path, dir_okay=False),
     help="File to which it is added which steps each update learned from.",
@@ -81,6 +83,7 @@ def _common(command: C) -> C:
 @click.option("--seconds", type=float, help="End after this long.")
 def learner(
     *, out: Path, trace: Path | None, bucket: str | None, weights: str | None, table: str,
+    listen: str | None, listen_token: Path | None,
     updates: int | None, env_steps: int | None, seconds: float | None, **flags: Unpack[CommonFlags],
 ) -> None:  # fmt: skip
     """Learn from what actors append to replay, until it is done, commanded or interrupted.
@@ -92,6 +95,7 @@ def learner(
         from overwatch_rl.learner.governed import Governed
         from overwatch_rl.learner.process import LearnerSettings, run
         from overwatch_rl.learner.service import Ends
+        from overwatch_rl.learner.serving import Serving
 
         config = _config(flags)
         url = flags["orchestrator"]
@@ -100,6 +104,7 @@ def learner(
             config=config, run_id=flags["run_id"], out=out, table=table, servers=flags["replay"],
             access=_access(flags), bucket=bucket, version_key=weights, governed=governed, log=flags["log"],
             ends=Ends(updates=updates, env_steps=env_steps), trace=trace,
+            serving=None if listen is None else Serving(listen, _text(listen_token)),
             tower=_tower(flags, config, role="learner", updates=updates),
         )  # fmt: skip
         run(settings, stop.outcome)
@@ -117,12 +122,13 @@ def learner(
 )
 @click.option("--rank", type=click.IntRange(0), default=0, show_default=True, help="Number of this actor.")
 @click.option("--actors", type=click.IntRange(1), default=1, show_default=True, help="Of the run.")
-@click.option("--envs", type=click.IntRange(1), help="Environments; all of the batch without.")
+@click.option("--envs", type=click.IntRange(1), help="Environments; as many as a batch has without.")
+@click.option("--check-weights", is_flag=True, help="Compare what acts with what the learner signed.")
 @click.option("--rollouts", type=click.IntRange(1), help="End after so many.")
 @click.option("--seconds", type=float, help="End after this long.")
 def actor(
     *, weights: str, artifacts: str | None, weights_key: str | None, rank: int, actors: int, envs: int | None,
-    rollouts: int | None, seconds: float | None, **flags: Unpack[CommonFlags],
+    check_weights: bool, rollouts: int | None, seconds: float | None, **flags: Unpack[CommonFlags],
 ) -> None:  # fmt: skip
     """Step a world with a learner's newest weights, and append what it does to replay."""
     stop = Stop(seconds)
@@ -137,6 +143,7 @@ def actor(
             servers=flags["replay"], access=_access(flags),
             weights=Place(url=weights, run_id=flags["run_id"], artifacts=artifacts),
             public_key=weights_key or _recorded_key(flags), log=flags["log"], rollouts=rollouts,
+            is_checked=check_weights,
             tower=_tower(flags, config, role="actor", rank=rank, env_offset=rank * count, is_quiet=True),
         )  # fmt: skip
         run(settings, stop.outcome)
