@@ -35,6 +35,35 @@ class CommonFlags(TypedDict):
     log: str
 
 
+class LearnerFlags(CommonFlags):
+    """What `overwatch-rl learner` was given."""
+
+    out: Path
+    trace: Path | None
+    bucket: str | None
+    weights: str | None
+    listen: str | None
+    listen_token: Path | None
+    table: str
+    updates: int | None
+    env_steps: int | None
+    seconds: float | None
+
+
+class ActorFlags(CommonFlags):
+    """What `overwatch-rl actor` was given."""
+
+    weights: str
+    artifacts: str | None
+    weights_key: str | None
+    rank: int
+    actors: int
+    envs: int | None
+    check_weights: bool
+    rollouts: int | None
+    seconds: float | None
+
+
 _COMMON: Final = (
     click.option(
         "--config", type=_FILE, help="YAML, TOML or JSON: what decides the run; the orchestrator's without."
@@ -81,16 +110,12 @@ def _common(command: C) -> C:
 @click.option("--updates", type=click.IntRange(1), help="End after so many.")
 @click.option("--env-steps", type=click.IntRange(1), help="End after having trained on so many.")
 @click.option("--seconds", type=float, help="End after this long.")
-def learner(
-    *, out: Path, trace: Path | None, bucket: str | None, weights: str | None, table: str,
-    listen: str | None, listen_token: Path | None,
-    updates: int | None, env_steps: int | None, seconds: float | None, **flags: Unpack[CommonFlags],
-) -> None:  # fmt: skip
+def learner(**flags: Unpack[LearnerFlags]) -> None:
     """Learn from what actors append to replay, until it is done, commanded or interrupted.
 
     It goes on from the newest checkpoint of its place.
     """
-    stop = Stop(seconds)
+    stop = Stop(flags["seconds"])
     with signals(stop), usage_errors():
         from overwatch_rl.learner.governed import Governed
         from overwatch_rl.learner.process import LearnerSettings, run
@@ -101,11 +126,11 @@ def learner(
         url = flags["orchestrator"]
         governed = None if url is None else Governed(url, flags["run_id"], _orchestrator_token(flags), config)
         settings = LearnerSettings(
-            config=config, run_id=flags["run_id"], out=out, table=table, servers=flags["replay"],
-            access=_access(flags), bucket=bucket, version_key=weights, governed=governed, log=flags["log"],
-            ends=Ends(updates=updates, env_steps=env_steps), trace=trace,
-            serving=None if listen is None else Serving(listen, _text(listen_token)),
-            tower=_tower(flags, config, role="learner", updates=updates),
+            config=config, run_id=flags["run_id"], out=flags["out"], table=flags["table"], servers=flags["replay"],
+            access=_access(flags), bucket=flags["bucket"], version_key=flags["weights"], governed=governed, log=flags["log"],
+            ends=Ends(updates=flags["updates"], env_steps=flags["env_steps"]), trace=flags["trace"],
+            serving=None if flags["listen"] is None else Serving(flags["listen"], _text(flags["listen_token"])),
+            tower=_tower(flags, config, role="learner", updates=flags["updates"]),
         )  # fmt: skip
         run(settings, stop.outcome)
 
@@ -126,24 +151,21 @@ def learner(
 @click.option("--check-weights", is_flag=True, help="Compare what acts with what the learner signed.")
 @click.option("--rollouts", type=click.IntRange(1), help="End after so many.")
 @click.option("--seconds", type=float, help="End after this long.")
-def actor(
-    *, weights: str, artifacts: str | None, weights_key: str | None, rank: int, actors: int, envs: int | None,
-    check_weights: bool, rollouts: int | None, seconds: float | None, **flags: Unpack[CommonFlags],
-) -> None:  # fmt: skip
+def actor(**flags: Unpack[ActorFlags]) -> None:
     """Step a world with a learner's newest weights, and append what it does to replay."""
-    stop = Stop(seconds)
+    stop = Stop(flags["seconds"])
     with signals(stop), usage_errors():
         from overwatch_rl.actor.process import ActorSettings, run
         from overwatch_rl.weights.channels import Place
 
         config = _config(flags)
-        count = config.batch.envs if envs is None else envs
+        count, rank = flags["envs"] or config.batch.envs, flags["rank"]
         settings = ActorSettings(
-            config=config, run_id=flags["run_id"], rank=rank, actors=actors, envs=count,
+            config=config, run_id=flags["run_id"], rank=rank, actors=flags["actors"], envs=count,
             servers=flags["replay"], access=_access(flags),
-            weights=Place(url=weights, run_id=flags["run_id"], artifacts=artifacts),
-            public_key=weights_key or _recorded_key(flags), log=flags["log"], rollouts=rollouts,
-            is_checked=check_weights,
+            weights=Place(url=flags["weights"], run_id=flags["run_id"], artifacts=flags["artifacts"]),
+            public_key=flags["weights_key"] or _recorded_key(flags), log=flags["log"], rollouts=flags["rollouts"],
+            is_checked=flags["check_weights"],
             tower=_tower(flags, config, role="actor", rank=rank, env_offset=rank * count, is_quiet=True),
         )  # fmt: skip
         run(settings, stop.outcome)
