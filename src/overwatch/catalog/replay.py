@@ -9,14 +9,10 @@ from typing import Final
 from overwatch.catalog.metric import Direction, Kind, Metric, NonFinite, Scope
 from overwatch.catalog.services import SECONDS
 
-_replay = partial(
-    Metric, scope=Scope.REPLAY, fmt=",.0f", non_finite=NonFinite.UNDEFINED, comes_with="learner service"
-)
+_replay = partial(Metric, scope=Scope.REPLAY, fmt=",.0f", non_finite=NonFinite.UNDEFINED)
 _held = partial(_replay, kind=Kind.GAUGE)
 _counted = partial(_replay, kind=Kind.COUNTER, labels=("table",))
-_control = partial(
-    Metric, scope=Scope.ORCHESTRATOR, fmt=",.0f", non_finite=NonFinite.UNDEFINED, comes_with="learner service"
-)
+_control = partial(Metric, scope=Scope.ORCHESTRATOR, fmt=",.0f", non_finite=NonFinite.UNDEFINED)
 
 ITEMS: Final = _held(
     name="replay.items",
@@ -108,6 +104,7 @@ REQUESTS: Final = _replay(
     label="requests",
     labels=("method", "status"),
     max_series=256,
+    feeds=("finding:replay-failing",),
 )
 REQUEST_DURATION: Final = _replay(
     name="replay.request_duration",
@@ -127,11 +124,22 @@ HEARTBEAT_LATENCY: Final = _control(
     short="heartbeat_latency",
     kind=Kind.HISTOGRAM,
     unit="s",
-    asks="How long was a heartbeat on its way to the orchestrator?",
+    asks="How long did the orchestrator take to accept a heartbeat?",
     label="beat lat",
     direction=Direction.DOWN,
     buckets=SECONDS,
     fmt=".3f",
+)
+HEARTBEAT_AGE: Final = _control(
+    name="orchestrator.heartbeat_age",
+    short="heartbeat_age",
+    kind=Kind.GAUGE,
+    unit="s",
+    asks="How long ago did the newest heartbeat of the run come?",
+    label="beat age",
+    direction=Direction.DOWN,
+    fmt=".1f",
+    feeds=("finding:heartbeats-late",),
 )
 HTTP_DURATION: Final = _control(
     name="orchestrator.http_request_duration",
@@ -189,6 +197,7 @@ ROWS: Final = (
     REQUESTS,
     REQUEST_DURATION,
     HEARTBEAT_LATENCY,
+    HEARTBEAT_AGE,
     HTTP_DURATION,
     TRANSITIONS,
     HEALTH_EVENTS,

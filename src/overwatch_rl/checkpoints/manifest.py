@@ -4,9 +4,8 @@ Must not know how they are written or read, nor import torch.
 """
 
 import hashlib
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -135,23 +134,6 @@ def seal_of(stored: bytes) -> str:
     return hashlib.sha256(msgspec.json.encode(rest | {"sha256": ""})).hexdigest()
 
 
-class Cursor(msgspec.Struct, frozen=True, kw_only=True):
-    """How far experience was consumed when a checkpoint was taken."""
-
-    lease: int
-    """The last lease that was trained on before it."""
-    items: dict[str, int] = msgspec.field(default_factory=dict)
-    """By actor, the last item of it."""
-
-    def gaps(self, first: Mapping[str, int]) -> dict[str, int]:
-        """By actor, how many items are missing where the next of it that comes is `first`."""
-        return {
-            actor: missing
-            for actor, item in first.items()
-            if actor in self.items and (missing := item - self.items[actor] - 1) > 0
-        }
-
-
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """What is not a tensor."""
 
@@ -168,8 +150,9 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """Steps of the vector env done."""
     score: float | None = None
     """Mean return of the newest update whose numbers had come; `best` is the greatest."""
-    cursor: Cursor | None = None
-    """`None` of a training that makes its own experience."""
+    cursor: dict[str, Any] | None = None
+    """How far the experience of others is in it, as the learner keeps that; `None` of a training that makes
+    its own."""
     plan: dict[str, object]
     """Fields of `algorithms.base.Plan`."""
     config: dict[str, object]

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from safetensors import TensorSpec
@@ -26,8 +27,8 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     """Folder or URI of the checkpoint."""
     version: str = ""
-    lease: int | None = None
-    """The last lease that was trained on before it: what may be acknowledged now."""
+    cursor: dict[str, Any] | None = None
+    """That of its state: what may be acknowledged now. The trainer's side fills it in: answers are short."""
     size_bytes: int = 0
     duration_s: float = 0.0
     """Seconds that writing took."""
@@ -57,14 +58,13 @@ def serve(receiver: Receiver, arguments: Sequence[str]) -> None:
     save = _saver(
         arguments[0],
         msgspec.json.decode(arguments[1], type=Retention),
-        msgspec.json.decode(arguments[2], type=Saving),
+        msgspec.json.decode(arguments[2], type=Saving, dec_hook=lambda _, text: Path(text)),
     )
     for parcel in receiver.parcels():
         began = time.perf_counter()
         state = msgspec.json.decode(parcel.note, type=State)
-        lease = None if state.cursor is None else state.cursor.lease
         version, path = str(state.version), arguments[0]
-        written = Written(updates=state.updates, path=path, version=version, lease=lease)
+        written = Written(updates=state.updates, path=path, version=version)
         try:
             saved = save(state, specs(parcel))
         except (OSError, ValueError, FencedError) as error:

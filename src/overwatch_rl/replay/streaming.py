@@ -73,10 +73,10 @@ class LeaseStream:
             await self._grant(call, self._request)
             self._call = call
             await self._grant(call)
-            async for answer in call:
-                lease = answer.lease
-                encoding = await self._encoding_of(lease.encoding_hash)
-                found = messages.lease_of(lease, self._request.learner, encoding)
+            async for body in call:
+                arrived = messages.arrived_of(body)
+                encoding = await self._encoding_of(arrived.head.encoding_hash)
+                found = messages.lease_of(arrived, self._request.learner, encoding)
                 self._line.well()
                 pause.tries = 0
                 self._request.after = found.number
@@ -87,10 +87,10 @@ class LeaseStream:
             call.cancel()
 
     async def _grant(self, call: Any, begin: pb.LeaseRequest | None = None) -> None:
-        """As many credits as there is room for."""
+        """As many credits as there is room for, once that is half of the depth: a message costs."""
         async with self._lock:
             credit = self._depth - self._waiting - self._granted
-            if credit > 0 or begin is not None:
+            if begin is not None or 2 * credit >= self._depth:
                 self._granted += credit
                 await call.write(pb.SampleStreamRequest(lease=begin, credits=credit))
 

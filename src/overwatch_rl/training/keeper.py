@@ -22,7 +22,6 @@ from overwatch_rl.checkpoints.manifest import (
     TRAINER,
     VALUE,
     WORLD,
-    Cursor,
     State,
 )
 from overwatch_rl.checkpoints.reading import Checkpoint
@@ -96,6 +95,8 @@ def position_of(checkpoint: Checkpoint) -> Position:
         own=checkpoint.tensors(TRAINER),
         algorithm=algorithm,
         world=checkpoint.tensors(WORLD),
+        version=checkpoint.state.version,
+        cursor=checkpoint.state.cursor,
     )
 
 
@@ -113,10 +114,6 @@ class Keeper:
         """Whether the newest save failed."""
         self.env_steps: Callable[[], int] = _uncounted
         """Steps of all environments so far, asked where the cadence is in them."""
-        self.cursor: Callable[[], Cursor | None] = lambda: None
-        """How far experience is consumed, asked when a save is taken."""
-        self.number_of: Callable[[int], int | None] = lambda _: None
-        """From updates to the number of the version, where it is another."""
         self.on_written: Callable[[Written], None] = lambda _: None
         """Called with each checkpoint that is there: what came before it may be acknowledged."""
         self.on_stalled: Callable[[str | None], None] = lambda _: None
@@ -148,6 +145,17 @@ class Keeper:
         self._report(self._manager.finished())
         if self._is_to_repeat():
             self._save()
+
+    def settle(self) -> None:
+        """Wait for a save that is under way."""
+        self._report(self._manager.settle())
+
+    def save_last(self) -> None:
+        """Save what is not kept yet, and wait for it."""
+        self.settle()
+        if self._newest != self._trainer.updates_done:
+            self._save()
+            self.settle()
 
     def close(self, *, is_whole: bool) -> None:
         """Wait for what is under way; with `is_whole` save what is not kept, and raise when that failed.
@@ -197,12 +205,12 @@ class Keeper:
         position = self._trainer.position()
         state = State(
             run_id=self._run.run_id,
-            lineage=self._lineage,
+            lineage=self._lineage if position.version is None else position.version.lineage,
             updates=position.updates,
-            number=self.number_of(position.updates),
+            number=None if position.version is None else position.version.number,
             steps=position.steps,
             score=position.score,
-            cursor=self.cursor(),
+            cursor=position.cursor,
             plan=asdict(self._trainer.algorithm.plan),
             config=dict(self._run.config),
             config_hash=self._run.config_hash,

@@ -10,7 +10,7 @@ from overwatch_rl.artifacts.digests import xxh3_of
 from overwatch_rl.artifacts.signing import Verifier, make_key
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints.content import Retention, Saving, best_of, manifest_of
-from overwatch_rl.checkpoints.manifest import Cursor, Evaluation, Manifest, sealed, unsealed
+from overwatch_rl.checkpoints.manifest import Evaluation, Manifest, sealed, unsealed
 from overwatch_rl.checkpoints.reading import find_checkpoint, verified
 from overwatch_rl.checkpoints.writing import write_checkpoint
 from tests.overwatch_rl.checkpoints.made import FILES, files_of, state, write
@@ -130,13 +130,6 @@ def test_a_signed_checkpoint_is_told_from_others(tmp_path: Path) -> None:
     assert find_checkpoint(path).manifest.run_id == "another"
     with pytest.raises(ValueError, match="its signature is not one of key"):
         find_checkpoint(path, verifier=Verifier(mine.public))
-
-
-def test_gaps_of_experience_are_found() -> None:
-    """By actor: what is missing between the last item before and the first one after."""
-    cursor = Cursor(lease=7, items={"a": 10, "b": 3, "c": 5})
-
-    assert cursor.gaps({"a": 11, "b": 7, "d": 100, "c": 2}) == {"b": 3}
 
 
 @pytest.mark.parametrize("at", range(0, 90, 7))

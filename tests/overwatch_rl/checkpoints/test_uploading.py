@@ -1,6 +1,9 @@
 """A checkpoint in an object store is whole or it is not there, and one training writes it."""
 
+import os
 import random
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from uuid import uuid4
@@ -18,6 +21,7 @@ from overwatch_rl.checkpoints.uploading import FencedError, claim, prune
 from tests.overwatch_rl.checkpoints.made import FILES, state, upload
 from tests.overwatch_rl.servers import FaultProxy, s3_url
 
+ROOT = Path(__file__).parents[3]
 SOON = Patience(deadline_s=1.0, request_s=0.3, first_s=0.01, most_s=0.05)
 LONG = Patience(deadline_s=60.0, request_s=0.3, first_s=0.01, most_s=0.05)
 
@@ -248,3 +252,35 @@ def test_three_hundred_saves_survive_faults(moto_address: str, seed: int) -> Non
     assert written == 100
     assert sum(proxy.met.values()) - proxy.met["none"] > 1000
     print(dict(proxy.met))
+
+
+def killed(url: str, stride: int) -> tuple[int, int, int]:
+    """Saves, killed at every so many lines: kills, and how often the one before or the new one was found."""
+    script = Path(__file__).with_name("killed_remote.py")
+    ran = subprocess.run(
+        [sys.executable, str(script), url, str(stride)],
+        check=False, capture_output=True, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    kills, before, after = (int(word) for word in ran.stdout.split())
+    return kills, before, after
+
+
+def test_killed_at_lines_of_a_save_what_is_found_verifies(moto_address: str) -> None:
+    """The one before or the new one, at a few lines."""
+    kills, before, after = killed(s3_url(moto_address, uuid4().hex), 97)
+
+    assert kills >= 5
+    assert before > 0
+    assert after > 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_killed_at_any_line_of_a_save_what_is_found_verifies(moto_address: str) -> None:
+    """At every third, hundreds of them."""
+    kills, before, after = killed(s3_url(moto_address, uuid4().hex), 3)
+
+    assert kills >= 200
+    assert before > 0
+    assert after > 0

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
+from overwatch_rl.replay import messages
 from overwatch_rl.replay.chunk import Chunk, Column, Encoding, End, encode
 
 ENCODING = Encoding(
@@ -50,7 +52,9 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, *flags: str, port: int = 0, tables: Sequence[str] = ("experience",)) -> Iterator[Served]:
+def served(
+    folder: Path, *flags: str, port: int = 0, tables: Sequence[str] = ("experience",)
+) -> Iterator[Served]:
     """A server, with telemetry off, from when it answers; ended by SIGTERM, which must be status 0."""
     named = [part for table in tables for part in ("--table", table)]
     command = [*COMMAND, "--listen", f"127.0.0.1:{port}", "--folder", str(folder / "kept"), *named]
@@ -85,3 +89,8 @@ def chunk(env: str = "env-0", episode: int = 0, first: int = 0, steps: int = 4, 
         run="run", env=env, episode=episode, first_step=first, steps=steps, lineage=0, version=1, end=end,
         columns=encode(rows, ENCODING),
     )  # fmt: skip
+
+
+def message(of: Chunk) -> pb.Chunk:
+    """As protobuf itself has it."""
+    return pb.Chunk.FromString(b"".join(messages.chunk_parts(of, ENCODING)))
