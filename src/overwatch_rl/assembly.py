@@ -14,10 +14,10 @@ from overwatch_rl.algorithms.batch import Batch
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.algorithms.ranks import Ranks
 from overwatch_rl.algorithms.table import kind_of
+from overwatch_rl.checkpoints.content import Retention
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.manifest import FOLDER
 from overwatch_rl.checkpoints.reading import Checkpoint
-from overwatch_rl.checkpoints.writing import Retention
 from overwatch_rl.config import TrainSettings
 from overwatch_rl.resume import config_of, differences, go_on, hash_of
 from overwatch_rl.telemetry.files import Files
@@ -219,7 +219,7 @@ class _Started:
         log = flight_logger(sys.stdout, run_id=self._run_id, config=digest)
         glyphs = spec.observation.glyphs if settings.view else ""
         flight = FlightLog(log, settings.world.device, self._trace, glyphs=glyphs)
-        resumed = None if self._checkpoint is None else str(self._checkpoint.path)
+        resumed = None if self._checkpoint is None else self._checkpoint.where
         flight.started(
             task=spec.task, settings=self._config, resumed_from=resumed, equal_to_rounding_only=differing
         )

@@ -16,6 +16,7 @@ import torch
 
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.table import kept as kept_algorithm
+from overwatch_rl.artifacts.store import is_remote
 from overwatch_rl.checkpoints.manifest import FOLDER, State
 from overwatch_rl.checkpoints.reading import Checkpoint, find_checkpoint
 from overwatch_rl.config import TrainFlags, TrainSettings, named_values, train_settings, world_settings
@@ -67,7 +68,7 @@ def hash_of(config: dict[str, object]) -> str:
 
 
 def settings_of(
-    flags: TrainFlags, typed: frozenset[str], resume: Path | None
+    flags: TrainFlags, typed: frozenset[str], resume: Path | str | None
 ) -> tuple[TrainSettings, Checkpoint | None]:
     """Those of a new run, or of one that goes on; `typed` are the flags that were given.
 
@@ -101,7 +102,7 @@ def settings_of(
     settings = replace(settings, **own)
     planned, done = settings.trainer.updates, checkpoint.state.updates
     if planned is not None and done >= planned:
-        raise ValueError(f"{checkpoint.path} has had {done} updates; give --updates with more, or --seconds")
+        raise ValueError(f"{checkpoint.where} has had {done} updates; give --updates with more, or --seconds")
     return settings, checkpoint
 
 
@@ -117,7 +118,7 @@ def go_on(trainer: Trainer[Any], checkpoint: Checkpoint, *, is_first: bool = Tru
         trainer.go_on(position if is_first else replace(position, own={}, world={}))
     except (KeyError, RuntimeError) as error:
         raise ValueError(
-            f"{checkpoint.path} is of another version of its world or algorithm: {error}"
+            f"{checkpoint.where} is of another version of its world or algorithm: {error}"
         ) from error
 
 
@@ -165,6 +166,9 @@ def _leaf(config: dict[str, Any], path: Sequence[str]) -> object:
     return value
 
 
-def _run_folder(checkpoint: Checkpoint) -> Path:
+def _run_folder(checkpoint: Checkpoint) -> Path | None:
+    """Where the run was kept; `None` where its checkpoint came from an object store."""
+    if is_remote(checkpoint.where):
+        return None
     place = checkpoint.path.parent
     return place.parent if place.name == FOLDER else place

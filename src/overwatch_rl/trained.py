@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from overwatch_rl.algorithms.table import ALGORITHMS, Acting, AlgorithmConfig, kept
+from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints.manifest import POLICY
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.types import Observation, WorldSpec
@@ -21,6 +22,8 @@ class TrainedPolicy:
     world: str
     settings: Mapping[str, object]
     """Of its world."""
+    version: Version
+    """Of the checkpoint."""
     updates: int
     """Updates that it had."""
     algorithm: str
@@ -56,17 +59,18 @@ def player(policy: Acting, generator: torch.Generator | None = None) -> Callable
     return act
 
 
-def load_policy(folder: Path) -> TrainedPolicy:
-    """The newest policy that a run kept in `folder`, or that of one checkpoint.
+def load_policy(place: Path | str) -> TrainedPolicy:
+    """The newest policy that a run kept in a folder or at a URL, or that of one checkpoint.
 
     Raises `ValueError` when there is none.
     """
-    checkpoint = find_checkpoint(folder)
+    checkpoint = find_checkpoint(place)
     config = cast("dict[str, Any]", checkpoint.state.config)
     name, algorithm = kept(config)
     return TrainedPolicy(
         world=config["world"],
         settings=config["settings"],
+        version=checkpoint.state.version,
         updates=checkpoint.state.updates,
         algorithm=name,
         config=algorithm,

@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import overwatch.sdk
 from overwatch.catalog import ROWS, Kind, Metric, Scope, of_scope, prometheus_name
-from overwatch.catalog.tallies import is_tally
+from overwatch.catalog.tallies import SERVICES, is_tally
 from overwatch.events import Column, Measured, Origin, Record, Tallied
 from overwatch.fold import Fold, Frame, next_tick
 from overwatch.generate import FILES
@@ -40,7 +40,6 @@ RUN: Final = "wired"
 PATIENCE_S: Final = 60.0
 """A machine with many tests on it takes its time."""
 LANE: Final = "GPU-wired"
-SERVICES: Final = (Scope.LEARNER, Scope.ROLLOUTS)
 
 NOT_SCRAPED: Final = {
     "overwatch.env.reward", "overwatch.env.return", "overwatch.env.metric", "overwatch.env.rent",
@@ -190,12 +189,16 @@ def _shown(snapshot: Snapshot, row: Metric) -> object:
     """What a view knows of a row."""
     if row.kind is Kind.COUNTER and row.scope in (Scope.RUN, Scope.ENV, Scope.TOWER):
         return snapshot.counters[row.short]
+    if is_tally(row):
+        return next(one.total for one in snapshot.tallies if one.name == row.name)
     match row.scope:
         case Scope.POLICY:
             return snapshot.policy[row.short].value
-        case Scope.LEARNER | Scope.ROLLOUTS if is_tally(row):
+        case Scope.LEARNER | Scope.ACTOR | Scope.REPLAY | Scope.ORCHESTRATOR | Scope.ROLLOUTS if is_tally(
+            row
+        ):
             return next(one.total for one in snapshot.tallies if one.name == row.name)
-        case Scope.LEARNER | Scope.ROLLOUTS:
+        case Scope.LEARNER | Scope.ACTOR | Scope.REPLAY | Scope.ORCHESTRATOR | Scope.ROLLOUTS:
             return snapshot.services[row.name].value
         case Scope.ENV:
             (env,) = snapshot.envs

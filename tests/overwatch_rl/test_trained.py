@@ -7,8 +7,9 @@ import torch
 from safetensors import TensorSpec
 
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
+from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manifest import POLICY, State
-from overwatch_rl.checkpoints.writing import Retention, write_checkpoint
+from overwatch_rl.checkpoints.writing import write_checkpoint
 from overwatch_rl.trained import load_policy, player
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
@@ -31,7 +32,7 @@ def test_a_kept_policy_plays_as_the_trained_one(tmp_path: Path) -> None:
     }
     config = {"world": "morphogenesis", "settings": {"slots": 1}, "ppo": {"popart": True}}
     state = State(run_id="r", lineage=1, updates=4, steps=9, plan={}, config=config, config_hash="c")
-    write_checkpoint(tmp_path / "checkpoints", state, {POLICY: specs}, Retention())
+    write_checkpoint(tmp_path / "checkpoints", state, {POLICY: specs}, Retention(), Saving())
     loaded = load_policy(tmp_path)
 
     kept, before = (play(world, act, 1).returns for act in (loaded.player(world.spec), player(trained)))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from overwatch.catalog import CUSTOM_PREFIX, Metric, Scope, find
+from overwatch.catalog.tallies import SERVICES
 from overwatch.events.adding import added
 from overwatch.snapshot import Reading, Snapshot
 from overwatch.state.past import Past
@@ -139,7 +140,7 @@ class Curves:
         self._seen[name] = _Seen(history=reading.history, at=at, update=update, time=at, steps=steps)
 
     def _new(self, name: str, reading: Reading) -> Curve:
-        scope = next((one for one in (Scope.POLICY, Scope.LEARNER, Scope.ROLLOUTS) if find(name, one)), None)
+        scope = next((one for one in (Scope.POLICY, *SERVICES) if find(name, one)), None)
         curve = Curve(
             name=name,
             label=reading.label or name,

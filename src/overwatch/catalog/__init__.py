@@ -18,9 +18,11 @@ from overwatch.catalog import (
     goodhart,
     gradients,
     language,
+    learner,
     machine,
     moves,
     policy,
+    replay,
     rewards,
     run,
     services,
@@ -82,7 +84,7 @@ __all__ = [
 
 _AREAS: Final = (
     policy, moves, critic, gradients, episodes, compiling, rewards, goodhart, language, env, machine, run,
-    services,
+    learner, replay, services,
 )  # fmt: skip
 ROWS: Final[tuple[Metric, ...]] = tuple(row for area in _AREAS for row in area.ROWS)
 

@@ -17,8 +17,9 @@ from overwatch.catalog.metric import Kind, Limit, Metric, Scope
 from overwatch.catalog.names import prometheus_name
 from overwatch.catalog.presets import DEFAULT, PRESETS
 from overwatch.catalog.runbooks import RUNBOOKS, row_code
+from overwatch.catalog.tallies import SERVICES
 
-JUDGED: Final = frozenset({Scope.POLICY, Scope.LEARNER, Scope.ROLLOUTS})
+JUDGED: Final = frozenset({Scope.POLICY, *SERVICES})
 """Scopes whose values are judged by limits, one by one; envs are judged by factors, machines by bounds."""
 LABEL_CELLS: Final = 8
 BOUNDS: Final = frozenset(state.label for state in BoundState)
@@ -106,7 +107,7 @@ def _all_limits(row: Metric) -> list[Limit]:
 def _twice(rows: Sequence[Metric]) -> Iterator[str]:
     """Names that mean two things."""
     names = [("name", row.name) for row in rows]
-    names += [("Prometheus name", prometheus_name(row)) for row in rows]
+    names += [("Prometheus name", name) for row in rows for name in (prometheus_name(row), *row.also)]
     names += [(f"short name of scope {row.scope.value}", row.short) for row in rows]
     for (kind, name), n in Counter(names).items():
         if n > 1:

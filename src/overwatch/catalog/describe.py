@@ -44,6 +44,7 @@ def describe(row: Metric) -> dict[str, Said]:
         "cadence": row.every.value,
         "records": list(row.tele),
         "aliases": [_alias(alias) for alias in row.aliases],
+        "also_on_metrics": list(row.also),
         "attributes": dict(row.attributes),
         "since": row.since,
         "comes_with": row.comes_with,

@@ -31,6 +31,9 @@ class Scope(Enum):
     SLOT = "slot"
     HOST = "host"
     LEARNER = "learner"
+    ACTOR = "actor"
+    REPLAY = "replay"
+    ORCHESTRATOR = "orchestrator"
     ROLLOUTS = "rollouts"
     TOWER = "tower"
 
@@ -246,6 +249,8 @@ class Metric:
     """Ids of the telemetry records this row implements."""
     aliases: tuple[Alias, ...] = ()
     """Other spellings accepted on input."""
+    also: tuple[str, ...] = ()
+    """Other names under which its series are on the Prometheus page too."""
     estimator: Estimator | None = None
     """How it is computed, of a divergence."""
     moment: Moment | None = None
@@ -288,6 +293,9 @@ _USUAL = {
     Scope.SLOT: Cadence.STEP,
     Scope.HOST: Cadence.SAMPLE,
     Scope.LEARNER: Cadence.UPDATE,
+    Scope.ACTOR: Cadence.STEP,
+    Scope.REPLAY: Cadence.REQUEST,
+    Scope.ORCHESTRATOR: Cadence.REQUEST,
     Scope.ROLLOUTS: Cadence.REQUEST,
     Scope.TOWER: Cadence.TICK,
 }

@@ -263,7 +263,40 @@ LOG_PROB_MAX: Final = _row(
     tele=("TELE-161",),
 )
 
+MISMATCH_KL: Final = _row(
+    name="overwatch.policy.mismatch_kl",
+    short="mismatch_kl",
+    unit="{nat}",
+    asks="How far is the learner's policy from the one that collected, before the update?",
+    label="mis kl",
+    direction=Direction.DOWN,
+    fmt=".4f",
+    estimator=Estimator.K3,
+    moment=Moment.BATCH,
+)
+
+IMPORTANCE_CLIPPED: Final = _row(
+    name="overwatch.policy.importance_clipped",
+    short="importance_clipped",
+    unit="1",
+    asks="What share of the importance weights of older experience was cut off?",
+    label="imp clip",
+    direction=Direction.DOWN,
+    fmt=".1%",
+)
+
+SAMPLE_SIZE: Final = _row(
+    name="overwatch.policy.effective_sample_size",
+    short="effective_sample_size",
+    unit="1",
+    asks="How large a share of the experience counts, after weighting it by its age?",
+    label="ess",
+    direction=Direction.UP,
+    fmt=".0%",
+)
+
 ROWS: Final = (
     KL_JOINT, KL_MAX, KL_DRIFT, TRUST_REGION, KL_K1, KL_REFERENCE, CLAMPED, FIRST_RATIO_ERROR, CLIP_UP,
-    CLIP_DOWN, WEIGHT_MAX, WEIGHT_MIN, WEIGHT_MEAN, LOG_PROB_MIN, LOG_PROB_MAX,
+    CLIP_DOWN, WEIGHT_MAX, WEIGHT_MIN, WEIGHT_MEAN, LOG_PROB_MIN, LOG_PROB_MAX, MISMATCH_KL,
+    IMPORTANCE_CLIPPED, SAMPLE_SIZE,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Rows about the services beside a trainer: the learner, under promised names, and the rollouts API.
+"""Rows about the rollouts API, and what rows of all services beside a trainer share.
 
 Counters and histograms are tallies: counted process by process, by the labels of their row. A row of `env`
 is one environment by the name under which it registered.
@@ -26,7 +26,6 @@ def length_label(tokens: int) -> str:
     return next((str(end) for end in LENGTHS if tokens <= end), "longer")
 
 
-_learner = partial(Metric, scope=Scope.LEARNER, comes_with="learner service")
 _row = partial(Metric, scope=Scope.ROLLOUTS, non_finite=NonFinite.UNDEFINED, fmt=",.0f")
 _rollouts = partial(_row, kind=Kind.GAUGE)
 _counted = partial(_row, kind=Kind.COUNTER)
@@ -219,89 +218,6 @@ AGE: Final = _row(
 )
 
 ROWS: Final = (
-    _learner(
-        name="learner.samples",
-        short="samples",
-        kind=Kind.COUNTER,
-        unit="{sample}",
-        asks="How many samples did the learner ask replay for, by how it ended?",
-        label="samples",
-        fmt=",.0f",
-        labels=("status",),
-    ),
-    _learner(
-        name="learner.sample_latency",
-        short="sample_latency",
-        kind=Kind.HISTOGRAM,
-        unit="s",
-        asks="How long did the learner wait for a sample?",
-        label="smp wait",
-        direction=Direction.DOWN,
-        buckets=SECONDS,
-    ),
-    _learner(
-        name="learner.sgd_steps",
-        short="sgd_steps",
-        kind=Kind.COUNTER,
-        unit="{step}",
-        asks="How many optimiser steps has the learner taken?",
-        label="sgd",
-        fmt=",.0f",
-    ),
-    _learner(
-        name="learner.policy_loss",
-        short="policy_loss",
-        kind=Kind.GAUGE,
-        unit="{loss}",
-        asks="What was the learner's policy loss?",
-        label="pol loss",
-        fmt="+.4f",
-    ),
-    _learner(
-        name="learner.value_loss",
-        short="value_loss",
-        kind=Kind.GAUGE,
-        unit="{loss}",
-        asks="What was the learner's value loss?",
-        label="val loss",
-        direction=Direction.DOWN,
-    ),
-    _learner(
-        name="learner.entropy",
-        short="entropy",
-        kind=Kind.GAUGE,
-        unit="{nat}",
-        asks="How much does the learner's policy still explore?",
-        label="entropy",
-    ),
-    _learner(
-        name="learner.checkpoint_duration",
-        short="checkpoint_duration",
-        kind=Kind.HISTOGRAM,
-        unit="s",
-        asks="How long did it take to save a checkpoint?",
-        label="ckpt",
-        direction=Direction.DOWN,
-        buckets=SECONDS,
-    ),
-    _learner(
-        name="learner.weights_publish",
-        short="weights_publish",
-        kind=Kind.COUNTER,
-        unit="{version}",
-        asks="How many versions of the weights has the learner published?",
-        label="weights",
-        fmt=",.0f",
-    ),
-    _learner(
-        name="learner.replay_queue_depth",
-        short="replay_queue_depth",
-        kind=Kind.GAUGE,
-        unit="{batch}",
-        asks="How many batches has the learner fetched ahead?",
-        label="prefetch",
-        fmt=".0f",
-    ),
     QUEUE_GROUPS,
     QUEUE_SEQUENCES,
     DATA_AGE,

@@ -8,9 +8,9 @@ from typing import Final
 
 from overwatch.catalog.metric import Kind, Metric, Scope
 
-SERVICES: Final = frozenset({Scope.LEARNER, Scope.ROLLOUTS})
+SERVICES: Final = (Scope.LEARNER, Scope.ACTOR, Scope.REPLAY, Scope.ORCHESTRATOR, Scope.ROLLOUTS)
 """Scopes of services beside a trainer: each process of them is shown by its role and rank."""
-SCOPE_OF_ROLE: Final = {"learner": Scope.LEARNER, "rollouts": Scope.ROLLOUTS}
+SCOPE_OF_ROLE: Final = {scope.value: scope for scope in SERVICES}
 """Where the short names of a producer's rows are looked up, by its role."""
 OTHER: Final = "other"
 """The value of every label of what is beyond a row's number of label sets."""

@@ -24,9 +24,7 @@ _GOODHART: Final = "It shows how far the two returns are apart; the returns them
 _CAUSE: Final = "It becomes a fault where it slows the device down, which throttling is judged by."
 _TRAFFIC: Final = "How fast is enough depends on the work; waiting for it is judged by phases and queues."
 _COUNT: Final = "It only counts up; how fast is judged as throughput, and whether at all as a stall."
-_SERVICE: Final = (
-    "A foreign service's number without limits of its own; what waits for it is judged by queues."
-)
+_SERVICE: Final = "It shows what a service does and how long that takes; what waits for it is judged."
 _SEED: Final = "It belongs to a stage of a seed; culls and failed gates are what is judged."
 
 _BY_REASON: Final[Mapping[str, tuple[str, ...]]] = {
@@ -71,9 +69,23 @@ _BY_REASON: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "The link is judged by it: stale, lost, catching up.": ("tower data_age",),
     _SERVICE: (
-        "learner samples", "learner sample_latency", "learner sgd_steps", "learner policy_loss",
-        "learner value_loss", "learner entropy", "learner checkpoint_duration", "learner weights_publish",
-        "learner replay_queue_depth",
+        "learner sample_latency", "learner checkpoint_duration",
+        "learner weights_publish", "learner data_age", "learner redelivered",
+        "learner rollbacks", "learner learning_rate_cuts",
+        "learner weights_version",
+        "actor steps", "actor weights_version", "actor weights_age",
+
+        "replay items", "replay steps", "replay bytes", "replay spilled_bytes", "replay leases",
+        "replay inserted", "replay sampled", "replay refused", "replay removed", "replay redelivered",
+        "replay late", "replay request_duration",
+        "orchestrator heartbeat_latency", "orchestrator http_request_duration",
+        "orchestrator run_state_transitions", "orchestrator health_events", "orchestrator commands",
+    ),
+    "The policy's rows of the same update are judged; these are beside them by their first names.": (
+        "learner policy_loss", "learner value_loss", "learner entropy",
+    ),
+    "It grows with how far actors are behind, which is judged; the update corrects for it.": (
+        "mismatch_kl", "importance_clipped", "effective_sample_size",
     ),
     "It shows who gets what and what it costs; starved, full, stale and dead are what is judged.": (
         "rollouts queue_groups", "rollouts envs_paused", "rollouts leases", "rollouts tickets",
@@ -116,6 +128,11 @@ EVENTS: Final[Mapping[str, EventRow]] = MappingProxyType(
             why_not="Another task is no fault; what is judged by the past begins anew with it."
         ),
         "checkpoint_saved": EventRow(findings=("checkpoints-stopped", "disk-full")),
+        "training_recovered": EventRow(findings=("learning-rate-cut", "rolled-back")),
+        "run_state_changed": EventRow(
+            why_not="Who controls the run asked for it; what stands still while it is paused is no stall."
+        ),
+        "command_applied": EventRow(why_not="Who sent the command is answered, and the feed shows it."),
         "finding_acknowledged": EventRow(why_not="An operator's word about a finding that is there already."),
         "phase_began": EventRow(findings=("training-stalled",)),
         "phase_ended": EventRow(findings=("training-stalled", "throughput-regression", "straggler")),

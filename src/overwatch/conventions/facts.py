@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from overwatch.catalog import ROWS, Kind, Metric, Scope, Stage
+from overwatch.catalog.tallies import SERVICES
 from overwatch.conventions import named
 from overwatch.conventions.documented import described
 from overwatch.conventions.model import Attribute, EventDef, Level, Member, Ref
@@ -22,9 +23,7 @@ from overwatch.otlp import wire
 
 _PLAIN: Final = {str: "string", bool: "boolean", int: "int", float: "double", bytes: "any"}
 _ENTITIES: Final = {"env_id": "overwatch.env", "slot": "overwatch.slot"}
-ONE_SUBJECT: Final = frozenset(
-    {Scope.RUN, Scope.POLICY, Scope.HOST, Scope.LEARNER, Scope.ROLLOUTS, Scope.TOWER}
-)
+ONE_SUBJECT: Final = frozenset({Scope.RUN, Scope.POLICY, Scope.HOST, *SERVICES, Scope.TOWER})
 """Scopes whose values are attributes of a measurement; the others' travel as columns."""
 
 

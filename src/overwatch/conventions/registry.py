@@ -8,6 +8,7 @@ from typing import Final
 
 from overwatch.catalog import ROWS, Kind, Metric, Scope, prometheus_name
 from overwatch.catalog.phases import LOOP_SPAN, Phase, span_names
+from overwatch.catalog.tallies import SERVICES
 from overwatch.conventions import facts, named
 from overwatch.conventions.model import (
     Attribute,
@@ -36,8 +37,7 @@ _ENTITY: Final = {
     Scope.ENV: "overwatch.env",
     Scope.SLOT: "overwatch.slot",
     Scope.HOST: "host",
-    Scope.LEARNER: "overwatch.run",
-    Scope.ROLLOUTS: "overwatch.run",
+    **dict.fromkeys(SERVICES, "overwatch.run"),
     Scope.TOWER: "overwatch.run",
 }
 _SUBJECT: Final = {

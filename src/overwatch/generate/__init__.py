@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from overwatch.generate import chart, registry
+from overwatch.generate import chart, protos, registry
 from overwatch.generate.boards.book import board_text
 from overwatch.generate.boards.uids import Board
 from overwatch.generate.bounds_page import bounds_page
@@ -71,6 +71,7 @@ _ORIGINALS: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(
         },
         "docs/semantic-conventions.md": conventions_page,
         **registry.FILES,
+        **protos.FILES,
         "helm/overwatch/values.schema.json": chart.values_schema,
         "helm/overwatch/README.md": chart.values_page,
     }

@@ -41,7 +41,8 @@ def _table(scope: Scope, rows: list[Metric]) -> str:
 def _row(row: Metric) -> list[str]:
     limits = [" or ".join(map(limit_text, level_of(row.limits, level))) for level in ("warning", "critical")]
     asks = row.asks if row.non_finite.value == "critical" else f"{row.asks} *n/a*"
-    names = [f"`{row.short}`", f"`{row.name}`", f"`{row.unit}`", f"`{prometheus_name(row)}`"]
+    scraped = ", ".join(f"`{name}`" for name in (prometheus_name(row), *row.also))
+    names = [f"`{row.short}`", f"`{row.name}`", f"`{row.unit}`", scraped]
     return [*names, asks, *limits, ", ".join(row.tele), row.comes_with or ""]
 
 

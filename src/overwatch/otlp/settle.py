@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from overwatch.catalog import CUSTOM_PREFIX, Scope
+from overwatch.catalog.tallies import SERVICES
 from overwatch.events import LogLine, Origin, Record, Severity
 from overwatch.otlp.distribution import Distribution, together
 from overwatch.otlp.moments import Moments
@@ -22,7 +23,7 @@ from overwatch.otlp.totals import MAX_SERIES, Step, Totals
 QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 """What is estimated of a distribution, by what it is called."""
 
-_WHOLE: Final = frozenset({Scope.POLICY, Scope.LEARNER, Scope.ROLLOUTS})
+_WHOLE: Final = frozenset({Scope.POLICY, *SERVICES})
 """Scopes of one subject, whose unknown names are shown."""
 
 _Place: TypeAlias = tuple[Origin, int, str, Subject]

@@ -9,15 +9,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from overwatch.catalog import Scope
+from overwatch.catalog.tallies import SERVICES
 from overwatch.events import EnvsRemoved, Event, FindingAcknowledged, LogLine, Measured, RunFinished, Tallied
 from overwatch.otlp import wire
 from overwatch.otlp.value import Value, as_word
 
 BY_SERVICE: Final = "service:"
 BY_PROCESS: Final = "process:"
-OF_A_TRAINER: Final = frozenset(
-    {Scope.RUN, Scope.POLICY, Scope.ENV, Scope.SLOT, Scope.LEARNER, Scope.ROLLOUTS}
-)
+OF_A_TRAINER: Final = frozenset({Scope.RUN, Scope.POLICY, Scope.ENV, Scope.SLOT, *SERVICES})
 """Scopes whose values a run may begin with: others are of machines, and of Overwatch itself."""
 NO_RUN: Final = f"names no run; set {wire.RUN_ID}, or {wire.SERVICE}, on its resource"
 

@@ -4,12 +4,13 @@ Selects, adds up and formats; never judges.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 import msgspec
 
-from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, Kind, Scope, of_scope
-from overwatch.catalog.tallies import is_tally
+from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, Kind, of_scope
+from overwatch.catalog.tallies import SERVICES, is_tally
 from overwatch.events.adding import added
 from overwatch.otlp.distribution import Distribution, Explicit
 from overwatch.projection.policy import custom_reading, reading
@@ -19,9 +20,7 @@ from overwatch.state.run import RunState
 from overwatch.state.services import Amount, Service
 from overwatch.state.services import Tally as Counted
 
-_ROWS: Final = {
-    row.name: place for place, row in enumerate((*of_scope(Scope.LEARNER), *of_scope(Scope.ROLLOUTS)))
-}
+_ROWS: Final = {row.name: place for place, row in enumerate(chain.from_iterable(map(of_scope, SERVICES)))}
 
 
 def gauges(state: RunState, tick: int) -> dict[str, Reading]:

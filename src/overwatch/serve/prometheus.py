@@ -16,6 +16,7 @@ from overwatch.catalog.alerts import told_codes
 from overwatch.catalog.bounds import BoundState
 from overwatch.catalog.phases import DURATION_ENDS_S
 from overwatch.catalog.run import GPU_IDLE, PHASE_DURATION
+from overwatch.catalog.tallies import is_tally
 from overwatch.serve.families import Family, FamilyKind, exemplar_text, labels_text
 from overwatch.serve.lifetime import Lifetimes, Part, is_told, part_of
 from overwatch.serve.services import write_gauges, write_tallies
@@ -47,7 +48,7 @@ _SEVERITIES: Final = known("severity", ("info", "warning", "critical"))
 _STAGES: Final = known("seed_stage", (stage.value for stage in Stage))
 _CODES: Final = known("code", told_codes())
 _BOUNDS: Final = known("bound", (state.label for state in BoundState))
-_COUNTER_ROWS: Final = {row.short: row for row in ROWS if row.kind is Kind.COUNTER}
+_COUNTER_ROWS: Final = {row.short: row for row in ROWS if row.kind is Kind.COUNTER and not is_tally(row)}
 _ENDS: Final = (*map(str, DURATION_ENDS_S), "+Inf")
 _ENV_FIELDS: Final = {"return": "episode_return", "step_time": "step_time_s"}
 """Fields of a snapshot's env that are not called as their row."""

@@ -12,12 +12,17 @@ from typing import Final
 from overwatch.catalog import ROWS, Kind, Metric, label_name, prometheus_name
 from overwatch.serve.families import Family, FamilyKind, labels_text
 
-_NAMES: Final = {row.name: prometheus_name(row) for row in ROWS}
+_NAMES: Final = {row.name: (prometheus_name(row), *row.also) for row in ROWS}
 _CONSTANT: Final = {
     row.name: "," + labels_text({label_name(key): word for key, word in row.attributes.items()})
     for row in ROWS
     if row.attributes
 }
+
+
+def _names(row: Metric) -> tuple[str, ...]:
+    """The families that a row's samples are in."""
+    return _NAMES.get(row.name) or (prometheus_name(row), *row.also)
 
 
 class Sheet:
@@ -58,17 +63,18 @@ class Sheet:
     def histogram(self, row: Metric, labels: str, buckets: "Buckets") -> None:
         """Add a histogram of a row: one series a bucket, its sum and its count; all of it or nothing."""
         series = len(buckets.cumulated) + (0 if buckets.total is None or buckets.total < 0 else 2)
+        series *= len(_names(row))
         if self._room < series:
             self.dropped += series
             return
         self._room -= series
-        name = _NAMES.get(row.name) or prometheus_name(row)
-        family = self._families.get(name)
-        if family is None:
-            family = self._families[name] = Family(name, FamilyKind.HISTOGRAM, row.asks)
-        first = family.n
-        family.put_histogram(labels, buckets.cumulated, buckets.total)
-        family.exemplars.update({first + place: text for place, text in buckets.exemplars.items()})
+        for name in _names(row):
+            family = self._families.get(name)
+            if family is None:
+                family = self._families[name] = Family(name, FamilyKind.HISTOGRAM, row.asks)
+            first = family.n
+            family.put_histogram(labels, buckets.cumulated, buckets.total)
+            family.exemplars.update({first + place: text for place, text in buckets.exemplars.items()})
 
     def info(self, name: str, asks: str, labels: str) -> None:
         """Add what something is; the name is without `_info`."""
@@ -81,12 +87,12 @@ class Sheet:
 
     def row(self, row: Metric, labels: str, value: float | None) -> None:
         """Add one sample of a row of the catalogue."""
-        name = _NAMES.get(row.name) or prometheus_name(row)
         labels += _CONSTANT.get(row.name, "")
-        if row.kind is not Kind.COUNTER:
-            self.gauge(name, row.asks, labels, value)
-        elif value is not None:
-            self.counter(name.removesuffix("_total"), row.asks, labels, value)
+        for name in _names(row):
+            if row.kind is not Kind.COUNTER:
+                self.gauge(name, row.asks, labels, value)
+            elif value is not None:
+                self.counter(name.removesuffix("_total"), row.asks, labels, value)
 
     def states(self, name: str, asks: str, labels: str, counts: "States") -> None:
         """Add one series for each known word, 0 where nothing is in that state."""

@@ -64,7 +64,9 @@ def measure(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None
             _host(state, event, stamp, rank)
         case Scope.RUN:
             _numbers(state, event, stamp, rank)
-        case Scope.TOWER | Scope.LEARNER | Scope.ROLLOUTS:
+        case Scope.TOWER:
+            pass
+        case Scope.LEARNER | Scope.ACTOR | Scope.REPLAY | Scope.ORCHESTRATOR | Scope.ROLLOUTS:
             pass
         case _:
             assert_never(event.scope)

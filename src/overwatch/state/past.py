@@ -185,7 +185,7 @@ class Past:
         if not isinstance(event, Measured):
             return
         match event.scope:
-            case Scope.LEARNER | Scope.ROLLOUTS:
+            case Scope.LEARNER | Scope.ACTOR | Scope.REPLAY | Scope.ORCHESTRATOR | Scope.ROLLOUTS:
                 self._of_service(state, event, record.origin)
             case Scope.POLICY if record.origin.role not in LEARNS:
                 pass

@@ -7,20 +7,30 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
-from overwatch_rl.cli.common import Stop, config_option, signals, usage_errors
+from overwatch_rl.cli.common import PLACE, Stop, config_option, signals, usage_errors
 
 if TYPE_CHECKING:
     from overwatch_rl.algorithms.ppo import PPO
+    from overwatch_rl.artifacts.versions import Version
     from overwatch_rl.config import TrainFlags
     from overwatch_rl.modes import Modes
     from overwatch_rl.worlds.goodhart.config import GoodhartConfig
 
 EVALUATION_SEED: Final = 1_000_003
 """Far from the seeds of training: episodes that no policy was trained on."""
+
+
+class _Episodes(TypedDict):
+    """What an evaluation plays."""
+
+    world: str
+    episodes: int
+    slots: int | None
+    seed: int
 
 
 @click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_RL"})
@@ -79,9 +89,9 @@ EVALUATION_SEED: Final = 1_000_003
     help="Write the numbers as event files of TensorBoard too, without DIR into --out's folder tensorboard.",
 )  # fmt: skip
 @click.option(
-    "--resume", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="FOLDER",
-    help="Go on from the newest checkpoint of the run in FOLDER, or from that one; --updates counts from the "
-    "beginning of the run.",
+    "--resume", type=PLACE, metavar="PLACE",
+    help="Go on from the newest checkpoint of the run in a folder or at a URL, or from that one; --updates "
+    "counts from the beginning of the run.",
 )  # fmt: skip
 @click.option(
     "--checkpoint-every",
@@ -102,7 +112,7 @@ def train(
     context: click.Context,
     *,
     dashboard: bool,
-    resume: Path | None,
+    resume: Path | str | None,
     checkpoint_every: int,
     keep: int,
     log: str,
@@ -192,18 +202,24 @@ def _follow(modes: "Modes") -> int:
 
 
 @click.command()
-@click.argument("folder", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("folder", required=False, type=PLACE)
 @click.option("--world", default="morphogenesis", show_default=True, help="World of the baselines.")
 @click.option("--episodes", type=int, default=32, show_default=True, help="Episodes of each policy.")
 @click.option("--slots", type=int, help="Slots of each environment; the policy's own, else 3.")
 @click.option("--seed", type=int, default=EVALUATION_SEED, show_default=True, help="Which episodes.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@click.option(
+    "--post", "is_posted", is_flag=True,
+    help="Record the return beside the checkpoints: the best of the run is chosen by it from then on.",
+)  # fmt: skip
 def evaluate(
-    folder: Path | None, world: str, episodes: int, slots: int | None, seed: int, *, as_json: bool
+    folder: Path | str | None, *, as_json: bool, is_posted: bool, **episodes: Unpack[_Episodes]
 ) -> None:
     """Compare the policy in FOLDER with policies that do not learn, on the same episodes."""
     with usage_errors():
-        rows = _evaluate(folder, world, episodes, slots, seed)
+        if is_posted and (folder is None or episodes["slots"] is not None):
+            raise ValueError("--post records a return of a policy in its own world; name it, without --slots")
+        rows = _evaluate(folder, episodes, is_posted=is_posted)
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
@@ -213,9 +229,7 @@ def evaluate(
         click.echo(f"{name:12}  {spread:>17}  {row['metric']:6.3f}  {row['fossils']:7.2f}")
 
 
-def _evaluate(
-    folder: Path | None, world: str, episodes: int, slots: int | None, seed: int
-) -> dict[str, dict[str, float]]:
+def _evaluate(folder: Path | str | None, asked: _Episodes, *, is_posted: bool) -> dict[str, dict[str, float]]:
     import torch
 
     from overwatch_rl.config import world_settings
@@ -225,11 +239,12 @@ def _evaluate(
     from overwatch_rl.worlds.evaluation import play
     from overwatch_rl.worlds.schedules import baselines
 
+    episodes, seed, world = asked["episodes"], asked["seed"], asked["world"]
     if episodes < 2:
         raise ValueError(f"episodes is {episodes}; use 2 or more, a mean needs them")
     torch.set_num_threads(1)
     policy = None if folder is None else load_policy(folder)
-    own = world_settings(slots, None, ())
+    own = world_settings(asked["slots"], None, ())
     if policy is not None:
         world, own = policy.world, {**policy.settings, **own}
     made = make(world, WorldConfig(num_envs=episodes), own)
@@ -245,16 +260,32 @@ def _evaluate(
             "metric": float(played.metric.mean()),
             "fossils": float(played.fossils.double().mean()),
         }
+    if folder is not None and policy is not None and is_posted:
+        _post(folder, policy.version, rows["policy"]["return"], episodes)
     return rows
 
 
+def _post(place: Path | str, version: "Version", mean_return: float, episodes: int) -> None:
+    from overwatch_rl.checkpoints.listing import post_evaluation
+    from overwatch_rl.checkpoints.manifest import Evaluation
+
+    found = Evaluation(
+        lineage=version.lineage, number=version.number, mean_return=mean_return, episodes=episodes
+    )
+    try:
+        where = post_evaluation(place, found)
+    except OSError as error:
+        raise ValueError(f"the evaluation of {version} cannot be recorded: {error}") from error
+    click.echo(f"recorded {where}", err=True)
+
+
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("folder", type=PLACE)
 @click.option(
     "--steps", type=click.IntRange(1), default=500, show_default=True, help="Steps of the survival."
 )
 @click.option("--seed", type=int, default=EVALUATION_SEED, show_default=True, help="Which fields.")
-def verify(folder: Path, steps: int, seed: int) -> None:
+def verify(folder: Path | str, steps: int, seed: int) -> None:
     """Check the goodhart policy in FOLDER: does it prefer food, does it live; 1 where it does not."""
     with usage_errors():
         from overwatch_rl.trained import player
@@ -266,7 +297,7 @@ def verify(folder: Path, steps: int, seed: int) -> None:
     sys.exit(0 if found.passed else 1)
 
 
-def _kept_goodhart(folder: Path) -> "tuple[PPO, GoodhartConfig]":
+def _kept_goodhart(folder: Path | str) -> "tuple[PPO, GoodhartConfig]":
     """The newest policy in `folder` and its world; raises `ValueError` when that is another world."""
     from overwatch_rl.trained import load_policy
     from overwatch_rl.worlds import make
@@ -287,12 +318,12 @@ def _kept_goodhart(folder: Path) -> "tuple[PPO, GoodhartConfig]":
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("folder", type=PLACE)
 @click.option("--steps", type=click.IntRange(1), default=200, show_default=True, help="Steps to show.")
 @click.option("--seed", type=int, default=EVALUATION_SEED, show_default=True, help="Which field.")
 @click.option("--rate", type=click.FloatRange(0.1), default=8.0, show_default=True, help="Steps a second.")
 @click.option("--gif", type=click.Path(path_type=Path, dir_okay=False), help="Write a picture instead.")
-def play(folder: Path, steps: int, seed: int, rate: float, gif: Path | None) -> None:
+def play(folder: Path | str, steps: int, seed: int, rate: float, gif: Path | None) -> None:
     """Show what an agent of the goodhart policy in FOLDER sees and does."""
     with usage_errors():
         from overwatch_rl.trained import player
@@ -313,7 +344,7 @@ def play(folder: Path, steps: int, seed: int, rate: float, gif: Path | None) -> 
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("folder", type=PLACE)
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="Picture to write, as PNG."
 )
@@ -326,7 +357,7 @@ def play(folder: Path, steps: int, seed: int, rate: float, gif: Path | None) -> 
 )
 @click.option("--steps", type=click.IntRange(0), default=20, show_default=True, help="Moves before them.")
 @click.option("--seed", type=int, default=EVALUATION_SEED, show_default=True, help="Which fields.")
-def saliency(folder: Path, *, out: Path, of: str, states: int, steps: int, seed: int) -> None:
+def saliency(folder: Path | str, *, out: Path, of: str, states: int, steps: int, seed: int) -> None:
     """Draw which cells the goodhart policy in FOLDER decides by.
 
     From left to right: what an agent sees, the weight of each cell there, the mean weight over all states.

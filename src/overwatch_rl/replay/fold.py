@@ -80,7 +80,7 @@ def apply(state: State, operation: Operation) -> None:
             for lease in (learner := state.learners[operation.learner]).leases.values():
                 learner.leases[lease.number] = msgspec.structs.replace(lease, deadline=operation.deadline)
         case Acknowledged():
-            _acknowledge(state, state.learners[operation.learner], operation.learner, operation.upto)
+            _acknowledge(state, operation.learner, operation.upto, operation.items)
         case Lapsed():
             _lapse(state, operation)
         case Missed():
@@ -134,7 +134,8 @@ def _lease(state: State, leased: Leased) -> None:
     learner.next_number = max(learner.next_number, leased.number + 1)
 
 
-def _acknowledge(state: State, learner: Learner, name: str, upto: int) -> None:
+def _acknowledge(state: State, name: str, upto: int, items: Iterable[int]) -> None:
+    learner = state.learners.setdefault(name, Learner())
     for number in [number for number in learner.leases if number <= upto]:
         lease = learner.leases.pop(number)
         state.queue.used(lease.items)
@@ -142,15 +143,16 @@ def _acknowledge(state: State, learner: Learner, name: str, upto: int) -> None:
             state.account.leased.add(item, -1)
             state.account.acknowledged.add(item)
         learner.done[number] = len(lease.items)
+    rest = [item for item in items if item in state.items]
     for number in [number for number in learner.lapsed if number <= upto]:
-        items = learner.lapsed.pop(number)
-        used = [item for item in items if state.lapsed.get(item) == (name, number)]
-        state.queue.remove(used)
-        for item in _forget(state, used):
+        lapsed = learner.lapsed.pop(number)
+        learner.done[number] = len(set(lapsed).intersection(rest))
+        state.account.late += len(lapsed) - learner.done[number]
+    if rest:
+        state.queue.remove(rest)
+        for item in _forget(state, rest):
             state.account.queued.add(item, -1)
             state.account.acknowledged.add(item)
-        state.account.late += len(items) - len(used)
-        learner.done[number] = len(used)
     while len(learner.done) > MAX_DONE:
         del learner.done[next(iter(learner.done))]
 
@@ -181,8 +183,8 @@ def _miss(state: State, name: str, after: int) -> None:
 
 
 def _resume(state: State, resumed: LearnerResumed) -> None:
-    learner = state.learners.setdefault(resumed.learner, Learner())
-    _acknowledge(state, learner, resumed.learner, resumed.cursor)
+    _acknowledge(state, resumed.learner, resumed.cursor, resumed.items)
+    learner = state.learners[resumed.learner]
     for number in list(learner.leases):
         _put_back(state, learner.leases.pop(number))
     _miss(state, resumed.learner, resumed.cursor)

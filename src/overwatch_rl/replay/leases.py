@@ -103,27 +103,34 @@ def acknowledge(state: State, learner: str, upto: int, now: int) -> list[Operati
     found = state.learners.get(learner)
     if found is None or not any(number <= upto for number in (*found.leases, *found.lapsed)):
         return []
-    return [Acknowledged(at=now, learner=learner, upto=upto)]
+    return [Acknowledged(at=now, learner=learner, upto=upto, items=_used(state, learner, upto))]
 
 
 def resume(state: State, learner: str, cursor: int, now: int) -> tuple[list[Operation], Resumed]:
     """Go on from a checkpoint; the answer holds once the operation was applied."""
     found = state.learners.get(learner, Learner())
-    used = [lease.items for lease in found.leases.values() if lease.number <= cursor]
+    used = _used(state, learner, cursor)
+    answer = Resumed(
+        next_number=max(found.next_number, cursor + 1),
+        redelivered=sum(len(lease.items) for lease in found.leases.values() if lease.number > cursor),
+        acknowledged=len(used),
+        gap=sum(number > cursor for number in found.done),
+        is_unknown=cursor >= found.next_number,
+    )
+    return [LearnerResumed(at=now, learner=learner, cursor=cursor, items=used)], answer
+
+
+def _used(state: State, learner: str, upto: int) -> tuple[int, ...]:
+    """Items of a learner's leases up to a number; of those that lapsed, what went to no other lease."""
+    found = state.learners.get(learner, Learner())
+    held = [item for number, lease in found.leases.items() if number <= upto for item in lease.items]
     late = [
         item
         for number, items in found.lapsed.items()
         for item in items
-        if number <= cursor and state.lapsed.get(item) == (learner, number)
+        if number <= upto and state.lapsed.get(item) == (learner, number)
     ]
-    answer = Resumed(
-        next_number=max(found.next_number, cursor + 1),
-        redelivered=sum(len(lease.items) for lease in found.leases.values() if lease.number > cursor),
-        acknowledged=sum(map(len, used)) + len(late),
-        gap=sum(number > cursor for number in found.done),
-        is_unknown=cursor >= found.next_number,
-    )
-    return [LearnerResumed(at=now, learner=learner, cursor=cursor)], answer
+    return (*held, *late)
 
 
 def expire(state: State, now: int) -> list[Operation]:

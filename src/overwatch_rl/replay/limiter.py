@@ -17,7 +17,7 @@ class Rate:
     samples_per_insert: float | None = None
     """Steps sampled for each step inserted; `None`: neither side waits for the ratio."""
     min_steps: int = 1
-    """Steps held before the first sample."""
+    """Steps held before the first sample; a table must have room for so many."""
     buffer: float | None = None
     """Steps sampled too many or too few that are let pass; `None`: the samples of `min_steps`, at least 1."""
 

@@ -71,6 +71,8 @@ class Acknowledged(_Operation, frozen=True, kw_only=True):
 
     learner: str
     upto: int
+    items: tuple[int, ...]
+    """Exactly those: what a damaged log lacks changes nothing of them."""
 
 
 class Lapsed(_Operation, frozen=True, kw_only=True):
@@ -95,6 +97,8 @@ class LearnerResumed(_Operation, frozen=True, kw_only=True):
 
     learner: str
     cursor: int
+    items: tuple[int, ...]
+    """Those that are used by this."""
 
 
 class Removed(_Operation, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ never dropped but by name (`Removal`); a durable table is first in, first out, a
 One thread uses it. Must not know the wire, nor limiters.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final
@@ -29,12 +29,14 @@ from overwatch_rl.replay.base import (
 )
 from overwatch_rl.replay.chunk import Bytes, Chunk, Encoding
 from overwatch_rl.replay.fold import State
+from overwatch_rl.replay.limiter import Rate
 from overwatch_rl.replay.operations import (
     Acknowledged,
     Declared,
     Extended,
     Item,
     Lapsed,
+    LearnerResumed,
     Lease,
     Leased,
     Missed,
@@ -75,21 +77,37 @@ class SequenceBook:
         """What an operation means where others are lost; `None` for nothing."""
         state = self.state
         match operation:
-            case Leased(items=items):
-                queued = {item for unit in state.queue.units for item in unit}
-                left = tuple(item for item in items if item in queued)
-                return msgspec.structs.replace(operation, items=left) if left else None
-            case Removed(items=items):
+            case Leased(items=items) | Removed(items=items):
+                # They were queued then: what had them before ended in a record that is lost.
+                self._end(lambda _, lease: not set(items).isdisjoint(lease.items), operation.at)
                 queued = {item for unit in state.queue.all() for item in unit}
                 left = tuple(item for item in items if item in queued)
+                return msgspec.structs.replace(operation, items=left) if left else None
+            case Acknowledged(upto=upto, items=items) | LearnerResumed(cursor=upto, items=items):
+                used, mine = set(items), operation.learner
+                self._end(
+                    lambda name, lease: (
+                        not used.issuperset(lease.items)
+                        if name == mine and lease.number <= upto
+                        else not used.isdisjoint(lease.items)
+                    ),
+                    operation.at,
+                )
+                left = tuple(item for item in items if item in state.items)
                 return msgspec.structs.replace(operation, items=left)
             case Lapsed(learner=learner, number=number):
                 known = state.learners.get(learner)
                 return operation if known is not None and number in known.leases else None
-            case Extended(learner=learner) | Acknowledged(learner=learner) | Missed(learner=learner):
+            case Extended(learner=learner) | Missed(learner=learner):
                 return operation if learner in state.learners else None
             case _:
                 return operation
+
+    def _end(self, is_over: Callable[[str, Lease], bool], at: int) -> None:
+        """End leases as if by time."""
+        for name, learner in self.state.learners.items():
+            for lease in [lease for lease in learner.leases.values() if is_over(name, lease)]:
+                fold.apply(self.state, Lapsed(at=at, learner=name, number=lease.number))
 
 
 class Sequences:
@@ -145,7 +163,7 @@ class Sequences:
                 fold.apply(self.state, operation)
                 operations.append(operation)
             kept[item.id] = payload
-        self.last = safe = self.store.submit(operations, kept)
+        self.last = safe = self.store.submit(operations, kept, _gone(operations))
         return Taken(items=len(chunks), steps=sum(chunk.steps for chunk in chunks), safe=safe)
 
     def lease(self, learner: str, steps: int, after: int, now: int) -> LeaseOf | None:
@@ -239,7 +257,7 @@ class Sequences:
     def _do(self, operations: Sequence[Operation]) -> "Future[None]":
         for operation in operations:
             fold.apply(self.state, operation)
-        made = self.store.submit(operations, {})
+        made = self.store.submit(operations, {}, _gone(operations))
         if not made.done():
             self.last = made
         return made
@@ -294,6 +312,16 @@ class Sequences:
         return LeaseOf(learner=learner, number=lease.number, items=tuple(items), deadline=lease.deadline)
 
 
+def _gone(operations: Sequence[Operation]) -> list[int]:
+    """Chunks that live no more after these."""
+    return [
+        item
+        for operation in operations
+        if isinstance(operation, Acknowledged | LearnerResumed | Removed)
+        for item in operation.items
+    ]
+
+
 def _check(config: TableConfig) -> None:
     """Raise `ValueError`, naming what contradicts what."""
     name = f"table {config.name!r}"
@@ -308,6 +336,8 @@ def _check(config: TableConfig) -> None:
             raise ValueError(f"{name}: a durable table is fifo and refuses when it is full")
     elif config.folder is not None or config.capacity.memory_bytes is not None:
         raise ValueError(f"{name}: the level memory has no folder and no memory_bytes")
+    if config.rate != Rate():
+        raise ValueError(f"{name}: a rate is for tables of steps; a chunk of sequences is used once anyway")
     if not config.lease_s > 0:
         raise ValueError(f"{name}: lease_s is {config.lease_s}, not above 0")
 

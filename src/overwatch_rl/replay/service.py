@@ -98,7 +98,11 @@ class Replay:
         """Fix what the bytes of a table mean; its hash. A table that has another one raises `ValueError`."""
         held = self._held(table)
         if held.encoding is None:
-            held.table, held.encoding = KINDS[held.config.kind](held.config, encoding), encoding
+            made = KINDS[held.config.kind](held.config, encoding)
+            least = held.config.rate.min_steps
+            if isinstance(made, Steps) and 2 * least > made.ring.rows:
+                raise ValueError(f"table {table!r} has {made.ring.rows} rows, too few for min_steps {least}")
+            held.table, held.encoding = made, encoding
         elif held.encoding.hash != encoding.hash:
             raise ValueError(f"table {table!r} has another encoding: {_difference(held.encoding, encoding)}")
         return encoding.hash
@@ -137,27 +141,20 @@ class Replay:
         return self._append(held, known, chunks, None)
 
     def lease(self, table: str, learner: str, steps: int, after: int) -> LeaseOf | None:
-        """See `SequenceTable.lease`; `None` also while the limiter holds samples back."""
-        held, sequences = self._sequences(table)
-        if not held.limiter.may_sample(sequences.steps):
-            return None
-        found = sequences.lease(learner, steps, after, self.now())
-        if found is not None:
-            held.limiter.sample(sum(item.chunk.steps for item in found.items))
-            self.changed()
-        return found
+        """See `SequenceTable.lease`."""
+        return self._sequences(table).lease(learner, steps, after, self.now())
 
     def extend(self, table: str, learner: str) -> int:
         """See `SequenceTable.extend`."""
-        return self._sequences(table)[1].extend(learner, self.now())
+        return self._sequences(table).extend(learner, self.now())
 
     def acknowledge(self, table: str, learner: str, upto: int) -> int:
         """See `SequenceTable.acknowledge`."""
-        return self._moved(self._sequences(table)[1].acknowledge(learner, upto, self.now()))
+        return self._moved(self._sequences(table).acknowledge(learner, upto, self.now()))
 
     def resume(self, table: str, learner: str, cursor: int) -> Resumed:
         """See `SequenceTable.resume`."""
-        answer = self._sequences(table)[1].resume(learner, cursor, self.now())
+        answer = self._sequences(table).resume(learner, cursor, self.now())
         self.changed()
         return answer
 
@@ -246,11 +243,11 @@ class Replay:
             raise UnknownTableError(f"table {table!r} has no encoding yet: declare it first")
         return held, held.table
 
-    def _sequences(self, table: str) -> tuple[Held, SequenceTable]:
+    def _sequences(self, table: str) -> SequenceTable:
         held, known = self._declared(table)
         if not isinstance(known, Sequences):
             raise KindError(f"table {table!r} holds {held.config.kind}, which are sampled, not leased")
-        return held, known
+        return known
 
     def _steps(self, table: str) -> tuple[Held, StepTable]:
         held, known = self._declared(table)

@@ -25,8 +25,8 @@ from overwatch.sdk import Run
 from overwatch.sdk.tracing import Span
 from overwatch_rl.rollouts.calls import CallError, Calls, StoppedError, Target
 from overwatch_rl.rollouts.pacing import Pacing
-from overwatch_rl.rollouts.spans import GROUPS_A_SECOND, HEADER, Spans
 from overwatch_rl.rollouts.tracking import NoTracker, Tracker
+from overwatch_rl.web.spans import GROUPS_A_SECOND, HEADER, Spans
 
 RENEWALS: Final = 3
 """Calls in the time after which the server would take the handler's share."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from overwatch.sdk import Run
 from overwatch_rl.rollouts.calls import CallError, Calls, StoppedError, Target
-from overwatch_rl.rollouts.spans import CONSUMED_A_SECOND, HEADER, Spans
+from overwatch_rl.web.spans import CONSUMED_A_SECOND, HEADER, Spans
 
 GONE = 404
 

@@ -17,8 +17,9 @@ from overwatch import __version__
 from overwatch_rl.rollouts import answers, queue, replies, wire
 from overwatch_rl.rollouts.operations import Trainer, Version
 from overwatch_rl.rollouts.service import Service
-from overwatch_rl.rollouts.spans import HEADER, named
-from overwatch_rl.rollouts.validation import Fault, Invalid, InvalidError, Valid, decode, one, several
+from overwatch_rl.rollouts.validation import FIXES, Invalid, Valid, one, several
+from overwatch_rl.web.faults import Fault, InvalidError, decode
+from overwatch_rl.web.spans import HEADER, named
 
 EXPLICIT: Final = "Overwatch-Lease"
 """Header of `GET /batch` that asks for an explicit lease: `1`."""
@@ -92,7 +93,7 @@ class Handlers:
 
     async def register(self, call: Call) -> Reply:
         """The trainer registers; what is queued stays."""
-        body = decode(call.body, _REGISTRATION)
+        body = decode(call.body, _REGISTRATION, FIXES)
         made = uuid.uuid4()
         trainer = Trainer(
             uuid=str(made),
@@ -111,7 +112,7 @@ class Handlers:
 
     async def register_env(self, call: Call) -> Reply:
         """An environment registers, or waits for the trainer's first request of a batch."""
-        body = decode(call.body, _ENV)
+        body = decode(call.body, _ENV, FIXES)
         request = answers.EnvRequest(
             desired_name=body.desired_name,
             group_size=body.group_size,
@@ -124,7 +125,7 @@ class Handlers:
 
     async def disconnect_env(self, call: Call) -> Reply:
         """An environment leaves; what it has queued is still served."""
-        env_id = decode(call.body, _IDENTIFIER).env_id
+        env_id = decode(call.body, _IDENTIFIER, FIXES).env_id
         answer = await self.service.do(lambda state, now: queue.disconnect_env(state, env_id, now))
         if isinstance(answer, answers.Unknown):
             return Reply(body=wire.Failure(error=answer.reason))
@@ -191,7 +192,7 @@ class Handlers:
     async def status_env(self, call: Call) -> Reply:
         """The queue as one environment sees it; renews the environment."""
         given = call.query.get("env_id")
-        env_id = decode(call.body, _IDENTIFIER).env_id if given is None else _natural(given, "env_id")
+        env_id = decode(call.body, _IDENTIFIER, FIXES).env_id if given is None else _natural(given, "env_id")
         service = self.service
         answer = service.note(lambda state, now: queue.status_env(state, env_id, now))
         if isinstance(answer, answers.Unknown):
@@ -201,7 +202,7 @@ class Handlers:
 
     async def admit(self, call: Call) -> Reply:
         """Tickets: permissions to generate, so that nothing is too old when it is served."""
-        body = decode(call.body, _ADMISSION)
+        body = decode(call.body, _ADMISSION, FIXES)
         answer = await self.service.do(lambda state, now: queue.admit(state, body.env_id, body.groups, now))
         if isinstance(answer, answers.Unknown):
             return Reply(body=wire.Problem(error=answer.reason, path="env_id"), status=422)
@@ -209,7 +210,7 @@ class Handlers:
 
     async def move_version(self, call: Call) -> Reply:
         """The trainer states which version of the policy it has."""
-        body = decode(call.body, _MOVE)
+        body = decode(call.body, _MOVE, FIXES)
         version = Version(lineage=body.lineage, number=body.number)
         answer = await self.service.do(
             lambda state, now: queue.move_version(state, version, body.resumed_from, now)
@@ -228,12 +229,12 @@ class Handlers:
 
     async def extend(self, call: Call) -> Reply:
         """The trainer needs longer with a lease."""
-        wanted = decode(call.body, _EXTENSION).seconds if call.body else None
+        wanted = decode(call.body, _EXTENSION, FIXES).seconds if call.body else None
         return await self._lease(call, lambda state, lease, now: queue.extend(state, lease, wanted, now))
 
     async def reset(self, call: Call) -> Reply:
         """Discards the trainer, all environments and all groups."""
-        decode(call.body, _CONFIRMATION)
+        decode(call.body, _CONFIRMATION, FIXES)
         await self.service.do(queue.reset)
         return Reply(body=wire.Done())
 

@@ -8,15 +8,10 @@ what is served.
 import asyncio
 import gc
 import logging
-import os
-import signal
-import socket
-import sys
 from collections.abc import Callable
 from typing import Final
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.log import server_logger
 
 from overwatch.platform import raise_file_limit, return_memory_soon
@@ -26,10 +21,11 @@ from overwatch_rl.rollouts.openapi import document
 from overwatch_rl.rollouts.server import Server
 from overwatch_rl.rollouts.service import Service
 from overwatch_rl.rollouts.settings import RolloutsSettings
-from overwatch_rl.rollouts.site import Site
 from overwatch_rl.rollouts.state import State
 from overwatch_rl.rollouts.store import Store
 from overwatch_rl.rollouts.telemetry import Silent, Tower, start_run
+from overwatch_rl.web.process import Senders, ending, listen, loop_factory, status_of, url_of
+from overwatch_rl.web.site import Site
 
 SWEEP_S: Final = 1.0
 """Between two looks at what time has ended."""
@@ -39,21 +35,8 @@ _OTHER_FILES: Final = 256
 """Descriptors that are not for connections."""
 _YOUNG: Final = (50_000, 20, 50)
 """Thresholds of the garbage collector: a request makes many objects, none of them in a cycle."""
-_ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
 _log = logging.getLogger("overwatch_rl.rollouts")
-
-
-class _Senders(logging.Filter):
-    """Drop what aiohttp logs, with a traceback, of a request that is no HTTP: its sender has a 400."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is an error of this server."""
-        return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
-
-
-class AddressError(OSError):
-    """Requests cannot be served at the address that was given; the message names it and the fix."""
 
 
 def run(settings: RolloutsSettings, say: Callable[[str], None]) -> int:
@@ -69,7 +52,7 @@ def run(settings: RolloutsSettings, say: Callable[[str], None]) -> int:
         store = Store(settings.folder, state, settings.store)
         try:
             service = Service(state, store, Silent() if tower is None else Tower(tower))
-            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
                 status = runner.run(_serve(settings, service, say))
         finally:
             store.close()
@@ -82,20 +65,11 @@ def run(settings: RolloutsSettings, say: Callable[[str], None]) -> int:
     return status
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    if sys.platform == "win32":
-        return None
-    import uvloop
-
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
-
-
 async def _serve(settings: RolloutsSettings, service: Service, say: Callable[[str], None]) -> int:
     await service.do(queue.restarted)
     gc.freeze()
     gc.set_threshold(*_YOUNG)
-    server_logger.addFilter(_Senders())
+    server_logger.addFilter(Senders())
     handlers = Handlers(service, lambda: document(ROUTES))
     limits = settings.connections
     server = Server(handlers, settings.authorisation, settings.most_body_bytes, limits.read_s)
@@ -104,47 +78,22 @@ async def _serve(settings: RolloutsSettings, service: Service, say: Callable[[st
         keepalive_timeout=limits.idle_s,
     )  # fmt: skip
     await runner.setup()
-    ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    _take_signals(ended)
+    ended = ending()
     sweeps = asyncio.ensure_future(_sweep(service))
     try:
-        await _listen(runner, settings)
-        say(_greeting(settings, service, runner.addresses[0][1]))
+        await listen(Site(runner, settings.host, settings.port, limits, settings.tls))
+        say(_greeting(settings, service, url_of(runner, settings.host, tls=settings.tls is not None)))
         number = await ended
     finally:
         sweeps.cancel()
         await runner.cleanup()
         await server.close()
-    return 128 + number if number == signal.SIGINT else 0
+    return status_of(number)
 
 
-async def _listen(runner: web.AppRunner, settings: RolloutsSettings) -> None:
-    try:
-        await Site(runner, settings.host, settings.port, settings.connections, settings.tls).start()
-    except OSError as error:
-        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
-        where = f"{settings.host}:{settings.port}"
-        raise AddressError(error.errno, f"{where}: {why}; choose another address with --listen") from error
-
-
-def _take_signals(ended: "asyncio.Future[int]") -> None:
-    loop = asyncio.get_running_loop()
-
-    def end(number: int) -> None:
-        for other in _ENDING:
-            loop.remove_signal_handler(other)
-        ended.set_result(number)
-
-    for number in _ENDING:
-        loop.add_signal_handler(number, end, number)
-
-
-def _greeting(settings: RolloutsSettings, service: Service, port: int) -> str:
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
-    where = f"[{host}]" if ":" in host else host
-    scheme = "http" if settings.tls is None else "https"
+def _greeting(settings: RolloutsSettings, service: Service, url: str) -> str:
     kept = "in memory alone" if settings.folder is None else f"in {settings.folder}"
-    return f"rollouts API at {scheme}://{where}:{port}, {len(service.state.items)} groups {kept}"
+    return f"rollouts API at {url}, {len(service.state.items)} groups {kept}"
 
 
 async def _sweep(service: Service) -> None:

@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from overwatch_rl.rollouts import answers, wire
 from overwatch_rl.rollouts.operations import Env, Refusal, Trainer, Version
-from overwatch_rl.rollouts.validation import Fault
+from overwatch_rl.web.faults import Fault
 
 LEAST_WEIGHT: Final = 0.01
 """What an environment is answered as its weight at least: published clients divide by it."""

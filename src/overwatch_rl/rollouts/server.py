@@ -14,14 +14,15 @@ from typing import Any, Final
 import msgspec
 from aiohttp import hdrs, web
 
-from overwatch_rl.rollouts import bodies, queue, wire
+from overwatch_rl.rollouts import queue, wire
 from overwatch_rl.rollouts.answers import Decision
-from overwatch_rl.rollouts.authorisation import Authorisation
 from overwatch_rl.rollouts.delivery import Delivery
 from overwatch_rl.rollouts.handlers import ROUTES, Call, Handlers, Reply, Route
 from overwatch_rl.rollouts.service import UnsafeError
 from overwatch_rl.rollouts.state import State
-from overwatch_rl.rollouts.validation import InvalidError
+from overwatch_rl.web import bodies
+from overwatch_rl.web.authorisation import Authorisation
+from overwatch_rl.web.faults import InvalidError
 
 BATCH: Final = "/batch"
 PROBE: Final = "/healthz"

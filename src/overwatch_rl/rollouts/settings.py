@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypedDict
 
-from overwatch.sdk.arguments import is_url
 from overwatch_rl.rollouts.answers import Limits
-from overwatch_rl.rollouts.authorisation import Authorisation
-from overwatch_rl.rollouts.site import ConnectionLimits, tls_context
 from overwatch_rl.rollouts.store import Level, StoreLimits
+from overwatch_rl.web.authorisation import Authorisation
+from overwatch_rl.web.process import address, endpoint
+from overwatch_rl.web.site import ConnectionLimits, tls_context
 
 SEGMENT_BYTES: Final = 64 << 20
 """So much is written to a file of the log."""
@@ -80,9 +80,7 @@ def rollouts_settings(flags: RolloutsFlags) -> RolloutsSettings:
     """Assemble and validate; raises `OSError` where a file cannot be read."""
     host, port = address(flags["listen"])
     token = None if flags["token_file"] is None else flags["token_file"].read_text(encoding="utf-8").strip()
-    endpoint = flags["endpoint"]
-    if endpoint is not None and not is_url(endpoint):
-        raise ValueError(f"endpoint {endpoint!r} is no URL; write e.g. http://127.0.0.1:4318")
+    otlp = endpoint(flags["endpoint"])
     _within_a_year(flags)
     level = Level(flags["durability"])
     held, disk = flags["max_memory_mib"], flags["max_disk_mib"]
@@ -116,7 +114,7 @@ def rollouts_settings(flags: RolloutsFlags) -> RolloutsSettings:
             most=flags["max_connections"], read_s=flags["read_s"], idle_s=flags["idle_s"]
         ),
         tls=tls_context(flags["tls_cert"], flags["tls_key"]),
-        tower=TowerSettings(run_id=flags["run_id"], endpoint=endpoint) if flags["telemetry"] else None,
+        tower=TowerSettings(run_id=flags["run_id"], endpoint=otlp) if flags["telemetry"] else None,
     )
 
 
@@ -132,16 +130,3 @@ def _within_a_year(flags: RolloutsFlags) -> None:
     for name, value in seconds.items():
         if not value <= YEAR_S:
             raise ValueError(f"{name} is {value:g}; use {YEAR_S:g} (a year) or less")
-
-
-def address(text: str) -> tuple[str, int]:
-    """The host and the port of `host:port`; raises `ValueError`.
-
-    >>> address("[::1]:8000"), address(":0")
-    (('::1', 8000), ('0.0.0.0', 0))
-    """
-    host, colon, port = text.rpartition(":")
-    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ValueError(f"listen {text!r} is not host:port; write e.g. 127.0.0.1:8000")
-    return host or "0.0.0.0", int(port)

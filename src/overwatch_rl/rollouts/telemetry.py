@@ -23,8 +23,8 @@ from overwatch_rl.rollouts.operations import (
     Released,
     Waiting,
 )
-from overwatch_rl.rollouts.spans import SERVED_A_SECOND, Spans
 from overwatch_rl.rollouts.state import State
+from overwatch_rl.web.spans import SERVED_A_SECOND, Spans
 
 ROLE = "rollouts"
 SECOND = 1_000_000_000

@@ -109,3 +109,24 @@ def test_the_checkers_have_nothing_to_say(frame: Frame, accept: str) -> None:
         ["promtool", "check", "metrics"], input=text, text=True, capture_output=True, check=False
     )
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def test_a_row_with_other_names_has_its_series_under_each() -> None:
+    """Dashboards of the learner's first design find both names of the wait for a sample and of the queue."""
+    learner = Origin(run_id="run-1", role="learner", epoch="e", ours=True)
+    waited = Tallied(
+        at=START_NS,
+        scope=Scope.LEARNER,
+        series=(TallySeries(metric="learner.sample_latency", sum=4.5, count=6, buckets=HELD),),
+    )
+    queued = Measured(at=START_NS, scope=Scope.LEARNER, values=scalars({"learner.replay_queue_depth": 3.0}))
+    found = samples(
+        frame_of(Record(origin=learner, event=waited, seq=1), Record(origin=learner, event=queued, seq=2))
+    )
+    who = (("rank", "0"), ("rl_run_id", "run-1"), ("role", "learner"))
+
+    for name in ("learner_sample_latency_seconds", "replay_sample_latency_seconds"):
+        assert found[f"{name}_count", who] == 6.0
+        assert found[f"{name}_bucket", (("le", "1.0"), *who)] == 3.0
+    for name in ("learner_replay_queue_depth", "prefetch_queue_size"):
+        assert found[name, who] == 3.0

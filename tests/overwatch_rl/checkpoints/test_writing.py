@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from overwatch_rl.checkpoints.content import Retention
 from overwatch_rl.checkpoints.manifest import BEST, LATEST, MANIFEST
 from overwatch_rl.checkpoints.reading import find_checkpoint, verified
-from overwatch_rl.checkpoints.writing import Retention
 from tests.overwatch_rl.checkpoints.made import FILES, state, write
 
 ROOT = Path(__file__).parents[3]
@@ -144,7 +144,7 @@ def test_killed_at_any_line_a_save_leaves_what_verifies(tmp_path: Path) -> None:
 
     assert ran.returncode == 0, ran.stderr
     kills, left = (int(word) for word in ran.stdout.split())
-    assert kills > 60
+    assert kills >= 200
     assert left == 0
 
 

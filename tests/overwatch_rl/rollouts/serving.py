@@ -12,15 +12,15 @@ import aiohttp
 from aiohttp import web
 
 from overwatch_rl.rollouts.answers import Limits
-from overwatch_rl.rollouts.authorisation import Authorisation
 from overwatch_rl.rollouts.handlers import ROUTES, Handlers
 from overwatch_rl.rollouts.openapi import document
 from overwatch_rl.rollouts.server import Server
 from overwatch_rl.rollouts.service import Service
-from overwatch_rl.rollouts.site import ConnectionLimits, Site, tls_context
 from overwatch_rl.rollouts.state import State
 from overwatch_rl.rollouts.store import Level, Store, StoreLimits
 from overwatch_rl.rollouts.telemetry import Silent
+from overwatch_rl.web.authorisation import Authorisation
+from overwatch_rl.web.site import ConnectionLimits, Site, tls_context
 
 TRAINER: dict[str, Any] = {
     "wandb_group": "group", "wandb_project": "project", "batch_size": 4, "max_token_len": 8,

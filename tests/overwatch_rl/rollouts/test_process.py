@@ -17,7 +17,6 @@ from click.testing import CliRunner
 
 from overwatch.events import RunFinished, Tallied
 from overwatch_rl.cli import main
-from overwatch_rl.rollouts.settings import address
 from tests.overwatch.sdk.sink import http_sink
 from tests.overwatch_rl.rollouts.serving import ENV, TRAINER, group
 
@@ -164,11 +163,3 @@ def test_a_request_that_is_no_http_leaves_nothing_in_the_log() -> None:
             with socket.create_connection(("127.0.0.1", port), END_S) as client:
                 client.sendall(sent)
                 assert b" 400 " in client.recv(100)
-
-
-def test_addresses_are_read() -> None:
-    """With and without a host, and the other kind in brackets."""
-    assert address("trainer:80") == ("trainer", 80)
-    for wrong in ("8000", "host:", "host:99999", "host:x"):
-        with pytest.raises(ValueError, match="is not host:port"):
-            address(wrong)

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from overwatch_rl.rollouts.calls import CallError, Calls, Target
-from overwatch_rl.rollouts.site import ConnectionLimits, tls_context
+from overwatch_rl.web.site import ConnectionLimits, tls_context
 from tests.overwatch.collector import pki
 from tests.overwatch_rl.rollouts.serving import Served, group, served
 from tests.overwatch_rl.rollouts.threaded import PATIENCE_S, in_thread
@@ -52,7 +52,7 @@ def test_a_body_that_trickles_is_not_waited_for(loop: Callable[[], asyncio.Abstr
         reader, writer = await line_to(server, HEAD + b"\r\n{")
         answer = await reader.readuntil(b"}")
         assert answer.startswith(b"HTTP/1.1 408 ")
-        assert b"within 0.2 s; send fewer groups in a request, or raise --read-s" in answer
+        assert b"within 0.2 s; send less in a request, or raise --read-s" in answer
         writer.close()
         await server.post("/scored_data", group())
         assert (await server.get("/status"))["queue_size"] == 1

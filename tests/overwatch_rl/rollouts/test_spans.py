@@ -17,8 +17,8 @@ from overwatch.sdk.tracing import loop_of, opened
 from overwatch_rl.rollouts.calls import Target
 from overwatch_rl.rollouts.client import Assignment, Handler, Settings
 from overwatch_rl.rollouts.consumer import Consumer
-from overwatch_rl.rollouts.spans import Spans, named
 from overwatch_rl.rollouts.telemetry import start_handler_run
+from overwatch_rl.web.spans import Spans, named
 from tests.overwatch.sdk.sink import Sink, http_sink
 from tests.overwatch_rl.recording import KeptRun
 from tests.overwatch_rl.rollouts.serving import group, serving

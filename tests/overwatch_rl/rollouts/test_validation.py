@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch_rl.rollouts.validation import MOST_GROUPS, Fault, Invalid, InvalidError, Valid, one, several
+from overwatch_rl.rollouts.validation import MOST_GROUPS, Invalid, Valid, one, several
+from overwatch_rl.web.faults import Fault, InvalidError
 
 LONGEST = 4
 

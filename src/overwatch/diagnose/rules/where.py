@@ -14,13 +14,13 @@ from types import MappingProxyType
 from typing import Final
 
 from overwatch.catalog import CUSTOM_PREFIX, ROWS, Kind, Metric, Scope, find
-from overwatch.catalog.tallies import is_tally
+from overwatch.catalog.tallies import SERVICES, is_tally
 from overwatch.state.trends import MEASURES
 
 COMPARE: Final = MappingProxyType[str, Callable[[float, float], bool]](
     {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
 )
-UPDATED: Final = (Scope.POLICY, Scope.LEARNER, Scope.ROLLOUTS)
+UPDATED: Final = (Scope.POLICY, *SERVICES)
 """Scopes whose values come with an update."""
 COUNTED: Final = ("updates", "episodes", "steps", "non_finite", "crashes")
 """Counters of the whole run that a rule may look at, as `run.crashes`."""
@@ -142,7 +142,7 @@ def _short_names(scope: Scope | None = None) -> list[str]:
 
 def _is_counted(row: Metric) -> bool:
     """Whether the row is a count over the whole run."""
-    return row.kind is Kind.COUNTER and row.short in COUNTED
+    return row.kind is Kind.COUNTER and not is_tally(row) and row.short in COUNTED
 
 
 def _is_kept(row: Metric) -> bool:
@@ -154,7 +154,7 @@ def _is_kept(row: Metric) -> bool:
             return row.short in MEASURES
         case Scope.RUN | Scope.SLOT | Scope.TOWER:
             return False
-        case Scope.LEARNER | Scope.ROLLOUTS:
+        case Scope.LEARNER | Scope.ACTOR | Scope.REPLAY | Scope.ORCHESTRATOR | Scope.ROLLOUTS:
             return not is_tally(row)
         case _:
             return True

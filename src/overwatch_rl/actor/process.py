@@ -1,0 +1,147 @@
+"""An actor as a process: what it is made of, and how it ends.
+
+Rules: whatever happens, each part is closed and the run's telemetry ends with its outcome. Must not know how
+an actor works inside.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+import click
+import torch
+
+from overwatch_rl.actor.service import Actor, ActorConfig, Around
+from overwatch_rl.algorithms.ppo import PPO
+from overwatch_rl.artifacts.signing import Verifier
+from overwatch_rl.learner.config import LearnerConfig
+from overwatch_rl.replay.chunk import Chunk, Encoding
+from overwatch_rl.replay.blocking import BlockingReplayClient
+from overwatch_rl.replay.client import Access, ReplayError
+from overwatch_rl.telemetry.meter import Meter
+from overwatch_rl.telemetry.reporter import Fanout
+from overwatch_rl.telemetry.running import log_of
+from overwatch_rl.telemetry.tower import TowerConfig, start_tower
+from overwatch_rl.training.experience import EPISODES_A_LIFE, Source
+from overwatch_rl.types import Reporter
+from overwatch_rl.weights.channels import Place, open_channel
+from overwatch_rl.weights.checking import shapes_of
+from overwatch_rl.weights.manifest import Accepted
+from overwatch_rl.weights.subscriber import Subscriber
+from overwatch_rl.worlds import make
+from overwatch_rl.worlds.base import WorldConfig
+
+TABLE: Final = "experience"
+"""The table of replay that actors fill and a learner leases from."""
+_TRY_S: Final = 1.0
+"""So long one try of an append lasts, until it is looked whether to stop."""
+_APART: Final = 1_000_003
+"""By which the seeds of actors differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorSettings:
+    """One actor."""
+
+    config: LearnerConfig
+    run_id: str
+    rank: int
+    """Number of this actor in the run."""
+    actors: int
+    """Of the run."""
+    envs: int
+    servers: tuple[str, ...]
+    access: Access
+    weights: Place
+    public_key: str
+    """By which the learner signs its weights."""
+    tower: TowerConfig | None
+    """`None` without telemetry."""
+    log: str
+    rollouts: int | None = None
+
+
+class Appending:
+    """A replay client whose calls end after a while, so that it is looked whether to stop."""
+
+    def __init__(self, client: BlockingReplayClient) -> None:
+        self._client = client
+
+    def declare(self, encoding: Encoding) -> bool:
+        """Fix what their bytes mean."""
+        return _is_done(lambda: self._client.declare(TABLE, encoding, _TRY_S))
+
+    def append(self, chunks: Sequence[Chunk]) -> bool:
+        """Append, waiting for a while."""
+        return _is_done(lambda: self._client.append(TABLE, chunks, _TRY_S))
+
+
+def _is_done(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except ReplayError as error:
+        if error.is_final:
+            raise
+        return False
+    return True
+
+
+def run(settings: ActorSettings, stop: Callable[[], str | None]) -> str:
+    """Act until it is done or asked to stop; the outcome in one word."""
+    torch.set_num_threads(1)
+    config = settings.config
+    world = make(config.world, WorldConfig(num_envs=settings.envs), config.world_settings)
+    policy = PPO(world.spec, config.learned, seed=config.seed)
+    tower = None
+    outcome, reason = "failed", None
+    reporters: list[Reporter] = []
+    try:
+        if settings.tower is not None:
+            tower = start_tower(settings.tower, world.spec, settings.envs, {"actor": str(settings.rank)})
+            reporters.append(tower)
+        reporters.append(log_of(settings.log, settings.run_id, config.hash, tower, actor=settings.rank))
+        with ExitStack() as stack:
+            stack.callback(getattr(world, "close", lambda: None))
+            run_of_tower = None if tower is None else tower.run
+            client = BlockingReplayClient(settings.servers, settings.access, run=run_of_tower)
+            stack.callback(client.close)
+            state = policy.state_dict()
+            shapes = shapes_of({name: state[name] for name in policy.acting_keys()})
+            accepted = Accepted(run_id=settings.run_id, verifier=Verifier(settings.public_key), shapes=shapes)
+            weights = Subscriber(open_channel(settings.weights), accepted)
+            stack.callback(weights.close)
+            around = Around(
+                weights=weights,
+                experience=Appending(client),
+                reporter=Fanout(reporters),
+                meter=Meter(run_of_tower),
+                stop=stop,
+            )
+            outcome = Actor(world, policy, _config(settings), around).run()
+    except BaseException as error:
+        outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, ReplayError):
+            raise click.ClickException(str(error)) from error
+        raise
+    finally:
+        Fanout(reporters).close(outcome=outcome, reason=reason)
+    return outcome
+
+
+def _config(settings: ActorSettings) -> ActorConfig:
+    config = settings.config
+    source = Source(
+        run=settings.run_id, actor=settings.rank, first_episode=int(time.time()) * EPISODES_A_LIFE
+    )
+    return ActorConfig(
+        source=source,
+        steps=config.batch.steps,
+        seed=config.seed + _APART * settings.rank,
+        ahead=config.batch.ahead,
+        every=settings.actors * settings.envs / config.batch.envs,
+        offset=settings.rank * settings.envs / config.batch.envs,
+        rollouts=settings.rollouts,
+    )

@@ -1,0 +1,1 @@
+"""Messages of the replay service, version 1."""

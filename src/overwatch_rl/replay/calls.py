@@ -1,0 +1,428 @@
+"""What each call of `replay.v1` does with the tables, waiting included.
+
+Rules: a call that must wait is tried again whenever a table moved, up to its deadline; an answer goes out
+once what it says is as durable as the table; a fault is a `Failure` with its status, or a `ValueError` that
+begins with the field's path. Must not know connections nor tokens.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import grpc
+
+from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
+from overwatch_rl.replay import messages
+from overwatch_rl.replay.base import LeaseOf, Refused, Sampled, Taken, Wait, Writer
+from overwatch_rl.replay.chunk import Encoding
+from overwatch_rl.replay.messages import at
+from overwatch_rl.replay.service import Held, Replay, UnknownTableError
+
+FULL_RETRY_S: Final = 0.25
+"""When a client whose append found no room asks again."""
+DISK_RETRY_S: Final = 5.0
+MOST_CREDITS: Final = 1 << 16
+_MARGIN: Final = 0.1
+"""Part of a deadline that is left for the answer."""
+_MOST_MARGIN_S: Final = 0.25
+_REFUSALS: Final[Mapping[str, grpc.StatusCode]] = {
+    "invalid": grpc.StatusCode.INVALID_ARGUMENT,
+    "encoding": grpc.StatusCode.FAILED_PRECONDITION,
+    "too_large": grpc.StatusCode.INVALID_ARGUMENT,
+    "full": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "disk": grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+_RETRIES: Final = {"full": FULL_RETRY_S, "disk": DISK_RETRY_S}
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Failure(Exception):  # noqa: N818 an answer of the protocol
+    """A call that is answered with a status."""
+
+    code: grpc.StatusCode
+    message: str
+    retry_s: float | None = None
+    """When to ask again, where that may help."""
+    waited_for: str | None = None
+    """What held the call back until its deadline."""
+
+
+@dataclass(slots=True)
+class Moves:
+    """Wakes calls that wait when a table moved."""
+
+    is_draining: bool = False
+    _waiting: set["asyncio.Future[None]"] = field(default_factory=set)
+
+    def moved(self) -> None:
+        """Wake all."""
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiting.clear()
+
+    def drain(self) -> None:
+        """From now on nothing waits."""
+        self.is_draining = True
+        self.moved()
+
+    async def next(self, seconds: float) -> bool:
+        """Whether a table moved within so many seconds."""
+        if self.is_draining:
+            raise Failure(grpc.StatusCode.UNAVAILABLE, "the server ends; ask again once it is back")
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(waiter)
+        try:
+            async with asyncio.timeout(seconds):
+                await waiter
+        except TimeoutError:
+            return False
+        finally:
+            self._waiting.discard(waiter)
+        return True
+
+
+class Calls:
+    """All of them, over one `Replay`."""
+
+    def __init__(self, replay: Replay, most_wait_s: float = 60.0) -> None:
+        """`most_wait_s` bounds calls that have no deadline."""
+        self.replay = replay
+        self.moves = Moves()
+        self._most_wait_s = most_wait_s
+        replay.changed = self.moves.moved
+
+    async def store_transition(
+        self, request: pb.StoreTransitionRequest, left_s: float | None
+    ) -> pb.StoreTransitionResponse:
+        """One step."""
+        batch = [messages.transition_of(request.transition, "transition")]
+        taken = await self._take(lambda table: self.replay.store(table, batch), request.table, left_s)
+        return pb.StoreTransitionResponse(stored=taken.steps)
+
+    async def store_batch(self, request: pb.StoreBatchRequest, left_s: float | None) -> pb.StoreBatchResponse:
+        """Steps, all or none."""
+        batch = [
+            messages.transition_of(message, f"transitions[{place}]")
+            for place, message in enumerate(request.transitions)
+        ]
+        if not batch:
+            raise ValueError("transitions is empty; send one or more")
+        taken = await self._take(lambda table: self.replay.store(table, batch), request.table, left_s)
+        return pb.StoreBatchResponse(stored=taken.steps)
+
+    async def append(self, request: messages.Append, left_s: float | None) -> pb.AppendResponse:
+        """Chunks, all or none."""
+        head = request.head
+        name, encoding = self._encoding(head.table)
+        if head.encoding_hash != encoding.hash:
+            raise Failure(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"encoding_hash is {head.encoding_hash[:60]!r}; table {name} has {encoding.hash}",
+            )
+        if not request.chunks:
+            raise ValueError("chunks is empty; send one or more")
+        chunks = [
+            messages.chunk_of(body, encoding, f"chunks[{place}]") for place, body in enumerate(request.chunks)
+        ]
+        writer = Writer(id=head.writer, number=head.number) if head.writer else None
+        taken = await self._take(
+            lambda table: self.replay.append(table, encoding.hash, chunks, writer), name, left_s
+        )
+        return pb.AppendResponse(items=taken.items, steps=taken.steps, is_repeat=taken.is_repeat)
+
+    async def _take(
+        self, attempt: Callable[[str], Taken | Wait | Refused], table: str, left_s: float | None
+    ) -> Taken:
+        """Try until it is taken, and wait until that is durable."""
+        name = self._named(table)
+
+        def once() -> Taken | None:
+            match attempt(name):
+                case Taken() as taken:
+                    return taken
+                case Wait(reason="limiter"):
+                    return None
+                case Wait():
+                    full = f"table {name} is full; ask again in a while, or raise its capacity"
+                    raise Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, full, retry_s=FULL_RETRY_S)
+                case Refused(reason=reason, message=message):
+                    raise Failure(_REFUSALS[reason], message, retry_s=_RETRIES.get(reason))
+
+        taken = await self._until(once, left_s, lambda: _held_back(self.replay.tables[name]), "limiter")
+        await self.replay.safe(name)
+        return taken
+
+    async def _until(
+        self, attempt: Callable[[], T | None], left_s: float | None, why: Callable[[], str], what: str
+    ) -> T:
+        """What an attempt gives once it gives something. Raises `Failure` when the time is over."""
+        loop = asyncio.get_running_loop()
+        left = self._most_wait_s if left_s is None else min(left_s, self._most_wait_s)
+        ends = loop.time() + left - min(_MOST_MARGIN_S, left * _MARGIN)
+        while True:
+            found = attempt()
+            if found is not None:
+                return found
+            if loop.time() >= ends or not await self.moves.next(ends - loop.time()):
+                raise Failure(grpc.StatusCode.DEADLINE_EXCEEDED, why(), waited_for=what)
+
+    async def sample(self, request: pb.SampleRequest, left_s: float | None) -> pb.SampleResponse:
+        """Steps drawn now, or once there are some."""
+        name, encoding = self._encoding(request.table)
+        config = request.config
+        held = self.replay.tables[name]
+        _check_sample(config, held)
+        exponent = config.importance_exponent if config.HasField("importance_exponent") else None
+        sampled = await self._until(
+            lambda: self.replay.sample(name, config.batch_size, exponent),
+            left_s,
+            lambda: f"table {name} has too few steps to sample: {_counts(held)}",
+            "steps",
+        )
+        answer = _sample_message(sampled, columnar=request.columnar)
+        answer.encoding_hash = encoding.hash
+        return answer
+
+    async def lease(self, request: pb.LeaseRequest, left_s: float | None) -> bytes:
+        """The next lease of a learner, now, or once there are enough steps."""
+        name, encoding = self._encoding(request.table)
+        lease = await self._lease(name, request, request.after, left_s)
+        return messages.lease_body(lease, encoding)
+
+    async def _lease(self, name: str, request: pb.LeaseRequest, after: int, left_s: float | None) -> LeaseOf:
+        _check_learner(request.learner)
+        if not request.steps:
+            raise ValueError("steps is 0; lease one or more")
+        held = self.replay.tables[name]
+        lease = await self._until(
+            lambda: self.replay.lease(name, request.learner, request.steps, after),
+            left_s,
+            lambda: f"table {name} has fewer than {request.steps} steps to lease: {_counts(held)}",
+            "steps",
+        )
+        await self.replay.safe(name)
+        return lease
+
+    async def acknowledge(self, request: pb.AcknowledgeRequest) -> pb.AcknowledgeResponse:
+        """Leases that are used."""
+        name, _ = self._encoding(request.table)
+        _check_learner(request.learner)
+        items = self.replay.acknowledge(name, request.learner, request.upto)
+        await self.replay.safe(name)
+        return pb.AcknowledgeResponse(items=items)
+
+    async def extend(self, request: pb.ExtendRequest) -> pb.ExtendResponse:
+        """A new deadline."""
+        name, _ = self._encoding(request.table)
+        _check_learner(request.learner)
+        leases = self.replay.extend(name, request.learner)
+        await self.replay.safe(name)
+        return pb.ExtendResponse(leases=leases)
+
+    async def resume(self, request: pb.ResumeRequest) -> pb.ResumeResponse:
+        """A learner's new life."""
+        name, _ = self._encoding(request.table)
+        _check_learner(request.learner)
+        resumed = self.replay.resume(name, request.learner, request.cursor)
+        await self.replay.safe(name)
+        return messages.resumed_message(resumed)
+
+    async def update_priorities(self, request: pb.UpdatePrioritiesRequest) -> pb.UpdatePrioritiesResponse:
+        """Those of sampled steps."""
+        name, _ = self._encoding(request.table)
+        slots, generations, priorities = messages.ids_of(request)
+        with at("new_priorities"):
+            late = self.replay.update_priorities(name, slots, generations, priorities)
+        return pb.UpdatePrioritiesResponse(updated=len(slots) - late, late=late)
+
+    async def clear(self, request: pb.ClearRequest) -> pb.ClearResponse:
+        """Remove."""
+        name, _ = self._encoding(request.table)
+        removed = self.replay.clear(name, messages.which_of(request))
+        await self.replay.safe(name)
+        return pb.ClearResponse(removed=removed)
+
+    async def get_stats(self, request: pb.GetStatsRequest) -> pb.GetStatsResponse:
+        """Of all tables, or of one."""
+        if request.table:
+            self._named(request.table)
+        tables = self.replay.stats()
+        return messages.stats_message([one for one in tables if request.table in ("", one.name)])
+
+    async def declare(self, request: pb.DeclareRequest) -> pb.DeclareResponse:
+        """An encoding, once."""
+        name = self._named(request.table)
+        encoding = messages.encoding_of(request.encoding)
+        held = self.replay.tables[name].encoding
+        if held is not None and held.hash != encoding.hash:
+            raise Failure(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"encoding: table {name} has another one, {held.hash}; use that, or another table",
+            )
+        with at("encoding"):
+            declared = self.replay.declare(name, encoding)
+        self.moves.moved()
+        return pb.DeclareResponse(encoding_hash=declared)
+
+    async def get_encoding(self, request: pb.GetEncodingRequest) -> pb.GetEncodingResponse:
+        """That of a table."""
+        name, encoding = self._encoding(request.table)
+        return pb.GetEncodingResponse(
+            encoding=messages.encoding_message(encoding),
+            encoding_hash=encoding.hash,
+            kind=self.replay.tables[name].config.kind,
+        )
+
+    async def sample_stream(self, requests: AsyncIterator[pb.SampleStreamRequest]) -> AsyncIterator[bytes]:
+        """Answers while there are credits; the stream ends once the client gives none and has closed."""
+        first = await anext(requests, None)
+        if first is None or first.WhichOneof("begin") is None:
+            raise ValueError("begin: the first message of a stream has sample or lease")
+        credits_ = Credits(first.credits)
+        reader = asyncio.ensure_future(credits_.read(requests))
+        try:
+            async with aclosing(self._answers(first)) as answers:
+                while await credits_.spend():
+                    yield await anext(answers)
+        finally:
+            reader.cancel()
+
+    async def _answers(self, first: pb.SampleStreamRequest) -> AsyncGenerator[bytes]:
+        after = first.lease.after
+        while True:
+            try:
+                if first.WhichOneof("begin") == "sample":
+                    answer = pb.SampleStreamResponse(sample=await self.sample(first.sample, None))
+                    yield answer.SerializeToString()
+                    continue
+                name, encoding = self._encoding(first.lease.table)
+                lease = await self._lease(name, first.lease, after, None)
+                after = lease.number
+                yield messages.streamed_lease_body(lease, encoding)
+            except Failure as failure:
+                if failure.waited_for is None:
+                    raise
+
+    def _named(self, table: str) -> str:
+        """The table that a request means."""
+        tables = self.replay.tables
+        if table in tables:
+            return table
+        if not table and len(tables) == 1:
+            return next(iter(tables))
+        names = ", ".join(tables)
+        if not table:
+            raise ValueError(f"table is empty; this server has {names}")
+        raise Failure(grpc.StatusCode.NOT_FOUND, f"table {table[:60]!r} is none of {names}")
+
+    def _encoding(self, table: str) -> tuple[str, Encoding]:
+        name = self._named(table)
+        try:
+            return name, self.replay.encoding(name)
+        except UnknownTableError as error:
+            raise Failure(
+                grpc.StatusCode.FAILED_PRECONDITION, f"table {name} has no encoding yet; call Declare first"
+            ) from error
+
+
+class Credits:
+    """How many more answers a client takes."""
+
+    def __init__(self, first: int) -> None:
+        self._left = min(first, MOST_CREDITS)
+        self._is_closed = False
+        self._fault: Exception | None = None
+        self._came = asyncio.Event()
+
+    async def read(self, requests: AsyncIterator[pb.SampleStreamRequest]) -> None:
+        """Add what comes, until the client has said all."""
+        try:
+            async for request in requests:
+                self._left = min(self._left + request.credits, MOST_CREDITS)
+                self._came.set()
+        except Exception as error:  # noqa: BLE001 told to who spends
+            self._fault = error
+        finally:
+            self._is_closed = True
+            self._came.set()
+
+    async def spend(self) -> bool:
+        """Take one once there is one; false where none will come."""
+        while not self._left:
+            if self._fault is not None:
+                raise self._fault
+            if self._is_closed:
+                return False
+            self._came.clear()
+            await self._came.wait()
+        self._left -= 1
+        return True
+
+
+def _check_learner(learner: str) -> None:
+    if not learner or len(learner) > 256:
+        raise ValueError(f"learner is {learner[:60]!r}; name the learner in 1 to 256 letters")
+
+
+def _check_sample(config: pb.SampleConfig, held: Held) -> None:
+    if not config.batch_size:
+        raise ValueError("config.batch_size is 0; sample one or more")
+    for name in ("env_id", "min_timestamp", "max_timestamp"):
+        if getattr(config, name):
+            raise ValueError(f"config.{name} is set; samples are of the whole table, so leave it out")
+    if config.HasField("priority_alpha"):
+        raise ValueError("config.priority_alpha is set; it is the table's own, so leave it out")
+    selector = held.config.selector
+    if config.HasField("prioritized") and config.prioritized != (selector == "prioritised"):
+        raise ValueError(f"config.prioritized is {config.prioritized}; the table's selector is {selector}")
+
+
+def _sample_message(sampled: Sampled, *, columnar: bool) -> pb.SampleResponse:
+    if columnar:
+        return pb.SampleResponse(total_available=sampled.available, rows=messages.rows_message(sampled))
+    return pb.SampleResponse(
+        total_available=sampled.available,
+        weights=sampled.weights.tolist(),
+        transitions=messages.transition_messages(sampled),
+    )
+
+
+def _held_back(held: Held) -> str:
+    return f"the limiter of table {held.config.name} holds appends back: {_counts(held)}; sample more"
+
+
+def _counts(held: Held) -> str:
+    limiter = held.limiter
+    return (
+        f"{limiter.inserted} steps inserted and {limiter.sampled} sampled, "
+        f"{limiter.rate.min_steps} needed to begin, samples per insert {limiter.rate.samples_per_insert}"
+    )
+
+
+def _at_once(method: Callable[[Calls, Any], Awaitable[Any]]) -> "Unary":
+    """A call that waits for no table."""
+    return lambda calls, request, _: method(calls, request)
+
+
+Unary = Callable[[Calls, Any, float | None], Awaitable[Any]]
+UNARY: Final[Mapping[str, Unary]] = {
+    "StoreTransition": Calls.store_transition,
+    "StoreBatch": Calls.store_batch,
+    "Sample": Calls.sample,
+    "GetStats": _at_once(Calls.get_stats),
+    "UpdatePriorities": _at_once(Calls.update_priorities),
+    "Clear": _at_once(Calls.clear),
+    "Declare": _at_once(Calls.declare),
+    "GetEncoding": _at_once(Calls.get_encoding),
+    "Append": Calls.append,
+    "Lease": Calls.lease,
+    "Acknowledge": _at_once(Calls.acknowledge),
+    "Extend": _at_once(Calls.extend),
+    "Resume": _at_once(Calls.resume),
+}
+"""Calls with one request and one answer, by their name in the protocol."""

@@ -1,0 +1,343 @@
+"""A client of replay servers, for an event loop.
+
+Rules: what may succeed later is tried again with growing, jittered pauses until the caller's deadline; a
+repeated append is stored once; `state` says `degraded` while a server does not answer. With several servers
+an environment's chunks all go to one, by a hash of its name, and leases are numbered by each for itself: a
+cursor is one number a server, in their order. What comes is checked before it is given on, so that decoding
+reads no byte that is not there.
+"""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeAlias
+from uuid import uuid4
+
+import grpc
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from overwatch.sdk import Run
+from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
+from overwatch_rl.replay import messages
+from overwatch_rl.replay.appending import Appending, Part, parts_of
+from overwatch_rl.replay.base import LeaseOf, Resumed, Sampled, TableStats, Which
+from overwatch_rl.replay.chunk import Chunk, Encoding
+from overwatch_rl.replay.connection import (
+    Access,
+    Connection,
+    Metadata,
+    Patience,
+    Pause,
+    ReplayError,
+    State,
+)
+from overwatch_rl.replay.streaming import LeaseStream
+from overwatch_rl.web.spans import CONSUMED_A_SECOND, HEADER, Spans
+
+__all__ = ["Access", "Appended", "Drawn", "Leased", "Patience", "ReplayClient", "ReplayError", "State"]
+
+USUAL_S: Final = 60.0
+"""How long calls are tried that are given no time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leased:
+    """A lease as it came."""
+
+    shard: int
+    """Which server: its place in `servers`."""
+    lease: LeaseOf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """A sample as it came."""
+
+    shard: int
+    sampled: Sampled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """What the servers took."""
+
+    items: int
+    steps: int
+
+
+Arrived: TypeAlias = "asyncio.Queue[tuple[int, LeaseOf | Exception]]"
+
+
+def _put(arrived: Arrived, shard: int, found: LeaseOf | Exception) -> None:
+    arrived.put_nowait((shard, found))
+
+
+def shard_of(env: str, shards: int) -> int:
+    """Which of so many servers has an environment's chunks: xxh3-64 of its name in UTF-8, modulo them.
+
+    >>> shard_of("env-1", 1)
+    0
+    """
+    return xxhash.xxh3_64_intdigest(env.encode()) % shards
+
+
+class ReplayClient:
+    """One loop uses it. `servers` are `host:port`, or `grpcs://host:port` with TLS, always in one order."""
+
+    def __init__(
+        self,
+        servers: Sequence[str],
+        access: Access | None = None,
+        patience: Patience | None = None,
+        *,
+        on_state: Callable[[State, str], None] = lambda _state, _why: None,
+        run: Run | None = None,
+    ) -> None:
+        """`on_state` is given each new state and why; calls are spans of `run`, named to the servers."""
+        if not servers:
+            raise ValueError("servers is empty; name one replay server or more")
+        self.state: State = "ok"
+        self.writer = uuid4().hex
+        """This life of the client, to its servers."""
+        access, patience = access or Access(), patience or Patience()
+        self._lines = [Connection(server, access, patience, self._turned) for server in servers]
+        self._access, self._patience, self._on_state = access, patience, on_state
+        self._run, self._spans = run, Spans(run, CONSUMED_A_SECOND)
+        self._encodings: dict[str, Encoding] = {}
+        self._declared: set[str] = set()
+        self._numbers = itertools.count(1)
+        self._appending: Appending | None = None
+        self._append_lock = asyncio.Lock()
+        self._turn = itertools.cycle(range(len(servers)))
+
+    def _turned(self, _: State, why: str) -> None:
+        state: State = "ok" if all(line.state == "ok" for line in self._lines) else "degraded"
+        if state != self.state:
+            self.state = state
+            self._on_state(state, why)
+
+    @contextmanager
+    def _span(self, name: str) -> Iterator[Metadata]:
+        """Measure a call, below what the run is in; the metadata that names the span to the server."""
+        above = None if self._run is None else self._run.traceparent
+        with self._spans.root(f"replay.{name}", above or None) as span:
+            yield [] if span is None else [(HEADER, span.traceparent)]
+
+    async def _all(self, calls: Sequence[Awaitable[Any]]) -> list[Any]:
+        return list(await asyncio.gather(*calls))
+
+    async def declare(self, table: str, encoding: Encoding, timeout_s: float = USUAL_S) -> None:
+        """Fix what the bytes of a table mean, before the first append; again where a server forgot it."""
+        request = pb.DeclareRequest(table=table, encoding=messages.encoding_message(encoding))
+        await self._all([line.call("Declare", request, timeout_s) for line in self._lines])
+        self._encodings[table] = encoding
+        self._declared.add(table)
+
+    async def encoding(self, table: str, timeout_s: float = USUAL_S) -> Encoding:
+        """That of a table; waits until one is declared."""
+        if table not in self._encodings:
+            self._encodings[table] = await self._fetched(table, self._lines[0], timeout_s)
+        return self._encodings[table]
+
+    async def _fetched(self, table: str, line: Connection, timeout_s: float) -> Encoding:
+        loop, pause = asyncio.get_running_loop(), Pause(self._patience)
+        ends = loop.time() + timeout_s
+        while True:
+            try:
+                answer = await line.call(
+                    "GetEncoding", pb.GetEncodingRequest(table=table), max(0.001, ends - loop.time())
+                )
+                return messages.encoding_of(answer.encoding)
+            except ReplayError as error:
+                wait_s = pause.next()
+                if error.code != grpc.StatusCode.FAILED_PRECONDITION or loop.time() + wait_s >= ends:
+                    raise
+                await asyncio.sleep(wait_s)
+
+    async def append(self, table: str, chunks: Sequence[Chunk], timeout_s: float = USUAL_S) -> Appended:
+        """Append; waits while the limiter holds back, the table is full, or a server is away.
+
+        After an error the same chunks may be appended again: what was stored of them is not stored twice.
+        """
+        ends = asyncio.get_running_loop().time() + timeout_s
+        encoding = await self.encoding(table, timeout_s)
+        async with self._append_lock:
+            appending = self._appending
+            if appending is None or not appending.is_of(table, chunks):
+                for place, chunk in enumerate(chunks):
+                    with messages.at(f"chunks[{place}]"):
+                        encoding.check(chunk)
+                shards: list[list[Chunk]] = [[] for _ in self._lines]
+                for chunk in chunks:
+                    shards[shard_of(chunk.env, len(shards))].append(chunk)
+                most = self._access.most_message_bytes
+                parts = [parts_of(of_shard, most, self._numbers) for of_shard in shards]
+                appending = self._appending = Appending(table, tuple(chunks), parts)
+            with self._span("append") as metadata:
+                await self._all(
+                    [
+                        self._append_to(line, appending, own, ends, metadata)
+                        for line, own in zip(self._lines, appending.shards, strict=True)
+                    ]
+                )
+            self._appending = None
+        return Appended(items=len(chunks), steps=sum(chunk.steps for chunk in chunks))
+
+    async def _append_to(
+        self, line: Connection, appending: Appending, parts: list[Part], ends: float, metadata: Metadata
+    ) -> None:
+        """All parts of one server, in order; those that are stored leave the list."""
+        encoding = self._encodings[appending.table]
+        while parts:
+            part = parts[0]
+            head = pb.AppendRequest(
+                table=appending.table,
+                encoding_hash=encoding.hash,
+                writer=self.writer,
+                number=part.number,
+            )
+            request = messages.append_body(head, part.chunks, encoding)
+            left_s = ends - asyncio.get_running_loop().time()
+            try:
+                await line.call("Append", request, left_s, metadata)
+            except ReplayError as error:
+                if error.code != grpc.StatusCode.FAILED_PRECONDITION or appending.table not in self._declared:
+                    raise
+                await self.declare(appending.table, encoding, left_s)
+                await line.call("Append", request, left_s, metadata)
+            parts.pop(0)
+
+    async def stream(
+        self, table: str, learner: str, steps: int, depth: int = 4, after: Sequence[int] = ()
+    ) -> AsyncIterator[Leased]:
+        """Leases of at least `steps` steps; at most `depth` wait here, one a server at least.
+
+        It survives its servers. `after`: by server the last lease that the learner got, or
+        `Resumed.next_number - 1` where it begins at a checkpoint.
+        """
+        shards = len(self._lines)
+        start = list(after) or [0] * shards
+        self._check_cursor(start)
+        arrived: Arrived = asyncio.Queue()
+        streams = [
+            LeaseStream(
+                line,
+                pb.LeaseRequest(table=table, learner=learner, steps=steps, after=start[shard]),
+                max(1, depth // shards),
+                partial(_put, arrived, shard),
+            )
+            for shard, line in enumerate(self._lines)
+        ]
+        tasks = [asyncio.ensure_future(stream.run()) for stream in streams]
+        try:
+            while True:
+                shard, found = await arrived.get()
+                if isinstance(found, Exception):
+                    raise found
+                await streams[shard].took()
+                yield Leased(shard=shard, lease=found)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def acknowledge(
+        self, table: str, learner: str, upto: Sequence[int], timeout_s: float = USUAL_S
+    ) -> int:
+        """By server the last lease that is used; how many items are so by this."""
+        self._check_cursor(upto)
+        with self._span("acknowledge") as metadata:
+            answers = await self._all(
+                [
+                    line.call(
+                        "Acknowledge",
+                        pb.AcknowledgeRequest(table=table, learner=learner, upto=number),
+                        timeout_s,
+                        metadata,
+                    )
+                    for line, number in zip(self._lines, upto, strict=True)
+                ]
+            )
+        return sum(answer.items for answer in answers)
+
+    async def extend(self, table: str, learner: str, timeout_s: float = USUAL_S) -> int:
+        """Give all leases a new deadline; how many there are."""
+        request = pb.ExtendRequest(table=table, learner=learner)
+        answers = await self._all([line.call("Extend", request, timeout_s) for line in self._lines])
+        return sum(answer.leases for answer in answers)
+
+    async def resume(
+        self, table: str, learner: str, cursor: Sequence[int], timeout_s: float = USUAL_S
+    ) -> list[Resumed]:
+        """Begin a learner's life at the cursor of its checkpoint; by server."""
+        self._check_cursor(cursor)
+        answers = await self._all(
+            [
+                line.call("Resume", pb.ResumeRequest(table=table, learner=learner, cursor=number), timeout_s)
+                for line, number in zip(self._lines, cursor, strict=True)
+            ]
+        )
+        return [messages.resumed_of(answer) for answer in answers]
+
+    async def sample(
+        self, table: str, count: int, exponent: float | None = None, timeout_s: float = USUAL_S
+    ) -> Drawn:
+        """Draw steps from one server, each in turn; waits until it has enough."""
+        shard = next(self._turn)
+        encoding = await self.encoding(table, timeout_s)
+        request = pb.SampleRequest(
+            table=table,
+            columnar=True,
+            config=pb.SampleConfig(batch_size=count, importance_exponent=exponent),
+        )
+        with self._span("sample") as metadata:
+            answer = await self._lines[shard].call("Sample", request, timeout_s, metadata)
+            if answer.encoding_hash != encoding.hash:
+                del self._encodings[table]
+                encoding = await self.encoding(table, timeout_s)
+            return Drawn(shard=shard, sampled=messages.sampled_of(answer, encoding))
+
+    async def update_priorities(
+        self,
+        table: str,
+        drawn: Drawn,
+        priorities: npt.NDArray[np.floating[Any]],
+        timeout_s: float = USUAL_S,
+    ) -> int:
+        """Of the steps of a sample; how many were gone."""
+        request = pb.UpdatePrioritiesRequest(
+            table=table,
+            slots=drawn.sampled.slots.astype("<i8").tobytes(),
+            generations=drawn.sampled.generations.astype("<i8").tobytes(),
+            new_priorities=priorities.tolist(),
+        )
+        answer = await self._lines[drawn.shard].call("UpdatePriorities", request, timeout_s)
+        return int(answer.late)
+
+    async def clear(self, table: str, which: Which, timeout_s: float = USUAL_S) -> int:
+        """Remove from all servers; how many items."""
+        request = messages.clear_message(table, which)
+        answers = await self._all([line.call("Clear", request, timeout_s) for line in self._lines])
+        return sum(answer.removed for answer in answers)
+
+    async def stats(self, timeout_s: float = USUAL_S) -> list[list[TableStats]]:
+        """By server, of each table."""
+        answers = await self._all(
+            [line.call("GetStats", pb.GetStatsRequest(), timeout_s) for line in self._lines]
+        )
+        return [[messages.table_of(table) for table in answer.tables] for answer in answers]
+
+    def _check_cursor(self, numbers: Sequence[int]) -> None:
+        if len(numbers) != len(self._lines):
+            raise ValueError(
+                f"{len(numbers)} lease numbers for {len(self._lines)} servers; give one a server"
+            )
+
+    async def close(self) -> None:
+        """End connections. A second call does nothing."""
+        await self._all([line.close() for line in self._lines])

@@ -1,0 +1,87 @@
+"""Who may call: the address that is bound, the host that was called, the page that calls, the token.
+
+Rules: an address that other machines can reach needs a token; without one only this machine is served, under
+a name that is its own, so that a page whose name was rebound to it is refused; a page of another origin is
+refused whatever token it has. Tokens are compared in constant time, each with all there are. Must not know
+routes or bodies, nor what a caller may do.
+"""
+
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Why a request is not served."""
+
+    status: int
+    """401 or 403."""
+    message: str
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host name or address.
+
+    >>> is_loopback("localhost"), is_loopback("::1"), is_loopback("0.0.0.0"), is_loopback("trainer")
+    (True, True, False, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Authorisation:
+    """Judges the headers of requests."""
+
+    def __init__(self, host: str, tokens: str | Mapping[str, str] | None, flag: str = "--token-file") -> None:
+        """`host` is what is bound; `tokens` is the one there is, or one for each role; `flag` sets one.
+
+        Raises `ValueError` where others could reach the address without a token, or a token is weak.
+        """
+        by_role = {"": tokens} if isinstance(tokens, str) else dict(tokens or {})
+        if not by_role and not is_loopback(host):
+            raise ValueError(
+                f"host {host!r} can be reached from other machines; set a token with {flag}, "
+                "or bind 127.0.0.1"
+            )
+        for role, token in by_role.items():
+            if len(token) < 16 or not token.isascii() or not token.isprintable():
+                named = f"the token of {role}" if role else "the token"
+                raise ValueError(
+                    f"{named} is too short or has odd characters; use 16 or more letters and digits"
+                )
+        if len(set(by_role.values())) < len(by_role):
+            raise ValueError(f"two of {', '.join(by_role)} have the same token; use one for each")
+        self._tokens = {role: token.encode() for role, token in by_role.items()}
+
+    def denied(self, headers: Mapping[str, str]) -> Denied | None:
+        """Why a request with these headers is refused; `None` where it may come in."""
+        found = self.role(headers)
+        return found if isinstance(found, Denied) else None
+
+    def role(self, headers: Mapping[str, str]) -> str | Denied | None:
+        """Whose token a request has, `None` where there are no tokens; or why it is refused."""
+        host = headers.get("Host", "")
+        origin = headers.get("Origin")
+        if origin is not None and origin.partition("://")[2] != host:
+            return Denied(403, f"pages of {origin[:_SHOWN]!r} may not call this server")
+        if not self._tokens:
+            name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+            if is_loopback(name.strip("[]")):
+                return None
+            return Denied(
+                403, f"host {host[:_SHOWN]!r} is no name of this machine; call 127.0.0.1 or localhost"
+            )
+        scheme, _, given = headers.get("Authorization", "").partition(" ")
+        sent = given.strip().encode(errors="surrogateescape")
+        owners = [role for role, token in self._tokens.items() if hmac.compare_digest(sent, token)]
+        if scheme.lower() == "bearer" and owners:
+            return owners[0]
+        return Denied(401, "send `Authorization: Bearer <token>` with a token of this server")

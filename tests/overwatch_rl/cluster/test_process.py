@@ -1,0 +1,139 @@
+"""A cluster of real processes: it learns what one process learns, and survives the end of any of them."""
+
+import json
+import urllib.request
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from overwatch_rl.algorithms.ppo import PPO
+from overwatch_rl.checkpoints.reading import find_checkpoint
+from overwatch_rl.cluster.process import remembered
+from overwatch_rl.learner.process import spec_of
+from overwatch_rl.learner.trace import Trained, surviving
+from overwatch_rl.telemetry.reporter import Silent
+from overwatch_rl.training.keeper import position_of
+from overwatch_rl.training.trainer import Trainer, TrainerConfig
+from overwatch_rl.worlds import make
+from overwatch_rl.worlds.base import WorldConfig
+from tests.overwatch_rl.cluster.running import Running, config, settings
+from tests.overwatch_rl.learner.whole import same
+
+
+@pytest.mark.timeout(300)
+def test_an_actor_that_takes_turns_learns_what_one_process_learns(tmp_path: Path) -> None:
+    """Through replay, files of weights and checkpoints: parameters, moments, generators equal to the bit."""
+    given = config(batch={"ahead": 0})
+    with Running(settings(tmp_path, given, actors=1, updates=6)) as running:
+        assert running.cluster.run(lambda: None) == "completed"
+    kept = position_of(find_checkpoint(tmp_path))
+    world = make(given.world, WorldConfig(num_envs=given.batch.envs), given.world_settings)
+    algorithm = PPO(spec_of(given), given.learned, seed=given.seed)
+    limits = TrainerConfig(updates=6, steps=given.batch.steps, seed=given.seed)
+    Trainer(world, algorithm, limits, Silent(), lambda: None).run()
+
+    assert kept.updates == 6
+    assert same(kept.algorithm, algorithm.state_dict())
+    assert remembered(tmp_path) is not None
+
+
+def steps_of(updates: Sequence[Trained]) -> Counter[tuple[str, int, int]]:
+    """How often each step was trained."""
+    return Counter(
+        (env, episode, step)
+        for update in updates
+        for env, episode, first, count in update.parts
+        for step in range(first, first + count)
+    )
+
+
+@pytest.mark.timeout(900)
+def test_training_goes_on_whichever_process_is_killed(tmp_path: Path) -> None:
+    """In the history of the surviving weights each step is trained once; of an episode none is left out."""
+    with Running(settings(tmp_path, config())) as running:
+        running.more(6, "the first updates")
+        for name in ("replay", "actor-1", "orchestrator", "learner", "actor-0"):
+            running.kill(name)
+            running.more(6, f"after {name} was killed")
+    history = surviving(tmp_path / "trace.jsonl")
+    trained = steps_of(history)
+
+    assert [one.updates for one in history] == list(range(1, len(history) + 1))
+    assert set(trained.values()) == {1}
+    episodes = defaultdict(list)
+    for env, episode, step in trained:
+        episodes[env, episode].append(step)
+    whole = {key: sorted(steps) == list(range(len(steps))) for key, steps in episodes.items()}
+    assert all(whole.values()), [key for key, is_whole in whole.items() if not is_whole]
+
+
+@pytest.mark.timeout(600)
+def test_a_folder_that_was_used_before_goes_on(tmp_path: Path) -> None:
+    """With its run, its updates and a lineage of its own; nothing is trained again."""
+    with Running(settings(tmp_path, config(), updates=5)) as running:
+        assert running.cluster.run(lambda: None) == "completed"
+    with Running(settings(tmp_path, config(), updates=9)) as running:
+        assert running.cluster.run(lambda: None) == "completed"
+    history = surviving(tmp_path / "trace.jsonl")
+
+    assert [one.updates for one in history] == list(range(1, 10))
+    assert set(steps_of(history).values()) == {1}
+    assert find_checkpoint(tmp_path).state.version.lineage == 2
+
+
+def post(running: Running, command: dict[str, object]) -> str:
+    """Send a command as an operator does; its id."""
+    url = f"{running.cluster.places['orchestrator']}/api/v1/runs/run-1/commands"
+    body = json.dumps(command).encode()
+    head = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, body, head, method="POST")  # noqa: S310 of this test
+    with urllib.request.urlopen(request, timeout=30) as reply:  # noqa: S310 of this test
+        assert reply.status in (200, 201)
+    return str(command["id"])
+
+
+def asked(running: Running, path: str = "") -> dict[str, Any]:
+    """What the orchestrator knows of the run."""
+    url = f"{running.cluster.places['orchestrator']}/api/v1/runs/run-1{path}"
+    with urllib.request.urlopen(url, timeout=30) as reply:  # noqa: S310 of this test
+        found: dict[str, Any] = json.load(reply)
+    return found
+
+
+def obeyed(running: Running, command: str) -> Callable[[], bool]:
+    """Whether a command is acknowledged."""
+    return lambda: any(
+        one["id"] == command and one["done"] is not None for one in asked(running, "/commands")["commands"]
+    )
+
+
+@pytest.mark.timeout(600)
+def test_a_learner_obeys_and_says_what_it_did(tmp_path: Path) -> None:
+    """Tune, pause, resume, terminate, without a restart; the last checkpoint is registered."""
+    with Running(settings(tmp_path, config())) as running:
+        running.more(2, "the first updates")
+        tuned = post(running, {"id": "a", "command": {"kind": "tune", "values": {"learning_rate": 5e-4}}})
+        running.until(obeyed(running, tuned), "tuned")
+        paused = post(running, {"id": "b", "command": {"kind": "pause"}})
+        running.until(obeyed(running, paused), "paused")
+        still = running.updates()
+        running.until(lambda: asked(running)["state"] == "paused", "the run's state")
+        assert running.updates() == still
+        resumed = post(running, {"id": "c", "command": {"kind": "resume"}})
+        running.until(obeyed(running, resumed), "resumed")
+        running.more(2, "after the pause")
+        post(running, {"id": "d", "command": {"kind": "terminate"}})
+        assert running.cluster.run(lambda: None) == "completed"
+        record, artifacts = asked(running), asked(running, "/artifacts")["artifacts"]
+        done = {one["id"]: one["done"] for one in asked(running, "/commands")["commands"]}
+    kept = find_checkpoint(tmp_path)
+
+    assert done["a"]["changes"] == {"learning_rate": {"before": 1e-3, "after": 5e-4}}
+    assert float(kept.tensors("optimizer.safetensors")["optimizer.lr"]) == 5e-4
+    assert record["state"] == "terminated"
+    assert record["checkpoint_version"] == str(kept.state.version)
+    assert str(kept.state.version) in [one["version"] for one in artifacts]
+    assert running.cluster.supervisor.restarts == 0

@@ -1,0 +1,212 @@
+"""Calls of the replay service over real tables in this process: waiting, waking, credits."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+
+import grpc
+import pytest
+
+from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
+from overwatch_rl.replay import messages
+from overwatch_rl.replay.base import TableConfig
+from overwatch_rl.replay.calls import MOST_CREDITS, UNARY, Calls, Credits, Failure
+from overwatch_rl.replay.chunk import Chunk
+from overwatch_rl.replay.limiter import Rate
+from overwatch_rl.replay.protocol import SERVICE, STREAM, UNARY_NAMES
+from overwatch_rl.replay.service import Replay
+from tests.overwatch_rl.replay.serving import ENCODING, chunk
+
+SLOW_S = 60.0
+
+
+def calls_of(*tables: TableConfig) -> Calls:
+    """Over tables whose encoding is declared."""
+    calls = Calls(Replay(tables or (TableConfig(name="t"),)))
+    for table in calls.replay.tables:
+        calls.replay.declare(table, ENCODING)
+    return calls
+
+
+@pytest.fixture
+def calls() -> Iterator[Calls]:
+    """Over one table of sequences."""
+    made = calls_of()
+    with closing(made.replay):
+        yield made
+
+
+def appended(*chunks: Chunk, table: str = "") -> messages.Append:
+    """A request as it came."""
+    head = pb.AppendRequest(table=table, encoding_hash=ENCODING.hash)
+    return messages.append_of(messages.append_body(head, chunks, ENCODING))
+
+
+async def leased(calls: Calls, steps: int, learner: str = "l", left_s: float = SLOW_S) -> pb.LeaseOf:
+    """As protobuf itself reads it."""
+    body = await calls.lease(pb.LeaseRequest(learner=learner, steps=steps), left_s)
+    return pb.LeaseResponse.FromString(body).lease
+
+
+def test_every_method_of_the_protocol_has_a_row() -> None:
+    """And no row is of another."""
+    assert set(UNARY) == set(UNARY_NAMES)
+    assert {method.name for method in SERVICE.methods} == {*UNARY, STREAM}
+    assert all(
+        (method.client_streaming, method.server_streaming) == ((method.name == STREAM,) * 2)
+        for method in SERVICE.methods
+    )
+
+
+def test_a_lease_waits_until_there_is_enough(calls: Calls) -> None:
+    """It is woken by the append that completes it, not by the one before."""
+
+    async def act() -> None:
+        waiting = asyncio.ensure_future(leased(calls, 8))
+        await calls.append(appended(chunk(first=0)), SLOW_S)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await calls.append(appended(chunk(first=4)), SLOW_S)
+        assert [item.chunk.first_step for item in (await waiting).items] == [0, 4]
+
+    asyncio.run(act())
+
+
+def test_a_wait_ends_before_its_deadline_with_what_it_waited_for(calls: Calls) -> None:
+    """So that the reason arrives in time."""
+
+    async def act() -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with pytest.raises(Failure) as found:
+            await leased(calls, 8, left_s=0.2)
+        assert loop.time() - began >= 0.17
+        assert (found.value.code, found.value.waited_for) == (grpc.StatusCode.DEADLINE_EXCEEDED, "steps")
+        assert "fewer than 8 steps" in found.value.message
+
+    asyncio.run(act())
+
+
+def test_draining_ends_waits_and_begins_no_other(calls: Calls) -> None:
+    """Both are UNAVAILABLE; what needs no wait is answered."""
+
+    async def act() -> None:
+        waiting = asyncio.ensure_future(leased(calls, 8))
+        await asyncio.sleep(0)
+        calls.moves.drain()
+        for late in (waiting, leased(calls, 8)):
+            with pytest.raises(Failure) as found:
+                await late
+            assert found.value.code == grpc.StatusCode.UNAVAILABLE
+        assert (await calls.append(appended(chunk()), SLOW_S)).items == 1
+
+    asyncio.run(act())
+
+
+def test_a_cancelled_wait_leaves_nothing_behind(calls: Calls) -> None:
+    """Nor takes what comes later."""
+
+    async def act() -> None:
+        waiting = asyncio.ensure_future(leased(calls, 4, "gone"))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert calls.moves._waiting == set()
+        await calls.append(appended(chunk()), SLOW_S)
+        assert (await leased(calls, 4)).number == 1
+
+    asyncio.run(act())
+
+
+def test_an_empty_name_is_the_only_table() -> None:
+    """With two of them it is refused with their names."""
+    calls = calls_of(TableConfig(name="a"), TableConfig(name="b"))
+
+    async def act() -> None:
+        with pytest.raises(ValueError, match="table is empty; this server has a, b"):
+            await calls.append(appended(chunk()), SLOW_S)
+        assert (await calls.append(appended(chunk(), table="b"), SLOW_S)).items == 1
+        stats = await calls.get_stats(pb.GetStatsRequest(table="b"))
+        assert [table.name for table in stats.tables] == ["b"]
+
+    with closing(calls.replay):
+        asyncio.run(act())
+
+
+@pytest.mark.parametrize(
+    ("config", "word"),
+    [
+        (pb.SampleConfig(), "batch_size"),
+        (pb.SampleConfig(batch_size=1, env_id="e"), "env_id"),
+        (pb.SampleConfig(batch_size=1, max_timestamp=1), "max_timestamp"),
+        (pb.SampleConfig(batch_size=1, priority_alpha=0.5), "priority_alpha"),
+        (pb.SampleConfig(batch_size=1, prioritized=True), "uniform"),
+    ],
+)
+def test_a_sample_that_the_table_does_not_offer_is_refused(config: pb.SampleConfig, word: str) -> None:
+    """Never sampled as if it had not been asked for."""
+    calls = calls_of(TableConfig(name="t", kind="steps", selector="uniform", remover="oldest"))
+
+    async def act() -> None:
+        await calls.append(appended(chunk()), SLOW_S)
+        with pytest.raises(ValueError, match=word):
+            await calls.sample(pb.SampleRequest(config=config), SLOW_S)
+        right = pb.SampleConfig(batch_size=2, prioritized=False)
+        assert len((await calls.sample(pb.SampleRequest(config=right), SLOW_S)).transitions) == 2
+
+    with closing(calls.replay):
+        asyncio.run(act())
+
+
+async def given(*requests: pb.SampleStreamRequest) -> AsyncIterator[pb.SampleStreamRequest]:
+    """A client that has said all."""
+    for request in requests:
+        yield request
+
+
+def test_a_stream_of_samples_ends_with_its_credits() -> None:
+    """The limiter counts each of them."""
+    rate = Rate(samples_per_insert=4, min_steps=1)
+    calls = calls_of(TableConfig(name="t", kind="steps", selector="uniform", remover="oldest", rate=rate))
+
+    async def act() -> None:
+        await calls.append(appended(chunk()), SLOW_S)
+        begin = pb.SampleRequest(config=pb.SampleConfig(batch_size=4), columnar=True)
+        first = pb.SampleStreamRequest(sample=begin, credits=2)
+        more = pb.SampleStreamRequest(credits=1)
+        bodies = [body async for body in calls.sample_stream(given(first, more))]
+        answers = [pb.SampleStreamResponse.FromString(body) for body in bodies]
+        assert [answer.sample.rows.count for answer in answers] == [4, 4, 4]
+        assert calls.replay.tables["t"].limiter.sampled == 12
+
+    with closing(calls.replay):
+        asyncio.run(act())
+
+
+def test_a_stream_must_begin_with_what_it_is_of(calls: Calls) -> None:
+    """An empty stream, too, is an error that says so."""
+
+    async def act() -> None:
+        for requests in ((), (pb.SampleStreamRequest(credits=1),)):
+            with pytest.raises(ValueError, match="begin"):
+                _ = [answer async for answer in calls.sample_stream(given(*requests))]
+
+    asyncio.run(act())
+
+
+def test_credits_are_bounded_and_an_error_of_the_client_ends_the_stream() -> None:
+    """However many it gives."""
+
+    async def broken() -> AsyncIterator[pb.SampleStreamRequest]:
+        yield pb.SampleStreamRequest(credits=(1 << 32) - 1)
+        raise ValueError("garbage")
+
+    async def act() -> None:
+        credits_ = Credits(0)
+        await credits_.read(broken())
+        for _ in range(MOST_CREDITS):
+            assert await credits_.spend()
+        with pytest.raises(ValueError, match="garbage"):
+            await credits_.spend()
+
+    asyncio.run(act())

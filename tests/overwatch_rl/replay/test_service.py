@@ -1,0 +1,195 @@
+"""The facade: tables by name, encodings, limiters, and when an answer is safe."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from overwatch.journal import FolderBusyError
+from overwatch_rl.replay.base import Capacity, Durability, Refused, TableConfig, Taken, Wait, Which
+from overwatch_rl.replay.chunk import Column, Encoding
+from overwatch_rl.replay.kinds import KINDS
+from overwatch_rl.replay.limiter import Rate
+from overwatch_rl.replay.packing import Transition
+from overwatch_rl.replay.service import KindError, Replay, UnknownTableError
+from tests.overwatch_rl.replay.sequencing import ENCODING, chunk_of, memory, numbers, on_disk
+
+STEPS = TableConfig(
+    name="s",
+    kind="steps",
+    selector="uniform",
+    remover="oldest",
+    capacity=Capacity(items=64),
+    rate=Rate(samples_per_insert=2.0, min_steps=4, buffer=8.0),
+)
+FLAT = Encoding(
+    (
+        Column("observation", "int32"),
+        Column("action", "uint8"),
+        Column("reward", "float32"),
+        Column("final_observation", "int32", per_step=False),
+    )
+)
+
+
+def transitions(count: int) -> list[Transition]:
+    """Steps of one episode."""
+    return [
+        Transition(
+            env_id="e",
+            step_number=number,
+            observation=np.int32(number).tobytes(),
+            action=b"\1",
+            next_observation=np.int32(number + 1).tobytes(),
+            reward=1.0,
+            done=False,
+        )
+        for number in range(count)
+    ]
+
+
+def test_an_encoding_is_declared_once() -> None:
+    """Again is nothing; another one is refused by the column in which they differ."""
+    replay = Replay([memory()])
+    with pytest.raises(UnknownTableError, match="table 't' has no encoding yet: declare it first"):
+        replay.append("t", "", [chunk_of(0)])
+    declared = replay.declare("t", ENCODING)
+
+    assert declared == replay.declare("t", ENCODING) == ENCODING.hash
+    assert replay.encoding("t") == ENCODING
+    with pytest.raises(
+        ValueError, match=r"table 't' has another encoding: it has Column.*'value'.*'observation'"
+    ):
+        replay.declare("t", FLAT)
+    with pytest.raises(UnknownTableError, match="there is no table 'u'; there are t"):
+        replay.declare("u", ENCODING)
+
+
+def test_chunks_of_another_encoding_or_length_are_refused_whole() -> None:
+    """Nothing of the request is taken; the reason is counted."""
+    replay = Replay([memory()])
+    replay.declare("t", ENCODING)
+    other = replay.append("t", FLAT.hash, [chunk_of(0)])
+    lacking = msgspec.structs.replace(chunk_of(1), columns={"tag": bytes(80)})
+    wrong = replay.append("t", ENCODING.hash, [chunk_of(0), lacking])
+
+    assert isinstance(other, Refused)
+    assert other.reason == "encoding"
+    assert isinstance(wrong, Refused)
+    assert wrong.message == "chunks[1]: column 'value' of a chunk of 'a' is missing"
+    assert replay.tables["t"].refused == {"encoding": 1, "invalid": 1}
+    assert replay.stats()[0].items == 0
+
+
+def test_each_kind_offers_its_own() -> None:
+    """Sequences are leased, steps are sampled; the other is refused by name."""
+    replay = Replay([memory(), STEPS])
+    replay.declare("t", ENCODING)
+    replay.declare("s", FLAT)
+    with pytest.raises(KindError, match="table 't' holds sequences, which are leased, not sampled"):
+        replay.sample("t", 1)
+    with pytest.raises(KindError, match="table 's' holds steps, which are sampled, not leased"):
+        replay.lease("s", "l", 1, 0)
+
+    assert set(KINDS) == {"sequences", "steps"}
+
+
+def test_a_limiter_holds_each_side_back() -> None:
+    """Below the minimum no sample; beyond the ratio no insert; each may go on after the other."""
+    replay = Replay([STEPS])
+    calls: list[None] = []
+    replay.changed = lambda: calls.append(None)
+    replay.declare("s", FLAT)
+    assert replay.sample("s", 4) is None
+    assert isinstance(replay.store("s", transitions(10)), Taken)
+
+    assert replay.store("s", transitions(1)) == Wait(reason="limiter")
+    assert len(calls) == 1
+    sampled = replay.sample("s", 12)
+    assert sampled is not None
+    assert len(sampled.slots) == 12
+    assert len(calls) == 2
+    assert isinstance(replay.store("s", transitions(1)), Taken)
+    while replay.sample("s", 4) is not None:
+        pass
+    assert replay.clear("s", Which()) == 11
+    assert isinstance(replay.store("s", transitions(2)), Taken)
+
+
+def test_priorities_go_to_the_table() -> None:
+    """A late one is counted there."""
+    replay = Replay([replace(STEPS, selector="prioritised")])
+    replay.declare("s", FLAT)
+    replay.store("s", transitions(4))
+    sampled = replay.sample("s", 2)
+    assert sampled is not None
+
+    assert replay.update_priorities("s", sampled.slots, sampled.generations, np.array([1.0, 2.0])) == 0
+    assert replay.update_priorities("s", sampled.slots, sampled.generations + 5, np.array([1.0, 2.0])) == 2
+
+
+def test_a_table_too_small_for_its_limiter_is_refused() -> None:
+    """It would wait for ever."""
+    replay = Replay([replace(STEPS, rate=Rate(min_steps=40))])
+    with pytest.raises(ValueError, match="table 's' has 64 rows, too few for min_steps 40"):
+        replay.declare("s", FLAT)
+
+
+@pytest.mark.parametrize(
+    ("configs", "expected"),
+    [
+        ([memory(), memory()], "two tables are named 't'"),
+        ([replace(memory(), kind="trees")], "table 't': kind 'trees' is none of sequences, steps"),
+    ],
+)
+def test_tables_that_contradict_each_other_are_refused(configs: list[TableConfig], expected: str) -> None:
+    """By name, before anything is served."""
+    with pytest.raises(ValueError, match=expected):
+        Replay(configs)
+
+
+@pytest.mark.parametrize("level", [Durability.FAST, Durability.FSYNC])
+def test_a_durable_table_goes_on_where_it_ended(tmp_path: Path, level: Durability) -> None:
+    """Encoding, chunks, leases and cursor are there again; the folder is nobody else's meanwhile."""
+
+    async def first() -> None:
+        replay = Replay([on_disk(tmp_path / "t", level)])
+        replay.declare("t", ENCODING)
+        for number in range(4):
+            replay.append("t", ENCODING.hash, [chunk_of(number)])
+        assert numbers(replay.lease("t", "l", 2, 0)) == [0]
+        assert numbers(replay.lease("t", "l", 2, 1)) == [1]
+        assert replay.acknowledge("t", "l", 1) == 1
+        await replay.safe("t")
+        with pytest.raises(FolderBusyError):
+            Replay([on_disk(tmp_path / "t", level)])
+        replay.close()
+        replay.close()
+
+    asyncio.run(first())
+    replay = Replay([on_disk(tmp_path / "t", level)])
+    assert replay.encoding("t") == ENCODING
+    resumed = replay.resume("t", "l", 1)
+    assert (resumed.redelivered, resumed.next_number) == (1, 3)
+    assert numbers(replay.lease("t", "l", 6, 2)) == [1, 2, 3]
+    replay.close()
+
+
+def test_leases_of_all_tables_end_by_time() -> None:
+    """By the facade's clock, which never goes back."""
+    now = [1_000]
+    replay = Replay([memory(), replace(memory(), name="u"), STEPS], lambda: now[0])
+    for name in "tu":
+        replay.declare(name, ENCODING)
+        replay.append(name, ENCODING.hash, [chunk_of(0)])
+        replay.lease(name, "l", 1, 0)
+    replay.declare("s", FLAT)
+    assert replay.extend("u", "l") == 1
+    now[0] += 60 * 10**9
+
+    assert replay.expire() == 2
+    now[0] = 0
+    assert replay.now() == 1_000 + 60 * 10**9
