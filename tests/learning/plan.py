@@ -21,6 +21,8 @@ COMPARED: Final = {
     CARTPOLE_DQN: ("", "return"),
 }
 """World to the mode and the number that are compared with SB3's."""
+CLUSTERED: Final = {GOODHART: "ground_truth", CARTPOLE: ""}
+"""World to the mode that a cluster trains too; its learner knows the return of episodes alone."""
 
 
 def jobs() -> list[Job]:
@@ -31,6 +33,8 @@ def jobs() -> list[Job]:
     for world in (CARTPOLE, CARTPOLE_DQN):
         found += [Job("ours", world, "", seed, UPDATES) for seed in (*SEEDS, *AGAIN)]
         found += [Job("SB3", world, "", seed, UPDATES) for seed in SEEDS]
+    for world, mode in CLUSTERED.items():
+        found += [Job("cluster", world, mode, seed, UPDATES) for seed in SEEDS]
     return found
 
 
@@ -40,7 +44,7 @@ def trained(wanted: Sequence[Job], processes: int = 2) -> Iterator[Training]:
     with ProcessPoolExecutor(processes, mp_context=spawned) as pool:
         for done in pool.map(train, wanted):
             job = done.job
-            name = COMPARED[job.world][1]
+            name = "return" if job.who == "cluster" else COMPARED[job.world][1]
             what = f"{job.who} {job.world} {job.mode} seed {job.seed}"
             sys.stdout.write(f"{what:44} {name} {done.mean(name, LAST):7.2f}  named at {done.named}\n")
             sys.stdout.flush()

@@ -11,7 +11,8 @@ import stable_baselines3
 import torch
 
 from overwatch_rl.worlds.goodhart.verification import PASSING_SHARE
-from tests.learning.plan import AGAIN, COMPARED, LAST, MODES, SEEDS
+from tests.learning.clustered import Cost
+from tests.learning.plan import AGAIN, CLUSTERED, COMPARED, LAST, MODES, SEEDS
 from tests.learning.training import GOODHART, Training, Who, preset_of
 
 FILE: Final = Path(__file__).with_name("results.json")
@@ -28,6 +29,8 @@ class Results(msgspec.Struct, frozen=True):
     recipes: dict[str, dict[str, Any]]
     """By world: the preset, which is SB3's recipe too."""
     trainings: list[Training]
+    costs: dict[str, Cost] = {}
+    """By world: env steps a second of CPU, of a cluster and of one process."""
 
     def some(self, world: str, mode: str, who: Who, seeds: Sequence[int] = SEEDS) -> list[Training]:
         """Those of one kind, by seed."""
@@ -63,10 +66,10 @@ class Difference:
         return float(sum(parts) ** 0.5)
 
 
-def made(trainings: list[Training]) -> Results:
+def made(trainings: list[Training], costs: dict[str, Cost] | None = None) -> Results:
     """With what they were made with."""
     versions = {"torch": str(torch.__version__), "stable-baselines3": stable_baselines3.__version__}
-    return Results(versions=versions, recipes=recipes(), trainings=trainings)
+    return Results(versions=versions, recipes=recipes(), trainings=trainings, costs=costs or {})
 
 
 def recipes() -> dict[str, dict[str, Any]]:
@@ -107,6 +110,19 @@ def beside(results: Results, world: str) -> tuple[Difference | None, Difference 
     return first, second
 
 
+def clustered(results: Results, world: str) -> tuple[Difference | None, Difference | None]:
+    """A cluster beside one process, and one process beside itself; `None` while a seed is missing."""
+    ours, cluster, again = (
+        [one.mean("return", LAST) for one in results.some(world, CLUSTERED[world], who, seeds)]
+        for who, seeds in (("ours", SEEDS), ("cluster", SEEDS), ("ours", AGAIN))
+    )
+    first, second = (
+        Difference(other, ours) if len(ours) == len(other) == len(SEEDS) else None
+        for other in (cluster, again)
+    )
+    return first, second
+
+
 def lost_a_tenth(one: Training) -> int | None:
     """The update at which the true return has lost a tenth of all it loses; `None` where it does not fall.
 
@@ -134,6 +150,12 @@ def failures(results: Results) -> list[str]:
         apart, _ = beside(results, world)
         if apart is not None and apart.size < -ERRORS * apart.error:
             found.append(f"{world}: ours is {apart.size:.2f} beside SB3, standard error {apart.error:.2f}")
+    for world in CLUSTERED:
+        apart, _ = clustered(results, world)
+        if apart is not None and apart.size < -ERRORS * apart.error:
+            found.append(
+                f"{world}: a cluster is {apart.size:.2f} beside one process, standard error {apart.error:.2f}"
+            )
     named = {mode: [one.named for one in results.mode(mode)] for mode in MODES}
     if None in named["proxy"] or len(named["proxy"]) < len(SEEDS):
         found.append(f"proxy is not named in each seed: {named['proxy']}")

@@ -75,6 +75,8 @@ def test_the_page_is_what_the_trainings_came_to(kept: Results) -> None:
         ({"who": "ours", "world": GOODHART, "mode": "ground_truth"}, "beside SB3"),
         ({"who": "ours", "world": CARTPOLE, "mode": ""}, "beside SB3"),
         ({"who": "ours", "world": CARTPOLE_DQN, "mode": ""}, "beside SB3"),
+        ({"who": "cluster", "world": GOODHART, "mode": "ground_truth"}, "beside one process"),
+        ({"who": "cluster", "world": CARTPOLE, "mode": ""}, "beside one process"),
     ],
 )
 def test_a_return_that_is_behind_fails(good: Results, spoilt: dict[str, str], words: str) -> None:

@@ -18,6 +18,7 @@ from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
 from overwatch_rl.worlds.goodhart.config import goodhart_config
 from overwatch_rl.worlds.goodhart.verification import directions
+from tests.learning.clustered import config_of, trained
 from tests.learning.sb3 import Wrapped, dqn_learner, learner
 from tests.overwatch.diagnose.watched import Watched
 
@@ -30,7 +31,7 @@ JUDGED: Final = (
 )  # fmt: skip
 """All that the judgement gets: no name of a mode, no reward that was paid."""
 KEPT: Final = ("return", "proxy_return", "true_return", "food_share")
-Who = Literal["ours", "SB3"]
+Who = Literal["ours", "cluster", "SB3"]
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -76,9 +77,10 @@ def train(job: Job) -> Training:
     """Train it with the preset of its world, on one thread."""
     torch.set_num_threads(1)
     is_goodhart = job.world == GOODHART
-    updates, towards = (_ours if job.who == "ours" else _theirs)(job)
+    makers = {"ours": _ours, "cluster": _cluster}
+    updates, towards = makers.get(job.who, _theirs)(job)
     kept = {name: [_rounded(row[name]) for row in updates] for name in KEPT if name in updates[0]}
-    named = _named(updates) if is_goodhart else None
+    named = _named(updates) if is_goodhart and job.who != "cluster" else None
     return Training(job=job, rows=kept, named=named, towards_food=towards)
 
 
@@ -101,6 +103,12 @@ def _ours(job: Job) -> tuple[list[Mapping[str, float]], float | None]:
         return kept.updates, None
     own = goodhart_config(GOODHART.partition(":")[2], _settings(job))
     return kept.updates, directions(player(algorithm), own).share
+
+
+def _cluster(job: Job) -> tuple[list[Mapping[str, float]], float | None]:
+    """Its learner has the returns of episodes, not what its world says of them."""
+    found, _ = trained(config_of(job.world, _settings(job), job.seed), job.updates)
+    return [{"return": value} for value in found], None
 
 
 def _theirs(job: Job) -> tuple[list[Mapping[str, float]], float | None]:

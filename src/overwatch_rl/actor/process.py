@@ -17,8 +17,8 @@ from overwatch_rl.actor.service import Actor, ActorConfig, Around
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.artifacts.signing import Verifier
 from overwatch_rl.learner.config import LearnerConfig
-from overwatch_rl.replay.chunk import Chunk, Encoding
 from overwatch_rl.replay.blocking import BlockingReplayClient
+from overwatch_rl.replay.chunk import Chunk, Encoding
 from overwatch_rl.replay.client import Access, ReplayError
 from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.telemetry.reporter import Fanout
@@ -60,6 +60,7 @@ class ActorSettings:
     tower: TowerConfig | None
     """`None` without telemetry."""
     log: str
+    is_checked: bool = False
     rollouts: int | None = None
 
 
@@ -143,5 +144,6 @@ def _config(settings: ActorSettings) -> ActorConfig:
         ahead=config.batch.ahead,
         every=settings.actors * settings.envs / config.batch.envs,
         offset=settings.rank * settings.envs / config.batch.envs,
+        is_checked=settings.is_checked,
         rollouts=settings.rollouts,
     )

@@ -19,6 +19,7 @@ from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.training.collector import Collector, CollectorConfig
 from overwatch_rl.training.experience import Chunker, Source, encoding_of
 from overwatch_rl.types import Reporter
+from overwatch_rl.weights.checking import check_weights
 from overwatch_rl.weights.subscriber import Acting
 from overwatch_rl.worlds.base import World
 
@@ -68,6 +69,8 @@ class ActorConfig:
     """Batches before its first rollout: actors begin one after the other."""
     patience_s: float = 5.0
     """So long it waits for newer weights when it is ahead; then it collects with what it has."""
+    is_checked: bool = False
+    """Whether each version is compared, as it acts, with what the learner signed."""
     rollouts: int | None = None
     """After which it is done; `None` for never."""
 
@@ -167,6 +170,8 @@ class Actor:
     def _take(self, found: Acting) -> None:
         tensors = {name.removeprefix("policy."): value for name, value in found.tensors.items()}
         self._policy.policy.load_state_dict(tensors)
+        if self._config.is_checked and (wrong := check_weights(self._policy.state_dict(), found)):
+            raise RuntimeError(f"weights {found.version} act with another {wrong[0]} than was published")
         if self.version is None or found.version.lineage != self.version.lineage:
             self._base, self._rollouts = found.version.number, 0
         self.version = found.version

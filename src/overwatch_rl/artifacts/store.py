@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
+from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 from overwatch_rl.artifacts.backends import (
@@ -217,6 +218,18 @@ def open_store(place: str | Path, patience: Patience | None = None) -> Store:
 def is_remote(place: str | Path) -> bool:
     """Whether a place is a URL and not a folder."""
     return "://" in str(place) and not str(place).startswith("file://")
+
+
+def below(place: str | Path, name: str) -> str | Path:
+    """A place in another, which keeps the options of its URL.
+
+    >>> below("s3://bucket/run?region=x", "checkpoints")
+    's3://bucket/run/checkpoints?region=x'
+    """
+    if not is_remote(place):
+        return Path(place) / name
+    parts = urlsplit(str(place))
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}"))
 
 
 def _words(error: Exception) -> str:

@@ -35,6 +35,35 @@ class CommonFlags(TypedDict):
     log: str
 
 
+class LearnerFlags(CommonFlags):
+    """What `overwatch-rl learner` was given."""
+
+    out: Path
+    trace: Path | None
+    bucket: str | None
+    weights: str | None
+    listen: str | None
+    listen_token: Path | None
+    table: str
+    updates: int | None
+    env_steps: int | None
+    seconds: float | None
+
+
+class ActorFlags(CommonFlags):
+    """What `overwatch-rl actor` was given."""
+
+    weights: str
+    artifacts: str | None
+    weights_key: str | None
+    rank: int
+    actors: int
+    envs: int | None
+    check_weights: bool
+    rollouts: int | None
+    seconds: float | None
+
+
 _COMMON: Final = (
     click.option(
         "--config", type=_FILE, help="YAML, TOML or JSON: what decides the run; the orchestrator's without."
@@ -71,6 +100,8 @@ def _common(command: C) -> C:
     "--bucket", metavar="URL", help="s3:// or gs:// place of checkpoints and weights; --out without."
 )
 @click.option("--weights", metavar="URL", help="redis:// that holds the version key; the bucket without.")
+@click.option("--listen", metavar="HOST:PORT", help="Serve the newest weights there: GET /weights/current.")
+@click.option("--listen-token", type=_FILE, help="Bearer token of it; needed where others can reach it.")
 @click.option(
     "--trace", type=click.Path(path_type=Path, dir_okay=False),
     help="File to which it is added which steps each update learned from.",
@@ -79,28 +110,27 @@ def _common(command: C) -> C:
 @click.option("--updates", type=click.IntRange(1), help="End after so many.")
 @click.option("--env-steps", type=click.IntRange(1), help="End after having trained on so many.")
 @click.option("--seconds", type=float, help="End after this long.")
-def learner(
-    *, out: Path, trace: Path | None, bucket: str | None, weights: str | None, table: str,
-    updates: int | None, env_steps: int | None, seconds: float | None, **flags: Unpack[CommonFlags],
-) -> None:  # fmt: skip
+def learner(**flags: Unpack[LearnerFlags]) -> None:
     """Learn from what actors append to replay, until it is done, commanded or interrupted.
 
     It goes on from the newest checkpoint of its place.
     """
-    stop = Stop(seconds)
+    stop = Stop(flags["seconds"])
     with signals(stop), usage_errors():
         from overwatch_rl.learner.governed import Governed
         from overwatch_rl.learner.process import LearnerSettings, run
         from overwatch_rl.learner.service import Ends
+        from overwatch_rl.learner.serving import Serving
 
         config = _config(flags)
         url = flags["orchestrator"]
         governed = None if url is None else Governed(url, flags["run_id"], _orchestrator_token(flags), config)
         settings = LearnerSettings(
-            config=config, run_id=flags["run_id"], out=out, table=table, servers=flags["replay"],
-            access=_access(flags), bucket=bucket, version_key=weights, governed=governed, log=flags["log"],
-            ends=Ends(updates=updates, env_steps=env_steps), trace=trace,
-            tower=_tower(flags, config, role="learner", updates=updates),
+            config=config, run_id=flags["run_id"], out=flags["out"], table=flags["table"], servers=flags["replay"],
+            access=_access(flags), bucket=flags["bucket"], version_key=flags["weights"], governed=governed, log=flags["log"],
+            ends=Ends(updates=flags["updates"], env_steps=flags["env_steps"]), trace=flags["trace"],
+            serving=None if flags["listen"] is None else Serving(flags["listen"], _text(flags["listen_token"])),
+            tower=_tower(flags, config, role="learner", updates=flags["updates"]),
         )  # fmt: skip
         run(settings, stop.outcome)
 
@@ -117,26 +147,25 @@ def learner(
 )
 @click.option("--rank", type=click.IntRange(0), default=0, show_default=True, help="Number of this actor.")
 @click.option("--actors", type=click.IntRange(1), default=1, show_default=True, help="Of the run.")
-@click.option("--envs", type=click.IntRange(1), help="Environments; all of the batch without.")
+@click.option("--envs", type=click.IntRange(1), help="Environments; as many as a batch has without.")
+@click.option("--check-weights", is_flag=True, help="Compare what acts with what the learner signed.")
 @click.option("--rollouts", type=click.IntRange(1), help="End after so many.")
 @click.option("--seconds", type=float, help="End after this long.")
-def actor(
-    *, weights: str, artifacts: str | None, weights_key: str | None, rank: int, actors: int, envs: int | None,
-    rollouts: int | None, seconds: float | None, **flags: Unpack[CommonFlags],
-) -> None:  # fmt: skip
+def actor(**flags: Unpack[ActorFlags]) -> None:
     """Step a world with a learner's newest weights, and append what it does to replay."""
-    stop = Stop(seconds)
+    stop = Stop(flags["seconds"])
     with signals(stop), usage_errors():
         from overwatch_rl.actor.process import ActorSettings, run
         from overwatch_rl.weights.channels import Place
 
         config = _config(flags)
-        count = config.batch.envs if envs is None else envs
+        count, rank = flags["envs"] or config.batch.envs, flags["rank"]
         settings = ActorSettings(
-            config=config, run_id=flags["run_id"], rank=rank, actors=actors, envs=count,
+            config=config, run_id=flags["run_id"], rank=rank, actors=flags["actors"], envs=count,
             servers=flags["replay"], access=_access(flags),
-            weights=Place(url=weights, run_id=flags["run_id"], artifacts=artifacts),
-            public_key=weights_key or _recorded_key(flags), log=flags["log"], rollouts=rollouts,
+            weights=Place(url=flags["weights"], run_id=flags["run_id"], artifacts=flags["artifacts"]),
+            public_key=flags["weights_key"] or _recorded_key(flags), log=flags["log"], rollouts=flags["rollouts"],
+            is_checked=flags["check_weights"],
             tower=_tower(flags, config, role="actor", rank=rank, env_offset=rank * count, is_quiet=True),
         )  # fmt: skip
         run(settings, stop.outcome)

@@ -95,12 +95,17 @@ class Io:
         sampling: Sampling,
         meter: Meter,
         attend: Callable[[], Awaitable[None]] | None = None,
+        beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] = (),
     ) -> None:
-        """`connect` makes the client, given what to call with its state; `attend` talks to control."""
+        """`connect` makes the client, given what to call with its state; `attend` talks to control.
+
+        `beside` are further parts, which run until the end.
+        """
         self._connect = connect
         self._sampling = sampling
         self._meter = meter
         self._attend = attend
+        self._beside = beside
         self._leases: deque[Leased] = deque()
         self._news = threading.Condition()
         self._failure: str | None = None
@@ -182,6 +187,7 @@ class Io:
             self._loop = asyncio.get_running_loop()
             self._news.notify_all()
         parts = [self._prefetch(client), self._acknowledge(client), self._extend(client)]
+        parts += [part() for part in self._beside]
         tasks = {asyncio.ensure_future(part) for part in parts}
         control = None if self._attend is None else asyncio.ensure_future(self._attend())
         closing = asyncio.ensure_future(self._closing.wait())

@@ -24,6 +24,7 @@ from overwatch.events import Severity
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.artifacts.signing import KEY_FILE
+from overwatch_rl.artifacts.store import below
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manager import Manager
@@ -37,6 +38,7 @@ from overwatch_rl.learner.io import Io, IoError, Sampling
 from overwatch_rl.learner.recovery import GaveUpError
 from overwatch_rl.learner.restoring import first_version, newest
 from overwatch_rl.learner.service import Around, Ends, LearnerLoop
+from overwatch_rl.learner.serving import Serving
 from overwatch_rl.learner.trace import Trace
 from overwatch_rl.orchestrator.client import OrchestratorError
 from overwatch_rl.replay.client import Access, ReplayClient, State
@@ -81,6 +83,8 @@ class LearnerSettings:
     tower: TowerConfig | None
     """`None` without telemetry."""
     log: str
+    serving: Serving | None = None
+    """Where weights are served over HTTP; `None` serves none."""
     trace: Path | None = None
     """File of which steps are in the weights; `None` writes none."""
     governed: Governed | None = None
@@ -89,7 +93,7 @@ class LearnerSettings:
     @property
     def place(self) -> str | Path:
         """Of checkpoints."""
-        return self.out / FOLDER if self.bucket is None else f"{self.bucket.rstrip('/')}/{FOLDER}"
+        return below(self.out if self.bucket is None else self.bucket, FOLDER)
 
 
 def run(settings: LearnerSettings, stop: Callable[[], str | None]) -> LearnerLoop:
@@ -138,17 +142,16 @@ class _Begun:
         config = settings.config
         self.spec = spec_of(config)
         settings.out.mkdir(parents=True, exist_ok=True)
-        self.publisher = Publisher(
-            Publishing(
-                run_id=settings.run_id,
-                folder=settings.out,
-                artifacts=settings.bucket,
-                redis=settings.version_key,
-                config_hash=config.hash,
-                every_s=config.weights.every_s,
-                keep=config.weights.keep,
-            )
+        self.publishing = Publishing(
+            run_id=settings.run_id,
+            folder=settings.out,
+            artifacts=settings.bucket,
+            redis=settings.version_key,
+            config_hash=config.hash,
+            every_s=config.weights.every_s,
+            keep=config.weights.keep,
         )
+        self.publisher = Publisher(self.publishing)
         with ExitStack() as undo:
             undo.callback(self.publisher.close)
             saving = Saving(zstd=_ZSTD if config.checkpoint.compress else 0, key=settings.out / KEY_FILE)
@@ -235,7 +238,9 @@ class _Flight:
         self.loop = LearnerLoop(algorithm, begun.spec, config, around, settings.ends)
         self._go_on(algorithm, begun.checkpoint)
         self._keeper = self._keeping()
-        self._io = Io(self._connect, self._sampling(), self._meter, self._attended())
+        self._io = Io(
+            self._connect, self._sampling(), self._meter, self._attended(), self._served(settings.serving)
+        )
         self.loop.feed = self._io
 
     def fly(self) -> str:
@@ -318,6 +323,11 @@ class _Flight:
         self.loop.control = self._control
         beaten = partial(self._meter.count, "heartbeats")
         return lambda: governed.attend(mailbox, lambda status: beaten(status=status))
+
+    def _served(self, serving: Serving | None) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+        if serving is None:
+            return []
+        return [lambda: serving.serve(self._begun.publishing.place)]
 
     def _written(self, written: Written) -> None:
         self.loop.checkpoint_version = written.version

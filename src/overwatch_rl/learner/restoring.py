@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from overwatch_rl.artifacts.store import is_remote, open_store
+from overwatch_rl.artifacts.store import below, is_remote, open_store
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.checkpoints.reading import Checkpoint, find_checkpoint, versions
-from overwatch_rl.checkpoints.remote import versions_in
+from overwatch_rl.checkpoints.reading import Checkpoint, find_checkpoint, remote_versions, versions
 from overwatch_rl.learner.config import LearnerConfig
 
 
@@ -45,8 +44,8 @@ def first_version(checkpoint: Checkpoint | None, known: Version | None, lineage:
 def _candidates(place: str | Path) -> list[str | Path]:
     """Each checkpoint, the newest first."""
     if is_remote(place):
-        return [f"{place}/{version}" for version in sorted(versions_in(open_store(str(place))), reverse=True)]
-    return [Path(place) / name for _, name in sorted(versions(Path(place)), reverse=True)]
+        return [below(place, str(version)) for version in remote_versions(open_store(str(place)))]
+    return [below(place, name) for _, name in sorted(versions(Path(place)), reverse=True)]
 
 
 def _check(checkpoint: Checkpoint, config: LearnerConfig) -> None:

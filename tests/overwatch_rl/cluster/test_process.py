@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from overwatch_rl.algorithms.ppo import PPO
+from overwatch_rl.artifacts.store import below
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.cluster.process import remembered
 from overwatch_rl.learner.process import spec_of
@@ -21,6 +22,7 @@ from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
 from tests.overwatch_rl.cluster.running import Running, config, settings
 from tests.overwatch_rl.learner.whole import same
+from tests.overwatch_rl.servers import RedisServer, s3_url
 
 
 @pytest.mark.timeout(300)
@@ -137,3 +139,23 @@ def test_a_learner_obeys_and_says_what_it_did(tmp_path: Path) -> None:
     assert record["checkpoint_version"] == str(kept.state.version)
     assert str(kept.state.version) in [one["version"] for one in artifacts]
     assert running.cluster.supervisor.restarts == 0
+
+
+@pytest.mark.timeout(600)
+def test_redis_and_an_object_store_take_the_place_of_files(
+    tmp_path: Path, redis_server: RedisServer, moto_address: str
+) -> None:
+    """By their URLs; a learner that is killed goes on from the bucket."""
+    bucket = s3_url(moto_address, "cluster")
+    made = settings(tmp_path, config(), redis=redis_server.url, bucket=bucket)
+    with Running(made) as running:
+        running.more(4, "the first updates")
+        running.kill("learner")
+        running.more(4, "after the learner was killed")
+    history = surviving(tmp_path / "trace.jsonl")
+    kept = find_checkpoint(str(below(bucket, "checkpoints")))
+
+    assert set(steps_of(history).values()) == {1}
+    assert kept.state.version.lineage == 2
+    assert not (tmp_path / "checkpoints").exists()
+    assert not (tmp_path / "weights").exists()
