@@ -19,8 +19,8 @@ from tests.bench.learner import durable, saves, served, steps, weights
 
 SECTIONS: Final[dict[str, Callable[..., None]]] = {
     "steps": steps.section,
-    "durable": durable.section,
     "served": served.section,
+    "durable": durable.section,
     "saves": saves.section,
     "weights": weights.section,
 }
