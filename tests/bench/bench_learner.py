@@ -15,10 +15,11 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.bench.learner import served, steps
+from tests.bench.learner import durable, served, steps
 
 SECTIONS: Final[dict[str, Callable[..., None]]] = {
     "steps": steps.section,
+    "durable": durable.section,
     "served": served.section,
 }
 """Name to what measures and prints; takes `quick`."""
