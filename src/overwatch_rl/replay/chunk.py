@@ -8,13 +8,8 @@ tables, nor who sent it.
 
 import math
 import re
-<<<<<<< HEAD
-from collections.abc import Iterable, Mapping
-from functools import cached_property, lru_cache
-=======
 from collections.abc import Mapping
 from functools import cached_property
->>>>>>> refs/heads/replay
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
@@ -43,21 +38,7 @@ _MOST_ROW_BYTES: Final = 1 << 30
 _MOST: Final = 1 << 63
 
 
-<<<<<<< HEAD
-@lru_cache(4096)
-def _numpy(dtype: str) -> np.dtype[Any]:
-    return np.dtype(dtype).newbyteorder("<")
-
-
-@lru_cache(4096)
-def _row_bytes(dtype: str, shape: tuple[int, ...]) -> int:
-    return _numpy(dtype).itemsize * math.prod(shape)
-
-
-class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-=======
 class Column(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
->>>>>>> refs/heads/replay
     """One kind of value of a chunk."""
 
     name: str
@@ -82,12 +63,12 @@ class Column(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True)
     @cached_property
     def numpy(self) -> np.dtype[Any]:
         """The type of one value as it lies in memory."""
-        return _numpy(self.dtype)
+        return np.dtype(self.dtype).newbyteorder("<")
 
     @cached_property
     def row_bytes(self) -> int:
         """Bytes of one row."""
-        return _row_bytes(self.dtype, self.shape)
+        return self.numpy.itemsize * math.prod(self.shape)
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,36 +130,16 @@ class Encoding(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=Tru
         return sum(column.row_bytes for column in self.columns if column.per_step)
 
     @cached_property
-<<<<<<< HEAD
-    def _by_end(self) -> dict[str, dict[str, Column]]:
-        short = {name: column for name, column in self.by_name.items() if name != FINAL_OBSERVATION}
-        return {end: short if end == "terminated" else self.by_name for end in ENDS}
-
-    def columns_of(self, end: End) -> Iterable[Column]:
-        """The columns of a chunk with this end."""
-        return self._by_end[end].values()
-=======
     def _terminated(self) -> tuple[Column, ...]:
         return tuple(column for column in self.columns if column.name != FINAL_OBSERVATION)
 
     def columns_of(self, end: End) -> tuple[Column, ...]:
         """The columns of a chunk with this end."""
         return self._terminated if end == "terminated" else self.columns
->>>>>>> refs/heads/replay
 
     def check(self, chunk: Chunk) -> None:
         """Raise `ValueError`, naming what is wrong and what was expected, where a chunk is not of this."""
         _check_header(chunk)
-<<<<<<< HEAD
-        expected = self._by_end[chunk.end]
-        for name in chunk.columns.keys() - expected.keys():
-            why = "an episode that terminated has none" if name in self.by_name else "the encoding has none"
-            raise ValueError(f"column {name!r} of a chunk of {chunk.env!r}: {why}")
-        for name, column in expected.items():
-            if name not in chunk.columns:
-                raise ValueError(f"column {name!r} of a chunk of {chunk.env!r} is missing")
-            _check_length(column, chunk.columns[name], chunk.steps)
-=======
         expected = self.columns_of(chunk.end)
         for column in expected:
             data = chunk.columns.get(column.name)
@@ -189,7 +150,6 @@ class Encoding(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=Tru
             name = next(iter(chunk.columns.keys() - {column.name for column in expected}))
             why = "an episode that terminated has none" if name in self.by_name else "the encoding has none"
             raise ValueError(f"column {name!r} of a chunk of {chunk.env!r}: {why}")
->>>>>>> refs/heads/replay
 
     def decode(self, chunk: Chunk) -> dict[str, Array]:
         """Arrays over the chunk's own bytes. Raises `ValueError` as `check` does."""
@@ -237,21 +197,8 @@ def encode(columns: Mapping[str, Array], encoding: Encoding) -> dict[str, Bytes]
 
 
 def _check_header(chunk: Chunk) -> None:
-<<<<<<< HEAD
-    numbers = (chunk.episode, chunk.first_step, chunk.steps - 1, chunk.lineage, chunk.version)
-    if chunk.run and chunk.env and min(numbers) >= 0 and max(numbers) < _MOST and chunk.end in ENDS:
-        return
-    for name in ("run", "env"):
-        if not getattr(chunk, name):
-            raise ValueError(f"{name} of a chunk is empty")
-    for name, least in {"episode": 0, "first_step": 0, "steps": 1, "lineage": 0, "version": 0}.items():
-        value = getattr(chunk, name)
-        if not least <= value <= _MOST:
-            raise ValueError(f"{name} of a chunk of {chunk.env!r} is {value}, not {least} to 2^63 - 1")
-=======
     if not chunk.run or not chunk.env:
         raise ValueError(f"{'env' if chunk.run else 'run'} of a chunk is empty")
->>>>>>> refs/heads/replay
     if chunk.end not in ENDS:
         raise ValueError(f"end of a chunk of {chunk.env!r} is {chunk.end!r}, none of {', '.join(ENDS)}")
     numbers = (chunk.episode, chunk.first_step, chunk.steps - 1, chunk.lineage, chunk.version)
