@@ -54,11 +54,13 @@ def closed_descriptors() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def own_places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Folders of this session for what trainers leave behind."""
+    """Folders of this session for what trainers leave behind, and for where they meet."""
     folder = tmp_path_factory.mktemp("left")
     own = {"OVERWATCH_SPOOL_DIR": str(folder / "spool"), "OVERWATCH_RING_DIR": str(folder / "rings")}
     own["OVERWATCH_REPLAY_CACHE"] = str(folder / "replay")
     own["OVERWATCH_QUIET"] = "1"
+    # Trainers of one user share an exporter, which some tests kill: not that of another worker's tests.
+    own["XDG_RUNTIME_DIR"] = str(folder / "runtime")
     before = {name: os.environ.get(name) for name in own}
     os.environ.update(own)
     yield

@@ -223,9 +223,7 @@ class Rollout:
     final_at: Tensor | None  # F N int64, the step of each; T where a place is empty
     last: Observation  # after the last step
     columns: Mapping[str, Tensor]  # T N or T N K each
-    age: Tensor | None = (
-        None  # T N int64, updates by which the policy that acted is behind; None where it is not
-    )
+    age: Tensor | None = None  # T N int64, versions of the policy behind; None where all steps are its own
 
 
 Stats: TypeAlias = dict[str, Tensor]

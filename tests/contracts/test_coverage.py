@@ -23,6 +23,7 @@ from overwatch.events import (
     ActionTaken,
     CheckpointSaved,
     Column,
+    CommandApplied,
     Conflated,
     CurriculumChanged,
     EarlyStopped,
@@ -41,10 +42,12 @@ from overwatch.events import (
     Record,
     RunFinished,
     RunStarted,
+    RunStateChanged,
     SeedStageChanged,
     Severity,
     Tallied,
     TallySeries,
+    TrainingRecovered,
     scalars,
 )
 from overwatch.projection import project
@@ -69,12 +72,26 @@ UNREAD: Final = {
     "NonFiniteSeen.scope": "the metric's name says it",
     "Tallied.scope": "the metrics' names say it",
     "PhaseEnded.update": "on the span, for other tools",
+    "EpisodeEnded.trace_id": "for who joins a recording with traces",
+    "EpisodeEnded.span_id": "for who joins a recording with traces",
+    "CheckpointSaved.trace_id": "for who joins a recording with traces",
+    "CheckpointSaved.span_id": "for who joins a recording with traces",
     "LogLine.trace_id": "for who joins a recording with traces",
     "LogLine.span_id": "for who joins a recording with traces",
 }
 """Fields of events that the tower does not look at, each with its reason."""
 
 UNTOLD: Final = {
+    **dict.fromkeys(
+        (
+            f"{kind.__name__}.{field}"
+            for kind in (TrainingRecovered,)
+            for field in kind.__struct_fields__
+            if field != "at"
+        ),
+        "comes with the learner service",
+    ),
+    "CommandApplied.update": "the orchestrator tells it, and does not know updates",
     "FindingAcknowledged.finding": "comes with the view API's door for it",
     "FindingAcknowledged.by": "comes with the view API's door for it",
 }
@@ -101,6 +118,8 @@ UNSHOWN: Final = {
     "Metric.higher_is_better": f"{_JSON}; best and worst follow from it",
     "Reading.spread": _JSON,
     "Run.checkpoint_path": _JSON,
+    "Run.control": _JSON,
+    "Run.command": f"{_JSON}; the feed has each of them",
     "Snapshot.totals": f"{_JSON}; lines of services and the page of metrics have the parts",
     "Source.interval_s": _JSON,
     "Source.overlapping": f"{_JSON}; a finding says it",
@@ -132,7 +151,8 @@ EVENTS: Final[tuple[Event, ...]] = (
         world_size=2, attempt=1, group="A", env_offset=4, config={"target_kl": "0.02"},
     ),
     EpisodeEnded(
-        at=T, env_id=IDS, episode_return=Column.of([1.0, 2.0]), length=IDS, metric=Column.of([0.1, 0.2])
+        at=T, env_id=IDS, episode_return=Column.of([1.0, 2.0]), length=IDS, metric=Column.of([0.1, 0.2]),
+        trace_id="a" * 32, span_id="b" * 16,
     ),
     ActionTaken(
         at=T, env_id=IDS, op=Column.of_labels(["grow", "wait"]), slot=Column.of_labels(["a", None]),
@@ -150,7 +170,16 @@ EVENTS: Final[tuple[Event, ...]] = (
     NonFiniteSeen(at=T, scope=Scope.ENV, metric="overwatch.env.reward", kind="nan", count=2, env_ids=(1,)),
     EarlyStopped(at=T, update=1, epoch=1, kl_divergence=0.05, target=0.03, minibatches_skipped=3),
     CurriculumChanged(at=T, name="level", before="1", after="2", env_id=IDS),
-    CheckpointSaved(at=T, path="p", update=1, size_bytes=5, duration_s=0.1),
+    CheckpointSaved(
+        at=T, path="p", update=1, size_bytes=5, duration_s=0.1, trace_id="a" * 32, span_id="b" * 16
+    ),
+    TrainingRecovered(
+        at=T, action="rollback", update=5, cause=4, before=5.0, after=2.0, reason="three updates were broken"
+    ),
+    RunStateChanged(at=T, before="running", after="paused", reason="r", command="c", by="me"),
+    CommandApplied(
+        at=T, command="c", kind="tune", outcome="done", detail="d", changes={"lr": "1 > 2"}, by="me", update=1
+    ),
     PhaseBegan(at=T, phase="evaluation"),
     PhaseEnded(at=T, phase="collect", duration_s=0.5, update=1, trace_id="a" * 32, span_id="b" * 16),
     LogLine(
@@ -227,7 +256,7 @@ def _traced(event: Event, read: set[str]) -> Event:
 def test_there_is_an_event_of_each_kind() -> None:
     """The list above is whole, and leaves no field at its default."""
     assert {type(event) for event in EVENTS} == set(get_args(Event))
-    for event in EVENTS[:14]:
+    for event in EVENTS[:17]:
         for field in msgspec.structs.fields(type(event)):
             unset = (field.default,) if field.default is not msgspec.NODEFAULT else ()
             assert getattr(event, field.name) not in unset or isinstance(event, Measured), field.name

@@ -5,6 +5,10 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from tests.overwatch_rl.servers import moto_address
+
+__all__ = ["moto_address"]
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> Iterator[None]:

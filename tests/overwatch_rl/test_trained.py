@@ -7,8 +7,9 @@ import torch
 from safetensors import TensorSpec
 
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
+from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manifest import POLICY, State
-from overwatch_rl.checkpoints.writing import Retention, write_checkpoint
+from overwatch_rl.checkpoints.writing import write_checkpoint
 from overwatch_rl.trained import load_policy, player
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
@@ -31,12 +32,12 @@ def test_a_kept_policy_plays_as_the_trained_one(tmp_path: Path) -> None:
     }
     config = {"world": "morphogenesis", "settings": {"slots": 1}, "ppo": {"popart": True}}
     state = State(run_id="r", lineage=1, updates=4, steps=9, plan={}, config=config, config_hash="c")
-    write_checkpoint(tmp_path / "checkpoints", state, {POLICY: specs}, Retention())
+    write_checkpoint(tmp_path / "checkpoints", state, {POLICY: specs}, Retention(), Saving())
     loaded = load_policy(tmp_path)
 
     kept, before = (play(world, act, 1).returns for act in (loaded.player(world.spec), player(trained)))
     assert torch.equal(kept, before)
-    assert (loaded.world, loaded.updates, loaded.ppo) == ("morphogenesis", 4, PPOConfig(popart=True))
+    assert (loaded.world, loaded.updates, loaded.config) == ("morphogenesis", 4, PPOConfig(popart=True))
     with pytest.raises(ValueError, match="trained in morphogenesis with slots=1"):
         loaded.player(make("morphogenesis", WorldConfig(num_envs=1), {"slots": 2}).spec)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from overwatch.catalog import Kind, Scope, of_scope
+from overwatch.catalog.tallies import SERVICES
 from overwatch.collector import Service
 from overwatch.events import Buckets, Measured, Origin, Record, Tallied, TallySeries, scalars
 from overwatch.generate.boards.uids import Board
@@ -77,11 +78,11 @@ def crowded(service: Service) -> None:
     assert http(url, told("crowded", events), "POST", content_type=kind).status == 200
 
 
-def served(service: Service, turn: int) -> None:
-    """All that a rollouts service reports, its counts higher with each turn."""
+def served(service: Service, scope: Scope, turn: int) -> None:
+    """All that a service reports, its counts higher with each turn."""
     gauges: dict[str, float] = {}
     series = []
-    for row in of_scope(Scope.ROLLOUTS):
+    for row in of_scope(scope):
         labels = dict.fromkeys(row.labels, "x")
         if row.kind is Kind.GAUGE:
             gauges[row.name] = 1.0
@@ -94,10 +95,10 @@ def served(service: Service, turn: int) -> None:
             )
     at = time.time_ns()
     events = (
-        Measured(at=at, scope=Scope.ROLLOUTS, values=scalars(gauges)),
-        Tallied(at=at, scope=Scope.ROLLOUTS, series=tuple(series)),
+        Measured(at=at, scope=scope, values=scalars(gauges)),
+        Tallied(at=at, scope=scope, series=tuple(series)),
     )
-    origin = Origin(run_id="stormy", role="rollouts", epoch="e", ours=True)
+    origin = Origin(run_id="stormy", role=scope.value, epoch="e", ours=True)
     body = request([Record(origin=origin, event=event) for event in events], {})
     url, kind = f"{service.endpoints.otlp_http}/v1/logs", "application/x-protobuf"
     assert http(url, body, "POST", content_type=kind).status == 200
@@ -133,7 +134,8 @@ def test_every_question_has_an_answer(tmp_path: Path) -> None:
         for turn in count(1):
             if not unanswered or time.monotonic() >= deadline:
                 break
-            served(service, turn)
+            for scope in SERVICES:
+                served(service, scope, turn)
             unanswered = {where for where in unanswered if not ask(url, questions[where])}
             time.sleep(0.2)
         known = exported(service) | MADE_BY_PROMETHEUS

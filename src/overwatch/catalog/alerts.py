@@ -208,6 +208,53 @@ FINDINGS: Final[tuple[FindingAlert, ...]] = (
         area=_FLEET,
         summary="An environment of a rollouts service is silent beyond its lease.",
     ),
+    FindingAlert(
+        code="service-down",
+        area=_RUN,
+        hold_s=15,
+        summary="A process that a run needs beside its trainer is gone.",
+    ),
+    FindingAlert(
+        code="heartbeats-failing", area=_RUN, summary="No heartbeat of a learner reaches its orchestrator."
+    ),
+    FindingAlert(
+        code="heartbeats-late", area=_RUN, hold_s=15, summary="An orchestrator gets no heartbeat of a run."
+    ),
+    FindingAlert(
+        code="learner-stalled", area=_RUN, summary="A learner has taken no optimiser step for ten minutes."
+    ),
+    FindingAlert(
+        code="learner-degraded", area=_RUN, summary="A learner goes on without a service that it needs."
+    ),
+    FindingAlert(code="replay-failing", area=_RUN, summary="Too many requests to replay fail."),
+    FindingAlert(
+        code="replay-gap",
+        area=_RUN,
+        hold_s=15,
+        summary="Experience is missing after a learner resumed.",
+    ),
+    FindingAlert(
+        code="weights-old", area=_RUN, summary="A learner has published no weights for five minutes."
+    ),
+    FindingAlert(
+        code="actor-stale", area=_FLEET, summary="An actor acts with weights that are many versions old."
+    ),
+    FindingAlert(code="checkpoint-slow", area=_RUN, summary="Checkpoints take longer than a minute."),
+    FindingAlert(
+        code="checkpoint-stalled", area=_RUN, summary="No checkpoint of a run can be stored any more."
+    ),
+    FindingAlert(
+        code="learning-rate-cut",
+        area=_POLICY,
+        hold_s=15,
+        summary="Training cut its learning rate because numbers broke.",
+    ),
+    FindingAlert(
+        code="rolled-back",
+        area=_POLICY,
+        hold_s=15,
+        summary="Training went back to an older checkpoint because numbers broke.",
+    ),
     FindingAlert(code="clock-ahead", area=_RUN, summary="A process's clock is ahead of the collector's."),
 )
 

@@ -30,6 +30,7 @@ SAMPLES: Final = _counter(
     asks="How many samples did the learner ask replay for, by how it ended?",
     label="samples",
     labels=("status",),
+    feeds=("finding:replay-failing",),
 )
 SAMPLE_LATENCY: Final = _seconds(
     name="learner.sample_latency",
@@ -45,6 +46,7 @@ SGD_STEPS: Final = _counter(
     unit="{step}",
     asks="How many optimiser steps has the learner taken?",
     label="sgd",
+    feeds=("finding:learner-stalled",),
 )
 POLICY_LOSS: Final = _gauge(
     name="learner.policy_loss",
@@ -132,6 +134,7 @@ REPLAY_GAPS: Final = _counter(
     unit="{gap}",
     asks="How many times was experience missing after the learner resumed?",
     label="gaps",
+    feeds=("finding:replay-gap",),
 )
 ROLLBACKS: Final = _counter(
     name="learner.rollbacks",
@@ -154,6 +157,7 @@ HEARTBEATS: Final = _counter(
     asks="How many heartbeats did the learner send to its orchestrator, by how it ended?",
     label="beats",
     labels=("status",),
+    feeds=("finding:heartbeats-failing",),
 )
 DEGRADED: Final = _gauge(
     name="learner.degraded",
@@ -163,6 +167,7 @@ DEGRADED: Final = _gauge(
     label="degraded",
     fmt=".0f",
     direction=Direction.DOWN,
+    feeds=("finding:learner-degraded",),
 )
 CHECKPOINT_STALLED: Final = _gauge(
     name="learner.checkpoint_stalled",
@@ -172,6 +177,7 @@ CHECKPOINT_STALLED: Final = _gauge(
     label="stalled",
     fmt=".0f",
     direction=Direction.DOWN,
+    feeds=("finding:checkpoint-stalled",),
 )
 WEIGHTS_VERSION: Final = _gauge(
     name="learner.weights_version",
@@ -188,6 +194,7 @@ WEIGHTS_AGE: Final = _gauge(
     label="wgt age",
     direction=Direction.DOWN,
     fmt=".1f",
+    feeds=("finding:weights-old",),
 )
 
 ACTOR_STEPS: Final = _actor(
@@ -206,6 +213,7 @@ APPENDS: Final = _actor(
     asks="How many times did the actor hand chunks to replay, by how it ended?",
     label="appends",
     labels=("status",),
+    feeds=("finding:replay-failing",),
 )
 ACTOR_VERSION: Final = _actor(
     name="actor.weights_version",
@@ -233,6 +241,7 @@ VERSIONS_BEHIND: Final = _actor(
     asks="How many versions behind the newest are the weights that the actor acts with?",
     label="behind",
     direction=Direction.DOWN,
+    feeds=("finding:actor-stale",),
 )
 
 ROWS: Final = (

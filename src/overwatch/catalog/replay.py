@@ -108,6 +108,7 @@ REQUESTS: Final = _replay(
     label="requests",
     labels=("method", "status"),
     max_series=256,
+    feeds=("finding:replay-failing",),
 )
 REQUEST_DURATION: Final = _replay(
     name="replay.request_duration",
@@ -127,11 +128,22 @@ HEARTBEAT_LATENCY: Final = _control(
     short="heartbeat_latency",
     kind=Kind.HISTOGRAM,
     unit="s",
-    asks="How long was a heartbeat on its way to the orchestrator?",
+    asks="How long did the orchestrator take to accept a heartbeat?",
     label="beat lat",
     direction=Direction.DOWN,
     buckets=SECONDS,
     fmt=".3f",
+)
+HEARTBEAT_AGE: Final = _control(
+    name="orchestrator.heartbeat_age",
+    short="heartbeat_age",
+    kind=Kind.GAUGE,
+    unit="s",
+    asks="How long ago did the newest heartbeat of the run come?",
+    label="beat age",
+    direction=Direction.DOWN,
+    fmt=".1f",
+    feeds=("finding:heartbeats-late",),
 )
 HTTP_DURATION: Final = _control(
     name="orchestrator.http_request_duration",
@@ -189,6 +201,7 @@ ROWS: Final = (
     REQUESTS,
     REQUEST_DURATION,
     HEARTBEAT_LATENCY,
+    HEARTBEAT_AGE,
     HTTP_DURATION,
     TRANSITIONS,
     HEALTH_EVENTS,

@@ -69,15 +69,15 @@ _BY_REASON: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "The link is judged by it: stale, lost, catching up.": ("tower data_age",),
     _SERVICE: (
-        "learner samples", "learner sample_latency", "learner sgd_steps", "learner checkpoint_duration",
-        "learner weights_publish", "learner data_age", "learner redelivered", "learner replay_gaps",
-        "learner rollbacks", "learner learning_rate_cuts", "learner heartbeats", "learner degraded",
-        "learner checkpoint_stalled", "learner weights_version", "learner weights_age",
-        "actor steps", "actor appends", "actor weights_version", "actor weights_age",
-        "actor versions_behind",
+        "learner sample_latency", "learner checkpoint_duration",
+        "learner weights_publish", "learner data_age", "learner redelivered",
+        "learner rollbacks", "learner learning_rate_cuts",
+        "learner weights_version",
+        "actor steps", "actor weights_version", "actor weights_age",
+
         "replay items", "replay steps", "replay bytes", "replay spilled_bytes", "replay leases",
         "replay inserted", "replay sampled", "replay refused", "replay removed", "replay redelivered",
-        "replay late", "replay requests", "replay request_duration",
+        "replay late", "replay request_duration",
         "orchestrator heartbeat_latency", "orchestrator http_request_duration",
         "orchestrator run_state_transitions", "orchestrator health_events", "orchestrator commands",
     ),
@@ -128,6 +128,11 @@ EVENTS: Final[Mapping[str, EventRow]] = MappingProxyType(
             why_not="Another task is no fault; what is judged by the past begins anew with it."
         ),
         "checkpoint_saved": EventRow(findings=("checkpoints-stopped", "disk-full")),
+        "training_recovered": EventRow(findings=("learning-rate-cut", "rolled-back")),
+        "run_state_changed": EventRow(
+            why_not="Who controls the run asked for it; what stands still while it is paused is no stall."
+        ),
+        "command_applied": EventRow(why_not="Who sent the command is answered, and the feed shows it."),
         "finding_acknowledged": EventRow(why_not="An operator's word about a finding that is there already."),
         "phase_began": EventRow(findings=("training-stalled",)),
         "phase_ended": EventRow(findings=("training-stalled", "throughput-regression", "straggler")),

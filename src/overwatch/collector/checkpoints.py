@@ -42,7 +42,7 @@ _OF_JOURNAL: Final = 0.25
 """By this share of its room on disk the journal grows at most until the next, whatever one costs: what came
 since the last but one is kept, and a journal that is full takes nothing in."""
 MOST_FILE_BYTES: Final = 1 << 30
-VERSION: Final = 6
+VERSION: Final = 7
 NAMES: Final = ("fold-0.checkpoint", "fold-1.checkpoint")
 _MAGIC: Final = b"\xf5OWk"
 _HEAD: Final = struct.Struct("<4sBI")

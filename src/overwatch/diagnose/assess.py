@@ -81,6 +81,8 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """What holds each lane back, by lane."""
     bound: Bound | None
     """What holds the run back as a whole."""
+    beside: dict[str, Bound] = {}
+    """What holds services beside the trainer back, by process."""
     lanes: dict[str, LaneScore]
     """How far each lane is from the others, by name."""
     baseline: Baseline | None
@@ -150,6 +152,7 @@ def _judged(seen: Evidence, kept: Assessment, how: Judging) -> Judged:
         link=seen.link,
         bounds=bounds,
         bound=None if is_over else machines.bound,
+        beside={} if is_over else machines.beside,
         lanes=score_lanes(seen.fleet, seen.anomalies, bounds, kept.second.low, how.limits),
         baseline=seen.baseline,
         converged=has_converged(seen.state, seen.fleet),

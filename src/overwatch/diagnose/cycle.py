@@ -72,6 +72,11 @@ def cycles_of(phases: Mapping[int, Mapping[str, Phase]]) -> dict[int, Cycle]:
     return compared
 
 
+def cycle_of(phases: Mapping[str, Phase]) -> Cycle:
+    """One process that has no peers."""
+    return _cycle(0, phases)
+
+
 def _is_left(phases: Mapping[str, Phase], newest: int) -> bool:
     """Whether others have ended phases for long since this rank ended its last: no rank waits for it."""
     own = max((phase.at for phase in phases.values()), default=0)

@@ -15,6 +15,7 @@ import numpy as np
 from overwatch.catalog import BY_NAME
 from overwatch.diagnose.anomaly import Anomalies, AnomalyLimits
 from overwatch.diagnose.converged import WARM_UP_UPDATES
+from overwatch.diagnose.experience import experience_problems
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.follow import LINGER_NS, Open
 from overwatch.diagnose.link import LinkJudgement
@@ -69,6 +70,7 @@ def problems(seen: Evidence) -> list[Problem]:
     found += wrong_clocks(state, seen.link.ahead)
     found += _overflowed(state)
     found += service_problems(state, seen.machines.watched.slow.tick)
+    found += experience_problems(state, seen.machines.watched.slow.tick)
     found += machine_problems(state, fleet, seen.machines, limits, seen.baseline)
     culls = list(cull_storms(fleet, seen.anomalies, seen.standing))
     found += [*culls, *_degraded(seen, {storm.subject for storm in culls})]

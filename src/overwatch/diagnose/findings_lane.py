@@ -12,14 +12,12 @@ from overwatch.catalog.bounds import ROWS, BoundState
 from overwatch.diagnose.bounds import Bound
 from overwatch.diagnose.factors.pace import with_slow_lane
 from overwatch.diagnose.fleet import Fleet
-from overwatch.diagnose.lanes import LaneFacts
+from overwatch.diagnose.lanes import LaneFacts, Of
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.problem import SECOND_NS, Patience, Problem
 
 HELD: Final = Patience(hold=SECOND_NS // 2, clear=3 * SECOND_NS, cooldown=30 * SECOND_NS)
 """What holds a lane back has been true for a while already."""
-RANK: Final = "rank "
-"""How the names of ranks begin, that have no lane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +54,7 @@ def lane_problems(
             case BoundState.THROTTLED:
                 yield _problem(fleet, lane, bound, _throttled(lane, bound), num_slow)
             case BoundState.STRAGGLER:
-                what = "rank" if lane.name.startswith(RANK) else "lane"
+                what = "lane" if lane.of is Of.DEVICE else "rank"
                 lead = "" if not waiting else f"; {waiting} {what}{' waits' if waiting == 1 else 's wait'}"
                 message = bound.why.partition(";")[0]
                 yield _problem(fleet, lane, bound, ("straggler", f"straggler: {message}{lead}"), num_slow)
@@ -75,7 +73,7 @@ def _problem(fleet: Fleet, lane: LaneFacts, bound: Bound, said: tuple[str, str],
     return Problem(
         code=code,
         severity="critical" if bound.mark == "!!" else "warning",
-        scope="run" if lane.name.startswith(RANK) else "gpu",
+        scope="gpu" if lane.of is Of.DEVICE else "run",
         subject=lane.name,
         at=fleet.state.last_at,
         message=message + envs,
@@ -101,7 +99,7 @@ def _for_all(
         return
     first = bounds[lanes[0].name]
     several = len(lanes) > 1
-    own = not several and not lanes[0].name.startswith(RANK)
+    own = not several and lanes[0].of is Of.DEVICE
     said = f"{shared.said}: {first.why.partition(',')[0]}"
     yield Problem(
         code=shared.code,

@@ -4,11 +4,13 @@ A reading that is missing or old is `None`. Pure.
 """
 
 from collections.abc import Mapping
+from enum import Enum
 from itertools import pairwise
 from typing import Final
 
 import msgspec
 
+from overwatch.catalog.learner import QUEUE_DEPTH, QUEUE_LIMIT
 from overwatch.catalog.phases import Phase as Kind
 from overwatch.diagnose.cycle import Cycle
 from overwatch.diagnose.fleet import Fleet
@@ -27,10 +29,21 @@ SMOOTH: Final = 3
 """Readings whose mean is a level, so that one odd sample decides nothing."""
 
 
+class Of(Enum):
+    """What facts are about."""
+
+    DEVICE = "device"
+    RANK = "rank"
+    """Of which no device is known."""
+    SERVICE = "service"
+    """A process beside the trainer."""
+
+
 class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One lane; shares are 0 to 1."""
+    """One lane, or a process in the place of one; shares are 0 to 1."""
 
     name: str
+    of: Of = Of.DEVICE
     age_s: float
     """Since its newest reading."""
     util: float | None = None
@@ -90,21 +103,34 @@ class Minutes(msgspec.Struct, frozen=True, kw_only=True):
     """By rank."""
     memory: dict[str, MemoryTrend] = {}
     """By lane, where its memory rises."""
+    beside: dict[str, Cycle] = {}
+    """Of services, by process."""
 
 
 def lanes_of(state: RunState, fleet: Fleet, past: Minutes, tick: int) -> tuple[LaneFacts, ...]:
     """The facts of every lane that reports readings, in order of first sight."""
     host = _fresh_host(state, tick)
-    return tuple(_with_host(_facts(state, fleet, past, tick, name), host) for name in state.lanes)
+    lanes = (_with_host(_facts(state, fleet, past, tick, name), host) for name in state.lanes)
+    return tuple(_with_queue(lane, state, rank_of(state, lane.name), tick) for lane in lanes)
 
 
 def ranks_of(state: RunState, past: Minutes, tick: int) -> tuple[LaneFacts, ...]:
-    """The same of every rank that tells its phases, where no lane that reports is known to be its."""
+    """The same of every rank that tells its phases, where no lane that reports is known to be its.
+
+    Services beside the trainer come behind them.
+    """
     host = _fresh_host(state, tick)
     of_lanes = {rank_of(state, name) for name in state.lanes}
-    return tuple(
-        _with_host(LaneFacts(name=f"rank {rank}", age_s=0.0, cycle=past.cycles[rank]), host)
+    ranks = (
+        (rank, LaneFacts(name=f"rank {rank}", of=Of.RANK, age_s=0.0, cycle=past.cycles[rank]))
         for rank in sorted(past.cycles.keys() - of_lanes)
+    )
+    return (
+        *(_with_queue(_with_host(facts, host), state, rank, tick) for rank, facts in ranks),
+        *(
+            LaneFacts(name=name, of=Of.SERVICE, age_s=0.0, cycle=cycle)
+            for name, cycle in sorted(past.beside.items())
+        ),
     )
 
 
@@ -129,6 +155,26 @@ def _with_host(lane: LaneFacts, host: Mapping[str, Gauge]) -> LaneFacts:
         queue=_share(_level(host.get("queue_depth")), _level(host.get("queue_capacity"))),
         queue_text=_filled_text("queue", host),
         core=_level(host.get("cpu_busiest")),
+    )
+
+
+def _with_queue(lane: LaneFacts, state: RunState, rank: int | None, tick: int) -> LaneFacts:
+    """With what the learner itself says of its queue, where nobody says it of the host."""
+    if lane.queue is not None:
+        return lane
+    service = state.services.processes.get(f"learner/{rank or 0}")
+    depth, limit = (
+        None if service is None else service.gauges.get(row.name) for row in (QUEUE_DEPTH, QUEUE_LIMIT)
+    )
+    if depth is None or limit is None or _age_s(depth.stamp, tick) > FRESH_S:
+        return lane
+    recent = [value for value in depth.history.items[-SMOOTH:] if value is not None]
+    if not recent or depth.value is None or not limit.value:
+        return lane
+    return msgspec.structs.replace(
+        lane,
+        queue=added(recent) / len(recent) / limit.value,
+        queue_text=f"queue {depth.value:.0f}/{limit.value:.0f}",
     )
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from overwatch.diagnose.bounds import Bound, judge_run
 from overwatch.diagnose.clock import DataClock
+from overwatch.diagnose.experience import services_down
 from overwatch.diagnose.findings_lane import lane_problems
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.held import Held, hold
@@ -48,6 +49,12 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
     """What holds the run back as a whole."""
 
     @property
+    def beside(self) -> dict[str, Bound]:
+        """What holds each service beside the trainer back."""
+        held = self.watched.ranks
+        return {name: held[name].bound for name in self.watched.slow.past.beside if name in held}
+
+    @property
     def all_bounds(self) -> dict[str, Bound]:
         """Of lanes and ranks."""
         return {**self.bounds, **{name: item.bound for name, item in self.watched.ranks.items()}}
@@ -66,7 +73,9 @@ def watch(fleet: Fleet, before: Watched, tick: int, clock: DataClock, limits: An
         watched=watched,
         lanes=(*slow.lanes, *(rank for rank in slow.ranks if rank.name in ranks)),
         bounds=bounds,
-        bound=judge_run(bounds or {name: item.bound for name, item in ranks.items()}),
+        bound=judge_run(
+            bounds or {name: item.bound for name, item in ranks.items() if name not in slow.past.beside}
+        ),
     )
 
 
@@ -76,6 +85,7 @@ def machine_problems(
     """Everything that is wrong with lanes, ranks and processes, and with how much gets done."""
     slow = machines.watched.slow
     yield from stalled(slow.stalls)
+    yield from services_down(state, slow.gone, slow.tick)
     yield from gone_producers(state, slow.gone, slow.tick)
     yield from slow.hardware
     yield from lane_problems(fleet, machines.lanes, machines.all_bounds, limits)

@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
-from overwatch.diagnose.bounds import Bound, judge_lanes, judge_ranks
-from overwatch.diagnose.cycle import cycles_of
+from overwatch.diagnose.bounds import Bound, explained, judge_lanes, judge_ranks
+from overwatch.diagnose.cycle import cycle_of, cycles_of
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.hardware import hardware_problems
-from overwatch.diagnose.lanes import LaneFacts, Minutes, lanes_of, ranks_of
+from overwatch.diagnose.lanes import LaneFacts, Minutes, Of, lanes_of, ranks_of
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.memory import MemoryTrend, memory_trend
 from overwatch.diagnose.problem import Problem
@@ -66,16 +66,23 @@ def slowly(before: Slow, state: RunState, fleet: Fleet, limits: AnomalyLimits, n
     tick, clock = now
     if not is_new_second(before, now) and len(before.lanes) == len(state.lanes):
         return before
-    past = Minutes(cycles=cycles_of(state.phases), memory=_memory(state))
+    past = Minutes(
+        cycles=cycles_of(state.phases),
+        memory=_memory(state),
+        beside={name: cycle_of(phases) for name, phases in state.beside.items()},
+    )
     lanes, ranks = lanes_of(state, fleet, past, tick), ranks_of(state, past, tick)
+    of_ranks = judge_ranks(ranks, limits)
+    services = {rank.name for rank in ranks if rank.of is Of.SERVICE}
+    beside = {name: bound for name, bound in of_ranks.items() if name in services}
     return Slow(
         tick=tick,
         clock=clock,
         past=past,
         lanes=lanes,
         ranks=ranks,
-        verdicts=judge_lanes(lanes, limits),
-        of_ranks=judge_ranks(ranks, limits),
+        verdicts=explained(judge_lanes(lanes, limits), beside),
+        of_ranks=explained(of_ranks, beside),
         steps=step_spreads(state),
         updates=update_spreads(state),
         stalls=stalls_of(state),

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from overwatch.catalog.durations import duration
+from overwatch.catalog.tallies import SCOPE_OF_ROLE
 from overwatch.diagnose.problem import STEADY, Problem
 from overwatch.state.ending import holder_of, latest_lives
 from overwatch.state.rhythm import Phase, Rhythm
@@ -53,7 +54,7 @@ def stalls_of(state: RunState) -> tuple[Stall, ...]:
     """Ranks that stopped, the one that stopped first comes first."""
     heard: dict[int, int] = {}
     for source in state.sources.values():
-        if not source.finished:
+        if not source.finished and not source.is_beside:
             heard[source.rank] = max(heard.get(source.rank, 0), source.at)
     found = (
         _stall(rank, state.phases.get(rank, {}), rhythm, heard.get(rank, 0))
@@ -136,10 +137,13 @@ def _is_gone(source: Source, back_stamp: int, tick: int) -> bool:
 
 
 def gone_producers(state: RunState, keys: Sequence[str], tick: int) -> Iterator[Problem]:
-    """One finding for all of them, however many follow: a run loses and gains workers by right."""
-    if not keys:
+    """One finding for all that are no services: a run loses and gains workers by right."""
+    sources = (state.sources[key] for key in keys)
+    gone = sorted(
+        (one for one in sources if one.role not in SCOPE_OF_ROLE), key=lambda one: (one.stamp, one.name)
+    )
+    if not gone:
         return
-    gone = sorted((state.sources[key] for key in keys), key=lambda source: (source.stamp, source.name))
     first, others = gone[0], len(gone) - 1
     names = f"{first.speaker} and {others} more" if others else first.speaker
     how = f"silent for {duration((tick - first.stamp) / 1e9)} without an end record"

@@ -18,6 +18,7 @@ from overwatch.events.fact import Severity
 from overwatch.events.facts import (
     ActionTaken,
     CheckpointSaved,
+    CommandApplied,
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
@@ -29,7 +30,9 @@ from overwatch.events.facts import (
     NonFiniteSeen,
     PhaseBegan,
     PhaseEnded,
+    RunStateChanged,
     SeedStageChanged,
+    TrainingRecovered,
 )
 from overwatch.events.lifetime import MetricInfo, RunFinished, RunStarted
 from overwatch.events.measured import Conflated, Measured
@@ -43,6 +46,7 @@ __all__ = [
     "Buckets",
     "CheckpointSaved",
     "Column",
+    "CommandApplied",
     "Conflated",
     "CurriculumChanged",
     "EarlyStopped",
@@ -62,17 +66,20 @@ __all__ = [
     "Record",
     "RunFinished",
     "RunStarted",
+    "RunStateChanged",
     "SeedStageChanged",
     "Severity",
     "Tallied",
     "TallySeries",
+    "TrainingRecovered",
     "scalars",
 ]
 
 Event: TypeAlias = (
     RunStarted | RunFinished | Measured | Tallied | EpisodeEnded | ActionTaken | SeedStageChanged
     | GateEvaluated | EnvCrashed | EnvsRemoved | NonFiniteSeen | EarlyStopped | CurriculumChanged
-    | CheckpointSaved | FindingAcknowledged | PhaseBegan | PhaseEnded | LogLine
+    | CheckpointSaved | TrainingRecovered | RunStateChanged | CommandApplied | FindingAcknowledged
+    | PhaseBegan | PhaseEnded | LogLine
 )  # fmt: skip
 
 

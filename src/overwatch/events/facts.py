@@ -14,6 +14,10 @@ class EpisodeEnded(Fact, frozen=True, kw_only=True, tag="episode_ended"):
     episode_return: Column
     length: Column | None = None
     metric: Column | None = None
+    trace_id: str | None = None
+    """Of the span of the phase in which they ended, 32 hex digits."""
+    span_id: str | None = None
+    """16 hex digits."""
 
 
 class ActionTaken(Fact, frozen=True, kw_only=True, tag="action_taken"):
@@ -139,6 +143,59 @@ class CheckpointSaved(Fact, frozen=True, kw_only=True, tag="checkpoint_saved"):
     """Its size in bytes."""
     duration_s: float | None = None
     """Seconds that saving took."""
+    trace_id: str | None = None
+    """Of the span of the phase in which it was saved, 32 hex digits."""
+    span_id: str | None = None
+    """16 hex digits."""
+
+
+class TrainingRecovered(Fact, frozen=True, kw_only=True, tag="training_recovered"):
+    """Numbers of an update were broken, and training did something about it."""
+
+    action: str
+    """What it did: `skip`, `learning_rate_cut`, `rollback`, or a word of the trainer's own."""
+    update: int | None = None
+    """The update at which it was done."""
+    cause: int | None = None
+    """The update whose numbers were broken: numbers arrive later than they are made."""
+    before: float | None = None
+    """Of a cut the learning rate before, of a rollback the update that was left."""
+    after: float | None = None
+    """Of a cut the learning rate now, of a rollback the update that it went back to."""
+    reason: str | None = None
+
+
+class RunStateChanged(Fact, frozen=True, kw_only=True, tag="run_state_changed"):
+    """Who controls the run says that it is in another state."""
+
+    before: str
+    """The state that was left."""
+    after: str
+    """The state that it is in now, e.g. `running`, `paused`."""
+    reason: str | None = None
+    command: str | None = None
+    """Id of the command that asked for it."""
+    by: str | None = None
+    """Who, where that is known."""
+
+
+class CommandApplied(Fact, frozen=True, kw_only=True, tag="command_applied"):
+    """A command to a running trainer ended: it was obeyed, or not."""
+
+    command: str
+    """Its id."""
+    kind: str
+    """What it asks for, e.g. `tune`, `pause`."""
+    outcome: str
+    """`done`, `refused` or `failed`."""
+    detail: str | None = None
+    """What was done, or why not."""
+    changes: dict[str, str] = msgspec.field(default_factory=dict)
+    """Of a tune, by hyperparameter: `0.0003 > 0.0001`."""
+    by: str | None = None
+    """Who asked, where that is known."""
+    update: int | None = None
+    """The update at which it was obeyed."""
 
 
 class FindingAcknowledged(Fact, frozen=True, kw_only=True, tag="finding_acknowledged"):

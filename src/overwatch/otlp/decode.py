@@ -23,7 +23,6 @@ from overwatch.events import (
     LogLine,
     Measured,
     Origin,
-    PhaseEnded,
     Record,
     RunFinished,
     Tallied,
@@ -313,12 +312,11 @@ def _fields(kind: type[Event], said: _Said, at: int) -> dict[str, Value]:
             "severity": wire.severity_of(log.severity_number).value,
         }
         return _filled(kind, said, at, {**line, **_span(log)})
-    if kind is PhaseEnded:
-        return _filled(kind, said, at, _span(log))
     if kind is EnvCrashed:
         return {**_crash(said.attributes), **_filled(kind, said, at, {})}
     in_body = kind in wire.COLUMNAR or kind is Tallied
-    return _filled(kind, said, at, _body(log) if in_body else {})
+    in_span = _span(log) if kind in wire.IN_SPAN else {}
+    return _filled(kind, said, at, {**(_body(log) if in_body else {}), **in_span})
 
 
 def _crash(attributes: Mapping[str, Value]) -> dict[str, Value]:

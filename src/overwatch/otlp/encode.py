@@ -19,8 +19,10 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 import overwatch
 from overwatch.events import (
+    CheckpointSaved,
     Column,
     EnvCrashed,
+    EpisodeEnded,
     Event,
     LogLine,
     Measured,
@@ -66,7 +68,9 @@ def encode(event: Event) -> Pieces:
         elif value is not None and value not in ((), {}) and field not in elsewhere:
             attributes[wire.attribute_of(field)] = _plain(value)
     trace_id, span_id = (
-        (event.trace_id, event.span_id) if isinstance(event, LogLine | PhaseEnded) else (None, None)
+        (event.trace_id, event.span_id)
+        if isinstance(event, LogLine | PhaseEnded | EpisodeEnded | CheckpointSaved)
+        else (None, None)
     )
     return Pieces(
         event_name=name,

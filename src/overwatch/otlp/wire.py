@@ -16,6 +16,7 @@ import overwatch
 from overwatch.events import (
     ActionTaken,
     CheckpointSaved,
+    CommandApplied,
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
@@ -31,9 +32,11 @@ from overwatch.events import (
     PhaseEnded,
     RunFinished,
     RunStarted,
+    RunStateChanged,
     SeedStageChanged,
     Severity,
     Tallied,
+    TrainingRecovered,
 )
 from overwatch.journal import Signal
 
@@ -97,7 +100,7 @@ RESERVED: Final = frozenset({SEQ, SCOPE, INDEX, RUN_ID})
 EVENT_TYPES: Final[tuple[type[Event], ...]] = (
     RunStarted, RunFinished, Measured, Tallied, EpisodeEnded, ActionTaken, SeedStageChanged,
     GateEvaluated, EnvCrashed, EnvsRemoved, NonFiniteSeen, EarlyStopped, CurriculumChanged, CheckpointSaved,
-    FindingAcknowledged, PhaseBegan, PhaseEnded, LogLine,
+    TrainingRecovered, RunStateChanged, CommandApplied, FindingAcknowledged, PhaseBegan, PhaseEnded, LogLine,
 )  # fmt: skip
 TAGS: Final[dict[type[Event], str]] = {kind: str(kind.__struct_config__.tag) for kind in EVENT_TYPES}
 BY_EVENT_NAME: Final[dict[str, type[Event]]] = {f"{EVENT_PREFIX}{tag}": kind for kind, tag in TAGS.items()}
@@ -130,9 +133,13 @@ _IN_SPAN: Final = frozenset({"trace_id", "span_id"})
 OWN_PLACES: Final[dict[type[Event], frozenset[str]]] = dict.fromkeys(EVENT_TYPES, frozenset()) | {
     LogLine: _IN_SPAN | {"message", "severity"},
     PhaseEnded: _IN_SPAN,
+    EpisodeEnded: _IN_SPAN,
+    CheckpointSaved: _IN_SPAN,
     Tallied: frozenset({"series"}),
 }
 """Fields of an event that are no attributes: OTLP has places of its own for them, or the body holds them."""
+IN_SPAN: Final = frozenset(kind for kind, places in OWN_PLACES.items() if places >= _IN_SPAN)
+"""Events that name the span in which they happened."""
 
 SEVERITY_NUMBER: Final = {
     Severity.DEBUG: 5,

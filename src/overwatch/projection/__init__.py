@@ -77,7 +77,7 @@ def _shared(rows: BoardRows) -> Snapshot:
         feed=feed_view(state),
         feed_rate=feed_rate(state),
         counters=_counters(state, judged),
-        phases=phase_times(state.phases),
+        phases=phase_times((*state.phases.values(), *state.beside.values())),
     )
 
 

@@ -1,6 +1,6 @@
 """How long each phase of training took: the ranks' counts added up. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from overwatch.catalog.phases import DURATION_ENDS_S
@@ -13,10 +13,10 @@ SHOWN: Final = 8
 """Phases that are told, so that their number is bounded whatever a trainer names."""
 
 
-def phase_times(phases: Mapping[int, Mapping[str, Phase]]) -> tuple[PhaseTimes, ...]:
-    """Those phases of all ranks that took most of the time, by name."""
+def phase_times(phases: Iterable[Mapping[str, Phase]]) -> tuple[PhaseTimes, ...]:
+    """Those phases of all ranks and services that took most of the time, by name."""
     by_name: dict[str, list[Phase]] = {}
-    for of_rank in phases.values():
+    for of_rank in phases:
         for name, phase in of_rank.items():
             by_name.setdefault(name, []).append(phase)
     told = [_times(name, ranks) for name, ranks in by_name.items()]

@@ -59,12 +59,15 @@ def _run(state: RunState, judged: Judged) -> Run:
         throughput=_throughput(judged),
         outcome=finished.outcome if finished else None,
         reason=safe_or_none(finished.reason) if finished else None,
+        control=None if state.control is None else safe(state.control.after),
+        command=None if state.command is None else safe(f"{state.command.kind} {state.command.outcome}"),
     )
 
 
 def _instance(state: RunState) -> str | None:
     """The epoch of the newest life that leads the run."""
-    lives = [key for key in state.sources if key.startswith("trainer/0/")] or list(state.sources)
+    lives = [key for key, one in state.sources.items() if one.is_trainer and not one.rank]
+    lives = lives or list(state.sources)
     newest = max(lives, key=lambda key: state.sources[key].stamp, default="")
     return newest.split("/", 2)[-1] or None
 

@@ -210,7 +210,15 @@ class Run(Stepping):
             self._maybe(name, partial(values.add, name), column)
 
         def tell(columns: dict[str, Column]) -> None:
-            self._send(EpisodeEnded(at=at, env_id=envs, **columns))
+            self._send(
+                EpisodeEnded(
+                    at=at,
+                    env_id=envs,
+                    episode_return=columns["episode_return"],
+                    length=columns.get("length"),
+                    metric=columns.get("metric"),
+                )
+            )
 
         self._when_there(values, tell)
 

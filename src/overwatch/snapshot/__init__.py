@@ -86,7 +86,7 @@ __all__ = [
     "View",
 ]
 
-SCHEMA_VERSION: Final = "1.3"
+SCHEMA_VERSION: Final = "1.4"
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):

@@ -122,6 +122,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str | None = None
     """`completed`, `failed`, `interrupted` or `lost` once the run has ended."""
     reason: str | None = None
+    control: str | None = None
+    """Its state by who controls it, e.g. `running`, `paused`; absent where nobody does."""
+    command: str | None = None
+    """The newest command that ended, and how: `tune done`."""
     service: str | None = None
     """`service.name` of its producers, with its namespace before it."""
     instance: str | None = None

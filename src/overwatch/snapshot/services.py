@@ -2,6 +2,8 @@
 
 import msgspec
 
+from overwatch.snapshot.system import Bound
+
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """One counter or histogram with labels, of one process over all its lives."""
@@ -48,3 +50,5 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     """Since its newest record came."""
     parts: tuple[str, ...] = ()
     """What it is like in words with numbers, what matters most first."""
+    bound: Bound | None = None
+    """What holds it back, by its own phases; absent of a learner, which is a rank of its run."""

@@ -5,7 +5,7 @@ nothing here reads a clock. A malformed event raises before it changes anything 
 """
 
 import math
-from typing import Final, assert_never
+from typing import Final, TypeVar, assert_never
 
 import msgspec
 import numpy as np
@@ -20,6 +20,7 @@ from overwatch.catalog.tallies import SERVICES
 from overwatch.events import (
     ActionTaken,
     CheckpointSaved,
+    CommandApplied,
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
@@ -37,8 +38,10 @@ from overwatch.events import (
     Record,
     RunFinished,
     RunStarted,
+    RunStateChanged,
     SeedStageChanged,
     Tallied,
+    TrainingRecovered,
 )  # fmt: skip
 from overwatch.state.arrays import counted
 from overwatch.state.caps import source_of, within
@@ -55,6 +58,8 @@ from overwatch.state.sources import LEARNS, Source, source_key
 from overwatch.state.stops import settle_stops
 from overwatch.state.units import settle_unit, unit_line
 
+K = TypeVar("K")
+
 _SCOPES_APART: Final = (
     Scope.ENV,
     Scope.SLOT,
@@ -65,6 +70,7 @@ _SCOPES_APART: Final = (
 )
 _APART: Final = (
     EpisodeEnded, ActionTaken, SeedStageChanged, GateEvaluated, PhaseBegan, PhaseEnded, LogLine, Tallied,
+    RunStateChanged, CommandApplied,
 )  # fmt: skip
 
 
@@ -169,7 +175,7 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
         case NonFiniteSeen():
             _non_finite(state, source, event)
         case PhaseBegan():
-            state.rhythms.setdefault(source.rank, Rhythm()).enter(event.phase, event.at)
+            _begin_phase(state, source, event)
         case PhaseEnded():
             _end_phase(state, source, event)
         case CurriculumChanged():
@@ -178,16 +184,41 @@ def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
             _stop_early(state, source, event)
         case CheckpointSaved():
             _save(state, source, event)
-        case LogLine() if event.subsystem == GPU_SUBSYSTEM:
-            _note_gpu(state, event)
-        case LogLine() if event.subsystem == SUBSYSTEM:
-            note_processes(state.host, event, stamp)
-        case LogLine() if event.subsystem == COMPILE:
-            state.recompiled = event
-        case LogLine() | FindingAcknowledged():
+        case TrainingRecovered() | RunStateChanged() | CommandApplied():
+            _control(state, source, event)
+        case LogLine():
+            _read(state, event, stamp)
+        case FindingAcknowledged():
             pass
         case _:
             assert_never(event)
+
+
+def _control(
+    state: RunState, source: Source, event: TrainingRecovered | RunStateChanged | CommandApplied
+) -> None:
+    """What training did about broken numbers, and what those who control it did."""
+    match event:
+        case TrainingRecovered():
+            state.recoveries.push(event)
+            _go_on(state, source, event.at)
+        case RunStateChanged():
+            if state.control is None or event.at >= state.control.at:
+                state.control = event
+        case CommandApplied():
+            state.command = event
+        case _:
+            assert_never(event)
+
+
+def _read(state: RunState, event: LogLine, stamp: int) -> None:
+    """Lines that mean more than their words."""
+    if event.subsystem == GPU_SUBSYSTEM:
+        _note_gpu(state, event)
+    elif event.subsystem == SUBSYSTEM:
+        note_processes(state.host, event, stamp)
+    elif event.subsystem == COMPILE:
+        state.recompiled = event
 
 
 def _measure(state: RunState, source: Source, origin: Origin, event: Measured, stamp: int) -> None:
@@ -377,19 +408,37 @@ def _crash(state: RunState, event: EnvCrashed) -> None:
     state.crashes += 1
 
 
+def _begin_phase(state: RunState, source: Source, event: PhaseBegan) -> None:
+    if not source.is_beside:
+        state.rhythms.setdefault(source.rank, Rhythm()).enter(event.phase, event.at)
+
+
 def _end_phase(state: RunState, source: Source, event: PhaseEnded) -> None:
-    phases = state.phases.get(source.rank, {})
-    if event.phase not in phases and (len(phases) >= PHASE_NAMES or len(state.phases) > MAX_RANKS):
+    if source.is_beside:
+        phase = _phase(state.beside, source.name.removesuffix(" 0"), event.phase)
+    else:
+        phase = _phase(state.phases, source.rank, event.phase)
+    if phase is None:
         state.overflow.note("phase", event.phase)
         return
-    phase = state.phases.setdefault(source.rank, phases).setdefault(event.phase, Phase())
     span = (event.trace_id, event.span_id) if event.trace_id and event.span_id else None
     phase.push(event.at, event.duration_s, span)
-    state.rhythms.setdefault(source.rank, Rhythm()).step(event.phase, event.at)
+    if not source.is_beside:
+        state.rhythms.setdefault(source.rank, Rhythm()).step(event.phase, event.at)
+
+
+def _phase(groups: dict[K, dict[str, Phase]], key: K, name: str) -> Phase | None:
+    """A phase of one rank or process; `None` where there is room for no more."""
+    phases = groups.get(key, {})
+    if name not in phases and (len(phases) >= PHASE_NAMES or len(groups) > MAX_RANKS):
+        return None
+    return groups.setdefault(key, phases).setdefault(name, Phase())
 
 
 def _save(state: RunState, source: Source, event: CheckpointSaved) -> None:
     state.checkpoint = event
+    if event.duration_s is not None:
+        state.save_seconds.push(event.duration_s)
     newest = state.saves.items[-1] if state.saves.items else (0, -1)
     # Several files of one moment are one checkpoint; the best so far is kept when it is, by no schedule.
     if event.at > newest[0] and state.updates > newest[1] and not is_best(event.path):

@@ -10,6 +10,7 @@ from overwatch.catalog.processes import SUBSYSTEM
 from overwatch.events import (
     ActionTaken,
     CheckpointSaved,
+    CommandApplied,
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
@@ -25,8 +26,10 @@ from overwatch.events import (
     PhaseEnded,
     RunFinished,
     RunStarted,
+    RunStateChanged,
     SeedStageChanged,
     Tallied,
+    TrainingRecovered,
 )  # fmt: skip
 from overwatch.state.run import Entry
 
@@ -101,6 +104,12 @@ def _entry_of(event: Event) -> Entry | None:
             return _curriculum(event)
         case CheckpointSaved():
             return _checkpoint(event)
+        case TrainingRecovered():
+            return _recovered(event)
+        case RunStateChanged():
+            return _state(event)
+        case CommandApplied():
+            return _command(event)
         case FindingAcknowledged():
             return _acknowledged(event)
         case LogLine() if event.subsystem == SUBSYSTEM:
@@ -235,6 +244,37 @@ def _checkpoint(event: CheckpointSaved) -> Entry:
     return Entry(
         at=event.at, severity="info", subsystem="simic", kind="checkpoint_saved",
         message="checkpoint saved", fields=_present(fields),
+    )  # fmt: skip
+
+
+def _recovered(event: TrainingRecovered) -> Entry:
+    fields = {
+        "update": event.update, "cause": event.cause, "reason": event.reason,
+        "before": None if event.before is None else f"{event.before:g}",
+        "after": None if event.after is None else f"{event.after:g}",
+    }  # fmt: skip
+    return Entry(
+        at=event.at, severity="warning", subsystem="simic", kind="training_recovered",
+        message=event.action.replace("_", " "), fields=_present(fields),
+    )  # fmt: skip
+
+
+def _state(event: RunStateChanged) -> Entry:
+    fields = {"reason": event.reason, "command": event.command, "by": event.by}
+    return Entry(
+        at=event.at, severity="info", subsystem="control", kind="run_state_changed",
+        message=f"{event.before}>{event.after}", fields=_present(fields),
+    )  # fmt: skip
+
+
+def _command(event: CommandApplied) -> Entry:
+    fields = {
+        "detail": event.detail, "command": event.command, "by": event.by, "update": event.update,
+        **event.changes,
+    }  # fmt: skip
+    return Entry(
+        at=event.at, severity="info" if event.outcome == "done" else "warning", subsystem="control",
+        kind="command_applied", message=f"{event.kind} {event.outcome}", fields=_present(fields),
     )  # fmt: skip
 
 

@@ -13,12 +13,15 @@ from overwatch.catalog.policy import ENTROPY
 from overwatch.catalog.presets import preset_for
 from overwatch.events import (
     CheckpointSaved,
+    CommandApplied,
     EarlyStopped,
     FindingAcknowledged,
     LogLine,
     Origin,
     RunFinished,
     RunStarted,
+    RunStateChanged,
+    TrainingRecovered,
 )
 from overwatch.state.arrays import decode_hook, encode_hook
 from overwatch.state.envs import Envs
@@ -43,6 +46,8 @@ FACTS_OF_ENV = 64
 SAVES = 9
 """Checkpoints whose times are remembered."""
 STOPS = 256
+RECOVERIES = 16
+SAVE_SECONDS = 20
 """Early stops remembered: as many as one record of many updates can hold, and more."""
 SLOT_NAMES = 128
 """Names of slots: each costs a place in every env."""
@@ -178,6 +183,8 @@ class RunState(msgspec.Struct, kw_only=True):
     """The rank that last spoke for envs on a lane."""
     phases: dict[int, dict[str, Phase]] = msgspec.field(default_factory=dict)
     """By rank, then by phase."""
+    beside: dict[str, dict[str, Phase]] = msgspec.field(default_factory=dict)
+    """Phases of services beside the trainer, by process, then by phase."""
     rhythms: dict[int, Rhythm] = msgspec.field(default_factory=dict)
     """What each rank's training does after what."""
     pace: Pace = msgspec.field(default_factory=Pace)
@@ -207,6 +214,14 @@ class RunState(msgspec.Struct, kw_only=True):
     """Of the newest record of KL, the updates before its last; `None` where it tells one update."""
     checkpoint: CheckpointSaved | None = None
     """The newest one."""
+    recoveries: Ring[TrainingRecovered] = msgspec.field(default_factory=lambda: Ring(RECOVERIES))
+    """The newest ones."""
+    control: RunStateChanged | None = None
+    """In which state the run is, by who controls it."""
+    command: CommandApplied | None = None
+    """The newest one."""
+    save_seconds: Ring[float] = msgspec.field(default_factory=lambda: Ring(SAVE_SECONDS))
+    """How long the newest checkpoints took, where that was told."""
     saves: Ring[tuple[int, int]] = msgspec.field(default_factory=lambda: Ring(SAVES))
     """(producer time, updates so far) of the newest checkpoints that a schedule may have made."""
     heeded: int = 0

@@ -85,6 +85,8 @@ class Tally(msgspec.Struct, kw_only=True):
     """By epoch, in order of first sight."""
     before: Life | None = None
     """All older lives as one, begun with the newest of them."""
+    grown: int = 0
+    """Producer's time of the record with which it grew last."""
     marks: Ring[tuple[int, Amount]] = msgspec.field(default_factory=lambda: Ring(MARKS))
     """(producer's time, what was counted until then), for what is new."""
 
@@ -106,6 +108,8 @@ class Tally(msgspec.Struct, kw_only=True):
         elif series.size < known.amount.size:
             return
         amount = Amount(sum=series.sum, count=series.count, buckets=series.buckets)
+        if series.size > (0.0 if known is None else known.amount.size):
+            self.grown = max(self.grown, at)
         self.lives[epoch] = Life(began=began, amount=amount)
         if len(self.lives) > LIVES:
             self._join_oldest()
@@ -163,6 +167,20 @@ class Service(msgspec.Struct, kw_only=True):
         news = [tally.recent(self.at) for tally in counted]
         known = [one for one in news if one is not None]
         return added(amount.size / seconds for amount, seconds in known) if known else None
+
+    def recently_by(self, name: str, label: str) -> dict[str, float]:
+        """How many a second it counted of late, by the words of a label; without what is not known yet."""
+        found: dict[str, float] = {}
+        for tally in self.tallies.get(name, {}).values():
+            news = tally.recent(self.at)
+            if news is not None:
+                word = tally.labels.get(label, "")
+                found[word] = found.get(word, 0.0) + news[0].size / news[1]
+        return found
+
+    def grown_at(self, name: str) -> int | None:
+        """Producer's time at which a counter grew last, over all labels; `None` where it never did."""
+        return max((tally.grown for tally in self.tallies.get(name, {}).values()), default=0) or None
 
     def heard(self, at: int, stamp: int) -> None:
         """Note one record."""

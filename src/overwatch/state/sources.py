@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from overwatch.catalog.tallies import SCOPE_OF_ROLE
 from overwatch.events import Origin, RunFinished
 from overwatch.state.ring import Ring, median
 
@@ -27,9 +28,8 @@ LONGEST_S: Final = 900.0
 LEAST_INTERVALS: Final = 3
 """Intervals that make a rhythm."""
 TRAINER: Final = "trainer"
-"""The role that holds a run, where any producer has it."""
 LEARNS: Final = frozenset({TRAINER, "learner"})
-"""Roles whose numbers of a policy are the run's."""
+"""Roles whose numbers of a policy are the run's, and that hold a run, where any producer has one of them."""
 MAX_GAPS = 65_536
 """Missing sequence numbers remembered per producer, so that a late record still counts once."""
 _NAMED: Final = 3
@@ -93,13 +93,18 @@ class Source(msgspec.Struct, kw_only=True):
 
     @property
     def is_trainer(self) -> bool:
-        """Whether it is a rank of the trainer."""
-        return self.role == TRAINER
+        """Whether it is a rank of the trainer, or of a learner that takes its experience from a server."""
+        return self.role in LEARNS
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether it is a service beside a trainer: its phases are its own, whatever its rank."""
+        return self.role in SCOPE_OF_ROLE and not self.is_trainer
 
     @property
     def speaker(self) -> str:
         """`rank 0`, or the role with the rank where it is no trainer."""
-        return f"rank {self.rank}" if self.is_trainer else self.name
+        return f"rank {self.rank}" if self.role == TRAINER else self.name
 
     def is_new(self, seq: int | None) -> bool:
         """Whether this record was not folded before; records without a number always are."""

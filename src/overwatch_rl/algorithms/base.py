@@ -24,7 +24,7 @@ class Plan:
     """How the same numbers are computed: chosen by measurement, kept in checkpoints."""
 
     precision: str = "fp32"
-    """Of the layers before the last of the value, in acting and learning alike."""
+    """Of all layers but the last ones, in acting and learning alike."""
     channels_last: bool = False
     """Whether images lie channels last in memory."""
     chunk: int | None = None

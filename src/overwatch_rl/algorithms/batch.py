@@ -24,6 +24,7 @@ class Batch:
     values: Tensor  # B, of the collecting policy before the update
     advantages: Tensor  # B
     returns: Tensor  # B
+    weights: Tensor | None = None  # B, of the policy's loss; None where every step is the policy's own
     stats: Stats = field(default_factory=dict)
     """Numbers about the rollout."""
 

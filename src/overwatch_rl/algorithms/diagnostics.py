@@ -44,6 +44,20 @@ def of_advantages(advantages: Tensor) -> dict[str, Tensor]:
     }
 
 
+def of_staleness(log_ratio: Tensor, cap: float) -> dict[str, Tensor]:
+    """How far the policy is from the one that collected; B, the joint log-ratio of actions, clamped.
+
+    The KL is k3 with actions of the collecting policy; the effective sample size is a share of the rows (Kong
+    1992, "A note on importance sampling using standardized weights").
+    """
+    weights = log_ratio.exp()
+    return {
+        "mismatch_kl": (log_ratio.expm1() - log_ratio).mean(),
+        "importance_clipped": (weights > cap).to(weights.dtype).mean(),
+        "effective_sample_size": weights.sum().square() / (weights.square().sum() * len(weights)),
+    }
+
+
 def of_values(values: Tensor, returns: Tensor, td_errors: Tensor) -> dict[str, Tensor]:
     """What the collecting critic expected, and how wrong it was; all in the scale of returns."""
     error = returns - values

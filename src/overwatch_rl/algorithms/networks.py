@@ -1,7 +1,8 @@
 """Networks: from observations to what describes an action, and a value. One row of `NETWORKS` each.
 
 Rules: the first operation turns the world's compact observations into what the network computes with; the
-value's last layer is named `value` and computes in fp32 whatever the precision around it. Must not know
+last layers compute in fp32 whatever the precision around them, as rounded logits would make a policy another
+one with each size of batch; that of the value is named `value`. Must not know
 actions, losses or worlds.
 
 Shape letters as in `types`: B rows, S the shape of an observation, L outputs.
@@ -53,7 +54,11 @@ class Mlp(nn.Module):
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """From B S to outputs B L and values B."""
         flat = self.encode(features).flatten(1)
-        return self.actor(flat), _fp32(self.value, self.critic(flat))
+        *hidden, last = self.actor
+        found = flat
+        for layer in hidden:
+            found = layer(found)
+        return _fp32(last, found), _fp32(self.value, self.critic(flat)).squeeze(-1)
 
 
 class Conv(nn.Module):
@@ -80,7 +85,7 @@ class Conv(nn.Module):
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """From B S to outputs B L and values B."""
         hidden = torch.relu(self.hidden(self.body(self.encode(features)).flatten(1)))
-        return self.actor(hidden), _fp32(self.value, hidden)
+        return _fp32(self.actor, hidden), _fp32(self.value, hidden).squeeze(-1)
 
 
 class Encoder(nn.Module):
@@ -112,10 +117,27 @@ class Encoder(nn.Module):
         return found.contiguous(memory_format=self.layout) if found.dim() == 4 else found
 
 
-def _fp32(layer: nn.Linear, hidden: Tensor) -> Tensor:
+def action_values(
+    spec: ObservationSpec, hidden: int, actions: int, generator: torch.Generator
+) -> nn.Sequential:
+    """From B S to a value of each action, by two layers; weights begin as torch's own, from the generator."""
+    encode = Encoder(spec)
+    made = nn.Sequential(
+        encode, nn.Flatten(), nn.Linear(encode.num_features, hidden), nn.ReLU(),
+        nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, actions),
+    )  # fmt: skip
+    for layer in made:
+        if isinstance(layer, nn.Linear):
+            bound = layer.in_features**-0.5
+            nn.init.kaiming_uniform_(layer.weight, a=5**0.5, generator=generator)
+            nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+    return made
+
+
+def _fp32(layer: nn.Module, hidden: Tensor) -> Tensor:
     with torch.autocast(hidden.device.type if hidden.device.type != "meta" else "cpu", enabled=False):
-        value: Tensor = layer(hidden.float())
-        return value.squeeze(-1)
+        found: Tensor = layer(hidden.float())
+        return found
 
 
 def _hidden(width: int, generator: torch.Generator) -> list[nn.Module]:

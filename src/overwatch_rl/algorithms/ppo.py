@@ -6,7 +6,12 @@ is not finite, or a policy that had moved too far by the end of an epoch, leaves
 counts bit-unchanged, through the `found_inf` of the fused optimiser. Must not know worlds or telemetry.
 
 Sources: Schulman et al. 2017, "Proximal policy optimization algorithms"; the k3 estimator of KL is Schulman
-2020, "Approximating KL divergence".
+2020, "Approximating KL divergence"; the objective for stale rollouts is Hilton et al. 2021, "Batch size-
+invariance for policy optimization", with the capped weight of Fu et al. 2025, "AReaL".
+
+A rollout with ages was collected by older policies. The policy of `prepare` is then the proximal one, to
+which the clip and all KLs of an update refer; each row's policy loss is weighted by its probability over the
+collecting policy's, at most `importance_cap`; values are the current critic's, and targets V-trace's.
 
 The numbers, where there is a choice:
 
@@ -43,6 +48,8 @@ from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.batch import Batch
 from overwatch_rl.algorithms.distributions import Distribution, Gaussian, Judged, distribution
 from overwatch_rl.algorithms.gate import gated_step
+from overwatch_rl.algorithms.minibatches import Minibatches, Terms
+from overwatch_rl.algorithms.moments import below, laid_like, load_moments, moments_of
 from overwatch_rl.algorithms.networks import Encoder, Network, network
 from overwatch_rl.algorithms.ranks import Alone, Ranks
 from overwatch_rl.algorithms.returns import ReturnsConfig, advantages, following_values
@@ -89,11 +96,13 @@ class PPOConfig:
     """Whether the critic predicts in units of the returns' running mean and deviation."""
     normalise_observations: bool = False
     """Whether vectors of floats are seen as deviations from their running mean."""
+    importance_cap: float = 5.0
+    """Most that a stale row's policy loss is weighted by."""
     returns: ReturnsConfig = field(default_factory=ReturnsConfig)
     """How advantages are estimated."""
 
     def __post_init__(self) -> None:
-        for name in ("logit_scale", "learning_rate", "clip", "max_grad_norm"):
+        for name in ("logit_scale", "learning_rate", "clip", "max_grad_norm", "importance_cap"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; use a number above 0")
         for name in ("epochs", "minibatches", "anneal_updates"):
@@ -106,26 +115,6 @@ class PPOConfig:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} is {value}; use a number above 0, or leave it out")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What is reported of one minibatch, without gradients: sums over rows, and extremes."""
-
-    sums: dict[str, Tensor]
-    """Scalars to be divided by the rows, or by another sum."""
-    heads: Tensor  # 6 H: entropy in nat, the most it could be, and rows, over rows with a choice; then KL,
-    # rows, and rows whose ratio of the head alone is beyond the clip, over rows that used it
-    most: dict[str, Tensor]
-    """Scalars of which the largest counts."""
-
-    def plus(self, other: "Terms") -> "Terms":
-        """Both together."""
-        return Terms(
-            sums={name: value + other.sums[name] for name, value in self.sums.items()},
-            heads=self.heads + other.heads,
-            most={name: torch.maximum(value, other.most[name]) for name, value in self.most.items()},
-        )
 
 
 def k3(log_ratio: Tensor) -> Tensor:
@@ -144,6 +133,8 @@ def loss(judged: Judged, values: Tensor, batch: Batch, config: PPOConfig) -> tup
     ratio = joint.clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp()
     clipped = ratio.clamp(1 - config.clip, 1 + config.clip)
     surrogate = -torch.minimum(ratio * batch.advantages, clipped * batch.advantages)
+    if batch.weights is not None:
+        surrogate = surrogate * batch.weights
     squared = (values - batch.returns).square()
     value_terms = squared
     is_clipped = torch.zeros_like(squared)
@@ -193,12 +184,6 @@ def loss(judged: Judged, values: Tensor, batch: Batch, config: PPOConfig) -> tup
     return total.sum(), Terms(
         sums={name: value.detach() for name, value in sums.items()}, heads=heads, most=most
     )
-
-
-def relative_entropy(entropy: Tensor, possible: Tensor, rows: Tensor) -> Tensor:
-    """Scalar in 0..1 from three H, sums over rows with a choice; NaN when no row had one."""
-    count = rows.clamp(min=1)
-    return (entropy / count).sum() / (possible / count).sum()
 
 
 class PPO:
@@ -265,7 +250,7 @@ class PPO:
         for parameter, kept in self._optimizer.state.items():
             # The fused step walks through memory: moments lie as their weights do.
             for name, value in kept.items():
-                kept[name] = _laid_like(parameter, value)
+                kept[name] = laid_like(parameter, value)
         self._forward = torch.compile(self.network) if plan.is_compiled else self.network
 
     def twin(self) -> "PPO":
@@ -305,15 +290,21 @@ class PPO:
     @torch.no_grad()
     def prepare(self, rollout: Rollout) -> Batch:
         """The rollout as one batch, with advantages and the returns that the critic shall predict."""
+        stale: Stats = {}
+        log_ratio = trust = None
+        if rollout.age is not None:
+            rollout, log_ratio = self._judged_again(rollout)
+            trust = log_ratio.exp().clamp(max=1.0)
+            stale = diagnostics.of_staleness(log_ratio.flatten(), self.config.importance_cap)
         last = self._raw(self.outputs(rollout.last.features)[1])
         final = None
         if rollout.final is not None:
             places = rollout.final.flatten(0, 1)
             final = self._raw(self.outputs(places)[1]).view(rollout.final.shape[:2])
         following = following_values(rollout, last, final)
-        ahead = advantages(rollout, following, self.config.returns)
+        ahead = advantages(rollout, following, self.config.returns, trust)
         td_errors = rollout.rewards + self.config.returns.gamma * following - rollout.values
-        returns = ahead + rollout.values
+        returns = (ahead if trust is None else trust * ahead) + rollout.values
         if self.config.popart:
             self.popart.update(returns.flatten(), self.network.value, self._optimizer, self._ranks)
         return Batch(
@@ -324,14 +315,28 @@ class PPO:
             values=rollout.values.flatten(),
             advantages=ahead.flatten(),
             returns=returns.flatten(),
+            weights=None
+            if log_ratio is None
+            else log_ratio.flatten().exp().clamp(max=self.config.importance_cap),
             stats=diagnostics.merged(
                 [
+                    stale,
                     diagnostics.of_advantages(ahead.flatten()),
                     diagnostics.of_values(rollout.values.flatten(), returns.flatten(), td_errors.flatten()),
                     {} if self.normaliser is None else self.normaliser.report(rollout.features.flatten(0, 1)),
                 ]
             ),
         )
+
+    def _judged_again(self, rollout: Rollout) -> tuple[Rollout, Tensor]:
+        """With log-probabilities and values of now; and how far they moved, T N, joint and clamped."""
+        outputs, values = self.outputs(rollout.features.flatten(0, 1))
+        mask = None if rollout.mask is None else rollout.mask.flatten(0, 1)
+        judged = self.actions.judge(outputs, mask, rollout.actions.flatten(0, 1))
+        log_probs = judged.log_probs.view_as(rollout.log_probs)
+        log_ratio = (log_probs - rollout.log_probs).sum(dim=-1).clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT)
+        again = replace(rollout, log_probs=log_probs, values=self._raw(values).view_as(rollout.values))
+        return again, log_ratio
 
     def set_learning_rate(self, rate: float) -> None:
         """The step size that the schedule starts from, from now on."""
@@ -349,7 +354,7 @@ class PPO:
         """Learn from one batch, which has at least as many rows as there are minibatches."""
         config = self.config
         scaled = self._scaled(batch)
-        seen = _Seen(config, self._heads)
+        seen = Minibatches(config.minibatches, config.epochs * config.minibatches, self._heads)
         self.set_learning_rate(self._rate)
         stopped = torch.zeros((), dtype=torch.bool, device=self.device)
         for epoch in range(config.epochs):
@@ -367,6 +372,7 @@ class PPO:
                             break
         self._updates += 1
         stats = diagnostics.merged([batch.stats, seen.stats()])
+        stats["clip_range"] = torch.full((), config.clip, device=self.device)
         stats["learning_rate"] = torch.as_tensor(
             self._optimizer.param_groups[0]["lr"], device=self.device
         ).clone()
@@ -441,9 +447,7 @@ class PPO:
     def state_dict(self) -> dict[str, Tensor]:
         """`policy.*`, `optimizer.*` (number of the parameter, then the moment), `updates` and `order`."""
         state = {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
-        for number, parameter in enumerate(self._parameters):
-            for name, value in self._optimizer.state.get(parameter, {}).items():
-                state[f"optimizer.{number}.{name}"] = value
+        state |= moments_of(self._optimizer, self._parameters)
         state["optimizer.lr"] = torch.tensor(self._rate, dtype=torch.float64)
         state["updates"] = torch.tensor(self._updates)
         if self._order is not None:
@@ -452,21 +456,11 @@ class PPO:
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Become as it was when `state` was taken; raises `ValueError` when it is of another shape."""
-        policy = {
-            name.removeprefix("policy."): value for name, value in state.items() if name.startswith("policy.")
-        }
         try:
-            self.policy.load_state_dict(policy)
+            self.policy.load_state_dict(below("policy.", state))
         except RuntimeError as error:
             raise ValueError(f"these weights are of another network: {error}") from error
-        self._optimizer.state.clear()
-        for number, parameter in enumerate(self._parameters):
-            prefix = f"optimizer.{number}."
-            kept = {name: value for name, value in state.items() if name.startswith(prefix)}
-            if kept:
-                self._optimizer.state[parameter] = {
-                    name.removeprefix(prefix): _laid_like(parameter, value) for name, value in kept.items()
-                }
+        load_moments(self._optimizer, self._parameters, state)
         self._updates = int(state["updates"])
         self.set_learning_rate(float(state["optimizer.lr"]))
         if self._order is not None:
@@ -484,102 +478,3 @@ def _normaliser(spec: WorldSpec) -> Normaliser:
             f"normalise_observations needs vectors of floats, not {seen.shape} of {seen.dtype}; leave it out"
         )
     return Normaliser(seen.shape)
-
-
-def _laid_like(parameter: Tensor, value: Tensor) -> Tensor:
-    """A copy of a moment where its parameter is and as it lies in memory; of a count, where it is."""
-    if value.shape != parameter.shape:
-        return value.detach().clone().to(parameter.device)
-    return torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)
-
-
-class _Seen:
-    """The minibatches of one update, as tensors."""
-
-    def __init__(self, config: PPOConfig, heads: tuple[str, ...]) -> None:
-        """`heads` are named where there are several."""
-        self._config, self._heads = config, heads
-        self._terms: list[tuple[Terms, int]] = []
-        self._norms: list[Tensor] = []
-        self._layers: list[Tensor] = []
-        self._live: list[Tensor] = []
-
-    def add(self, terms: Terms, rows: int, layers: Tensor, norm: Tensor, live: Tensor) -> None:
-        """Keep one; `live` is false where the update had stopped before it."""
-        self._terms.append((terms, rows))
-        self._layers.append(layers)
-        self._norms.append(norm)
-        self._live.append(live)
-
-    def epoch_kl(self) -> Tensor:
-        """Joint KL of the newest epoch, the mean over its minibatches."""
-        newest = self._terms[-self._config.minibatches :]
-        return torch.stack([terms.sums["kl_joint"] / rows for terms, rows in newest]).mean()
-
-    def _of_heads(self, heads: Tensor, last: Tensor) -> Stats:
-        """Of each head: from 6 H, sums over the minibatches that ran, and over those of the last epoch."""
-        if not self._heads:
-            return {}
-        found = {
-            "entropy": heads[0] / heads[1], "kl_divergence": last[3] / last[4],
-            "clip_fraction": heads[5] / heads[4],
-        }  # fmt: skip
-        return {
-            f"{row}/{head}": value
-            for row, values in found.items()
-            for head, value in zip(self._heads, values.unbind(), strict=True)
-        }
-
-    def stats(self) -> Stats:
-        """All numbers."""
-        config = self._config
-        live = torch.stack(self._live).to(torch.float32)  # M
-        norms = torch.stack(self._norms)
-        not_finite = (~torch.isfinite(norms) & (live > 0)).sum()
-
-        def column(name: str) -> Tensor:
-            return torch.stack([terms.sums[name] / rows for terms, rows in self._terms])
-
-        def mean(values: Tensor) -> Tensor:
-            return torch.where(live > 0, values, 0.0).sum() / live.sum()
-
-        def last_epoch(values: Tensor) -> Tensor:
-            by_epoch = values.view(-1, config.minibatches).mean(dim=1)
-            epoch = live.view(-1, config.minibatches)[:, 0].sum().long() - 1
-            return by_epoch.gather(0, epoch[None]).squeeze(0)
-
-        def most(name: str) -> Tensor:
-            values = torch.stack([terms.most[name] for terms, _ in self._terms])
-            return torch.where(live > 0, values, -torch.inf).max()
-
-        kl = torch.stack([terms.sums["kl"] / terms.sums["used"] for terms, _ in self._terms])
-        every = torch.stack([terms.heads for terms, _ in self._terms]) * live[:, None, None]
-        heads = every.sum(dim=0)
-        ran = every.view(-1, config.minibatches, *heads.shape).sum(dim=1)
-        newest = (live.view(-1, config.minibatches)[:, 0].sum().long() - 1)[None]
-        names = (
-            "policy_loss", "value_loss", "value_loss_unclipped", "total_loss", "clip_fraction_up",
-            "clip_fraction_down", "log_ratio_clamped", "value_clipped", "ratio_mean",
-        )  # fmt: skip
-        means = {name: mean(column(name)) for name in names}
-        planned = config.epochs * config.minibatches
-        return (
-            means
-            | diagnostics.of_gradients(norms, torch.stack(self._layers), live)
-            | {
-                "clip_fraction": means["clip_fraction_up"] + means["clip_fraction_down"],
-                "kl_divergence": last_epoch(kl),
-                "kl_joint": last_epoch(column("kl_joint")),
-                "kl_max": torch.where(live > 0, kl, -torch.inf).max(),
-                "entropy": relative_entropy(heads[0], heads[1], heads[2]),
-                "ratio_max": most("ratio_max"),
-                "ratio_min": -most("ratio_min"),
-                "log_prob_max": most("log_prob_max"),
-                "log_prob_min": -most("log_prob_min"),
-                "first_ratio_error": self._terms[0][0].most["first_ratio_error"],
-                "clip_range": torch.full_like(norms[0], config.clip),
-                "minibatches_skipped": planned - live.sum() + not_finite,
-                "minibatches_not_finite": not_finite,
-            }
-            | self._of_heads(heads, ran.index_select(0, newest).squeeze(0))
-        )

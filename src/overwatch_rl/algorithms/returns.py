@@ -1,9 +1,11 @@
-"""Advantages from a rollout: generalised advantage estimation.
+"""Advantages from a rollout: generalised advantage estimation, corrected by V-trace where it is stale.
 
 Rules: the end of a task (terminated) has no value beyond it; an episode cut short (truncated) is continued
 by the value of its final observation, never by that of the next episode's first.
 
-Source: Schulman et al. 2016, "High-dimensional continuous control using generalized advantage estimation".
+Sources: Schulman et al. 2016, "High-dimensional continuous control using generalized advantage estimation";
+Espeholt et al. 2018, "IMPALA: scalable distributed deep-RL with importance weighted actor-learner
+architectures", section 4.1 and its remark 2 on lambda.
 
 Shapes: T steps, N envs, F places an env for final observations.
 """
@@ -47,14 +49,21 @@ def following_values(rollout: Rollout, last: Tensor, final: Tensor | None) -> Te
     return torch.where(rollout.terminated, 0.0, following)
 
 
-def advantages(rollout: Rollout, following: Tensor, config: ReturnsConfig) -> Tensor:
-    """T N float: generalised advantage estimates; following: T N as of `following_values`."""
+def advantages(
+    rollout: Rollout, following: Tensor, config: ReturnsConfig, trust: Tensor | None = None
+) -> Tensor:
+    """T N float: generalised advantage estimates; following: T N as of `following_values`.
+
+    `trust`: T N, the probability of each action under the policy that learns over that under the one that
+    collected, at most 1: with it what follows a step is the V-trace target, of which `trust` times the
+    advantage is the distance from the value (both clips of the source are 1). Without it all are 1.
+    """
     ended = rollout.terminated | rollout.truncated
     deltas = rollout.rewards + config.gamma * following - rollout.values
     carry = config.gamma * config.lam * (~ended).to(deltas.dtype)
     estimates = torch.empty_like(deltas)
     running = torch.zeros_like(deltas[0])
     for step in reversed(range(len(deltas))):
-        running = torch.addcmul(deltas[step], carry[step], running)
-        estimates[step] = running
+        estimates[step] = torch.addcmul(deltas[step], carry[step], running)
+        running = estimates[step] if trust is None else trust[step] * estimates[step]
     return estimates

@@ -1,9 +1,10 @@
 """Has checkpoints written while training goes on: the training thread copies, a process writes.
 
 Rules: at most one save is under way; one that comes meanwhile is skipped and counted, the last of a run
-waits. A save that failed costs that save only. A folder has one writer: the lock of it is held by the trainer
-and by its process, so a resumed trainer waits until the process of a killed one is done. Must not know what
-the tensors mean.
+waits. A save that failed costs that save only. A place has one writer. The lock of a folder is held by the
+trainer and by its process, so a resumed trainer waits until the process of a killed one is done; in an object
+store a trainer claims the next lineage, and those of earlier ones can write no more. Must not know what the
+tensors mean.
 """
 
 import fcntl
@@ -11,15 +12,17 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from torch import Tensor
 
+from overwatch_rl.artifacts.store import is_remote, open_store
+from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manifest import State
 from overwatch_rl.checkpoints.reading import versions
+from overwatch_rl.checkpoints.uploading import claim
 from overwatch_rl.checkpoints.writer import Written
-from overwatch_rl.checkpoints.writing import Retention
 from overwatch_rl.handover.sender import Sender
 
 LOCK: Final = ".lock"
@@ -32,13 +35,32 @@ _LOOK_S: Final = 0.1
 class Manager:
     """The checkpoints of one run."""
 
-    def __init__(self, folder: Path, retention: Retention, *, patience_s: float = _BUSY_S) -> None:
-        """Raises `ValueError` when nothing can be written there, or another training writes there."""
-        self.folder = folder
+    def __init__(
+        self,
+        place: Path | str,
+        retention: Retention,
+        saving: Saving | None = None,
+        *,
+        patience_s: float = _BUSY_S,
+    ) -> None:
+        """`place` is a folder, or the URL of one in an object store.
+
+        Raises `ValueError` when nothing can be written there, or another training writes there.
+        """
+        self.place = place
         self.skipped = 0
         """Saves that came while one was under way."""
         self._retention = retention
+        self._saving = saving or Saving()
         self._sender: Sender | None = None
+        self._cursor: dict[str, Any] | None = None
+        """Of the save that is under way."""
+        self._lock: int | None = None
+        self._lineage: int | None = None
+        if is_remote(place):
+            self._lineage = self._claimed(str(place))
+            return
+        folder = Path(place)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -47,15 +69,22 @@ class Manager:
                 f"{folder.parent} cannot be written: {error.strerror}; name another --out folder"
             ) from error
         try:
-            self._hold(patience_s)
+            self._hold(self._lock, folder, patience_s)
         except BaseException:
             os.close(self._lock)
             raise
 
     @property
     def next_lineage(self) -> int:
-        """One more than any checkpoint here has."""
-        return 1 + max((lineage for (lineage, _), _ in versions(self.folder)), default=0)
+        """One more than any checkpoint here has; in an object store the one that was claimed."""
+        if self._lineage is not None:
+            return self._lineage
+        return 1 + max((version.lineage for version, _ in versions(Path(self.place))), default=0)
+
+    @property
+    def where(self) -> str:
+        """The place in words, without options."""
+        return str(self.place).partition("?")[0]
 
     def save(self, state: State, tensors: Mapping[str, Tensor]) -> list[Written]:
         """Have a checkpoint written, each tensor called `file:name`; what became of earlier ones."""
@@ -70,7 +99,8 @@ class Manager:
         if self._sender is None:
             return []
         was_busy = self._sender.is_busy
-        found = [msgspec.json.decode(one, type=Written) for one in self._sender.answers(timeout)]
+        answers = [msgspec.json.decode(one, type=Written) for one in self._sender.answers(timeout)]
+        found = [msgspec.structs.replace(one, cursor=self._cursor) for one in answers]
         if self._sender.is_gone:
             pid = self._sender.pid
             self._sender.close(0.0)
@@ -89,7 +119,8 @@ class Manager:
         finally:
             if self._sender is not None:
                 self._sender.close(LAST_SAVE_S)
-            os.close(self._lock)
+            if self._lock is not None:
+                os.close(self._lock)
 
     def settle(self) -> list[Written]:
         """Wait for a save that is under way; what became of it."""
@@ -103,25 +134,38 @@ class Manager:
     def _offer(self, state: State, tensors: Mapping[str, Tensor]) -> list[Written]:
         try:
             if self._sender is None:
-                words = [str(self.folder), str(self._retention.keep)]
-                self._sender = Sender("overwatch_rl.checkpoints.writer", words, kept=[self._lock])
+                rules = [
+                    msgspec.json.encode(one, enc_hook=str).decode() for one in (self._retention, self._saving)
+                ]
+                kept = [] if self._lock is None else [self._lock]
+                words = [str(self.place), *rules]
+                self._sender = Sender("overwatch_rl.checkpoints.writer", words, kept=kept)
             is_taken = self._sender.offer(state, tensors)
         except OSError as error:
             return [self._failed(state.updates, f"no memory or process to save from: {error}")]
+        self._cursor = state.cursor
         return [] if is_taken else [self._failed(state.updates, "its process ended")]
 
     def _failed(self, updates: int | None, why: str) -> Written:
-        return Written(updates=updates or 0, path=str(self.folder), error=why)
+        return Written(updates=updates or 0, path=self.where, error=why)
 
-    def _hold(self, patience_s: float) -> None:
+    def _claimed(self, url: str) -> int:
+        store = open_store(url, self._saving.patience)
+        store.check()
+        try:
+            return claim(store)
+        except OSError as error:
+            raise ValueError(f"{self.where} cannot be written: {error}") from error
+
+    def _hold(self, lock: int, folder: Path, patience_s: float) -> None:
         until = time.monotonic() + patience_s
         while True:
             try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 if time.monotonic() >= until:
                     raise ValueError(
-                        f"{self.folder.parent} is written by another training; "
+                        f"{folder.parent} is written by another training; "
                         "end it, or name another --out folder"
                     ) from error
                 time.sleep(_LOOK_S)

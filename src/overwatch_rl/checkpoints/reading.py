@@ -1,47 +1,85 @@
 """Finds and loads a checkpoint; one that is half written or damaged is never taken.
 
+`place` is a folder or a URL everywhere: that of a run, of its checkpoints, or one checkpoint. From an object
+store files come several at a time into a folder that is removed with the `Checkpoint`.
 Raises `ValueError` naming the file and the fix. Torch is imported where tensors are asked for. Must not know
 how checkpoints are written.
 """
 
 import hashlib
 import logging
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
+import zstandard
 from safetensors import SafetensorError
 
-from overwatch_rl.checkpoints.manifest import FOLDER, FORMAT, MANIFEST, STATE, Manifest, State, version_of
+from overwatch_rl.artifacts.retrying import Patience
+from overwatch_rl.artifacts.signing import SignatureError, Verifier
+from overwatch_rl.artifacts.store import LostError, Store, is_remote, open_store
+from overwatch_rl.artifacts.versions import Version
+from overwatch_rl.checkpoints.manifest import (
+    FOLDER,
+    FORMATS,
+    LATEST,
+    MANIFEST,
+    PACKED,
+    STATE,
+    Manifest,
+    State,
+    seal_of,
+    version_of,
+)
+from overwatch_rl.checkpoints.remote import read_pointer, stored_manifest, versions_in
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _log: Final = logging.getLogger(__name__)
+_FIX: Final = "it is not whole; name another checkpoint of the run, or its folder for the newest whole one"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Checkpoint:
     """One that was verified."""
 
     path: Path
+    """Where its files lie on this machine."""
+    where: str
+    """Its folder, or its URI in an object store."""
     state: State
-    files: tuple[str, ...]
+    manifest: Manifest
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names as they are stored."""
+        return tuple(self.manifest.files)
 
     def tensors(self, file: str) -> "dict[str, Tensor]":
         """Of one file, on the CPU; empty where the checkpoint has no such file."""
-        if file not in self.files:
-            return {}
-        from safetensors.torch import load_file
+        from safetensors.torch import load, load_file
 
         try:
-            return load_file(self.path / file)
-        except (OSError, SafetensorError) as error:
+            if file in self.files:
+                return load_file(self.path / file)
+            if file + PACKED in self.files:
+                return load(
+                    zstandard.ZstdDecompressor().decompress((self.path / (file + PACKED)).read_bytes())
+                )
+        except (OSError, SafetensorError, zstandard.ZstdError) as error:
             raise ValueError(
                 f"{self.path / file} cannot be read: {error}; name another checkpoint"
             ) from error
+        return {}
 
 
 def place_of(folder: Path) -> Path:
@@ -51,60 +89,134 @@ def place_of(folder: Path) -> Path:
     return folder / FOLDER if (folder / FOLDER).is_dir() else folder
 
 
-def find_checkpoint(folder: Path) -> Checkpoint:
-    """The checkpoint in `folder`, or the newest whole one of the run there.
+def find_checkpoint(
+    place: Path | str, *, verifier: Verifier | None = None, patience: Patience | None = None
+) -> Checkpoint:
+    """The checkpoint at a place, or the newest whole one of the run there; signed, where there is a verifier.
 
-    `latest` need not be read: it is a hint, the newest that verifies may be another.
+    `latest` need not be right: it is a hint, the newest that verifies may be another.
     """
+    if is_remote(place):
+        return _find_remote(str(place), verifier, patience)
+    folder = Path(place)
     if version_of(folder.resolve().name) is not None:
-        return verified(folder.resolve())
-    place = place_of(folder)
-    found = sorted(versions(place), reverse=True)
-    faults = []
-    for _, name in found:
-        try:
-            return verified(place / name)
-        except ValueError as error:
-            _log.warning("%s", error)
-            faults.append(str(error))
-    if faults:
-        raise ValueError(f"{place} has no checkpoint that is whole: {faults[0]}")
-    raise ValueError(f"{folder} holds no checkpoint; name the --out folder of a training run")
+        return verified(folder.resolve(), verifier)
+    at = place_of(folder)
+    found = sorted(versions(at), reverse=True)
+    return _first(str(at), str(folder), [partial(verified, at / name, verifier) for _, name in found])
 
 
-def versions(place: Path) -> list[tuple[tuple[int, int], str]]:
+def versions(place: Path) -> list[tuple[Version, str]]:
     """Version and name of each folder there that is called like a checkpoint."""
     if not place.is_dir():
         return []
     return [(version, one.name) for one in place.iterdir() if (version := version_of(one.name)) is not None]
 
 
-def verified(path: Path) -> Checkpoint:
-    """The checkpoint at `path`, each of its files compared with the manifest."""
-    fix = "it is not whole; name another checkpoint of the run, or its folder for the newest whole one"
-    manifest = _decoded(path / MANIFEST, Manifest, fix)
-    if manifest.format != FORMAT:
-        raise ValueError(f"{path / MANIFEST} has format {manifest.format}, not {FORMAT}; use its own version")
-    if manifest.sealed() != manifest:
-        raise ValueError(f"{path / MANIFEST} has another hash than it names; {fix}")
+def verified(path: Path, verifier: Verifier | None = None) -> Checkpoint:
+    """The checkpoint in a folder, each of its files compared with the manifest."""
+    manifest = _decoded(path / MANIFEST, Manifest)
+    if manifest.format not in FORMATS:
+        known = " or ".join(map(str, FORMATS))
+        raise ValueError(f"{path / MANIFEST} has format {manifest.format}, not {known}; use its own version")
+    if seal_of((path / MANIFEST).read_bytes()) != manifest.sha256:
+        raise ValueError(f"{path / MANIFEST} has another hash than it names; {_FIX}")
+    _check_signature(str(path / MANIFEST), manifest, verifier)
     for name, entry in manifest.files.items():
         try:
             with (path / name).open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
-            raise ValueError(f"{path / name} cannot be read: {error.strerror}; {fix}") from error
+            raise ValueError(f"{path / name} cannot be read: {error.strerror}; {_FIX}") from error
         if digest != entry.sha256:
-            raise ValueError(f"{path / name} has another hash than its manifest names; {fix}")
-    state = _decoded(path / STATE, State, fix)
-    if (state.lineage, state.updates) != (manifest.lineage, manifest.updates):
-        raise ValueError(f"{path / STATE} is of another checkpoint than its manifest; {fix}")
-    return Checkpoint(path=path, state=state, files=tuple(manifest.files))
+            raise ValueError(f"{path / name} has another hash than its manifest names; {_FIX}")
+    state = _decoded(path / STATE, State)
+    if state.version != manifest.version:
+        raise ValueError(f"{path / STATE} is of another checkpoint than its manifest; {_FIX}")
+    return Checkpoint(path=path, where=str(path), state=state, manifest=manifest)
 
 
-def _decoded(path: Path, kind: type[T], fix: str) -> T:
+def place_and_version(url: str) -> tuple[str, Version | None]:
+    """The URL of all checkpoints, and which one where the URL ends in its name."""
+    parts = urlsplit(url)
+    above, _, last = parts.path.rstrip("/").rpartition("/")
+    version = version_of(last)
+    return (url, None) if version is None else (urlunsplit(parts._replace(path=above)), version)
+
+
+def remote_versions(store: Store) -> list[Version]:
+    """Of those in an object store that were written to their end, newest first. Raises `OSError`."""
+    found = {version for version, names in versions_in(store).items() if MANIFEST in names}
+    latest, _ = read_pointer(store, LATEST)
+    named = None if latest is None or latest.name is None else version_of(latest.name)
+    return sorted(found | ({named} if named else set()), reverse=True)
+
+
+def fetched(store: Store, version: Version, verifier: Verifier | None = None) -> Checkpoint:
+    """One from an object store, verified. Raises `ValueError`, `OSError` where the store is gone."""
+    stored = stored_manifest(store, version)
+    manifest = msgspec.json.decode(stored, type=Manifest)
+    if any("/" in name or name in ("", ".", "..") for name in manifest.files):
+        raise ValueError(
+            f"{store.uri(f'{version}/{MANIFEST}')} names a file outside of the checkpoint; {_FIX}"
+        )
+    into = Path(tempfile.mkdtemp(prefix="overwatch-checkpoint-"))
+    try:
+        wanted = {f"{version}/{name}": entry.sha256 for name, entry in manifest.files.items()}
+        store.fetch(wanted, into)
+        (into / MANIFEST).write_bytes(stored)
+        local = verified(into, verifier)
+        made = Checkpoint(
+            path=into, where=store.uri(str(version)), state=local.state, manifest=local.manifest
+        )
+    except LostError as error:
+        shutil.rmtree(into, ignore_errors=True)
+        raise ValueError(f"{error}; {_FIX}") from error
+    except BaseException:
+        shutil.rmtree(into, ignore_errors=True)
+        raise
+    weakref.finalize(made, shutil.rmtree, into, ignore_errors=True)
+    return made
+
+
+def _find_remote(url: str, verifier: Verifier | None, patience: Patience | None) -> Checkpoint:
+    place, version = place_and_version(url)
+    store = open_store(place, patience)
+    try:
+        wanted = [version] if version else remote_versions(store)
+        base = store.uri()
+        return _first(base, base, [partial(fetched, store, one, verifier) for one in wanted])
+    except OSError as error:
+        raise ValueError(f"checkpoints in {store.uri()} cannot be read: {error}") from error
+
+
+def _first(place: str, named: str, tries: Iterable[Callable[[], Checkpoint]]) -> Checkpoint:
+    """The first that is whole."""
+    faults = []
+    for attempt in tries:
+        try:
+            return attempt()
+        except ValueError as error:
+            _log.warning("%s", error)
+            faults.append(str(error))
+    if faults:
+        raise ValueError(f"{place} has no checkpoint that is whole: {faults[0]}")
+    raise ValueError(f"{named} holds no checkpoint; name the --out folder of a training run")
+
+
+def _check_signature(where: str, manifest: Manifest, verifier: Verifier | None) -> None:
+    if verifier is None:
+        return
+    try:
+        verifier.check(msgspec.structs.replace(manifest, sha256=""))
+    except SignatureError as error:
+        raise ValueError(f"{where}: {error}; name another checkpoint") from error
+
+
+def _decoded(path: Path, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}; {fix}") from error
-    except msgspec.DecodeError as error:
-        raise ValueError(f"{path} cannot be read: {error}; {fix}") from error
+        raise ValueError(f"{path} cannot be read: {error.strerror}; {_FIX}") from error
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read: {error}; {_FIX}") from error

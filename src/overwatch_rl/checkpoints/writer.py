@@ -1,18 +1,22 @@
-"""The process that writes checkpoints: `python -m overwatch_rl.checkpoints.writer FOLDER KEEP`.
+"""The process that writes checkpoints: `python -m overwatch_rl.checkpoints.writer PLACE RETENTION SAVING`.
 
-It outlives a trainer that was killed until what was handed over is on the disk. Must not import torch.
+It outlives a trainer that was killed until what was handed over is written. Must not import torch.
 """
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from safetensors import TensorSpec
 
-from overwatch_rl.checkpoints.manifest import State
-from overwatch_rl.checkpoints.writing import Retention, write_checkpoint
+from overwatch_rl.artifacts.store import is_remote, open_store
+from overwatch_rl.checkpoints.content import Files, Retention, Saved, Saving
+from overwatch_rl.checkpoints.manifest import FileEntry, State
+from overwatch_rl.checkpoints.uploading import FencedError, upload_checkpoint
+from overwatch_rl.checkpoints.writing import write_checkpoint
 from overwatch_rl.handover.receiver import Parcel, Receiver, run
 
 
@@ -21,11 +25,21 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
     updates: int
     path: str
+    """Folder or URI of the checkpoint."""
+    version: str = ""
+    cursor: dict[str, Any] | None = None
+    """That of its state: what may be acknowledged now. The trainer's side fills it in: answers are short."""
     size_bytes: int = 0
     duration_s: float = 0.0
     """Seconds that writing took."""
+    files: dict[str, FileEntry] = msgspec.field(default_factory=dict)
+    """Size and digest of each, for a record of artifacts."""
+    sha256: str = ""
+    """That the manifest names as its own."""
     error: str | None = None
     """Why there is no checkpoint; `None` when there is."""
+    is_fenced: bool = False
+    """Whether another training goes on from here: this one may write no more."""
 
 
 def specs(parcel: Parcel) -> dict[str, dict[str, TensorSpec]]:
@@ -41,22 +55,38 @@ def specs(parcel: Parcel) -> dict[str, dict[str, TensorSpec]]:
 
 def serve(receiver: Receiver, arguments: Sequence[str]) -> None:
     """Write each."""
-    folder, retention = Path(arguments[0]), Retention(keep=int(arguments[1]))
+    save = _saver(
+        arguments[0],
+        msgspec.json.decode(arguments[1], type=Retention),
+        msgspec.json.decode(arguments[2], type=Saving, dec_hook=lambda _, text: Path(text)),
+    )
     for parcel in receiver.parcels():
         began = time.perf_counter()
         state = msgspec.json.decode(parcel.note, type=State)
+        version, path = str(state.version), arguments[0]
+        written = Written(updates=state.updates, path=path, version=version)
         try:
-            path, size = write_checkpoint(folder, state, specs(parcel), retention)
-        except OSError as error:
-            written = Written(updates=state.updates, path=str(folder), error=str(error))
+            saved = save(state, specs(parcel))
+        except (OSError, ValueError, FencedError) as error:
+            is_fenced = isinstance(error, FencedError)
+            written = msgspec.structs.replace(written, error=str(error), is_fenced=is_fenced)
         else:
-            written = Written(
-                updates=state.updates,
-                path=str(path),
-                size_bytes=size,
+            written = msgspec.structs.replace(
+                written,
+                path=saved.where,
+                size_bytes=saved.size,
                 duration_s=time.perf_counter() - began,
+                files=saved.manifest.files,
+                sha256=saved.manifest.sha256,
             )
         receiver.answer(parcel, written)
+
+
+def _saver(place: str, retention: Retention, saving: Saving) -> Callable[[State, Files], Saved]:
+    if is_remote(place):
+        store = open_store(place, saving.patience)
+        return lambda state, files: upload_checkpoint(store, state, files, retention, saving)
+    return lambda state, files: write_checkpoint(Path(place), state, files, retention, saving)
 
 
 if __name__ == "__main__":

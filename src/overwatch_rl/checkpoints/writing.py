@@ -1,4 +1,4 @@
-"""Writes one checkpoint, so that a reader finds all of it or nothing.
+"""Writes one checkpoint into a folder, so that a reader finds all of it or nothing.
 
 Rules: files are written into a folder of another name, forced to the disk, the manifest last, and the folder
 is renamed; `latest` and `best` are replaced the same way. A save that was cut off leaves a folder with
@@ -8,55 +8,45 @@ is renamed; `latest` and `best` are replaced the same way. A save that was cut o
 import hashlib
 import os
 import shutil
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from safetensors import SafetensorError, TensorSpec, serialize_file
+from safetensors import SafetensorError, serialize_file
 
 from overwatch.platform import sync, sync_folder
+from overwatch_rl.checkpoints.content import Files, Retention, Saved, Saving, best_of, compressed, manifest_of
 from overwatch_rl.checkpoints.manifest import (
     BEST,
-    FORMAT,
+    EVALUATIONS,
     LATEST,
     MANIFEST,
+    PACKED,
     PARTIAL,
     STATE,
+    Evaluation,
     FileEntry,
     Manifest,
+    Scored,
     State,
-    TensorEntry,
     bytes_of,
-    name_of,
+    unsealed,
     version_of,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """Which checkpoints stay."""
-
-    keep: int = 3
-    """The newest; the best stays besides."""
-
-    def __post_init__(self) -> None:
-        if self.keep < 1:
-            raise ValueError(f"keep is {self.keep}; use 1 or more")
-
-
-def write_checkpoint(
-    folder: Path, state: State, files: Mapping[str, Mapping[str, TensorSpec]], retention: Retention
-) -> tuple[Path, int]:
-    """The checkpoint's folder and its bytes. Raises `OSError`; what lies in `folder` is as it was then."""
+def write_checkpoint(folder: Path, state: State, files: Files, retention: Retention, saving: Saving) -> Saved:
+    """Write it. Raises `OSError`; what lies in `folder` is as it was then."""
     folder.mkdir(parents=True, exist_ok=True)
     for left in folder.glob(f".*{PARTIAL}"):
         shutil.rmtree(left, ignore_errors=True)
-    name = name_of(state.lineage, state.updates)
+    name = str(state.version)
     partial = folder / f".{name}{PARTIAL}"
+    manifests = [one for one in _manifests(folder) if one.version != state.version]
+    evaluations = _evaluations(folder)
+    _, best_by = best_of(manifests, evaluations, state.run_id)
     try:
-        size = _fill(partial, state, files)
+        manifest, size = _fill(partial, folder / name, state, files, best_by=best_by, saving=saving)
         if (folder / name).exists():  # Of the same updates: it was damaged, or saved once more at the end.
             _remove(folder / name)
         partial.rename(folder / name)
@@ -65,12 +55,16 @@ def write_checkpoint(
         shutil.rmtree(partial, ignore_errors=True)
         raise
     _point(folder, LATEST, name)
-    _rate(folder, name, state)
+    best, _ = best_of([*manifests, manifest], evaluations, state.run_id)
+    if best is not None:
+        _point(folder, BEST, str(best))
     _prune(folder, retention)
-    return folder / name, size
+    return Saved(where=str(folder / name), size=size, manifest=manifest)
 
 
-def _fill(partial: Path, state: State, files: Mapping[str, Mapping[str, TensorSpec]]) -> int:
+def _fill(
+    partial: Path, final: Path, state: State, files: Files, *, best_by: Scored, saving: Saving
+) -> tuple[Manifest, int]:
     partial.mkdir()
     entries: dict[str, FileEntry] = {}
     for name, tensors in files.items():
@@ -78,35 +72,29 @@ def _fill(partial: Path, state: State, files: Mapping[str, Mapping[str, TensorSp
             serialize_file(dict(tensors), partial / name)
         except SafetensorError as error:
             raise OSError(f"{partial / name}: {error}") from error
-        entries[name] = _kept(partial / name)
+        stored = name
+        if saving.zstd:
+            stored = name + PACKED
+            (partial / stored).write_bytes(compressed((partial / name).read_bytes(), saving.zstd))
+            (partial / name).unlink()
+        entries[stored] = _kept(partial / stored, final)
     (partial / STATE).write_bytes(bytes_of(state))
-    entries[STATE] = _kept(partial / STATE)
-    manifest = Manifest(
-        format=FORMAT,
-        run_id=state.run_id,
-        lineage=state.lineage,
-        updates=state.updates,
-        config_hash=state.config_hash,
-        tensors={
-            f"{name}:{key}": TensorEntry(file=name, dtype=str(spec.dtype), shape=tuple(spec.shape))
-            for name, tensors in files.items()
-            for key, spec in tensors.items()
-        },
-        files=entries,
-    )
-    (partial / MANIFEST).write_bytes(bytes_of(manifest.sealed()))
-    last = _kept(partial / MANIFEST)
+    entries[STATE] = _kept(partial / STATE, final)
+    manifest = manifest_of(state, files, entries, best_by, saving.key)
+    (partial / MANIFEST).write_bytes(bytes_of(manifest))
+    last = _kept(partial / MANIFEST, final)
     sync_folder(partial)
-    return sum(entry.bytes for entry in (*entries.values(), last))
+    return manifest, sum(entry.bytes for entry in (*entries.values(), last))
 
 
-def _kept(path: Path) -> FileEntry:
+def _kept(path: Path, final: Path) -> FileEntry:
     """Force a file to the disk, readable as others of this user are; its size and hash."""
     with path.open("rb") as file:
         os.fchmod(file.fileno(), _mode())
         sync(file.fileno())
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return FileEntry(bytes=os.fstat(file.fileno()).st_size, sha256=digest)
+        size = os.fstat(file.fileno()).st_size
+    return FileEntry(bytes=size, sha256=digest, uri=(final / path.name).absolute().as_uri())
 
 
 def _mode() -> int:
@@ -125,16 +113,20 @@ def _point(folder: Path, pointer: str, name: str) -> None:
     sync_folder(folder)
 
 
-def _rate(folder: Path, name: str, state: State) -> None:
-    """Make it the best, unless its run has a better one."""
-    if state.score is None:
-        return
-    best: State | None = None
-    with suppress(OSError, msgspec.DecodeError):
-        known = folder / (folder / BEST).read_text(encoding="utf-8").strip() / STATE
-        best = msgspec.json.decode(known.read_bytes(), type=State)
-    if best is None or best.run_id != state.run_id or best.score is None or state.score > best.score:
-        _point(folder, BEST, name)
+def _manifests(folder: Path) -> list[Manifest]:
+    """Of all that can be read, oldest first, each with its return."""
+    found = []
+    for name in sorted(one.name for one in folder.iterdir() if version_of(one.name) is not None):
+        with suppress(OSError, ValueError):
+            manifest = msgspec.json.decode((folder / name / MANIFEST).read_bytes(), type=Manifest)
+            state = msgspec.json.decode((folder / name / STATE).read_bytes(), type=State)
+            found.append(msgspec.structs.replace(manifest, score=state.score))
+    return found
+
+
+def _evaluations(folder: Path) -> list[Evaluation]:
+    found = [unsealed(one.read_bytes(), Evaluation) for one in (folder / EVALUATIONS).glob("*.json")]
+    return [one for one in found if one is not None]
 
 
 def _prune(folder: Path, retention: Retention) -> None:

@@ -7,9 +7,11 @@ from typing import Final
 
 import click
 
+from overwatch_rl.cli.checkpoints import checkpoints
 from overwatch_rl.cli.common import Stop
+from overwatch_rl.cli.learning import actor, cluster, learner
 from overwatch_rl.cli.replay import replay_server
-from overwatch_rl.cli.services import grpo, grpo_handler, rollouts
+from overwatch_rl.cli.services import grpo, grpo_handler, orchestrator, rollouts
 from overwatch_rl.cli.training import evaluate, play, saliency, sync_points, train, verify
 
 __all__ = ["Stop", "main"]
@@ -20,8 +22,13 @@ COMMANDS: Final = (
     verify,
     play,
     saliency,
+    checkpoints,
     rollouts,
     replay_server,
+    orchestrator,
+    learner,
+    actor,
+    cluster,
     grpo,
     grpo_handler,
     sync_points,

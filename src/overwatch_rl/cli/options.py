@@ -1,11 +1,30 @@
-"""The options of `overwatch-rl rollouts`; what they mean together is checked by `settings`."""
+"""The options of the servers; what they mean together is checked by the `settings` of each."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 
 from overwatch_rl.cli.common import C
+
+_TLS: Final = (
+    click.option(
+        "--tls-cert",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        help="PEM: the certificate to serve HTTPS with, then those between it and its authority.",
+    ),
+    click.option(
+        "--tls-key",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        help="PEM: its private key.",
+    ),
+)
+_TELEMETRY: Final = (
+    click.option("--run-id", help="The run that the server reports to; made up without."),
+    click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without."),
+    click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower."),
+)
 
 _OPTIONS: Final = (
     click.option("--listen", default="127.0.0.1:8000", show_default=True, metavar="HOST:PORT"),
@@ -28,16 +47,7 @@ _OPTIONS: Final = (
         type=click.Path(path_type=Path, dir_okay=False, exists=True),
         help="Bearer token that clients must send; needed where other machines can reach the address.",
     ),
-    click.option(
-        "--tls-cert",
-        type=click.Path(path_type=Path, dir_okay=False, exists=True),
-        help="PEM: the certificate to serve HTTPS with, then those between it and its authority.",
-    ),
-    click.option(
-        "--tls-key",
-        type=click.Path(path_type=Path, dir_okay=False, exists=True),
-        help="PEM: its private key.",
-    ),
+    *_TLS,
     click.option(
         "--max-staleness",
         type=click.IntRange(0),
@@ -113,14 +123,70 @@ _OPTIONS: Final = (
         show_default=True,
         help="When clients that must wait ask again.",
     ),
-    click.option("--run-id", help="The run that the server reports to; made up without."),
-    click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without."),
-    click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower."),
+    *_TELEMETRY,
+)
+
+
+def _token(role: str, may: str) -> Callable[[C], C]:
+    return click.option(
+        f"--{role}-token",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        help=f"File with the bearer token of who may {may}.",
+    )
+
+
+_ORCHESTRATOR: Final = (
+    click.option("--listen", default="127.0.0.1:8100", show_default=True, metavar="HOST:PORT"),
+    click.option(
+        "--store",
+        default="sqlite:///orchestrator/runs.db",
+        show_default=True,
+        metavar="URL",
+        help="Database that runs are kept in, as SQLAlchemy names it.",
+    ),
+    _token("operator", "create runs and command them"),
+    _token("learner", "create runs, beat, obey and register"),
+    _token("reader", "look"),
+    *_TLS,
+    click.option(
+        "--heartbeat-s",
+        type=click.FloatRange(0),
+        default=5.0,
+        show_default=True,
+        help="The least time between two heartbeats of a run.",
+    ),
+    click.option(
+        "--stale-s",
+        type=click.FloatRange(0, min_open=True),
+        default=45.0,
+        show_default=True,
+        help="Silence after which a run is stale.",
+    ),
+    click.option(
+        "--unresponsive-s",
+        type=click.FloatRange(0, min_open=True),
+        default=135.0,
+        show_default=True,
+        help="Silence after which it is unresponsive.",
+    ),
+    click.option(
+        "--max-connections", type=click.IntRange(1), default=1024, show_default=True, help="Open at a time."
+    ),
+    *_TELEMETRY,
 )
 
 
 def options(command: C) -> C:
-    """Give a command all of them, in their order."""
-    for option in reversed(_OPTIONS):
+    """Give the rollouts command all of its, in their order."""
+    return _with(command, _OPTIONS)
+
+
+def orchestrator_options(command: C) -> C:
+    """Give the orchestrator's command all of its, in their order."""
+    return _with(command, _ORCHESTRATOR)
+
+
+def _with(command: C, those: Sequence[Callable[[C], C]]) -> C:
+    for option in reversed(those):
         command = option(command)
     return command

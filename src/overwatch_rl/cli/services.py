@@ -1,4 +1,4 @@
-"""Commands of services: the rollouts server, the trainer that learns from it, its handlers.
+"""Commands of services: the rollouts server, the trainer that learns from it, its handlers; the orchestrator.
 
 Rules: torch is loaded inside the commands that need it, after signals are taken; the server never loads it.
 """
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from overwatch_rl.cli.common import Stop, config_option, signals, usage_errors
-from overwatch_rl.cli.options import options
+from overwatch_rl.cli.common import PLACE, Stop, config_option, signals, usage_errors
+from overwatch_rl.cli.options import options, orchestrator_options
 
 if TYPE_CHECKING:
     from overwatch_rl.grpo.config import GrpoFlags
     from overwatch_rl.grpo.handler import HandlerFlags
+    from overwatch_rl.orchestrator.settings import OrchestratorFlags
     from overwatch_rl.rollouts.settings import RolloutsFlags
 
 
@@ -32,6 +33,26 @@ def rollouts(context: click.Context, **flags: Unpack["RolloutsFlags"]) -> None:
         context.exit(run(settings, click.echo))
     except OSError as error:
         raise click.ClickException(cannot_begin(error, flags["folder"])) from error
+
+
+@click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_ORCHESTRATOR"})
+@config_option("OVERWATCH_ORCHESTRATOR")
+@orchestrator_options
+@click.pass_context
+def orchestrator(context: click.Context, **flags: Unpack["OrchestratorFlags"]) -> None:
+    """Serve the control of runs: states, heartbeats, commands, artifacts."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from overwatch_rl.orchestrator.process import run
+    from overwatch_rl.orchestrator.settings import orchestrator_settings
+
+    try:
+        with usage_errors():
+            context.exit(run(orchestrator_settings(flags), click.echo))
+    except SQLAlchemyError as error:
+        raise click.ClickException(f"the store cannot be used: {error}; give another --store") from error
+    except OSError as error:
+        raise click.ClickException(cannot_begin(error, Path(flags["store"]))) from error
 
 
 def cannot_begin(error: OSError, folder: Path) -> str:
@@ -90,14 +111,15 @@ def cannot_begin(error: OSError, folder: Path) -> str:
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for numbers and checkpoints."
 )
 @click.option(
-    "--resume", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="FOLDER",
-    help="Go on from the newest checkpoint of the run in FOLDER; --updates counts from its beginning.",
+    "--resume", type=PLACE, metavar="PLACE",
+    help="Go on from the newest checkpoint of the run in a folder or at a URL; --updates counts from its "
+    "beginning.",
 )  # fmt: skip
 @click.option("--checkpoint-every", type=int, default=10, show_default=True, help="Updates between two.")
 @click.option("--keep", type=int, default=3, show_default=True, help="Newest checkpoints kept.")
 @click.option("--log", type=click.Choice(("auto", "text", "json")), default="auto", show_default=True)
 def grpo(
-    *, resume: Path | None, checkpoint_every: int, keep: int, log: str, **flags: Unpack["GrpoFlags"]
+    *, resume: Path | str | None, checkpoint_every: int, keep: int, log: str, **flags: Unpack["GrpoFlags"]
 ) -> None:
     """Train a small language model with GRPO on groups from handlers in other processes."""
     stop = Stop(None)

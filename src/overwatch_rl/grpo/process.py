@@ -5,27 +5,23 @@ running. A run whose handlers have all failed ends with their words. Must not kn
 """
 
 import contextlib
-import queue as queues
 import re
-import subprocess
 import sys
 import tempfile
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import click
 import torch
 
-from overwatch.events import Event, LogLine, MetricInfo
+from overwatch.events import MetricInfo
 from overwatch_rl.algorithms.grpo import GRPO
 from overwatch_rl.assembly import Keeping
+from overwatch_rl.checkpoints.content import Retention
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.manifest import FOLDER
 from overwatch_rl.checkpoints.reading import Checkpoint
-from overwatch_rl.checkpoints.writing import Retention
 from overwatch_rl.grpo.base import judge, make_base
 from overwatch_rl.grpo.config import STALE, GrpoSettings, config_of, described
 from overwatch_rl.grpo.model import ModelConfig, Transformer
@@ -33,12 +29,13 @@ from overwatch_rl.grpo.source import PATIENCE_S, RolloutsSource
 from overwatch_rl.grpo.task import END_CODE, LETTERS, VOCABULARY
 from overwatch_rl.grpo.trainer import Ends, GrpoTrainer
 from overwatch_rl.grpo.weights import publish, versions
+from overwatch_rl.handover.children import Child, child
 from overwatch_rl.resume import hash_of
 from overwatch_rl.rollouts.calls import CallError, Target
 from overwatch_rl.telemetry.files import Files
 from overwatch_rl.telemetry.log import FlightLog, flight_logger
 from overwatch_rl.telemetry.reporter import Fanout
-from overwatch_rl.telemetry.screen import Screen
+from overwatch_rl.telemetry.running import Lines
 from overwatch_rl.telemetry.tower import Tower, named, start_tower
 from overwatch_rl.training.keeper import CheckpointError, Keeper, Kept, position_of
 from overwatch_rl.types import ObservationSpec, Reporter, WorldSpec, discrete
@@ -47,59 +44,6 @@ _GREETING: Final = re.compile(r"rollouts API at (https?://[^,\s]+)")
 _RETRY_S: Final = 0.05
 """Updates take a few tenths of a second."""
 _START_S: Final = 60.0
-_END_S: Final = 10.0
-_TAIL: Final = 20
-
-
-class Child:
-    """A command of `overwatch-rl` in a process that ends with this one."""
-
-    def __init__(self, name: str, words: list[str]) -> None:
-        self.name = name
-        self.lines: queues.Queue[str | None] = queues.Queue()
-        """What it prints; `None` when it has ended."""
-        self.tail: deque[str] = deque(maxlen=_TAIL)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "overwatch_rl.grpo.child", *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,  # Ctrl-C reaches the trainer, which ends the others in order.
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True, name=name)
-        self._reader.start()
-
-    def end(self) -> None:
-        """Ask it to end, and wait."""
-        self.process.terminate()
-        try:
-            self.process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self._reader.join()
-        if self.process.stdin is not None:
-            self.process.stdin.close()
-
-    def _read(self) -> None:
-        stream = self.process.stdout
-        if stream is None:
-            raise AssertionError("the child has no output")
-        with stream:
-            for line in stream:
-                self.tail.append(line.rstrip())
-                self.lines.put(line.rstrip())
-        self.lines.put(None)
-
-
-class Lines(Screen):
-    """Lines for a person: also what held-out prompts earn."""
-
-    def fact(self, event: Event) -> None:
-        """A line of the log."""
-        if isinstance(event, LogLine):
-            click.echo(f"  {event.message}")
 
 
 def run(
@@ -142,26 +86,17 @@ def _assembled(
         name, words = _handler(settings, number, url, folder)
         if settings.tower is not None:
             words += [*_reporting(settings, reporters.run_id), "--rank", str(number)]
-        reporters.handlers.append(stack.enter_context(_child(name, words)))
+        reporters.handlers.append(stack.enter_context(child(name, words)))
     return trainer
 
 
 def _watched(children: list[Child], stop: Callable[[], str | None]) -> str | None:
     """The outcome to end with; raises `RuntimeError` when no handler is left, with the words of one."""
-    failed = [child for child in children if child.process.poll() not in (None, 0)]
+    failed = [one for one in children if one.process.poll() not in (None, 0)]
     if children and len(failed) == len(children):
         last = "\n".join(failed[0].tail)
         raise RuntimeError(f"all {len(failed)} handlers have failed; {failed[0].name} printed:\n{last}")
     return stop()
-
-
-@contextlib.contextmanager
-def _child(name: str, words: list[str]) -> Iterator[Child]:
-    child = Child(name, words)
-    try:
-        yield child
-    finally:
-        child.end()
 
 
 def _weights_folder(settings: GrpoSettings, stack: contextlib.ExitStack) -> Path:
@@ -179,11 +114,11 @@ def _server(settings: GrpoSettings, run_id: str, stack: contextlib.ExitStack) ->
         words += ["--durability", "memory"]
     else:
         words += ["--folder", str(settings.out / "rollouts")]
-    child = stack.enter_context(_child("server", words))
-    while (line := child.lines.get(timeout=_START_S)) is not None:
+    server = stack.enter_context(child("server", words))
+    while (line := server.lines.get(timeout=_START_S)) is not None:
         if (url := address_in(line)) is not None:
             return url
-    raise RuntimeError("the rollouts server ended before it served:\n" + "\n".join(child.tail))
+    raise RuntimeError("the rollouts server ended before it served:\n" + "\n".join(server.tail))
 
 
 def address_in(line: str) -> str | None:
@@ -323,6 +258,6 @@ class _Reporters:
             return Lines(self._settings.loop.updates)
         log = flight_logger(sys.stdout, run_id=self.run_id, config=hash_of(self._config))
         flight = FlightLog(log, "cpu", lambda: "" if self.tower is None else self.tower.traceparent())
-        resumed = None if checkpoint is None else str(checkpoint.path)
+        resumed = None if checkpoint is None else checkpoint.where
         flight.started(task="sort", settings=self._config, resumed_from=resumed)
         return flight

@@ -8,14 +8,15 @@ no log-probability is. Must not know the server or the trainer.
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
 from typing import Any, Final
 
+import msgspec
 import torch
 
+from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.grpo.model import Transformer, answer
 from overwatch_rl.grpo.task import END_CODE, TaskConfig, decode, draw, encode, reward
-from overwatch_rl.grpo.weights import Version, Weights
+from overwatch_rl.grpo.weights import Weights
 
 IGNORED: Final = -100
 NOT_DRAWN: Final = 1.0
@@ -67,7 +68,7 @@ class Sampler:
 
     def _group(self, made: list[dict[str, Any]]) -> dict[str, Any]:
         group: dict[str, Any] = {name: [one[name] for one in made] for name in made[0]}
-        return group | {"version": asdict(self.version)}
+        return group | {"version": msgspec.structs.asdict(self.version)}
 
 
 def _sequence(prompt: str, tokens: list[int], chances: list[float]) -> dict[str, Any]:

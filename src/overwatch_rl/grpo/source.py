@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from overwatch.sdk import Run
+from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.grpo.trainer import Taken
-from overwatch_rl.grpo.weights import Version
 from overwatch_rl.rollouts.calls import Target
 from overwatch_rl.rollouts.consumer import Consumer, LeasedBatch
 

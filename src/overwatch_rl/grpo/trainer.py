@@ -14,9 +14,9 @@ from torch import Tensor
 
 from overwatch.events import LogLine, Severity
 from overwatch_rl.algorithms.grpo import GRPO, Answers
+from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.grpo.base import Judged
 from overwatch_rl.grpo.decoding import decode_batch
-from overwatch_rl.grpo.weights import Version
 from overwatch_rl.training.delivery import Delivered, Delivery
 from overwatch_rl.training.trainer import Position
 from overwatch_rl.types import Reporter, Stats

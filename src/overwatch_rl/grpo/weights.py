@@ -6,7 +6,6 @@ newest few stay. The file's own header describes its model. Must not know the qu
 """
 
 import os
-import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,24 +18,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from overwatch.platform import sync_folder
+from overwatch_rl.artifacts.versions import Version, parse
 from overwatch_rl.grpo.model import ModelConfig, Transformer
 from overwatch_rl.grpo.task import TaskConfig
 
 KEPT: Final = 4
-_NAME: Final = re.compile(r"(\d{3,9})-(\d{8,18})\.safetensors")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Version:
-    """Which weights."""
-
-    lineage: int
-    number: int
-
-    @property
-    def file(self) -> str:
-        """Name of its file."""
-        return f"{self.lineage:03d}-{self.number:08d}.safetensors"
+_SUFFIX: Final = ".safetensors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,21 +49,22 @@ def publish(folder: Path, version: Version, model: Transformer, task: TaskConfig
         "model": msgspec.json.encode(asdict(model.config)).decode(),
         "task": msgspec.json.encode(asdict(task)).decode(),
     }
-    partial = folder / f".{version.file}.{os.getpid()}"
+    partial = folder / f".{_name(version)}.{os.getpid()}"
     try:
         save_file({k: v.detach().contiguous() for k, v in model.state_dict().items()}, partial, about)
-        partial.replace(folder / version.file)
+        partial.replace(folder / _name(version))
     finally:
         partial.unlink(missing_ok=True)
     sync_folder(folder)
     for old in versions(folder)[:-KEPT]:
-        (folder / old.file).unlink(missing_ok=True)
+        (folder / _name(old)).unlink(missing_ok=True)
 
 
 def versions(folder: Path) -> list[Version]:
     """Those that are there, the newest last."""
-    found = [_NAME.fullmatch(one.name) for one in folder.iterdir()] if folder.is_dir() else []
-    return sorted(Version(lineage=int(one[1]), number=int(one[2])) for one in found if one is not None)
+    names = [one.name for one in folder.iterdir()] if folder.is_dir() else []
+    found = [parse(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX)]
+    return sorted(one for one in found if one is not None)
 
 
 def newest(folder: Path, known: Version | None = None) -> Weights | None:
@@ -85,7 +73,7 @@ def newest(folder: Path, known: Version | None = None) -> Weights | None:
         if known is not None and version <= known:
             return None
         with suppress(FileNotFoundError):  # Dropped since the folder was read: a newer one is there.
-            return load(folder / version.file, version)
+            return load(folder / _name(version), version)
     return None
 
 
@@ -100,3 +88,7 @@ def load(path: Path, version: Version) -> Weights:
     except (KeyError, SafetensorError, msgspec.DecodeError) as error:
         raise ValueError(f"{path} is no file of weights: {error}; name the folder of a grpo run") from error
     return Weights(version=version, model=model, task=task, tensors=tensors)
+
+
+def _name(version: Version) -> str:
+    return f"{version}{_SUFFIX}"

@@ -93,6 +93,10 @@ class Receiver:
                 return
             yield Parcel(received[0], self._mapped(received[0]))
 
+    def is_called(self, seconds: float) -> bool:
+        """Wait so long for what comes next; whether it is there: another parcel, or the end of the line."""
+        return bool(select.select([self._line], [], [], seconds)[0])
+
     def answer(self, parcel: Parcel, reply: object) -> None:
         """Hand the slot back."""
         written = msgspec.json.encode(reply)[: LEAST_BYTES - FIRST]

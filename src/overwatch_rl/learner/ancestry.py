@@ -56,7 +56,7 @@ class Ancestry(msgspec.Struct, frozen=True):
 
     def age(self, version: Version, updates: int) -> Age:
         """Of experience that `version` collected, for weights after so many updates."""
-        for place, life in enumerate(self.lives):
+        for place, life in reversed(list(enumerate(self.lives))):
             if life.lineage != version.lineage or version.number < life.number:
                 continue
             had = life.updates + version.number - life.number

@@ -62,6 +62,11 @@ class Part:
         return self.stop - self.start
 
     @property
+    def first_step(self) -> int:
+        """Number of its first step in the episode."""
+        return self.chunk.first_step + self.start
+
+    @property
     def version(self) -> Version:
         """That acted."""
         return Version(self.chunk.lineage, self.chunk.version)
@@ -78,7 +83,8 @@ class Part:
     def final(self) -> Array:
         """The observation after its last step, where the episode did not terminate."""
         if self.stop < self.chunk.steps:
-            return self.columns["observation"][self.stop]
+            following: Array = self.columns["observation"][self.stop]
+            return following
         return self.columns[FINAL_OBSERVATION]
 
     @property
@@ -275,7 +281,7 @@ class _Ends:
             final_at=self._final_at if has_finals else None,
             last=Observation(features=self._last),
             columns={},
-            age=ages,
+            age=ages if bool(ages.any()) else None,
         )
 
 

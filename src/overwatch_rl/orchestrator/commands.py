@@ -1,8 +1,8 @@
 """What a run can be commanded to do, within which bounds, and what a learner answers.
 
-Rules: a command has an id that its sender chooses, so that a repeated request is the same command; the learner
-acknowledges with what was done. Bounds are stated here once, and checked where a command is accepted and again
-where it is obeyed. Pure. Must not know HTTP, storage or how a learner obeys.
+Rules: a command has an id that its sender chooses, so that a repeated request is the same command; the
+learner acknowledges with what was done. Bounds are stated here once, and checked where a command is accepted
+and again where it is obeyed. Pure. Must not know HTTP, storage or how a learner obeys.
 """
 
 import math

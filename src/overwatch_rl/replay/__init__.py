@@ -1,4 +1,1 @@
-"""Experience: chunks of steps in tables, sampled, leased, acknowledged; served by gRPC.
-
-Never imports torch.
-"""
+"""Experience: chunks of steps in tables, sampled, leased, acknowledged; served over gRPC, without torch."""

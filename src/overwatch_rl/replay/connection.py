@@ -41,6 +41,15 @@ _PASSING: Final = frozenset(
     }
 )
 """Of a server that is away, goes, comes, or failed at this call."""
+_FINAL: Final = frozenset(
+    {
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.NOT_FOUND,
+        grpc.StatusCode.UNIMPLEMENTED,
+    }
+)
 _CHANNEL: Final = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
@@ -60,6 +69,11 @@ class ReplayError(Exception):
         """`code` is the status of the last try."""
         super().__init__(message)
         self.code = code
+
+    @property
+    def is_final(self) -> bool:
+        """Whether no later call can succeed: it is not allowed, or not what the server offers."""
+        return self.code in _FINAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,13 @@ class TowerConfig:
     """Id of the device that trains."""
     updates: int | None = None
     """Planned updates."""
+    role: str = "trainer"
+    rank: int | None = None
+    """Number among those of the same role; `None` lets the SDK find it."""
+    env_offset: int | None = None
+    """Number of its first environment in the run."""
+    is_quiet: bool = False
+    """Whether it neither samples the machine nor prints, as others of the run do."""
 
 
 _SLOTS: Final = ("slot_", "gate")
@@ -148,6 +155,11 @@ def start_tower(config: TowerConfig, spec: WorldSpec, num_envs: int, settings: M
         modes={"compile": False},
         words=words_of(spec),
         endpoint=config.endpoint,
+        role=config.role,
+        rank=config.rank,
+        env_offset=config.env_offset,
+        sample=not config.is_quiet,
+        quiet=config.is_quiet,
     )
     return Tower(run, spec, config.lane)
 

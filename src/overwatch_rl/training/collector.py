@@ -71,8 +71,9 @@ class Collector:
         self._config = config
         self._reporter = reporter
         self._stop = stop
-        self._observation = world.reset(config.seed)
-        features = self._observation.features
+        self.observation = world.reset(config.seed)
+        """What the policy sees next."""
+        features = self.observation.features
         self._device = features.device
         self._draws = None if features.is_meta else torch.Generator(self._device).manual_seed(config.seed + 1)
         self._buffer = RolloutBuffer(world.spec, config.steps, len(features), self._device)
@@ -92,7 +93,7 @@ class Collector:
 
     def rollout(self) -> Rollout:
         """The newest, a view that holds until the next is collected; `ValueError` where it was cut off."""
-        return self._buffer.rollout(self._observation)
+        return self._buffer.rollout(self.observation)
 
     def rows(self) -> dict[str, Tensor]:
         """The columns of the newest rollout, which may be short, by name."""
@@ -119,9 +120,9 @@ class Collector:
             else:
                 self._draws.manual_seed(self._config.seed + updates + 1)
         if not world:
-            self._observation = self._world.reset(self._config.seed + updates)
+            self.observation = self._world.reset(self._config.seed + updates)
             return
-        self._observation = self._world.load_state_dict(world)
+        self.observation = self._world.load_state_dict(world)
         self.episodes.returns.copy_(own["returns"])
         self.episodes.lengths.copy_(own["lengths"])
 
@@ -133,13 +134,13 @@ class Collector:
         acting_s = stepping_s = all_s = 0.0
         for _ in range(self._config.steps):
             began = time.perf_counter()
-            seen = self._observation
+            seen = self.observation
             decision = self._actor.act(seen, self._draws)
             acted = time.perf_counter()
             step = self._world.step(decision.actions)
             stepped = time.perf_counter()
             self._buffer.store(seen, decision, step, self.episodes.add(step))
-            self._observation = step.observation
+            self.observation = step.observation
             self.steps_done += 1
             took = time.perf_counter() - began
             self._reporter.beat(self.steps_done, took)
@@ -172,6 +173,6 @@ class Collector:
                 episode_return=rows["episode_return"],
                 episode_length=rows["episode_length"],
                 columns={name: column for name, column in rows.items() if name not in _OWN},
-                seen=self._observation.features[0],
+                seen=self.observation.features[0],
             )
         )

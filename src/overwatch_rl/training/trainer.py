@@ -12,13 +12,14 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from overwatch_rl.algorithms import diagnostics
 from overwatch_rl.algorithms.base import Algorithm
+from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.training.collector import Collector, CollectorConfig
 from overwatch_rl.training.delivery import Delivered, Delivery
 from overwatch_rl.types import Factored, Reporter, Stats
@@ -60,6 +61,10 @@ class Position:
     algorithm: dict[str, Tensor]
     world: dict[str, Tensor]
     """Empty where the world is not resumable."""
+    version: Version | None = None
+    """Of the weights, where it is not its lineage and the updates."""
+    cursor: dict[str, Any] | None = None
+    """How far experience that others made was consumed; `None` of a training that makes its own."""
 
 
 class Trainer(Generic[B]):

@@ -40,15 +40,15 @@ def is_loopback(host: str) -> bool:
 class Authorisation:
     """Judges the headers of requests."""
 
-    def __init__(self, host: str, tokens: str | Mapping[str, str] | None) -> None:
-        """`host` is what is bound; `tokens` is the one there is, or one for each role.
+    def __init__(self, host: str, tokens: str | Mapping[str, str] | None, flag: str = "--token-file") -> None:
+        """`host` is what is bound; `tokens` is the one there is, or one for each role; `flag` sets one.
 
         Raises `ValueError` where others could reach the address without a token, or a token is weak.
         """
         by_role = {"": tokens} if isinstance(tokens, str) else dict(tokens or {})
         if not by_role and not is_loopback(host):
             raise ValueError(
-                f"host {host!r} can be reached from other machines; set a token with --token-file, "
+                f"host {host!r} can be reached from other machines; set a token with {flag}, "
                 "or bind 127.0.0.1"
             )
         for role, token in by_role.items():

@@ -1,15 +1,54 @@
 """The ways from a learner's weights to an actor: one row a channel.
 
-A channel answers with the newest manifest, and with the bytes of an artifact; it judges neither. Raises
-`ChannelError` when it cannot be reached. Must not know tensors, nor import torch.
+A channel gives the newest manifest and the bytes of an artifact; it judges neither. Where the version key may
+be written, the row has that too: the key only ever moves to a greater version, whoever moves it.
+Raises `ChannelError`, an `OSError`, when what is asked does not answer. Must not know tensors; never imports
+torch.
 """
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import urlsplit
+
+import obstore
+import redis
+from obstore.exceptions import BaseError, NotFoundError
+from obstore.store import HTTPStore
+
+from overwatch_rl.artifacts.retrying import Patience
+from overwatch_rl.artifacts.signing import SignatureError, Verifier
+from overwatch_rl.artifacts.store import Store, open_store
+from overwatch_rl.artifacts.versions import Version
+from overwatch_rl.weights.manifest import (
+    CURRENT,
+    FOLDER,
+    RejectedError,
+    WeightsManifest,
+    artifact_of,
+    decoded,
+    encoded,
+)
+
+if TYPE_CHECKING:
+    from overwatch_rl.weights.rpc import Remote
+
+CONNECT_S: Final = 2.0
+REQUEST_S: Final = 20.0
+"""Without a byte."""
+_ONCE: Final = Patience(deadline_s=0.001, request_s=REQUEST_S)
+"""One try: who asks decides when to ask again."""
 
 
 class ChannelError(OSError):
     """A channel that does not answer, or not as it should."""
+
+
+class StaleError(ValueError):
+    """The version key names a version that is not older."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,12 +56,12 @@ class Place:
     """Where a run's weights are found."""
 
     url: str
-    """A folder, `file://`, `s3://`, `gs://`: the store; `redis://`; `http://`, `https://`: a learner."""
+    """A folder, `file://`, `s3://`, `gs://`: the store; `redis://`; `http(s)://`, `grpc(s)://`: a server."""
     run_id: str
     artifacts: str | None = None
     """Address of the store, where `url` is that of Redis."""
     token: str | None = None
-    """Of the learner's HTTP server."""
+    """Of the server."""
 
 
 class Channel(Protocol):
@@ -32,8 +71,8 @@ class Channel(Protocol):
         """The newest manifest as it was written; `None` before the first."""
         ...
 
-    def artifact(self, key: str) -> bytes:
-        """The bytes of an artifact. Raises `FileNotFoundError` when it is gone: a newer one is there."""
+    def artifact(self, version: Version) -> bytes:
+        """The artifact of a version. Raises `FileNotFoundError` when it is gone: a newer one is there."""
         ...
 
     def wait(self, seconds: float) -> None:
@@ -45,6 +84,244 @@ class Channel(Protocol):
         ...
 
 
+class VersionKey(Protocol):
+    """The name of the newest version, for the one who publishes."""
+
+    def newest(self) -> bytes | None:
+        """As of a channel."""
+        ...
+
+    def move(self, manifest: WeightsManifest, verifier: Verifier) -> None:
+        """Have it name another version. Raises `StaleError` where it names one that is not older.
+
+        `verifier` accepts what the run has signed. Moving it to where it is changes nothing.
+        """
+        ...
+
+    def close(self) -> None:
+        """As of a channel."""
+        ...
+
+
+class Stored:
+    """Artifacts and the version key in one store."""
+
+    def __init__(self, place: Place) -> None:
+        self._store = open_store(place.artifacts or place.url, _ONCE)
+
+    def newest(self) -> bytes | None:
+        """The file of the version key."""
+        held = self._store.get(CURRENT)
+        return None if held is None else held.data
+
+    def artifact(self, version: Version) -> bytes:
+        """A file."""
+        return _artifact(self._store, version)
+
+    def wait(self, seconds: float) -> None:
+        """A store has no notice of changes."""
+        time.sleep(seconds)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def move(self, manifest: WeightsManifest, verifier: Verifier) -> None:
+        """Replace the file, if it is the one that was read."""
+        held = self._store.get(CURRENT)
+        if is_to_move(None if held is None else held.data, manifest, verifier):
+            text = encoded(manifest)
+            self._store.replace(CURRENT, text, None if held is None else held.tag)
+
+
+class InRedis:
+    """Artifacts in a store, the version key in Redis.
+
+    The key is polled; the message of each publish only ends a wait sooner.
+    """
+
+    def __init__(self, place: Place) -> None:
+        if place.artifacts is None:
+            raise ValueError("Redis holds the version only; name the store of the artifacts too")
+        self._store = open_store(place.artifacts, _ONCE)
+        self._key = f"overwatch-rl:{FOLDER}:{place.run_id}"
+        self._redis: Any = redis.Redis.from_url(
+            place.url, socket_connect_timeout=CONNECT_S, socket_timeout=CONNECT_S, health_check_interval=30
+        )
+        self._notices: Any = None
+
+    def newest(self) -> bytes | None:
+        """The value of the key."""
+        with _redis_errors():
+            held: bytes | None = self._redis.get(self._key)
+            return held
+
+    def artifact(self, version: Version) -> bytes:
+        """A file of the store."""
+        return _artifact(self._store, version)
+
+    def wait(self, seconds: float) -> None:
+        """Until the next message."""
+        until = time.monotonic() + seconds
+        with suppress(redis.RedisError):
+            if self._notices is None:
+                self._notices = self._redis.pubsub(ignore_subscribe_messages=True)
+                self._notices.subscribe(self._key)
+            while (left := until - time.monotonic()) > 0:
+                if self._notices.get_message(timeout=left) is not None:
+                    return
+            return
+        self._notices = None
+        time.sleep(max(0.0, until - time.monotonic()))
+
+    def close(self) -> None:
+        """End the connections."""
+        self._redis.close()
+
+    def move(self, manifest: WeightsManifest, verifier: Verifier) -> None:
+        """Set the key, if it is the one that was read."""
+
+        def change(pipe: Any) -> None:
+            is_needed = is_to_move(pipe.get(self._key), manifest, verifier)
+            pipe.multi()
+            if is_needed:
+                pipe.set(self._key, encoded(manifest))
+                pipe.publish(self._key, str(manifest.version))
+
+        with _redis_errors():
+            self._redis.transaction(change, self._key)
+
+
+class Over:
+    """Manifests and artifacts from a learner, over HTTP."""
+
+    def __init__(self, place: Place) -> None:
+        headers = {} if place.token is None else {"Authorization": f"Bearer {place.token}"}
+        self._url = place.url
+        self._store = HTTPStore.from_url(
+            place.url,
+            client_options={
+                "allow_http": True,
+                "connect_timeout": timedelta(seconds=CONNECT_S),
+                "timeout": timedelta(seconds=REQUEST_S),
+                "default_headers": headers,
+            },
+            retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=REQUEST_S)},
+        )
+
+    def newest(self) -> bytes | None:
+        """Whole each time: what is damaged on the way must not be kept by its entity tag."""
+        try:
+            with self._errors():
+                return bytes(obstore.get(self._store, f"{FOLDER}/current").bytes())
+        except FileNotFoundError:
+            return None
+
+    def artifact(self, version: Version) -> bytes:
+        """Downloaded whole."""
+        with self._errors():
+            return bytes(obstore.get(self._store, artifact_of(version)).bytes())
+
+    def wait(self, seconds: float) -> None:
+        """A learner answers at once."""
+        time.sleep(seconds)
+
+    def close(self) -> None:
+        """Connections end with the object."""
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except NotFoundError as error:
+            raise FileNotFoundError(str(error)) from error
+        except (BaseError, OSError) as error:
+            raise ChannelError(f"{self._url} does not answer as it should: {first_line(error)}") from error
+
+
+def _remote(place: Place) -> "Remote":
+    from overwatch_rl.weights.rpc import Remote
+
+    return Remote(place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One row."""
+
+    schemes: tuple[str, ...]
+    """Of addresses; the empty one is that of a folder."""
+    channel: Callable[[Place], Channel]
+    key: Callable[[Place], VersionKey] | None
+    """`None` where the learner itself is what is asked."""
+
+
+CHANNELS: Final[dict[str, Kind]] = {
+    "store": Kind(schemes=("", "file", "s3", "gs", "memory"), channel=Stored, key=Stored),
+    "redis": Kind(schemes=("redis", "rediss", "unix"), channel=InRedis, key=InRedis),
+    "http": Kind(schemes=("http", "https"), channel=Over, key=None),
+    "grpc": Kind(schemes=("grpc", "grpcs"), channel=_remote, key=_remote),
+}
+
+
 def open_channel(place: Place) -> Channel:
     """The channel of an address. Raises `ValueError` of one that is none."""
-    raise NotImplementedError
+    return _kind(place.url).channel(place)
+
+
+def open_key(place: Place) -> VersionKey:
+    """What holds the version key. Raises `ValueError` where none can be written."""
+    kind = _kind(place.url)
+    if kind.key is None:
+        raise ValueError(f"{place.url} is served by a learner and not written; use a store or Redis")
+    return kind.key(place)
+
+
+def is_to_move(held: bytes | None, manifest: WeightsManifest, verifier: Verifier) -> bool:
+    """Whether a version key does not name a version yet: the reply to an earlier try may have been lost.
+
+    What no accepted key signed is damaged, or of somebody else, and is replaced. Raises `StaleError` where a
+    manifest of the same run is not older.
+    """
+    if held is None:
+        return True
+    try:
+        found = decoded(held)
+        verifier.check(found)
+    except (RejectedError, SignatureError):
+        return True
+    if found == manifest:
+        return False
+    if found.run_id == manifest.run_id and found.version >= manifest.version:
+        raise StaleError(f"the version key names {found.version}, {manifest.version} is not newer")
+    return True
+
+
+def _kind(url: str) -> Kind:
+    scheme = urlsplit(url).scheme if "://" in url else ""
+    for kind in CHANNELS.values():
+        if scheme in kind.schemes:
+            return kind
+    known = ", ".join(f"{one}://" for kind in CHANNELS.values() for one in kind.schemes if one)
+    raise ValueError(f"{url!r} is no place of weights; use a folder, or an address of {known}")
+
+
+def _artifact(store: Store, version: Version) -> bytes:
+    held = store.get(artifact_of(version))
+    if held is None:
+        raise FileNotFoundError(f"{store.uri(artifact_of(version))} is not there any more")
+    return held.data
+
+
+@contextmanager
+def _redis_errors() -> Iterator[None]:
+    try:
+        yield
+    except redis.RedisError as error:
+        raise ChannelError(f"Redis does not answer as it should: {first_line(error)}") from error
+
+
+def first_line(error: Exception) -> str:
+    """For a fault: libraries add pages."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

@@ -1,7 +1,7 @@
 """The format of published weights: what a manifest states, and what has to be true of it and of its artifact.
 
 Rules: a manifest is believed only when its signature is of an accepted key; an artifact only when its bytes
-have the SHA-256 that the manifest states. Nothing is unpickled. Pure; must not know channels, nor import torch.
+have the SHA-256 that the manifest states. Nothing is unpickled. Pure; must not know channels or torch.
 """
 
 from collections.abc import Mapping
@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
-from safetensors import SafetensorError, deserialize
 
-from overwatch_rl.artifacts.digests import sha256_of, xxh3_of
-from overwatch_rl.artifacts.signing import Signed, SignatureError, Verifier
+from overwatch_rl.artifacts.digests import sha256_of
+from overwatch_rl.artifacts.signing import SignatureError, Signed, Verifier
 from overwatch_rl.artifacts.versions import Version
 
 FORMAT: Final = 1
@@ -51,11 +50,9 @@ class WeightsManifest(Signed, frozen=True, kw_only=True):
     format: int = FORMAT
     run_id: str
     version: Version
-    artifact: str
-    """Its key in the store of the run's artifacts."""
     bytes: int
     sha256: str
-    """Of the artifact."""
+    """Both of the artifact."""
     tensors: dict[str, TensorEntry]
     config_hash: str
     made_at_ns: int
@@ -84,8 +81,13 @@ def decoded(text: bytes) -> WeightsManifest:
     """A manifest as it is stated, signed by whoever. Raises `RejectedError`."""
     try:
         return _decoder.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RejectedError(f"its manifest cannot be read: {error}") from error
+
+
+def encoded(manifest: WeightsManifest) -> bytes:
+    """As it is published."""
+    return msgspec.json.encode(manifest)
 
 
 def check(manifest: WeightsManifest, accepted: Accepted) -> None:
@@ -99,27 +101,19 @@ def check(manifest: WeightsManifest, accepted: Accepted) -> None:
     if manifest.run_id != accepted.run_id:
         raise RejectedError(f"it is of run {manifest.run_id[:80]!r}; wanted is {accepted.run_id!r}")
     if accepted.shapes is not None:
-        _compare(accepted.shapes, manifest.tensors)
+        compare(accepted.shapes, manifest.tensors)
 
 
-def unpacked(manifest: WeightsManifest, artifact: bytes) -> dict[str, bytearray]:
-    """The bytes of each tensor of an artifact, compared with its manifest. Raises `RejectedError`."""
+def check_artifact(manifest: WeightsManifest, artifact: bytes) -> None:
+    """Raise `RejectedError` unless these are the bytes that a manifest describes."""
     if len(artifact) != manifest.bytes:
         raise RejectedError(f"its artifact has {len(artifact)} bytes, the manifest states {manifest.bytes}")
     if sha256_of(artifact) != manifest.sha256:
         raise RejectedError("its artifact has another SHA-256 than the manifest states")
-    try:
-        found = dict(deserialize(artifact))
-    except SafetensorError as error:
-        raise RejectedError(f"its artifact is no safetensors file: {error}") from error
-    _compare(manifest.tensors, {k: Shape(v["dtype"], tuple(v["shape"])) for k, v in found.items()})
-    for name, entry in manifest.tensors.items():
-        if xxh3_of(found[name]["data"]) != entry.xxh3:
-            raise RejectedError(f"tensor {name!r} has another XXH3 than the manifest states")
-    return {name: value["data"] for name, value in found.items()}
 
 
-def _compare(wanted: Mapping[str, Shape], found: Mapping[str, Shape]) -> None:
+def compare(wanted: Mapping[str, Shape], found: Mapping[str, Shape]) -> None:
+    """Raise `RejectedError` unless both have the same names, of tensors of the same kind."""
     for name in sorted(wanted.keys() | found.keys()):
         one, other = wanted.get(name), found.get(name)
         if one is None or other is None or (one.dtype, one.shape) != (other.dtype, other.shape):

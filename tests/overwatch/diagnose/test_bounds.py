@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from overwatch.catalog import Scope, find
@@ -370,3 +371,18 @@ def test_a_run_whose_phases_have_hardly_begun_has_no_verdict() -> None:
 
     assert assess(state, Assessment(), state.last_stamp).bound is None
     assert _rank_of(juggle=0.5).bound is None
+
+
+def test_a_host_that_launches_without_rest_is_late() -> None:
+    """As an H100 was seen under PPO in eager mode: a core of the host at 92 to 95 %, the device at 25 %."""
+    busy = LaneFacts(name="gpu1", age_s=0, util=0.25, power=0.24, memory=0.04, core=0.92)
+    swings = msgspec.structs.replace(busy, saw=Sawtooth(high=0.7, low=0.0, period_s=3.6))
+    rests = msgspec.structs.replace(busy, core=0.85)
+
+    assert [judge_lanes([one], AnomalyLimits())["gpu1"].state for one in (busy, swings, rests)] == [
+        "HOST-BOUND", "HOST-BOUND", "unknown"
+    ]  # fmt: skip
+    assert (
+        judge_lanes([busy], AnomalyLimits())["gpu1"].why
+        == "util 25% while one core is at 92%: the host is late"
+    )

@@ -13,6 +13,7 @@ from overwatch.events import (
     Buckets,
     CheckpointSaved,
     Column,
+    CommandApplied,
     Conflated,
     CurriculumChanged,
     EarlyStopped,
@@ -32,10 +33,12 @@ from overwatch.events import (
     Record,
     RunFinished,
     RunStarted,
+    RunStateChanged,
     SeedStageChanged,
     Severity,
     Tallied,
     TallySeries,
+    TrainingRecovered,
 )
 from overwatch.otlp.times import EARLIEST, LATEST
 
@@ -131,6 +134,10 @@ HISTOGRAMS = BUCKETS.flatmap(
 )
 
 
+_TRACES = st.none() | st.integers(1, 2**128 - 1).map(lambda number: f"{number:032x}")
+_SPANS = st.none() | st.integers(1, 2**64 - 1).map(lambda number: f"{number:016x}")
+
+
 def _opt(strategy: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
     return st.none() | strategy
 
@@ -143,6 +150,8 @@ def _columnar(length: int) -> st.SearchStrategy[Event]:
         episode_return=numbers(length),
         length=_opt(numbers(length)),
         metric=_opt(numbers(length)),
+        trace_id=_TRACES,
+        span_id=_SPANS,
     ) | st.builds(
         ActionTaken,
         at=TIMES,
@@ -243,6 +252,38 @@ FACTS: st.SearchStrategy[Event] = st.one_of(
         update=_opt(INTS),
         size_bytes=_opt(INTS),
         duration_s=_opt(FLOATS),
+        trace_id=_TRACES,
+        span_id=_SPANS,
+    ),
+    st.builds(
+        TrainingRecovered,
+        at=TIMES,
+        action=WORDS,
+        update=_opt(INTS),
+        cause=_opt(INTS),
+        before=_opt(FLOATS),
+        after=_opt(FLOATS),
+        reason=_opt(WORDS),
+    ),
+    st.builds(
+        RunStateChanged,
+        at=TIMES,
+        before=WORDS,
+        after=WORDS,
+        reason=_opt(WORDS),
+        command=_opt(WORDS),
+        by=_opt(WORDS),
+    ),
+    st.builds(
+        CommandApplied,
+        at=TIMES,
+        command=WORDS,
+        kind=WORDS,
+        outcome=WORDS,
+        detail=_opt(WORDS),
+        changes=FIELDS,
+        by=_opt(WORDS),
+        update=_opt(INTS),
     ),
     st.builds(
         Tallied,
@@ -264,8 +305,8 @@ FACTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(
         LogLine,
         at=TIMES,
-        trace_id=st.none() | st.integers(1, 2**128 - 1).map(lambda number: f"{number:032x}"),
-        span_id=st.none() | st.integers(1, 2**64 - 1).map(lambda number: f"{number:016x}"),
+        trace_id=_TRACES,
+        span_id=_SPANS,
         severity=st.sampled_from(Severity),
         message=WORDS,
         subsystem=WORDS,

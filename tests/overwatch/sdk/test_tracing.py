@@ -1,5 +1,7 @@
 """Spans of a run, from its calls to what a collector receives, through a real exporter process."""
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 
@@ -73,6 +75,37 @@ def test_every_turn_is_a_trace_with_the_number_of_the_update_that_it_led_to(
         below = [span for span in spans if span.parent_span_id == loop.span_id]
         assert [span.name for span in below] == names
         assert {(span.trace_id, _update_of(span)) for span in below} == {(loop.trace_id, _update_of(loop))}
+
+
+@pytest.mark.parametrize("calls", [1, 40])
+def test_the_death_of_an_exporter_costs_no_span_of_what_it_had_delivered(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    """Spans are as safe as the records beside them: what `flush` has confirmed is there."""
+    monkeypatch.setenv("OVERWATCH_EXPORTER", "own")
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
+    for number in range(calls):
+        with run.phase("collect"):
+            pass
+        with run.span("sample"):
+            pass
+        run.update(update=number, kl_divergence=0.01)
+    assert run.flush(10.0)
+    pid = run.exporter_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    assert run.close(20.0).dropped == {}
+
+    found = [
+        span.name
+        for path, body in sink.bodies
+        if path == "/v1/traces"
+        for scope in ExportTraceServiceRequest.FromString(body).resource_spans[0].scope_spans
+        for span in scope.spans
+    ]
+    assert {name: found.count(name) for name in ("rl.sample", "rl.loop", "sample")} == {
+        "rl.sample": calls, "rl.loop": calls, "sample": calls
+    }  # fmt: skip
 
 
 def _update_of(span: Span) -> int | None:

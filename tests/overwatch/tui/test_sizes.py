@@ -26,6 +26,7 @@ SIZES = ((40, 12), (60, 20), (80, 24), (120, 40), (200, 60))
 SCENES: dict[str, Callable[[], Snapshot]] = {
     "healthy": scenario.healthy, "storm": scenario.storm, "ended_sick": states.ended_sick,
     "replay": scenario.storm, "services": lambda: with_services(scenario.healthy()),
+    "learner": lambda: with_services(scenario.healthy(), FLIGHT),
 }  # fmt: skip
 CODES = ("reward-collapse", "kl-spike", "gpu-lost", "checkpoints-stopped", "critic-diverged", "host-memory")
 
@@ -40,9 +41,26 @@ SERVICES: tuple[Service, ...] = (
 )  # fmt: skip
 
 
-def with_services(snapshot: Snapshot) -> Snapshot:
-    """A run with three services beside its trainer."""
-    return msgspec.structs.replace(snapshot, processes=SERVICES)
+FLIGHT: tuple[Service, ...] = (
+    Service(
+        name="learner", status="warning", age_s=0.4,
+        parts=("degraded", "v 1,280 3s ago", "queue 0/4", "ckpt 6m ago", "12 sgd/s", "wait p50 0.4s",
+               "age p50 1", "redelivered 12"),
+    ),
+    Service(name="replay", status="silent", age_s=42.0, parts=("512 items 65,536 steps", "38 MiB", "in 4/s")),
+    Service(name="actor", status="ok", age_s=0.2, parts=("v 1,280", "weights 4s", "820 steps/s")),
+    Service(name="actor 1", status="ok", age_s=0.2, parts=("v 1,279 1 behind", "weights 9s", "790 steps/s")),
+    Service(
+        name="orchestrator", status="ok", age_s=0.3,
+        parts=("running 12m", "heartbeat 4s ago", "tune done 3m ago"),
+    ),
+)  # fmt: skip
+"""A learner that goes on without its replay server, with what is beside it."""
+
+
+def with_services(snapshot: Snapshot, services: tuple[Service, ...] = SERVICES) -> Snapshot:
+    """A run with services beside its trainer."""
+    return msgspec.structs.replace(snapshot, processes=services)
 
 
 def _context(scene: str, snapshot: Snapshot, size: tuple[int, int]) -> Context:

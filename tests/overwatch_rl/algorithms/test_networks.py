@@ -51,13 +51,19 @@ def test_bytes_become_shares_of_255() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(NETWORKS))
-def test_the_value_is_computed_in_fp32_under_autocast(name: str) -> None:
-    """Whatever the precision around it."""
+def test_the_last_layers_compute_in_fp32_under_autocast(name: str) -> None:
+    """Whatever the precision around them, which is that of the layers before."""
     made = network(name, CODES, 3, torch.Generator().manual_seed(0))
+    seen: list[torch.dtype] = []
+    for layer in made.modules():
+        if isinstance(layer, torch.nn.Linear):
+            layer.register_forward_hook(lambda _, __, found: seen.append(found.dtype))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         outputs, values = made(torch.zeros(2, 3, 3, dtype=torch.int8))
 
-    assert (outputs.dtype, values.dtype) == (torch.bfloat16, torch.float32)
+    assert (outputs.dtype, values.dtype) == (torch.float32, torch.float32)
+    assert seen.count(torch.float32) == 2
+    assert seen.count(torch.bfloat16) == len(seen) - 2 > 0
 
 
 @pytest.mark.parametrize("name", sorted(NETWORKS))

@@ -17,7 +17,8 @@ from overwatch.events import EarlyStopped, NonFiniteSeen
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.batch import Batch
 from overwatch_rl.algorithms.distributions import Judged
-from overwatch_rl.algorithms.ppo import PPO, PPOConfig, k3, loss, relative_entropy
+from overwatch_rl.algorithms.minibatches import relative_entropy
+from overwatch_rl.algorithms.ppo import PPO, PPOConfig, k3, loss
 from overwatch_rl.types import Box, Observation, Stats, WorldSpec
 from tests.overwatch_rl.algorithms.small import (
     CODES,

@@ -5,8 +5,11 @@ from pathlib import Path
 
 from safetensors import TensorSpec
 
+from overwatch_rl.artifacts.store import Store
+from overwatch_rl.checkpoints.content import Files, Retention, Saved, Saving
 from overwatch_rl.checkpoints.manifest import State
-from overwatch_rl.checkpoints.writing import Retention, write_checkpoint
+from overwatch_rl.checkpoints.uploading import upload_checkpoint
+from overwatch_rl.checkpoints.writing import write_checkpoint
 
 FILES = ("policy.safetensors", "optimizer.safetensors", "world.safetensors")
 
@@ -19,11 +22,22 @@ def state(updates: int, *, lineage: int = 1, score: float | None = None, run_id:
     )  # fmt: skip
 
 
-def write(folder: Path, made: State, *, keep: int = 9, values: int = 64) -> Path:
-    """A checkpoint whose tensors hold the number of updates."""
+def files_of(made: State, values: int = 64) -> tuple[Files, object]:
+    """Tensors that hold the number of updates, and what they lie in."""
     held = array("f", [float(made.updates)] * values)
     address, size = held.buffer_info()
     spec = TensorSpec(dtype="float32", shape=[size], data_ptr=address, data_len=size * held.itemsize)
-    files = {name: {"a": spec, "b": spec} for name in FILES}
-    path, _ = write_checkpoint(folder, made, files, Retention(keep=keep))
-    return path
+    return {name: {"a": spec, "b": spec} for name in FILES}, held
+
+
+def write(folder: Path, made: State, *, keep: int = 9, values: int = 64, zstd: int = 0) -> Path:
+    """A checkpoint in a folder."""
+    files, _held = files_of(made, values)
+    saved = write_checkpoint(folder, made, files, Retention(keep=keep), Saving(zstd=zstd))
+    return Path(saved.where)
+
+
+def upload(store: Store, made: State, *, keep: int = 9, values: int = 64, zstd: int = 0) -> Saved:
+    """A checkpoint in an object store."""
+    files, _held = files_of(made, values)
+    return upload_checkpoint(store, made, files, Retention(keep=keep), Saving(zstd=zstd))

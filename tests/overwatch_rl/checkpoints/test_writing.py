@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from overwatch_rl.checkpoints.content import Retention
 from overwatch_rl.checkpoints.manifest import BEST, LATEST, MANIFEST
 from overwatch_rl.checkpoints.reading import find_checkpoint, verified
-from overwatch_rl.checkpoints.writing import Retention
 from tests.overwatch_rl.checkpoints.made import FILES, state, write
 
 ROOT = Path(__file__).parents[3]

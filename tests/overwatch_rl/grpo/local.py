@@ -8,11 +8,12 @@ from pathlib import Path
 import msgspec
 
 from overwatch_rl.algorithms.grpo import GRPO, GRPOConfig
+from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.grpo.base import BaseConfig, judge, make_base
 from overwatch_rl.grpo.sampler import Sampler
 from overwatch_rl.grpo.task import END_CODE, VOCABULARY, TaskConfig
 from overwatch_rl.grpo.trainer import Ends, GrpoTrainer, LoopConfig, Taken
-from overwatch_rl.grpo.weights import Version, newest, publish
+from overwatch_rl.grpo.weights import newest, publish
 from overwatch_rl.types import Reporter
 from tests.overwatch_rl.kept import Kept
 

@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from overwatch_rl.cli import main
-from overwatch_rl.grpo.process import Child, address_in
+from overwatch_rl.grpo.process import address_in
+from overwatch_rl.handover.children import Child
 
 TINY = (
     "--no-telemetry", "--log", "json", "--groups", "6", "--group-size", "4", "--base-steps", "4",

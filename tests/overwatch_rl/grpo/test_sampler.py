@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from overwatch_rl.algorithms.grpo import distribution, log_probs_of
+from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.grpo.decoding import decode_batch
 from overwatch_rl.grpo.model import ModelConfig, Transformer
 from overwatch_rl.grpo.sampler import Sampler
 from overwatch_rl.grpo.task import END_CODE, VOCABULARY, TaskConfig, decode, is_held_out, reward
-from overwatch_rl.grpo.weights import Version, Weights, newest, publish
+from overwatch_rl.grpo.weights import Weights, newest, publish
 
 TASK = TaskConfig(least=2, most=3)
 

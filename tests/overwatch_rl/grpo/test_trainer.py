@@ -8,9 +8,9 @@ import pytest
 from overwatch.catalog import Scope, of_scope
 from overwatch.events import LogLine
 from overwatch_rl.algorithms.grpo import GRPOConfig
+from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.grpo.base import BaseConfig
 from overwatch_rl.grpo.trainer import LoopConfig, Taken
-from overwatch_rl.grpo.weights import Version
 from tests import fakes
 from tests.fakes import START_NS
 from tests.overwatch.test_preset import Tower

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.grpo.model import ModelConfig, Transformer
 from overwatch_rl.grpo.task import TaskConfig
-from overwatch_rl.grpo.weights import KEPT, Version, newest, publish, versions
+from overwatch_rl.grpo.weights import KEPT, newest, publish, versions
 
 TASK = TaskConfig(least=2, most=2)
 

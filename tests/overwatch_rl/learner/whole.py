@@ -1,6 +1,6 @@
 """Small trainings whose experience goes by chunks, in this process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -9,13 +9,20 @@ from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.learner.ancestry import Age
 from overwatch_rl.learner.batches import Batches, Limits
+from overwatch_rl.learner.config import LearnerConfig
+from overwatch_rl.learner.io import Away
 from overwatch_rl.learner.ledger import Ledger
-from overwatch_rl.replay.chunk import Encoding
+from overwatch_rl.learner.service import Around, Ends, LearnerLoop
+from overwatch_rl.replay.base import ItemId, LeasedChunk, LeaseOf, Resumed
+from overwatch_rl.replay.chunk import Chunk, Encoding
+from overwatch_rl.replay.client import Leased
+from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.telemetry.reporter import Silent
 from overwatch_rl.training.collector import Collector, CollectorConfig
 from overwatch_rl.training.experience import Chunker, Source, encoding_of
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import World, WorldConfig
+from tests.overwatch_rl.kept import Kept
 
 STEPS, ENVS = 24, 4
 
@@ -78,3 +85,92 @@ def alone(
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     """Whether two states are equal to the bit."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+class Line:
+    """Experience in memory: what was appended is leased in order, and again after `resume`."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        self.encoding: Encoding | None = encoding
+        self.resumed: list[Resumed] | None = [
+            Resumed(next_number=1, redelivered=0, acknowledged=0, gap=0, is_unknown=False)
+        ]
+        self.away: Away | None = None
+        self.asked: Callable[[], list[Chunk]] = list
+        """Makes the chunks of the next lease; none where there is none."""
+        self.acknowledged: list[list[int]] = []
+        self.number = 0
+
+    def next(self, timeout: float) -> Leased | None:  # noqa: ARG002 there is nothing to wait for
+        """A lease."""
+        chunks = self.asked()
+        if not chunks:
+            return None
+        self.number += 1
+        items = tuple(
+            LeasedChunk(id=ItemId(slot, 0), chunk=chunk, is_redelivered=False, at=0)
+            for slot, chunk in enumerate(chunks)
+        )
+        return Leased(shard=0, lease=LeaseOf(learner="l", number=self.number, items=items, deadline=0))
+
+    def depth(self) -> int:
+        """Nothing waits."""
+        return 0
+
+    def hold(self, *, is_held: bool) -> None:
+        """Nothing is fetched ahead."""
+
+    def acknowledge(self, upto: Sequence[int]) -> None:
+        """Keep it."""
+        self.acknowledged.append(list(upto))
+
+
+class Published:
+    """Weights in memory."""
+
+    def __init__(self) -> None:
+        self.versions: list[Version] = []
+        self.tensors: dict[str, Tensor] = {}
+
+    def publish(self, version: Version, tensors: Mapping[str, Tensor]) -> None:
+        """Keep a copy."""
+        assert not self.versions or version > self.versions[-1]
+        self.versions.append(version)
+        self.tensors = {name: value.clone() for name, value in tensors.items()}
+
+    def report(self) -> None:
+        """Nothing failed."""
+
+
+class Service:
+    """A learner's loop and an actor that takes turns with it, in one process."""
+
+    def __init__(self, made: World, config: LearnerConfig, *, updates: int) -> None:
+        seed, steps = config.seed, config.batch.steps
+        self.kept = Kept()
+        self.published = Published()
+        self.acting = PPO(made.spec, config.learned, seed=seed + 1)  # other weights: all are published
+        self.collector = Collector(
+            made, self.acting, CollectorConfig(steps=steps, seed=seed), Silent(), lambda: None
+        )
+        self.encoding = encoding_of(made.spec, has_mask=made.reset(seed).mask is not None)
+        self.chunker = Chunker(Source(run="r", actor=0), self.encoding, config.batch.envs)
+        self.line = Line(self.encoding)
+        self.line.asked = self.collected
+        self.change: Callable[[list[Chunk]], list[Chunk]] = lambda chunks: chunks
+        self.algorithm = PPO(made.spec, config.learned, seed=seed)
+        around = Around(weights=self.published, reporter=self.kept, meter=Meter(), stop=lambda: None)
+        self.loop = LearnerLoop(self.algorithm, made.spec, config, around, Ends(updates=updates))
+        self.loop.feed = self.line
+
+    def collected(self) -> list[Chunk]:
+        """A rollout of the newest weights."""
+        tensors = {name.removeprefix("policy."): value for name, value in self.published.tensors.items()}
+        self.acting.policy.load_state_dict(tensors)
+        assert self.collector.collect() is None
+        version = self.published.versions[-1]
+        return self.change(self.chunker.chunks(self.collector.rollout(), version.lineage, version.number))
+
+    def state(self) -> dict[str, Tensor]:
+        """All that was learned."""
+        return {name: value.clone() for name, value in self.algorithm.state_dict().items()}

@@ -4,7 +4,7 @@ A rule says what, why, what to do, how sure it is and from which evidence. Where
 needs are missing the lane is `unknown`, and says which. Pure; must not know how a bound is held over time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -29,10 +29,10 @@ from overwatch.diagnose.bounds.learning import (
     weights_bound,
 )
 from overwatch.diagnose.bounds.waiting import io_bound, sawtooth_bound, straggler, sync_bound
-from overwatch.diagnose.lanes import LaneFacts
+from overwatch.diagnose.lanes import LaneFacts, Of
 from overwatch.diagnose.limits import AnomalyLimits
 
-__all__ = ["RULES", "Bound", "Rule", "badness", "judge_lanes", "judge_ranks", "judge_run"]
+__all__ = ["RULES", "Bound", "Rule", "badness", "explained", "judge_lanes", "judge_ranks", "judge_run"]
 
 RULES: Final[tuple[Rule, ...]] = (
     throttled, oom_risk, straggler, sync_bound, weights_bound, starved, io_bound, compute_bound, env_bound,
@@ -43,6 +43,10 @@ OF_RANKS: Final[tuple[Rule, ...]] = (
     undecided,
 )  # fmt: skip
 """Those that phases alone can answer, for a run without lanes; the last gives the reason where none can."""
+OF_SERVICES: Final[tuple[Rule, ...]] = (weights_bound, io_bound, env_bound, inference_bound, undecided)
+"""Those of a service beside the trainer: it has no peers to wait for, and learns nothing."""
+_COLLECTING: Final = (BoundState.ENV.value, BoundState.INFERENCE.value)
+"""What makes those who collect slow."""
 
 
 def judge_lanes(lanes: Iterable[LaneFacts], limits: AnomalyLimits) -> dict[str, Bound]:
@@ -60,11 +64,22 @@ def judge_ranks(ranks: Iterable[LaneFacts], limits: AnomalyLimits) -> dict[str, 
     """The same by rank, for a run without lanes; a rank of which too few phases have ended has no verdict."""
     found: dict[str, Bound] = {}
     for rank in ranks:
-        verdicts = (rule(rank, limits) for rule in OF_RANKS)
+        rules = OF_SERVICES if rank.of is Of.SERVICE else OF_RANKS
+        verdicts = (rule(rank, limits) for rule in rules)
         bound = next((verdict for verdict in verdicts if verdict is not None), None)
         if bound is not None:
             found[rank.name] = bound
     return found
+
+
+def explained(bounds: dict[str, Bound], beside: Mapping[str, Bound]) -> dict[str, Bound]:
+    """The same, where experience is missing with what makes those slow who collect it."""
+    slow = next((name for name, bound in beside.items() if bound.state in _COLLECTING), None)
+    if slow is None:
+        return bounds
+    because = f"{slow} is {beside[slow].state}: {beside[slow].hint}"
+    starving = (name for name, bound in bounds.items() if bound.state == BoundState.STARVED.value)
+    return {**bounds, **{name: msgspec.structs.replace(bounds[name], hint=because) for name in starving}}
 
 
 def judge_run(bounds: dict[str, Bound]) -> Bound | None:

@@ -6,6 +6,8 @@ from overwatch.generate.boards.collector import COLLECTOR
 from overwatch.generate.boards.envs import ENVS
 from overwatch.generate.boards.fleet import FLEET
 from overwatch.generate.boards.lanes import LANES
+from overwatch.generate.boards.learner import LEARNER
+from overwatch.generate.boards.replay import REPLAY
 from overwatch.generate.boards.returns import RETURNS
 from overwatch.generate.boards.rollouts import ROLLOUTS
 from overwatch.generate.boards.run import RUN
@@ -13,7 +15,9 @@ from overwatch.generate.boards.seeds import SEEDS
 from overwatch.generate.boards.spec import Dashboard
 from overwatch.generate.boards.uids import Board
 
-DASHBOARDS: Final[tuple[Dashboard, ...]] = (FLEET, RUN, LANES, ENVS, SEEDS, RETURNS, ROLLOUTS, COLLECTOR)
+DASHBOARDS: Final[tuple[Dashboard, ...]] = (
+    FLEET, RUN, LANES, ENVS, SEEDS, RETURNS, ROLLOUTS, LEARNER, REPLAY, COLLECTOR,
+)  # fmt: skip
 
 
 def board_text(board: Board) -> str:

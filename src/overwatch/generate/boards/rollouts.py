@@ -24,6 +24,7 @@ from overwatch.catalog.services import (
     WAIT_TIME,
 )
 from overwatch.generate.boards import promql, words
+from overwatch.generate.boards.asking import late, lines, rate
 from overwatch.generate.boards.of_runs import RUN_ALERTS, RUN_VARIABLES
 from overwatch.generate.boards.spec import Dashboard, Look, Panel, Query, Step
 from overwatch.generate.boards.uids import Board
@@ -36,23 +37,11 @@ def _gauge(row: Metric) -> str:
     return promql.total(promql.of_run(prometheus_name(row)), by=_RANKS)
 
 
-def _rate(row: Metric, by: tuple[str, ...]) -> str:
-    return promql.total(promql.rate(promql.of_run(prometheus_name(row))), by=by)
-
-
 def _number(row: Metric, title: str, about: str, steps: tuple[Step, ...] = words.CALM) -> Panel:
     return Panel(
         title=title, about=about, look=Look.NUMBER, queries=(Query(expr=f"sum({_gauge(row)})"),),
         decimals=0, steps=steps, width=4, height=4,
     )  # fmt: skip
-
-
-def _lines(title: str, about: str, *queries: Query, unit: str = "short", stacked: bool = False) -> Panel:
-    return Panel(title=title, about=about, look=Look.LINES, queries=queries, unit=unit, stacked=stacked)
-
-
-def _late(row: Metric, share: float, by: tuple[str, ...] = ()) -> str:
-    return promql.quantile(share, promql.of_run(f"{prometheus_name(row)}_bucket"), by)
 
 
 ROLLOUTS = Dashboard(
@@ -87,7 +76,7 @@ ROLLOUTS = Dashboard(
         _number(
             TICKETS, "Tickets", "Groups that handlers may still send under tickets that have not expired."
         ),
-        _lines(
+        lines(
             "Sequences that wait",
             "Between what a batch takes and what may wait is where the queue should be: below, the trainer "
             "waits; at the upper line, handlers do.",
@@ -95,62 +84,62 @@ ROLLOUTS = Dashboard(
             Query(expr=_gauge(BATCH_SIZE), name="a batch {{rl_run_id}} {{rank}}"),
             Query(expr=_gauge(CAPACITY), name="may wait {{rl_run_id}} {{rank}}"),
         ),
-        _lines(
+        lines(
             "Age in versions",
             "How many versions of the policy behind sequences are: the oldest that waits must stay at or "
             "below what is allowed.",
             Query(expr=_gauge(DATA_AGE), name="oldest that waits {{rl_run_id}} {{rank}}"),
             Query(expr=_gauge(MAX_STALENESS), name="allowed {{rl_run_id}} {{rank}}"),
-            Query(expr=_late(AGE, 0.5, ("source",)), name="half of the served, {{source}}"),
+            Query(expr=late(AGE, 0.5, ("source",)), name="half of the served, {{source}}"),
         ),
-        _lines(
+        lines(
             "Sequences accepted a second, by environment",
             "Who sends what: an environment that drops to nothing is dead, paused or refused.",
-            Query(expr=_rate(ACCEPTED, _ENV), name="{{env}}"),
+            Query(expr=rate(ACCEPTED, _ENV), name="{{env}}"),
             stacked=True,
         ),
-        _lines(
+        lines(
             "Sequences served a second, by environment",
             "The share of each environment in what the trainer learns from; it should follow the weights "
             "that were set.",
-            Query(expr=_rate(SERVED, _ENV), name="{{env}}"),
+            Query(expr=rate(SERVED, _ENV), name="{{env}}"),
             stacked=True,
         ),
-        _lines(
+        lines(
             "Time that groups wait",
             "From acceptance until a trainer takes them; what waits longer is older when it is learned from.",
-            Query(expr=_late(WAIT_TIME, 0.5), name="p50"),
-            Query(expr=_late(WAIT_TIME, 0.99), name="p99"),
+            Query(expr=late(WAIT_TIME, 0.5), name="p50"),
+            Query(expr=late(WAIT_TIME, 0.99), name="p99"),
             unit="s",
         ),
-        _lines(
+        lines(
             "Requests for a batch, by how they ended",
             "A trainer that asks and is not served waits for handlers.",
-            Query(expr=_rate(BATCHES, ("status",)), name="{{status}}"),
+            Query(expr=rate(BATCHES, ("status",)), name="{{status}}"),
         ),
-        _lines(
+        lines(
             "Sequences refused a second, by reason",
             "What was sent and not taken; a reason that rises for one environment is a fault of that one.",
-            Query(expr=_rate(REFUSED, ("reason",)), name="{{reason}}"),
+            Query(expr=rate(REFUSED, ("reason",)), name="{{reason}}"),
             stacked=True,
         ),
-        _lines(
+        lines(
             "Sequences refused a second, by length",
             "Refusing what is long teaches the policy to be short: the long ones must not stand out here.",
-            Query(expr=_rate(REFUSED, ("length",)), name="up to {{length}} tokens"),
+            Query(expr=rate(REFUSED, ("length",)), name="up to {{length}} tokens"),
             stacked=True,
         ),
-        _lines(
+        lines(
             "Sequences that expired, and served again, a second",
             "Work that was done for nothing, and work of trainers that did not acknowledge it.",
-            Query(expr=_rate(EXPIRED, _ENV), name="expired {{env}}"),
-            Query(expr=_rate(REDELIVERED, ("rl_run_id",)), name="served again {{rl_run_id}}"),
+            Query(expr=rate(EXPIRED, _ENV), name="expired {{env}}"),
+            Query(expr=rate(REDELIVERED, ("rl_run_id",)), name="served again {{rl_run_id}}"),
         ),
-        _lines(
+        lines(
             "Pauses a second, by environment",
             "How often each environment was asked to rest; all of them means that the trainer is the slow "
             "part.",
-            Query(expr=_rate(PAUSES, _ENV), name="{{env}}"),
+            Query(expr=rate(PAUSES, _ENV), name="{{env}}"),
         ),
     ),
 )

@@ -28,6 +28,10 @@ class Board(Enum):
     """Does what is really wanted rise with what the policy is paid by?"""
     ROLLOUTS = "overwatch-rollouts"
     """Do fresh rollouts reach the trainer, and from which environments?"""
+    LEARNER = "overwatch-learner"
+    """Does experience reach the learner, and do its weights reach the actors?"""
+    REPLAY = "overwatch-replay"
+    """What does replay hold, and does it answer in time?"""
     COLLECTOR = "overwatch-collector"
     """Can what the other dashboards show be trusted?"""
 

@@ -11,6 +11,7 @@ from overwatch.events import (
     ActionTaken,
     CheckpointSaved,
     Column,
+    CommandApplied,
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
@@ -26,8 +27,10 @@ from overwatch.events import (
     PhaseEnded,
     RunFinished,
     RunStarted,
+    RunStateChanged,
     SeedStageChanged,
     Tallied,
+    TrainingRecovered,
 )
 
 _ENV: Final = "env_id"
@@ -59,6 +62,8 @@ def global_envs(event: Event, offset: int) -> Event:
                 else msgspec.structs.replace(event, env_id=event.env_id + offset)
             )
         case RunStarted() | RunFinished() | EarlyStopped() | CheckpointSaved() | PhaseBegan() | PhaseEnded():
+            return event
+        case TrainingRecovered() | RunStateChanged() | CommandApplied():
             return event
         case FindingAcknowledged() | Tallied():
             return event

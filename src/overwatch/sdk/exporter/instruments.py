@@ -13,7 +13,6 @@ from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 import overwatch
 from overwatch.catalog import BY_NAME, Kind, Metric, Scope
@@ -39,8 +38,7 @@ class Instruments:
         readers = [_reader(self._spooler, env)] if Signal.METRICS in wanted else []
         self._meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
         self._meter = self._meters.get_meter(wire.OURS, overwatch.__version__, wire.SCHEMA_URL)
-        processor = BatchSpanProcessor(SpanSpooler(store)) if Signal.TRACES in wanted else None
-        self.loops = Loops(resource, processor)
+        self.loops = Loops(resource, SpanSpooler(store) if Signal.TRACES in wanted else None)
         """Its phases."""
         self.late = 0
         """How often there was no time to send all."""
@@ -84,11 +82,11 @@ class Instruments:
         self.loops.close()
 
     def _flush(self, timeout_ms: int) -> None:
-        for flush in (self._meters.force_flush, self.loops.flush):
-            try:
-                flush(timeout_ms)
-            except Exception:  # noqa: BLE001 a border: OpenTelemetry raises just that when the time is up
-                self.late += 1
+        self.loops.flush()
+        try:
+            self._meters.force_flush(timeout_ms)
+        except Exception:  # noqa: BLE001 a border: OpenTelemetry raises just that when the time is up
+            self.late += 1
 
     def _measured(self, event: Measured) -> None:
         if event.scope is Scope.ENV and event.index is not None:

@@ -6,6 +6,7 @@ once by the trainer's first rank, when the turn is over and at the end. A phase 
 is a trace of its own. One thread at a time. Must not know how spans are sent.
 """
 
+import threading
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,22 +14,28 @@ from typing import Final
 import msgspec
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, TraceFlags, set_span_in_context
 
 import overwatch
 from overwatch.catalog.phases import LOOP_SPAN, span_of
-from overwatch.events import PhaseEnded
+from overwatch.events import PhaseBegan, PhaseEnded
 from overwatch.otlp import wire
 from overwatch.sdk.conflate import Count
+from overwatch.sdk.exporter.within import Happened, Reserved, Within
 from overwatch.sdk.frames import SpanEnded
 from overwatch.sdk.tracing import SpanRef, loop_of, parsed, unnumbered
 
 UPDATE: Final = "overwatch.update"
+_LEARNS: Final = ("trainer", "learner")
+"""Roles whose updates are turns of the loop."""
 _WAITING: Final = 1024
 """Phases of a turn that wait for its end; a run that reports no updates has one turn."""
+_MANY: Final = 512
+"""Spans of one request."""
 _REMEMBERED: Final = 64
 """Turns that are not told again, however late a phase of them is."""
 
@@ -60,21 +67,49 @@ class _Turn:
     """Those that wait for the number of the update that the turn leads to, each with its end."""
 
 
+class _Ended(SpanProcessor):
+    """Spans that ended, until they are handed on."""
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter = exporter
+        self._spans: list[ReadableSpan] = []
+        self._lock = threading.Lock()
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Keep it; many are handed on at once."""
+        if span.context is None or not span.context.trace_flags.sampled:
+            return
+        with self._lock:
+            self._spans.append(span)
+            is_full = len(self._spans) >= _MANY
+        if is_full:
+            self.force_flush()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:  # noqa: ARG002 its interface
+        """Hand on what there is."""
+        with self._lock:
+            spans, self._spans = self._spans, []
+        if spans:
+            self._exporter.export(spans)
+        return True
+
+
 class Loops:
     """Spans of one process of a run."""
 
-    def __init__(self, resource: Resource, processor: SpanProcessor | None) -> None:
-        """Without a `processor` nothing is told."""
+    def __init__(self, resource: Resource, exporter: SpanExporter | None) -> None:
+        """Without an `exporter` no span is emitted."""
         self._ids = _Ids()
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False, id_generator=self._ids)
-        self._sends = processor is not None
-        if processor is not None:
-            self._provider.add_span_processor(processor)
+        self._sends = exporter is not None
+        if exporter is not None:
+            self._provider.add_span_processor(_Ended(exporter))
         self._tracer = self._provider.get_tracer(wire.OURS, overwatch.__version__, wire.SCHEMA_URL)
         said = resource.attributes
         self._run_id = str(said.get(wire.RUN_ID, ""))
-        self._leads = said.get(wire.ROLE, "trainer") == "trainer" and not said.get(wire.RANK)
-        self._is_trainer = said.get(wire.ROLE, "trainer") == "trainer"
+        self._is_trainer = said.get(wire.ROLE, "trainer") in _LEARNS
+        self._leads = self._is_trainer and not said.get(wire.RANK)
+        self._within = Within()
         self._turn: _Turn | None = None
         self._told: deque[int | str] = deque(maxlen=_REMEMBERED)
         self._count = 0
@@ -98,19 +133,57 @@ class Loops:
         if not self._sends:
             return event
         begin = event.at - int(event.duration_s * 1e9)
+        reserved = self._within.take(event)
         began: int | str | None = event.update
         if began is None and follows and self._is_trainer:
             began = unnumbered(self._count)
+        if reserved is not None:
+            began = reserved.began
         context = Context() if began is None else self._below(began, begin, event.at)
         attributes = {"overwatch.phase": event.phase}
-        span = self._tracer.start_span(span_of(event.phase), context, start_time=begin, attributes=attributes)
+        self._ids.of = None if reserved is None else reserved.ref
+        try:
+            span = self._tracer.start_span(
+                span_of(event.phase), context, start_time=begin, attributes=attributes
+            )
+        finally:
+            self._ids.of = None
         self._end(span, began, event.at)
         made = span.get_span_context()
         if not made.trace_flags.sampled:
             return event
+        self._within.end(event, SpanRef(made.trace_id, made.span_id))
         return msgspec.structs.replace(
             event, trace_id=f"{made.trace_id:032x}", span_id=f"{made.span_id:016x}"
         )
+
+    def begins(self, event: PhaseBegan) -> None:
+        """Note a phase that was announced."""
+        self._within.begin(event)
+
+    def placed(self, event: Happened) -> Happened:
+        """The event with the span of the phase that it happened in; as it is where that is not known."""
+        if not self._sends or event.span_id is not None:
+            return event
+        ref = self._within.known(event)
+        if ref is None and self._within.is_to_come(event):
+            ref = self._reserve(event)
+        if ref is None:
+            return event
+        return msgspec.structs.replace(event, trace_id=f"{ref.trace_id:032x}", span_id=f"{ref.span_id:016x}")
+
+    def _reserve(self, event: Happened) -> SpanRef | None:
+        """Numbers for the span of a phase under way: of the turn under way, where that is known."""
+        began: int | str | None = self._newest if self._newest is not None else self._within.update(event)
+        if began is None and self._is_trainer:
+            began = unnumbered(self._count)
+        fresh = SpanRef(self._ids.generate_trace_id(), self._ids.generate_span_id())
+        ref = fresh if began is None else fresh._replace(trace_id=loop_of(self._run_id, began).trace_id)
+        judged = self._provider.sampler.should_sample(None, ref.trace_id, LOOP_SPAN)
+        if judged.decision is not Decision.RECORD_AND_SAMPLE:
+            return None
+        self._within.reserve(event, Reserved(ref, began))
+        return ref
 
     def _end(self, span: Span, began: int | str | None, at: int) -> None:
         """End a phase's span, at once where no turn of this process waits with it."""
@@ -178,9 +251,9 @@ class Loops:
             self._ids.of = None
         started.end(span.at)
 
-    def flush(self, timeout_ms: int) -> bool:
-        """Hand on what was told."""
-        return self._provider.force_flush(timeout_ms)
+    def flush(self) -> None:
+        """Hand on what ended: called before the records that it came from count as safe."""
+        self._provider.force_flush()
 
     def close(self) -> None:
         """End the threads of OpenTelemetry."""

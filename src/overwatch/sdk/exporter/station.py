@@ -30,7 +30,16 @@ from opentelemetry.util.types import AnyValue
 import overwatch
 from overwatch.catalog import Scope
 from overwatch.catalog.run import SDK_DROPPED
-from overwatch.events import Event, Measured, PhaseEnded, RunStarted, scalars
+from overwatch.events import (
+    CheckpointSaved,
+    EpisodeEnded,
+    Event,
+    Measured,
+    PhaseBegan,
+    PhaseEnded,
+    RunStarted,
+    scalars,
+)
 from overwatch.otlp import wire
 from overwatch.otlp.encode import Pieces, encode
 from overwatch.sdk.conflate import Count
@@ -156,6 +165,10 @@ class Station:
         with self._lock:
             if isinstance(event, PhaseEnded):
                 event = self._instruments.loops.ended(event, follows=True)
+            elif isinstance(event, PhaseBegan):
+                self._instruments.loops.begins(event)
+            elif isinstance(event, EpisodeEnded | CheckpointSaved):
+                event = self._instruments.loops.placed(event)
             elif isinstance(event, Measured) and event.scope is Scope.POLICY:
                 self._report(Count(event.updates(self._newest), None, event.index))
             self._window.add(event, size=size, counted=counted, is_rolled=is_rolled)
@@ -248,6 +261,7 @@ class Station:
         """Send all that gathered to the spool; by ring, the last record that is safe there now."""
         with self._lock:
             self._close_window()
+            self._instruments.loops.flush()
             done, self._rings, self._size = self._rings, {}, 0
             for ring in (Ring.NUMBERS, Ring.FACTS):
                 self._export(ring, {ring.value: done[ring]} if ring in done else {})

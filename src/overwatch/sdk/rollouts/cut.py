@@ -253,5 +253,6 @@ def episodes(span: Span, tables: Mapping[str, Array], row: int, ended: Array) ->
         at=span.at(row),
         env_id=Column.of(envs.astype("<i8") + span.env_first),
         episode_return=Column.of(tables["episode_return"][row][envs]),
-        **optional,
+        length=optional.get("length"),
+        metric=optional.get("metric"),
     )

@@ -12,6 +12,7 @@ from overwatch.tui.text import Line, Role, Span, clean, cut_middle, fit, left
 
 NAMES: Final = (10, 16)
 """Cells of the column of names, at least and at most."""
+_UNKNOWN: Final = "unknown"
 _ROLES: Final = {"critical": Role.CRIT, "warning": Role.WARN, "silent": Role.WARN}
 _MARKS: Final = {"critical": "!! ", "warning": "! ", "silent": "! "}
 
@@ -33,6 +34,8 @@ def _line(service: Service, width: int, ctx: Context, more: str) -> Line:
     role = Role.STALE if ctx.fresh.old else Role.TEXT
     mark = _MARKS.get(service.status, "")
     parts = [f"silent {duration(service.age_s, coarse=True)}"] if service.status == "silent" else []
+    if service.bound is not None and service.bound.state != _UNKNOWN and not parts:
+        parts.append(f"{clean(service.bound.state)} {clean(service.bound.why or '')}".rstrip())
     parts += map(clean, service.parts)
     spans = [
         Span(left(cut_middle(clean(service.name), width - 1), width)),

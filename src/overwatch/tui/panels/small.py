@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from overwatch.catalog.durations import duration
 from overwatch.projection.verdict import titled
-from overwatch.snapshot import Env, Finding, Lane, Run, Snapshot
+from overwatch.snapshot import Env, Finding, Lane, Run, Service, Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import clock, reasons, severity, sparkline, status, status_counts
 from overwatch.tui.panels import drawer, keyline, pulse, verdict
@@ -67,7 +67,8 @@ def _panels(snapshot: Snapshot, ctx: Context) -> list[list[Line]]:
     """In the order in which they are drawn, which is that in which they get room."""
     bad, calm = _policy(snapshot, ctx)
     return [
-        _findings(snapshot, ctx), bad, _lanes(snapshot.system.gpus, ctx), _fleet(snapshot, ctx),
+        _findings(snapshot, ctx), bad, _lanes(snapshot.system.gpus, ctx),
+        _services(snapshot.processes, ctx), _fleet(snapshot, ctx),
         _envs(snapshot.envs, ctx), calm, _host(snapshot, ctx), _feed(snapshot, ctx),
     ]  # fmt: skip
 
@@ -136,6 +137,21 @@ def _lanes(lanes: Sequence[Lane], ctx: Context) -> list[Line]:
          Span(f"{clean(bound.state)} {clean(bound.mark)}", _MARKS.get(bound.mark, Role.TEXT))]
         for lane, bound in held
     ]  # fmt: skip
+    return _packed(words, ctx.width)
+
+
+def _services(services: Sequence[Service], ctx: Context) -> list[Line]:
+    """Those that something is wrong with, each with its first word; then how many are OK."""
+    words = []
+    for one in services:
+        if one.status == "ok":
+            continue
+        what = "silent" if one.status == "silent" else clean(next(iter(one.parts), one.status))
+        mark, role = ("!!", Role.CRIT) if one.status == "critical" else ("!", Role.WARN)
+        words.append([Span(f"{cut_middle(clean(one.name), 14)} "), Span(f"{what} {mark}", role)])
+    calm = len(services) - len(words)
+    if calm:
+        words.append([Span(f"{calm} service{'s' if calm > 1 else ''} OK", Role.MUTED)])
     return _packed(words, ctx.width)
 
 

@@ -75,7 +75,7 @@ def shares(height: int) -> Shares:
     if height < 40:
         return Shares(lanes=3, alarms=3, feed=3, services=2)
     if height < 60:
-        return Shares(lanes=4, alarms=4, feed=5 if height < 50 else 6, services=3)
+        return Shares(lanes=4, alarms=4, feed=5 if height < 50 else 6, services=5)
     return Shares(lanes=8, alarms=6, feed=10, services=8)
 
 

@@ -13,6 +13,8 @@ def test_uids_stay_what_they_were() -> None:
         "SEEDS": "overwatch-seeds",
         "RETURNS": "overwatch-returns",
         "ROLLOUTS": "overwatch-rollouts",
+        "LEARNER": "overwatch-learner",
+        "REPLAY": "overwatch-replay",
         "COLLECTOR": "overwatch-collector",
     }
 

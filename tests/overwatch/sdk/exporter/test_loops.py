@@ -3,10 +3,10 @@
 import pytest
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from overwatch.events import PhaseEnded
+from overwatch.events import CheckpointSaved, Column, EpisodeEnded, PhaseBegan, PhaseEnded
+from overwatch.sdk.conflate import Count
 from overwatch.sdk.exporter.loops import Loops
 from overwatch.sdk.frames import SpanEnded
 from overwatch.sdk.tracing import loop_of, opened
@@ -20,7 +20,7 @@ class Told:
     def __init__(self, role: str = "trainer", rank: int = 0) -> None:
         self._exporter = InMemorySpanExporter()
         said = {"rl.run.id": "run", "overwatch.role": role, "overwatch.rank": rank}
-        self.loops = Loops(Resource(said), SimpleSpanProcessor(self._exporter))
+        self.loops = Loops(Resource(said), self._exporter)
 
     def ended(
         self, phase: str, at_s: float, update: int | None = None, duration_s: float = 1.0
@@ -32,6 +32,7 @@ class Told:
     @property
     def spans(self) -> list[ReadableSpan]:
         """In the order of their ends."""
+        self.loops.flush()
         return list(self._exporter.get_finished_spans())
 
     def named(self, name: str) -> list[ReadableSpan]:
@@ -151,3 +152,51 @@ def test_a_span_of_its_own_is_below_its_caller_and_links_others() -> None:
     assert (below.name, below.start_time, below.end_time) == ("rollouts.batch", 3 * SECOND, 5 * SECOND)
     assert below.attributes == {"groups": 2}
     assert place(root) == (caller.ref.trace_id, None)
+
+
+def _episode(at_s: float) -> EpisodeEnded:
+    one = Column.of([0.0])
+    return EpisodeEnded(at=int(at_s * SECOND), env_id=one, episode_return=one)
+
+
+def _saved(at_s: float) -> CheckpointSaved:
+    return CheckpointSaved(at=int(at_s * SECOND), path="p")
+
+
+def test_episodes_name_the_span_of_the_phase_that_they_ended_in() -> None:
+    """Whether they come before the phase ends, or after it, as what a device has computed does."""
+    told = Told()
+    first = told.ended("collect", 2, 0, 1.0)
+    told.loops.reported(Count(1, 1, 1))
+    late, early = told.loops.placed(_episode(1.5)), told.loops.placed(_episode(4.5))
+    assert told.loops.placed(_episode(4.6)).span_id == early.span_id
+    second = told.ended("collect", 5, 1, 1.0)
+    told.loops.finish()
+
+    assert (late.trace_id, late.span_id) == (first.trace_id, first.span_id)
+    assert (early.trace_id, early.span_id) == (second.trace_id, second.span_id)
+    assert {place(span) for span in told.named("rl.sample")} == {
+        (loop.trace_id, loop.span_id) for loop in (loop_of("run", 0), loop_of("run", 1))
+    }
+
+
+def test_a_checkpoint_names_the_span_of_the_phase_that_began_it() -> None:
+    """The one under way, or the newest where it was written beside the training."""
+    told = Told(role="learner")
+    told.loops.reported(Count(1, 1, 1))
+    told.loops.begins(PhaseBegan(at=3 * SECOND, phase="checkpoint"))
+    within = told.loops.placed(_saved(3.5))
+    phase = told.ended("checkpoint", 4, 1, 1.0)
+    beside = told.loops.placed(_saved(9))
+
+    assert (within.trace_id, within.span_id) == (phase.trace_id, phase.span_id)
+    assert (beside.trace_id, beside.span_id) == (phase.trace_id, phase.span_id)
+
+
+def test_an_event_names_no_span_that_never_comes() -> None:
+    """A process that tells no phases of its kind, and one that sends no spans."""
+    assert Told().loops.placed(_episode(1)).span_id is None
+    assert Told().loops.placed(_saved(1)).span_id is None
+    silent = Loops(Resource({"rl.run.id": "run"}), None)
+    silent.ended(PhaseEnded(at=2 * SECOND, phase="collect", duration_s=1.0, update=0))
+    assert silent.placed(_episode(1.5)).span_id is None

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from overwatch.sdk.exporter.nvml import Nvml, throttle_words
+from overwatch.sdk.exporter.nvml import DRIVER_FILES, Nvml, throttle_words
 from tests.real.fake_nvml.machine import (
     DRIVER_NOT_LOADED,
     GIB,
@@ -20,6 +20,9 @@ from tests.real.fake_nvml.machine import (
     Machine,
 )
 
+without_driver = pytest.mark.skipif(
+    any(path.exists() for path in DRIVER_FILES), reason="this machine has an NVIDIA driver"
+)
 LOOKS = "[ask(look) for look in nvml.questions(every)]"
 
 
@@ -182,6 +185,7 @@ def test_a_gpu_that_cannot_be_identified_hides_itself_alone(
     assert trouble
 
 
+@without_driver
 @pytest.mark.parametrize(
     ("lines", "reason", "trouble"),
     [
@@ -204,6 +208,7 @@ def test_a_driver_that_cannot_be_read_is_not_one_that_is_not_there(
     assert is_trouble is trouble
 
 
+@without_driver
 def test_a_library_that_cannot_be_loaded_is_not_one_that_is_not_there(
     machine: Machine, tmp_path: Path
 ) -> None:
@@ -231,6 +236,8 @@ def test_bindings_that_are_not_installed_matter_where_there_is_a_driver(
     version = tmp_path / "version"
     if driver:
         version.write_text("NVRM version")
+    else:
+        monkeypatch.setattr("overwatch.sdk.exporter.nvml.LIBRARY", "libnvidia-ml-of-no-machine.so")
     nvml = Nvml(1, [version])
 
     assert nvml.open() == ()

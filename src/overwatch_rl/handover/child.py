@@ -1,4 +1,4 @@
-"""A command of `overwatch-rl` that ends with its parent: `python -m overwatch_rl.grpo.child grpo-handler …`.
+"""A command that ends with its parent: `python -m overwatch_rl.handover.child overwatch_rl.cli evaluate …`.
 
 The parent holds the other end of standard input: when it is gone, however it ended, the command gets SIGTERM.
 """
@@ -6,6 +6,7 @@ The parent holds the other end of standard input: when it is gone, however it en
 import os
 import runpy
 import signal
+import sys
 import threading
 
 
@@ -17,4 +18,5 @@ def _end_with_parent() -> None:
 
 if __name__ == "__main__":
     threading.Thread(target=_end_with_parent, daemon=True, name="parent").start()
-    runpy.run_module("overwatch_rl.cli", run_name="__main__")
+    module = sys.argv.pop(1)
+    runpy.run_module(module, run_name="__main__")

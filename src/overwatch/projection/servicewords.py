@@ -1,0 +1,167 @@
+"""How each kind of service reads in a line: what matters most first, in words with numbers.
+
+Selects and formats; a part whose number was not reported is left out. Must not know what is wrong.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from overwatch.catalog import BY_NAME, Metric, Scope, learner, replay, services
+from overwatch.catalog.durations import duration
+from overwatch.projection.services import quantile, together
+from overwatch.state.run import RunState
+from overwatch.state.services import Service
+
+_OTHERS: Final = 6
+"""Gauges in the line of a service that has no words of its own."""
+
+
+def words_of(scope: Scope, service: Service, state: RunState) -> tuple[str, ...]:
+    """The parts of a service's line."""
+    return tuple(_WORDS.get(scope, _others)(service, state))
+
+
+def _learner(service: Service, state: RunState) -> Iterator[str]:
+    """`degraded`, `v 128 3s ago`, `queue 3/4`, `ckpt 6m ago`, `12 sgd/s`, `wait p50 0.4s`, ..."""
+    for row, word in ((learner.DEGRADED, "degraded"), (learner.CHECKPOINT_STALLED, "ckpt stalled")):
+        if service.value(row.name):
+            yield word
+    version, age_s = (service.value(row.name) for row in (learner.WEIGHTS_VERSION, learner.WEIGHTS_AGE))
+    if version is not None:
+        yield f"v {version:,.0f}" + ("" if age_s is None else f" {_span(age_s)} ago")
+    depth, limit = (service.value(row.name) for row in (learner.QUEUE_DEPTH, learner.QUEUE_LIMIT))
+    if depth is not None:
+        yield f"queue {depth:.0f}" + ("" if limit is None else f"/{limit:.0f}")
+    if state.checkpoint is not None:
+        yield f"ckpt {_span(max(0.0, (state.last_at - state.checkpoint.at) / 1e9))} ago"
+    yield from _paces(service, (learner.SGD_STEPS, "sgd"))
+    wait = _late(service, learner.SAMPLE_LATENCY)
+    if wait is not None:
+        yield f"wait p50 {wait:.2g}s"
+    age = _late(service, learner.DATA_AGE)
+    if age is not None:
+        yield f"age p50 {age:.0f}"
+    yield from _counts(service, (learner.REDELIVERED, "redelivered"), (learner.ROLLBACKS, "rollbacks"))
+
+
+def _actor(service: Service, _state: RunState) -> Iterator[str]:
+    """`v 127 1 behind`, `weights 3s`, `820 steps/s`, `2 appends/s`."""
+    version, behind = (service.value(row.name) for row in (learner.ACTOR_VERSION, learner.VERSIONS_BEHIND))
+    if version is not None:
+        yield f"v {version:,.0f}" + ("" if not behind else f" {behind:,.0f} behind")
+    age_s = service.value(learner.ACTOR_AGE.name)
+    if age_s is not None:
+        yield f"weights {_span(age_s)}"
+    yield from _paces(service, (learner.ACTOR_STEPS, "steps"), (learner.APPENDS, "appends"))
+
+
+def _replay(service: Service, _state: RunState) -> Iterator[str]:
+    """`512 items 65,536 steps`, `38 MiB`, `in 4/s`, `out 4/s`, `leases 2`, `refused 1/s`, ..."""
+    items, steps = (service.value(row.name) for row in (replay.ITEMS, replay.STEPS))
+    if items is not None:
+        yield f"{items:,.0f} items" + ("" if steps is None else f" {steps:,.0f} steps")
+    size, spilled = (service.value(row.name) for row in (replay.BYTES, replay.SPILLED))
+    if size is not None:
+        yield f"{size / 2**20:,.0f} MiB" + (f" +{spilled / 2**20:,.0f} on disk" if spilled else "")
+    for row, word in ((replay.INSERTED, "in"), (replay.SAMPLED, "out")):
+        pace = service.recently(row.name)
+        if pace is not None:
+            yield f"{word} {pace:.2g}/s"
+    leases = service.value(replay.LEASES.name)
+    if leases:
+        yield f"leases {leases:,.0f}"
+    for row, word in ((replay.REFUSED, "refused"), (replay.REDELIVERED, "redelivered")):
+        pace = service.recently(row.name)
+        if pace:
+            yield f"{word} {pace:.2g}/s"
+
+
+def _orchestrator(service: Service, state: RunState) -> Iterator[str]:
+    """`paused 2m`, `heartbeat 4s ago`, `tune done 3m ago`."""
+    if state.control is not None:
+        yield f"{state.control.after} {_span(max(0.0, (state.last_at - state.control.at) / 1e9))}"
+    age_s = service.value(replay.HEARTBEAT_AGE.name)
+    if age_s is not None:
+        yield f"heartbeat {_span(age_s)} ago"
+    if state.command is not None:
+        ago = _span(max(0.0, (state.last_at - state.command.at) / 1e9))
+        yield f"{state.command.kind} {state.command.outcome} {ago} ago"
+
+
+def _rollouts(service: Service, _state: RunState) -> Iterator[str]:
+    """`38 groups 304 seq`, `wait p50 1.4s`, `age max 2`, `env 7/8 (1 silent 4m)`, `paused 2`, ..."""
+    groups, sequences = (service.value(row.name) for row in (services.QUEUE_GROUPS, services.QUEUE_SEQUENCES))
+    if groups is not None and sequences is not None:
+        yield f"{groups:,.0f} groups {sequences:,.0f} seq"
+    wait = _late(service, services.WAIT_TIME)
+    if wait is not None:
+        yield f"wait p50 {duration(wait) if wait >= 60 else f'{wait:.1f}s'}"
+    age = service.value(services.DATA_AGE.name)
+    if age is not None and sequences:
+        yield f"age max {age:,.0f}"
+    yield from _envs(service)
+    for row, word in ((services.ENVS_PAUSED, "paused"), (services.LEASES, "leases")):
+        count = service.value(row.name)
+        if count:
+            yield f"{word} {count:,.0f}"
+    for row, word in ((services.REFUSED, "refused"), (services.REDELIVERED, "redelivered")):
+        rate = service.recently(row.name)
+        if rate:
+            yield f"{word} {rate:.2g}/s"
+
+
+def _envs(service: Service) -> Iterator[str]:
+    known, silent = service.value(services.ENVS.name), service.value(services.ENVS_SILENT.name)
+    if known is None or silent is None:
+        return
+    longest = service.value(services.ENV_SILENCE.name)
+    since = "" if longest is None else f" {_span(longest)}"
+    yield f"env {known - silent:,.0f}/{known:,.0f}" + (f" ({silent:,.0f} silent{since})" if silent else "")
+
+
+def _late(service: Service, row: Metric) -> float | None:
+    """About the middle of what a histogram saw of late, over all labels."""
+    news = [tally.recent(service.at) for tally in service.tallies.get(row.name, {}).values()]
+    known = [one[0] for one in news if one is not None and one[0].count]
+    return quantile(together(known), 0.5) if known else None
+
+
+def _paces(service: Service, *rows: tuple[Metric, str]) -> Iterator[str]:
+    """`12 sgd/s`, where it is known."""
+    for row, word in rows:
+        pace = service.recently(row.name)
+        if pace is not None:
+            yield f"{pace:.3g} {word}/s"
+
+
+def _counts(service: Service, *rows: tuple[Metric, str]) -> Iterator[str]:
+    """`rollbacks 2`, of what was counted at all."""
+    for row, word in rows:
+        total = sum(tally.whole().size for tally in service.tallies.get(row.name, {}).values())
+        if total:
+            yield f"{word} {total:,.0f}"
+
+
+def _span(seconds: float) -> str:
+    return duration(min(seconds, 1e9), coarse=True)
+
+
+def _others(service: Service, _state: RunState) -> Iterator[str]:
+    """Its gauges by their labels."""
+    rows = ((BY_NAME.get(name), series.value) for name, series in service.gauges.items())
+    known = [(row, value) for row, value in rows if row is not None and value is not None]
+    for row, value in known[:_OTHERS]:
+        yield f"{row.label} {value:{row.fmt}}{row.suffix}"
+
+
+_WORDS: Final[Mapping[Scope, Callable[[Service, RunState], Iterator[str]]]] = MappingProxyType(
+    {
+        Scope.LEARNER: _learner,
+        Scope.ACTOR: _actor,
+        Scope.REPLAY: _replay,
+        Scope.ORCHESTRATOR: _orchestrator,
+        Scope.ROLLOUTS: _rollouts,
+    }
+)
+"""How a service reads that has words of its own."""

@@ -1,0 +1,156 @@
+"""An actor as a process: what it is made of, and how it ends.
+
+Rules: whatever happens, each part is closed and the run's telemetry ends with its outcome. Must not know how
+an actor works inside.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Final
+
+import click
+import torch
+
+from overwatch_rl.actor.service import Actor, ActorConfig, Around
+from overwatch_rl.algorithms.ppo import PPO
+from overwatch_rl.artifacts.signing import Verifier
+from overwatch_rl.learner.config import LearnerConfig
+from overwatch_rl.replay.chunk import Chunk, Encoding
+from overwatch_rl.replay.client import Access, ReplayClient, ReplayError
+from overwatch_rl.telemetry.meter import Meter
+from overwatch_rl.telemetry.reporter import Fanout
+from overwatch_rl.telemetry.running import log_of
+from overwatch_rl.telemetry.tower import TowerConfig, start_tower
+from overwatch_rl.training.experience import EPISODES_A_LIFE, Source
+from overwatch_rl.types import Reporter
+from overwatch_rl.weights.channels import Place, open_channel
+from overwatch_rl.weights.checking import shapes_of
+from overwatch_rl.weights.manifest import Accepted
+from overwatch_rl.weights.subscriber import Subscriber
+from overwatch_rl.worlds import make
+from overwatch_rl.worlds.base import WorldConfig
+
+TABLE: Final = "experience"
+"""The table of replay that actors fill and a learner leases from."""
+_TRY_S: Final = 1.0
+"""So long one try of an append lasts, until it is looked whether to stop."""
+_APART: Final = 1_000_003
+"""By which the seeds of actors differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorSettings:
+    """One actor."""
+
+    config: LearnerConfig
+    run_id: str
+    rank: int
+    """Number of this actor in the run."""
+    envs: int
+    servers: tuple[str, ...]
+    access: Access
+    weights: Place
+    public_key: str
+    """By which the learner signs its weights."""
+    tower: TowerConfig | None
+    """`None` without telemetry."""
+    log: str
+    rollouts: int | None = None
+
+
+class Appending:
+    """A replay client for a thread without a loop."""
+
+    def __init__(self, client: Callable[[], ReplayClient]) -> None:
+        """`client` makes it, within the loop."""
+        self._runner = asyncio.Runner()
+        self._make = client
+        self._client: ReplayClient | None = None
+
+    def declare(self, encoding: Encoding) -> bool:
+        """Fix what their bytes mean."""
+        return self._done(lambda client: client.declare(TABLE, encoding, _TRY_S))
+
+    def append(self, chunks: Sequence[Chunk]) -> bool:
+        """Append, waiting for a while."""
+        return self._done(lambda client: client.append(TABLE, chunks, _TRY_S))
+
+    def close(self) -> None:
+        """End connections."""
+        if self._client is not None:
+            self._runner.run(self._client.close())
+        self._runner.close()
+
+    def _done(self, call: Callable[[ReplayClient], object]) -> bool:
+        return self._runner.run(self._tried(call))
+
+    async def _tried(self, call: Callable[[ReplayClient], object]) -> bool:
+        if self._client is None:
+            self._client = self._make()
+        try:
+            await call(self._client)  # type: ignore[misc]  # a coroutine
+        except ReplayError as error:
+            if error.is_final:
+                raise
+            return False
+        return True
+
+
+def run(settings: ActorSettings, stop: Callable[[], str | None]) -> str:
+    """Act until it is done or asked to stop; the outcome in one word."""
+    torch.set_num_threads(1)
+    config = settings.config
+    world = make(config.world, WorldConfig(num_envs=settings.envs), config.world_settings)
+    policy = PPO(world.spec, config.learned, seed=config.seed)
+    tower = None
+    outcome, reason = "failed", None
+    reporters: list[Reporter] = []
+    try:
+        if settings.tower is not None:
+            tower = start_tower(settings.tower, world.spec, settings.envs, {"actor": str(settings.rank)})
+            reporters.append(tower)
+        reporters.append(log_of(settings.log, settings.run_id, config.hash, tower, actor=settings.rank))
+        with ExitStack() as stack:
+            stack.callback(getattr(world, "close", lambda: None))
+            experience = Appending(
+                lambda: ReplayClient(
+                    settings.servers, settings.access, run=None if tower is None else tower.run
+                )
+            )
+            stack.callback(experience.close)
+            state = policy.state_dict()
+            shapes = shapes_of({name: state[name] for name in policy.acting_keys()})
+            accepted = Accepted(run_id=settings.run_id, verifier=Verifier(settings.public_key), shapes=shapes)
+            weights = Subscriber(open_channel(settings.weights), accepted)
+            stack.callback(weights.close)
+            meter = Meter(None if tower is None else tower.run)
+            around = Around(
+                weights=weights, experience=experience, reporter=Fanout(reporters), meter=meter, stop=stop
+            )
+            outcome = Actor(world, policy, _config(settings), around).run()
+    except BaseException as error:
+        outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, ReplayError):
+            raise click.ClickException(str(error)) from error
+        raise
+    finally:
+        Fanout(reporters).close(outcome=outcome, reason=reason)
+    return outcome
+
+
+def _config(settings: ActorSettings) -> ActorConfig:
+    config = settings.config
+    source = Source(
+        run=settings.run_id, actor=settings.rank, first_episode=int(time.time()) * EPISODES_A_LIFE
+    )
+    return ActorConfig(
+        source=source,
+        steps=config.batch.steps,
+        seed=config.seed + _APART * settings.rank,
+        ahead=config.batch.ahead,
+        rollouts=settings.rollouts,
+    )

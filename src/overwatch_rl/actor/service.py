@@ -1,0 +1,177 @@
+"""An actor: steps a world with the newest weights, and appends what it did in chunks.
+
+Rules: it acts with weights that a learner published and nothing else; a rollout is of one version; it waits
+before a rollout, never within one, for weights when it is ahead, and after one while replay holds it back.
+What was collected is appended before anything else is collected. Must not know how weights or chunks travel.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from overwatch.events import LogLine, Severity
+from overwatch_rl.algorithms.ppo import PPO
+from overwatch_rl.artifacts.versions import Version
+from overwatch_rl.replay.chunk import Chunk, Encoding
+from overwatch_rl.telemetry.meter import Meter
+from overwatch_rl.training.collector import Collector, CollectorConfig
+from overwatch_rl.training.experience import Chunker, Source, encoding_of
+from overwatch_rl.types import Reporter
+from overwatch_rl.weights.subscriber import Acting
+from overwatch_rl.worlds.base import World
+
+_LOOK_S: Final = 0.01
+"""Between two looks for newer weights, while it waits for them."""
+
+
+class Weights(Protocol):
+    """Where weights come from."""
+
+    fault: str | None
+
+    def poll(self) -> Acting | None:
+        """Newer weights than the last ones."""
+        ...
+
+    def age_s(self) -> float | None:
+        """Seconds since the learner handed over those that were taken last."""
+        ...
+
+
+class Experience(Protocol):
+    """Where chunks go."""
+
+    def declare(self, encoding: Encoding) -> bool:
+        """Fix what their bytes mean; whether that is done, else ask again."""
+        ...
+
+    def append(self, chunks: Sequence[Chunk]) -> bool:
+        """Append, waiting for a while; whether it is done, else ask again with the same."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorConfig:
+    """How one actor of a run works."""
+
+    source: Source
+    steps: int
+    """Of every env in one rollout."""
+    seed: int
+    ahead: int = 1
+    """Rollouts that it may collect beyond the one that the learner waits for."""
+    patience_s: float = 5.0
+    """So long it waits for newer weights when it is ahead; then it collects with what it has."""
+    rollouts: int | None = None
+    """After which it is done; `None` for never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What an actor works with."""
+
+    weights: Weights
+    experience: Experience
+    reporter: Reporter
+    meter: Meter
+    stop: Callable[[], str | None]
+    """The outcome to end with, or `None` to go on."""
+
+
+class Actor:
+    """One world and its policy."""
+
+    def __init__(self, world: World, policy: PPO, config: ActorConfig, around: Around) -> None:
+        self._policy = policy
+        self._config = config
+        self._weights, self._experience = around.weights, around.experience
+        self._reporter, self._meter, self._stop = around.reporter, around.meter, around.stop
+        collected = CollectorConfig(steps=config.steps, seed=config.seed)
+        self._collector = Collector(world, policy, collected, around.reporter, around.stop)
+        seen = self._collector.observation
+        self.encoding = encoding_of(world.spec, has_mask=seen.mask is not None)
+        self._chunker = Chunker(config.source, self.encoding, len(seen.features))
+        self._envs = len(seen.features)
+        self.version: Version | None = None
+        """That it acts with."""
+        self._base = 0
+        """The number of the version since which rollouts are counted."""
+        self._rollouts = 0
+        self._fault: str | None = None
+        self._waiter = threading.Event()
+
+    def run(self) -> str:
+        """Collect and append until it is done or asked to stop; the outcome in one word."""
+        with self._reporter.phase("warm_up"):
+            stopped = self._until(lambda: self._experience.declare(self.encoding))
+        done = 0
+        while stopped is None and done != self._config.rollouts:
+            with self._reporter.phase("weights"):
+                stopped = self._adopt()
+            stopped = stopped or self._collector.collect()
+            if stopped is None and self.version is not None:
+                chunks = self._chunker.chunks(
+                    self._collector.rollout(), self.version.lineage, self.version.number
+                )
+                with self._reporter.phase("append"):
+                    stopped = self._until(lambda chunks=chunks: self._append(chunks))  # type: ignore[misc]
+                self._rollouts += 1
+                done += 1
+        return stopped or "completed"
+
+    def _until(self, is_done: Callable[[], bool]) -> str | None:
+        """Try again until it is done; the outcome when it was asked to stop on the way."""
+        while not is_done():
+            if (stopped := self._stop()) is not None:
+                return stopped
+        return None
+
+    def _append(self, chunks: Sequence[Chunk]) -> bool:
+        is_done = self._experience.append(chunks)
+        self._meter.count("appends", status="ok" if is_done else "waited")
+        if is_done:
+            self._meter.count("steps", self._config.steps * self._envs)
+        return is_done
+
+    def _adopt(self) -> str | None:
+        """Take the newest weights; wait for some while it has none or is ahead."""
+        until = time.monotonic() + self._config.patience_s
+        while (stopped := self._stop()) is None:
+            found = self._weights.poll()
+            if found is not None:
+                self._take(found)
+            if self._weights.fault != self._fault:
+                self._fault = self._weights.fault
+                self._log(f"weights: {self._fault or 'they come again'}")
+            if self.version is not None and (self._is_due() or time.monotonic() >= until):
+                break
+            self._waiter.wait(_LOOK_S)
+        self._report()
+        return stopped
+
+    def _is_due(self) -> bool:
+        """Whether the learner has got as far as this actor's rollouts, but for those it may be ahead."""
+        number = 0 if self.version is None else self.version.number
+        return self._rollouts <= number - self._base + self._config.ahead
+
+    def _take(self, found: Acting) -> None:
+        tensors = {name.removeprefix("policy."): value for name, value in found.tensors.items()}
+        self._policy.policy.load_state_dict(tensors)
+        if self.version is None or found.version.lineage != self.version.lineage:
+            self._base, self._rollouts = found.version.number, 0
+        self.version = found.version
+
+    def _report(self) -> None:
+        if self.version is None:
+            return
+        age = self._weights.age_s()
+        behind = self._rollouts - (self.version.number - self._base)
+        self._meter.gauge(weights_version=self.version.number, versions_behind=max(0, behind))
+        if age is not None:
+            self._meter.gauge(weights_age=age)
+
+    def _log(self, message: str) -> None:
+        line = LogLine(at=time.time_ns(), severity=Severity.WARNING, message=message, subsystem="actor")
+        self._reporter.fact(line)

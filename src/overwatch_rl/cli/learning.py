@@ -1,0 +1,296 @@
+"""Commands of distributed training: the learner, its actors, and all of it on this machine.
+
+Rules: torch is loaded inside the commands, after signals are taken.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+
+import click
+
+from overwatch_rl.cli.common import C, Stop, signals, usage_errors
+
+if TYPE_CHECKING:
+    from overwatch_rl.learner.config import LearnerConfig
+    from overwatch_rl.replay.client import Access
+    from overwatch_rl.telemetry.tower import TowerConfig
+
+_FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
+_FOLDER: Final = click.Path(path_type=Path, file_okay=False)
+
+
+class CommonFlags(TypedDict):
+    """What a learner and an actor are both given."""
+
+    config: Path | None
+    set: tuple[str, ...]
+    run_id: str
+    replay: tuple[str, ...]
+    replay_token: Path | None
+    replay_ca: Path | None
+    orchestrator: str | None
+    orchestrator_token: Path | None
+    endpoint: str | None
+    telemetry: bool
+    log: str
+
+
+_COMMON: Final = (
+    click.option(
+        "--config", type=_FILE, help="YAML, TOML or JSON: what decides the run; the orchestrator's without."
+    ),
+    click.option(
+        "--set", "set", multiple=True, metavar="PATH=VALUE",
+        help="A value of the configuration, as batch.steps=64 or ppo.epochs=2; may be repeated.",
+    ),
+    click.option("--run-id", required=True, help="The run that it is a part of."),
+    click.option(
+        "--replay", multiple=True, default=("127.0.0.1:8100",), show_default=True, metavar="HOST:PORT",
+        help="A replay server, grpcs:// with TLS; repeated for shards, everywhere in the same order.",
+    ),
+    click.option("--replay-token", type=_FILE, help="File of the servers' bearer token."),
+    click.option("--replay-ca", type=_FILE, help="PEM: the authority of the servers' certificates."),
+    click.option("--orchestrator", metavar="URL", help="The orchestrator; nobody commands without."),
+    click.option("--orchestrator-token", type=_FILE, help="File of its bearer token."),
+    click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without."),
+    click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower."),
+    click.option("--log", type=click.Choice(("auto", "text", "json")), default="auto", show_default=True),
+)  # fmt: skip
+
+
+def _common(command: C) -> C:
+    for option in reversed(_COMMON):
+        command = option(command)
+    return command
+
+
+@click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_LEARNER"})
+@_common
+@click.option("--out", type=_FOLDER, required=True, help="The run's folder: numbers, key, locks.")
+@click.option(
+    "--bucket", metavar="URL", help="s3:// or gs:// place of checkpoints and weights; --out without."
+)
+@click.option("--weights", metavar="URL", help="redis:// that holds the version key; the bucket without.")
+@click.option(
+    "--trace", type=click.Path(path_type=Path, dir_okay=False),
+    help="File to which it is added which steps each update learned from.",
+)  # fmt: skip
+@click.option("--table", default="experience", show_default=True, help="Of the replay servers.")
+@click.option("--updates", type=click.IntRange(1), help="End after so many.")
+@click.option("--env-steps", type=click.IntRange(1), help="End after having trained on so many.")
+@click.option("--seconds", type=float, help="End after this long.")
+def learner(
+    *, out: Path, trace: Path | None, bucket: str | None, weights: str | None, table: str, updates: int | None,
+    env_steps: int | None, seconds: float | None, **flags: Unpack[CommonFlags],
+) -> None:  # fmt: skip
+    """Learn from what actors append to replay, until it is done, commanded or interrupted.
+
+    It goes on from the newest checkpoint of its place.
+    """
+    stop = Stop(seconds)
+    with signals(stop), usage_errors():
+        from overwatch_rl.learner.governed import Governed
+        from overwatch_rl.learner.process import LearnerSettings, run
+        from overwatch_rl.learner.service import Ends
+
+        config = _config(flags)
+        url = flags["orchestrator"]
+        governed = None if url is None else Governed(url, flags["run_id"], _orchestrator_token(flags), config)
+        settings = LearnerSettings(
+            config=config, run_id=flags["run_id"], out=out, table=table, servers=flags["replay"],
+            access=_access(flags), bucket=bucket, version_key=weights, governed=governed, log=flags["log"],
+            ends=Ends(updates=updates, env_steps=env_steps), trace=trace,
+            tower=_tower(flags, config, role="learner", updates=updates),
+        )  # fmt: skip
+        run(settings, stop.outcome)
+
+
+@click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_ACTOR"})
+@_common
+@click.option(
+    "--weights", required=True, metavar="URL",
+    help="Where weights come from: the learner's folder or bucket, redis://, or a learner's http://.",
+)  # fmt: skip
+@click.option("--artifacts", metavar="URL", help="The bucket, where --weights names Redis.")
+@click.option(
+    "--weights-key", metavar="TEXT", help="The learner's public key; the orchestrator's record without."
+)
+@click.option("--rank", type=click.IntRange(0), default=0, show_default=True, help="Number of this actor.")
+@click.option("--envs", type=click.IntRange(1), help="Environments; all of the batch without.")
+@click.option("--rollouts", type=click.IntRange(1), help="End after so many.")
+@click.option("--seconds", type=float, help="End after this long.")
+def actor(
+    *, weights: str, artifacts: str | None, weights_key: str | None, rank: int, envs: int | None,
+    rollouts: int | None, seconds: float | None, **flags: Unpack[CommonFlags],
+) -> None:  # fmt: skip
+    """Step a world with a learner's newest weights, and append what it does to replay."""
+    stop = Stop(seconds)
+    with signals(stop), usage_errors():
+        from overwatch_rl.actor.process import ActorSettings, run
+        from overwatch_rl.weights.channels import Place
+
+        config = _config(flags)
+        count = config.batch.envs if envs is None else envs
+        settings = ActorSettings(
+            config=config, run_id=flags["run_id"], rank=rank, envs=count, servers=flags["replay"],
+            access=_access(flags), weights=Place(url=weights, run_id=flags["run_id"], artifacts=artifacts),
+            public_key=weights_key or _recorded_key(flags), log=flags["log"], rollouts=rollouts,
+            tower=_tower(flags, config, role="actor", rank=rank, env_offset=rank * count, is_quiet=True),
+        )  # fmt: skip
+        run(settings, stop.outcome)
+
+
+def _config(flags: CommonFlags) -> "LearnerConfig":
+    """From the file, the orchestrator and flags."""
+    from overwatch_rl.learner.config import learner_config, of_file
+
+    given: list[dict[str, Any]] = []
+    if flags["config"] is not None:
+        given.append(of_file(flags["config"]))
+    elif flags["orchestrator"] is not None:
+        given.append(_record(flags).config)
+    return learner_config(*given, *_sets(flags["set"]))
+
+
+def _sets(words: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Each `PATH=VALUE` as a table."""
+    import yaml
+
+    from overwatch_rl.config import named_values
+
+    given = []
+    for path, value in named_values("--set", words).items():
+        nested: Any = yaml.safe_load(value)
+        for name in reversed(path.split(".")):
+            nested = {name: nested}
+        given.append(nested)
+    return given
+
+
+def _record(flags: CommonFlags) -> Any:
+    """What the orchestrator knows of the run."""
+    import asyncio
+
+    from overwatch_rl.orchestrator.client import OrchestratorClient, OrchestratorError
+
+    async def asked() -> Any:
+        url = str(flags["orchestrator"])
+        async with OrchestratorClient(url, flags["run_id"], _orchestrator_token(flags)) as client:
+            return await client.run()
+
+    try:
+        return asyncio.run(asked())
+    except OrchestratorError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _recorded_key(flags: CommonFlags) -> str:
+    from overwatch_rl.learner.governed import text_of
+
+    if flags["orchestrator"] is None:
+        raise ValueError("--weights-key is missing; give it, or --orchestrator, whose record has it")
+    found = _record(flags).weights_public_key
+    if found is None:
+        raise ValueError(f"run {flags['run_id']} has no public key yet; start its learner first")
+    return text_of(found)
+
+
+def _access(flags: CommonFlags) -> "Access":
+    from overwatch_rl.replay.client import Access
+
+    return Access(token=_text(flags["replay_token"]), ca=flags["replay_ca"])
+
+
+def _orchestrator_token(flags: CommonFlags) -> str | None:
+    return _text(flags["orchestrator_token"])
+
+
+def _text(file: Path | None) -> str | None:
+    return None if file is None else file.read_text(encoding="utf-8").strip()
+
+
+def _tower(flags: CommonFlags, config: "LearnerConfig", **own: Any) -> "TowerConfig | None":
+    from overwatch_rl.telemetry.tower import TowerConfig
+
+    if not flags["telemetry"]:
+        return None
+    return TowerConfig(run_id=flags["run_id"], endpoint=flags["endpoint"], lane=config.device, **own)
+
+
+@click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_CLUSTER"})
+@click.option("--local", is_flag=True, required=True, help="All processes on this machine.")
+@click.option("--world", help="Which world to train in; goodhart:small without.")
+@click.option("--config", type=_FILE, help="YAML, TOML or JSON: what decides the run.")
+@click.option("--set", "set", multiple=True, metavar="PATH=VALUE", help="A value of it; may be repeated.")
+@click.option(
+    "--actors", type=click.IntRange(1), default=2, show_default=True, help="Processes that step it."
+)
+@click.option("--seed", type=int, help="Same seed, same numbers, where actors take turns with the learner.")
+@click.option("--out", type=_FOLDER, default=Path("cluster"), show_default=True, help="Folder of the run; one "
+              "that was used before goes on.")  # fmt: skip
+@click.option("--updates", type=click.IntRange(1), help="End after so many.")
+@click.option("--env-steps", type=click.IntRange(1), help="End after having trained on so many.")
+@click.option("--seconds", type=float, help="End after this long.")
+@click.option("--redis", metavar="URL", help="Redis that holds the version key; files without.")
+@click.option(
+    "--bucket", metavar="URL", help="s3:// or gs:// place of checkpoints and weights; --out without."
+)
+@click.option("--store", metavar="URL", help="The orchestrator's database; SQLite in --out without.")
+@click.option("--run-id", help="The run's id; made up without.")
+@click.option("--trace", type=click.Path(path_type=Path, dir_okay=False), help="As of the learner.")
+@click.option("--collector", is_flag=True, help="Start a collector, which shows the run.")
+@click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")
+@click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower.")
+@click.option("--log", type=click.Choice(("auto", "text", "json")), default="auto", show_default=True)
+@click.pass_context
+def cluster(context: click.Context, /, **flags: Any) -> None:
+    """Train with a learner, actors, replay and an orchestrator, each a process that is kept running."""
+    del flags["local"]
+    stop = Stop(flags["seconds"])
+    with signals(stop), usage_errors():
+        from overwatch_rl.cluster.process import Cluster
+        from overwatch_rl.cluster.supervision import GaveUpError
+
+        settings = _cluster(flags)
+
+        def say(name: str, line: str) -> None:
+            if name == "learner" or "it is started again" in line:
+                click.echo(line if name == "learner" else f"{name} {line}")
+
+        try:
+            made = Cluster(settings, say)
+            try:
+                for name, where in made.places.items():
+                    click.echo(f"{name:24} {where}", err=not settings.is_text)
+                outcome = made.run(stop.outcome)
+            finally:
+                made.close()
+        except GaveUpError as error:
+            raise click.ClickException(str(error)) from error
+    context.exit(130 if outcome == "interrupted" else 0)
+
+
+def _cluster(flags: dict[str, Any]) -> Any:
+    from overwatch_rl.cluster.process import ClusterSettings, remembered
+    from overwatch_rl.learner.config import learner_config, of_file
+    from overwatch_rl.telemetry.running import is_text
+    from overwatch_rl.telemetry.tower import named
+
+    before = remembered(flags["out"])
+    own = {name: flags[name] for name in ("world", "seed") if flags[name] is not None}
+    kept = (
+        {}
+        if before is None or own.get("world", before.config["world"]) != before.config["world"]
+        else before.config
+    )
+    file = {} if flags["config"] is None else of_file(flags["config"])
+    config = learner_config(kept, file, own, *_sets(flags["set"]))
+    run_id = flags["run_id"] or (before.run_id if before else named(None, config.world.partition(":")[0]))
+    if flags["collector"] and not flags["telemetry"]:
+        raise ValueError("--collector shows what --no-telemetry keeps away; leave one of them out")
+    return ClusterSettings(
+        config=config, run_id=run_id, out=flags["out"], actors=flags["actors"], updates=flags["updates"],
+        env_steps=flags["env_steps"], redis=flags["redis"], bucket=flags["bucket"], store=flags["store"],
+        has_collector=flags["collector"], endpoint=flags["endpoint"], is_reporting=flags["telemetry"],
+        is_text=is_text(flags["log"]), trace=flags["trace"],
+    )  # fmt: skip

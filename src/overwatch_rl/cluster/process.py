@@ -1,0 +1,198 @@
+"""Distributed training on this machine: orchestrator, replay server, learner, actors; a collector if asked.
+
+Owns which processes run, what each is given, and where everything lies. The embedded form needs nothing but
+files; Redis, an object store and a database are taken by URL. Must not know how any of them works.
+"""
+
+import re
+import socket
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from overwatch_rl.artifacts.signing import KEY_FILE, make_key
+from overwatch_rl.cluster.supervision import Part, Supervisor
+from overwatch_rl.learner.config import LearnerConfig
+
+NICENESS: Final = 10
+"""Of actors: they give way to the learner."""
+_REPLAY: Final = re.compile(r"replay server at (grpcs?://[^,\s]+)")
+_ORCHESTRATOR: Final = re.compile(r"(https?://127\.0\.0\.1:\d+)")
+_LOOK_S: Final = 0.1
+_LEARNER_END_S: Final = 120.0
+"""The last checkpoint and the last weights of a learner may take so long."""
+_PORTS: Final = 6
+"""Of a collector, in a row."""
+FILE: Final = "cluster.json"
+"""What a folder that is used again goes on with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """A training on this machine."""
+
+    config: LearnerConfig
+    run_id: str
+    out: Path
+    actors: int
+    updates: int | None
+    env_steps: int | None
+    redis: str | None
+    """URL of the version key."""
+    bucket: str | None
+    """URL of checkpoints and weights."""
+    store: str | None
+    """URL of the orchestrator's database."""
+    has_collector: bool
+    endpoint: str | None
+    is_reporting: bool
+    is_text: bool
+    """Whether the learner's lines are for a person."""
+    trace: Path | None = None
+    """File of which steps are in the weights."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.actors <= self.config.batch.envs:
+            raise ValueError(
+                f"actors is {self.actors}; use 1 to {self.config.batch.envs}, the environments of a batch"
+            )
+
+    def envs(self, rank: int) -> int:
+        """Environments of one actor: all actors have as many, or one more."""
+        each, more = divmod(self.config.batch.envs, self.actors)
+        return each + (rank < more)
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """What a cluster writes into its folder."""
+
+    run_id: str
+    config: dict[str, Any]
+
+
+def remembered(out: Path) -> Remembered | None:
+    """Of the cluster that ran in a folder before; `None` where none did."""
+    file = out / FILE
+    return msgspec.json.decode(file.read_bytes(), type=Remembered) if file.exists() else None
+
+
+class Cluster:
+    """The processes; `close` it."""
+
+    def __init__(self, settings: ClusterSettings, say: Callable[[str, str], None]) -> None:
+        """Start all; `say` is given a name and a line. Raises `GaveUpError` where one does not run."""
+        self._settings = settings
+        settings.out.mkdir(parents=True, exist_ok=True)
+        config = settings.config.model_dump(mode="json")
+        kept = Remembered(run_id=settings.run_id, config=config)
+        (settings.out / FILE).write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
+        self._config = settings.out / "config.json"
+        self._config.write_bytes(msgspec.json.format(msgspec.json.encode(config), indent=1) + b"\n")
+        self._public = make_key(settings.out / KEY_FILE).public
+        self.supervisor = Supervisor(settings.out / "logs", say)
+        self.places: dict[str, str] = {"run": settings.run_id, "folder": str(settings.out)}
+        """Where things are, for a person."""
+        with ExitStack() as undo:
+            undo.callback(self.supervisor.close)
+            self._start()
+            undo.pop_all()
+
+    def run(self, stop: Callable[[], str | None]) -> str:
+        """Keep them running until the learner is done or it is asked to stop; the outcome."""
+        while (outcome := stop()) is None:
+            if self.supervisor.look():
+                return "completed"
+            time.sleep(_LOOK_S)
+        return outcome
+
+    def close(self) -> None:
+        """End all of them, the learner first."""
+        self.supervisor.close()
+
+    def _start(self) -> None:
+        settings, supervisor = self._settings, self.supervisor
+        if settings.has_collector:
+            supervisor.start(self._collector())
+        self.places["orchestrator"] = str(supervisor.start(self._orchestrator()))
+        self.places["replay"] = str(supervisor.start(self._replay()))
+        for rank in range(settings.actors):
+            supervisor.start(self._actor(rank))
+        supervisor.start(self._learner())
+        self.places["checkpoints and weights"] = settings.bucket or str(settings.out)
+        if settings.redis is not None:
+            self.places["version key"] = settings.redis
+
+    def _reporting(self) -> list[str]:
+        settings = self._settings
+        if not settings.is_reporting:
+            return ["--no-telemetry"]
+        endpoint = self.places.get("tower", settings.endpoint)
+        return ["--run-id", settings.run_id, *(() if endpoint is None else ("--endpoint", endpoint))]
+
+    def _collector(self) -> Part:
+        base = _free_ports(_PORTS)
+        self.places |= {
+            "tower": f"http://127.0.0.1:{base}",
+            "view": f"overwatch tui --connect 127.0.0.1:{base + 3}",
+        }
+        words = ("collect", "--data", str(self._settings.out / "tower"), "--port-base", str(base))
+        return Part(name="collector", module="overwatch.cli", words=words)
+
+    def _orchestrator(self) -> Part:
+        store = self._settings.store or f"sqlite:///{(self._settings.out / 'orchestrator.sqlite').absolute()}"
+        words = ("orchestrator", "--listen", "127.0.0.1:0", "--store", store, *self._reporting())
+        return Part(name="orchestrator", words=words, address=_ORCHESTRATOR)
+
+    def _replay(self) -> Part:
+        folder = str(self._settings.out / "replay")
+        words = ("replay-server", "--listen", "127.0.0.1:0", "--folder", folder, *self._reporting())
+        return Part(name="replay", words=words, address=_REPLAY)
+
+    def _common(self) -> list[str]:
+        words = ["--config", str(self._config), "--replay", self.places["replay"]]
+        reporting = self._reporting()
+        return (
+            [*words, *reporting]
+            if "--run-id" in reporting
+            else [*words, "--run-id", self._settings.run_id, *reporting]
+        )
+
+    def _actor(self, rank: int) -> Part:
+        settings = self._settings
+        words = ["actor", *self._common(), "--rank", str(rank), "--envs", str(settings.envs(rank))]
+        artifacts = settings.bucket or str(settings.out)
+        words += ["--weights", settings.redis or artifacts, "--weights-key", self._public]
+        if settings.redis is not None:
+            words += ["--artifacts", artifacts]
+        return Part(name=f"actor-{rank}", words=tuple(words), niceness=NICENESS)
+
+    def _learner(self) -> Part:
+        settings = self._settings
+        words = ["learner", *self._common(), "--out", str(settings.out)]
+        words += ["--orchestrator", self.places["orchestrator"]]
+        words += ["--log", "text" if settings.is_text else "json"]
+        for flag, value in {
+            "--bucket": settings.bucket, "--weights": settings.redis, "--updates": settings.updates,
+            "--env-steps": settings.env_steps, "--trace": settings.trace,
+        }.items():  # fmt: skip
+            words += [] if value is None else [flag, str(value)]
+        return Part(name="learner", words=tuple(words), is_main=True, end_s=_LEARNER_END_S)
+
+
+def _free_ports(count: int) -> int:
+    """The first of so many ports in a row that are free."""
+    for base in range(14318, 60_000, 10):
+        with ExitStack() as stack:
+            try:
+                for port in range(base, base + count):
+                    one = stack.enter_context(socket.socket())
+                    one.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return base
+    raise OSError(f"no {count} ports in a row are free")

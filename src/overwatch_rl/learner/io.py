@@ -1,0 +1,277 @@
+"""The learner's one I/O thread: experience in, acknowledgements out, heartbeats and commands beside them.
+
+Owns the event loop, and the two ways by which the training thread meets it: a bounded queue of leases, and
+calls that return at once. Rules: the training thread never waits for a service but for the next lease; no
+more leases are fetched than the queue has room for; when a part of this thread ends, the training thread is
+woken with the reason. Must not know torch, nor what is learned.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from overwatch_rl.replay.base import Resumed
+from overwatch_rl.replay.chunk import Encoding
+from overwatch_rl.replay.client import Leased, ReplayError, State
+from overwatch_rl.telemetry.meter import Meter
+
+_log: Final = logging.getLogger(__name__)
+_EXTEND_S: Final = 60.0
+"""Leases get a new deadline so often, while they wait for an update."""
+_AGAIN_S: Final = 1.0
+_END_S: Final = 15.0
+
+
+class Replay(Protocol):
+    """What a learner needs of a replay client."""
+
+    async def encoding(self, table: str) -> Encoding:
+        """That of a table; waits until one is declared."""
+        ...
+
+    async def resume(self, table: str, learner: str, cursor: Sequence[int]) -> list[Resumed]:
+        """Begin a life at a cursor."""
+        ...
+
+    def stream(
+        self, table: str, learner: str, steps: int, depth: int = 4, after: Sequence[int] = ()
+    ) -> AsyncIterator[Leased]:
+        """Leases of at least `steps` steps."""
+        ...
+
+    async def acknowledge(self, table: str, learner: str, upto: Sequence[int]) -> int:
+        """By server the last lease that is used."""
+        ...
+
+    async def extend(self, table: str, learner: str) -> int:
+        """Give all leases a new deadline."""
+        ...
+
+    async def close(self) -> None:
+        """End connections."""
+        ...
+
+
+class IoError(RuntimeError):
+    """The I/O thread has ended; why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """What is fetched."""
+
+    table: str
+    learner: str
+    """Name under which leases are held."""
+    steps: int
+    """Of a lease, at least."""
+    depth: int
+    """Leases that wait here at most."""
+    cursor: tuple[int, ...]
+    """By server the last lease that is in the weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Away:
+    """Replay does not answer."""
+
+    since: float
+    """By the monotonic clock."""
+    why: str
+
+
+class Io:
+    """The thread; `start` and `close` it."""
+
+    def __init__(
+        self,
+        connect: Callable[[Callable[[State, str], None]], Replay],
+        sampling: Sampling,
+        meter: Meter,
+        attend: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """`connect` makes the client, given what to call with its state; `attend` talks to control."""
+        self._connect = connect
+        self._sampling = sampling
+        self._meter = meter
+        self._attend = attend
+        self._leases: deque[Leased] = deque()
+        self._news = threading.Condition()
+        self._failure: str | None = None
+        self._upto: tuple[int, ...] | None = None
+        self.encoding: Encoding | None = None
+        """What the table's bytes mean; there when the first lease is."""
+        self.resumed: list[Resumed] | None = None
+        """How the table took this life's beginning; `None` until it answered."""
+        self.away: Away | None = None
+        """Since when and why replay does not answer."""
+        self._posted: set[asyncio.Future[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._main, name="learner-io", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns when the loop runs."""
+        self._thread.start()
+        with self._news:
+            self._news.wait_for(lambda: self._loop is not None or self._failure is not None)
+
+    def next(self, timeout: float) -> Leased | None:
+        """The next lease, waited for so long. Raises `IoError` when none can come any more."""
+        with self._news:
+            self._news.wait_for(lambda: self._leases or self._failure, timeout)
+            if self._leases:
+                lease = self._leases.popleft()
+                self._call(self._room.release)
+                return lease
+            if self._failure is not None:
+                raise IoError(self._failure)
+            return None
+
+    def depth(self) -> int:
+        """Leases that wait."""
+        return len(self._leases)
+
+    def hold(self, *, is_held: bool) -> None:
+        """Fetch no more, or again."""
+        self._call(self._open.clear if is_held else self._open.set)
+
+    def acknowledge(self, upto: Sequence[int]) -> None:
+        """By server the last lease that is safe; sent until it is taken, a later one before an earlier."""
+        self._upto = tuple(upto)
+        self._call(self._unsent.set)
+
+    def post(self, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have something called on the loop; what it raises is a line of the log."""
+        self._call(lambda: self._posted.add(asyncio.ensure_future(_quietly(call))))
+
+    def close(self) -> None:
+        """Send what waits, end the loop and the thread. A second call does nothing."""
+        self._call(self._closing.set)
+        self._thread.join(2 * _END_S)
+
+    def _call(self, what: Callable[[], object]) -> None:
+        if self._loop is not None:
+            with suppress(RuntimeError):  # closed: the reason is raised by `next`
+                self._loop.call_soon_threadsafe(what)
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._run())
+        except BaseException as error:  # noqa: BLE001 the training thread raises it
+            self._fail(f"{type(error).__name__}: {error}")
+        else:
+            self._fail("it was closed")
+
+    def _fail(self, why: str) -> None:
+        with self._news:
+            self._failure = f"the I/O thread ended: {why}"
+            self._news.notify_all()
+
+    async def _run(self) -> None:
+        self._room = asyncio.Semaphore(self._sampling.depth)
+        self._open, self._unsent, self._closing = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._open.set()
+        client = self._connect(self._on_state)
+        with self._news:
+            self._loop = asyncio.get_running_loop()
+            self._news.notify_all()
+        parts = [self._prefetch(client), self._acknowledge(client), self._extend(client)]
+        tasks = {asyncio.ensure_future(part) for part in parts}
+        control = None if self._attend is None else asyncio.ensure_future(self._attend())
+        closing = asyncio.ensure_future(self._closing.wait())
+        try:
+            await _until(closing, tasks | ({control} if control else set()))
+        finally:
+            if control is not None and not control.done():
+                await asyncio.wait({control}, timeout=_END_S)
+            if self._unsent.is_set() and self._upto is not None:
+                with suppress(ReplayError, TimeoutError):
+                    await asyncio.wait_for(self._send(client, self._upto), _END_S)
+            for task in (*tasks, closing, *([control] if control else [])):
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await client.close()
+
+    def _on_state(self, state: State, why: str) -> None:
+        self.away = None if state == "ok" else Away(since=time.monotonic(), why=why)
+
+    async def _prefetch(self, client: Replay) -> None:
+        sampling = self._sampling
+        self.resumed = await self._until_taken(
+            lambda: client.resume(sampling.table, sampling.learner, sampling.cursor)
+        )
+        self.encoding = await self._until_taken(lambda: client.encoding(sampling.table))
+        after = [one.next_number - 1 for one in self.resumed]
+        stream = client.stream(sampling.table, sampling.learner, sampling.steps, 1, after)
+        while True:
+            await self._open.wait()
+            await self._room.acquire()
+            began = time.perf_counter()
+            try:
+                leased = await anext(stream)
+            except ReplayError:
+                self._meter.count("samples", status="error")
+                raise
+            self._meter.observe("sample_latency", time.perf_counter() - began)
+            self._meter.count("samples", status="ok")
+            with self._news:
+                self._leases.append(leased)
+                self._news.notify_all()
+
+    async def _until_taken(self, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """What a call gives, once a server answers."""
+        while True:
+            try:
+                return await call()
+            except ReplayError as error:
+                self._meter.count("samples", status="error")
+                if error.is_final:
+                    raise
+                if self.away is None:
+                    self._on_state("degraded", str(error))
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _acknowledge(self, client: Replay) -> None:
+        while True:
+            await self._unsent.wait()
+            upto = self._upto
+            if upto is None:
+                raise AssertionError("nothing is to be sent")
+            self._unsent.clear()
+            try:
+                await self._send(client, upto)
+            except ReplayError:
+                self._unsent.set()
+                await asyncio.sleep(_AGAIN_S)
+
+    async def _send(self, client: Replay, upto: tuple[int, ...]) -> None:
+        await client.acknowledge(self._sampling.table, self._sampling.learner, upto)
+
+    async def _extend(self, client: Replay) -> None:
+        while True:
+            await asyncio.sleep(_EXTEND_S)
+            with suppress(ReplayError):
+                await client.extend(self._sampling.table, self._sampling.learner)
+
+
+async def _until(closing: "asyncio.Future[Any]", tasks: "set[asyncio.Future[Any]]") -> None:
+    """Wait until it is asked to close. Raises what a task raised."""
+    waiting = set(tasks)
+    while not closing.done():
+        done, _ = await asyncio.wait({closing, *waiting}, return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {closing}:
+            task.result()
+        waiting -= done
+
+
+async def _quietly(call: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        await call()
+    except Exception:  # noqa: BLE001 a record that is not made costs nothing else
+        _log.warning("a record was not made", exc_info=True)

@@ -1,0 +1,119 @@
+"""What a learner does when its numbers are not finite: as `algorithms.recovery` decides, applied to a loop.
+
+Rules: each remedy is an event and counted; the learning rate is cut from what was configured or tuned last.
+Must not know how checkpoints are found.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol, assert_never
+
+from overwatch.events import Severity
+from overwatch_rl.algorithms.recovery import (
+    Carry,
+    Cut,
+    GiveUp,
+    Recovery,
+    RecoveryConfig,
+    RollBack,
+    judge,
+    resumed,
+)
+from overwatch_rl.training.trainer import Position
+
+
+class GaveUpError(RuntimeError):
+    """The numbers stayed broken whatever was done."""
+
+
+class Rescued(Protocol):
+    """A loop, as far as its recovery goes."""
+
+    updates_done: int
+
+    @property
+    def algorithm(self) -> Any:
+        """What has a learning rate."""
+        ...
+
+    def roll_back(self, position: Position) -> None:
+        """Become as it was."""
+        ...
+
+    def log(self, severity: Severity, message: str) -> None:
+        """A line of the run's log."""
+        ...
+
+
+class Rescuer:
+    """Judges each update's numbers, and does what follows."""
+
+    def __init__(self, config: RecoveryConfig, loop: Rescued) -> None:
+        self._config = config
+        self._loop = loop
+        self._state = Recovery()
+        self.rate: float | None = None
+        """The configured learning rate; `None` where the algorithm has none to set."""
+        self.newest: Callable[[int], Position | None] = lambda _before: None
+        """The newest checkpoint from before an update."""
+        self.counted: Callable[[str], None] = lambda _name: None
+        """Given the row of each remedy."""
+
+    @property
+    def scale(self) -> float:
+        """The learning rate as a share of the configured one."""
+        return self._state.scale
+
+    def resume(self, scale: float, updates: int) -> None:
+        """Go on as a checkpoint was."""
+        self._state = Recovery(scale=scale, judged=updates)
+
+    def tune(self, rate: float) -> None:
+        """The configured rate is another one: what was cut is forgotten."""
+        self.rate = rate
+        self._state = Recovery(judged=self._state.judged)
+
+    def judge(self, update: int, not_finite: int) -> None:
+        """Do what follows from the numbers of an update. Raises `GaveUpError`."""
+        self._state, remedy = judge(self._state, self._config, update=update, not_finite=not_finite)
+        match remedy:
+            case Carry():
+                return
+            case Cut(scale=scale):
+                self._cut(update, scale)
+            case RollBack(before=before, scale=scale):
+                self._roll_back(before, scale)
+            case GiveUp(reason=reason):
+                raise GaveUpError(reason)
+            case _:
+                assert_never(remedy)
+
+    def _cut(self, update: int, scale: float) -> None:
+        self._set(scale)
+        self.counted("learning_rate_cuts")
+        self._loop.log(
+            Severity.WARNING,
+            f"gradients of update {update} were not finite and are skipped; "
+            f"the learning rate is {scale:g} of its value from update {self._loop.updates_done + 1} on",
+        )
+
+    def _roll_back(self, before: int, scale: float) -> None:
+        position = self.newest(before)
+        now = self._loop.updates_done
+        if position is None:
+            self._set(scale)
+            why = f"no checkpoint from before update {before} to go back to"
+            self._loop.log(Severity.CRITICAL, f"{why}; training goes on")
+            return
+        self._loop.roll_back(position)
+        self._set(scale)
+        self._state = resumed(self._state, update=now)
+        self.counted("rollbacks")
+        self._loop.log(
+            Severity.CRITICAL,
+            f"gradients were not finite from update {before} on; after update {now} the weights are "
+            f"those of update {position.updates}, and the learning rate {scale:g} of its value",
+        )
+
+    def _set(self, scale: float) -> None:
+        if self.rate is not None:
+            self._loop.algorithm.set_learning_rate(self.rate * scale)

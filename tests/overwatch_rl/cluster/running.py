@@ -1,0 +1,81 @@
+"""A small cluster of real processes, driven step by step."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from overwatch_rl.cluster.process import Cluster, ClusterSettings
+from overwatch_rl.learner.config import LearnerConfig, learner_config
+from overwatch_rl.learner.trace import surviving
+
+WAIT_S = 240.0
+"""So long one thing may take on a machine with much else to do."""
+
+
+def config(**given: Any) -> LearnerConfig:
+    """Updates of a few milliseconds."""
+    small = {
+        "world": "goodhart:small", "seed": 3, "batch": {"steps": 16, "envs": 8, "ahead": 1, "max_age": None},
+        "ppo": {"epochs": 1, "minibatches": 2}, "checkpoint": {"every_steps": 256, "keep": 3},
+        "heartbeat_s": 5,
+    }  # fmt: skip
+    return learner_config(small, given)
+
+
+def settings(out: Path, given: LearnerConfig, **own: Any) -> ClusterSettings:
+    """Without telemetry."""
+    usual = {
+        "run_id": "run-1", "actors": 2, "updates": None, "env_steps": None, "redis": None, "bucket": None,
+        "store": None, "has_collector": False, "endpoint": None, "is_reporting": False, "is_text": False,
+        "trace": out / "trace.jsonl",
+    }  # fmt: skip
+    return ClusterSettings(config=given, out=out, **(usual | own))
+
+
+class Running:
+    """A cluster that goes on while it is waited for something."""
+
+    def __init__(self, made: ClusterSettings) -> None:
+        self.settings = made
+        self.lines: list[tuple[str, str]] = []
+        self.cluster = Cluster(made, lambda name, line: self.lines.append((name, line)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cluster.close()
+
+    def until(self, is_so: Callable[[], bool], what: str) -> None:
+        """Go on until it is so."""
+        ends = time.monotonic() + WAIT_S
+
+        def stop() -> str | None:
+            if is_so():
+                return "so"
+            return "late" if time.monotonic() > ends else None
+
+        outcome = self.cluster.run(stop)
+        assert outcome == "so", f"{outcome}: {what}\n" + "\n".join(f"{n}: {t}" for n, t in self.lines[-40:])
+
+    def updates(self) -> int:
+        """That the surviving weights have had."""
+        file = self.settings.trace
+        assert file is not None
+        found = surviving(file) if file.exists() else []
+        return found[-1].updates if found else 0
+
+    def more(self, count: int, what: str) -> None:
+        """So many updates more than now."""
+        wanted = self.updates() + count
+        self.until(lambda: self.updates() >= wanted, what)
+
+    def kill(self, name: str) -> None:
+        """Without a warning; wait until another one is in its place."""
+        pid = self.cluster.supervisor.pid(name)
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        self.until(lambda: self.cluster.supervisor.pid(name) not in (None, pid), f"{name} again")

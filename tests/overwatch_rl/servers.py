@@ -1,0 +1,221 @@
+"""Real servers beside the flight, and a proxy that makes them fail."""
+
+import asyncio
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Self
+
+import aiohttp
+import pytest
+from aiohttp import web
+from yarl import URL
+
+from tests.ports import free_port
+from tests.real.servers import need
+
+CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
+FAULTS: Final = ("error", "error after", "drop", "hang", "corrupt reply", "corrupt request", "slow")
+"""What the proxy does to a request: an error without and with the request being done, a connection that ends
+without a reply, none that ever comes, one flipped byte, a body in pieces."""
+_START_S: Final = 60.0
+
+
+@contextmanager
+def moto(bucket: str = "bucket") -> Iterator[str]:
+    """A server that speaks S3, with a bucket; yields its address, `http://127.0.0.1:PORT`."""
+    port = free_port()
+    words = [str(Path(sys.executable).with_name("moto_server")), "-H", "127.0.0.1", "-p", str(port)]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _answers(process, port)
+        make = urllib.request.Request(f"http://127.0.0.1:{port}/{bucket}", method="PUT")
+        urllib.request.urlopen(make, timeout=_START_S).close()  # noqa: S310 http
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _answers(process: subprocess.Popen[bytes], port: int) -> None:
+    until = time.monotonic() + _START_S
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1.0).close()
+        except OSError:
+            assert process.poll() is None, "the server ended"
+            assert time.monotonic() < until, "the server does not listen"
+            time.sleep(0.05)
+        else:
+            return
+
+
+def s3_url(address: str, prefix: str, bucket: str = "bucket") -> str:
+    """The URL of a store there, or behind a proxy there."""
+    return f"s3://{bucket}/{prefix}?endpoint={address}&region=us-east-1"
+
+
+@pytest.fixture(scope="session")
+def moto_address() -> Iterator[str]:
+    """One server for all tests of a process; use a prefix of your own."""
+    before = {name: os.environ.get(name) for name in CREDENTIALS}
+    os.environ.update(CREDENTIALS)
+    try:
+        with moto() as address:
+            yield address
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+class FaultProxy:
+    """Stands before an HTTP server and fails a share of the requests, drawn by a seed; a context manager."""
+
+    def __init__(
+        self, upstream: str, *, rate: float = 0.3, seed: int = 0, kinds: Sequence[str] = FAULTS
+    ) -> None:
+        self.rate = rate
+        """Share of requests that fail; may be changed at any time, 1.0 is a server that is gone."""
+        self.kinds = tuple(kinds)
+        self.met: Counter[str] = Counter()
+        """Requests by fault; those without are `none`."""
+        self.address = ""
+        self.hang_s = 30.0
+        self._upstream = upstream
+        self._draw = random.Random(seed)  # noqa: S311 a test
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy", daemon=True)
+        self._runner: web.AppRunner | None = None
+        self._client: aiohttp.ClientSession | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(_START_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(_START_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_START_S)
+        self._loop.close()
+
+    async def _start(self) -> None:
+        self._client = aiohttp.ClientSession(auto_decompress=False)
+        application = web.Application(client_max_size=1 << 30)
+        application.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = self._runner.addresses[0][:2]
+        self.address = f"http://{host}:{port}"
+
+    async def _stop(self) -> None:
+        assert self._runner is not None
+        assert self._client is not None
+        hanging = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in hanging:
+            task.cancel()
+        await asyncio.gather(*hanging, return_exceptions=True)
+        await self._client.close()
+        await self._runner.cleanup()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        fault = self._draw.choice(self.kinds) if self._draw.random() < self.rate else "none"
+        body = await request.read()
+        self.met[fault] += 1
+        if fault == "error":
+            return web.Response(status=503, text="planted")
+        if fault == "hang":
+            await asyncio.sleep(self.hang_s)
+            return web.Response(status=504)
+        if fault == "corrupt request" and body:
+            body = _flipped(body, self._draw)
+        status, headers, answer = await self._forward(request, body)
+        if fault == "error after":
+            return web.Response(status=500, text="planted")
+        if fault == "drop":
+            assert request.transport is not None
+            request.transport.abort()
+        if fault == "corrupt reply" and answer:
+            answer = _flipped(answer, self._draw)
+        reply = web.StreamResponse(status=status, headers=headers)
+        if request.method == "HEAD" or status in (204, 304):
+            await reply.prepare(request)
+            return reply
+        reply.content_length = len(answer)
+        await reply.prepare(request)
+        piece = max(1, len(answer) // 4) if fault == "slow" else len(answer) or 1
+        for at in range(0, len(answer), piece):
+            await reply.write(answer[at : at + piece])
+            if fault == "slow":
+                await asyncio.sleep(0.02)
+        return reply
+
+    async def _forward(self, request: web.Request, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        assert self._client is not None
+        passed = {k: v for k, v in request.headers.items() if k.lower() not in ("host", "transfer-encoding")}
+        url = URL(self._upstream + request.raw_path, encoded=True)
+        async with self._client.request(request.method, url, headers=passed, data=body) as found:
+            kept = {
+                k: v
+                for k, v in found.headers.items()
+                if k.lower() not in ("transfer-encoding", "connection", "server", "date")
+            }
+            return found.status, kept, await found.read()
+
+
+def _flipped(body: bytes, draw: random.Random) -> bytes:
+    at = draw.randrange(len(body))
+    return body[:at] + bytes([body[at] ^ (1 << draw.randrange(8))]) + body[at + 1 :]
+
+
+class RedisServer:
+    """A Redis with data in memory alone, that can be killed and started again at its address."""
+
+    def __init__(self, *words: str) -> None:
+        """`words` are further options."""
+        self._port = free_port()
+        self._words = [
+            need("redis-server"),
+            "--port",
+            str(self._port),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            *words,
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"redis://127.0.0.1:{self._port}/0"
+
+    def start(self) -> None:
+        """Return when it listens."""
+        quiet = subprocess.DEVNULL
+        self._process = subprocess.Popen(self._words, stdin=quiet, stdout=quiet, stderr=quiet)
+        _answers(self._process, self._port)
+
+    def kill(self) -> None:
+        """At once, with all it holds."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(_START_S)
+            self._process = None
+
+
+@pytest.fixture
+def redis_server() -> Iterator[RedisServer]:
+    """A server that runs."""
+    server = RedisServer()
+    server.start()
+    yield server
+    server.kill()
