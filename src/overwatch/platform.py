@@ -16,7 +16,7 @@ import struct
 import tempfile
 import termios
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
@@ -41,6 +41,8 @@ _MALLOPT: Final = {-3: 2 << 20, -1: 16 << 20, -8: 2}
 
 Bodies of the usual size are put where others were: new pages from the kernel cost more than to read them.
 """
+_MALLOPT_KEPT: Final = {-3: 32 << 20, -1: 64 << 20, -8: 2}
+"""The same, for messages of megabytes: each would be mapped, zeroed by the kernel and unmapped again."""
 _CLOSED: Final = 7
 """The state TCP_CLOSE of Linux."""
 
@@ -193,9 +195,18 @@ def machine_memory() -> int:
 
 def return_memory_soon() -> None:
     """Have the C library give large blocks back once they are free, whichever thread had them."""
+    _set_mallopt(_MALLOPT)
+
+
+def keep_large_blocks() -> None:
+    """Have the C library keep up to 64 MiB for the next large message, instead of asking the kernel anew."""
+    _set_mallopt(_MALLOPT_KEPT)
+
+
+def _set_mallopt(options: Mapping[int, int]) -> None:
     with contextlib.suppress(OSError, AttributeError):
         set_option = ctypes.CDLL(None).mallopt
-        for option, value in _MALLOPT.items():
+        for option, value in options.items():
             set_option(option, value)
 
 

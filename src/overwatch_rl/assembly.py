@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import click
 import torch
@@ -13,6 +13,7 @@ from overwatch.events import LogLine, Severity
 from overwatch_rl.algorithms.batch import Batch
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.algorithms.ranks import Ranks
+from overwatch_rl.algorithms.table import kind_of
 from overwatch_rl.checkpoints.content import Retention
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.manifest import FOLDER
@@ -26,6 +27,7 @@ from overwatch_rl.telemetry.screen import Screen
 from overwatch_rl.telemetry.tower import Tower, named, recompiles, start_tower
 from overwatch_rl.training.distributed import Place, together
 from overwatch_rl.training.keeper import CheckpointError, Keeper, Kept
+from overwatch_rl.training.replayed import Local, Replayed
 from overwatch_rl.training.trainer import Trainer
 from overwatch_rl.training.warmup import choose
 from overwatch_rl.types import Reporter, WorldSpec
@@ -58,7 +60,7 @@ class Keeping:
 class Flight:
     """A training that is ready to run."""
 
-    trainer: Trainer[Batch]
+    trainer: Trainer[Any]
     reporter: Reporter
     tower: Tower | None
     keeper: Keeper | None
@@ -102,7 +104,7 @@ def assemble(
     """
     torch.set_num_threads(settings.threads)
     world = make(settings.world_name, settings.world, settings.world_settings)
-    algorithm = PPO(world.spec, settings.ppo, seed=settings.seed, device=settings.world.device, ranks=ranks)
+    algorithm = _algorithm(settings, world.spec, ranks)
     started = _Started(settings, keeping, checkpoint, is_first=here.is_first)
     try:
         started.report(world.spec)
@@ -112,7 +114,7 @@ def assemble(
         trainer.host_numbers = recompiles(reporter.fact)
         if checkpoint is not None:
             go_on(trainer, checkpoint, is_first=here.is_first)
-        elif settings.is_planned:
+        elif settings.is_planned and isinstance(algorithm, PPO):
             trainer.warm_up = lambda batch: _planned(algorithm, batch, reporter, ranks)
         return Flight(
             trainer=trainer,
@@ -124,6 +126,14 @@ def assemble(
     except BaseException as error:
         started.fail(f"{type(error).__name__}: {error}")
         raise
+
+
+def _algorithm(settings: TrainSettings, spec: WorldSpec, ranks: Ranks) -> Any:
+    """What the trainer drives: a row of the table, behind a memory where it is replayed."""
+    name, config = settings.algorithm
+    kind = kind_of(name)
+    made = kind.make(spec, config, seed=settings.seed, device=settings.world.device, ranks=ranks)
+    return Replayed(spec, made, Local(spec, made.config, settings.seed)) if kind.is_replayed else made
 
 
 def _planned(algorithm: PPO, batch: Batch, reporter: Reporter, ranks: Ranks) -> dict[str, float]:
@@ -173,7 +183,7 @@ class _Started:
         differing = [] if known is None else differences(known.state, self._config)
         self._log(spec, digest, differing)
 
-    def keeper(self, trainer: Trainer[Batch], reporter: Reporter) -> Keeper | None:
+    def keeper(self, trainer: Trainer[Any], reporter: Reporter) -> Keeper | None:
         """The one that saves; `None` where nothing is kept."""
         for one in self.reporters:
             if isinstance(one, FlightLog):
@@ -209,7 +219,7 @@ class _Started:
         log = flight_logger(sys.stdout, run_id=self._run_id, config=digest)
         glyphs = spec.observation.glyphs if settings.view else ""
         flight = FlightLog(log, settings.world.device, self._trace, glyphs=glyphs)
-        resumed = None if self._checkpoint is None else str(self._checkpoint.path)
+        resumed = None if self._checkpoint is None else self._checkpoint.where
         flight.started(
             task=spec.task, settings=self._config, resumed_from=resumed, equal_to_rounding_only=differing
         )

@@ -6,15 +6,17 @@ cores. Raises `ValueError` naming the value and the fix.
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypedDict, cast
+from typing import Any, Final, TypedDict, assert_never, cast
 
 import torch
 
 from overwatch.extras import TENSORBOARD
+from overwatch_rl.algorithms.dqn import DQNConfig
 from overwatch_rl.algorithms.ppo import PPOConfig
 from overwatch_rl.algorithms.returns import ReturnsConfig
+from overwatch_rl.algorithms.table import AlgorithmConfig, kind_of
 from overwatch_rl.settings import changed
 from overwatch_rl.telemetry.tower import TowerConfig
 from overwatch_rl.training.distributed import Place
@@ -33,8 +35,12 @@ class Preset:
     steps: int = 60
     device: str = "auto"
     ppo: PPOConfig = field(default_factory=PPOConfig)
+    dqn: DQNConfig | None = None
+    """Settings of DQN, where that trains instead."""
 
 
+DQN_PRESET: Final = Preset(envs=4, steps=64, device="cpu", dqn=DQNConfig())
+"""What DQN is trained with in any world."""
 PRESETS: Final[dict[str, Preset]] = {
     "morphogenesis": Preset(device="cpu"),
     "goodhart": Preset(
@@ -79,11 +85,13 @@ class TrainFlags(TypedDict):
     """What `overwatch-rl train` was given; `None` where a flag was not typed."""
 
     world: str
+    algorithm: str
     envs: int | None
     slots: int | None
     mode: str | None
     settings: tuple[str, ...]
     ppo: tuple[str, ...]
+    dqn: tuple[str, ...]
     updates: int | None
     seconds: float | None
     seed: int
@@ -116,6 +124,8 @@ class TrainSettings:
     world: WorldConfig
     world_settings: Mapping[str, object]
     ppo: PPOConfig
+    dqn: DQNConfig | None
+    """`None` where PPO trains."""
     trainer: TrainerConfig
     seed: int
     """Of weights and the order of minibatches, which all ranks share; `trainer.seed` is the rank's own."""
@@ -136,6 +146,11 @@ class TrainSettings:
     described: dict[str, str]
     """The flags and what decides how numbers are judged, as words, shown with the run."""
 
+    @property
+    def algorithm(self) -> tuple[str, AlgorithmConfig]:
+        """What trains: a row of `algorithms.table`, and its settings."""
+        return ("ppo", self.ppo) if self.dqn is None else ("dqn", self.dqn)
+
 
 def train_settings(flags: TrainFlags) -> TrainSettings:
     """Assemble and validate; without `updates` and `seconds` it is the default number of updates."""
@@ -146,35 +161,41 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
         raise ValueError(f"threads is {flags['threads']}; use 1 or more")
     if flags["seconds"] is not None and not flags["seconds"] > 0:
         raise ValueError(f"seconds is {flags['seconds']}; use a number above 0")
-    preset = PRESETS.get(flags["world"]) or PRESETS.get(flags["world"].partition(":")[0], Preset())
-    ppo = _ppo(flags, preset.ppo)
+    kind_of(flags["algorithm"])
+    preset = _preset(flags)
+    ppo, dqn = _ppo(flags, preset.ppo), _dqn(flags, preset.dqn)
     envs = preset.envs if flags["envs"] is None else flags["envs"]
     steps = preset.steps if flags["steps"] is None else flags["steps"]
-    own = _discounted(flags, ppo.returns.gamma)
+    own = _discounted(flags, ppo.returns.gamma if dqn is None else dqn.gamma)
     world = WorldConfig(num_envs=envs, device=device_named(flags["device"] or preset.device))
-    if steps * envs < ppo.minibatches:
+    if dqn is None and steps * envs < ppo.minibatches:
         raise ValueError(
             f"{steps} steps of {envs} envs are too few for {ppo.minibatches} minibatches; "
             "use more steps or envs"
         )
     tower = TowerConfig(
-        run_id=flags["run_id"], endpoint=flags["endpoint"], updates=updates, lane=world.device
+        run_id=flags["run_id"],
+        endpoint=flags["endpoint"],
+        algo=flags["algorithm"],
+        updates=updates,
+        lane=world.device,
     )
     return TrainSettings(
         world_name=flags["world"],
         world=world,
         world_settings=own,
         ppo=ppo,
+        dqn=dqn,
         trainer=TrainerConfig(updates=updates, steps=steps, seed=flags["seed"]),
         seed=flags["seed"],
         tower=tower if flags["telemetry"] else None,
-        is_planned=flags["plan"] == AUTO,
+        is_planned=flags["plan"] == AUTO and dqn is None,
         threads=flags["threads"],
         seconds=flags["seconds"],
         view=flags["view"],
         out=flags["out"],
         tensorboard=_tensorboard(flags),
-        described=_described(flags, ppo, world, steps),
+        described=_described(flags, ppo if dqn is None else dqn, world, steps),
     )
 
 
@@ -184,6 +205,10 @@ ALL: Final = "all"
 """The mode that stands for every mode of a world."""
 _RETURNS: Final = "returns."
 """How names of what estimates advantages begin."""
+_OF_PPO: Final = (
+    "epochs", "minibatches", "network", "target_kl", "anneal_updates", "normalise_observations", "ppo",
+)  # fmt: skip
+"""Flags of settings that only PPO has."""
 _WORDS: Final = {"settings": "--set"}
 """Flags whose word on the command line is not their name."""
 _SWITCHES: Final = ("telemetry", "normalise_observations")
@@ -310,6 +335,28 @@ def _ppo(flags: TrainFlags, preset: PPOConfig) -> PPOConfig:
     return changed(replace(preset, **cast("Any", typed)), own, "ppo")
 
 
+def _preset(flags: TrainFlags) -> Preset:
+    if flags["algorithm"] == "dqn":
+        return DQN_PRESET
+    return PRESETS.get(flags["world"]) or PRESETS.get(flags["world"].partition(":")[0], Preset())
+
+
+def _dqn(flags: TrainFlags, preset: DQNConfig | None) -> DQNConfig | None:
+    """`None` where PPO trains; raises `ValueError` for a flag of the other algorithm."""
+    given = cast("dict[str, object]", flags)
+    for name in ("dqn",) if preset is None else _OF_PPO:
+        if given[name] not in (None, ()):
+            raise ValueError(
+                f"--{name.replace('_', '-')} is a setting of another algorithm than {flags['algorithm']}; "
+                "leave it out"
+            )
+    if preset is None:
+        return None
+    typed = {"learning_rate": flags["lr"], "gamma": flags["gamma"]}
+    own: dict[str, object] = {name: value for name, value in typed.items() if value is not None}
+    return changed(preset, own | named_values("--dqn", flags["dqn"]), "dqn")
+
+
 def _discounted(flags: TrainFlags, gamma: float) -> dict[str, object]:
     """The world's own settings; one that is shaped by a potential is given the learner's discount.
 
@@ -327,7 +374,9 @@ def _discounted(flags: TrainFlags, gamma: float) -> dict[str, object]:
     )
 
 
-def _described(flags: TrainFlags, ppo: PPOConfig, world: WorldConfig, steps: int) -> dict[str, str]:
+def _described(
+    flags: TrainFlags, algorithm: AlgorithmConfig, world: WorldConfig, steps: int
+) -> dict[str, str]:
     """Every value that decided the run, as words."""
     hidden = (
         "run_id",
@@ -340,14 +389,31 @@ def _described(flags: TrainFlags, ppo: PPOConfig, world: WorldConfig, steps: int
         "slots",
         "mode",
         "ppo",
+        "dqn",
     )
     own = world_settings(flags["slots"], flags["mode"], flags["settings"])
-    own |= named_values("--ppo", flags["ppo"])
-    used = {
+    own |= named_values("--ppo", flags["ppo"]) | named_values("--dqn", flags["dqn"])
+    used: dict[str, object] = {
         "envs": world.num_envs,
         "device": world.device,
         "steps": steps,
-        "lr": ppo.learning_rate,
+        "lr": algorithm.learning_rate,
+    }
+    match algorithm:
+        case PPOConfig():
+            used |= _of_ppo(algorithm)
+        case DQNConfig():
+            used |= asdict(algorithm)
+        case _:
+            assert_never(algorithm)
+    if flags["plan"] == AUTO and used.get("network") == "conv":
+        used["precision"] = "bf16"  # the plan may choose it, and what is judged by precision must allow it
+    shown = {name: value for name, value in flags.items() if name not in hidden} | own | used
+    return {name: str(value) for name, value in shown.items()}
+
+
+def _of_ppo(ppo: PPOConfig) -> dict[str, object]:
+    return {
         "epochs": ppo.epochs,
         "minibatches": ppo.minibatches,
         "network": ppo.network,
@@ -359,7 +425,3 @@ def _described(flags: TrainFlags, ppo: PPOConfig, world: WorldConfig, steps: int
         "clip": ppo.clip,
         "entropy_coef": ppo.entropy_coef,
     }
-    if flags["plan"] == AUTO and ppo.network == "conv":
-        used["precision"] = "bf16"  # the plan may choose it, and what is judged by precision must allow it
-    shown = {name: value for name, value in flags.items() if name not in hidden} | own | used
-    return {name: str(value) for name, value in shown.items()}

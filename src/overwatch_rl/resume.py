@@ -15,37 +15,40 @@ import msgspec
 import torch
 
 from overwatch_rl.algorithms.base import Plan
-from overwatch_rl.algorithms.ppo import PPOConfig
+from overwatch_rl.algorithms.table import kept as kept_algorithm
+from overwatch_rl.artifacts.store import is_remote
 from overwatch_rl.checkpoints.manifest import FOLDER, State
 from overwatch_rl.checkpoints.reading import Checkpoint, find_checkpoint
 from overwatch_rl.config import TrainFlags, TrainSettings, named_values, train_settings, world_settings
 from overwatch_rl.training.keeper import position_of
 from overwatch_rl.training.trainer import Trainer
 
-_LEAVES: Final = {
-    "world": ("world",),
-    "envs": ("envs",),
-    "steps": ("steps",),
-    "seed": ("seed",),
-    "lr": ("ppo", "learning_rate"),
-    "epochs": ("ppo", "epochs"),
-    "minibatches": ("ppo", "minibatches"),
-    "network": ("ppo", "network"),
-    "target_kl": ("ppo", "target_kl"),
-    "gamma": ("ppo", "returns", "gamma"),
-    "anneal_updates": ("ppo", "anneal_updates"),
-    "normalise_observations": ("ppo", "normalise_observations"),
-}
+_LEAVES: Final = {"world": ("world",), "envs": ("envs",), "steps": ("steps",), "seed": ("seed",)}
 """Flag to its place in the configuration: what may not differ."""
+_LEAVES_OF: Final[dict[str, dict[str, tuple[str, ...]]]] = {
+    "ppo": {
+        "lr": ("ppo", "learning_rate"),
+        "epochs": ("ppo", "epochs"),
+        "minibatches": ("ppo", "minibatches"),
+        "network": ("ppo", "network"),
+        "target_kl": ("ppo", "target_kl"),
+        "gamma": ("ppo", "returns", "gamma"),
+        "anneal_updates": ("ppo", "anneal_updates"),
+        "normalise_observations": ("ppo", "normalise_observations"),
+    },
+    "dqn": {"lr": ("dqn", "learning_rate"), "gamma": ("dqn", "gamma")},
+}
+"""Those of one algorithm."""
 
 
 def config_of(settings: TrainSettings) -> dict[str, object]:
-    """The configuration of a run, as it lies in checkpoints."""
+    """The configuration of a run, as it lies in checkpoints; settings lie under the algorithm's name."""
+    name, algorithm = settings.algorithm
     return {
         "world": settings.world_name,
         "envs": settings.world.num_envs,
         "settings": dict(settings.world_settings),
-        "ppo": asdict(settings.ppo),
+        name: asdict(algorithm),
         "steps": settings.trainer.steps,
         "seed": settings.trainer.seed,
         "updates": settings.trainer.updates,
@@ -65,7 +68,7 @@ def hash_of(config: dict[str, object]) -> str:
 
 
 def settings_of(
-    flags: TrainFlags, typed: frozenset[str], resume: Path | None
+    flags: TrainFlags, typed: frozenset[str], resume: Path | str | None
 ) -> tuple[TrainSettings, Checkpoint | None]:
     """Those of a new run, or of one that goes on; `typed` are the flags that were given.
 
@@ -75,8 +78,13 @@ def settings_of(
         return train_settings(flags), None
     checkpoint = find_checkpoint(resume)
     kept = cast("dict[str, Any]", checkpoint.state.config)
+    name, algorithm = kept_algorithm(kept)
+    if "algorithm" in typed and flags["algorithm"] != name:
+        raise ValueError(f"--algorithm is {flags['algorithm']}, the checkpoint was trained with {name}")
+    flags = cast("TrainFlags", {**flags, "algorithm": name})
     _refuse_others(flags, typed, kept)
-    filled: dict[str, object] = dict(flags) | {name: _leaf(kept, path) for name, path in _LEAVES.items()}
+    leaves = _LEAVES | _LEAVES_OF[name]
+    filled: dict[str, object] = dict(flags) | {name: _leaf(kept, path) for name, path in leaves.items()}
     filled |= {name: value for name, value in _free(kept).items() if name not in typed}
     if "seconds" in typed and "updates" not in typed:
         filled["updates"] = None
@@ -87,12 +95,14 @@ def settings_of(
         "mode": None,
         "settings": tuple(f"{k}={v}" for k, v in kept["settings"].items()),
         "ppo": (),
+        "dqn": (),
     }
     settings = train_settings(cast("TrainFlags", filled))
-    settings = replace(settings, world_settings=kept["settings"], ppo=msgspec.convert(kept["ppo"], PPOConfig))
+    own: dict[str, Any] = {"world_settings": kept["settings"], name: algorithm}
+    settings = replace(settings, **own)
     planned, done = settings.trainer.updates, checkpoint.state.updates
     if planned is not None and done >= planned:
-        raise ValueError(f"{checkpoint.path} has had {done} updates; give --updates with more, or --seconds")
+        raise ValueError(f"{checkpoint.where} has had {done} updates; give --updates with more, or --seconds")
     return settings, checkpoint
 
 
@@ -108,7 +118,7 @@ def go_on(trainer: Trainer[Any], checkpoint: Checkpoint, *, is_first: bool = Tru
         trainer.go_on(position if is_first else replace(position, own={}, world={}))
     except (KeyError, RuntimeError) as error:
         raise ValueError(
-            f"{checkpoint.path} is of another version of its world or algorithm: {error}"
+            f"{checkpoint.where} is of another version of its world or algorithm: {error}"
         ) from error
 
 
@@ -125,13 +135,16 @@ def differences(state: State, config: dict[str, object]) -> list[str]:
 
 def _refuse_others(flags: TrainFlags, typed: frozenset[str], kept: dict[str, Any]) -> None:
     given = cast("dict[str, object]", flags)
-    named = {name: (given[name], _leaf(kept, path)) for name, path in _LEAVES.items() if name in typed}
+    part = flags["algorithm"]
+    leaves = _LEAVES | _LEAVES_OF[part]
+    named = {name: (given[name], _leaf(kept, path)) for name, path in leaves.items() if name in typed}
     own = world_settings(flags["slots"], flags["mode"], flags["settings"])
     named |= {f"set {name}": (value, kept["settings"].get(name)) for name, value in own.items()}
-    changed = config_of(train_settings(flags))["ppo"] if flags["ppo"] else {}
-    for name in named_values("--ppo", flags["ppo"]):
+    words = cast("tuple[str, ...]", given[part])
+    changed = config_of(train_settings(flags))[part] if words else {}
+    for name in named_values(f"--{part}", words):
         path = name.split(".")
-        named[f"ppo {name}"] = (_leaf(cast("dict[str, Any]", changed), path), _leaf(kept["ppo"], path))
+        named[f"{part} {name}"] = (_leaf(cast("dict[str, Any]", changed), path), _leaf(kept[part], path))
     for name, (value, before) in named.items():
         if str(value) != str(before):
             flag = name.replace("_", "-")
@@ -153,6 +166,9 @@ def _leaf(config: dict[str, Any], path: Sequence[str]) -> object:
     return value
 
 
-def _run_folder(checkpoint: Checkpoint) -> Path:
+def _run_folder(checkpoint: Checkpoint) -> Path | None:
+    """Where the run was kept; `None` where its checkpoint came from an object store."""
+    if is_remote(checkpoint.where):
+        return None
     place = checkpoint.path.parent
     return place.parent if place.name == FOLDER else place

@@ -38,6 +38,11 @@ SYNC_POINTS: Final[dict[str, SyncPoint]] = {
         why="saves the work of the epochs that a stopped update would skip",
         how_often="once an epoch, on a CPU without other ranks and with target_kl only",
     ),
+    "dqn.priorities": SyncPoint(
+        where="training/replayed.py",
+        why="the errors of a batch become priorities in the table, which decide what is sampled next",
+        how_often="once a gradient step, with dqn only",
+    ),
     "log.view": SyncPoint(
         where="telemetry/log.py",
         why="shows what one environment sees",

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import msgspec
 import torch
 from torch import Tensor
 
-from overwatch_rl.algorithms.ppo import PPO, PPOConfig
+from overwatch_rl.algorithms.table import ALGORITHMS, Acting, AlgorithmConfig, kept
 from overwatch_rl.checkpoints.manifest import POLICY
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.types import Observation, WorldSpec
@@ -24,16 +23,17 @@ class TrainedPolicy:
     """Of its world."""
     updates: int
     """Updates that it had."""
-    ppo: PPOConfig
+    algorithm: str
+    config: AlgorithmConfig
     weights: dict[str, Tensor]
 
     def player(self, spec: WorldSpec) -> Callable[[Observation], Tensor]:
         """Its likeliest actions in such a world; raises `ValueError` when that has another shape."""
         return player(self.policy(spec))
 
-    def policy(self, spec: WorldSpec) -> PPO:
+    def policy(self, spec: WorldSpec) -> Acting:
         """The policy itself for such a world; raises `ValueError` when that has another shape."""
-        policy = PPO(spec, self.ppo, seed=0)
+        policy: Acting = ALGORITHMS[self.algorithm].make(spec, self.config, seed=0)
         try:
             policy.policy.load_state_dict(
                 {name.removeprefix("policy."): value for name, value in self.weights.items()}
@@ -47,7 +47,7 @@ class TrainedPolicy:
         return policy
 
 
-def player(policy: PPO, generator: torch.Generator | None = None) -> Callable[[Observation], Tensor]:
+def player(policy: Acting, generator: torch.Generator | None = None) -> Callable[[Observation], Tensor]:
     """A frozen policy as a function from an observation to actions; drawn with a generator."""
 
     def act(observation: Observation) -> Tensor:
@@ -56,17 +56,19 @@ def player(policy: PPO, generator: torch.Generator | None = None) -> Callable[[O
     return act
 
 
-def load_policy(folder: Path) -> TrainedPolicy:
-    """The newest policy that a run kept in `folder`, or that of one checkpoint.
+def load_policy(place: Path | str) -> TrainedPolicy:
+    """The newest policy that a run kept in a folder or at a URL, or that of one checkpoint.
 
     Raises `ValueError` when there is none.
     """
-    checkpoint = find_checkpoint(folder)
+    checkpoint = find_checkpoint(place)
     config = cast("dict[str, Any]", checkpoint.state.config)
+    name, algorithm = kept(config)
     return TrainedPolicy(
         world=config["world"],
         settings=config["settings"],
         updates=checkpoint.state.updates,
-        ppo=msgspec.convert(config["ppo"], PPOConfig),
+        algorithm=name,
+        config=algorithm,
         weights=checkpoint.tensors(POLICY),
     )

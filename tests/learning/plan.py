@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Final
 
-from tests.learning.training import CARTPOLE, GOODHART, Job, Training, train
+from tests.learning.training import CARTPOLE, CARTPOLE_DQN, GOODHART, Job, Training, train
 
 MODES: Final = ("ground_truth", "proxy", "proxy_jammed")
 SEEDS: Final = range(5)
@@ -15,7 +15,11 @@ AGAIN: Final = range(5, 10)
 UPDATES: Final = 100
 LAST: Final = slice(-10, None)
 """Updates whose mean return is compared: the last ten."""
-COMPARED: Final = {GOODHART: ("ground_truth", "true_return"), CARTPOLE: ("", "return")}
+COMPARED: Final = {
+    GOODHART: ("ground_truth", "true_return"),
+    CARTPOLE: ("", "return"),
+    CARTPOLE_DQN: ("", "return"),
+}
 """World to the mode and the number that are compared with SB3's."""
 
 
@@ -24,8 +28,10 @@ def jobs() -> list[Job]:
     found = [Job("ours", GOODHART, mode, seed, UPDATES) for mode in MODES for seed in SEEDS]
     found += [Job("ours", GOODHART, "ground_truth", seed, UPDATES) for seed in AGAIN]
     found += [Job("SB3", GOODHART, "ground_truth", seed, UPDATES) for seed in SEEDS]
-    found += [Job("ours", CARTPOLE, "", seed, UPDATES) for seed in (*SEEDS, *AGAIN)]
-    return found + [Job("SB3", CARTPOLE, "", seed, UPDATES) for seed in SEEDS]
+    for world in (CARTPOLE, CARTPOLE_DQN):
+        found += [Job("ours", world, "", seed, UPDATES) for seed in (*SEEDS, *AGAIN)]
+        found += [Job("SB3", world, "", seed, UPDATES) for seed in SEEDS]
+    return found
 
 
 def trained(wanted: Sequence[Job], processes: int = 2) -> Iterator[Training]:

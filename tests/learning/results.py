@@ -72,6 +72,8 @@ def made(trainings: list[Training]) -> Results:
 def recipes() -> dict[str, dict[str, Any]]:
     """What the worlds are trained with now, as it reads from a file."""
     found = {world: asdict(preset_of(world)) for world in COMPARED}
+    for recipe in found.values():
+        del recipe["dqn" if recipe["dqn"] is None else "ppo"]
     return msgspec.json.decode(msgspec.json.encode(found), type=dict[str, dict[str, Any]])
 
 

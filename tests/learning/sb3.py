@@ -1,7 +1,8 @@
-"""PPO of Stable-Baselines3 in one of our worlds, by the same recipe.
+"""PPO and DQN of Stable-Baselines3 in one of our worlds, by the same recipe.
 
 The network has the same layers behind the same first operation; rewards, episodes and their ends are the
-world's. What SB3 has not is left out: PopArt, and the value clip in its units.
+world's. What SB3 has not is left out: PopArt, and the value clip in its units; of DQN priorities and the
+double estimate.
 """
 
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
 from overwatch_rl.algorithms import diagnostics
+from overwatch_rl.algorithms.dqn import DQNConfig
 from overwatch_rl.algorithms.networks import HIDDEN, Encoder
 from overwatch_rl.algorithms.ppo import PPOConfig
 from overwatch_rl.training.collector import Episodes
@@ -132,5 +134,34 @@ def learner(env: Wrapped, world: World, recipe: PPOConfig, *, seed: int, steps: 
             "features_extractor_class": _Encoded,
             "features_extractor_kwargs": {"spec": world.spec.observation},
             "net_arch": {"pi": list(widths), "vf": list(widths)},
+        },
+    )
+
+
+def dqn_learner(
+    env: Wrapped, world: World, recipe: DQNConfig, *, seed: int, steps: int, total: int
+) -> stable_baselines3.DQN:
+    """DQN that learns in it, over `total` steps; the target network is renewed before each update."""
+    assert recipe.target_every == recipe.gradient_steps
+    return stable_baselines3.DQN(
+        "MlpPolicy",
+        env,
+        learning_rate=recipe.learning_rate,
+        buffer_size=recipe.capacity,
+        learning_starts=recipe.first_at,
+        batch_size=recipe.batch,
+        gamma=recipe.gamma,
+        train_freq=steps,
+        gradient_steps=recipe.gradient_steps,
+        target_update_interval=steps * env.num_envs,
+        exploration_fraction=recipe.epsilon_steps / total,
+        exploration_final_eps=recipe.epsilon,
+        max_grad_norm=recipe.max_grad_norm,
+        seed=seed,
+        device="cpu",
+        policy_kwargs={
+            "features_extractor_class": _Encoded,
+            "features_extractor_kwargs": {"spec": world.spec.observation},
+            "net_arch": [recipe.hidden, recipe.hidden],
         },
     )

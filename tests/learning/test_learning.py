@@ -11,14 +11,15 @@ import msgspec
 import pytest
 import torch
 
-from overwatch_rl.config import PRESETS
+from overwatch_rl.algorithms.dqn import DQNConfig
+from overwatch_rl.config import DQN_PRESET, PRESETS
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
 from tests.learning.page import files
 from tests.learning.plan import AGAIN, LAST, SEEDS, UPDATES, jobs, trained
 from tests.learning.results import Difference, Results, failures, lost_a_tenth, made, read, recipes
-from tests.learning.sb3 import Wrapped, learner
-from tests.learning.training import CARTPOLE, GOODHART, Job, Training, train
+from tests.learning.sb3 import Wrapped, dqn_learner, learner
+from tests.learning.training import CARTPOLE, CARTPOLE_DQN, GOODHART, Job, Training, train
 
 MOST_BYTES = 200_000
 
@@ -73,6 +74,7 @@ def test_the_page_is_what_the_trainings_came_to(kept: Results) -> None:
     [
         ({"who": "ours", "world": GOODHART, "mode": "ground_truth"}, "beside SB3"),
         ({"who": "ours", "world": CARTPOLE, "mode": ""}, "beside SB3"),
+        ({"who": "ours", "world": CARTPOLE_DQN, "mode": ""}, "beside SB3"),
     ],
 )
 def test_a_return_that_is_behind_fails(good: Results, spoilt: dict[str, str], words: str) -> None:
@@ -159,6 +161,25 @@ def test_a_training_is_kept_by_update() -> None:
     assert all(len(row) == 2 for one in found for row in one.rows.values())
     assert (found[0].towards_food is None, found[1].towards_food) == (False, None)
     assert found[0].mean("food_share", LAST) > 0
+
+
+def test_sb3s_dqn_has_the_recipe_of_ours() -> None:
+    """What decides its numbers is the preset's; the target network is renewed as often as ours."""
+    recipe = replace(DQN_PRESET.dqn or DQNConfig(), first_at=8, batch=4, gradient_steps=2, target_every=2)
+    world = make("gym:CartPole-v1", WorldConfig(num_envs=2), {})
+    env = Wrapped(world, 2, seed=0, steps=8)
+    model = dqn_learner(env, world, recipe, seed=0, steps=8, total=1600)
+    before = [one.clone() for one in model.q_net_target.parameters()]
+    model.learn(64)
+    assert model._n_updates == 2 * 4
+    assert (model.gamma, model.batch_size, model.exploration_final_eps) == (0.99, 4, 0.04)
+    assert model.exploration_fraction * 1600 == recipe.epsilon_steps
+    assert any(
+        (one != other).any() for one, other in zip(model.q_net_target.parameters(), before, strict=True)
+    )
+    widths = [layer.out_features for layer in model.q_net.q_net if hasattr(layer, "out_features")]
+    assert widths == [recipe.hidden, recipe.hidden, 2]
+    assert len(env.updates) == 4
 
 
 def test_seeds_are_apart() -> None:

@@ -7,20 +7,24 @@ import msgspec
 import torch
 
 from overwatch.diagnose.hacking import CODE
+from overwatch_rl.algorithms.dqn import DQN
 from overwatch_rl.algorithms.ppo import PPO
-from overwatch_rl.config import PRESETS, Preset
+from overwatch_rl.config import DQN_PRESET, PRESETS, Preset
 from overwatch_rl.telemetry.reporter import Silent
 from overwatch_rl.trained import player
+from overwatch_rl.training.replayed import Local, Replayed
 from overwatch_rl.training.trainer import Trainer, TrainerConfig
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
 from overwatch_rl.worlds.goodhart.config import goodhart_config
 from overwatch_rl.worlds.goodhart.verification import directions
-from tests.learning.sb3 import Wrapped, learner
+from tests.learning.sb3 import Wrapped, dqn_learner, learner
 from tests.overwatch.diagnose.watched import Watched
 
 GOODHART: Final = "goodhart:small"
 CARTPOLE: Final = "gym:CartPole-v1"
+CARTPOLE_DQN: Final = "gym:CartPole-v1 dqn"
+"""A world, and the algorithm where that is not PPO."""
 JUDGED: Final = (
     "proxy_return", "true_return", "food_share", "poison_share", "food_offered", "poison_offered",
 )  # fmt: skip
@@ -84,9 +88,14 @@ def _settings(job: Job) -> dict[str, object]:
 
 def _ours(job: Job) -> tuple[list[Mapping[str, float]], float | None]:
     preset, kept = preset_of(job.world), Numbers()
-    world = make(job.world, WorldConfig(num_envs=preset.envs), _settings(job))
-    algorithm = PPO(world.spec, preset.ppo, seed=job.seed)
+    world = make(job.world.partition(" ")[0], WorldConfig(num_envs=preset.envs), _settings(job))
     config = TrainerConfig(updates=job.updates, steps=preset.steps, seed=job.seed)
+    if preset.dqn is not None:
+        dqn = DQN(world.spec, preset.dqn, seed=job.seed)
+        replayed = Replayed(world.spec, dqn, Local(world.spec, preset.dqn, job.seed))
+        Trainer(world, replayed, config, kept, lambda: None).run()
+        return kept.updates, None
+    algorithm = PPO(world.spec, preset.ppo, seed=job.seed)
     Trainer(world, algorithm, config, kept, lambda: None).run()
     if job.world != GOODHART:
         return kept.updates, None
@@ -96,15 +105,20 @@ def _ours(job: Job) -> tuple[list[Mapping[str, float]], float | None]:
 
 def _theirs(job: Job) -> tuple[list[Mapping[str, float]], float | None]:
     preset = preset_of(job.world)
-    world = make(job.world, WorldConfig(num_envs=preset.envs), _settings(job))
+    world = make(job.world.partition(" ")[0], WorldConfig(num_envs=preset.envs), _settings(job))
     env = Wrapped(world, preset.envs, seed=job.seed, steps=preset.steps)
-    model = learner(env, world, preset.ppo, seed=job.seed, steps=preset.steps)
-    model.learn(job.updates * preset.envs * preset.steps)
+    total = job.updates * preset.envs * preset.steps
+    if preset.dqn is not None:
+        dqn_learner(env, world, preset.dqn, seed=job.seed, steps=preset.steps, total=total).learn(total)
+        return list(env.updates), None
+    learner(env, world, preset.ppo, seed=job.seed, steps=preset.steps).learn(total)
     return list(env.updates), None
 
 
 def preset_of(world: str) -> Preset:
     """What it is trained with."""
+    if world == CARTPOLE_DQN:
+        return DQN_PRESET
     return PRESETS.get(world) or PRESETS[world.partition(":")[0]]
 
 

@@ -12,7 +12,8 @@ from overwatch.extras import TENSORBOARD
 from overwatch_rl.config import TrainFlags, TrainSettings, device_named, mode_commands, train_settings
 
 FLAGS: Final = TrainFlags(
-    world="morphogenesis", envs=2, slots=None, mode=None, settings=(), ppo=(), steps=8, updates=3,
+    world="morphogenesis", algorithm="ppo", envs=2, slots=None, mode=None, settings=(), ppo=(), dqn=(),
+    steps=8, updates=3,
     seconds=None, seed=0, lr=1e-3, epochs=1, minibatches=1, network=None, target_kl=0.02, gamma=None,
     anneal_updates=None, normalise_observations=None, plan="auto", threads=1, device="cpu", out=None,
     view=False, run_id=None, endpoint=None, telemetry=True, tensorboard=None,

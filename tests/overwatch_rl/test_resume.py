@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -20,7 +21,8 @@ from overwatch.events import CheckpointSaved, LogLine
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.ppo import PPO, Batch, PPOConfig
 from overwatch_rl.artifacts.digests import xxh3_of
-from overwatch_rl.checkpoints.content import Retention
+from overwatch_rl.artifacts.retrying import Patience
+from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.cli import main
@@ -33,6 +35,7 @@ from overwatch_rl.training.trainer import Trainer, TrainerConfig
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
 from tests.overwatch_rl.kept import TIMES
+from tests.overwatch_rl.servers import FaultProxy, s3_url
 
 SMALL = ["--envs", "2", "--slots", "1", "--no-telemetry"]
 STEPS = 7
@@ -111,6 +114,28 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> list[str]:
         if (tensor.dtype, tensor.shape) != (other[name].dtype, other[name].shape)
         or not torch.equal(raw(tensor), raw(other[name]))
     ]
+
+
+def test_what_went_through_an_object_store_goes_on_to_the_bit(moto_address: str) -> None:
+    """Saved into S3 while requests fail, fetched from there, every number and tensor is equal."""
+    whole, told = training(4)
+    whole.run()
+    with FaultProxy(moto_address, rate=0.2, seed=2) as proxy:
+        url = s3_url(proxy.address, uuid4().hex)
+        first, before = training(2)
+        patience = Patience(request_s=0.3, first_s=0.01, most_s=0.05)
+        manager = Manager(url, Retention(keep=9), Saving(patience=patience))
+        run = Kept(run_id="r", config={}, config_hash="c")
+        keeping = Keeper(first, manager, run, before, every=100)
+        first.run()
+        keeping.close(is_whole=True)
+        second, after = training(4)
+        go_on(second, find_checkpoint(url, patience=patience))
+    assert equal(everything(second), everything(first)) == []
+    second.run()
+
+    assert equal(everything(second), everything(whole)) == []
+    assert before.updates | after.updates == told.updates
 
 
 @pytest.mark.parametrize("world", sorted(WORLDS))
@@ -261,7 +286,7 @@ def test_a_resumed_run_keeps_its_settings_id_and_folder(trained: Path, tmp_path:
     assert (after.run_id, after.lineage, after.updates, after.steps) == ("one-run", 2, 2, 120)
     assert after.config == before.config | {"updates": 2}
     assert after.config_hash == before.config_hash == hash_of(dict(after.config))
-    assert load_policy(folder).ppo.learning_rate == 0.002
+    assert load_policy(folder).config.learning_rate == 0.002
     elsewhere = run(
         "train", "--no-telemetry", "--resume", folder, "--updates", "3", "--out", tmp_path / "new"
     )

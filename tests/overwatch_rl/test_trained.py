@@ -37,7 +37,7 @@ def test_a_kept_policy_plays_as_the_trained_one(tmp_path: Path) -> None:
 
     kept, before = (play(world, act, 1).returns for act in (loaded.player(world.spec), player(trained)))
     assert torch.equal(kept, before)
-    assert (loaded.world, loaded.updates, loaded.ppo) == ("morphogenesis", 4, PPOConfig(popart=True))
+    assert (loaded.world, loaded.updates, loaded.config) == ("morphogenesis", 4, PPOConfig(popart=True))
     with pytest.raises(ValueError, match="trained in morphogenesis with slots=1"):
         loaded.player(make("morphogenesis", WorldConfig(num_envs=1), {"slots": 2}).spec)
 

@@ -43,6 +43,7 @@ from overwatch.events import Event, NonFiniteSeen
 from overwatch_rl.algorithms import diagnostics
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.gate import gated_step
+from overwatch_rl.algorithms.moments import below, load_moments, moments_of
 from overwatch_rl.algorithms.ppo import k3
 from overwatch_rl.algorithms.ranks import Alone, Ranks
 from overwatch_rl.types import Stats
@@ -323,9 +324,7 @@ class GRPO:
         """`policy.*`, `reference.*`, `optimizer.*` (parameter, then moment), `version`, `order`."""
         state = {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
         state |= {f"reference.{name}": value for name, value in self.reference.state_dict().items()}
-        for number, parameter in enumerate(self._parameters):
-            for name, value in self._optimizer.state.get(parameter, {}).items():
-                state[f"optimizer.{number}.{name}"] = value
+        state |= moments_of(self._optimizer, self._parameters)
         state["version"] = torch.tensor(self.version)
         if self._order is not None:
             state["order"] = self._order.get_state()
@@ -334,15 +333,11 @@ class GRPO:
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Become as it was when `state` was taken; raises `ValueError` when it is of another shape."""
         try:
-            self.policy.load_state_dict(_below("policy.", state))
-            self.reference.load_state_dict(_below("reference.", state))
+            self.policy.load_state_dict(below("policy.", state))
+            self.reference.load_state_dict(below("reference.", state))
         except RuntimeError as error:
             raise ValueError(f"these weights are of another model: {error}") from error
-        self._optimizer.state.clear()
-        for number, parameter in enumerate(self._parameters):
-            moments = _below(f"optimizer.{number}.", state)
-            if moments:
-                self._optimizer.state[parameter] = {name: one.clone() for name, one in moments.items()}
+        load_moments(self._optimizer, self._parameters, state)
         self.version = int(state["version"])
         if self._order is not None:
             self._order.set_state(state["order"].cpu())
@@ -381,10 +376,6 @@ class GRPO:
             then = partial(functional_call, self.policy, self._recent[number])
             found[rows] = log_probs_of(distribution(then, tokens), tokens)
         return found
-
-
-def _below(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): one for name, one in state.items() if name.startswith(prefix)}
 
 
 class _Seen:

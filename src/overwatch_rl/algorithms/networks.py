@@ -117,6 +117,23 @@ class Encoder(nn.Module):
         return found.contiguous(memory_format=self.layout) if found.dim() == 4 else found
 
 
+def action_values(
+    spec: ObservationSpec, hidden: int, actions: int, generator: torch.Generator
+) -> nn.Sequential:
+    """From B S to a value of each action, by two layers; weights begin as torch's own, from the generator."""
+    encode = Encoder(spec)
+    made = nn.Sequential(
+        encode, nn.Flatten(), nn.Linear(encode.num_features, hidden), nn.ReLU(),
+        nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, actions),
+    )  # fmt: skip
+    for layer in made:
+        if isinstance(layer, nn.Linear):
+            bound = layer.in_features**-0.5
+            nn.init.kaiming_uniform_(layer.weight, a=5**0.5, generator=generator)
+            nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+    return made
+
+
 def _fp32(layer: nn.Module, hidden: Tensor) -> Tensor:
     with torch.autocast(hidden.device.type if hidden.device.type != "meta" else "cpu", enabled=False):
         found: Tensor = layer(hidden.float())

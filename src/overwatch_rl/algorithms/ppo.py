@@ -49,6 +49,7 @@ from overwatch_rl.algorithms.batch import Batch
 from overwatch_rl.algorithms.distributions import Distribution, Gaussian, Judged, distribution
 from overwatch_rl.algorithms.gate import gated_step
 from overwatch_rl.algorithms.minibatches import Minibatches, Terms
+from overwatch_rl.algorithms.moments import below, laid_like, load_moments, moments_of
 from overwatch_rl.algorithms.networks import Encoder, Network, network
 from overwatch_rl.algorithms.ranks import Alone, Ranks
 from overwatch_rl.algorithms.returns import ReturnsConfig, advantages, following_values
@@ -249,7 +250,7 @@ class PPO:
         for parameter, kept in self._optimizer.state.items():
             # The fused step walks through memory: moments lie as their weights do.
             for name, value in kept.items():
-                kept[name] = _laid_like(parameter, value)
+                kept[name] = laid_like(parameter, value)
         self._forward = torch.compile(self.network) if plan.is_compiled else self.network
 
     def twin(self) -> "PPO":
@@ -446,9 +447,7 @@ class PPO:
     def state_dict(self) -> dict[str, Tensor]:
         """`policy.*`, `optimizer.*` (number of the parameter, then the moment), `updates` and `order`."""
         state = {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
-        for number, parameter in enumerate(self._parameters):
-            for name, value in self._optimizer.state.get(parameter, {}).items():
-                state[f"optimizer.{number}.{name}"] = value
+        state |= moments_of(self._optimizer, self._parameters)
         state["optimizer.lr"] = torch.tensor(self._rate, dtype=torch.float64)
         state["updates"] = torch.tensor(self._updates)
         if self._order is not None:
@@ -457,21 +456,11 @@ class PPO:
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Become as it was when `state` was taken; raises `ValueError` when it is of another shape."""
-        policy = {
-            name.removeprefix("policy."): value for name, value in state.items() if name.startswith("policy.")
-        }
         try:
-            self.policy.load_state_dict(policy)
+            self.policy.load_state_dict(below("policy.", state))
         except RuntimeError as error:
             raise ValueError(f"these weights are of another network: {error}") from error
-        self._optimizer.state.clear()
-        for number, parameter in enumerate(self._parameters):
-            prefix = f"optimizer.{number}."
-            kept = {name: value for name, value in state.items() if name.startswith(prefix)}
-            if kept:
-                self._optimizer.state[parameter] = {
-                    name.removeprefix(prefix): _laid_like(parameter, value) for name, value in kept.items()
-                }
+        load_moments(self._optimizer, self._parameters, state)
         self._updates = int(state["updates"])
         self.set_learning_rate(float(state["optimizer.lr"]))
         if self._order is not None:
@@ -489,10 +478,3 @@ def _normaliser(spec: WorldSpec) -> Normaliser:
             f"normalise_observations needs vectors of floats, not {seen.shape} of {seen.dtype}; leave it out"
         )
     return Normaliser(seen.shape)
-
-
-def _laid_like(parameter: Tensor, value: Tensor) -> Tensor:
-    """A copy of a moment where its parameter is and as it lies in memory; of a count, where it is."""
-    if value.shape != parameter.shape:
-        return value.detach().clone().to(parameter.device)
-    return torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)

@@ -11,6 +11,8 @@ writers succeeds. A store that cannot do that is refused. Must not know what the
 import hashlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 from uuid import uuid4
@@ -137,27 +139,28 @@ class Store:
 
         For a process that will write, before it begins.
         """
-        key, other = f".check-{uuid4().hex}", b"another"
+        key = f".check-{uuid4().hex}"
+        wrong = Tag(e_tag='"00000000000000000000000000000000"', version="1")
+
+        def is_refused(expected: Tag | None) -> bool:
+            with suppress(TakenError):
+                self.backend.write(key, b"another", expected)
+                return False
+            return True
+
         try:
             self.replace(key, b"first", None)
-            kept = None
-            for expected in (None, Tag(e_tag='"00000000000000000000000000000000"', version="1")):
-                try:
-                    self.backend.write(key, other, expected)
-                except TakenError:
-                    continue
-                kept = expected
-                break
-            else:
-                self.delete(key)
-                return
+            ignored = [
+                one for one in (None, wrong) if not self._repeat("check", key, partial(is_refused, one))
+            ]
+            self.delete(key)
         except OSError as error:
             raise ValueError(f"{self.uri()} cannot be written: {error}; name another place") from error
-        self.delete(key)
-        raise ValueError(
-            f"{self.uri()} ignores the condition of a write ({kept}), so two learners could overwrite each "
-            "other; use a folder, or an object store with conditional writes"
-        )
+        if ignored:
+            raise ValueError(
+                f"{self.uri()} ignores the condition of a write, so two learners could overwrite each other; "
+                "use a folder, or an object store with conditional writes"
+            )
 
     def _fetch_one(self, key: str, digest: str | None, into: Path) -> None:
         def once() -> None:

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from torch import Tensor
@@ -53,6 +53,8 @@ class Manager:
         self._retention = retention
         self._saving = saving or Saving()
         self._sender: Sender | None = None
+        self._cursor: dict[str, Any] | None = None
+        """Of the save that is under way."""
         self._lock: int | None = None
         self._lineage: int | None = None
         if is_remote(place):
@@ -97,7 +99,8 @@ class Manager:
         if self._sender is None:
             return []
         was_busy = self._sender.is_busy
-        found = [msgspec.json.decode(one, type=Written) for one in self._sender.answers(timeout)]
+        answers = [msgspec.json.decode(one, type=Written) for one in self._sender.answers(timeout)]
+        found = [msgspec.structs.replace(one, cursor=self._cursor) for one in answers]
         if self._sender.is_gone:
             pid = self._sender.pid
             self._sender.close(0.0)
@@ -140,6 +143,7 @@ class Manager:
             is_taken = self._sender.offer(state, tensors)
         except OSError as error:
             return [self._failed(state.updates, f"no memory or process to save from: {error}")]
+        self._cursor = state.cursor
         return [] if is_taken else [self._failed(state.updates, "its process ended")]
 
     def _failed(self, updates: int | None, why: str) -> Written:

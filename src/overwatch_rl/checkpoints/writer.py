@@ -28,7 +28,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     """Folder or URI of the checkpoint."""
     version: str = ""
     cursor: dict[str, Any] | None = None
-    """That of its state: what may be acknowledged now."""
+    """That of its state: what may be acknowledged now. The trainer's side fills it in: answers are short."""
     size_bytes: int = 0
     duration_s: float = 0.0
     """Seconds that writing took."""
@@ -64,7 +64,7 @@ def serve(receiver: Receiver, arguments: Sequence[str]) -> None:
         began = time.perf_counter()
         state = msgspec.json.decode(parcel.note, type=State)
         version, path = str(state.version), arguments[0]
-        written = Written(updates=state.updates, path=path, version=version, cursor=state.cursor)
+        written = Written(updates=state.updates, path=path, version=version)
         try:
             saved = save(state, specs(parcel))
         except (OSError, ValueError, FencedError) as error:

@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from overwatch_rl.cli.checkpoints import checkpoints
 from overwatch_rl.cli.common import Stop
 from overwatch_rl.cli.learning import actor, cluster, learner
 from overwatch_rl.cli.replay import replay_server
@@ -21,6 +22,7 @@ COMMANDS: Final = (
     verify,
     play,
     saliency,
+    checkpoints,
     rollouts,
     replay_server,
     orchestrator,

@@ -22,6 +22,21 @@ C = TypeVar("C", bound=Callable[..., Any])
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
+class Place(click.Path):
+    """Where checkpoints are: a folder that is there, as a `Path`, or the URL of an object store, as it is."""
+
+    name = "place"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Leave URLs alone."""
+        if isinstance(value, str) and "://" in value:
+            return value
+        return super().convert(value, param, ctx)
+
+
+PLACE: Final = Place(path_type=Path, exists=True, file_okay=False)
+
+
 class Stop:
     """Whether and why to end: asked by a signal, or out of time."""
 

@@ -19,9 +19,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.option("--listen", default="127.0.0.1:8100", show_default=True, metavar="HOST:PORT")
 @click.option(
     "--table", multiple=True, default=("experience",), show_default=True, metavar="NAME[:KEY=VALUE,...]",
-    help="A table; may be given again. Keys: kind (sequences, steps), selector (fifo, trajectories; uniform, "
-    "prioritised), remover, items, mib, memory_mib, durability (memory, fast, fsync), samples_per_insert, "
-    "min_steps, buffer, alpha, lease_s.",
+    help="A table; may be given again. Keys: kind (sequences, steps), items, mib, remover. Of sequences: "
+    "selector (fifo, trajectories), durability (memory, fast, fsync), memory_mib, lease_s. Of steps: selector "
+    "(uniform, prioritised), alpha, samples_per_insert, min_steps, buffer.",
 )  # fmt: skip
 @click.option(
     "--folder", type=click.Path(path_type=Path, file_okay=False), default=Path("replay"), show_default=True,

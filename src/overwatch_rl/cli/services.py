@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from overwatch_rl.cli.common import Stop, config_option, signals, usage_errors
+from overwatch_rl.cli.common import PLACE, Stop, config_option, signals, usage_errors
 from overwatch_rl.cli.options import options, orchestrator_options
 
 if TYPE_CHECKING:
@@ -111,14 +111,15 @@ def cannot_begin(error: OSError, folder: Path) -> str:
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Folder for numbers and checkpoints."
 )
 @click.option(
-    "--resume", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="FOLDER",
-    help="Go on from the newest checkpoint of the run in FOLDER; --updates counts from its beginning.",
+    "--resume", type=PLACE, metavar="PLACE",
+    help="Go on from the newest checkpoint of the run in a folder or at a URL; --updates counts from its "
+    "beginning.",
 )  # fmt: skip
 @click.option("--checkpoint-every", type=int, default=10, show_default=True, help="Updates between two.")
 @click.option("--keep", type=int, default=3, show_default=True, help="Newest checkpoints kept.")
 @click.option("--log", type=click.Choice(("auto", "text", "json")), default="auto", show_default=True)
 def grpo(
-    *, resume: Path | None, checkpoint_every: int, keep: int, log: str, **flags: Unpack["GrpoFlags"]
+    *, resume: Path | str | None, checkpoint_every: int, keep: int, log: str, **flags: Unpack["GrpoFlags"]
 ) -> None:
     """Train a small language model with GRPO on groups from handlers in other processes."""
     stop = Stop(None)

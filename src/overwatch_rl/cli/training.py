@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
-from overwatch_rl.cli.common import Stop, config_option, signals, usage_errors
+from overwatch_rl.cli.common import PLACE, Stop, config_option, signals, usage_errors
 
 if TYPE_CHECKING:
     from overwatch_rl.algorithms.ppo import PPO
@@ -26,6 +26,9 @@ EVALUATION_SEED: Final = 1_000_003
 @click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_RL"})
 @config_option("OVERWATCH_RL")
 @click.option("--world", default="morphogenesis", show_default=True, help="Which world to train in.")
+@click.option(
+    "--algorithm", default="ppo", show_default=True, help="What learns: ppo, or dqn in worlds of one choice."
+)
 @click.option("--envs", type=int, help="Environments stepped together; the world's preset without.")
 @click.option("--slots", type=int, help="Slots of each environment, in worlds that have slots.")
 @click.option("--mode", help="What is seen and paid for, in worlds that have modes.")
@@ -36,6 +39,10 @@ EVALUATION_SEED: Final = 1_000_003
     "--ppo", multiple=True, metavar="NAME=VALUE",
     help="A setting of PPO that has no flag of its own, as max_grad_norm=10 or returns.gamma=0.9; may be "
     "repeated.",
+)  # fmt: skip
+@click.option(
+    "--dqn", multiple=True, metavar="NAME=VALUE",
+    help="A setting of DQN, as capacity=50000 or epsilon_steps=20000; may be repeated.",
 )  # fmt: skip
 @click.option("--updates", type=int, help="Updates to do; 30 unless --seconds is given.")
 @click.option("--seconds", type=float, help="End after this long, at the next step.")
@@ -72,9 +79,9 @@ EVALUATION_SEED: Final = 1_000_003
     help="Write the numbers as event files of TensorBoard too, without DIR into --out's folder tensorboard.",
 )  # fmt: skip
 @click.option(
-    "--resume", type=click.Path(path_type=Path, exists=True, file_okay=False), metavar="FOLDER",
-    help="Go on from the newest checkpoint of the run in FOLDER, or from that one; --updates counts from the "
-    "beginning of the run.",
+    "--resume", type=PLACE, metavar="PLACE",
+    help="Go on from the newest checkpoint of the run in a folder or at a URL, or from that one; --updates "
+    "counts from the beginning of the run.",
 )  # fmt: skip
 @click.option(
     "--checkpoint-every",
@@ -95,13 +102,13 @@ def train(
     context: click.Context,
     *,
     dashboard: bool,
-    resume: Path | None,
+    resume: Path | str | None,
     checkpoint_every: int,
     keep: int,
     log: str,
     **flags: Unpack["TrainFlags"],
 ) -> None:
-    """Train a policy with PPO and report to the tower.
+    """Train a policy with PPO or DQN and report to the tower.
 
     `--mode all` trains every mode of the world at once, each in a process and a run of its own.
     """
@@ -185,14 +192,14 @@ def _follow(modes: "Modes") -> int:
 
 
 @click.command()
-@click.argument("folder", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("folder", required=False, type=PLACE)
 @click.option("--world", default="morphogenesis", show_default=True, help="World of the baselines.")
 @click.option("--episodes", type=int, default=32, show_default=True, help="Episodes of each policy.")
 @click.option("--slots", type=int, help="Slots of each environment; the policy's own, else 3.")
 @click.option("--seed", type=int, default=EVALUATION_SEED, show_default=True, help="Which episodes.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def evaluate(
-    folder: Path | None, world: str, episodes: int, slots: int | None, seed: int, *, as_json: bool
+    folder: Path | str | None, world: str, episodes: int, slots: int | None, seed: int, *, as_json: bool
 ) -> None:
     """Compare the policy in FOLDER with policies that do not learn, on the same episodes."""
     with usage_errors():
@@ -207,7 +214,7 @@ def evaluate(
 
 
 def _evaluate(
-    folder: Path | None, world: str, episodes: int, slots: int | None, seed: int
+    folder: Path | str | None, world: str, episodes: int, slots: int | None, seed: int
 ) -> dict[str, dict[str, float]]:
     import torch
 
@@ -242,12 +249,12 @@ def _evaluate(
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("folder", type=PLACE)
 @click.option(
     "--steps", type=click.IntRange(1), default=500, show_default=True, help="Steps of the survival."
 )
 @click.option("--seed", type=int, default=EVALUATION_SEED, show_default=True, help="Which fields.")
-def verify(folder: Path, steps: int, seed: int) -> None:
+def verify(folder: Path | str, steps: int, seed: int) -> None:
     """Check the goodhart policy in FOLDER: does it prefer food, does it live; 1 where it does not."""
     with usage_errors():
         from overwatch_rl.trained import player
@@ -259,7 +266,7 @@ def verify(folder: Path, steps: int, seed: int) -> None:
     sys.exit(0 if found.passed else 1)
 
 
-def _kept_goodhart(folder: Path) -> "tuple[PPO, GoodhartConfig]":
+def _kept_goodhart(folder: Path | str) -> "tuple[PPO, GoodhartConfig]":
     """The newest policy in `folder` and its world; raises `ValueError` when that is another world."""
     from overwatch_rl.trained import load_policy
     from overwatch_rl.worlds import make
@@ -271,16 +278,21 @@ def _kept_goodhart(folder: Path) -> "tuple[PPO, GoodhartConfig]":
     if kind != "goodhart":
         raise ValueError(f"{folder} holds a policy of {policy.world}; name one of goodhart")
     spec = make(policy.world, WorldConfig(num_envs=1), policy.settings).spec
-    return policy.policy(spec), goodhart_config(part, dict(policy.settings))
+    from overwatch_rl.algorithms.ppo import PPO
+
+    made = policy.policy(spec)
+    if not isinstance(made, PPO):
+        raise ValueError(f"{folder} holds a policy of {policy.algorithm}; name one of ppo")  # noqa: TRY004 of what was kept
+    return made, goodhart_config(part, dict(policy.settings))
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("folder", type=PLACE)
 @click.option("--steps", type=click.IntRange(1), default=200, show_default=True, help="Steps to show.")
 @click.option("--seed", type=int, default=EVALUATION_SEED, show_default=True, help="Which field.")
 @click.option("--rate", type=click.FloatRange(0.1), default=8.0, show_default=True, help="Steps a second.")
 @click.option("--gif", type=click.Path(path_type=Path, dir_okay=False), help="Write a picture instead.")
-def play(folder: Path, steps: int, seed: int, rate: float, gif: Path | None) -> None:
+def play(folder: Path | str, steps: int, seed: int, rate: float, gif: Path | None) -> None:
     """Show what an agent of the goodhart policy in FOLDER sees and does."""
     with usage_errors():
         from overwatch_rl.trained import player
@@ -301,7 +313,7 @@ def play(folder: Path, steps: int, seed: int, rate: float, gif: Path | None) -> 
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("folder", type=PLACE)
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path, dir_okay=False), help="Picture to write, as PNG."
 )
@@ -314,7 +326,7 @@ def play(folder: Path, steps: int, seed: int, rate: float, gif: Path | None) -> 
 )
 @click.option("--steps", type=click.IntRange(0), default=20, show_default=True, help="Moves before them.")
 @click.option("--seed", type=int, default=EVALUATION_SEED, show_default=True, help="Which fields.")
-def saliency(folder: Path, *, out: Path, of: str, states: int, steps: int, seed: int) -> None:
+def saliency(folder: Path | str, *, out: Path, of: str, states: int, steps: int, seed: int) -> None:
     """Draw which cells the goodhart policy in FOLDER decides by.
 
     From left to right: what an agent sees, the weight of each cell there, the mean weight over all states.

@@ -258,6 +258,6 @@ class _Reporters:
             return Lines(self._settings.loop.updates)
         log = flight_logger(sys.stdout, run_id=self.run_id, config=hash_of(self._config))
         flight = FlightLog(log, "cpu", lambda: "" if self.tower is None else self.tower.traceparent())
-        resumed = None if checkpoint is None else str(checkpoint.path)
+        resumed = None if checkpoint is None else checkpoint.where
         flight.started(task="sort", settings=self._config, resumed_from=resumed)
         return flight

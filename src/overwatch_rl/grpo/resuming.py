@@ -3,13 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
+from overwatch_rl.artifacts.store import is_remote
 from overwatch_rl.checkpoints.reading import Checkpoint, find_checkpoint
 from overwatch_rl.grpo.config import GrpoSettings, config_of
 
 _FREE = ("updates", "system")
 
 
-def going_on(settings: GrpoSettings, resume: Path | None) -> tuple[GrpoSettings, Checkpoint | None]:
+def going_on(settings: GrpoSettings, resume: Path | str | None) -> tuple[GrpoSettings, Checkpoint | None]:
     """The settings of a new run, or of one that goes on in the folder it was kept in.
 
     Raises `ValueError` naming a setting that differs from the checkpoint's, or why there is none.
@@ -26,5 +27,6 @@ def going_on(settings: GrpoSettings, resume: Path | None) -> tuple[GrpoSettings,
             )
     done, planned = checkpoint.state.updates, settings.loop.updates
     if done >= planned:
-        raise ValueError(f"{checkpoint.path} has had {done} updates; give --updates with more")
-    return replace(settings, out=settings.out or checkpoint.path.parent.parent), checkpoint
+        raise ValueError(f"{checkpoint.where} has had {done} updates; give --updates with more")
+    kept_in = None if is_remote(checkpoint.where) else checkpoint.path.parent.parent
+    return replace(settings, out=settings.out or kept_in), checkpoint

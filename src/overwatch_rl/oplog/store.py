@@ -10,7 +10,7 @@ are asked for. Must not know what operations mean, HTTP, or who waits.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
@@ -163,10 +163,12 @@ class Store(Generic[Op]):
                 self._pressed = self._snapshot(self._writer, _LIVELY_PRESSED)
         return False
 
-    def submit(self, operations: Sequence[Op], payloads: Mapping[int, bytes]) -> "Future[None]":
+    def submit(
+        self, operations: Sequence[Op], payloads: Mapping[int, bytes], gone: Iterable[int] | None = None
+    ) -> "Future[None]":
         """Keep operations that were applied, in order, and the bytes of the items that they added.
 
-        Done once they are as durable as was asked. The future cannot be cancelled, and fails only with
+        `gone` are the items that live no more since; without it all are looked at. Done once they are as durable as was asked. The future cannot be cancelled, and fails only with
         `StoreClosedError`.
         """
         sizes = {item: len(data) for item, data in payloads.items()}
@@ -176,8 +178,10 @@ class Store(Generic[Op]):
         self._held += added
         self._in_memory += added
         self._spill()
-        if len(self._sizes) > len(self._book.items):
-            self._forget()
+        if gone is not None:
+            self._forget(gone)
+        elif len(self._sizes) > len(self._book.items):
+            self._forget([item for item in self._sizes if item not in self._book.items])
         if self._writer is None or not operations:
             done: Future[None] = Future()
             done.set_result(None)
@@ -254,9 +258,8 @@ class Store(Generic[Op]):
             for item in self._spilling.popleft()[1]:
                 self._in_memory -= len(self.payloads.pop(item, b""))
 
-    def _forget(self) -> None:
-        """Let go of the bytes of items that no longer live."""
-        items = self._book.items
-        for item in [item for item in self._sizes if item not in items]:
-            self._held -= self._sizes.pop(item)
+    def _forget(self, gone: Iterable[int]) -> None:
+        """Let go of the bytes of items that live no more."""
+        for item in gone:
+            self._held -= self._sizes.pop(item, 0)
             self._in_memory -= len(self.payloads.pop(item, b""))

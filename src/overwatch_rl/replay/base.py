@@ -72,6 +72,8 @@ class TableConfig:
     rate: Rate = field(default_factory=Rate)
     priorities: Priorities = field(default_factory=Priorities)
     """Of the selector `prioritised`."""
+    seed: int | None = None
+    """Of what a table of steps draws: the same draws the same. `None` for draws of their own."""
     durability: Durability = Durability.MEMORY
     folder: Path | None = None
     """Of a durable table, its own."""

@@ -115,21 +115,21 @@ class Calls:
         taken = await self._take(lambda table: self.replay.store(table, batch), request.table, left_s)
         return pb.StoreBatchResponse(stored=taken.steps)
 
-    async def append(self, request: pb.AppendRequest, left_s: float | None) -> pb.AppendResponse:
+    async def append(self, request: messages.Append, left_s: float | None) -> pb.AppendResponse:
         """Chunks, all or none."""
-        name, encoding = self._encoding(request.table)
-        if request.encoding_hash != encoding.hash:
+        head = request.head
+        name, encoding = self._encoding(head.table)
+        if head.encoding_hash != encoding.hash:
             raise Failure(
                 grpc.StatusCode.FAILED_PRECONDITION,
-                f"encoding_hash is {request.encoding_hash[:60]!r}; table {name} has {encoding.hash}",
+                f"encoding_hash is {head.encoding_hash[:60]!r}; table {name} has {encoding.hash}",
             )
         if not request.chunks:
             raise ValueError("chunks is empty; send one or more")
         chunks = [
-            messages.chunk_of(message, encoding, f"chunks[{place}]")
-            for place, message in enumerate(request.chunks)
+            messages.chunk_of(body, encoding, f"chunks[{place}]") for place, body in enumerate(request.chunks)
         ]
-        writer = Writer(id=request.writer, number=request.number) if request.writer else None
+        writer = Writer(id=head.writer, number=head.number) if head.writer else None
         taken = await self._take(
             lambda table: self.replay.append(table, encoding.hash, chunks, writer), name, left_s
         )
@@ -188,11 +188,11 @@ class Calls:
         answer.encoding_hash = encoding.hash
         return answer
 
-    async def lease(self, request: pb.LeaseRequest, left_s: float | None) -> pb.LeaseResponse:
+    async def lease(self, request: pb.LeaseRequest, left_s: float | None) -> bytes:
         """The next lease of a learner, now, or once there are enough steps."""
         name, encoding = self._encoding(request.table)
         lease = await self._lease(name, request, request.after, left_s)
-        return pb.LeaseResponse(lease=messages.lease_message(lease, encoding))
+        return messages.lease_body(lease, encoding)
 
     async def _lease(self, name: str, request: pb.LeaseRequest, after: int, left_s: float | None) -> LeaseOf:
         _check_learner(request.learner)
@@ -278,9 +278,7 @@ class Calls:
             kind=self.replay.tables[name].config.kind,
         )
 
-    async def sample_stream(
-        self, requests: AsyncIterator[pb.SampleStreamRequest]
-    ) -> AsyncIterator[pb.SampleStreamResponse]:
+    async def sample_stream(self, requests: AsyncIterator[pb.SampleStreamRequest]) -> AsyncIterator[bytes]:
         """Answers while there are credits; the stream ends once the client gives none and has closed."""
         first = await anext(requests, None)
         if first is None or first.WhichOneof("begin") is None:
@@ -294,17 +292,18 @@ class Calls:
         finally:
             reader.cancel()
 
-    async def _answers(self, first: pb.SampleStreamRequest) -> AsyncGenerator[pb.SampleStreamResponse]:
+    async def _answers(self, first: pb.SampleStreamRequest) -> AsyncGenerator[bytes]:
         after = first.lease.after
         while True:
             try:
                 if first.WhichOneof("begin") == "sample":
-                    yield pb.SampleStreamResponse(sample=await self.sample(first.sample, None))
+                    answer = pb.SampleStreamResponse(sample=await self.sample(first.sample, None))
+                    yield answer.SerializeToString()
                     continue
                 name, encoding = self._encoding(first.lease.table)
                 lease = await self._lease(name, first.lease, after, None)
                 after = lease.number
-                yield pb.SampleStreamResponse(lease=messages.lease_message(lease, encoding))
+                yield messages.streamed_lease_body(lease, encoding)
             except Failure as failure:
                 if failure.waited_for is None:
                     raise

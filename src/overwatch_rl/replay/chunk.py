@@ -8,7 +8,7 @@ tables, nor who sent it.
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -35,10 +35,10 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _MOST_COLUMNS: Final = 64
 _MOST_DIMENSIONS: Final = 8
 _MOST_ROW_BYTES: Final = 1 << 30
-_MOST: Final = (1 << 63) - 1
+_MOST: Final = 1 << 63
 
 
-class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Column(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
     """One kind of value of a chunk."""
 
     name: str
@@ -60,12 +60,12 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"column {self.name!r}: a row of {self.row_bytes} bytes; at most {_MOST_ROW_BYTES}"
             )
 
-    @property
+    @cached_property
     def numpy(self) -> np.dtype[Any]:
         """The type of one value as it lies in memory."""
         return np.dtype(self.dtype).newbyteorder("<")
 
-    @property
+    @cached_property
     def row_bytes(self) -> int:
         """Bytes of one row."""
         return self.numpy.itemsize * math.prod(self.shape)
@@ -129,24 +129,27 @@ class Encoding(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=Tru
         """Bytes of one step."""
         return sum(column.row_bytes for column in self.columns if column.per_step)
 
-    def columns_of(self, end: End) -> Iterable[Column]:
+    @cached_property
+    def _terminated(self) -> tuple[Column, ...]:
+        return tuple(column for column in self.columns if column.name != FINAL_OBSERVATION)
+
+    def columns_of(self, end: End) -> tuple[Column, ...]:
         """The columns of a chunk with this end."""
-        return (column for column in self.columns if column.name != FINAL_OBSERVATION or end != "terminated")
+        return self._terminated if end == "terminated" else self.columns
 
     def check(self, chunk: Chunk) -> None:
         """Raise `ValueError`, naming what is wrong and what was expected, where a chunk is not of this."""
         _check_header(chunk)
-        expected = {column.name: column for column in self.columns_of(chunk.end)}
-        for name in chunk.columns:
-            if name not in expected:
-                why = (
-                    "an episode that terminated has none" if name in self.by_name else "the encoding has none"
-                )
-                raise ValueError(f"column {name!r} of a chunk of {chunk.env!r}: {why}")
-        for name, column in expected.items():
-            if name not in chunk.columns:
-                raise ValueError(f"column {name!r} of a chunk of {chunk.env!r} is missing")
-            _check_length(column, chunk.columns[name], chunk.steps)
+        expected = self.columns_of(chunk.end)
+        for column in expected:
+            data = chunk.columns.get(column.name)
+            if data is None:
+                raise ValueError(f"column {column.name!r} of a chunk of {chunk.env!r} is missing")
+            _check_length(column, data, chunk.steps)
+        if len(chunk.columns) > len(expected):
+            name = next(iter(chunk.columns.keys() - {column.name for column in expected}))
+            why = "an episode that terminated has none" if name in self.by_name else "the encoding has none"
+            raise ValueError(f"column {name!r} of a chunk of {chunk.env!r}: {why}")
 
     def decode(self, chunk: Chunk) -> dict[str, Array]:
         """Arrays over the chunk's own bytes. Raises `ValueError` as `check` does."""
@@ -194,15 +197,16 @@ def encode(columns: Mapping[str, Array], encoding: Encoding) -> dict[str, Bytes]
 
 
 def _check_header(chunk: Chunk) -> None:
-    for name in ("run", "env"):
-        if not getattr(chunk, name):
-            raise ValueError(f"{name} of a chunk is empty")
-    for name, least in {"episode": 0, "first_step": 0, "steps": 1, "lineage": 0, "version": 0}.items():
-        value = getattr(chunk, name)
-        if not least <= value <= _MOST:
-            raise ValueError(f"{name} of a chunk of {chunk.env!r} is {value}, not {least} to 2^63 - 1")
+    if not chunk.run or not chunk.env:
+        raise ValueError(f"{'env' if chunk.run else 'run'} of a chunk is empty")
     if chunk.end not in ENDS:
         raise ValueError(f"end of a chunk of {chunk.env!r} is {chunk.end!r}, none of {', '.join(ENDS)}")
+    numbers = (chunk.episode, chunk.first_step, chunk.steps - 1, chunk.lineage, chunk.version)
+    if min(numbers) < 0 or max(numbers) >= _MOST:
+        for name, least in {"episode": 0, "first_step": 0, "steps": 1, "lineage": 0, "version": 0}.items():
+            value = getattr(chunk, name)
+            if not least <= value < _MOST:
+                raise ValueError(f"{name} of a chunk of {chunk.env!r} is {value}, not {least} to 2^63 - 1")
 
 
 def _check_length(column: Column, data: Bytes, steps: int) -> None:

@@ -195,13 +195,13 @@ class ReplayClient:
         encoding = self._encodings[appending.table]
         while parts:
             part = parts[0]
-            request = pb.AppendRequest(
+            head = pb.AppendRequest(
                 table=appending.table,
                 encoding_hash=encoding.hash,
                 writer=self.writer,
                 number=part.number,
-                chunks=[messages.chunk_message(chunk, encoding) for chunk in part.chunks],
             )
+            request = messages.append_body(head, part.chunks, encoding)
             left_s = ends - asyncio.get_running_loop().time()
             try:
                 await line.call("Append", request, left_s, metadata)

@@ -150,19 +150,16 @@ class Connection:
             else:
                 self._channel = aio.secure_channel(self._where, self._credentials, options=self._options)
             path = f"/{SERVICE.full_name}/"
-            serializer = {"request_serializer": lambda message: message.SerializeToString()}
             self._methods = {
-                one: self._channel.unary_unary(
-                    path + one, **serializer, response_deserializer=answer_of(one).FromString
-                )
+                one: self._channel.unary_unary(path + one, _body, answer_of(one).FromString)
                 for one in UNARY_NAMES
             }
-            self._methods[STREAM] = self._channel.stream_stream(
-                path + STREAM, **serializer, response_deserializer=answer_of(STREAM).FromString
-            )
+            self._methods[STREAM] = self._channel.stream_stream(path + STREAM, _body)
         return self._methods[name]
 
-    async def call(self, name: str, request: Message, timeout_s: float, metadata: Metadata = ()) -> Any:
+    async def call(
+        self, name: str, request: Message | bytes, timeout_s: float, metadata: Metadata = ()
+    ) -> Any:
         """The answer, asked for until the time is over. Raises `ReplayError`."""
         loop, pause = asyncio.get_running_loop(), Pause(self.patience)
         ends = loop.time() + timeout_s
@@ -182,7 +179,7 @@ class Connection:
                 return answer
 
     def stream(self, metadata: Metadata = ()) -> Any:
-        """A call whose requests and answers are streams."""
+        """A call whose requests and answers are streams; answers are not read yet."""
         return self._method(STREAM)(metadata=[*self._metadata, *metadata])
 
     def wait_after(self, error: aio.AioRpcError, pause: Pause) -> float:
@@ -213,6 +210,10 @@ class Connection:
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()
+
+
+def _body(request: Message | bytes) -> bytes:
+    return request if isinstance(request, bytes) else request.SerializeToString()
 
 
 def _error(where: str, name: str, error: aio.AioRpcError) -> ReplayError:

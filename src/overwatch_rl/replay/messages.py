@@ -1,20 +1,23 @@
 """Between messages of `replay.v1` and what the tables take and give.
 
 Rules: what a message lacks or has wrongly is a `ValueError` that begins with its path in the request; nothing
-is filled in. Bytes are not read here: the encoding of a table checks them. Must not know calls, nor gRPC.
+is filled in. Columns of chunks never go through protobuf, whose copies cost more than the network; their
+bytes are not read here: the encoding of a table checks them. Must not know calls, nor gRPC.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from google.protobuf.message import DecodeError, Message
 
 from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay.base import ItemId, LeasedChunk, LeaseOf, Resumed, Sampled, TableStats, Which
-from overwatch_rl.replay.chunk import Chunk, Column, Encoding, End
+from overwatch_rl.replay.chunk import Bytes, Chunk, Column, Encoding, End
+from overwatch_rl.replay.framing import cut, framed
 from overwatch_rl.replay.packing import Transition
 
 Ints = npt.NDArray[np.int64]
@@ -28,7 +31,29 @@ _FACTS: Final = ("reward", "observation", "action", "next_observation", "termina
 """Columns of a sample that a transition has fields for."""
 _MOST: Final = (1 << 63) - 1
 
-T = TypeVar("T")
+_APPEND_CHUNKS: Final = pb.AppendRequest.CHUNKS_FIELD_NUMBER
+_CHUNK_COLUMNS: Final = pb.Chunk.COLUMNS_FIELD_NUMBER
+_LEASED_CHUNK: Final = pb.Leased.CHUNK_FIELD_NUMBER
+_LEASE_ITEMS: Final = pb.LeaseOf.ITEMS_FIELD_NUMBER
+_RESPONSE_LEASE: Final = pb.LeaseResponse.LEASE_FIELD_NUMBER
+_STREAMED_LEASE: Final = pb.SampleStreamResponse.LEASE_FIELD_NUMBER
+
+M = TypeVar("M", bound=Message)
+
+
+class Append(NamedTuple):
+    """A request to append, its chunks not read yet."""
+
+    head: pb.AppendRequest
+    chunks: list[memoryview]
+
+
+def parsed(kind: type[M], body: Bytes) -> M:
+    """A message; `ValueError` where the bytes are none."""
+    try:
+        return kind.FromString(bytes(body))
+    except DecodeError as error:
+        raise ValueError(f"this is no {kind.DESCRIPTOR.full_name}: {error}") from error
 
 
 @contextmanager
@@ -67,32 +92,48 @@ def encoding_message(encoding: Encoding) -> pb.Encoding:
     )
 
 
-def chunk_of(message: pb.Chunk, encoding: Encoding, path: str) -> Chunk:
-    """A chunk whose columns have names, and nothing else checked."""
-    end = _ENDS.get(message.end)
+def append_of(body: Bytes) -> Append:
+    """An append as it came; its columns stay where they lie in the body."""
+    with at(f"this is no {pb.AppendRequest.DESCRIPTOR.full_name}"):
+        rest, chunks = cut(body, _APPEND_CHUNKS)
+    return Append(parsed(pb.AppendRequest, rest), chunks)
+
+
+def append_body(head: pb.AppendRequest, chunks: Iterable[Chunk], encoding: Encoding) -> bytes:
+    """An append of chunks of this encoding; columns are copied once."""
+    parts = [part for chunk in chunks for part in framed(_APPEND_CHUNKS, chunk_parts(chunk, encoding))]
+    return b"".join([head.SerializeToString(), *parts])
+
+
+def chunk_of(body: Bytes, encoding: Encoding, path: str) -> Chunk:
+    """A chunk whose columns have names and are views of the body, and nothing else checked."""
+    with at(path):
+        rest, columns = cut(body, _CHUNK_COLUMNS)
+        head = parsed(pb.Chunk, rest)
+    end = _ENDS.get(head.end)
     if end is None:
-        raise ValueError(f"{path}.end is {message.end}; it is 1 (terminated), 2 (truncated) or 3 (cut)")
+        raise ValueError(f"{path}.end is {head.end}; it is 1 (terminated), 2 (truncated) or 3 (cut)")
     names = [column.name for column in encoding.columns_of(end)]
-    if len(message.columns) != len(names):
+    if len(columns) != len(names):
         raise ValueError(
-            f"{path}.columns are {len(message.columns)}; {end} chunks have {len(names)}: {', '.join(names)}"
+            f"{path}.columns are {len(columns)}; {end} chunks have {len(names)}: {', '.join(names)}"
         )
     return Chunk(
-        run=message.run,
-        env=message.env,
-        episode=message.episode,
-        first_step=message.first_step,
-        steps=message.steps,
-        lineage=message.lineage,
-        version=message.version,
+        run=head.run,
+        env=head.env,
+        episode=head.episode,
+        first_step=head.first_step,
+        steps=head.steps,
+        lineage=head.lineage,
+        version=head.version,
         end=end,
-        columns=dict(zip(names, message.columns, strict=True)),
+        columns=dict(zip(names, columns, strict=True)),
     )
 
 
-def chunk_message(chunk: Chunk, encoding: Encoding) -> pb.Chunk:
-    """Of a chunk of this encoding; columns are copied once."""
-    return pb.Chunk(
+def chunk_parts(chunk: Chunk, encoding: Encoding) -> list[Bytes]:
+    """The body of a chunk of this encoding, in parts."""
+    head = pb.Chunk(
         run=chunk.run,
         env=chunk.env,
         episode=chunk.episode,
@@ -101,49 +142,76 @@ def chunk_message(chunk: Chunk, encoding: Encoding) -> pb.Chunk:
         lineage=chunk.lineage,
         version=chunk.version,
         end=_NUMBERS[chunk.end],
-        columns=[_bytes(chunk.columns[column.name]) for column in encoding.columns_of(chunk.end)],
     )
+    parts: list[Bytes] = [head.SerializeToString()]
+    for column in encoding.columns_of(chunk.end):
+        parts += framed(_CHUNK_COLUMNS, [chunk.columns[column.name]])
+    return parts
 
 
-def _bytes(data: "bytes | bytearray | memoryview") -> bytes:
-    return data if isinstance(data, bytes) else bytes(data)
+def lease_parts(lease: LeaseOf, encoding: Encoding) -> list[Bytes]:
+    """The body of a lease of a table with this encoding, in parts."""
+    head = pb.LeaseOf(number=lease.number, deadline=lease.deadline, encoding_hash=encoding.hash)
+    parts: list[Bytes] = [head.SerializeToString()]
+    for item in lease.items:
+        own = pb.Leased(
+            slot=item.id.slot,
+            generation=item.id.generation,
+            is_redelivered=item.is_redelivered,
+            timestamp=item.at,
+        ).SerializeToString()
+        chunk = framed(_LEASED_CHUNK, chunk_parts(item.chunk, encoding))
+        parts += framed(_LEASE_ITEMS, [own, *chunk])
+    return parts
 
 
-def lease_message(lease: LeaseOf, encoding: Encoding) -> pb.LeaseOf:
-    """Of a lease of a table with this encoding."""
-    return pb.LeaseOf(
-        number=lease.number,
-        deadline=lease.deadline,
-        encoding_hash=encoding.hash,
-        items=[
-            pb.Leased(
-                slot=item.id.slot,
-                generation=item.id.generation,
-                is_redelivered=item.is_redelivered,
-                timestamp=item.at,
-                chunk=chunk_message(item.chunk, encoding),
-            )
-            for item in lease.items
-        ],
-    )
+def lease_body(lease: LeaseOf, encoding: Encoding) -> bytes:
+    """The answer to a lease."""
+    return b"".join(framed(_RESPONSE_LEASE, lease_parts(lease, encoding)))
 
 
-def lease_of(message: pb.LeaseOf, learner: str, encoding: Encoding) -> LeaseOf:
+def streamed_lease_body(lease: LeaseOf, encoding: Encoding) -> bytes:
+    """An answer of a stream."""
+    return b"".join(framed(_STREAMED_LEASE, lease_parts(lease, encoding)))
+
+
+class Arrived(NamedTuple):
+    """A lease whose items are not read yet: that needs the encoding of its hash."""
+
+    head: pb.LeaseOf
+    items: list[memoryview]
+
+
+def arrived_of(body: Bytes) -> Arrived:
+    """The lease of an answer of a stream."""
+    _, leases = cut(body, _STREAMED_LEASE)
+    if len(leases) != 1:
+        raise ValueError(f"an answer with {len(leases)} leases")
+    rest, items = cut(leases[0], _LEASE_ITEMS)
+    return Arrived(parsed(pb.LeaseOf, rest), items)
+
+
+def lease_of(arrived: Arrived, learner: str, encoding: Encoding) -> LeaseOf:
     """As it came; its chunks are checked, so that they can be decoded."""
     items = []
-    for place, item in enumerate(message.items):
-        chunk = chunk_of(item.chunk, encoding, path := f"lease.items[{place}].chunk")
+    for place, body in enumerate(arrived.items):
+        path = f"lease.items[{place}].chunk"
+        rest, chunks = cut(body, _LEASED_CHUNK)
+        if len(chunks) != 1:
+            raise ValueError(f"{path} is there {len(chunks)} times")
+        chunk, own = chunk_of(chunks[0], encoding, path), parsed(pb.Leased, rest)
         with at(path):
             encoding.check(chunk)
         items.append(
             LeasedChunk(
-                id=ItemId(item.slot, item.generation),
+                id=ItemId(own.slot, own.generation),
                 chunk=chunk,
-                is_redelivered=item.is_redelivered,
-                at=item.timestamp,
+                is_redelivered=own.is_redelivered,
+                at=own.timestamp,
             )
         )
-    return LeaseOf(learner=learner, number=message.number, items=tuple(items), deadline=message.deadline)
+    head = arrived.head
+    return LeaseOf(learner=learner, number=head.number, items=tuple(items), deadline=head.deadline)
 
 
 def resumed_of(message: pb.ResumeResponse) -> Resumed:

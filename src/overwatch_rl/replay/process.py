@@ -15,7 +15,7 @@ from typing import Final
 
 from grpc import aio
 
-from overwatch.platform import return_memory_soon
+from overwatch.platform import keep_large_blocks
 from overwatch_rl.replay.calls import Calls
 from overwatch_rl.replay.protocol import options
 from overwatch_rl.replay.server import Server
@@ -50,7 +50,7 @@ def run(settings: ReplaySettings, replay: Replay, say: Callable[[str], None]) ->
 
     The tables are closed at the end. `say` is given lines for a person, the address first.
     """
-    return_memory_soon()
+    keep_large_blocks()
     of = settings.tower
     with closing(replay):
         tower = None if of is None else start_run(of.run_id, of.endpoint, of.rank)

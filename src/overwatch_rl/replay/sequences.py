@@ -163,7 +163,7 @@ class Sequences:
                 fold.apply(self.state, operation)
                 operations.append(operation)
             kept[item.id] = payload
-        self.last = safe = self.store.submit(operations, kept)
+        self.last = safe = self.store.submit(operations, kept, _gone(operations))
         return Taken(items=len(chunks), steps=sum(chunk.steps for chunk in chunks), safe=safe)
 
     def lease(self, learner: str, steps: int, after: int, now: int) -> LeaseOf | None:
@@ -257,7 +257,7 @@ class Sequences:
     def _do(self, operations: Sequence[Operation]) -> "Future[None]":
         for operation in operations:
             fold.apply(self.state, operation)
-        made = self.store.submit(operations, {})
+        made = self.store.submit(operations, {}, _gone(operations))
         if not made.done():
             self.last = made
         return made
@@ -310,6 +310,16 @@ class Sequences:
                 )
             )
         return LeaseOf(learner=learner, number=lease.number, items=tuple(items), deadline=lease.deadline)
+
+
+def _gone(operations: Sequence[Operation]) -> list[int]:
+    """Chunks that live no more after these."""
+    return [
+        item
+        for operation in operations
+        if isinstance(operation, Acknowledged | LearnerResumed | Removed)
+        for item in operation.items
+    ]
 
 
 def _check(config: TableConfig) -> None:

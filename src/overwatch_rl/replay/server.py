@@ -10,14 +10,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
-from typing import Any, Final, NoReturn, TypeAlias, cast
+from typing import Any, Final, NoReturn, TypeAlias
 
 import grpc
-from google.protobuf.message import DecodeError, Message
 from grpc import aio
 
 from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay.calls import UNARY, Calls, Failure
+from overwatch_rl.replay.messages import append_of, parsed
 from overwatch_rl.replay.protocol import RETRY_AFTER, SERVICE, STREAM, WAITED_FOR, request_of
 from overwatch_rl.replay.service import KindError, UnsafeError
 from overwatch_rl.replay.telemetry import Telemetry
@@ -63,9 +63,10 @@ class Server:
 
     async def _unary(self, name: str, body: bytes, context: Context) -> bytes:
         async def answer() -> bytes:
-            request = _parsed(request_of(name), body)
+            kind = request_of(name)
+            request = append_of(body) if kind is pb.AppendRequest else parsed(kind, body)
             response = await UNARY[name](self._calls, request, context.time_remaining())
-            return cast("bytes", response.SerializeToString())
+            return response if isinstance(response, bytes) else response.SerializeToString()
 
         answered: bytes = await self._guarded(name, context, answer)
         return answered
@@ -73,11 +74,11 @@ class Server:
     async def _stream(self, bodies: AsyncIterator[bytes], context: Context) -> None:
         async def requests() -> AsyncIterator[pb.SampleStreamRequest]:
             async for body in bodies:
-                yield _parsed(pb.SampleStreamRequest, body)
+                yield parsed(pb.SampleStreamRequest, body)
 
         async def answer() -> None:
             async for response in self._calls.sample_stream(requests()):
-                await context.write(response.SerializeToString())
+                await context.write(response)
 
         await self._guarded(STREAM, context, answer)
 
@@ -110,13 +111,6 @@ def _headers(context: Context) -> Mapping[str, str]:
     """Metadata as headers; no page of a browser can make these calls, so the host does not matter."""
     found = {key: value for key, value in context.invocation_metadata() or () if isinstance(value, str)}
     return {**found, "Host": "localhost", "Authorization": found.get("authorization", "")}
-
-
-def _parsed(kind: type[Message], body: bytes) -> Any:
-    try:
-        return kind.FromString(body)
-    except DecodeError as error:
-        raise ValueError(f"the request is no {kind.DESCRIPTOR.full_name}: {error}") from error
 
 
 def _failure(error: Exception, name: str) -> Failure:

@@ -137,6 +137,8 @@ def table_config(text: str, folder: Path) -> TableConfig:
         raise ValueError(f"table {text!r}: {error}; keys are {known}") from error
     if given.kind not in _OF_KIND:
         raise ValueError(f"table {text!r}: kind {given.kind!r} is none of {', '.join(_OF_KIND)}")
+    if given.kind == "sequences" and given.samples_per_insert is not None:
+        raise ValueError(f"table {text!r}: samples_per_insert is of steps; sequences are leased once")
     if not 0 < given.lease_s <= YEAR_S:
         raise ValueError(f"table {text!r}: lease_s is above 0 and at most {YEAR_S:g}")
     selector, remover, durability = _OF_KIND[given.kind]

@@ -36,8 +36,8 @@ EXPONENT: Final = 0.4
 class Steps:
     """One table of steps."""
 
-    def __init__(self, config: TableConfig, encoding: Encoding, seed: int | None = None) -> None:
-        """Raises `ValueError` for what a table of steps does not offer. The same seed draws the same."""
+    def __init__(self, config: TableConfig, encoding: Encoding) -> None:
+        """Raises `ValueError` for what a table of steps does not offer."""
         if config.selector not in SELECTORS:
             known = ", ".join(sorted(SELECTORS))
             raise ValueError(
@@ -55,7 +55,7 @@ class Steps:
         self._config = config
         self._row_bytes = Ring.row_bytes(encoding)
         self._selector = SELECTORS[config.selector](self.ring, config.priorities)
-        self._random = np.random.default_rng(seed)
+        self._random = np.random.default_rng(config.seed)
         self._writers: dict[str, int] = {}
         self._envs: Counter[str] = Counter()
         self._removed: Counter[str] = Counter()

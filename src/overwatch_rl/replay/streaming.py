@@ -73,10 +73,10 @@ class LeaseStream:
             await self._grant(call, self._request)
             self._call = call
             await self._grant(call)
-            async for answer in call:
-                lease = answer.lease
-                encoding = await self._encoding_of(lease.encoding_hash)
-                found = messages.lease_of(lease, self._request.learner, encoding)
+            async for body in call:
+                arrived = messages.arrived_of(body)
+                encoding = await self._encoding_of(arrived.head.encoding_hash)
+                found = messages.lease_of(arrived, self._request.learner, encoding)
                 self._line.well()
                 pause.tries = 0
                 self._request.after = found.number

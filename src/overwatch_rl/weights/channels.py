@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
-import msgspec
 import obstore
 import redis
-from obstore.exceptions import BaseError, NotFoundError, NotModifiedError
+from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import HTTPStore
 
 from overwatch_rl.artifacts.retrying import Patience
@@ -31,7 +30,11 @@ from overwatch_rl.weights.manifest import (
     WeightsManifest,
     artifact_of,
     decoded,
+    encoded,
 )
+
+if TYPE_CHECKING:
+    from overwatch_rl.weights.rpc import Remote
 
 CONNECT_S: Final = 2.0
 REQUEST_S: Final = 20.0
@@ -53,12 +56,12 @@ class Place:
     """Where a run's weights are found."""
 
     url: str
-    """A folder, `file://`, `s3://`, `gs://`: the store; `redis://`; `http://`, `https://`: a learner."""
+    """A folder, `file://`, `s3://`, `gs://`: the store; `redis://`; `http(s)://`, `grpc(s)://`: a server."""
     run_id: str
     artifacts: str | None = None
     """Address of the store, where `url` is that of Redis."""
     token: str | None = None
-    """Of the learner's HTTP server."""
+    """Of the server."""
 
 
 class Channel(Protocol):
@@ -126,7 +129,7 @@ class Stored:
         """Replace the file, if it is the one that was read."""
         held = self._store.get(CURRENT)
         if is_to_move(None if held is None else held.data, manifest, verifier):
-            text = msgspec.json.encode(manifest)
+            text = encoded(manifest)
             self._store.replace(CURRENT, text, None if held is None else held.tag)
 
 
@@ -181,7 +184,7 @@ class InRedis:
             is_needed = is_to_move(pipe.get(self._key), manifest, verifier)
             pipe.multi()
             if is_needed:
-                pipe.set(self._key, msgspec.json.encode(manifest))
+                pipe.set(self._key, encoded(manifest))
                 pipe.publish(self._key, str(manifest.version))
 
         with _redis_errors():
@@ -204,24 +207,14 @@ class Over:
             },
             retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=REQUEST_S)},
         )
-        self._known: tuple[str, bytes] | None = None
 
     def newest(self) -> bytes | None:
-        """Asked for by its entity tag."""
-        tag, known = self._known or (None, None)
+        """Whole each time: what is damaged on the way must not be kept by its entity tag."""
         try:
             with self._errors():
-                found = obstore.get(
-                    self._store, f"{FOLDER}/current", options={"if_none_match": tag} if tag else {}
-                )
-                text = bytes(found.bytes())
-        except NotModifiedError:
-            return known
+                return bytes(obstore.get(self._store, f"{FOLDER}/current").bytes())
         except FileNotFoundError:
             return None
-        if (fresh := found.meta["e_tag"]) is not None:
-            self._known = (fresh, text)
-        return text
 
     def artifact(self, version: Version) -> bytes:
         """Downloaded whole."""
@@ -239,12 +232,18 @@ class Over:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except (NotModifiedError, FileNotFoundError):
+        except FileNotFoundError:
             raise
         except NotFoundError as error:
             raise FileNotFoundError(str(error)) from error
         except (BaseError, OSError) as error:
-            raise ChannelError(f"{self._url} does not answer as it should: {_first_line(error)}") from error
+            raise ChannelError(f"{self._url} does not answer as it should: {first_line(error)}") from error
+
+
+def _remote(place: Place) -> "Remote":
+    from overwatch_rl.weights.rpc import Remote
+
+    return Remote(place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +261,7 @@ CHANNELS: Final[dict[str, Kind]] = {
     "store": Kind(schemes=("", "file", "s3", "gs", "memory"), channel=Stored, key=Stored),
     "redis": Kind(schemes=("redis", "rediss", "unix"), channel=InRedis, key=InRedis),
     "http": Kind(schemes=("http", "https"), channel=Over, key=None),
+    "grpc": Kind(schemes=("grpc", "grpcs"), channel=_remote, key=_remote),
 }
 
 
@@ -319,8 +319,9 @@ def _redis_errors() -> Iterator[None]:
     try:
         yield
     except redis.RedisError as error:
-        raise ChannelError(f"Redis does not answer as it should: {_first_line(error)}") from error
+        raise ChannelError(f"Redis does not answer as it should: {first_line(error)}") from error
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """For a fault: libraries add pages."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

@@ -85,6 +85,11 @@ def decoded(text: bytes) -> WeightsManifest:
         raise RejectedError(f"its manifest cannot be read: {error}") from error
 
 
+def encoded(manifest: WeightsManifest) -> bytes:
+    """As it is published."""
+    return msgspec.json.encode(manifest)
+
+
 def check(manifest: WeightsManifest, accepted: Accepted) -> None:
     """Raise `RejectedError` unless an actor may take what the manifest describes."""
     if manifest.format != FORMAT:

@@ -13,26 +13,51 @@ from aiohttp import ETag, hdrs, web
 from overwatch_rl.artifacts.versions import Version, parse
 from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.weights.channels import Channel
-from overwatch_rl.weights.manifest import FOLDER, SUFFIX, RejectedError, decoded
+from overwatch_rl.weights.manifest import FOLDER, SUFFIX, RejectedError, check_artifact, decoded
+
+
+class Reads:
+    """Reads of one source by many callers at once."""
+
+    def __init__(self, source: Channel) -> None:
+        self._source = source
+        self._manifest: tuple[float, bytes | None] = (float("-inf"), None)
+        """When reading it began, and what it is."""
+        self._artifact: tuple[Version, bytes] | None = None
+        self._one_read = asyncio.Lock()
+
+    async def newest(self, most_age_s: float = 0.0) -> bytes | None:
+        """Read at most so long before it was asked for; those who waited for one read share the next."""
+        asked = time.monotonic()
+        async with self._one_read:
+            if self._manifest[0] <= asked - most_age_s:
+                self._manifest = (time.monotonic(), await asyncio.to_thread(self._source.newest))
+            return self._manifest[1]
+
+    async def artifact(self, version: Version) -> bytes:
+        """Kept until another is asked for, where it is what the newest manifest describes."""
+        async with self._one_read:
+            if self._artifact is not None and self._artifact[0] == version:
+                return self._artifact[1]
+            data = await asyncio.to_thread(self._source.artifact, version)
+            if await asyncio.to_thread(_is_of, self._manifest[1], version, data):
+                self._artifact = (version, data)
+            return data
 
 
 class Served:
     """The newest manifest and artifact of one source."""
 
-    def __init__(self, source: Channel, authorisation: Authorisation) -> None:
-        self._source = source
+    def __init__(self, reads: Reads, authorisation: Authorisation) -> None:
+        self._reads = reads
         self._authorisation = authorisation
-        self._manifest: tuple[float, bytes | None] = (float("-inf"), None)
-        """When reading it began, and what it is."""
-        self._artifact: tuple[Version, bytes] | None = None
-        self._one_read = asyncio.Lock()
 
     async def current(self, request: web.Request) -> web.Response:
         """The newest manifest, as the writer signed it."""
         if (problem := self._denied(request)) is not None:
             return problem
         try:
-            text = await self._newest()
+            text = await self._reads.newest()
             version = None if text is None else decoded(text).version
         except (OSError, RejectedError) as error:
             return _problem(503, str(error), {hdrs.RETRY_AFTER: "1"})
@@ -49,7 +74,7 @@ class Served:
         if version is None:
             return _problem(404, f"{request.match_info['version'][:40]!r} is no version; e.g. 001-00000010")
         try:
-            data = await self._bytes(version)
+            data = await self._reads.artifact(version)
         except FileNotFoundError:
             return _problem(404, f"the weights of {version} are not kept any more; ask for /{FOLDER}/current")
         except OSError as error:
@@ -61,28 +86,24 @@ class Served:
         denied = self._authorisation.denied(request.headers)
         return None if denied is None else _problem(denied.status, denied.message)
 
-    async def _newest(self) -> bytes | None:
-        """Read since it was asked for; those who waited for one read share the next."""
-        asked = time.monotonic()
-        async with self._one_read:
-            if self._manifest[0] <= asked:
-                self._manifest = (time.monotonic(), await asyncio.to_thread(self._source.newest))
-            return self._manifest[1]
-
-    async def _bytes(self, version: Version) -> bytes:
-        async with self._one_read:
-            if self._artifact is None or self._artifact[0] != version:
-                self._artifact = (version, await asyncio.to_thread(self._source.artifact, version))
-            return self._artifact[1]
-
 
 def weights_routes(source: Channel, authorisation: Authorisation) -> list[web.RouteDef]:
     """Routes for the application of a learner; manifests have their version as entity tag."""
-    served = Served(source, authorisation)
+    served = Served(Reads(source), authorisation)
     return [
         web.get(f"/{FOLDER}/current", served.current),
         web.get(f"/{FOLDER}/{{version}}{SUFFIX}", served.artifact),
     ]
+
+
+def _is_of(text: bytes | None, version: Version, artifact: bytes) -> bool:
+    """Whether a manifest describes an artifact: neither may have been damaged when it was read."""
+    try:
+        manifest = decoded(text or b"")
+        check_artifact(manifest, artifact)
+    except RejectedError:
+        return False
+    return manifest.version == version
 
 
 def _tagged(request: web.Request, response: web.Response, version: Version, caching: str) -> web.Response:

@@ -31,7 +31,6 @@ from overwatch_rl.weights.manifest import (
 LOOK_S: Final = 0.02
 """Time between two looks of one that waits."""
 _FIRST_PAUSE_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +50,14 @@ class Subscriber:
     """Newer weights from one channel."""
 
     def __init__(
-        self, channel: Channel, accepted: Accepted, *, clock: Callable[[], float] = time.monotonic
+        self,
+        channel: Channel,
+        accepted: Accepted,
+        *,
+        longest_pause_s: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """After a fault nothing is asked for a while, which grows up to `longest_pause_s`."""
         self.fault: str | None = None
         """Why the newest try failed; `None` after one that did not."""
         self.rejected = 0
@@ -64,7 +69,8 @@ class Subscriber:
         self._clock = clock
         self._seen: bytes | None = None
         """The manifest that was judged last."""
-        self._pause_s = _FIRST_PAUSE_S
+        self._longest_pause_s = longest_pause_s
+        self._pause_s = 0.0
         self._not_before = float("-inf")
 
     def poll(self) -> Acting | None:
@@ -83,7 +89,7 @@ class Subscriber:
             self.rejected += 1
             self._slow_down(f"a version was not used: {error}")
             return None
-        self.fault, self._pause_s, self._not_before = None, _FIRST_PAUSE_S, float("-inf")
+        self.fault, self._pause_s, self._not_before = None, 0.0, float("-inf")
         if found is not None:
             self.acting = found.manifest
         return found
@@ -133,6 +139,6 @@ class Subscriber:
 
     def _slow_down(self, fault: str) -> None:
         self.fault = fault
-        pause_s = self._pause_s * random.uniform(0.5, 1.0)  # noqa: S311 spreads actors, guards nothing
-        self._not_before = self._clock() + pause_s
-        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), self._longest_pause_s)
+        spread = random.uniform(0.5, 1.0)  # noqa: S311 spreads actors, guards nothing
+        self._not_before = self._clock() + spread * self._pause_s

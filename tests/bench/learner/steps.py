@@ -64,7 +64,7 @@ def ours(dtype: str, shape: tuple[int, ...]) -> dict[str, tuple[int, Callable[[]
     for selector in ("uniform", "prioritised"):
         capacity = Capacity(items=CAPACITY, bytes=1 << 40)
         tables[selector] = Steps(
-            TableConfig(name="t", selector=selector, capacity=capacity), encoding, seed=0
+            TableConfig(name="t", selector=selector, capacity=capacity, seed=0), encoding
         )
         for _ in range(CAPACITY // CHUNKS[0] + 1):
             tables[selector].append(chunks[CHUNKS[0]], None, 0)

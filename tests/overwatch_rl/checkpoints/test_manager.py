@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from overwatch_rl.checkpoints.content import Retention
+from overwatch_rl.artifacts.signing import Verifier, make_key
+from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manager import LOCK, Manager
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.checkpoints.writer import Written
@@ -99,6 +100,25 @@ def test_a_process_that_was_killed_costs_its_save(manager: Callable[[], Manager]
     assert "ended; the next save starts another" in failed.error
     assert find_checkpoint(tmp_path).state.updates == 1
     assert [one.updates for one in made.close(state(3), TENSORS)] == [3]
+
+
+def test_what_is_saved_with_a_key_is_signed(tmp_path: Path) -> None:
+    """By the process that writes, which reads the key's file."""
+    public = make_key(tmp_path / "signing.key").public
+    made = Manager(tmp_path / "checkpoints", Retention(), Saving(key=tmp_path / "signing.key", zstd=1))
+    assert [one.error for one in made.close(state(1), TENSORS)] == [None]
+    found = find_checkpoint(tmp_path, verifier=Verifier(public))
+
+    assert "policy.safetensors.zst" in found.files
+    assert found.tensors("algorithm.safetensors")["order"].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_key_that_is_none_costs_the_save_only(tmp_path: Path) -> None:
+    """The error names its file."""
+    made = Manager(tmp_path / "checkpoints", Retention(), Saving(key=tmp_path / "none.key"))
+    (failed,) = made.close(state(1), TENSORS)
+    assert failed.error is not None
+    assert "none.key cannot be read" in failed.error
 
 
 def test_a_folder_has_one_writer(manager: Callable[[], Manager], tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from overwatch_rl.artifacts.retrying import Patience
 from overwatch_rl.artifacts.store import open_store
 from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manager import Manager
-from overwatch_rl.checkpoints.manifest import Cursor
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.checkpoints.uploading import claim
 from overwatch_rl.checkpoints.writer import Written
@@ -42,17 +41,17 @@ def waited(manager: Manager) -> list[Written]:
 
 
 def test_a_save_is_there_when_it_is_reported(proxy: FaultProxy) -> None:
-    """With URI, version, sizes and digests for a record of artifacts, and the lease that it stands for."""
+    """With URI, version, sizes and digests for a record of artifacts, and the cursor that it stands for."""
     url = s3_url(proxy.address, uuid4().hex)
     manager = Manager(url, Retention(keep=2), Saving(patience=SOON))
     assert manager.next_lineage == 1
-    cursor = Cursor(lease=9, items={"a": 4})
+    cursor = {"servers": [[9, list(range(50_000))]]}  # Longer than what its process may answer.
     assert manager.save(msgspec.structs.replace(state(1), cursor=cursor), TENSORS) == []
     (written,) = waited(manager)
     found = find_checkpoint(url)
 
     assert written.error is None
-    assert (written.path, written.version, written.lease) == (found.where, "001-00000001", 9)
+    assert (written.path, written.version, written.cursor) == (found.where, "001-00000001", cursor)
     assert (written.files, written.sha256) == (found.manifest.files, found.manifest.sha256)
     assert written.path == url.partition("?")[0] + "/001-00000001"
     assert found.state.cursor == cursor

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
+from overwatch_rl.replay import messages
 from overwatch_rl.replay.chunk import Chunk, Column, Encoding, End, encode
 
 ENCODING = Encoding(
@@ -87,3 +89,8 @@ def chunk(env: str = "env-0", episode: int = 0, first: int = 0, steps: int = 4, 
         run="run", env=env, episode=episode, first_step=first, steps=steps, lineage=0, version=1, end=end,
         columns=encode(rows, ENCODING),
     )  # fmt: skip
+
+
+def message(of: Chunk) -> pb.Chunk:
+    """As protobuf itself has it."""
+    return pb.Chunk.FromString(b"".join(messages.chunk_parts(of, ENCODING)))

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
-from typing import Any
 
 import grpc
 import pytest
@@ -12,6 +11,7 @@ from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay import messages
 from overwatch_rl.replay.base import TableConfig
 from overwatch_rl.replay.calls import MOST_CREDITS, UNARY, Calls, Credits, Failure
+from overwatch_rl.replay.chunk import Chunk
 from overwatch_rl.replay.limiter import Rate
 from overwatch_rl.replay.protocol import SERVICE, STREAM, UNARY_NAMES
 from overwatch_rl.replay.service import Replay
@@ -36,10 +36,16 @@ def calls() -> Iterator[Calls]:
         yield made
 
 
-def appended(*chunks: Any, table: str = "") -> pb.AppendRequest:
-    """A request."""
-    parts = [messages.chunk_message(one, ENCODING) for one in chunks]
-    return pb.AppendRequest(table=table, encoding_hash=ENCODING.hash, chunks=parts)
+def appended(*chunks: Chunk, table: str = "") -> messages.Append:
+    """A request as it came."""
+    head = pb.AppendRequest(table=table, encoding_hash=ENCODING.hash)
+    return messages.append_of(messages.append_body(head, chunks, ENCODING))
+
+
+async def leased(calls: Calls, steps: int, learner: str = "l", left_s: float = SLOW_S) -> pb.LeaseOf:
+    """As protobuf itself reads it."""
+    body = await calls.lease(pb.LeaseRequest(learner=learner, steps=steps), left_s)
+    return pb.LeaseResponse.FromString(body).lease
 
 
 def test_every_method_of_the_protocol_has_a_row() -> None:
@@ -56,12 +62,12 @@ def test_a_lease_waits_until_there_is_enough(calls: Calls) -> None:
     """It is woken by the append that completes it, not by the one before."""
 
     async def act() -> None:
-        waiting = asyncio.ensure_future(calls.lease(pb.LeaseRequest(learner="l", steps=8), SLOW_S))
+        waiting = asyncio.ensure_future(leased(calls, 8))
         await calls.append(appended(chunk(first=0)), SLOW_S)
         await asyncio.sleep(0)
         assert not waiting.done()
         await calls.append(appended(chunk(first=4)), SLOW_S)
-        assert [item.chunk.first_step for item in (await waiting).lease.items] == [0, 4]
+        assert [item.chunk.first_step for item in (await waiting).items] == [0, 4]
 
     asyncio.run(act())
 
@@ -73,7 +79,7 @@ def test_a_wait_ends_before_its_deadline_with_what_it_waited_for(calls: Calls) -
         loop = asyncio.get_running_loop()
         began = loop.time()
         with pytest.raises(Failure) as found:
-            await calls.lease(pb.LeaseRequest(learner="l", steps=8), 0.2)
+            await leased(calls, 8, left_s=0.2)
         assert loop.time() - began >= 0.17
         assert (found.value.code, found.value.waited_for) == (grpc.StatusCode.DEADLINE_EXCEEDED, "steps")
         assert "fewer than 8 steps" in found.value.message
@@ -85,10 +91,10 @@ def test_draining_ends_waits_and_begins_no_other(calls: Calls) -> None:
     """Both are UNAVAILABLE; what needs no wait is answered."""
 
     async def act() -> None:
-        waiting = asyncio.ensure_future(calls.lease(pb.LeaseRequest(learner="l", steps=8), SLOW_S))
+        waiting = asyncio.ensure_future(leased(calls, 8))
         await asyncio.sleep(0)
         calls.moves.drain()
-        for late in (waiting, calls.lease(pb.LeaseRequest(learner="l", steps=8), SLOW_S)):
+        for late in (waiting, leased(calls, 8)):
             with pytest.raises(Failure) as found:
                 await late
             assert found.value.code == grpc.StatusCode.UNAVAILABLE
@@ -101,13 +107,13 @@ def test_a_cancelled_wait_leaves_nothing_behind(calls: Calls) -> None:
     """Nor takes what comes later."""
 
     async def act() -> None:
-        waiting = asyncio.ensure_future(calls.lease(pb.LeaseRequest(learner="gone", steps=4), SLOW_S))
+        waiting = asyncio.ensure_future(leased(calls, 4, "gone"))
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait([waiting])
         assert calls.moves._waiting == set()
         await calls.append(appended(chunk()), SLOW_S)
-        assert (await calls.lease(pb.LeaseRequest(learner="l", steps=4), SLOW_S)).lease.number == 1
+        assert (await leased(calls, 4)).number == 1
 
     asyncio.run(act())
 
@@ -168,7 +174,8 @@ def test_a_stream_of_samples_ends_with_its_credits() -> None:
         begin = pb.SampleRequest(config=pb.SampleConfig(batch_size=4), columnar=True)
         first = pb.SampleStreamRequest(sample=begin, credits=2)
         more = pb.SampleStreamRequest(credits=1)
-        answers = [answer async for answer in calls.sample_stream(given(first, more))]
+        bodies = [body async for body in calls.sample_stream(given(first, more))]
+        answers = [pb.SampleStreamResponse.FromString(body) for body in bodies]
         assert [answer.sample.rows.count for answer in answers] == [4, 4, 4]
         assert calls.replay.tables["t"].limiter.sampled == 12
 

@@ -19,7 +19,7 @@ from overwatch_rl.replay.blocking import BlockingReplayClient
 from overwatch_rl.replay.client import Access, Leased, Patience, ReplayClient, ReplayError, shard_of
 from overwatch_rl.replay.protocol import SERVICE, STREAM
 from tests.overwatch.collector import pki
-from tests.overwatch_rl.replay.serving import ENCODING, chunk, served
+from tests.overwatch_rl.replay.serving import ENCODING, chunk, message, served
 from tests.ports import free_port
 
 QUICK = Patience(first_pause_s=0.02, longest_pause_s=0.2)
@@ -315,7 +315,7 @@ def test_a_lease_of_a_server_that_lies_is_an_error_and_not_an_array(tmp_path: Pa
         lease = pb.LeaseOf(
             number=1,
             encoding_hash=ENCODING.hash,
-            items=[pb.Leased(chunk=messages.chunk_message(chunk(), ENCODING))],
+            items=[pb.Leased(chunk=message(chunk()))],
         )
         lease.items[0].chunk.steps = 5
 

@@ -12,7 +12,7 @@ from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay import messages
 from overwatch_rl.replay.base import ItemId, LeasedChunk, LeaseOf, Sampled, TableStats, Which
 from overwatch_rl.replay.chunk import Encoding, End
-from tests.overwatch_rl.replay.serving import ENCODING, chunk
+from tests.overwatch_rl.replay.serving import ENCODING, chunk, message
 
 ROWS = 3
 
@@ -44,13 +44,17 @@ def test_an_encoding_comes_back_as_it_was() -> None:
     assert messages.encoding_of(messages.encoding_message(ENCODING)).hash == ENCODING.hash
 
 
+def read(body: bytes) -> LeaseOf:
+    """As the client does."""
+    return messages.lease_of(messages.arrived_of(body), "l", ENCODING)
+
+
 @pytest.mark.parametrize("end", ["terminated", "truncated", "cut"])
 def test_a_lease_comes_back_as_it_was(end: End) -> None:
     """With the bytes of all columns, and its flags."""
     item = LeasedChunk(id=ItemId(3, 1 << 40), chunk=chunk(end=end), is_redelivered=True, at=99)
     lease = LeaseOf(learner="l", number=5, items=(item,), deadline=1 << 60)
-    body = messages.lease_message(lease, ENCODING).SerializeToString()
-    back = messages.lease_of(pb.LeaseOf.FromString(body), "l", ENCODING)
+    back = read(messages.streamed_lease_body(lease, ENCODING))
     assert (back.number, back.deadline, back.items[0].id) == (5, 1 << 60, item.id)
     found, sent = ENCODING.decode(back.items[0].chunk), ENCODING.decode(item.chunk)
     assert found.keys() == sent.keys()
@@ -105,7 +109,7 @@ def body_of_lease() -> bytes:
     """A right lease."""
     item = LeasedChunk(id=ItemId(3, 1), chunk=chunk(), is_redelivered=False, at=9)
     lease = LeaseOf(learner="l", number=5, items=(item, item), deadline=1)
-    return messages.lease_message(lease, ENCODING).SerializeToString()
+    return messages.streamed_lease_body(lease, ENCODING)
 
 
 EDITS = st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=6)
@@ -117,8 +121,8 @@ RIGHT_SAMPLE = answered(sampled()).SerializeToString()
 def test_no_bytes_make_a_lease_that_cannot_be_decoded(edits: list[tuple[int, int]], cut: int) -> None:
     """Changed, cut or right: an error, or arrays that hold exactly the bytes of their columns."""
     try:
-        lease = messages.lease_of(pb.LeaseOf.FromString(edited(RIGHT_LEASE, edits, cut)), "l", ENCODING)
-    except (ValueError, DecodeError):
+        lease = read(edited(RIGHT_LEASE, edits, cut))
+    except ValueError:
         return
     for item in lease.items:
         for name, rows in ENCODING.decode(item.chunk).items():
@@ -148,12 +152,40 @@ def edited(body: bytes, edits: list[tuple[int, int]], cut: int) -> bytes:
 def test_garbage_is_an_error_of_the_sender(body: bytes) -> None:
     """Whatever parses has no chunk of the encoding."""
     try:
-        request = pb.AppendRequest.FromString(body)
-        for place, message in enumerate(request.chunks):
-            ENCODING.check(messages.chunk_of(message, ENCODING, f"chunks[{place}]"))
-    except (ValueError, DecodeError):
+        request = messages.append_of(body)
+        for place, one in enumerate(request.chunks):
+            ENCODING.check(messages.chunk_of(one, ENCODING, f"chunks[{place}]"))
+    except ValueError:
         return
     assert not request.chunks
+
+
+def test_what_is_written_without_protobuf_is_what_protobuf_writes() -> None:
+    """To the byte: any other implementation reads it."""
+    head = pb.AppendRequest(table="t", encoding_hash=ENCODING.hash, writer="w", number=1 << 40)
+    chunks = [chunk(steps=steps, first=first) for steps, first in ((1, 0), (40, 1), (9_000, 41))]
+    body = messages.append_body(head, chunks, ENCODING)
+    whole = pb.AppendRequest.FromString(body)
+    assert whole == pb.AppendRequest(
+        table="t", encoding_hash=ENCODING.hash, writer="w", number=1 << 40, chunks=map(message, chunks)
+    )
+    assert whole.SerializeToString(deterministic=True) == body
+    item = LeasedChunk(id=ItemId(3, 1 << 40), chunk=chunks[1], is_redelivered=True, at=99)
+    lease = LeaseOf(learner="l", number=5, items=(item, item), deadline=1 << 60)
+    streamed = pb.SampleStreamResponse.FromString(messages.streamed_lease_body(lease, ENCODING))
+    answered_ = pb.LeaseResponse.FromString(messages.lease_body(lease, ENCODING))
+    assert streamed.lease == answered_.lease
+    assert [one.slot for one in answered_.lease.items] == [3, 3]
+    assert answered_.lease.items[0].chunk == message(chunks[1])
+
+
+def test_columns_of_a_request_are_not_copied() -> None:
+    """They are views of the message's own bytes."""
+    body = messages.append_body(pb.AppendRequest(), [chunk()], ENCODING)
+    found = messages.chunk_of(messages.append_of(body).chunks[0], ENCODING, "chunks[0]")
+    observation = found.columns["observation"]
+    assert isinstance(observation, memoryview)
+    assert observation.obj is body
 
 
 @pytest.mark.parametrize("text", ["", "1", "1:", ":1", "-1:2", "1:2:3", "a:b", "1:²"])

@@ -20,7 +20,7 @@ from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay import messages
 from overwatch_rl.replay.protocol import RETRY_AFTER, SERVICE, STREAM, UNARY_NAMES, WAITED_FOR, answer_of
 from tests.overwatch.collector import pki
-from tests.overwatch_rl.replay.serving import COMMAND, ENCODING, Served, chunk, served
+from tests.overwatch_rl.replay.serving import COMMAND, ENCODING, Served, chunk, message, served
 
 TOKEN = "0123456789abcdef"  # noqa: S105 of the tests
 WAIT_S = 30.0
@@ -62,7 +62,7 @@ class Stub:
         """Chunks of one writer where there is a number."""
         request = pb.AppendRequest(
             table=table, encoding_hash=ENCODING.hash, writer="w" if number else "", number=number,
-            chunks=[messages.chunk_message(one, ENCODING) for one in chunks],
+            chunks=[message(one) for one in chunks],
         )  # fmt: skip
         return self.Append(request, timeout)
 
@@ -156,7 +156,7 @@ def test_a_full_table_says_when_to_ask_again_and_keeps_what_it_has(tmp_path: Pat
 
 def test_a_limiter_holds_an_append_until_it_is_sampled_or_its_deadline(tmp_path: Path) -> None:
     """At the deadline the answer says what it waited for; nothing of it is stored."""
-    table = "experience:samples_per_insert=1,min_steps=4,buffer=0,durability=memory"
+    table = "experience:kind=steps,samples_per_insert=1,min_steps=4,buffer=0"
     with served(tmp_path, tables=[table]) as server, called(server) as stub:
         stub.declare()
         stub.append(chunk(first=0))
@@ -166,11 +166,11 @@ def test_a_limiter_holds_an_append_until_it_is_sampled_or_its_deadline(tmp_path:
         assert trailing(found[0])[WAITED_FOR] == "limiter"
         waiting = stub.channel.unary_unary(f"/{SERVICE.full_name}/Append").future(
             pb.AppendRequest(
-                encoding_hash=ENCODING.hash, chunks=[messages.chunk_message(chunk(first=8), ENCODING)]
+                encoding_hash=ENCODING.hash, chunks=[message(chunk(first=8))]
             ).SerializeToString(),
             timeout=WAIT_S,
         )
-        stub.Lease(pb.LeaseRequest(learner="l", steps=4))
+        stub.Sample(pb.SampleRequest(config=pb.SampleConfig(batch_size=4)))
         assert pb.AppendResponse.FromString(waiting.result()).steps == 4
         assert stub.GetStats(pb.GetStatsRequest()).total_transitions == 12
 

@@ -30,18 +30,19 @@ def test_every_key_reaches_the_table() -> None:
     """In its own unit."""
     config = table_config(
         "t:kind=sequences,selector=trajectories,remover=oldest,items=9,mib=2,memory_mib=1,durability=fsync,"
-        "samples_per_insert=0.5,min_steps=3,buffer=7,alpha=0.2,lease_s=5",
+        "lease_s=5",
         FOLDER,
     )
+    steps = table_config("s:kind=steps,samples_per_insert=0.5,min_steps=3,buffer=7,alpha=0.2", FOLDER)
     assert (config.selector, config.remover, config.durability) == (
         "trajectories",
         "oldest",
         Durability.FSYNC,
     )
-    capacity, rate = config.capacity, config.rate
+    capacity, rate = config.capacity, steps.rate
     assert (capacity.items, capacity.bytes, capacity.memory_bytes) == (9, 2 << 20, 1 << 20)
     assert (rate.samples_per_insert, rate.min_steps, rate.buffer) == (0.5, 3, 7.0)
-    assert (config.priorities.alpha, config.lease_s) == (0.2, 5.0)
+    assert (steps.priorities.alpha, config.lease_s) == (0.2, 5.0)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,8 @@ def test_every_key_reaches_the_table() -> None:
         ("t:items=0", "at least an item"),
         ("t:kind=heap", "none of sequences, steps"),
         ("t:durability=disk", "durability"),
-        ("t:samples_per_insert=nan", "samples per insert"),
+        ("t:kind=steps,samples_per_insert=nan", "samples per insert"),
+        ("t:samples_per_insert=1", "sequences are leased once"),
         ("t:alpha=2", "alpha"),
         ("t:lease_s=0", "lease_s"),
     ],

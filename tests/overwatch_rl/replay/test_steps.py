@@ -26,8 +26,9 @@ def table(items: int, selector: str = "prioritised", **own: object) -> Steps:
         remover="oldest",
         capacity=Capacity(items=items),
         priorities=Priorities(alpha=ALPHA, epsilon=1e-3),
+        seed=0,
     )
-    return Steps(replace(config, **own), ENCODING, seed=0)  # type: ignore[arg-type]  # fields of it
+    return Steps(replace(config, **own), ENCODING)  # type: ignore[arg-type]  # fields of it
 
 
 @dataclass

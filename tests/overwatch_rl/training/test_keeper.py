@@ -12,9 +12,9 @@ from overwatch.events import CheckpointSaved, LogLine
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.artifacts.retrying import Patience
 from overwatch_rl.artifacts.store import open_store
+from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manager import Manager
-from overwatch_rl.checkpoints.manifest import Cursor
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.checkpoints.uploading import claim
 from overwatch_rl.checkpoints.writer import Written
@@ -40,6 +40,8 @@ class Training:
         self.algorithm = Policy()
         self.updates_done = 0
         self.after_update = lambda: None
+        self.skipped: int | None = None
+        """Versions that were published and are in no checkpoint; `None` of a training without versions."""
 
     def position(self) -> Position:
         """Where it is, with a value function of its own."""
@@ -48,6 +50,8 @@ class Training:
         return Position(
             updates=self.updates_done, steps=self.updates_done * 8, score=None, own={}, algorithm=algorithm,
             world={},
+            version=None if self.skipped is None else Version(3, self.updates_done + self.skipped),
+            cursor=None if self.skipped is None else {"lease": self.updates_done},
         )  # fmt: skip
 
     def update(self) -> None:
@@ -159,22 +163,19 @@ def test_a_value_function_of_its_own_has_a_file_of_its_own(tmp_path: Path) -> No
     }
 
 
-def test_cursor_and_number_go_with_a_checkpoint(tmp_path: Path) -> None:
-    """As asked when it is taken; what is written says for which lease it stands."""
+def test_cursor_and_version_go_with_a_checkpoint(tmp_path: Path) -> None:
+    """As the training has them when it is taken; what is written says for which cursor it stands."""
     flight = Flight(tmp_path, 1)
-    flight.keeper.cursor = lambda: Cursor(lease=flight.training.updates_done * 10, items={"a": 3})
-    flight.keeper.number_of = lambda updates: updates + 5
+    flight.training.skipped = 5
     flight.update()
     flight.update()
     flight.keeper.close(is_whole=True)
     state = find_checkpoint(tmp_path).state
 
-    assert [(one.version, one.lease) for one in flight.written] == [
-        ("001-00000006", 10),
-        ("001-00000007", 20),
-    ]
-    assert state.cursor == Cursor(lease=20, items={"a": 3})
-    assert str(state.version) == "001-00000007"
+    assert [(one.version, one.cursor) for one in flight.written] == [
+        ("003-00000006", {"lease": 1}), ("003-00000007", {"lease": 2}),
+    ]  # fmt: skip
+    assert (state.updates, state.cursor, str(state.version)) == (2, {"lease": 2}, "003-00000007")
 
 
 def test_storage_that_is_gone_stalls_checkpoints_and_training_goes_on(proxy: FaultProxy) -> None:

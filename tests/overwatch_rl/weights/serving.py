@@ -1,27 +1,26 @@
-"""The routes of a learner, served by a thread."""
+"""What a learner serves, by a thread."""
 
 import asyncio
 import threading
 from typing import Self
 
 from aiohttp import web
+from grpc import aio
 
 from overwatch_rl.web.authorisation import Authorisation
-from overwatch_rl.weights.channels import Channel
+from overwatch_rl.weights.channels import Channel, Place
+from overwatch_rl.weights.manifest import Accepted
+from overwatch_rl.weights.rpc import OPTIONS
+from overwatch_rl.weights.rpc_service import WeightsService
 from overwatch_rl.weights.served import weights_routes
 
 
-class Server:
+class _Thread:
     """A context manager; may be stopped and started again at its port."""
 
-    def __init__(self, source: Channel, port: int, token: str | None = None) -> None:
-        self.url = f"http://127.0.0.1:{port}"
-        self._port = port
-        self._source = source
-        self._authorisation = Authorisation("127.0.0.1", token)
+    def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="weights-server", daemon=True)
-        self._runner: web.AppRunner | None = None
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -43,6 +42,24 @@ class Server:
         asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(20)
 
     async def _start(self) -> None:
+        raise NotImplementedError
+
+    async def _stop(self) -> None:
+        raise NotImplementedError
+
+
+class Server(_Thread):
+    """Its routes."""
+
+    def __init__(self, source: Channel, port: int, token: str | None = None) -> None:
+        super().__init__()
+        self.url = f"http://127.0.0.1:{port}"
+        self._port = port
+        self._source = source
+        self._authorisation = Authorisation("127.0.0.1", token)
+        self._runner: web.AppRunner | None = None
+
+    async def _start(self) -> None:
         application = web.Application()
         application.add_routes(weights_routes(self._source, self._authorisation))
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
@@ -53,3 +70,25 @@ class Server:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+
+class RpcServer(_Thread):
+    """Its gRPC service."""
+
+    def __init__(self, place: Place, accepted: Accepted, port: int, token: str | None = None) -> None:
+        super().__init__()
+        self.url = f"grpc://127.0.0.1:{port}"
+        self._address = f"127.0.0.1:{port}"
+        self._service = (place, accepted, Authorisation("127.0.0.1", token))
+        self._server: aio.Server | None = None
+
+    async def _start(self) -> None:
+        self._server = aio.server(options=[*OPTIONS, ("grpc.so_reuseport", 0)])
+        self._server.add_generic_rpc_handlers([WeightsService(*self._service).handler()])
+        self._server.add_insecure_port(self._address)
+        await self._server.start()
+
+    async def _stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop(0.1)
+            self._server = None

@@ -14,9 +14,10 @@ from overwatch_rl.artifacts.signing import Verifier, make_key
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.weights.channels import CHANNELS, Place, StaleError, open_channel, open_key
 from overwatch_rl.weights.manifest import artifact_of
+from overwatch_rl.weights.subscriber import Subscriber
 from tests.overwatch_rl.servers import FaultProxy, RedisServer, s3_url
 from tests.overwatch_rl.weights.made import RUN, Run, is_whole
-from tests.overwatch_rl.weights.serving import Server
+from tests.overwatch_rl.weights.serving import RpcServer, Server
 from tests.ports import free_port
 
 TOKEN = "a-token-of-24-characters"  # noqa: S105 of a test
@@ -67,7 +68,21 @@ def _http(folder: Path, _: pytest.FixtureRequest, stack: ExitStack) -> Way:
     return Way(run=run, place=place, stop=server.stop, start=server.start)
 
 
-WAYS: dict[str, Make] = {"store": _folder, "store, S3": _s3, "redis": _redis, "http": _http}
+def _grpc(folder: Path, _: pytest.FixtureRequest, stack: ExitStack) -> Way:
+    """The run publishes through the server too."""
+    kept, port = Run(folder), free_port()
+    server = stack.enter_context(RpcServer(kept.place, kept.accepted(), port))
+    run = Run(folder, key_url=server.url)
+    return Way(run=run, place=run.place, stop=server.stop, start=server.start)
+
+
+WAYS: dict[str, Make] = {
+    "store": _folder,
+    "store, S3": _s3,
+    "redis": _redis,
+    "http": _http,
+    "grpc": _grpc,
+}
 
 
 @pytest.fixture(params=WAYS)
@@ -147,6 +162,8 @@ def test_a_version_key_moves_forward_only(name: str, tmp_path: Path, request: py
             with pytest.raises(StaleError, match=r"key names 002-00000001, 00\d-0000000\d is not newer"):
                 open_key(run.place).move(stale, run.verifier)
         assert run.key.newest() == text
+        if name == "grpc":  # A server takes nothing that is not of its run.
+            return
         run.put(Version(3, 0), run_id="run-2")
         run.put(Version(1, 0))
         stranger = make_key(run.folder / "other.key")
@@ -241,3 +258,28 @@ def test_a_learner_is_not_written_to() -> None:
     """Its own writer does that."""
     with pytest.raises(ValueError, match="is served by a learner and not written; use a store or Redis"):
         open_key(Place(url="http://127.0.0.1:1", run_id=RUN))
+
+
+def test_a_way_that_spoils_what_it_carries_spoils_no_actor(run: Run) -> None:
+    """A proxy between learner and actor fails every other request: versions only grow and are whole."""
+    kinds = ["error", "drop", "corrupt reply", "slow"]
+    with (
+        Server(open_channel(run.place), free_port()) as server,
+        FaultProxy(server.url, rate=0.5, seed=5, kinds=kinds) as proxy,
+    ):
+        channel = open_channel(Place(url=proxy.address, run_id=RUN))
+        subscriber = Subscriber(channel, run.accepted(), longest_pause_s=0.01)
+        seen = []
+        for number in range(60):
+            run.put(Version(1, number))
+            found = subscriber.first(20.0) if number % 6 == 5 else subscriber.poll()
+            if found is not None:
+                assert is_whole(found)
+                seen.append(found.version)
+        proxy.rate = 0.0
+        last = run.put(Version(1, 60)).version
+        assert subscriber.first(20.0).version == last
+    assert seen == sorted(set(seen))
+    assert len(seen) >= 10
+    assert subscriber.rejected > 0
+    assert proxy.met["corrupt reply"] > 0

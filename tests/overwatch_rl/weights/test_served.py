@@ -10,10 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.weights.channels import ChannelError, open_channel
 from overwatch_rl.weights.manifest import artifact_of
-from overwatch_rl.weights.served import Served
+from overwatch_rl.weights.served import Reads
 from tests.overwatch_rl.weights.made import Run
 from tests.overwatch_rl.weights.serving import Server
 from tests.ports import free_port
@@ -96,12 +95,26 @@ def test_an_artifact_is_read_once_for_all_actors(run: Run, server: Server, sourc
     run.put(Version(1, 0))
     wanted = run.store.get(artifact_of(Version(1, 0)))
     assert wanted is not None
+    assert get(server, "/weights/current")[0] == 200
     for _ in range(3):
         status, headers, body = get(server, "/weights/001-00000000.safetensors")
         assert (status, body) == (200, wanted.data)
         assert "immutable" in headers["Cache-Control"]
 
-    assert source.reads == 1
+    assert source.reads == 2
+
+
+def test_an_artifact_that_was_damaged_when_it_was_read_is_not_kept(run: Run, server: Server) -> None:
+    """The next actor gets it as it is."""
+    run.put(Version(1, 0))
+    path = run.folder / artifact_of(Version(1, 0))
+    whole = path.read_bytes()
+    assert get(server, "/weights/current")[0] == 200
+    path.write_bytes(whole[:-1] + b"\xff")
+    assert get(server, "/weights/001-00000000.safetensors")[2] != whole
+    path.write_bytes(whole)
+
+    assert get(server, "/weights/001-00000000.safetensors")[2] == whole
 
 
 def test_what_is_not_there_is_named(run: Run, server: Server) -> None:
@@ -145,13 +158,13 @@ def test_polls_at_the_same_time_share_a_read(run: Run, source: Source) -> None:
     run.put(Version(1, 0))
 
     async def poll() -> list[bytes | None]:
-        served = Served(source, Authorisation("127.0.0.1", TOKEN))
+        reads = Reads(source)
         source.may_read.clear()
-        polls = [asyncio.ensure_future(served._newest())]
+        polls = [asyncio.ensure_future(reads.newest())]
         while not source.reads:  # noqa: ASYNC110 it is read in a thread
             await asyncio.sleep(0)
         run.put(Version(1, 1))
-        polls += [asyncio.ensure_future(served._newest()) for _ in range(11)]
+        polls += [asyncio.ensure_future(reads.newest()) for _ in range(11)]
         await asyncio.sleep(0)
         source.may_read.set()
         return await asyncio.gather(*polls)

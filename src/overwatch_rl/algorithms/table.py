@@ -1,0 +1,74 @@
+"""The algorithms that act in worlds and learn: one row each.
+
+GRPO is none of them: it answers prompts, and its batches are groups. Must not know what makes experience.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
+import torch
+from torch import Tensor, nn
+
+from overwatch_rl.algorithms.dqn import DQN, DQNConfig
+from overwatch_rl.algorithms.ppo import PPO, PPOConfig
+from overwatch_rl.types import Decision, Observation
+
+AlgorithmConfig: TypeAlias = PPOConfig | DQNConfig
+
+
+class Acting(Protocol):
+    """What every row makes, as far as acting goes."""
+
+    @property
+    def policy(self) -> nn.Module:
+        """The network that acts."""
+        ...
+
+    def act(
+        self, observation: Observation, generator: torch.Generator | None, *, greedy: bool = False
+    ) -> Decision:
+        """Actions; drawn, or the likeliest."""
+        ...
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Tensors by name, those of `policy` under `policy.`."""
+        ...
+
+    def acting_keys(self) -> frozenset[str]:
+        """The names in `state_dict` of every tensor that acting reads."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One algorithm."""
+
+    config: type[AlgorithmConfig]
+    make: Callable[..., Any]
+    """From the spec of a world and a config, with `seed`, `device` and `ranks` by name."""
+    is_replayed: bool = False
+    """Whether it learns from steps that are sampled again and again, rather than once from a rollout."""
+
+
+ALGORITHMS: Final[dict[str, Kind]] = {
+    "ppo": Kind(config=PPOConfig, make=PPO),
+    "dqn": Kind(config=DQNConfig, make=DQN, is_replayed=True),
+}
+"""By name, which is also that of its settings in the configuration of a run."""
+
+
+def kind_of(name: str) -> Kind:
+    """The row; raises `ValueError` when there is none."""
+    if name not in ALGORITHMS:
+        raise ValueError(f"algorithm is {name!r}; use one of {', '.join(ALGORITHMS)}")
+    return ALGORITHMS[name]
+
+
+def kept(config: Mapping[str, Any]) -> tuple[str, AlgorithmConfig]:
+    """Name and settings in the configuration of a run; raises `ValueError` where it has none."""
+    for name, kind in ALGORITHMS.items():
+        if name in config:
+            return name, msgspec.convert(config[name], kind.config)
+    raise ValueError(f"the configuration names no algorithm; known are {', '.join(ALGORITHMS)}")

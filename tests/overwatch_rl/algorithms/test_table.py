@@ -1,0 +1,62 @@
+"""The table of algorithms: every row acts, learns, is kept, and no algorithm is forgotten."""
+
+import ast
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+import overwatch_rl.algorithms
+from overwatch_rl.algorithms.table import ALGORITHMS, kept, kind_of
+from overwatch_rl.resume import _LEAVES_OF
+from overwatch_rl.types import Observation
+from tests.overwatch_rl.algorithms.test_dqn import SPEC
+
+OTHERS = {"GRPO"}
+"""Classes of algorithms whose contract is another one."""
+
+
+def test_no_algorithm_is_forgotten() -> None:
+    """Every class that has both `update` and `acting_keys` is a row, or has another contract."""
+    folder = Path(overwatch_rl.algorithms.__file__).parent
+    found = set()
+    for path in folder.glob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not any("Protocol" in ast.unparse(b) for b in node.bases):
+                names = {one.name for one in node.body if isinstance(one, ast.FunctionDef)}
+                found |= {node.name} if {"update", "acting_keys"} <= names else set()
+    assert found == {kind.make.__name__ for kind in ALGORITHMS.values()} | OTHERS
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_row_acts_and_is_kept(name: str) -> None:
+    """From its defaults, by its name in a configuration, to the bit; and what acting reads is kept."""
+    kind = kind_of(name)
+    assert kept({"world": "toy", name: asdict(kind.config())}) == (name, kind.config())
+    first, second = (kind.make(SPEC, kind.config(), seed=seed, device="cpu", ranks=None) for seed in (0, 1))
+    seen = Observation(features=torch.randn(5, 3, generator=torch.Generator().manual_seed(0)))
+    decision = first.act(seen, torch.Generator().manual_seed(2))
+    assert decision.actions.shape == decision.log_probs.shape == (5, 1)
+    assert decision.values.shape == (5,)
+    assert first.acting_keys() <= set(first.state_dict())
+    assert {f"policy.{key}" for key in first.policy.state_dict()} <= first.acting_keys()
+    second.load_state_dict(first.state_dict())
+    for one in (first, second):
+        one.follow(first.plan)
+    same = [one.act(seen, torch.Generator().manual_seed(4)) for one in (first, second)]
+    assert torch.equal(same[0].actions, same[1].actions)
+    assert torch.equal(same[0].values, same[1].values)
+
+
+def test_every_row_says_which_flags_are_its_settings() -> None:
+    """Or a run that goes on would not notice that one differs."""
+    assert set(_LEAVES_OF) == set(ALGORITHMS)
+
+
+def test_a_name_that_is_none_is_named() -> None:
+    """With those that there are."""
+    with pytest.raises(ValueError, match="algorithm is 'sarsa'; use one of ppo, dqn"):
+        kind_of("sarsa")
+    with pytest.raises(ValueError, match="names no algorithm"):
+        kept({"world": "toy"})

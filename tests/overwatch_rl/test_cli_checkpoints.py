@@ -1,0 +1,84 @@
+"""The command that shows and verifies checkpoints."""
+
+import json
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from click.testing import CliRunner, Result
+
+from overwatch_rl.artifacts.store import open_store
+from overwatch_rl.checkpoints.listing import post_evaluation
+from overwatch_rl.checkpoints.manifest import Evaluation
+from overwatch_rl.checkpoints.uploading import claim
+from overwatch_rl.cli import main
+from tests.overwatch_rl.checkpoints.made import state, upload, write
+from tests.overwatch_rl.servers import s3_url
+
+EVALUATION = Evaluation(lineage=1, number=2, mean_return=4.5, episodes=8)
+
+
+def run(*words: str | Path) -> Result:
+    """The command."""
+    return CliRunner().invoke(main, ["checkpoints", *(str(word) for word in words)])
+
+
+@pytest.fixture(params=["folder", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """Three checkpoints, of which the first was evaluated as the best."""
+    if request.param == "folder":
+        for updates in (1, 2):
+            write(tmp_path / "checkpoints", state(updates, score=float(updates)))
+        post_evaluation(tmp_path, EVALUATION)
+        write(tmp_path / "checkpoints", state(3, score=3.0))
+        return tmp_path
+    url = s3_url(request.getfixturevalue("moto_address"), uuid4().hex)
+    store = open_store(url)
+    assert claim(store) == 1
+    for updates in (1, 2):
+        upload(store, state(updates, score=float(updates)))
+    post_evaluation(url, EVALUATION)
+    upload(store, state(3, score=3.0))
+    return url
+
+
+def test_checkpoints_are_listed(place: Path | str) -> None:
+    """Oldest first, with what is known of each; the best is that of the evaluation."""
+    made = run(place)
+    assert made.exit_code == 0, made.output
+    cells = [line.split() for line in made.output.splitlines()]
+
+    assert [row[0] for row in cells] == ["version", "001-00000001", "001-00000002", "001-00000003"]
+    assert [row[1] for row in cells[1:]] == ["1", "2", "3"]
+    assert [row[3] for row in cells[1:]] == ["+1.000", "+2.000", "+3.000"]
+    assert [row[4] for row in cells[1:]] == ["-", "+4.500", "-"]
+    assert [" ".join(row[5:]) for row in cells[1:]] == ["whole", "whole, best", "whole, latest"]
+    rows = json.loads(run(place, "--json", "--verify").output)
+    assert [(row["version"], row["is_best"], row["fault"]) for row in rows] == [
+        ("001-00000001", False, None), ("001-00000002", True, None), ("001-00000003", False, None),
+    ]  # fmt: skip
+
+
+def test_a_damaged_one_is_found_where_files_are_read(place: Path | str) -> None:
+    """The exit status says so; without reading files it looks whole."""
+    folder = place / "checkpoints" if isinstance(place, Path) else place
+    store = open_store(folder)
+    key = "001-00000002/optimizer.safetensors"
+    held = store.get(key)
+    assert held is not None
+    store.put(key, held.data[:-1] + b"?")
+
+    assert run(place).exit_code == 0
+    made = run(place, "--verify")
+    assert made.exit_code == 1
+    (line,) = (line for line in made.output.splitlines() if "damaged" in line)
+    assert line.startswith("001-00000002")
+    assert "optimizer.safetensors" in line
+
+
+def test_a_place_without_any_is_no_error(tmp_path: Path) -> None:
+    """One that is not there is."""
+    made = run(tmp_path)
+    assert (made.exit_code, made.output) == (0, f"{tmp_path} holds no checkpoint\n")
+    assert run(tmp_path / "none").exit_code == 2
+    assert "is no store; use a folder" in run("ftp://x/y").output
