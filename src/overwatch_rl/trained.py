@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from overwatch_rl.algorithms.table import ALGORITHMS, Acting, AlgorithmConfig, kept
+from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints.manifest import POLICY
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.types import Observation, WorldSpec
@@ -21,6 +22,8 @@ class TrainedPolicy:
     world: str
     settings: Mapping[str, object]
     """Of its world."""
+    version: Version
+    """Of the checkpoint."""
     updates: int
     """Updates that it had."""
     algorithm: str
@@ -67,6 +70,7 @@ def load_policy(place: Path | str) -> TrainedPolicy:
     return TrainedPolicy(
         world=config["world"],
         settings=config["settings"],
+        version=checkpoint.state.version,
         updates=checkpoint.state.updates,
         algorithm=name,
         config=algorithm,

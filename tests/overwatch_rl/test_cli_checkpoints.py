@@ -82,3 +82,29 @@ def test_a_place_without_any_is_no_error(tmp_path: Path) -> None:
     assert (made.exit_code, made.output) == (0, f"{tmp_path} holds no checkpoint\n")
     assert run(tmp_path / "none").exit_code == 2
     assert "is no store; use a folder" in run("ftp://x/y").output
+
+
+def test_what_an_evaluation_finds_is_recorded(tmp_path: Path) -> None:
+    """By its version; not where it played in another world, or is of no policy."""
+    words = [
+        "train",
+        "--envs",
+        "2",
+        "--slots",
+        "1",
+        "--no-telemetry",
+        "--updates",
+        "1",
+        "--out",
+        str(tmp_path),
+    ]
+    assert CliRunner().invoke(main, words).exit_code == 0
+    made = CliRunner().invoke(main, ["evaluate", str(tmp_path), "--episodes", "2", "--json", "--post"])
+    assert made.exit_code == 0, made.output
+    (row,) = json.loads(run(tmp_path, "--json").output)
+
+    assert row["evaluated"] == json.loads(made.stdout)["policy"]["return"]
+    for other in (["evaluate", str(tmp_path), "--slots", "1", "--post"], ["evaluate", "--post"]):
+        refused = CliRunner().invoke(main, other)
+        assert refused.exit_code == 2
+        assert "--post records a return of a policy in its own world" in refused.output

@@ -11,17 +11,13 @@ from overwatch.catalog.alias import plain
 from overwatch.catalog.metric import Direction, Kind, Metric, NonFinite, Scope
 from overwatch.catalog.services import SECONDS, VERSIONS
 
-_learner = partial(
-    Metric, scope=Scope.LEARNER, fmt=",.0f", non_finite=NonFinite.UNDEFINED, comes_with="learner service"
-)
+_learner = partial(Metric, scope=Scope.LEARNER, fmt=",.0f", non_finite=NonFinite.UNDEFINED)
 _gauge = partial(_learner, kind=Kind.GAUGE)
 _counter = partial(_learner, kind=Kind.COUNTER)
 _seconds = partial(
     _learner, kind=Kind.HISTOGRAM, unit="s", direction=Direction.DOWN, buckets=SECONDS, fmt=".3f"
 )
-_actor = partial(
-    Metric, scope=Scope.ACTOR, fmt=",.0f", non_finite=NonFinite.UNDEFINED, comes_with="learner service"
-)
+_actor = partial(Metric, scope=Scope.ACTOR, fmt=",.0f", non_finite=NonFinite.UNDEFINED)
 
 SAMPLES: Final = _counter(
     name="learner.samples",

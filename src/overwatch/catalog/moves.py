@@ -273,7 +273,6 @@ MISMATCH_KL: Final = _row(
     fmt=".4f",
     estimator=Estimator.K3,
     moment=Moment.BATCH,
-    comes_with="learner service",
 )
 
 IMPORTANCE_CLIPPED: Final = _row(
@@ -284,7 +283,6 @@ IMPORTANCE_CLIPPED: Final = _row(
     label="imp clip",
     direction=Direction.DOWN,
     fmt=".1%",
-    comes_with="learner service",
 )
 
 SAMPLE_SIZE: Final = _row(
@@ -295,7 +293,6 @@ SAMPLE_SIZE: Final = _row(
     label="ess",
     direction=Direction.UP,
     fmt=".0%",
-    comes_with="learner service",
 )
 
 ROWS: Final = (

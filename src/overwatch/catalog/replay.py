@@ -9,14 +9,10 @@ from typing import Final
 from overwatch.catalog.metric import Direction, Kind, Metric, NonFinite, Scope
 from overwatch.catalog.services import SECONDS
 
-_replay = partial(
-    Metric, scope=Scope.REPLAY, fmt=",.0f", non_finite=NonFinite.UNDEFINED, comes_with="learner service"
-)
+_replay = partial(Metric, scope=Scope.REPLAY, fmt=",.0f", non_finite=NonFinite.UNDEFINED)
 _held = partial(_replay, kind=Kind.GAUGE)
 _counted = partial(_replay, kind=Kind.COUNTER, labels=("table",))
-_control = partial(
-    Metric, scope=Scope.ORCHESTRATOR, fmt=",.0f", non_finite=NonFinite.UNDEFINED, comes_with="learner service"
-)
+_control = partial(Metric, scope=Scope.ORCHESTRATOR, fmt=",.0f", non_finite=NonFinite.UNDEFINED)
 
 ITEMS: Final = _held(
     name="replay.items",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from overwatch.events import LogLine, Severity
+from overwatch.events import LogLine, PhaseEnded, Severity
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.replay.chunk import Chunk, Encoding
@@ -61,7 +61,11 @@ class ActorConfig:
     """Of every env in one rollout."""
     seed: int
     ahead: int = 1
-    """Rollouts that it may collect beyond the one that the learner waits for."""
+    """Batches that may be collected beyond the one that the learner waits for."""
+    every: float = 1.0
+    """Batches to one rollout of this actor: those of all actors together, one each."""
+    offset: float = 0.0
+    """Batches before its first rollout: actors begin one after the other."""
     patience_s: float = 5.0
     """So long it waits for newer weights when it is ahead; then it collects with what it has."""
     rollouts: int | None = None
@@ -108,7 +112,7 @@ class Actor:
             stopped = self._until(lambda: self._experience.declare(self.encoding))
         done = 0
         while stopped is None and done != self._config.rollouts:
-            with self._reporter.phase("weights"):
+            with self._reporter.phase("turn_wait"):
                 stopped = self._adopt()
             stopped = stopped or self._collector.collect()
             if stopped is None and self.version is not None:
@@ -139,9 +143,13 @@ class Actor:
         """Take the newest weights; wait for some while it has none or is ahead."""
         until = time.monotonic() + self._config.patience_s
         while (stopped := self._stop()) is None:
+            began = time.perf_counter()
             found = self._weights.poll()
             if found is not None:
                 self._take(found)
+                took = time.perf_counter() - began
+                # Waiting for the learner is no cost of weights; bringing and checking them is.
+                self._reporter.fact(PhaseEnded(at=time.time_ns(), phase="weights", duration_s=took))
             if self._weights.fault != self._fault:
                 self._fault = self._weights.fault
                 self._log(f"weights: {self._fault or 'they come again'}")
@@ -152,9 +160,9 @@ class Actor:
         return stopped
 
     def _is_due(self) -> bool:
-        """Whether the learner has got as far as this actor's rollouts, but for those it may be ahead."""
-        number = 0 if self.version is None else self.version.number
-        return self._rollouts <= number - self._base + self._config.ahead
+        """Whether the learner has got as far as the batch that the next rollout is for, but for `ahead`."""
+        config, number = self._config, 0 if self.version is None else self.version.number
+        return int(self._rollouts * config.every + config.offset) <= number - self._base + config.ahead
 
     def _take(self, found: Acting) -> None:
         tensors = {name.removeprefix("policy."): value for name, value in found.tensors.items()}
@@ -167,7 +175,7 @@ class Actor:
         if self.version is None:
             return
         age = self._weights.age_s()
-        behind = self._rollouts - (self.version.number - self._base)
+        behind = int(self._rollouts * self._config.every) - (self.version.number - self._base)
         self._meter.gauge(weights_version=self.version.number, versions_behind=max(0, behind))
         if age is not None:
             self._meter.gauge(weights_age=age)

@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
@@ -15,12 +15,22 @@ from overwatch_rl.cli.common import PLACE, Stop, config_option, signals, usage_e
 
 if TYPE_CHECKING:
     from overwatch_rl.algorithms.ppo import PPO
+    from overwatch_rl.artifacts.versions import Version
     from overwatch_rl.config import TrainFlags
     from overwatch_rl.modes import Modes
     from overwatch_rl.worlds.goodhart.config import GoodhartConfig
 
 EVALUATION_SEED: Final = 1_000_003
 """Far from the seeds of training: episodes that no policy was trained on."""
+
+
+class _Episodes(TypedDict):
+    """What an evaluation plays."""
+
+    world: str
+    episodes: int
+    slots: int | None
+    seed: int
 
 
 @click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_RL"})
@@ -198,12 +208,18 @@ def _follow(modes: "Modes") -> int:
 @click.option("--slots", type=int, help="Slots of each environment; the policy's own, else 3.")
 @click.option("--seed", type=int, default=EVALUATION_SEED, show_default=True, help="Which episodes.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@click.option(
+    "--post", "is_posted", is_flag=True,
+    help="Record the return beside the checkpoints: the best of the run is chosen by it from then on.",
+)  # fmt: skip
 def evaluate(
-    folder: Path | str | None, world: str, episodes: int, slots: int | None, seed: int, *, as_json: bool
+    folder: Path | str | None, *, as_json: bool, is_posted: bool, **episodes: Unpack[_Episodes]
 ) -> None:
     """Compare the policy in FOLDER with policies that do not learn, on the same episodes."""
     with usage_errors():
-        rows = _evaluate(folder, world, episodes, slots, seed)
+        if is_posted and (folder is None or episodes["slots"] is not None):
+            raise ValueError("--post records a return of a policy in its own world; name it, without --slots")
+        rows = _evaluate(folder, episodes, is_posted=is_posted)
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
@@ -213,9 +229,7 @@ def evaluate(
         click.echo(f"{name:12}  {spread:>17}  {row['metric']:6.3f}  {row['fossils']:7.2f}")
 
 
-def _evaluate(
-    folder: Path | str | None, world: str, episodes: int, slots: int | None, seed: int
-) -> dict[str, dict[str, float]]:
+def _evaluate(folder: Path | str | None, asked: _Episodes, *, is_posted: bool) -> dict[str, dict[str, float]]:
     import torch
 
     from overwatch_rl.config import world_settings
@@ -225,11 +239,12 @@ def _evaluate(
     from overwatch_rl.worlds.evaluation import play
     from overwatch_rl.worlds.schedules import baselines
 
+    episodes, seed, world = asked["episodes"], asked["seed"], asked["world"]
     if episodes < 2:
         raise ValueError(f"episodes is {episodes}; use 2 or more, a mean needs them")
     torch.set_num_threads(1)
     policy = None if folder is None else load_policy(folder)
-    own = world_settings(slots, None, ())
+    own = world_settings(asked["slots"], None, ())
     if policy is not None:
         world, own = policy.world, {**policy.settings, **own}
     made = make(world, WorldConfig(num_envs=episodes), own)
@@ -245,7 +260,23 @@ def _evaluate(
             "metric": float(played.metric.mean()),
             "fossils": float(played.fossils.double().mean()),
         }
+    if folder is not None and policy is not None and is_posted:
+        _post(folder, policy.version, rows["policy"]["return"], episodes)
     return rows
+
+
+def _post(place: Path | str, version: "Version", mean_return: float, episodes: int) -> None:
+    from overwatch_rl.checkpoints.listing import post_evaluation
+    from overwatch_rl.checkpoints.manifest import Evaluation
+
+    found = Evaluation(
+        lineage=version.lineage, number=version.number, mean_return=mean_return, episodes=episodes
+    )
+    try:
+        where = post_evaluation(place, found)
+    except OSError as error:
+        raise ValueError(f"the evaluation of {version} cannot be recorded: {error}") from error
+    click.echo(f"recorded {where}", err=True)
 
 
 @click.command()

@@ -22,7 +22,7 @@ from overwatch_rl.learner.config import LearnerConfig
 NICENESS: Final = 10
 """Of actors: they give way to the learner."""
 _REPLAY: Final = re.compile(r"replay server at (grpcs?://[^,\s]+)")
-_ORCHESTRATOR: Final = re.compile(r"(https?://127\.0\.0\.1:\d+)")
+_ORCHESTRATOR: Final = re.compile(r"orchestrator API at (https?://[^/,\s]+)")
 _LOOK_S: Final = 0.1
 _LEARNER_END_S: Final = 120.0
 """The last checkpoint and the last weights of a learner may take so long."""
@@ -55,17 +55,6 @@ class ClusterSettings:
     """Whether the learner's lines are for a person."""
     trace: Path | None = None
     """File of which steps are in the weights."""
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.actors <= self.config.batch.envs:
-            raise ValueError(
-                f"actors is {self.actors}; use 1 to {self.config.batch.envs}, the environments of a batch"
-            )
-
-    def envs(self, rank: int) -> int:
-        """Environments of one actor: all actors have as many, or one more."""
-        each, more = divmod(self.config.batch.envs, self.actors)
-        return each + (rank < more)
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -164,7 +153,7 @@ class Cluster:
 
     def _actor(self, rank: int) -> Part:
         settings = self._settings
-        words = ["actor", *self._common(), "--rank", str(rank), "--envs", str(settings.envs(rank))]
+        words = ["actor", *self._common(), "--rank", str(rank), "--actors", str(settings.actors)]
         artifacts = settings.bucket or str(settings.out)
         words += ["--weights", settings.redis or artifacts, "--weights-key", self._public]
         if settings.redis is not None:

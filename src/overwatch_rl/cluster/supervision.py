@@ -88,6 +88,10 @@ class Supervisor:
         child = self._running[name].child
         return None if child is None else child.process.pid
 
+    def pids(self) -> list[int]:
+        """Of all processes that run now."""
+        return [one.child.process.pid for one in self._running.values() if one.child is not None]
+
     def look(self) -> bool:
         """Take what was printed, start again what has ended; whether the main part is done."""
         now = time.monotonic()

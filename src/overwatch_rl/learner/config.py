@@ -39,7 +39,7 @@ class Batching(Section):
     steps: int = Field(ge=1, le=65_536)
     """T: steps of each environment."""
     envs: int = Field(ge=1, le=65_536)
-    """N: environments, of all actors together."""
+    """N: lanes of an update; an actor steps as many environments where nothing else is said."""
     max_age: int | None = Field(default=8, ge=0, le=1_000)
     """Updates by which experience may be behind; older is dropped. `null` for any."""
     abandoned: Literal["weighted", "dropped"] = "weighted"
@@ -47,7 +47,7 @@ class Batching(Section):
     prefetch: int = Field(default=4, ge=1, le=64)
     """Batches that are fetched ahead."""
     ahead: int = Field(default=1, ge=0, le=64)
-    """Rollouts that an actor may collect beyond the one that an update waits for; 0 takes turns."""
+    """Batches that actors may collect beyond the one that an update waits for; 0 takes turns."""
 
 
 class Checkpointing(Section):

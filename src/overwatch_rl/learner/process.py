@@ -7,6 +7,7 @@ learned from.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -186,6 +187,8 @@ class _Weights:
         self._log = log
         self._last: Version | None = None
         self._fault: str | None = None
+        self._published = time.monotonic()
+        """When a version was published last, or this process began."""
 
     def publish(self, version: Version, tensors: Mapping[str, Tensor]) -> None:
         """Have a version published."""
@@ -196,6 +199,7 @@ class _Weights:
         """Count what became of versions."""
         for one in self._publisher.finished():
             self._count(one)
+        self._meter.gauge(weights_age=time.monotonic() - self._published)
 
     def close(self, version: Version | None, tensors: Mapping[str, Tensor] | None) -> None:
         """Publish the last one, where it was not; end."""
@@ -206,6 +210,7 @@ class _Weights:
     def _count(self, one: Published) -> None:
         self._meter.count("weights_publish", status=one.status)
         if one.status == "ok":
+            self._published = time.monotonic()
             self._meter.gauge(weights_version=one.version.number)
         if one.error != self._fault and one.status in ("ok", "error"):
             self._fault = one.error
@@ -278,6 +283,7 @@ class _Flight:
         )
         keeper.env_steps = lambda: self.loop.env_steps
         keeper.on_written, keeper.on_stalled = self._written, self._stalled
+        self._meter.gauge(checkpoint_stalled=0.0)
         self.loop.idle = keeper.look
         self.loop.rescuer.newest = self._before
         return keeper

@@ -4,10 +4,11 @@ Rules: each remedy is an event and counted; the learning rate is cut from what w
 Must not know how checkpoints are found.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any, Protocol, assert_never
 
-from overwatch.events import Severity
+from overwatch.events import Event, Severity, TrainingRecovered
 from overwatch_rl.algorithms.recovery import (
     Carry,
     Cut,
@@ -43,6 +44,10 @@ class Rescued(Protocol):
         """A line of the run's log."""
         ...
 
+    def fact(self, event: Event) -> None:
+        """What happened."""
+        ...
+
 
 class Rescuer:
     """Judges each update's numbers, and does what follows."""
@@ -74,12 +79,13 @@ class Rescuer:
 
     def judge(self, update: int, not_finite: int) -> None:
         """Do what follows from the numbers of an update. Raises `GaveUpError`."""
+        scale_before = self.scale
         self._state, remedy = judge(self._state, self._config, update=update, not_finite=not_finite)
         match remedy:
             case Carry():
                 return
             case Cut(scale=scale):
-                self._cut(update, scale)
+                self._cut(update, scale_before, scale)
             case RollBack(before=before, scale=scale):
                 self._roll_back(before, scale)
             case GiveUp(reason=reason):
@@ -87,8 +93,10 @@ class Rescuer:
             case _:
                 assert_never(remedy)
 
-    def _cut(self, update: int, scale: float) -> None:
+    def _cut(self, update: int, before: float, scale: float) -> None:
         self._set(scale)
+        rate = 1.0 if self.rate is None else self.rate
+        self._did("learning_rate_cut", update, (before * rate, scale * rate), "gradients were not finite")
         self.counted("learning_rate_cuts")
         self._loop.log(
             Severity.WARNING,
@@ -108,10 +116,26 @@ class Rescuer:
         self._set(scale)
         self._state = resumed(self._state, update=now)
         self.counted("rollbacks")
+        self._did("rollback", before, (now, position.updates), "gradients stayed not finite")
         self._loop.log(
             Severity.CRITICAL,
             f"gradients were not finite from update {before} on; after update {now} the weights are "
             f"those of update {position.updates}, and the learning rate {scale:g} of its value",
+        )
+
+    def _did(self, action: str, cause: int, span: tuple[float, float], reason: str) -> None:
+        """Report a remedy, with what was before it and after."""
+        before, after = span
+        self._loop.fact(
+            TrainingRecovered(
+                at=time.time_ns(),
+                action=action,
+                update=self._loop.updates_done,
+                cause=cause,
+                before=before,
+                after=after,
+                reason=reason,
+            )
         )
 
     def _set(self, scale: float) -> None:

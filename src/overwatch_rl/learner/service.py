@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import torch
 from torch import Tensor
 
-from overwatch.events import LogLine, Severity
+from overwatch.events import Event, LogLine, Severity
 from overwatch_rl.algorithms.base import Learner
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.learner.ancestry import Age, Ancestry
@@ -284,6 +284,10 @@ class LearnerLoop:
         """A line of the run's log."""
         line = LogLine(at=time.time_ns(), severity=severity, message=message, subsystem="learner")
         self._reporter.fact(line)
+
+    def fact(self, event: Event) -> None:
+        """What happened."""
+        self._reporter.fact(event)
 
     def _trace_beginning(self) -> None:
         if self.trace is not None:

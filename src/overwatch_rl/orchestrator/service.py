@@ -21,7 +21,7 @@ from overwatch_rl.orchestrator import commands, runs, tables, wire
 from overwatch_rl.orchestrator.commands import BoundsError, Command, Done, Issued, Tune
 from overwatch_rl.orchestrator.pulses import Pace, Pulses
 from overwatch_rl.orchestrator.runs import ConflictError, Run
-from overwatch_rl.orchestrator.states import FINAL, State, route
+from overwatch_rl.orchestrator.states import FINAL, WATCHED, State, route
 from overwatch_rl.orchestrator.store import Store, Unit
 from overwatch_rl.orchestrator.telemetry import Commanded, Moved, Telemetry
 
@@ -302,6 +302,9 @@ class Service:
         """Report learners that have become silent."""
         now = self._clocks.monotonic()
         for run_id, state in (await self._read(Unit.open_runs)).items():
+            silence_s = self._pulses.silence_s(run_id, now)
+            if silence_s is not None and state in WATCHED:
+                self._telemetry.silent(run_id, silence_s)
             event = self._pulses.noticed(run_id, state, now)
             if event is not None:
                 self._telemetry.health(run_id, event)

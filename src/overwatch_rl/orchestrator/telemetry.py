@@ -69,6 +69,9 @@ class Telemetry(Protocol):
     def health(self, run_id: str, event: Health) -> None:
         """A learner is silent, or beats again."""
 
+    def silent(self, run_id: str, seconds: float) -> None:
+        """So long ago the newest heartbeat of a run came."""
+
 
 class Requests(Protocol):
     """What observes requests."""
@@ -90,6 +93,9 @@ class Silent:
         """Nothing."""
 
     def health(self, run_id: str, event: Health) -> None:
+        """Nothing."""
+
+    def silent(self, run_id: str, seconds: float) -> None:
         """Nothing."""
 
     def requested(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -149,6 +155,11 @@ class Tower:
         """Counted by type, and a line each."""
         self._run.count("health_events", type=event)
         self._log(event, f"run {run_id}: its learner is {event}", run=run_id)
+
+    def silent(self, run_id: str, seconds: float) -> None:
+        """Of the run that is reported to."""
+        if run_id == self._run.run_id:
+            self._run.gauge(heartbeat_age=seconds)
 
     def requested(self, method: str, route: str, status: int, seconds: float) -> None:
         """By method, route and status; heartbeats that were accepted apart too."""

@@ -45,7 +45,7 @@ def cut(body: Bytes, number: int) -> tuple[bytes, list[memoryview]]:
     found: list[memoryview] = []
     while at < end:
         begin = at
-        tag, at = _read(view, at)
+        tag, at = (view[at], at + 1) if view[at] < 0x80 else _read(view, at)
         kind = tag & 7
         if kind == _LENGTH:
             size, at = _read(view, at)
@@ -57,7 +57,7 @@ def cut(body: Bytes, number: int) -> tuple[bytes, list[memoryview]]:
                 kept = at + size
             at += size
         elif kind == _VARINT:
-            _, at = _read(view, at)
+            at = at + 1 if at < end and view[at] < 0x80 else _read(view, at)[1]
         elif kind in (_EIGHT, _FOUR):
             at += 8 if kind == _EIGHT else 4
         else:
@@ -69,6 +69,8 @@ def cut(body: Bytes, number: int) -> tuple[bytes, list[memoryview]]:
 
 def _read(view: memoryview, at: int) -> tuple[int, int]:
     """A number and where it ends."""
+    if at < view.nbytes and (first := view[at]) < 0x80:
+        return first, at + 1
     value = shift = 0
     for place in range(at, min(at + _MOST_VARINT, view.nbytes)):
         byte = view[place]

@@ -87,10 +87,10 @@ class LeaseStream:
             call.cancel()
 
     async def _grant(self, call: Any, begin: pb.LeaseRequest | None = None) -> None:
-        """As many credits as there is room for."""
+        """As many credits as there is room for, once that is half of the depth: a message costs."""
         async with self._lock:
             credit = self._depth - self._waiting - self._granted
-            if credit > 0 or begin is not None:
+            if begin is not None or 2 * credit >= self._depth:
                 self._granted += credit
                 await call.write(pb.SampleStreamRequest(lease=begin, credits=credit))
 

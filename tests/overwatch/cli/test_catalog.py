@@ -78,9 +78,9 @@ def test_a_list_is_narrowed() -> None:
     judged = _run("list", "--judged", "--preset", "esper").stdout
     assert "overwatch.policy.advantage_std" in judged
     assert "overwatch.policy.learning_rate" not in judged
-    coming = _run("list", "--coming", "--scope", "learner").stdout
-    assert "learner.sgd_steps" in coming
-    assert "comes with learner service" in coming
+    coming = _run("list", "--coming", "--scope", "policy").stdout
+    assert "comes with recurrent policies" in coming
+    assert "learner.sgd_steps" not in _run("list", "--coming").stdout
     assert KL.name not in _run("list", "--coming").stdout
     wrong = _run("list", "--preset", "espr")
     assert wrong.exit_code != 0

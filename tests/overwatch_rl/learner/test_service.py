@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from overwatch.events import LogLine
+from overwatch.events import LogLine, TrainingRecovered
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.learner.config import LearnerConfig, learner_config
 from overwatch_rl.learner.io import Away
@@ -166,6 +166,10 @@ def test_updates_in_a_row_that_are_broken_roll_back() -> None:
     made.loop.run()
 
     assert counted == ["learning_rate_cuts", "rollbacks"]
+    remedies = [one for one in made.kept.facts if isinstance(one, TrainingRecovered)]
+    assert [(one.action, one.cause, one.before, one.after) for one in remedies] == [
+        ("learning_rate_cut", 4, 1e-3, 5e-4), ("rollback", 4, 5.0, 3.0),
+    ]  # fmt: skip
     assert [line for line in lines(made) if "the weights are those of update 3" in line]
     assert made.loop.updates_done == 8
     assert made.loop.trained == 6
