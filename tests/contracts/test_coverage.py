@@ -91,9 +91,7 @@ UNTOLD: Final = {
         ),
         "comes with the learner service",
     ),
-    "CommandApplied.update": "the orchestrator tells it, and does not know updates",
     "CommandApplied.update": "an orchestrator does not know it; a trainer that obeys commands itself does",
-    "RunStateChanged.reason": "the command that asked for it has the reason",
     "FindingAcknowledged.finding": "comes with the view API's door for it",
     "FindingAcknowledged.by": "comes with the view API's door for it",
 }

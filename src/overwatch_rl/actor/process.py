@@ -17,8 +17,8 @@ from overwatch_rl.actor.service import Actor, ActorConfig, Around
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.artifacts.signing import Verifier
 from overwatch_rl.learner.config import LearnerConfig
-from overwatch_rl.replay.chunk import Chunk, Encoding
 from overwatch_rl.replay.blocking import BlockingReplayClient
+from overwatch_rl.replay.chunk import Chunk, Encoding
 from overwatch_rl.replay.client import Access, ReplayError
 from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.telemetry.reporter import Fanout
