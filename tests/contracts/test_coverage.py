@@ -83,7 +83,6 @@ UNREAD: Final = {
 
 UNTOLD: Final = {
     "CommandApplied.update": "an orchestrator does not know it; a trainer that obeys commands itself does",
-    "RunStateChanged.reason": "the command that asked for it has the reason",
     "FindingAcknowledged.finding": "comes with the view API's door for it",
     "FindingAcknowledged.by": "comes with the view API's door for it",
 }
