@@ -65,7 +65,7 @@ def made(flags: argparse.Namespace) -> ClusterSettings:
     """Two actors, a learner, replay, an orchestrator."""
     given: dict[str, Any] = {"checkpoint": {"every_steps": 512, "keep": 3}}
     if flags.fault == "no-number":
-        given |= {"world": "gym:tests.live.worlds:NoNumber-v0", "settings": {"at": 200}}
+        given |= {"world": "gym:tests.live.worlds:NoNumberSoon-v0"}
     own = {"run_id": flags.run_id, "endpoint": flags.endpoint, "is_reporting": True, "trace": None}
     return settings(flags.out, learner_config(config().model_dump(), given), **own)
 
