@@ -106,3 +106,5 @@ class Held(Bandit):
 
 for kind, at in ((NoNumber, 1280), (Slow, 1280), (Raising, 0), (Failing, 320), (Held, 1280)):
     gymnasium.register(f"{kind.__name__}-v0", f"{__name__}:{kind.__name__}", kwargs={"at": at})
+gymnasium.register("NoNumberSoon-v0", f"{__name__}:{NoNumber.__name__}", kwargs={"at": 96})
+gymnasium.register("SlowAtOnce-v0", f"{__name__}:{Slow.__name__}", kwargs={"at": 0})
