@@ -82,16 +82,7 @@ UNREAD: Final = {
 """Fields of events that the tower does not look at, each with its reason."""
 
 UNTOLD: Final = {
-    **dict.fromkeys(
-        (
-            f"{kind.__name__}.{field}"
-            for kind in (TrainingRecovered,)
-            for field in kind.__struct_fields__
-            if field != "at"
-        ),
-        "comes with the learner service",
-    ),
-    "CommandApplied.update": "an orchestrator does not know it; a trainer that obeys commands itself does",
+    "CommandApplied.update": "the orchestrator tells it, and does not know updates",
     "FindingAcknowledged.finding": "comes with the view API's door for it",
     "FindingAcknowledged.by": "comes with the view API's door for it",
 }
