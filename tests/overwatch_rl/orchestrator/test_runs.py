@@ -317,5 +317,5 @@ TestRandomSequences = Random.TestCase
 def test_many_random_sequences() -> None:
     """As above, longer."""
     run_state_machine_as_test(
-        Random, settings=settings(max_examples=3000, stateful_step_count=100, deadline=None)
+        Random, settings=settings(max_examples=600, stateful_step_count=60, deadline=None)
     )
