@@ -4,7 +4,6 @@ Rules: whatever happens, each part is closed and the run's telemetry ends with i
 an actor works inside.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -19,7 +18,8 @@ from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.artifacts.signing import Verifier
 from overwatch_rl.learner.config import LearnerConfig
 from overwatch_rl.replay.chunk import Chunk, Encoding
-from overwatch_rl.replay.client import Access, ReplayClient, ReplayError
+from overwatch_rl.replay.blocking import BlockingReplayClient
+from overwatch_rl.replay.client import Access, ReplayError
 from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.telemetry.reporter import Fanout
 from overwatch_rl.telemetry.running import log_of
@@ -64,41 +64,28 @@ class ActorSettings:
 
 
 class Appending:
-    """A replay client for a thread without a loop."""
+    """A replay client whose calls end after a while, so that it is looked whether to stop."""
 
-    def __init__(self, client: Callable[[], ReplayClient]) -> None:
-        """`client` makes it, within the loop."""
-        self._runner = asyncio.Runner()
-        self._make = client
-        self._client: ReplayClient | None = None
+    def __init__(self, client: BlockingReplayClient) -> None:
+        self._client = client
 
     def declare(self, encoding: Encoding) -> bool:
         """Fix what their bytes mean."""
-        return self._done(lambda client: client.declare(TABLE, encoding, _TRY_S))
+        return _is_done(lambda: self._client.declare(TABLE, encoding, _TRY_S))
 
     def append(self, chunks: Sequence[Chunk]) -> bool:
         """Append, waiting for a while."""
-        return self._done(lambda client: client.append(TABLE, chunks, _TRY_S))
+        return _is_done(lambda: self._client.append(TABLE, chunks, _TRY_S))
 
-    def close(self) -> None:
-        """End connections."""
-        if self._client is not None:
-            self._runner.run(self._client.close())
-        self._runner.close()
 
-    def _done(self, call: Callable[[ReplayClient], object]) -> bool:
-        return self._runner.run(self._tried(call))
-
-    async def _tried(self, call: Callable[[ReplayClient], object]) -> bool:
-        if self._client is None:
-            self._client = self._make()
-        try:
-            await call(self._client)  # type: ignore[misc]  # a coroutine
-        except ReplayError as error:
-            if error.is_final:
-                raise
-            return False
-        return True
+def _is_done(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except ReplayError as error:
+        if error.is_final:
+            raise
+        return False
+    return True
 
 
 def run(settings: ActorSettings, stop: Callable[[], str | None]) -> str:
@@ -117,20 +104,20 @@ def run(settings: ActorSettings, stop: Callable[[], str | None]) -> str:
         reporters.append(log_of(settings.log, settings.run_id, config.hash, tower, actor=settings.rank))
         with ExitStack() as stack:
             stack.callback(getattr(world, "close", lambda: None))
-            experience = Appending(
-                lambda: ReplayClient(
-                    settings.servers, settings.access, run=None if tower is None else tower.run
-                )
-            )
-            stack.callback(experience.close)
+            run_of_tower = None if tower is None else tower.run
+            client = BlockingReplayClient(settings.servers, settings.access, run=run_of_tower)
+            stack.callback(client.close)
             state = policy.state_dict()
             shapes = shapes_of({name: state[name] for name in policy.acting_keys()})
             accepted = Accepted(run_id=settings.run_id, verifier=Verifier(settings.public_key), shapes=shapes)
             weights = Subscriber(open_channel(settings.weights), accepted)
             stack.callback(weights.close)
-            meter = Meter(None if tower is None else tower.run)
             around = Around(
-                weights=weights, experience=experience, reporter=Fanout(reporters), meter=meter, stop=stop
+                weights=weights,
+                experience=Appending(client),
+                reporter=Fanout(reporters),
+                meter=Meter(run_of_tower),
+                stop=stop,
             )
             outcome = Actor(world, policy, _config(settings), around).run()
     except BaseException as error:

@@ -80,8 +80,8 @@ def _common(command: C) -> C:
 @click.option("--env-steps", type=click.IntRange(1), help="End after having trained on so many.")
 @click.option("--seconds", type=float, help="End after this long.")
 def learner(
-    *, out: Path, trace: Path | None, bucket: str | None, weights: str | None, table: str, updates: int | None,
-    env_steps: int | None, seconds: float | None, **flags: Unpack[CommonFlags],
+    *, out: Path, trace: Path | None, bucket: str | None, weights: str | None, table: str,
+    updates: int | None, env_steps: int | None, seconds: float | None, **flags: Unpack[CommonFlags],
 ) -> None:  # fmt: skip
     """Learn from what actors append to replay, until it is done, commanded or interrupted.
 
@@ -133,8 +133,9 @@ def actor(
         config = _config(flags)
         count = config.batch.envs if envs is None else envs
         settings = ActorSettings(
-            config=config, run_id=flags["run_id"], rank=rank, actors=actors, envs=count, servers=flags["replay"],
-            access=_access(flags), weights=Place(url=weights, run_id=flags["run_id"], artifacts=artifacts),
+            config=config, run_id=flags["run_id"], rank=rank, actors=actors, envs=count,
+            servers=flags["replay"], access=_access(flags),
+            weights=Place(url=weights, run_id=flags["run_id"], artifacts=artifacts),
             public_key=weights_key or _recorded_key(flags), log=flags["log"], rollouts=rollouts,
             tower=_tower(flags, config, role="actor", rank=rank, env_offset=rank * count, is_quiet=True),
         )  # fmt: skip
@@ -227,8 +228,10 @@ def _tower(flags: CommonFlags, config: "LearnerConfig", **own: Any) -> "TowerCon
     "--actors", type=click.IntRange(1), default=2, show_default=True, help="Processes that step it."
 )
 @click.option("--seed", type=int, help="Same seed, same numbers, where actors take turns with the learner.")
-@click.option("--out", type=_FOLDER, default=Path("cluster"), show_default=True, help="Folder of the run; one "
-              "that was used before goes on.")  # fmt: skip
+@click.option(
+    "--out", type=_FOLDER, default=Path("cluster"), show_default=True,
+    help="Folder of the run; one that was used before goes on.",
+)  # fmt: skip
 @click.option("--updates", type=click.IntRange(1), help="End after so many.")
 @click.option("--env-steps", type=click.IntRange(1), help="End after having trained on so many.")
 @click.option("--seconds", type=float, help="End after this long.")

@@ -22,7 +22,7 @@ from overwatch_rl.learner.config import LearnerConfig
 NICENESS: Final = 10
 """Of actors: they give way to the learner."""
 _REPLAY: Final = re.compile(r"replay server at (grpcs?://[^,\s]+)")
-_ORCHESTRATOR: Final = re.compile(r"(https?://127\.0\.0\.1:\d+)")
+_ORCHESTRATOR: Final = re.compile(r"orchestrator API at (https?://[^/,\s]+)")
 _LOOK_S: Final = 0.1
 _LEARNER_END_S: Final = 120.0
 """The last checkpoint and the last weights of a learner may take so long."""

@@ -168,8 +168,8 @@ class Store(Generic[Op]):
     ) -> "Future[None]":
         """Keep operations that were applied, in order, and the bytes of the items that they added.
 
-        `gone` are the items that live no more since; without it all are looked at. Done once they are as durable as was asked. The future cannot be cancelled, and fails only with
-        `StoreClosedError`.
+        `gone` are the items that live no more since; without it all are looked at. Done once they are as
+        durable as was asked. The future cannot be cancelled, and fails only with `StoreClosedError`.
         """
         sizes = {item: len(data) for item, data in payloads.items()}
         self.payloads |= payloads

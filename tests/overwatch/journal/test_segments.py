@@ -56,6 +56,30 @@ def _write(path: Path, count: int, limits: LogLimits | None = None, times: int =
     return sorted(path.glob("*.ow1"))
 
 
+def test_a_record_is_read_where_it_lies(tmp_path: Path) -> None:
+    """By its place, over many files; `None` where it is damaged, gone, or where there is another."""
+    folder = Folder(tmp_path / "log")
+    log = Log(folder, limits=SMALL)
+    _fill(log, 50)
+    places = {record.sequence: offset for record, offset in log.placed()}
+
+    assert list(places) == list(range(1, 51))
+    for sequence, offset in places.items():
+        record = log.at(sequence, offset)
+        assert record is not None
+        assert (record.sequence, record.payload) == (sequence, _payload(sequence))
+    assert log.at(2, places[1]) is None
+    newest = log.parts[-1]
+    with (tmp_path / "log" / newest.name).open("r+b") as file:
+        file.seek(places[50] + HEADER_BYTES)
+        file.write(b"?")
+    assert log.at(50, places[50]) is None
+    (tmp_path / "log" / log.parts[0].name).unlink()
+    assert log.at(1, places[1]) is None
+    log.close()
+    folder.close()
+
+
 def test_records_come_back_in_order_over_many_files_and_a_restart(tmp_path: Path) -> None:
     """What was appended is read again from any place, by the writer and by the next one."""
     folder = Folder(tmp_path / "log")

@@ -1,8 +1,11 @@
 """A cluster of real processes: it learns what one process learns, and survives the end of any of them."""
 
+import json
+import urllib.request
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,3 +82,58 @@ def test_a_folder_that_was_used_before_goes_on(tmp_path: Path) -> None:
     assert [one.updates for one in history] == list(range(1, 10))
     assert set(steps_of(history).values()) == {1}
     assert find_checkpoint(tmp_path).state.version.lineage == 2
+
+
+def post(running: Running, command: dict[str, object]) -> str:
+    """Send a command as an operator does; its id."""
+    url = f"{running.cluster.places['orchestrator']}/api/v1/runs/run-1/commands"
+    body = json.dumps(command).encode()
+    head = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, body, head, method="POST")  # noqa: S310 of this test
+    with urllib.request.urlopen(request, timeout=30) as reply:  # noqa: S310 of this test
+        assert reply.status in (200, 201)
+    return str(command["id"])
+
+
+def asked(running: Running, path: str = "") -> dict[str, Any]:
+    """What the orchestrator knows of the run."""
+    url = f"{running.cluster.places['orchestrator']}/api/v1/runs/run-1{path}"
+    with urllib.request.urlopen(url, timeout=30) as reply:  # noqa: S310 of this test
+        found: dict[str, Any] = json.load(reply)
+    return found
+
+
+def obeyed(running: Running, command: str) -> Callable[[], bool]:
+    """Whether a command is acknowledged."""
+    return lambda: any(
+        one["id"] == command and one["done"] is not None for one in asked(running, "/commands")["commands"]
+    )
+
+
+@pytest.mark.timeout(600)
+def test_a_learner_obeys_and_says_what_it_did(tmp_path: Path) -> None:
+    """Tune, pause, resume, terminate, without a restart; the last checkpoint is registered."""
+    with Running(settings(tmp_path, config())) as running:
+        running.more(2, "the first updates")
+        tuned = post(running, {"id": "a", "command": {"kind": "tune", "values": {"learning_rate": 5e-4}}})
+        running.until(obeyed(running, tuned), "tuned")
+        paused = post(running, {"id": "b", "command": {"kind": "pause"}})
+        running.until(obeyed(running, paused), "paused")
+        still = running.updates()
+        running.until(lambda: asked(running)["state"] == "paused", "the run's state")
+        assert running.updates() == still
+        resumed = post(running, {"id": "c", "command": {"kind": "resume"}})
+        running.until(obeyed(running, resumed), "resumed")
+        running.more(2, "after the pause")
+        post(running, {"id": "d", "command": {"kind": "terminate"}})
+        assert running.cluster.run(lambda: None) == "completed"
+        record, artifacts = asked(running), asked(running, "/artifacts")["artifacts"]
+        done = {one["id"]: one["done"] for one in asked(running, "/commands")["commands"]}
+    kept = find_checkpoint(tmp_path)
+
+    assert done["a"]["changes"] == {"learning_rate": {"before": 1e-3, "after": 5e-4}}
+    assert float(kept.tensors("optimizer.safetensors")["optimizer.lr"]) == 5e-4
+    assert record["state"] == "terminated"
+    assert record["checkpoint_version"] == str(kept.state.version)
+    assert str(kept.state.version) in [one["version"] for one in artifacts]
+    assert running.cluster.supervisor.restarts == 0

@@ -114,7 +114,7 @@ def test_a_reader_sees_whole_versions_in_order(quick: Run, versions: int, kills:
     assert len(is_known) >= versions - 2 * kills
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(100, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("kills", [6, pytest.param(40, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
 def test_a_learner_that_is_killed_goes_on_above_all_that_was_seen(quick: Run, kills: int) -> None:
     """With its process or without; each life is a lineage, and no number is used in two."""
     draw = random.Random(kills)  # noqa: S311 a test
