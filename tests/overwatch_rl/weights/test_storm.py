@@ -82,7 +82,10 @@ def test_a_writer_killed_at_any_line_leaves_the_old_or_the_new(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("versions", "kills"),
-    [(10_000, 20), pytest.param(100_000, 400, marks=[pytest.mark.long, pytest.mark.timeout(3600)])],
+    [
+        pytest.param(10_000, 20, marks=pytest.mark.timeout(900)),
+        pytest.param(100_000, 400, marks=[pytest.mark.long, pytest.mark.timeout(3600)]),
+    ],
 )
 def test_a_reader_sees_whole_versions_in_order(quick: Run, versions: int, kills: int) -> None:
     """While the process that writes is killed again and again, at whatever it does."""
