@@ -123,13 +123,14 @@ def learner(**flags: Unpack[LearnerFlags]) -> None:
         from overwatch_rl.learner.serving import Serving
 
         config = _config(flags)
-        url = flags["orchestrator"]
+        url, listen = flags["orchestrator"], flags["listen"]
         governed = None if url is None else Governed(url, flags["run_id"], _orchestrator_token(flags), config)
         settings = LearnerSettings(
-            config=config, run_id=flags["run_id"], out=flags["out"], table=flags["table"], servers=flags["replay"],
-            access=_access(flags), bucket=flags["bucket"], version_key=flags["weights"], governed=governed, log=flags["log"],
-            ends=Ends(updates=flags["updates"], env_steps=flags["env_steps"]), trace=flags["trace"],
-            serving=None if flags["listen"] is None else Serving(flags["listen"], _text(flags["listen_token"])),
+            config=config, run_id=flags["run_id"], out=flags["out"], table=flags["table"],
+            servers=flags["replay"], access=_access(flags), bucket=flags["bucket"], version_key=flags["weights"],
+            governed=governed, log=flags["log"], trace=flags["trace"],
+            ends=Ends(updates=flags["updates"], env_steps=flags["env_steps"]),
+            serving=None if listen is None else Serving(listen, _text(flags["listen_token"])),
             tower=_tower(flags, config, role="learner", updates=flags["updates"]),
         )  # fmt: skip
         run(settings, stop.outcome)
@@ -164,8 +165,8 @@ def actor(**flags: Unpack[ActorFlags]) -> None:
             config=config, run_id=flags["run_id"], rank=rank, actors=flags["actors"], envs=count,
             servers=flags["replay"], access=_access(flags),
             weights=Place(url=flags["weights"], run_id=flags["run_id"], artifacts=flags["artifacts"]),
-            public_key=flags["weights_key"] or _recorded_key(flags), log=flags["log"], rollouts=flags["rollouts"],
-            is_checked=flags["check_weights"],
+            public_key=flags["weights_key"] or _recorded_key(flags), log=flags["log"],
+            rollouts=flags["rollouts"], is_checked=flags["check_weights"],
             tower=_tower(flags, config, role="actor", rank=rank, env_offset=rank * count, is_quiet=True),
         )  # fmt: skip
         run(settings, stop.outcome)
