@@ -273,7 +273,7 @@ PROOFS: Final = (
     ),
     _proof(
         _clustered(
-            "clustered-overflowing", "--fault overflowing --seconds 8", until="the weights are those of"
+            "clustered-overflowing", "--fault overflowing --seconds 8", until="weights are those"
         ),
         "rewards become so large that no gradient is finite",
         "LearningRateCut",
