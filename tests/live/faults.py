@@ -272,9 +272,7 @@ PROOFS: Final = (
         "ReplayFailing",
     ),
     _proof(
-        _clustered(
-            "clustered-overflowing", "--fault overflowing --seconds 8", until="weights are those"
-        ),
+        _clustered("clustered-overflowing", "--fault overflowing --seconds 8", until="weights are those"),
         "rewards become so large that no gradient is finite",
         "LearningRateCut",
         "RolledBack",
