@@ -272,6 +272,12 @@ PROOFS: Final = (
         "ReplayFailing",
     ),
     _proof(
+        _clustered("clustered-overflowing", "--fault overflowing --seconds 8", until="weights are those"),
+        "rewards become so large that no gradient is finite",
+        "LearningRateCut",
+        "RolledBack",
+    ),
+    _proof(
         _clustered("clustered-unstored", "--fault unstored --seconds 12", until="checkpoints are stalled"),
         "where its checkpoints lie is a file",
         "CheckpointStalled",

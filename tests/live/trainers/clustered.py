@@ -1,7 +1,7 @@
 """A cluster, `overwatch-rl cluster --local`, of real processes, one of which fails after a while.
 
 A process is stopped (SIGSTOP) and goes on later, so that nobody starts it again; or replay forgets, the store
-of checkpoints is gone, rewards become no number. What is reported is what the processes report.
+of checkpoints is gone, rewards become larger than numbers are. What is reported is what the processes report.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from overwatch_rl.learner.config import learner_config
 from tests.overwatch_rl.cluster.running import config, settings
 
 HELD: Final = ("replay", "orchestrator", "learner")
+OTHERS: Final = ("none", "wiped", "unstored", "overflowing")
 BEGIN_S: Final = 6.0
 """Of training before the fault."""
 END_S: Final = 8.0
@@ -64,8 +65,9 @@ def trained(cluster: Cluster, is_so: Callable[[], bool]) -> None:
 def made(flags: argparse.Namespace) -> ClusterSettings:
     """Two actors, a learner, replay, an orchestrator."""
     given: dict[str, Any] = {"checkpoint": {"every_steps": 512, "keep": 3}}
-    if flags.fault == "no-number":
-        given |= {"world": "gym:tests.live.worlds:NoNumberSoon-v0"}
+    if flags.fault == "overflowing":
+        world = "gym:tests.live.worlds:Overflowing-v0"
+        given |= {"world": world, "ppo": {"popart": False}, "recovery": {"rollback_after": 2}}
     own = {"run_id": flags.run_id, "endpoint": flags.endpoint, "is_reporting": True, "trace": None}
     return settings(flags.out, learner_config(config().model_dump(), given), **own)
 
@@ -76,7 +78,9 @@ def main() -> None:
     parser.add_argument("--run-id", required=True)
     parser.add_argument("--endpoint", required=True)
     parser.add_argument("--out", required=True, type=Path)
-    parser.add_argument("--fault", choices=("none", "wiped", "unstored", "no-number", *HELD), default="none")
+    parser.add_argument(
+        "--fault", choices=("none", "wiped", "unstored", "overflowing", *HELD), default="none"
+    )
     parser.add_argument("--seconds", type=float, default=30.0, help="for which the fault is there")
     parser.add_argument("--until", default="", help="the seconds begin when a line of a process holds this")
     flags = parser.parse_args()
