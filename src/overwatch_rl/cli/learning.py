@@ -127,8 +127,8 @@ def learner(**flags: Unpack[LearnerFlags]) -> None:
         governed = None if url is None else Governed(url, flags["run_id"], _orchestrator_token(flags), config)
         settings = LearnerSettings(
             config=config, run_id=flags["run_id"], out=flags["out"], table=flags["table"],
-            servers=flags["replay"], access=_access(flags), bucket=flags["bucket"], version_key=flags["weights"],
-            governed=governed, log=flags["log"], trace=flags["trace"],
+            servers=flags["replay"], access=_access(flags), bucket=flags["bucket"],
+            version_key=flags["weights"], governed=governed, log=flags["log"], trace=flags["trace"],
             ends=Ends(updates=flags["updates"], env_steps=flags["env_steps"]),
             serving=None if listen is None else Serving(listen, _text(flags["listen_token"])),
             tower=_tower(flags, config, role="learner", updates=flags["updates"]),
