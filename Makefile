@@ -105,7 +105,7 @@ bench-replay: $(VENV)/.installed  ## folding, seeking and opening recordings; BE
 bench-rollouts: $(VENV)/.installed  ## the rollouts API; OVERWATCH_BENCH_ATROPOS: a Python that has atroposlib 0.4.0
 	$(BIN)/python tests/bench/bench_rollouts.py $(BENCH_FLAGS)
 
-bench-learner: $(VENV)/.installed  ## what feeds a learner; OVERWATCH_BENCH_CPPRB: a Python that has cpprb 11.0.0
+bench-learner: $(VENV)/.installed  ## what feeds a learner; OVERWATCH_BENCH_CPPRB and _REVERB: Pythons that have cpprb 11.0.0 and dm-reverb 0.14.0
 	$(BIN)/python tests/bench/bench_learner.py $(BENCH_FLAGS)
 
 bench-prometheus: $(VENV)/.installed  ## the page of runs: its text, a scrape at the cap, ingest beside 50 scrapers

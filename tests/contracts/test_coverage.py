@@ -74,8 +74,6 @@ UNREAD: Final = {
     "PhaseEnded.update": "on the span, for other tools",
     "EpisodeEnded.trace_id": "for who joins a recording with traces",
     "EpisodeEnded.span_id": "for who joins a recording with traces",
-    "CheckpointSaved.trace_id": "for who joins a recording with traces",
-    "CheckpointSaved.span_id": "for who joins a recording with traces",
     "LogLine.trace_id": "for who joins a recording with traces",
     "LogLine.span_id": "for who joins a recording with traces",
 }

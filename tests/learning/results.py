@@ -77,6 +77,8 @@ def recipes() -> dict[str, dict[str, Any]]:
     found = {world: asdict(preset_of(world)) for world in COMPARED}
     for recipe in found.values():
         del recipe["dqn" if recipe["dqn"] is None else "ppo"]
+        if "ppo" in recipe:
+            del recipe["ppo"]["importance_cap"]  # of rollouts of older policies: there are none here
     return msgspec.json.decode(msgspec.json.encode(found), type=dict[str, dict[str, Any]])
 
 

@@ -24,6 +24,16 @@ def _trainer(name: str, module: str, words: str = "", **more: object) -> Program
     return Program(name=name, module=f"tests.live.trainers.{module}", words=tuple(words.split()), **more)  # type: ignore[arg-type]  # as above
 
 
+def _clustered(name: str, words: str, *, until: str = "") -> Program:
+    """A cluster of real processes, which fails after a while."""
+    more = ("--until", until) if until else ()
+    return Program(
+        name=name,
+        module="tests.live.trainers.clustered",
+        words=(*words.split(), "--out", "{folder}/run", *more),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
     """A program with a fault, and the alerts that it must bring."""
@@ -244,6 +254,34 @@ PROOFS: Final = (
         "one of two handlers is killed (SIGKILL)",
         "RolloutsEnvDead",
     ),
+    _proof(
+        _clustered("clustered-replay", "--fault replay --seconds 50"),
+        "its replay server is stopped (SIGSTOP) for 50 s",
+        "ServiceDown",
+        "LearnerDegraded",
+    ),
+    _proof(
+        _clustered("clustered-orchestrator", "--fault orchestrator --seconds 75"),
+        "its orchestrator is stopped (SIGSTOP) for 75 s",
+        "HeartbeatsFailing",
+    ),
+    _proof(
+        _clustered("clustered-wiped", "--fault wiped --seconds 8", until="these weights lack"),
+        "replay and learner are killed (SIGKILL) at once, and what replay kept is gone",
+        "ReplayGap",
+        "ReplayFailing",
+    ),
+    _proof(
+        _clustered("clustered-overflowing", "--fault overflowing --seconds 8", until="weights are those"),
+        "rewards become so large that no gradient is finite",
+        "LearningRateCut",
+        "RolledBack",
+    ),
+    _proof(
+        _clustered("clustered-unstored", "--fault unstored --seconds 12", until="checkpoints are stalled"),
+        "where its checkpoints lie is a file",
+        "CheckpointStalled",
+    ),
 )
 """Together some seventy seconds of CPU."""
 
@@ -265,6 +303,7 @@ LONG: Final = (
 HEALTHY: Final = _trainer("healthy", "bandit")
 """A program without a fault: nothing fires."""
 
+_RULES: Final = "its rule is shown in `tests/overwatch/diagnose/test_experience.py`"
 WAITS: Final = {
     "OomForecast": "a GPU",
     "GpuLost": "a GPU",
@@ -272,8 +311,13 @@ WAITS: Final = {
     "GpuFault": "a GPU",
     "ThermalThrottle": "a GPU",
     "PowerThrottle": "a GPU",
+    "ActorStale": f"an actor that reports and gets no new weights; {_RULES}",
+    "CheckpointSlow": f"three checkpoints of more than a minute; {_RULES}",
+    "HeartbeatsLate": f"a learner that reports and does not reach its orchestrator for 45 s; {_RULES}",
+    "LearnerStalled": f"ten minutes without an optimiser step; {_RULES}",
+    "WeightsOld": f"five minutes without new weights; {_RULES}",
 }
-"""Alerts about what no machine without a GPU has."""
+"""Alerts that no program here fires: about what no machine without a GPU has, or judged over many minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

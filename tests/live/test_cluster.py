@@ -22,12 +22,12 @@ from tests.overwatch_rl.cluster.running import Running, config, settings
 SCOPES: Final = (Scope.LEARNER, Scope.ACTOR, Scope.REPLAY, Scope.ORCHESTRATOR)
 WAITS: Final = {
     "learner.replay_gaps": "replay that forgot: tests/live/faults.py, `clustered-wiped`",
-    "learner.rollbacks": "gradients that stay broken: tests/overwatch_rl/learner/test_service.py",
-    "learner.learning_rate_cuts": "gradients that are broken: tests/overwatch_rl/learner/test_service.py",
+    "learner.rollbacks": "gradients that stay broken: tests/live/faults.py, `clustered-overflowing`",
+    "learner.learning_rate_cuts": "gradients that are broken: tests/live/faults.py, `clustered-overflowing`",
     "replay.refused": "chunks that are refused: tests/overwatch_rl/replay/test_calls.py",
     "replay.removed": "a table that is full: tests/overwatch_rl/replay/test_durable.py",
     "replay.late": "a late acknowledgement: tests/overwatch_rl/replay/test_calls.py",
-    "orchestrator.health_events": "45 s of silence: tests/live/faults.py, `clustered-held`",
+    "orchestrator.health_events": "45 s of silence: tests/overwatch_rl/orchestrator/test_api.py",
 }
 """Rows that need a fault which is not planted here, each with where it is."""
 

@@ -64,6 +64,14 @@ class NoNumber(Bandit):
         return reward * float("nan")
 
 
+class Overflowing(Bandit):
+    """Pays so much that no gradient is finite."""
+
+    def broken(self, reward: float) -> float:
+        """Near the largest number that a column holds."""
+        return 3e38 * (reward + 0.1)
+
+
 class Slow(Bandit):
     """Takes long for a step."""
 
@@ -106,3 +114,5 @@ class Held(Bandit):
 
 for kind, at in ((NoNumber, 1280), (Slow, 1280), (Raising, 0), (Failing, 320), (Held, 1280)):
     gymnasium.register(f"{kind.__name__}-v0", f"{__name__}:{kind.__name__}", kwargs={"at": at})
+gymnasium.register("Overflowing-v0", f"{__name__}:{Overflowing.__name__}", kwargs={"at": 96})
+gymnasium.register("SlowAtOnce-v0", f"{__name__}:{Slow.__name__}", kwargs={"at": 0})

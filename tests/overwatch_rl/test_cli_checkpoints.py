@@ -60,7 +60,7 @@ def test_checkpoints_are_listed(place: Path | str) -> None:
 
 
 def test_a_damaged_one_is_found_where_files_are_read(place: Path | str) -> None:
-    """The exit status says so; without reading files it looks whole."""
+    """By the exit status; without reading files it looks whole."""
     folder = place / "checkpoints" if isinstance(place, Path) else place
     store = open_store(folder)
     key = "001-00000002/optimizer.safetensors"
@@ -108,3 +108,22 @@ def test_what_an_evaluation_finds_is_recorded(tmp_path: Path) -> None:
         refused = CliRunner().invoke(main, other)
         assert refused.exit_code == 2
         assert "--post records a return of a policy in its own world" in refused.output
+
+
+def test_a_run_goes_on_from_a_url(tmp_path: Path, moto_address: str) -> None:
+    """Of a checkpoint that was copied there; kept in the folder that is named."""
+    words = ["train", "--envs", "2", "--slots", "1", "--no-telemetry", "--updates", "1", "--out"]
+    assert CliRunner().invoke(main, [*words, str(tmp_path / "run")]).exit_code == 0
+    url = s3_url(moto_address, uuid4().hex)
+    store = open_store(url)
+    for one in (tmp_path / "run/checkpoints/001-00000001").iterdir():
+        store.put(f"001-00000001/{one.name}", one.read_bytes())
+    words = ["train", "--no-telemetry", "--resume", url, "--updates", "2", "--out", str(tmp_path / "new")]
+    resumed = CliRunner().invoke(main, words)
+    assert resumed.exit_code == 0, resumed.output
+
+    rows = json.loads(run(tmp_path / "new", "--json").output)
+    assert [(row["version"], row["updates"]) for row in rows] == [("001-00000002", 2)]
+    assert CliRunner().invoke(main, ["evaluate", url, "--episodes", "2", "--post"]).exit_code == 0
+    (row,) = json.loads(run(url, "--json").output)
+    assert row["evaluated"] is not None

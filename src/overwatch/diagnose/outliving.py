@@ -17,7 +17,9 @@ OF_THE_LINE: Final = frozenset(
     {AWAY, LOST, "telemetry-stale", "run-silent", "run-failed", "clock-ahead", "overlapping-writers"}
 )
 """About telemetry that comes: without any they are not true."""
-OF_THE_LOOP: Final = frozenset({"env-stalled", "env-stalled-many", "training-stalled", "producer-gone"})
+OF_THE_LOOP: Final = frozenset(
+    {"env-stalled", "env-stalled-many", "training-stalled", "producer-gone", "service-down"}
+)
 """About a loop that goes on: they stand where the policy still learned after they began."""
 
 

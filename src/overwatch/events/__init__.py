@@ -37,7 +37,7 @@ from overwatch.events.facts import (
 from overwatch.events.lifetime import MetricInfo, RunFinished, RunStarted
 from overwatch.events.measured import Conflated, Measured
 from overwatch.events.origin import PENDING, Origin
-from overwatch.events.tallied import Buckets, Tallied, TallySeries
+from overwatch.events.tallied import Buckets, Sample, Tallied, TallySeries
 
 __all__ = [
     "MAX_ROWS",
@@ -67,6 +67,7 @@ __all__ = [
     "RunFinished",
     "RunStarted",
     "RunStateChanged",
+    "Sample",
     "SeedStageChanged",
     "Severity",
     "Tallied",

@@ -59,6 +59,20 @@ class Buckets(msgspec.Struct, frozen=True, kw_only=True):
         return Buckets(bounds=self.bounds, counts=counts)
 
 
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One value of a histogram, and the span in which it was observed."""
+
+    bucket: int
+    """Place of its bucket."""
+    value: float
+    at: int
+    """Producer's time."""
+    trace_id: str
+    """32 hex digits."""
+    span_id: str
+    """16 hex digits."""
+
+
 class TallySeries(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One counter or histogram with its labels, since its producer began.
 
@@ -74,6 +88,8 @@ class TallySeries(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """How many values a histogram holds; absent of a counter."""
     buckets: Buckets | None = None
     """Absent of a counter, and of a histogram without bounds."""
+    samples: tuple[Sample, ...] = ()
+    """Of a histogram at most one a bucket, the newest that a trace shows."""
 
     def __post_init__(self) -> None:
         if not self.metric or len(self.labels) > MOST_LABELS:

@@ -15,7 +15,7 @@ from overwatch.events.adding import added
 from overwatch.otlp.distribution import Distribution, Explicit
 from overwatch.projection.policy import custom_reading, reading
 from overwatch.projection.text import safe
-from overwatch.snapshot import Reading, Tally, Total
+from overwatch.snapshot import Reading, Sample, Tally, Total
 from overwatch.state.run import RunState
 from overwatch.state.services import Amount, Service
 from overwatch.state.services import Tally as Counted
@@ -72,6 +72,22 @@ def _tally(name: str, service: Service, tally: Counted) -> Tally:
         count=whole.count,
         bounds=() if whole.buckets is None else whole.buckets.bounds,
         counts=() if whole.buckets is None else whole.buckets.counts,
+        samples=() if whole.buckets is None else _samples(tally, len(whole.buckets.counts)),
+    )
+
+
+def _samples(tally: Counted, most: int) -> tuple[Sample, ...]:
+    """Those that are within the buckets that are shown."""
+    return tuple(
+        Sample(
+            bucket=one.bucket,
+            value=one.value,
+            at=one.at / 1e9,
+            trace_id=safe(one.trace_id),
+            span_id=safe(one.span_id),
+        )
+        for _, one in sorted(tally.samples.items())
+        if one.bucket < most
     )
 
 

@@ -256,10 +256,14 @@ class Run(Stepping):
             self._refuse(name, error)
 
     @guarded
-    def observe(self, name: str, value: Numeric, /, **labels: object) -> None:
-        """Add a value to a histogram: `run.observe("wait_time", 0.4)`; as `count` otherwise."""
+    def observe(self, name: str, value: Numeric, /, span: Span | None = None, **labels: object) -> None:
+        """Add a value to a histogram: `run.observe("wait_time", 0.4)`; as `count` otherwise.
+
+        Of the `span` in which it was observed, `/metrics` has an exemplar: from a slow one to its trace.
+        """
         try:
-            self._tallies.observe(name, value, labels)
+            ref = None if span is None or span.is_void else span.ref
+            self._tallies.observe(name, value, labels, ref)
         except RefusedError as error:
             self._refuse(name, error)
 

@@ -26,7 +26,8 @@ from overwatch.catalog.tallies import (
     is_tally,
     most_series,
 )
-from overwatch.events import Buckets, Tallied, TallySeries
+from overwatch.events import Buckets, Sample, Tallied, TallySeries
+from overwatch.sdk.tracing import SpanRef
 from overwatch.sdk.values import RefusedError, number, text
 
 EVERY_S: Final = 1.0
@@ -50,12 +51,14 @@ def _is_label(name: str) -> bool:
 class _Sum:
     """One series so far."""
 
-    __slots__ = ("buckets", "count", "total")
+    __slots__ = ("buckets", "count", "samples", "total")
 
     def __init__(self, ends: tuple[float, ...] | None) -> None:
         self.total = 0.0
         self.count = 0
         self.buckets = None if ends is None else [0] * (len(ends) + 1)
+        self.samples: dict[int, Sample] = {}
+        """By the place of the bucket."""
 
 
 class _Name:
@@ -77,7 +80,12 @@ class _Name:
             return TallySeries(metric=self.full, labels=dict(labels), sum=one.total)
         held = Buckets(bounds=self.ends, counts=tuple(one.buckets))
         return TallySeries(
-            metric=self.full, labels=dict(labels), sum=one.total, count=one.count, buckets=held
+            metric=self.full,
+            labels=dict(labels),
+            sum=one.total,
+            count=one.count,
+            buckets=held,
+            samples=tuple(one.samples.values()),
         )
 
 
@@ -108,8 +116,10 @@ class Tallies:
         with self._adding(name, Kind.COUNTER, labels) as one:
             one.total = min(one.total + more, _LARGEST)
 
-    def observe(self, name: str, value: object, labels: Mapping[str, object]) -> None:
-        """Add a value to a histogram; raises `RefusedError`."""
+    def observe(
+        self, name: str, value: object, labels: Mapping[str, object], ref: SpanRef | None = None
+    ) -> None:
+        """Add a value to a histogram, observed in a span; raises `RefusedError`."""
         seen = number(value)
         if not abs(seen) <= _LARGEST:
             raise RefusedError(f"{seen:g} has no place in a histogram: values are finite, up to {_LARGEST:g}")
@@ -117,7 +127,16 @@ class Tallies:
             one.total += seen
             one.count += 1
             if one.buckets is not None:
-                one.buckets[bisect_left(self._names[name].ends or (), seen)] += 1
+                place = bisect_left(self._names[name].ends or (), seen)
+                one.buckets[place] += 1
+                if ref is not None:
+                    one.samples[place] = Sample(
+                        bucket=place,
+                        value=seen,
+                        at=time.time_ns(),
+                        trace_id=f"{ref.trace_id:032x}",
+                        span_id=f"{ref.span_id:016x}",
+                    )
 
     @contextlib.contextmanager
     def _adding(self, name: str, kind: Kind, labels: Mapping[str, object]) -> Iterator[_Sum]:

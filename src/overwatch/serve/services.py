@@ -10,7 +10,7 @@ from typing import Final
 
 from overwatch.catalog import BY_NAME, Kind, Metric, Scope, find, label_name, prometheus_name
 from overwatch.catalog.tallies import TAKEN_LABELS
-from overwatch.serve.families import labels_text
+from overwatch.serve.families import exemplar_text, labels_text
 from overwatch.serve.sheet import Buckets, Sheet
 from overwatch.snapshot import Reading, Tally
 
@@ -65,7 +65,14 @@ def _write(sheet: Sheet, row: Metric | None, labels: str, one: Tally) -> None:
         ends = (*map(str, one.bounds), "+Inf")
         counts = one.counts or (one.count,)
         cumulated = dict(zip(ends, accumulate(counts), strict=True))
-        sheet.histogram(row or _HISTOGRAM, labels, Buckets(cumulated=cumulated, total=one.total))
+        exemplars = {}
+        for sample in one.samples:
+            span = {"trace_id": sample.trace_id, "span_id": sample.span_id}
+            text = exemplar_text(span, sample.value, sample.at)
+            if text is not None:
+                exemplars[sample.bucket] = text
+        held = Buckets(cumulated=cumulated, total=one.total, exemplars=exemplars)
+        sheet.histogram(row or _HISTOGRAM, labels, held)
     elif one.total is not None:
         name = "overwatch_service_counted" if row is None else prometheus_name(row).removesuffix("_total")
         sheet.counter(name, _COUNTED if row is None else row.asks, labels, one.total)

@@ -37,7 +37,7 @@ from overwatch.snapshot.run import (
     Verdict,
 )
 from overwatch.snapshot.runs import RunLine, RunList
-from overwatch.snapshot.services import Service, Tally, Total
+from overwatch.snapshot.services import Sample, Service, Tally, Total
 from overwatch.snapshot.system import Anomaly, Bound, Host, Lane, Process, Spread, System
 
 __all__ = [
@@ -69,6 +69,7 @@ __all__ = [
     "Run",
     "RunLine",
     "RunList",
+    "Sample",
     "SeedEvent",
     "Service",
     "Slot",

@@ -5,6 +5,18 @@ import msgspec
 from overwatch.snapshot.system import Bound
 
 
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One value of a histogram whose span is known."""
+
+    bucket: int
+    """Place of its bucket."""
+    value: float
+    at: float
+    """When it was observed, Unix seconds."""
+    trace_id: str
+    span_id: str
+
+
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """One counter or histogram with labels, of one process over all its lives."""
 
@@ -23,6 +35,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """Upper ends of a histogram's buckets, where they are known."""
     counts: tuple[int, ...] = ()
     """Values in each bucket, not cumulated, and one more of those above the last end."""
+    samples: tuple[Sample, ...] = ()
+    """The newest of each bucket that a trace shows."""
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):

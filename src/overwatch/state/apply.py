@@ -5,6 +5,7 @@ nothing here reads a clock. A malformed event raises before it changes anything 
 """
 
 import math
+from bisect import bisect_left
 from typing import Final, TypeVar, assert_never
 
 import msgspec
@@ -13,6 +14,7 @@ import numpy as np
 from overwatch.catalog import BY_NAME, Scope
 from overwatch.catalog.compiling import COMPILE
 from overwatch.catalog.goodhart import PROXY, TRUE
+from overwatch.catalog.learner import CHECKPOINT_DURATION
 from overwatch.catalog.policy import RETURN, VALUE_LOSS
 from overwatch.catalog.processes import SUBSYSTEM
 from overwatch.catalog.run import STEPS
@@ -39,6 +41,7 @@ from overwatch.events import (
     RunFinished,
     RunStarted,
     RunStateChanged,
+    Sample,
     SeedStageChanged,
     Tallied,
     TrainingRecovered,
@@ -439,11 +442,28 @@ def _save(state: RunState, source: Source, event: CheckpointSaved) -> None:
     state.checkpoint = event
     if event.duration_s is not None:
         state.save_seconds.push(event.duration_s)
+    if event.duration_s is not None and event.trace_id and event.span_id:
+        _sample(state, source, event, event.duration_s)
     newest = state.saves.items[-1] if state.saves.items else (0, -1)
     # Several files of one moment are one checkpoint; the best so far is kept when it is, by no schedule.
     if event.at > newest[0] and state.updates > newest[1] and not is_best(event.path):
         state.saves.push((event.at, state.updates))
     _go_on(state, source, event.at)
+
+
+def _sample(state: RunState, source: Source, event: CheckpointSaved, took_s: float) -> None:
+    """The span of a checkpoint is that of its time among the times of its process."""
+    service = state.services.processes.get(f"{source.role}/{source.rank}")
+    tallies = {} if service is None else service.tallies.get(CHECKPOINT_DURATION.name, {})
+    place = bisect_left(CHECKPOINT_DURATION.buckets, took_s)
+    for tally in tallies.values():
+        tally.samples[place] = Sample(
+            bucket=place,
+            value=took_s,
+            at=event.at,
+            trace_id=event.trace_id or "",
+            span_id=event.span_id or "",
+        )
 
 
 def is_best(path: str) -> bool:

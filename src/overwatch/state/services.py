@@ -11,7 +11,7 @@ import msgspec
 
 from overwatch.catalog import BY_NAME, NO_LIMITS
 from overwatch.catalog.tallies import most_series
-from overwatch.events import Buckets, Measured, Origin, Tallied, TallySeries
+from overwatch.events import Buckets, Measured, Origin, Sample, Tallied, TallySeries
 from overwatch.events.adding import added
 from overwatch.state.arrays import counted
 from overwatch.state.overflow import Overflow
@@ -87,6 +87,8 @@ class Tally(msgspec.Struct, kw_only=True):
     """All older lives as one, begun with the newest of them."""
     grown: int = 0
     """Producer's time of the record with which it grew last."""
+    samples: dict[int, Sample] = {}
+    """Newest values that a trace shows, by the place of their bucket."""
     marks: Ring[tuple[int, Amount]] = msgspec.field(default_factory=lambda: Ring(MARKS))
     """(producer's time, what was counted until then), for what is new."""
 
@@ -111,6 +113,11 @@ class Tally(msgspec.Struct, kw_only=True):
         if series.size > (0.0 if known is None else known.amount.size):
             self.grown = max(self.grown, at)
         self.lives[epoch] = Life(began=began, amount=amount)
+        most = 0 if series.buckets is None else len(series.buckets.counts)
+        for sample in series.samples:
+            known_one = self.samples.get(sample.bucket)
+            if 0 <= sample.bucket < most and (known_one is None or known_one.at <= sample.at):
+                self.samples[sample.bucket] = sample
         if len(self.lives) > LIVES:
             self._join_oldest()
         if not self.marks.items or at - self.marks.items[-1][0] >= MARK_NS:

@@ -114,7 +114,7 @@ class Store:
         """Write, if the file is still the one with this tag, or with `None` is not there; its new tag.
 
         Raises `ConflictError` when it is another. `data` must differ from what anybody else writes there, as
-        a reply that was lost is told from a conflict by reading.
+        whether a write whose reply was lost took effect is found out by reading.
         """
         tag, is_first = expected, True
 

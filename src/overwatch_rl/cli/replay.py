@@ -20,8 +20,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 @click.option(
     "--table", multiple=True, default=("experience",), show_default=True, metavar="NAME[:KEY=VALUE,...]",
     help="A table; may be given again. Keys: kind (sequences, steps), items, mib, remover. Of sequences: "
-    "selector (fifo, trajectories), durability (memory, fast, fsync), memory_mib, lease_s. Of steps: selector "
-    "(uniform, prioritised), alpha, samples_per_insert, min_steps, buffer.",
+    "selector (fifo, trajectories), durability (memory, fast, fsync), memory_mib, lease_s. Of steps: "
+    "selector (uniform, prioritised), alpha, samples_per_insert, min_steps, buffer.",
 )  # fmt: skip
 @click.option(
     "--folder", type=click.Path(path_type=Path, file_okay=False), default=Path("replay"), show_default=True,

@@ -103,6 +103,11 @@ class Mailbox:
         with self._changed:
             self._progress, self._status = progress, status
 
+    def begin_paused(self) -> None:
+        """Training thread: heartbeats before the first update say so, or the run would count as resumed."""
+        with self._changed:
+            self._status = "paused"
+
     def take(self, timeout_s: float = 0.0) -> Issued | None:
         """Training thread: the next command, waited for; raises `ControlLostError`."""
         with self._changed:
@@ -197,6 +202,8 @@ class Control:
         self._stop = stop
         self._is_paused = is_paused
         self._is_drained = False
+        if is_paused:
+            mailbox.begin_paused()
 
     def between(self, progress: Progress) -> str | None:
         """Between two updates: obey what has come, wait while paused; the outcome to end with, else `None`.

@@ -219,12 +219,13 @@ class Io:
             await self._open.wait()
             await self._room.acquire()
             began = time.perf_counter()
-            try:
-                leased = await anext(stream)
-            except ReplayError:
-                self._meter.count("samples", status="error")
-                raise
-            self._meter.observe("sample_latency", time.perf_counter() - began)
+            with self._meter.span("learner.sample") as span:
+                try:
+                    leased = await anext(stream)
+                except ReplayError:
+                    self._meter.count("samples", status="error")
+                    raise
+            self._meter.observe("sample_latency", time.perf_counter() - began, span)
             self._meter.count("samples", status="ok")
             with self._news:
                 self._leases.append(leased)

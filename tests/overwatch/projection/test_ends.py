@@ -141,7 +141,7 @@ def test_what_was_acknowledged_at_the_end_is_counted_beside_it() -> None:
 
 def test_a_gone_worker_is_in_the_list_and_not_in_the_verdict_of_the_end() -> None:
     """What is merely info is nothing that a run ended in."""
-    worker = Origin(run_id="r", role="actor", rank=3, epoch="w", ours=True)
+    worker = Origin(run_id="r", role="worker", rank=3, epoch="w", ours=True)
     records = [Record(origin=worker, event=fakes.policy(START_NS, entropy=0.5))]
     records += [Record(origin=Origin(run_id="r", epoch="e", ours=True), event=event) for event in _updates(0)]
     lost = RunFinished(at=START_NS + 30 * SECOND, outcome="lost", reason="killed by signal 9 (SIGKILL)")
@@ -155,5 +155,5 @@ def test_a_gone_worker_is_in_the_list_and_not_in_the_verdict_of_the_end() -> Non
             seen |= {item.problem.message for item in kept.findings.values()}
     shown = project(state, judged, View())
 
-    assert "actor 3 lost: killed by signal 9 (SIGKILL), while the run goes on" in seen
+    assert "worker 3 lost: killed by signal 9 (SIGKILL), while the run goes on" in seen
     assert (shown.verdict.severity, shown.verdict.text) == ("ok", "run completed after 60 updates")

@@ -233,6 +233,23 @@ def test_a_run_counts_to_the_last(sink: Sink) -> None:
     assert not [line for line in sink.events(LogLine) if "tallies" in line.message]
 
 
+def test_a_value_may_name_the_span_in_which_it_was_observed(sink: Sink) -> None:
+    """The newest of each bucket goes along; one without a span leaves it."""
+    run = overwatch.sdk.start(run_id="r", role="learner", endpoint=sink.endpoint, sample=False)
+    with run.span("learner.sample") as first, run.span("learner.sample") as second:
+        run.observe("sample_latency", 0.02, span=first)
+        run.observe("sample_latency", 0.03, span=second)
+        run.observe("sample_latency", 0.03)
+        run.observe("sample_latency", 5.0, span=first)
+    run.close(60)
+    newest = {one.metric: one for event in sink.events(Tallied) for one in event.series}
+    found = newest["learner.sample_latency"]
+
+    assert found.count == 4
+    assert [(one.bucket, one.value) for one in found.samples] == [(3, 0.03), (8, 5.0)]
+    assert {one.span_id for one in found.samples} == {f"{span.ref.span_id:016x}" for span in (first, second)}
+
+
 def test_what_was_counted_is_sent_without_an_end(sink: Sink) -> None:
     """A thread sends it within a second or so; nobody has to call anything."""
     run = overwatch.sdk.start(run_id="r", endpoint=sink.endpoint, sample=False)

@@ -7,7 +7,18 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from overwatch.aggregator import Frame
 from overwatch.catalog import Scope
-from overwatch.events import Buckets, Measured, Origin, Record, Tallied, TallySeries, scalars
+from overwatch.catalog.learner import CHECKPOINT_DURATION
+from overwatch.events import (
+    Buckets,
+    CheckpointSaved,
+    Measured,
+    Origin,
+    Record,
+    Sample,
+    Tallied,
+    TallySeries,
+    scalars,
+)
 from overwatch.fold import Fold
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import request
@@ -130,3 +141,49 @@ def test_a_row_with_other_names_has_its_series_under_each() -> None:
         assert found[f"{name}_bucket", (("le", "1.0"), *who)] == 3.0
     for name in ("learner_replay_queue_depth", "prefetch_queue_size"):
         assert found[name, who] == 3.0
+
+
+def test_a_histogram_has_exemplars_for_who_asks_for_open_metrics() -> None:
+    """A point beside its bucket opens the trace of that sample, under each name of the row."""
+    learner = Origin(run_id="run-1", role="learner", epoch="e", ours=True)
+    one = Sample(bucket=1, value=0.7, at=START_NS, trace_id="ab" * 16, span_id="cd" * 8)
+    beyond = Sample(bucket=9, value=7.0, at=START_NS, trace_id="ab" * 16, span_id="cd" * 8)
+    series = TallySeries(
+        metric="learner.sample_latency", sum=4.5, count=6, buckets=HELD, samples=(one, beyond)
+    )
+    waited = Tallied(at=START_NS, scope=Scope.LEARNER, series=(series,))
+    frame = frame_of(Record(origin=learner, event=waited, seq=1))
+    found = {
+        (sample.name, sample.labels["le"]): sample.exemplar
+        for family in open_metrics(page(frame, OPEN_METRICS))
+        for sample in family.samples
+        if sample.exemplar is not None
+    }
+
+    assert set(found) == {
+        (f"{name}_bucket", "1.0")
+        for name in ("learner_sample_latency_seconds", "replay_sample_latency_seconds")
+    }
+    for exemplar in found.values():
+        assert exemplar.labels == {"trace_id": "ab" * 16, "span_id": "cd" * 8}
+        assert exemplar.value == 0.7
+
+
+def test_a_checkpoint_is_an_exemplar_of_how_long_checkpoints_take() -> None:
+    """Its event names the span of its phase."""
+    learner = Origin(run_id="run-1", role="learner", epoch="e", ours=True)
+    held = Buckets(bounds=CHECKPOINT_DURATION.buckets, counts=(0, 0, 0, 1, *[0] * 9))
+    counted = TallySeries(metric="learner.checkpoint_duration", sum=0.02, count=1, buckets=held)
+    events = (
+        Tallied(at=START_NS, scope=Scope.LEARNER, series=(counted,)),
+        CheckpointSaved(at=START_NS, path="p", duration_s=0.02, trace_id="ab" * 16, span_id="cd" * 8),
+    )
+    frame = frame_of(*(Record(origin=learner, event=event, seq=n) for n, event in enumerate(events, 1)))
+    (found,) = (
+        sample
+        for family in open_metrics(page(frame, OPEN_METRICS))
+        for sample in family.samples
+        if sample.exemplar is not None
+    )
+
+    assert (found.name, found.labels["le"]) == ("learner_checkpoint_duration_seconds_bucket", "0.03")

@@ -1,7 +1,7 @@
 """Google Cloud Storage: its conditions are generations, not e-tags.
 
 There is no server of it to install, so the one here speaks the part of its XML interface that is used, with
-what its documentation says of `x-goog-if-generation-match` and `x-goog-generation`.
+what is documented of `x-goog-if-generation-match` and `x-goog-generation`.
 """
 
 import hashlib

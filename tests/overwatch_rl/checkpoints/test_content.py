@@ -41,7 +41,7 @@ def test_the_best_is_that_of_evaluations_or_else_of_training() -> None:
 
 
 def test_an_evaluation_chooses_the_best_of_a_folder(tmp_path: Path) -> None:
-    """From the next save on, which says so in its manifest; what it names stays."""
+    """From the next save on, with `best_by` in its manifest; what it names stays."""
     for updates in (1, 2, 3):
         write(tmp_path, state(updates, score=float(updates)), keep=2)
     (tmp_path / "evaluations").mkdir()
@@ -97,7 +97,7 @@ def test_a_version_may_count_beyond_the_updates(tmp_path: Path) -> None:
 
 
 def test_compressed_files_are_read_alike(tmp_path: Path) -> None:
-    """With a name that says so, checked as they lie, and smaller."""
+    """With another name, checked as they lie, and smaller."""
     plain = find_checkpoint(write(tmp_path / "plain", state(3), values=1 << 16))
     packed = find_checkpoint(write(tmp_path / "packed", state(3), values=1 << 16, zstd=3))
 

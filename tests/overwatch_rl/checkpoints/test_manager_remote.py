@@ -27,7 +27,7 @@ TENSORS = {"policy.safetensors:policy.w": torch.arange(5.0), "algorithm.safetens
 
 @pytest.fixture
 def proxy(moto_address: str) -> Iterator[FaultProxy]:
-    """A server that is whole, until it is told otherwise."""
+    """A server that is whole, until its `rate` is raised."""
     with FaultProxy(moto_address, rate=0.0, kinds=("error", "drop")) as made:
         yield made
 
@@ -84,7 +84,7 @@ def test_where_nothing_can_be_written_training_does_not_begin(proxy: FaultProxy)
 
 
 def test_a_process_that_outlives_its_trainer_is_kept_out(proxy: FaultProxy) -> None:
-    """What it still holds when another goes on is written nowhere, and says why."""
+    """What it still holds when another goes on is written nowhere, and the error has the reason."""
     url = s3_url(proxy.address, uuid4().hex)
     manager = Manager(url, Retention(), Saving(patience=SOON))
     manager.save(state(1), TENSORS)

@@ -131,7 +131,7 @@ def test_latest_is_a_hint(url: str, store: Store, hint: bytes | None) -> None:
 
 
 def test_who_goes_on_keeps_the_one_before_out(url: str, store: Store) -> None:
-    """A learner that outlived its successor's start can write no more, and says which lineage does."""
+    """A learner that outlived its successor's start can write no more, and the error names who can."""
     upload(store, state(5))
     assert claim(store) == 2
     with pytest.raises(

@@ -293,6 +293,29 @@ def test_an_operator_tunes_pauses_resumes_and_terminates_a_learner() -> None:
     assert set(beats) == {"ok"}
 
 
+def test_a_learner_that_died_in_a_pause_comes_back_paused() -> None:
+    """Its first heartbeat, before any update, does not resume the run."""
+    time = Turned()
+    with in_thread(time=time) as server:
+        operator = Operator(server.url)
+        operator.create()
+        body = {"run_id": "r", "step": 0}
+        operator.post("/heartbeat", {**body, "status": "running"})
+        time.go(15.0)
+        operator.post("/heartbeat", {**body, "status": "paused"})
+        record = operator.get()
+        mailbox, beat = Mailbox(Progress(lineage=1, step=0)), threading.Event()
+        control = Control(mailbox, Learner(), is_paused=record["state"] == "paused")
+        with attending(server.url, mailbox, lambda _: beat.set()):
+            assert beat.wait(PATIENCE_S)
+            run = operator.get()
+            assert (run["state"], run["lineage"]) == ("paused", 1)
+            resumed = operator.post("/resume")
+            assert control.between(Progress(lineage=1, step=0)) is None
+            assert operator.done(resumed)["status"] == "done"
+        assert operator.get()["state"] == "running"
+
+
 def test_a_command_whose_acknowledgement_was_lost_is_done_once() -> None:
     """Its reply is cut twice, then the command is asked for again: the same answer goes out."""
     pair, cut = Pair(), [0]

@@ -82,12 +82,13 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def serving(
-    store: Path | None = None, *, tokens: dict[str, str] | None = None, time: Turned | None = None,
-    clocks: Clocks | None = None, telemetry: Tower | None = None, pace: Pace | None = None,
+    store: Path | None = None, *, url: str | None = None, tokens: dict[str, str] | None = None,
+    time: Turned | None = None, clocks: Clocks | None = None, telemetry: Tower | None = None,
+    pace: Pace | None = None,
 ) -> AsyncIterator[Served]:  # fmt: skip
     """Serve from a file, or from memory alone; `clocks` are real ones where time is not turned."""
     turned = time or Turned()
-    database = Store("sqlite://" if store is None else f"sqlite:///{store}")
+    database = Store(url or ("sqlite://" if store is None else f"sqlite:///{store}"))
     observed = telemetry or Silent()
     service = Service(database, observed, clocks or turned.clocks(), pace or Pace())
     api = Api(service, lambda: document(ROUTES))
@@ -96,10 +97,10 @@ async def serving(
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    url = "http://{}:{}".format(*runner.addresses[0][:2])
+    where = "http://{}:{}".format(*runner.addresses[0][:2])
     try:
-        async with aiohttp.ClientSession(url) as client:
-            yield Served(client, service, turned, url)
+        async with aiohttp.ClientSession(where) as client:
+            yield Served(client, service, turned, where)
     finally:
         await service.end()
         await runner.cleanup()

@@ -16,83 +16,85 @@ from tests.overwatch_rl.orchestrator.serving import RUN, TOKENS, Served, Turned,
 KEY = "ab" * 32
 
 
+async def whole_run(server: Served) -> None:
+    """A run from its beginning to its end."""
+    made = await server.create(config={"algorithm": "ppo"}, seed_base=7, experiment="e")
+    assert (made["state"], made["health"], made["lineage"]) == ("pending", None, None)
+    assert await server.beat(step=10, loss=0.5) == {
+        "state": "running", "commands_waiting": 0, "interval_s": 5.0,
+    }  # fmt: skip
+    tuned = await server.post("/tune", {"values": {"learning_rate": 1e-4}}, 201)
+    assert (await server.beat(step=20))["commands_waiting"] == 1
+    change = {"learning_rate": {"before": 3e-4, "after": 1e-4}}
+    done = await server.obey(detail="set", changes=change)
+    assert (done["id"], done["status"], done["done"]["changes"]) == (tuned["id"], "done", change)
+    await server.post("/pause", {"reason": "lunch"}, 201)
+    assert (await server.get())["state"] == "running"
+    await server.obey()
+    assert (await server.get())["state"] == "paused"
+    await server.post("/resume", None, 201)
+    await server.obey()
+    await server.post("/terminate", None, 201)
+    assert (await server.beat(step=30))["state"] == "terminating"
+    await server.obey(detail="last checkpoint 000-00000003")
+    run = await server.get()
+    assert (run["state"], run["health"], run["step"]) == ("terminated", None, 30)
+    assert (run["tuned"], run["config"], run["seed_base"]) == (
+        {"learning_rate": 1e-4}, {"algorithm": "ppo"}, 7,
+    )  # fmt: skip
+    moves = (await server.get("/transitions"))["transitions"]
+    assert [(move["before"], move["after"]) for move in moves] == [
+        ("pending", "running"), ("running", "paused"), ("paused", "running"),
+        ("running", "terminating"), ("terminating", "terminated"),
+    ]  # fmt: skip
+    assert moves[0]["cause"] == "heartbeat"
+    assert moves[1]["cause"].startswith("command ")
+    trail = [(row["role"], row["action"]) for row in (await server.get("/audit"))["audit"]]
+    assert trail == [("local", action) for action in (
+        "create", "tune", "acknowledge", "pause", "acknowledge", "resume", "acknowledge", "terminate",
+        "acknowledge",
+    )]  # fmt: skip
+    assert (await server.get("/commands"))["commands"][0]["command"] == {
+        "kind": "tune", "values": {"learning_rate": 1e-4},
+    }  # fmt: skip
+
+
 def test_a_run_from_its_beginning_to_its_end() -> None:
     """Created, begun, tuned, paused, resumed, terminated; each move is kept, and who did what."""
+    served(whole_run)
 
-    async def check(server: Served) -> None:
-        made = await server.create(config={"algorithm": "ppo"}, seed_base=7, experiment="e")
-        assert (made["state"], made["health"], made["lineage"]) == ("pending", None, None)
-        assert await server.beat(step=10, loss=0.5) == {
-            "state": "running", "commands_waiting": 0, "interval_s": 5.0,
-        }  # fmt: skip
-        tuned = await server.post("/tune", {"values": {"learning_rate": 1e-4}}, 201)
-        assert (await server.beat(step=20))["commands_waiting"] == 1
-        change = {"learning_rate": {"before": 3e-4, "after": 1e-4}}
-        done = await server.obey(detail="set", changes=change)
-        assert (done["id"], done["status"], done["done"]["changes"]) == (tuned["id"], "done", change)
-        await server.post("/pause", {"reason": "lunch"}, 201)
-        assert (await server.get())["state"] == "running"
-        await server.obey()
-        assert (await server.get())["state"] == "paused"
-        await server.post("/resume", None, 201)
-        await server.obey()
-        await server.post("/terminate", None, 201)
-        assert (await server.beat(step=30))["state"] == "terminating"
-        await server.obey(detail="last checkpoint 000-00000003")
-        run = await server.get()
-        assert (run["state"], run["health"], run["step"]) == ("terminated", None, 30)
-        assert (run["tuned"], run["config"], run["seed_base"]) == (
-            {"learning_rate": 1e-4}, {"algorithm": "ppo"}, 7,
-        )  # fmt: skip
-        moves = (await server.get("/transitions"))["transitions"]
-        assert [(move["before"], move["after"]) for move in moves] == [
-            ("pending", "running"), ("running", "paused"), ("paused", "running"),
-            ("running", "terminating"), ("terminating", "terminated"),
-        ]  # fmt: skip
-        assert moves[0]["cause"] == "heartbeat"
-        assert moves[1]["cause"].startswith("command ")
-        trail = [(row["role"], row["action"]) for row in (await server.get("/audit"))["audit"]]
-        assert trail == [("local", action) for action in (
-            "create", "tune", "acknowledge", "pause", "acknowledge", "resume", "acknowledge", "terminate",
-            "acknowledge",
-        )]  # fmt: skip
-        assert (await server.get("/commands"))["commands"][0]["command"] == {
-            "kind": "tune", "values": {"learning_rate": 1e-4},
-        }  # fmt: skip
 
-    served(check)
+async def repeated(server: Served) -> None:
+    """Requests that come again."""
+    body = {"run_id": "r", "seed_base": 1}
+    first = await server.ask("POST", "/api/v1/runs", body, 201)
+    assert await server.ask("POST", "/api/v1/runs", body, 200) == first
+    await server.ask("POST", "/api/v1/runs", {**body, "seed_base": 2}, 409)
+    await server.beat()
+    command = {"command": {"kind": "pause"}, "id": "p-1"}
+    issued = await server.post("/commands", command, 201)
+    assert await server.post("/commands", command, 200) == issued
+    assert (await server.post("/pause", None, 200, headers={"Idempotency-Key": "p-1"})) == issued
+    wrong = await server.post("/resume", None, 409, headers={"Idempotency-Key": "p-1"})
+    assert wrong["path"] == "id"
+    done = await server.obey(detail="once")
+    again = await server.post("/commands/p-1/ack", {"outcome": "failed"})
+    assert again == done
+    artifact = {"kind": "checkpoint", "version": "000-00000001", "uri": "file:///a", "sha256": "0" * 64}
+    kept = await server.post("/artifacts", artifact, 201)
+    assert await server.post("/artifacts", artifact, 200) == kept
+    await server.post("/artifacts", {**artifact, "uri": "file:///b"}, 409)
+    assert (await server.get("/artifacts"))["artifacts"] == [kept]
+    assert (await server.ask("PUT", RUN + "/weights-key", {"weights_public_key": KEY}))[
+        "weights_public_key"
+    ] == KEY
+    await server.ask("PUT", RUN + "/weights-key", {"weights_public_key": KEY})
+    await server.ask("PUT", RUN + "/weights-key", {"weights_public_key": "cd" * 32}, 409)
 
 
 def test_the_same_request_again_is_the_same_thing() -> None:
     """A run by its id, a command by its id or key, an artifact by kind and version; others are conflicts."""
-
-    async def check(server: Served) -> None:
-        body = {"run_id": "r", "seed_base": 1}
-        first = await server.ask("POST", "/api/v1/runs", body, 201)
-        assert await server.ask("POST", "/api/v1/runs", body, 200) == first
-        await server.ask("POST", "/api/v1/runs", {**body, "seed_base": 2}, 409)
-        await server.beat()
-        command = {"command": {"kind": "pause"}, "id": "p-1"}
-        issued = await server.post("/commands", command, 201)
-        assert await server.post("/commands", command, 200) == issued
-        assert (await server.post("/pause", None, 200, headers={"Idempotency-Key": "p-1"})) == issued
-        wrong = await server.post("/resume", None, 409, headers={"Idempotency-Key": "p-1"})
-        assert wrong["path"] == "id"
-        done = await server.obey(detail="once")
-        again = await server.post("/commands/p-1/ack", {"outcome": "failed"})
-        assert again == done
-        artifact = {"kind": "checkpoint", "version": "000-00000001", "uri": "file:///a", "sha256": "0" * 64}
-        kept = await server.post("/artifacts", artifact, 201)
-        assert await server.post("/artifacts", artifact, 200) == kept
-        await server.post("/artifacts", {**artifact, "uri": "file:///b"}, 409)
-        assert (await server.get("/artifacts"))["artifacts"] == [kept]
-        assert (await server.ask("PUT", RUN + "/weights-key", {"weights_public_key": KEY}))[
-            "weights_public_key"
-        ] == KEY
-        await server.ask("PUT", RUN + "/weights-key", {"weights_public_key": KEY})
-        await server.ask("PUT", RUN + "/weights-key", {"weights_public_key": "cd" * 32}, 409)
-
-    served(check)
+    served(repeated)
 
 
 def test_evaluations_are_kept_in_their_order() -> None:

@@ -52,6 +52,7 @@ def test_it_serves_reports_and_ends_cleanly(tmp_path: Path) -> None:
             operator.create()
             operator.post("/heartbeat", {"run_id": "r", "status": "running", "step": 3})
             operator.post("/pause")
+            sink.wait(lambda it: it.events(RunStateChanged))
         totals = {
             (one.metric, *sorted(one.labels.items())): one.sum
             for event in sink.events(Tallied)

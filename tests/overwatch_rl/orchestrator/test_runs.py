@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from overwatch_rl.orchestrator import runs
 from overwatch_rl.orchestrator.commands import Change, Command, Done, Pause, Resume, Terminate, Tune
@@ -304,3 +311,11 @@ class Random(RuleBasedStateMachine):
 
 Random.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestRandomSequences = Random.TestCase
+
+
+@pytest.mark.long
+def test_many_random_sequences() -> None:
+    """As above, longer."""
+    run_state_machine_as_test(
+        Random, settings=settings(max_examples=600, stateful_step_count=60, deadline=None)
+    )

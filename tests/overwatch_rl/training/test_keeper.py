@@ -90,7 +90,7 @@ class Flight:
 
 @pytest.fixture
 def proxy(moto_address: str) -> Iterator[FaultProxy]:
-    """A server that is whole, until it is told otherwise."""
+    """A server that is whole, until its `rate` is raised."""
     with FaultProxy(moto_address, rate=0.0, kinds=("error", "drop")) as made:
         yield made
 
@@ -164,7 +164,7 @@ def test_a_value_function_of_its_own_has_a_file_of_its_own(tmp_path: Path) -> No
 
 
 def test_cursor_and_version_go_with_a_checkpoint(tmp_path: Path) -> None:
-    """As the training has them when it is taken; what is written says for which cursor it stands."""
+    """As the training has them when it is taken; what is written names the cursor that it stands for."""
     flight = Flight(tmp_path, 1)
     flight.training.skipped = 5
     flight.update()

@@ -1,0 +1,111 @@
+"""A cluster, `overwatch-rl cluster --local`, of real processes, one of which fails after a while.
+
+A process is stopped (SIGSTOP) and goes on later, so that nobody starts it again; or replay forgets, the store
+of checkpoints is gone, rewards become larger than numbers are. What is reported is what the processes report.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from overwatch_rl.cluster.process import Cluster, ClusterSettings
+from overwatch_rl.learner.config import learner_config
+from tests.overwatch_rl.cluster.running import config, settings
+
+HELD: Final = ("replay", "orchestrator", "learner")
+OTHERS: Final = ("none", "wiped", "unstored", "overflowing")
+BEGIN_S: Final = 6.0
+"""Of training before the fault."""
+END_S: Final = 8.0
+"""Of training after it."""
+MOST_S: Final = 180.0
+"""That anything is waited for, on a machine with much else to do."""
+
+
+def held(cluster: Cluster, name: str, seconds: float) -> None:
+    """Stop a process for so long."""
+    pid = cluster.supervisor.pid(name)
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    train(cluster, seconds)
+    os.kill(pid, signal.SIGCONT)
+
+
+def wiped(cluster: Cluster, out: Path) -> None:
+    """Replay and the learner are killed at once, and all that replay kept is gone."""
+    pids = [cluster.supervisor.pid(name) for name in ("learner", "replay")]
+    for pid in pids:
+        os.kill(pid or 0, signal.SIGKILL)
+    shutil.rmtree(out / "replay")
+
+
+def unstored(out: Path) -> None:
+    """Where checkpoints lie is a file now."""
+    (out / "checkpoints").rename(out / "gone")
+    (out / "checkpoints").write_text("no folder")
+
+
+def train(cluster: Cluster, seconds: float) -> None:
+    """Let it train."""
+    until = time.monotonic() + seconds
+    cluster.run(lambda: "over" if time.monotonic() > until else None)
+
+
+def trained(cluster: Cluster, is_so: Callable[[], bool]) -> None:
+    """Let it train until it is so."""
+    until = time.monotonic() + MOST_S
+    cluster.run(lambda: "so" if is_so() or time.monotonic() > until else None)
+
+
+def made(flags: argparse.Namespace) -> ClusterSettings:
+    """Two actors, a learner, replay, an orchestrator."""
+    given: dict[str, Any] = {"checkpoint": {"every_steps": 512, "keep": 3}}
+    if flags.fault == "overflowing":
+        world = "gym:tests.live.worlds:Overflowing-v0"
+        given |= {"world": world, "ppo": {"popart": False}, "recovery": {"rollback_after": 2}}
+    own = {"run_id": flags.run_id, "endpoint": flags.endpoint, "is_reporting": True, "trace": None}
+    return settings(flags.out, learner_config(config().model_dump(), given), **own)
+
+
+def main() -> None:
+    """Train, fail, train."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--run-id", required=True)
+    parser.add_argument("--endpoint", required=True)
+    parser.add_argument("--out", required=True, type=Path)
+    parser.add_argument(
+        "--fault", choices=("none", "wiped", "unstored", "overflowing", *HELD), default="none"
+    )
+    parser.add_argument("--seconds", type=float, default=30.0, help="for which the fault is there")
+    parser.add_argument("--until", default="", help="the seconds begin when a line of a process holds this")
+    flags = parser.parse_args()
+    lines: list[str] = []
+
+    def say(name: str, line: str) -> None:
+        lines.append(line)
+        print(f"{name}: {line}", flush=True)
+
+    cluster = Cluster(made(flags), say)
+    try:
+        trained(cluster, lambda: any((flags.out / "checkpoints").glob("*/MANIFEST.json")))
+        train(cluster, BEGIN_S)
+        if flags.fault in HELD:
+            held(cluster, flags.fault, flags.seconds)
+        elif flags.fault == "wiped":
+            wiped(cluster, flags.out)
+        elif flags.fault == "unstored":
+            unstored(flags.out)
+        if flags.until:
+            trained(cluster, lambda: any(flags.until in line for line in lines))
+        train(cluster, END_S if flags.fault in HELD else flags.seconds)
+    finally:
+        cluster.close()
+
+
+if __name__ == "__main__":
+    main()
