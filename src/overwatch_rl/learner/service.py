@@ -163,8 +163,8 @@ class LearnerLoop:
         """Called after an update and its weights, for checkpoints."""
         self.trace: Trace | None = None
         """Where it is written which steps are in the weights; nowhere without."""
-        self.idle: Callable[[], None] = lambda: None
-        """Called while there is nothing to learn from."""
+        self.idle: Callable[[float], None] = lambda _: None
+        """Called while there is nothing to learn from, with the seconds since there was."""
         self.notes: dict[str, str] = {}
         """What a heartbeat says besides, by its subject."""
         self.checkpoint_version: str | None = None
@@ -196,6 +196,7 @@ class LearnerLoop:
         """Train until it is done, commanded or asked to stop; the outcome in one word."""
         self._trace_beginning()
         self._publish()
+        fed = time.monotonic()
         while True:
             outcome = self.control.between(self.progress()) or self._stop()
             if outcome is not None or self._is_done():
@@ -204,9 +205,10 @@ class LearnerLoop:
                 made = self._wait()
             self._look()
             if made is None:
-                self.idle()
+                self.idle(time.monotonic() - fed)
             else:
                 self._train(made)
+                fed = time.monotonic()
         for delivered in self._delivery.rest():
             self._deliver(delivered)
         return outcome or "completed"

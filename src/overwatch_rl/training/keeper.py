@@ -38,6 +38,10 @@ AGAIN_S: Final = 30.0
 """Seconds until the next save when one has failed."""
 
 
+EARLY_S: Final = 10.0
+"""So long a training waits for experience until what is not kept is kept early."""
+
+
 class CheckpointError(RuntimeError):
     """The last checkpoint of a run could not be written, or another training writes there now."""
 
@@ -129,6 +133,8 @@ class Keeper:
         self._newest: int | None = None
         """Updates of the newest checkpoint that is written."""
         self._steps_then = 0
+        self._offered = 0
+        """Updates of the newest that was handed over."""
         self._offered_at = time.monotonic()
         trainer.after_update = self._after_update
 
@@ -137,13 +143,17 @@ class Keeper:
         """Of the versions of this training."""
         return self._lineage
 
-    def look(self) -> None:
+    def look(self, waited_s: float = 0.0) -> None:
         """Take in what was written, and save once more where that failed a while ago.
 
-        For a training that stands still; one that goes on does so after each update.
+        For a training that stands still; one that goes on does so after each update. One that has waited for
+        `EARLY_S` is kept early: what it learned from fills the table it waits for until it is in a checkpoint.
         """
         self._report(self._manager.finished())
-        if self._is_to_repeat():
+        if waited_s >= EARLY_S and not self.is_stalled and self._offered != self._trainer.updates_done:
+            self.settle()
+            self._save()
+        elif self._is_to_repeat():
             self._save()
 
     def settle(self) -> None:
@@ -195,7 +205,7 @@ class Keeper:
         return self.is_stalled and time.monotonic() - self._offered_at >= self.again_s
 
     def _save(self) -> None:
-        self._offered_at = time.monotonic()
+        self._offered_at, self._offered = time.monotonic(), self._trainer.updates_done
         if self._cadence.env_steps is not None:
             self._steps_then = self.env_steps()
         with self._reporter.phase("checkpoint"):

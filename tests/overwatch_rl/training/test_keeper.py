@@ -18,7 +18,7 @@ from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.checkpoints.uploading import claim
 from overwatch_rl.checkpoints.writer import Written
-from overwatch_rl.training.keeper import Cadence, CheckpointError, Keeper, Kept, position_of
+from overwatch_rl.training.keeper import EARLY_S, Cadence, CheckpointError, Keeper, Kept, position_of
 from overwatch_rl.training.trainer import Position
 from tests.overwatch_rl.kept import Kept as Seen
 from tests.overwatch_rl.servers import FaultProxy, s3_url
@@ -121,6 +121,25 @@ def test_one_is_due_after_so_many_minutes(tmp_path: Path, monkeypatch: pytest.Mo
     flight.keeper.close(is_whole=False)
 
     assert flight.saved() == [3, 5]
+
+
+def test_a_training_that_waits_for_experience_is_kept_early(tmp_path: Path) -> None:
+    """Once, however long it waits: until then what it learned from fills the table that it waits for."""
+    flight = Flight(tmp_path, 1000)
+    flight.keeper.look(EARLY_S)
+    flight.training.update()
+    flight.keeper.look(EARLY_S - 1)
+    flight.keeper.settle()
+    assert flight.saved() == []
+
+    for _ in range(3):
+        flight.keeper.look(EARLY_S)
+        flight.keeper.settle()
+    flight.training.update()
+    flight.keeper.look(EARLY_S)
+    flight.keeper.settle()
+    assert flight.saved() == [1, 2]
+    flight.keeper.close(is_whole=True)
 
 
 def test_steps_that_nothing_counts_are_an_error(tmp_path: Path) -> None:
