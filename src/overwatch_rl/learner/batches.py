@@ -12,8 +12,8 @@ Shapes: T steps, N lanes, F places of a lane for final observations; others as i
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -124,6 +124,21 @@ def check_encoding(encoding: Encoding, expected: Encoding) -> None:
         found = encoding.by_name.get(name)
         if found != column:
             raise ValueError(f"encoding.{name} is {found}; this learner reads {column}")
+
+
+def on_device(rollout: Rollout, device: torch.device) -> Rollout:
+    """The same where it is learned from; copied from pinned memory, so that the host waits for nothing."""
+    if device.type == "cpu":
+        return rollout
+
+    def moved(column: Tensor) -> Tensor:
+        return column.pin_memory().to(device, non_blocking=True)
+
+    own = {one.name: getattr(rollout, one.name) for one in fields(rollout)}
+    columns = {name: moved(value) for name, value in own.items() if isinstance(value, Tensor)}
+    seen = rollout.last
+    last = Observation(features=moved(seen.features), mask=None if seen.mask is None else moved(seen.mask))
+    return replace(rollout, last=last, **cast("Any", columns))
 
 
 class Batches:

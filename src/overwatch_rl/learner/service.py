@@ -20,7 +20,7 @@ from overwatch.events import Event, LogLine, Severity
 from overwatch_rl.algorithms.base import Learner
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.learner.ancestry import Age, Ancestry
-from overwatch_rl.learner.batches import Batches, Limits, Loss, Made, check_encoding
+from overwatch_rl.learner.batches import Batches, Limits, Loss, Made, check_encoding, on_device
 from overwatch_rl.learner.config import LearnerConfig
 from overwatch_rl.learner.control import Progress
 from overwatch_rl.learner.io import Away
@@ -145,6 +145,7 @@ class LearnerLoop:
         self.algorithm = algorithm
         self._spec = spec
         self._config = config
+        self._device = torch.device(config.device)
         self.feed: Feed = Nothing()
         """Where experience comes from."""
         self._weights = around.weights
@@ -367,7 +368,7 @@ class LearnerLoop:
             self._returns.add(made)
             for age in self._ages(made):
                 self._meter.observe("data_age", age)
-            batch = self.algorithm.prepare(made.rollout)
+            batch = self.algorithm.prepare(on_device(made.rollout, self._device))
         with self._reporter.phase("update"):
             stats = self.algorithm.update(batch)
         made.use()

@@ -2,17 +2,16 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import fields, replace
-from typing import Any, cast
+from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
 
 from overwatch.catalog.judging import HALF_MISMATCH
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.batch import Batch
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
+from overwatch_rl.learner.batches import on_device
 from overwatch_rl.sync_points import counts
 from overwatch_rl.telemetry.reporter import Silent
 from overwatch_rl.training.trainer import Trainer, TrainerConfig
@@ -107,8 +106,6 @@ def _stale(made: PPO) -> Batch:
     """Rows of another policy, which are weighted."""
     spec = world_spec(MOVES, CODES)
     data = rollout(ppo(PPOConfig(network="conv"), spec=spec), spec, steps=8, envs=256)
-    columns = {one.name: getattr(data, one.name) for one in fields(data)}
-    moved = {name: value.cuda() for name, value in columns.items() if isinstance(value, Tensor)}
-    last = replace(data.last, features=data.last.features.cuda())
+    moved = on_device(data, torch.device("cuda"))
     age = torch.ones(data.rewards.shape, dtype=torch.int64, device="cuda")
-    return made.prepare(replace(data, last=last, age=age, **cast("Any", moved)))
+    return made.prepare(replace(moved, age=age))
