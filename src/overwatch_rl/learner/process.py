@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from overwatch.events import Severity
+from overwatch.platform import keep_large_blocks
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.artifacts.signing import KEY_FILE
@@ -98,6 +99,7 @@ class LearnerSettings:
 
 def run(settings: LearnerSettings, stop: Callable[[], str | None]) -> LearnerLoop:
     """Train until it is done, commanded or asked to stop."""
+    keep_large_blocks()
     torch.set_num_threads(settings.config.threads)
     torch.manual_seed(settings.config.seed)
     begun = _Begun(settings)
@@ -211,11 +213,12 @@ class _Weights:
             self._count(one)
 
     def _count(self, one: Published) -> None:
-        self._meter.count("weights_publish", status=one.status)
+        # One that was given up for a newer one had failed: a store that is away shows while training goes on.
+        self._meter.count("weights_publish", status=one.status if one.error is None else "error")
         if one.status == "ok":
             self._published = time.monotonic()
             self._meter.gauge(weights_version=one.version.number)
-        if one.error != self._fault and one.status in ("ok", "error"):
+        if one.error != self._fault and (one.status == "ok" or one.error is not None):
             self._fault = one.error
             why = (
                 "weights are published again" if one.error is None else f"weights {one.version}: {one.error}"
