@@ -6,7 +6,6 @@ checkpoint and the last weights are written where training ended in order. Must 
 learned from.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack
@@ -321,11 +320,20 @@ class _Flight:
         if governed is None:
             return None
         obeying = Obeying(self.loop, self._last_checkpoint)
-        record = asyncio.run(governed.registered(self._begun.publisher.public))
+        public = self._begun.publisher.public
+        record = governed.begun(public)
         mailbox, self._control = governed.control(obeying, self.loop, self._stop, record)
         self.loop.control = self._control
         beaten = partial(self._meter.count, "heartbeats")
-        return lambda: governed.attend(mailbox, lambda status: beaten(status=status))
+
+        async def attend() -> None:
+            if record is not None or await governed.attached(public, mailbox):
+                await governed.attend(mailbox, lambda status: beaten(status=status))
+
+        if record is None:
+            why = f"the orchestrator is away: {governed.url}; training begins with its own configuration"
+            self._log(Severity.WARNING, why)
+        return attend
 
     def _served(self, serving: Serving | None) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         if serving is None:
