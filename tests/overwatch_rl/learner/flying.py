@@ -128,16 +128,17 @@ class Flying:
                 thread = threading.Thread(target=self._guarded, args=(work,))
                 thread.start()
                 undo.callback(thread.join, WAIT_S)
-            undo.callback(self.end)
+            undo.callback(setattr, self, "_stop", "interrupted")
             self._ends = undo.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ends.close()
+        self.close()
 
-    def end(self) -> None:
-        """Have both end."""
+    def close(self) -> None:
+        """Have both end, and wait for it. A second call does nothing."""
         self._stop = "interrupted"
+        self._ends.close()
 
     def until(self, is_so: Callable[[], object], what: str) -> None:
         """Wait for it."""

@@ -91,7 +91,7 @@ def test_replay_that_is_gone_pauses_a_learner_until_it_is_back(tmp_path: Path) -
             flying.more()
             flying.until(lambda: notes(operator) == "", "the heartbeat says so")
             assert gauges["degraded"] == 0.0
-            flying.end()
+            flying.close()  # while there is one to acknowledge to
     assert "replay answers again; training goes on" in flying.lines()
 
 
