@@ -20,6 +20,10 @@ class MemoryGroup:
         """Set its limit."""
         (self.folder / ("memory.max" if self._is_v2 else "memory.limit_in_bytes")).write_text(f"{mib << 20}")
 
+    def take(self, pid: int) -> None:
+        """Have a process that runs allocate from it from now on."""
+        (self.folder / "cgroup.procs").write_text(f"{pid}")
+
     @property
     def kills(self) -> int:
         """How often the kernel killed a process in it for want of memory."""

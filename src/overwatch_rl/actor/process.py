@@ -13,6 +13,7 @@ from typing import Final
 import click
 import torch
 
+from overwatch.platform import keep_large_blocks
 from overwatch_rl.actor.service import Actor, ActorConfig, Around
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.artifacts.signing import Verifier
@@ -91,6 +92,7 @@ def _is_done(call: Callable[[], object]) -> bool:
 
 def run(settings: ActorSettings, stop: Callable[[], str | None]) -> str:
     """Act until it is done or asked to stop; the outcome in one word."""
+    keep_large_blocks()
     torch.set_num_threads(1)
     config = settings.config
     world = make(config.world, WorldConfig(num_envs=settings.envs), config.world_settings)

@@ -31,6 +31,8 @@ class Weights(Protocol):
     """Where weights come from."""
 
     fault: str | None
+    newest: Version | None
+    """The newest that is known to be published, whether it could be taken or not."""
 
     def poll(self) -> Acting | None:
         """Newer weights than the last ones."""
@@ -180,8 +182,9 @@ class Actor:
         if self.version is None:
             return
         age = self._weights.age_s()
-        behind = int(self._rollouts * self._config.every) - (self.version.number - self._base)
-        self._meter.gauge(weights_version=self.version.number, versions_behind=max(0, behind))
+        newest = self._weights.newest or self.version
+        behind = max(0, newest.number - self.version.number)
+        self._meter.gauge(weights_version=self.version.number, versions_behind=behind)
         if age is not None:
             self._meter.gauge(weights_age=age)
 

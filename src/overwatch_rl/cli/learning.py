@@ -288,12 +288,12 @@ def cluster(context: click.Context, /, **flags: Any) -> None:
 
         settings = _cluster(flags)
 
-        def say(name: str, line: str) -> None:
+        def report(name: str, line: str) -> None:
             if name == "learner" or "it is started again" in line:
                 click.echo(line if name == "learner" else f"{name} {line}")
 
         try:
-            made = Cluster(settings, say)
+            made = Cluster(settings, report)
             try:
                 for name, where in made.places.items():
                     click.echo(f"{name:24} {where}", err=not settings.is_text)

@@ -136,7 +136,7 @@ def _token(role: str, may: str) -> Callable[[C], C]:
 
 
 _ORCHESTRATOR: Final = (
-    click.option("--listen", default="127.0.0.1:8100", show_default=True, metavar="HOST:PORT"),
+    click.option("--listen", default="127.0.0.1:8200", show_default=True, metavar="HOST:PORT"),
     click.option(
         "--store",
         default="sqlite:///orchestrator/runs.db",

@@ -73,8 +73,8 @@ def remembered(out: Path) -> Remembered | None:
 class Cluster:
     """The processes; `close` it."""
 
-    def __init__(self, settings: ClusterSettings, say: Callable[[str, str], None]) -> None:
-        """Start all; `say` is given a name and a line. Raises `GaveUpError` where one does not run."""
+    def __init__(self, settings: ClusterSettings, report: Callable[[str, str], None]) -> None:
+        """Start all; `report` is given a name and a line. Raises `GaveUpError` where one does not run."""
         self._settings = settings
         settings.out.mkdir(parents=True, exist_ok=True)
         config = settings.config.model_dump(mode="json")
@@ -83,7 +83,7 @@ class Cluster:
         self._config = settings.out / "config.json"
         self._config.write_bytes(msgspec.json.format(msgspec.json.encode(config), indent=1) + b"\n")
         self._public = make_key(settings.out / KEY_FILE).public
-        self.supervisor = Supervisor(settings.out / "logs", say)
+        self.supervisor = Supervisor(settings.out / "logs", report)
         self.places: dict[str, str] = {"run": settings.run_id, "folder": str(settings.out)}
         """Where things are, for a person."""
         with ExitStack() as undo:

@@ -63,11 +63,11 @@ class _Running:
 class Supervisor:
     """Starts parts, one after the other, and keeps them."""
 
-    def __init__(self, logs: Path, say: Callable[[str, str], None]) -> None:
-        """`say` is given the name of a part and a line that it printed, or that is about it."""
+    def __init__(self, logs: Path, report: Callable[[str, str], None]) -> None:
+        """`report` is given the name of a part and a line that it printed, or that is about it."""
         logs.mkdir(parents=True, exist_ok=True)
         self._logs = logs
-        self._say = say
+        self._report = report
         self._running: dict[str, _Running] = {}
         self.restarts = 0
 
@@ -133,7 +133,7 @@ class Supervisor:
         pause = min(FIRST_S * 2 ** (one.ends - 1), LONGEST_S)
         one.due, one.child = now + pause, None
         self.restarts += 1
-        self._say(one.part.name, f"ended with status {status}; it is started again in {pause:g} s")
+        self._report(one.part.name, f"ended with status {status}; it is started again in {pause:g} s")
 
     def _drain(self, one: _Running, timeout: float) -> None:
         if one.child is None:
@@ -149,7 +149,7 @@ class Supervisor:
             if one.part.address is not None and (found := one.part.address.search(line)):
                 one.address = found[1]
                 one.words = [word.replace("127.0.0.1:0", _place(found[1])) for word in one.words]
-            self._say(one.part.name, line)
+            self._report(one.part.name, line)
         one.log.flush()
 
     def _last_words(self, one: _Running) -> str:
@@ -160,7 +160,7 @@ class Supervisor:
 def _place(address: str) -> str:
     """Host and port of an address.
 
-    >>> _place("http://127.0.0.1:8100")
-    '127.0.0.1:8100'
+    >>> _place("http://127.0.0.1:8200")
+    '127.0.0.1:8200'
     """
     return address.rpartition("//")[2]

@@ -104,7 +104,7 @@ class Mailbox:
             self._progress, self._status = progress, status
 
     def begin_paused(self) -> None:
-        """Training thread: heartbeats before the first update say so, or the run would count as resumed."""
+        """Before the first heartbeat: it says so, or the run would count as resumed."""
         with self._changed:
             self._status = "paused"
 

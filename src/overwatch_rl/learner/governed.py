@@ -4,10 +4,11 @@ Rules: a tune changes the algorithm's own configuration between two updates and 
 compared by; what was tuned before is set again after a resume. Must not know how commands travel.
 """
 
+import asyncio
 import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -16,9 +17,13 @@ from overwatch_rl.checkpoints.writer import Written
 from overwatch_rl.learner.config import LearnerConfig
 from overwatch_rl.learner.control import AttendSettings, Beat, Control, Mailbox, attend
 from overwatch_rl.learner.service import LearnerLoop
-from overwatch_rl.orchestrator.client import OrchestratorClient
-from overwatch_rl.orchestrator.commands import TUNABLES, Done, Issued
+from overwatch_rl.orchestrator.client import PASSING, Calling, OrchestratorClient, OrchestratorError
+from overwatch_rl.orchestrator.commands import TUNABLES, Command, Done, Issued, Pause, Tune
 from overwatch_rl.orchestrator.wire import ArtifactRequest, RunRecord, RunRequest
+
+_BEGIN_S: Final = 5.0
+"""So long a learner waits for its orchestrator before it begins without."""
+_LOOK_S: Final = 0.1
 
 
 class Obeying:
@@ -70,19 +75,30 @@ class Governed:
         """For one event loop."""
         return OrchestratorClient(self.url, self.run_id, self.token)
 
-    async def registered(self, public_key: str) -> RunRecord:
+    def begun(self, public_key: str) -> RunRecord | None:
+        """The run's record; `None` where the orchestrator does not answer. Raises `OrchestratorError`."""
+        try:
+            return asyncio.run(self._registered(public_key))
+        except OrchestratorError as error:
+            if _is_away(error):
+                return None
+            raise
+
+    async def _registered(self, public_key: str) -> RunRecord:
         """Make the run where it is not there yet, with the key of its weights; its record."""
-        async with self.client() as client:
+        calling = Calling(deadline_s=_BEGIN_S, timeout_s=_BEGIN_S)
+        async with OrchestratorClient(self.url, self.run_id, self.token, calling) as client:
             config = self.config.model_dump(mode="json")
             await client.create(RunRequest(config=config, seed_base=self.config.seed))
             return await client.publish_key(hex_of(public_key))
 
     def control(
-        self, obeying: Obeying, loop: LearnerLoop, stop: Callable[[], str | None], record: RunRecord
+        self, obeying: Obeying, loop: LearnerLoop, stop: Callable[[], str | None], record: RunRecord | None
     ) -> tuple[Mailbox, Control]:
         """Both sides of obedience; what was tuned in an earlier life is set again."""
-        if record.tuned:
+        if record is not None and record.tuned:
             obeying.tune(record.tuned)
+        is_paused = record is not None and record.state == "paused"
         mailbox = Mailbox(loop.progress())
 
         def obeyed(issued: Issued, done: Done) -> None:
@@ -90,7 +106,34 @@ class Governed:
             kind = type(issued.command).__name__.lower()
             loop.log(Severity.INFO, f"command {issued.id}, {kind}: {done.outcome}; {changes or done.detail}")
 
-        return mailbox, Control(mailbox, obeying, obeyed, stop, is_paused=record.state == "paused")
+        return mailbox, Control(mailbox, obeying, obeyed, stop, is_paused=is_paused)
+
+    async def attached(self, public_key: str, mailbox: Mailbox) -> bool:
+        """Register once the orchestrator answers, and have its record obeyed before the first heartbeat.
+
+        False where training ended before that.
+        """
+        record = None
+        while record is None:
+            if mailbox.outcome is not None:
+                return False
+            try:
+                record = await self._registered(public_key)
+            except OrchestratorError as error:
+                if not _is_away(error):
+                    mailbox.fail(f"control has ended: {error}")
+                    raise
+        caught_up: list[Command] = [Tune(values=record.tuned)] if record.tuned else []
+        caught_up += [Pause()] if record.state == "paused" else []
+        for number, command in enumerate(caught_up):
+            mailbox.deliver(Issued(id=f"record-{number}", command=command))
+        while any(mailbox.answered(f"record-{number}") is None for number in range(len(caught_up))):
+            if mailbox.outcome is not None:
+                return False
+            await asyncio.sleep(_LOOK_S)
+        if record.state == "paused":
+            mailbox.begin_paused()
+        return True
 
     async def attend(self, mailbox: Mailbox, beaten: Callable[[Beat], None]) -> None:
         """Beat, fetch commands and acknowledge, until training is over."""
@@ -106,6 +149,10 @@ class Governed:
                     kind="checkpoint", version=written.version, uri=written.path, sha256=written.sha256
                 )
             )
+
+
+def _is_away(error: OrchestratorError) -> bool:
+    return error.status is None or error.status in PASSING
 
 
 def hex_of(public_key: str) -> str:

@@ -237,11 +237,11 @@ class Io:
             try:
                 return await call()
             except ReplayError as error:
-                self._meter.count("samples", status="error")
+                # A server that answers waits as this does: the first actor declares the table's encoding.
+                is_early = self.away is None and not error.is_final
+                self._meter.count("samples", status="empty" if is_early else "error")
                 if error.is_final:
                     raise
-                if self.away is None:
-                    self._on_state("degraded", str(error))
             await asyncio.sleep(_AGAIN_S)
 
     async def _acknowledge(self, client: Replay) -> None:

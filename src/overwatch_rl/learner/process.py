@@ -6,7 +6,6 @@ checkpoint and the last weights are written where training ended in order. Must 
 learned from.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor
 
 from overwatch.events import Severity
+from overwatch.platform import keep_large_blocks
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.artifacts.signing import KEY_FILE
@@ -98,6 +98,7 @@ class LearnerSettings:
 
 def run(settings: LearnerSettings, stop: Callable[[], str | None]) -> LearnerLoop:
     """Train until it is done, commanded or asked to stop."""
+    keep_large_blocks()
     torch.set_num_threads(settings.config.threads)
     torch.manual_seed(settings.config.seed)
     begun = _Begun(settings)
@@ -211,11 +212,12 @@ class _Weights:
             self._count(one)
 
     def _count(self, one: Published) -> None:
-        self._meter.count("weights_publish", status=one.status)
+        # One that was given up for a newer one had failed: a store that is away shows while training goes on.
+        self._meter.count("weights_publish", status=one.status if one.error is None else "error")
         if one.status == "ok":
             self._published = time.monotonic()
             self._meter.gauge(weights_version=one.version.number)
-        if one.error != self._fault and one.status in ("ok", "error"):
+        if one.error != self._fault and (one.status == "ok" or one.error is not None):
             self._fault = one.error
             why = (
                 "weights are published again" if one.error is None else f"weights {one.version}: {one.error}"
@@ -318,11 +320,20 @@ class _Flight:
         if governed is None:
             return None
         obeying = Obeying(self.loop, self._last_checkpoint)
-        record = asyncio.run(governed.registered(self._begun.publisher.public))
+        public = self._begun.publisher.public
+        record = governed.begun(public)
         mailbox, self._control = governed.control(obeying, self.loop, self._stop, record)
         self.loop.control = self._control
         beaten = partial(self._meter.count, "heartbeats")
-        return lambda: governed.attend(mailbox, lambda status: beaten(status=status))
+
+        async def attend() -> None:
+            if record is not None or await governed.attached(public, mailbox):
+                await governed.attend(mailbox, lambda status: beaten(status=status))
+
+        if record is None:
+            why = f"the orchestrator is away: {governed.url}; training begins with its own configuration"
+            self._log(Severity.WARNING, why)
+        return attend
 
     def _served(self, serving: Serving | None) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         if serving is None:

@@ -58,9 +58,9 @@ class OrchestratorClient:
     """One run: `async with OrchestratorClient(url, run_id, token) as orchestrator:`."""
 
     def __init__(self, url: str, run_id: str, token: str | None = None, calling: Calling = Calling()) -> None:
-        """`url` is where the server listens, e.g. `http://127.0.0.1:8100`."""
+        """`url` is where the server listens, e.g. `http://127.0.0.1:8200`."""
         if not url.startswith(("http://", "https://")):
-            raise ValueError(f"orchestrator is {url!r}; write e.g. http://127.0.0.1:8100")
+            raise ValueError(f"orchestrator is {url!r}; write e.g. http://127.0.0.1:8200")
         self.run_id = run_id
         self._base = url.removesuffix("/").removesuffix(PREFIX) + PREFIX
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}

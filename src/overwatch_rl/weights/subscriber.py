@@ -64,6 +64,8 @@ class Subscriber:
         """Manifests and artifacts that were not used."""
         self.acting: WeightsManifest | None = None
         """What was taken last."""
+        self.newest: Version | None = None
+        """What the version key named last, whether it could be taken or not."""
         self._channel = channel
         self._accepted = accepted
         self._clock = clock
@@ -119,6 +121,8 @@ class Subscriber:
         if text is None or text == self._seen:
             return None
         manifest = decoded(text)
+        if manifest.run_id == self._accepted.run_id:
+            self.newest = manifest.version
         if self.acting is not None and manifest.version <= self.acting.version:
             raise RejectedError(
                 f"{manifest.version} is not newer than {self.acting.version}, which is in use"

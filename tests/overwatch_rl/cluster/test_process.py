@@ -1,6 +1,7 @@
 """A cluster of real processes: it learns what one process learns, and survives the end of any of them."""
 
 import json
+import os
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from overwatch_rl.training.keeper import position_of
 from overwatch_rl.training.trainer import Trainer, TrainerConfig
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
+from tests.e2e.memory_groups import memory_group
 from tests.overwatch_rl.cluster.running import Running, config, settings
 from tests.overwatch_rl.learner.whole import same
 from tests.overwatch_rl.servers import RedisServer, s3_url
@@ -70,6 +72,27 @@ def test_training_goes_on_whichever_process_is_killed(tmp_path: Path) -> None:
         episodes[env, episode].append(step)
     whole = {key: sorted(steps) == list(range(len(steps))) for key, steps in episodes.items()}
     assert all(whole.values()), [key for key, is_whole in whole.items() if not is_whole]
+
+
+@pytest.mark.timeout(600)
+def test_a_learner_that_the_kernel_kills_for_want_of_memory_goes_on(tmp_path: Path) -> None:
+    """In a control group with no room; the cluster starts it again, and each step is trained once."""
+    with (
+        memory_group(f"overwatch-{os.getpid()}-learner", 1) as group,
+        Running(settings(tmp_path, config(), actors=1)) as running,
+    ):
+        running.more(4, "the first updates")
+        pid = running.cluster.supervisor.pid("learner")
+        assert pid is not None
+        group.take(pid)
+        running.until(lambda: running.cluster.supervisor.pid("learner") not in (None, pid), "it is killed")
+        assert group.kills >= 1
+        assert any(name == "learner" and "ended with status -9" in line for name, line in running.lines)
+        running.more(4, "after it was killed")
+    history = surviving(tmp_path / "trace.jsonl")
+
+    assert [one.updates for one in history] == list(range(1, len(history) + 1))
+    assert set(steps_of(history).values()) == {1}
 
 
 @pytest.mark.timeout(600)

@@ -143,5 +143,5 @@ def test_a_deadline_ends_the_tries() -> None:
 
 def test_a_url_that_is_none_is_refused() -> None:
     """With one that is."""
-    with pytest.raises(ValueError, match=r"orchestrator is 'nowhere'; write e.g. http://127.0.0.1:8100"):
+    with pytest.raises(ValueError, match=r"orchestrator is 'nowhere'; write e.g. http://127.0.0.1:8200"):
         OrchestratorClient("nowhere", "r")
