@@ -146,7 +146,7 @@ class Keeper:
     def look(self, waited_s: float = 0.0) -> None:
         """Take in what was written, and save once more where that failed a while ago.
 
-        For a training that stands still; one that goes on does so after each update. One that has waited for
+        For a training that stands still; one that goes on does so after each update. One that waited for
         `EARLY_S` is kept early: what it learned from fills the table it waits for until it is in a checkpoint.
         """
         self._report(self._manager.finished())
