@@ -147,7 +147,7 @@ class Keeper:
         """Take in what was written, and save once more where that failed a while ago.
 
         For a training that stands still; one that goes on does so after each update. One that waited for
-        `EARLY_S` is kept early: what it learned from fills the table it waits for until it is in a checkpoint.
+        `EARLY_S` is kept early: what it learned from fills the table it waits for until a checkpoint has it.
         """
         self._report(self._manager.finished())
         if waited_s >= EARLY_S and not self.is_stalled and self._offered != self._trainer.updates_done:
