@@ -173,13 +173,13 @@ NAMED = (
 """Families that rules about runs ask for."""
 
 
-def fired(series: Series, seconds: int, folder: Path) -> set[tuple[str, str]]:
+def fired(series: Series, seconds: int, folder: Path, plan: Plan = PLAN) -> set[tuple[str, str]]:
     """Alert and run of all alerts that fire on these series, by the shipped rules in `promtool`.
 
     It is asked to expect none, and names those that there are.
     """
-    rules = [*steady_alerts(PLAN), *windowed_alerts(PLAN)]
-    (folder / "rules.yaml").write_text(rule_file(rules, PLAN))
+    rules = [*steady_alerts(plan), *windowed_alerts(plan)]
+    (folder / "rules.yaml").write_text(rule_file(rules, plan))
     told = [
         {"series": name, "values": notation(values)}
         for name, values in series.items()

@@ -24,10 +24,10 @@ WAITS: Final = {
     "learner.replay_gaps": "replay that forgot: tests/live/faults.py, `clustered-wiped`",
     "learner.rollbacks": "gradients that stay broken: tests/live/faults.py, `clustered-overflowing`",
     "learner.learning_rate_cuts": "gradients that are broken: tests/live/faults.py, `clustered-overflowing`",
-    "replay.refused": "chunks that are refused: tests/overwatch_rl/replay/test_calls.py",
-    "replay.removed": "a table that is full: tests/overwatch_rl/replay/test_durable.py",
-    "replay.late": "a late acknowledgement: tests/overwatch_rl/replay/test_calls.py",
-    "orchestrator.health_events": "45 s of silence: tests/overwatch_rl/orchestrator/test_api.py",
+    "replay.refused": "chunks that are refused: tests/overwatch_rl/replay/test_telemetry.py",
+    "replay.removed": "a table that is cleared: tests/overwatch_rl/replay/test_telemetry.py",
+    "replay.late": "a late acknowledgement: tests/overwatch_rl/replay/test_telemetry.py",
+    "orchestrator.health_events": "45 s of silence: tests/overwatch_rl/orchestrator/test_telemetry.py",
 }
 """Rows that need a fault which is not planted here, each with where it is."""
 

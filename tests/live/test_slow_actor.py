@@ -11,8 +11,8 @@ import pytest
 from overwatch.snapshot import Snapshot
 from tests.overwatch_rl.cluster.running import Running, config, settings
 
-ENDS_AT: int = 6
-"""Updates, of some seconds each."""
+ENDS_AT: int = 16
+"""Updates, of a second each: shares of the time are those of several rollouts."""
 
 
 @pytest.mark.timeout(600)
@@ -22,7 +22,7 @@ def test_slow_actors_are_env_bound_and_the_learner_is_starved(
     """With the hint of each: what to do about the environments, and who makes the learner wait."""
     for name in ("XDG_RUNTIME_DIR", "OVERWATCH_SPOOL_DIR", "OVERWATCH_RING_DIR"):
         monkeypatch.setenv(name, str(tmp_path))
-    given = config(world="gym:tests.live.worlds:SlowAtOnce-v0", batch={"envs": 2, "steps": 64})
+    given = config(world="gym:tests.live.worlds:SlowAtOnce-v0", batch={"envs": 2, "steps": 32})
     made = settings(tmp_path, given, run_id="slow", has_collector=True, is_reporting=True)
     with Running(made) as running:
         running.more(ENDS_AT, "some updates")

@@ -11,7 +11,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self
 
@@ -28,6 +28,8 @@ FAULTS: Final = ("error", "error after", "drop", "hang", "corrupt reply", "corru
 """What the proxy does to a request: an error without and with the request being done, a connection that ends
 without a reply, none that ever comes, one flipped byte, a body in pieces."""
 _START_S: Final = 60.0
+_MOST: Final = 4 << 20
+"""Bytes that a slow wire takes at once."""
 
 
 @contextmanager
@@ -90,6 +92,8 @@ class FaultProxy:
         """Requests by fault; those without are `none`."""
         self.address = ""
         self.hang_s = 30.0
+        self.slow_s = 0.02
+        """Before each quarter of a slow reply, and before a slow request is passed on."""
         self._upstream = upstream
         self._draw = random.Random(seed)  # noqa: S311 a test
         self._loop = asyncio.new_event_loop()
@@ -140,6 +144,8 @@ class FaultProxy:
             return web.Response(status=504)
         if fault == "corrupt request" and body:
             body = _flipped(body, self._draw)
+        if fault == "slow":
+            await asyncio.sleep(self.slow_s)
         status, headers, answer = await self._forward(request, body)
         if fault == "error after":
             return web.Response(status=500, text="planted")
@@ -158,7 +164,7 @@ class FaultProxy:
         for at in range(0, len(answer), piece):
             await reply.write(answer[at : at + piece])
             if fault == "slow":
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(self.slow_s)
         return reply
 
     async def _forward(self, request: web.Request, body: bytes) -> tuple[int, dict[str, str], bytes]:
@@ -177,6 +183,62 @@ class FaultProxy:
 def _flipped(body: bytes, draw: random.Random) -> bytes:
     at = draw.randrange(len(body))
     return body[:at] + bytes([body[at] ^ (1 << draw.randrange(8))]) + body[at + 1 :]
+
+
+class SlowWire:
+    """Stands before any TCP server; what the server says comes late, piece by piece. A context manager."""
+
+    def __init__(self, port: int, late_s: float) -> None:
+        self.address = ""
+        """`127.0.0.1:PORT`."""
+        self._upstream, self._late_s = port, late_s
+        self._server: asyncio.Server | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="slow-wire", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(_START_S)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(_START_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_START_S)
+        self._loop.close()
+
+    async def _start(self) -> None:
+        self._server = await asyncio.start_server(self._handle, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()
+        self.address = f"{host}:{port}"
+
+    async def _stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        theirs, ours = await asyncio.open_connection("127.0.0.1", self._upstream, limit=_MOST)
+        async with asyncio.TaskGroup() as both:
+            both.create_task(_pumped(reader, ours, 0.0))
+            both.create_task(_pumped(theirs, writer, self._late_s))
+
+
+async def _pumped(source: asyncio.StreamReader, sink: asyncio.StreamWriter, late_s: float) -> None:
+    try:
+        while piece := await source.read(_MOST):
+            await asyncio.sleep(late_s)
+            sink.write(piece)
+            await sink.drain()
+    except OSError:
+        pass
+    finally:
+        sink.close()
+        with suppress(OSError):
+            await sink.wait_closed()
 
 
 class RedisServer:

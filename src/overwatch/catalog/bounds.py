@@ -74,8 +74,9 @@ ROWS: Final = (
     BoundRow(
         state=BoundState.SYNC,
         means="It waits for a slower lane or rank, or at a barrier, 15 % of its time or more; or it works "
-        "and rests in turn, and no phase says for what.",
-        needs="a `sync` phase; step times of two lanes of a kind with utilisation; or utilisation over time",
+        "and rests in turn, and no phase says for what; or learner and actors take turns.",
+        needs="a `sync` phase; step times of two lanes of a kind with utilisation; utilisation over time; or "
+        "a `queue_wait` phase with the `rollout` phases of actors",
         first="Look at the one it waits for, not at this one.",
     ),
     BoundRow(
@@ -87,7 +88,8 @@ ROWS: Final = (
     ),
     BoundRow(
         state=BoundState.STARVED,
-        means="The learner's queue of experience runs dry: it learns faster than is collected.",
+        means="The learner waits for experience 15 % of its time or more, or its queue of it is dry: actors "
+        "are too few or slow, or replay is.",
         needs="`queue_depth` and `queue_capacity`, or a `queue_wait` phase",
         first="More actors or envs, or more epochs a batch.",
         fault=True,

@@ -21,6 +21,8 @@ WINDOW_NS: Final = 20_000_000_000
 """Of the time that a share is a share of."""
 LEAST_MARKS: Final = 4
 """Marks that are looked at, however long ago, where phases are long."""
+START_NS: Final = 20_000_000_000
+"""So long a learner may wait for its first experience."""
 LEFT_NS: Final = 5_000_000_000
 """The least time for which others go on without a rank before it is no part of them."""
 GONE: Final = 4
@@ -33,6 +35,8 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
     shares: dict[str, float] = {}
     """Share of the time by kind of phase; absent where the rank tells none of the kind."""
+    coming: tuple[str, ...] = ()
+    """Kinds of phases that it tells, of which too little is known for a share."""
     update_s: float | None = None
     """From the end of one update to that of the next."""
     work_s: float | None = None
@@ -43,6 +47,10 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True):
     """That median."""
     slowest: int | None = None
     """The rank that works longest, where it is another one."""
+
+    def is_coming(self, kind: Kind) -> bool:
+        """Whether a share of this kind will be known soon."""
+        return kind.value in self.coming and kind.value not in self.shares
 
     def share(self, kind: Kind) -> float | None:
         """Share of the time spent in a kind of phase; `None` where the rank does not tell."""
@@ -88,16 +96,25 @@ def _cycle(rank: int, phases: Mapping[str, Phase]) -> Cycle:
     newest = max((phase.at for phase in phases.values()), default=0)
     shares: dict[str, float] = {}
     update_s: float | None = None
+    coming: list[str] = []
+    learns_since = min(
+        (phase.marks.items[0][0] for name, phase in phases.items() if parse_phase(name) is Kind.UPDATE),
+        default=None,
+    )
     for name, phase in phases.items():
-        kind, share = parse_phase(name), _share(phase, newest)
-        if kind is None or share is None:
+        kind = parse_phase(name)
+        if kind is None:
+            continue
+        share = _share(phase, newest, _waits_since(phase, learns_since) if kind is Kind.QUEUE_WAIT else 0)
+        if share is None:
+            coming.append(kind.value)
             continue
         shares[kind.value] = min(1.0, shares.get(kind.value, 0.0) + share)
         if kind is Kind.UPDATE:
             update_s = _interval(phase)
     waits = shares.get(Kind.SYNC.value)
     work_s = None if waits is None or update_s is None else update_s * (1 - waits)
-    return Cycle(rank=rank, shares=shares, update_s=update_s, work_s=work_s)
+    return Cycle(rank=rank, shares=shares, coming=tuple(coming), update_s=update_s, work_s=work_s)
 
 
 def _interval(phase: Phase) -> float | None:
@@ -106,9 +123,17 @@ def _interval(phase: Phase) -> float | None:
     return median([(after - before) / 1e9 for before, after in pairwise(ends)])
 
 
-def _share(phase: Phase, newest: int) -> float | None:
+def _waits_since(phase: Phase, learns_since: int | None) -> int:
+    """From when on waiting for experience counts: from the first update, or after a start that takes long.
+
+    Before that those who collect are still starting.
+    """
+    return phase.marks.items[0][0] + START_NS if learns_since is None else learns_since
+
+
+def _share(phase: Phase, newest: int, since: int) -> float | None:
     """Share of the newest time, or of the newest few rounds; `None` where too little is known."""
-    marks = phase.marks.items
+    marks = [mark for mark in phase.marks.items if mark[0] >= since]
     if len(phase.ends.items) < LEAST_ENDS or len(marks) < 2:
         return None
     interval_s = _interval(phase) or 0.0

@@ -95,6 +95,10 @@ class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
         """Share of its rank's time spent in a kind of phase; `None` where the rank does not tell."""
         return None if self.cycle is None else self.cycle.share(kind)
 
+    def is_coming(self, kind: Kind) -> bool:
+        """Whether its rank tells this kind of phase, and its share is not known yet."""
+        return self.cycle is not None and self.cycle.is_coming(kind)
+
 
 class Minutes(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of lanes and ranks beyond their newest readings."""

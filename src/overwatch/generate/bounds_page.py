@@ -6,7 +6,7 @@ from overwatch.catalog import alerts
 from overwatch.catalog.bounds import ROWS, BoundRow
 from overwatch.catalog.phases import Phase, words_of
 from overwatch.diagnose import cycle, hardware, lanes, link, throughput, watchdog
-from overwatch.diagnose.bounds import device, learning, waiting
+from overwatch.diagnose.bounds import device, learning, turns, waiting
 from overwatch.diagnose.held import FORECAST_NS, HOLD_NS
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.state import pace, sources, usage
@@ -77,6 +77,16 @@ Readings of devices and of the host come from the sampler. What a trainer adds:
 Whoever waits {waiting.WAIT_SHARE:.0%} of the time at `sync` is sync-bound, and is told for whom: among ranks the straggler is
 the one that works at least {AnomalyLimits().slow_lane:g} times as long as the median of the others (an update without its waiting)
 and hardly waits itself. Lanes are compared by the step times of their envs in the same way.
+
+A learner that waits for experience is judged with its actors. Where one of them is held back by its environments
+or by choosing actions, that is named. Where actors collect {1 - waiting.WAIT_SHARE:.0%} of their time or more, they are too few. Where
+learner and actors work less than {turns.AT_WORK:.0%} of the time, added up, replay or the way to it is slow, or batches are so
+small that handing them over takes longer than learning from them. Else they take turns, as `batch.ahead` has
+them do: SYNC-BOUND, which is no fault.
+
+A learner of `overwatch-rl` saves beside training and skips a save while one is under way, so slow storage does not
+hold it back: `checkpoint-slow` and `learner_checkpoint_duration_seconds` show it. IO-BOUND by a `checkpoint` phase is
+of trainers that save within their loop.
 
 A driver's utilisation is the share of up to a second in which anything ran: it does not tell how much. So a
 lane is compute-bound only with {device.HARD_WORK:.0%} of its power limit, or {device.ACTIVE:.0%} of its processors with work.

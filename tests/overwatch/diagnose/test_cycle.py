@@ -151,3 +151,27 @@ def test_a_run_without_lanes_has_a_bound_by_its_phases(work: Work, state: str | 
     judged = _after_seconds(_state({0: work}))
 
     assert (None if judged.bound is None else judged.bound.state) == state
+
+
+def test_waiting_before_the_first_update_is_how_a_run_begins() -> None:
+    """A learner whose actors are still starting is judged from its first update on, or when that is late."""
+    begins = _told((("queue_wait", 1.0, 1.0),), 10, 1.0)
+    learns = [
+        PhaseEnded(at=START_NS + int((10 + number + ends) * SECOND), phase=name, duration_s=took)
+        for number in range(6)
+        for name, ends, took in (("queue_wait", 0.1, 0.1), ("update", 1.0, 0.9))
+    ]
+
+    def share(events: list[Event]) -> float | None:
+        records = [
+            Record(origin=Origin(run_id="r", epoch="e", ours=True, rank=0), event=event, seq=None)
+            for event in events
+        ]
+        state = new_run(records[0])
+        for record in records:
+            apply(state, record, record.event.at)
+        return cycles_of(state.phases)[0].share(Phase.QUEUE_WAIT)
+
+    assert share(begins) is None
+    assert share([*begins, *learns]) == pytest.approx(0.1, abs=0.02)
+    assert share(_told((("queue_wait", 1.0, 1.0),), 40, 1.0)) == pytest.approx(1.0)

@@ -38,10 +38,10 @@ def settings(out: Path, given: LearnerConfig, **own: Any) -> ClusterSettings:
 class Running:
     """A cluster that goes on while it is waited for something."""
 
-    def __init__(self, made: ClusterSettings) -> None:
+    def __init__(self, made: ClusterSettings, kind: type[Cluster] = Cluster) -> None:
         self.settings = made
         self.lines: list[tuple[str, str]] = []
-        self.cluster = Cluster(made, lambda name, line: self.lines.append((name, line)))
+        self.cluster = kind(made, lambda name, line: self.lines.append((name, line)))
 
     def __enter__(self) -> Self:
         return self

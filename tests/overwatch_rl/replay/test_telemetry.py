@@ -8,6 +8,7 @@ from overwatch_rl.replay.base import Capacity, TableConfig, Which
 from overwatch_rl.replay.process import look
 from overwatch_rl.replay.service import Replay
 from overwatch_rl.replay.telemetry import ROLE, Tower
+from tests.fakes import SECOND
 from tests.overwatch_rl.recording import KeptRun
 from tests.overwatch_rl.replay.serving import ENCODING, chunk
 
@@ -29,7 +30,7 @@ def gauges(run: KeptRun) -> dict[str, float]:
 
 
 def test_what_tables_did_is_counted_once_however_often_one_looks() -> None:
-    """Inserted, leased, served again, removed, refused, late; each under its table."""
+    """Inserted, leased, served again, removed, refused; each under its table."""
     run = KeptRun(role=ROLE)
     tower = Tower(run)
     config = TableConfig(name="a", capacity=Capacity(items=3))
@@ -52,6 +53,24 @@ def test_what_tables_did_is_counted_once_however_often_one_looks() -> None:
     assert counted["redelivered", "a"] == stats.redelivered == 2
     assert counted["removed", "a", "cleared"] == 1
     assert counted["refused", "a", "encoding"] == 1
+    assert run.link.refused == []
+
+
+def test_an_acknowledgement_that_came_late_is_counted() -> None:
+    """Its lease ended by time, and another learner has the chunk."""
+    run, now = KeptRun(role=ROLE), [SECOND]
+    config = TableConfig(name="a", lease_s=1.0)
+    with closing(Replay([config], lambda: now[0])) as replay:
+        replay.declare("a", ENCODING)
+        replay.append("a", ENCODING.hash, [chunk()])
+        assert replay.lease("a", "slow", 4, 0) is not None
+        now[0] += 2 * SECOND
+        tower = Tower(run)
+        look(replay, tower)
+        assert replay.lease("a", "other", 4, 0) is not None
+        replay.acknowledge("a", "slow", 1)
+        look(replay, tower)
+    assert tallies(run)["late", "ack"] == 1
     assert run.link.refused == []
 
 

@@ -97,8 +97,9 @@ ENTRIES: Final = (
     Runbook(
         code="queue-starved",
         means="The learner waits for experience: those who collect do not keep up.",
-        confirm="Its phases: the share of waiting grew, the update itself did not.",
-        act="More collectors or envs, cheaper inference, or a smaller learner.",
+        confirm="Its phases: the share of waiting grew, the update itself did not. The hint says what actors "
+        "do meanwhile: they are slow, they are too few, or replay and the way to it are slow.",
+        act="More collectors or envs, cheaper inference, a smaller learner; for replay its log and host.",
     ),
     Runbook(
         code="weights-slow",

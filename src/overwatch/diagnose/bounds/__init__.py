@@ -4,7 +4,7 @@ A rule says what, why, what to do, how sure it is and from which evidence. Where
 needs are missing the lane is `unknown`, and says which. Pure; must not know how a bound is held over time.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -28,6 +28,7 @@ from overwatch.diagnose.bounds.learning import (
     undecided,
     weights_bound,
 )
+from overwatch.diagnose.bounds.turns import explained
 from overwatch.diagnose.bounds.waiting import io_bound, sawtooth_bound, straggler, sync_bound
 from overwatch.diagnose.lanes import LaneFacts, Of
 from overwatch.diagnose.limits import AnomalyLimits
@@ -45,8 +46,6 @@ OF_RANKS: Final[tuple[Rule, ...]] = (
 """Those that phases alone can answer, for a run without lanes; the last gives the reason where none can."""
 OF_SERVICES: Final[tuple[Rule, ...]] = (weights_bound, io_bound, env_bound, inference_bound, undecided)
 """Those of a service beside the trainer: it has no peers to wait for, and learns nothing."""
-_COLLECTING: Final = (BoundState.ENV.value, BoundState.INFERENCE.value)
-"""What makes those who collect slow."""
 
 
 def judge_lanes(lanes: Iterable[LaneFacts], limits: AnomalyLimits) -> dict[str, Bound]:
@@ -70,16 +69,6 @@ def judge_ranks(ranks: Iterable[LaneFacts], limits: AnomalyLimits) -> dict[str, 
         if bound is not None:
             found[rank.name] = bound
     return found
-
-
-def explained(bounds: dict[str, Bound], beside: Mapping[str, Bound]) -> dict[str, Bound]:
-    """The same, where experience is missing with what makes those slow who collect it."""
-    slow = next((name for name, bound in beside.items() if bound.state in _COLLECTING), None)
-    if slow is None:
-        return bounds
-    because = f"{slow} is {beside[slow].state}: {beside[slow].hint}"
-    starving = (name for name, bound in bounds.items() if bound.state == BoundState.STARVED.value)
-    return {**bounds, **{name: msgspec.structs.replace(bounds[name], hint=because) for name in starving}}
 
 
 def judge_run(bounds: dict[str, Bound]) -> Bound | None:

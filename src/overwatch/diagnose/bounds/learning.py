@@ -36,8 +36,14 @@ def starved(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
     waits = lane.share(Phase.QUEUE_WAIT)
     if waits is not None and waits >= WAIT_SHARE:
         said = f"the learner waits {waits:.0%} of its time for experience"
-    elif waits is None and lane.queue is not None and lane.queue <= DRY and not _is_full_of_work(lane):
-        # Who says how long it waits knows better: a learner that takes turns with actors has a dry queue.
+    elif (
+        waits is None
+        # Who says how long it waits knows better: a learner that keeps up with its actors has a dry queue.
+        and not lane.is_coming(Phase.QUEUE_WAIT)
+        and lane.queue is not None
+        and lane.queue <= DRY
+        and not _is_full_of_work(lane)
+    ):
         said = f"{lane.queue_text}: learning is faster than collecting"
     else:
         return None
