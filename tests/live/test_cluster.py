@@ -121,7 +121,8 @@ def test_each_service_has_its_line(seen: Seen) -> None:
     assert {"v", "weights"} <= words["actor"]
     assert words["actor 1"]
     assert {"in", "out"} <= words["replay"]
-    assert {"running", "heartbeat", "tune"} <= words["orchestrator"]
+    assert {"running", "heartbeat"} <= words["orchestrator"]
+    assert words["orchestrator"] & {"tune", "pause", "resume"}
 
 
 def test_run_control_is_seen(seen: Seen) -> None:
@@ -129,7 +130,9 @@ def test_run_control_is_seen(seen: Seen) -> None:
     states = [shot.run.control for shot in seen.snapshots if shot.run.control is not None]
     assert "running" in states
     commands = [shot.run.command for shot in seen.snapshots if shot.run.command is not None]
-    assert "tune done" in commands
+    assert commands
+    assert set(commands) <= {"tune done", "pause done", "resume done"}
+    assert len(seen.facts("command_applied")) >= 3
     assert {line.kind for shot in seen.snapshots for line in shot.feed} >= {
         "run_state_changed", "command_applied", "checkpoint_saved",
     }  # fmt: skip

@@ -64,6 +64,14 @@ PROGRAMS: Final = (
 )
 
 WAITS: Final = {
+    **dict.fromkeys(
+        (
+            "overwatch.policy.effective_sample_size",
+            "overwatch.policy.importance_clipped",
+            "overwatch.policy.mismatch_kl",
+        ),
+        "actors that collect beside the update: tests/live/test_cluster.py",
+    ),
     "overwatch.policy.warmup": "a network of convolutions: tests/overwatch_rl/training/test_warmup.py",
     "overwatch.run.gpu.idle": "a GPU",
     "overwatch.run.updates": "counted from the updates that came",

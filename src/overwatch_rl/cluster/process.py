@@ -4,6 +4,7 @@ Owns which processes run, what each is given, and where everything lies. The emb
 files; Redis, an object store and a database are taken by URL. Must not know how any of them works.
 """
 
+import random
 import re
 import socket
 import time
@@ -16,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from overwatch_rl.artifacts.signing import KEY_FILE, make_key
-from overwatch_rl.cluster.supervision import Part, Supervisor
+from overwatch_rl.cluster.supervision import GaveUpError, Part, Supervisor
 from overwatch_rl.learner.config import LearnerConfig
 
 NICENESS: Final = 10
@@ -26,8 +27,11 @@ _ORCHESTRATOR: Final = re.compile(r"orchestrator API at (https?://[^/,\s]+)")
 _LOOK_S: Final = 0.1
 _LEARNER_END_S: Final = 120.0
 """The last checkpoint and the last weights of a learner may take so long."""
+_COLLECTOR: Final = re.compile(r"otlp_http at (https?://[^,\s]+)")
+_FIRST_PORT: Final = 14318
 _PORTS: Final = 6
 """Of a collector, in a row."""
+_TRIES: Final = 5
 FILE: Final = "cluster.json"
 """What a folder that is used again goes on with."""
 
@@ -106,7 +110,7 @@ class Cluster:
     def _start(self) -> None:
         settings, supervisor = self._settings, self.supervisor
         if settings.has_collector:
-            supervisor.start(self._collector())
+            self.places |= start_collector(supervisor, settings.out / "tower")
         self.places["orchestrator"] = str(supervisor.start(self._orchestrator()))
         self.places["replay"] = str(supervisor.start(self._replay()))
         for rank in range(settings.actors):
@@ -122,15 +126,6 @@ class Cluster:
             return ["--no-telemetry"]
         endpoint = self.places.get("tower", settings.endpoint)
         return ["--run-id", settings.run_id, *(() if endpoint is None else ("--endpoint", endpoint))]
-
-    def _collector(self) -> Part:
-        base = _free_ports(_PORTS)
-        self.places |= {
-            "tower": f"http://127.0.0.1:{base}",
-            "view": f"overwatch tui --connect 127.0.0.1:{base + 3}",
-        }
-        words = ("collect", "--data", str(self._settings.out / "tower"), "--port-base", str(base))
-        return Part(name="collector", module="overwatch.cli", words=words)
 
     def _orchestrator(self) -> Part:
         store = self._settings.store or f"sqlite:///{(self._settings.out / 'orchestrator.sqlite').absolute()}"
@@ -173,9 +168,27 @@ class Cluster:
         return Part(name="learner", words=tuple(words), is_main=True, end_s=_LEARNER_END_S)
 
 
-def _free_ports(count: int) -> int:
+def start_collector(supervisor: Supervisor, data: Path) -> dict[str, str]:
+    """Where it and its view are; where another takes its ports at the same moment, at others."""
+    first = _FIRST_PORT
+    for left in reversed(range(_TRIES)):
+        base = _free_ports(first, _PORTS)
+        words = ("collect", "--data", str(data), "--port-base", str(base))
+        part = Part(name="collector", module="overwatch.cli", words=words, address=_COLLECTOR)
+        try:
+            tower = supervisor.start(part)
+        except GaveUpError:
+            if not left:
+                raise
+            first = base + 10 * random.randint(1, 100)  # noqa: S311 apart from who tries beside
+        else:
+            return {"tower": str(tower), "view": f"overwatch tui --connect 127.0.0.1:{base + 3}"}
+    raise AssertionError("the last try returns or raises")
+
+
+def _free_ports(first: int, count: int) -> int:
     """The first of so many ports in a row that are free."""
-    for base in range(14318, 60_000, 10):
+    for base in range(first, 60_000, 10):
         with ExitStack() as stack:
             try:
                 for port in range(base, base + count):

@@ -72,14 +72,23 @@ class Supervisor:
         self.restarts = 0
 
     def start(self, part: Part, patience_s: float = 60.0) -> str | None:
-        """Start one, and wait for its address where it has one. Raises `GaveUpError`."""
+        """Start one, and wait for its address where it has one. Raises `GaveUpError`.
+
+        One of a name that did not start may be started again, with other words.
+        """
+        if (before := self._running.pop(part.name, None)) is not None:
+            before.log.close()
         log = (self._logs / f"{part.name}.log").open("a", encoding="utf-8")
         one = self._running[part.name] = _Running(part=part, words=list(part.words), log=log)
         self._spawn(one)
         until = time.monotonic() + patience_s
         while part.address is not None and one.address is None:
             if self._status(one) is not None or time.monotonic() > until:
-                raise GaveUpError(self._last_words(one))
+                words = self._last_words(one)
+                if one.child is not None:
+                    one.child.end()
+                    one.child = None
+                raise GaveUpError(words)
             self._drain(one, 0.1)
         return one.address
 

@@ -15,6 +15,8 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
     ExportLogsServiceRequest,
     ExportLogsServiceResponse,
 )
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from overwatch.events import Event, Record
 from overwatch.journal import Signal
@@ -140,6 +142,18 @@ def silent_server() -> Iterator[str]:
         listener.bind(("127.0.0.1", 0))
         listener.listen(64)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def spans_of(sink: Sink) -> list[Span]:
+    """Every span that came, of all requests, in order."""
+    return [
+        span
+        for path, body in sink.bodies
+        if path == "/v1/traces"
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
 
 
 def partial_success(rejected: int) -> bytes:

@@ -42,6 +42,7 @@ from tests.overwatch.sdk.sink import (
     http_sink,
     partial_success,
     silent_server,
+    spans_of,
 )
 from tests.ports import free_port
 
@@ -307,8 +308,7 @@ def test_metrics_and_spans_go_to_third_parties(sink: Sink) -> None:
     assert found["overwatch.run.updates"].sum.data_points[0].as_double == 2
     assert found["overwatch.run.steps"].sum.data_points[0].as_double == 2
     assert found["overwatch.run.non_finite"].sum.data_points[0].as_int == 1
-    body = next(body for path, body in sink.bodies if path == "/v1/traces")
-    spans = ExportTraceServiceRequest.FromString(body).resource_spans[0].scope_spans[0].spans
+    spans = spans_of(sink)
     assert [span.name for span in spans] == ["gae", "rl.loop", "rl.train", "rl.loop"]
     named = [(span.trace_id.hex(), span.span_id.hex()) for span in spans]
     assert [(ended.trace_id, ended.span_id) for ended in sink.events(PhaseEnded)] == named[::2]

@@ -6,11 +6,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 import overwatch.sdk
-from tests.overwatch.sdk.sink import Sink, http_sink
+from tests.overwatch.sdk.sink import Sink, http_sink, spans_of
 
 
 @pytest.fixture
@@ -34,8 +33,7 @@ def test_spans_of_its_own_are_sent_and_accounted_for(sink: Sink) -> None:
 
     assert report.delivered
     assert report.dropped == {}
-    body = next(body for path, body in sink.bodies if path == "/v1/traces")
-    spans = ExportTraceServiceRequest.FromString(body).resource_spans[0].scope_spans[0].spans
+    spans = spans_of(sink)
     assert [span.name for span in spans] == ["send", "group"]
     assert [span.trace_id.hex() for span in spans] == 2 * [above.traceparent.split("-")[1]]
     assert [span.parent_span_id for span in spans] == [spans[1].span_id, b""]
@@ -60,13 +58,7 @@ def test_every_turn_is_a_trace_with_the_number_of_the_update_that_it_led_to(
     with run.phase("checkpoint"):
         pass
     assert run.close(5.0).delivered
-    spans = [
-        span
-        for path, body in sink.bodies
-        if path == "/v1/traces"
-        for scope in ExportTraceServiceRequest.FromString(body).resource_spans[0].scope_spans
-        for span in scope.spans
-    ]
+    spans = spans_of(sink)
     loops = [span for span in spans if span.name == "rl.loop"]
     told = [number if number is not None else place for place, number in enumerate(numbers, start=1)]
     assert [_update_of(span) for span in loops] == [*told, None]
@@ -96,13 +88,7 @@ def test_the_death_of_an_exporter_costs_no_span_of_what_it_had_delivered(
     os.kill(pid, signal.SIGKILL)
     assert run.close(20.0).dropped == {}
 
-    found = [
-        span.name
-        for path, body in sink.bodies
-        if path == "/v1/traces"
-        for scope in ExportTraceServiceRequest.FromString(body).resource_spans[0].scope_spans
-        for span in scope.spans
-    ]
+    found = [span.name for span in spans_of(sink)]
     assert {name: found.count(name) for name in ("rl.sample", "rl.loop", "sample")} == {
         "rl.sample": calls, "rl.loop": calls, "sample": calls
     }  # fmt: skip

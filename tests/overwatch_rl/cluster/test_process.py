@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -13,7 +14,9 @@ import pytest
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.artifacts.store import below
 from overwatch_rl.checkpoints.reading import find_checkpoint
+from overwatch_rl.cluster import process
 from overwatch_rl.cluster.process import remembered
+from overwatch_rl.cluster.supervision import Supervisor
 from overwatch_rl.learner.process import spec_of
 from overwatch_rl.learner.trace import Trained, surviving
 from overwatch_rl.telemetry.reporter import Silent
@@ -182,3 +185,24 @@ def test_redis_and_an_object_store_take_the_place_of_files(
     assert kept.state.version.lineage == 2
     assert not (tmp_path / "checkpoints").exists()
     assert not (tmp_path / "weights").exists()
+
+
+def test_a_collector_whose_ports_another_takes_listens_at_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when two clusters start at the same moment: what was free is held when it starts."""
+    ports = process._free_ports
+    held = socket.create_server(("127.0.0.1", 0))
+    base = held.getsockname()[1]
+    taken = iter([base])
+    monkeypatch.setattr(process, "_free_ports", lambda first, count: next(taken, None) or ports(first, count))
+    supervisor = Supervisor(tmp_path / "logs", lambda _, __: None)
+    try:
+        with held:
+            places = process.start_collector(supervisor, tmp_path / "tower")
+    finally:
+        supervisor.close()
+
+    assert places["tower"] != f"http://127.0.0.1:{base}"
+    assert next(taken, None) is None
+    assert "is held by" in (tmp_path / "logs" / "collector.log").read_text()
