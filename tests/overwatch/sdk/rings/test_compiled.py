@@ -289,14 +289,17 @@ def test_a_call_holds_on_to_nothing(
     for _ in range(3):
         call()
         trainer.said()
-    before = counts()
-    for _ in range(1000):
+    # Others in this process let go of `None` too, once in a while; a call that holds on does so every time.
+    moved = []
+    for _ in range(3):
+        before = counts()
+        for _ in range(1000):
+            call()
+        trainer.said()
         call()
-    trainer.said()
-    call()
-    trainer.said()
-    after = counts()
-    assert all(abs(one - other) < 50 for one, other in zip(before, after, strict=True)), (before, after)
+        trainer.said()
+        moved.append([abs(one - other) for one, other in zip(before, counts(), strict=True)])
+    assert all(min(each) < 50 for each in zip(*moved, strict=True)), moved
     watched.clear()
     held = sys.getrefcount(chute.ring)
     trainer.update = trainer.envs = trainer.fast = trainer.columns = None  # type: ignore[assignment]
