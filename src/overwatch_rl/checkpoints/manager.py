@@ -7,9 +7,7 @@ store a trainer claims the next lineage, and those of earlier ones can write no 
 tensors mean.
 """
 
-import fcntl
 import os
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +21,7 @@ from overwatch_rl.checkpoints.manifest import State
 from overwatch_rl.checkpoints.reading import versions
 from overwatch_rl.checkpoints.uploading import claim
 from overwatch_rl.checkpoints.writer import Written
+from overwatch_rl.handover.locks import held_lock
 from overwatch_rl.handover.sender import Sender
 
 LOCK: Final = ".lock"
@@ -60,19 +59,7 @@ class Manager:
         if is_remote(place):
             self._lineage = self._claimed(str(place))
             return
-        folder = Path(place)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise ValueError(
-                f"{folder.parent} cannot be written: {error.strerror}; name another --out folder"
-            ) from error
-        try:
-            self._hold(self._lock, folder, patience_s)
-        except BaseException:
-            os.close(self._lock)
-            raise
+        self._lock = held_lock(Path(place) / LOCK, patience_s, "writes checkpoints", Path(place).parent)
 
     @property
     def next_lineage(self) -> int:
@@ -156,18 +143,3 @@ class Manager:
             return claim(store)
         except OSError as error:
             raise ValueError(f"{self.where} cannot be written: {error}") from error
-
-    def _hold(self, lock: int, folder: Path, patience_s: float) -> None:
-        until = time.monotonic() + patience_s
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                if time.monotonic() >= until:
-                    raise ValueError(
-                        f"{folder.parent} is written by another training; "
-                        "end it, or name another --out folder"
-                    ) from error
-                time.sleep(_LOOK_S)
-            else:
-                return

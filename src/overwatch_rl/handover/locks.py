@@ -12,17 +12,18 @@ from typing import Final
 _LOOK_S: Final = 0.05
 
 
-def held_lock(path: Path, patience_s: float, what: str) -> int:
-    """The descriptor of a lock, once nobody else holds it.
+def held_lock(path: Path, patience_s: float, what: str, out: Path | None = None) -> int:
+    """The descriptor of a lock, once no other process holds it.
 
-    Raises `ValueError` when another still does after so long, of whom `what` tells what it does, or when the
-    file cannot be made.
+    Raises `ValueError` when another still does after so long, where `what` is what it does there, or when the
+    file cannot be made; `out` is the folder to name, that of the file without.
     """
+    out = out or path.parent
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise ValueError(f"{path.parent} cannot be written: {error.strerror}; name another folder") from error
+        raise ValueError(f"{out} cannot be written: {error.strerror}; name another --out folder") from error
     until = time.monotonic() + patience_s
     try:
         while True:
@@ -31,7 +32,7 @@ def held_lock(path: Path, patience_s: float, what: str) -> int:
             except BlockingIOError as error:
                 if time.monotonic() >= until:
                     raise ValueError(
-                        f"another process {what} in {path.parent}; end it, or name another folder"
+                        f"another process {what} in {out}; end it, or name another --out folder"
                     ) from error
                 time.sleep(_LOOK_S)
             else:

@@ -47,5 +47,5 @@ def test_a_process_that_was_given_it_holds_it(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     """With the fix."""
     (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match=r"file cannot be written: .*; name another folder"):
+    with pytest.raises(ValueError, match=r"file cannot be written: .*; name another --out folder"):
         held_lock(tmp_path / "file" / ".lock", 0.0, "writes it")

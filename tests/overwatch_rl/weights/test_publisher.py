@@ -178,7 +178,7 @@ def test_a_run_has_one_publisher(publisher: Make, run: Run) -> None:
 def test_a_folder_that_cannot_be_made_is_named(publisher: Make, tmp_path: Path) -> None:
     """Before any training."""
     (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match=r"below cannot be written: .*; name another folder"):
+    with pytest.raises(ValueError, match=r"below cannot be written: .*; name another --out folder"):
         publisher(folder=tmp_path / "file" / "below")
 
 
