@@ -79,7 +79,7 @@ _COMMON: Final = (
     ),
     click.option("--replay-token", type=_FILE, help="File of the servers' bearer token."),
     click.option("--replay-ca", type=_FILE, help="PEM: the authority of the servers' certificates."),
-    click.option("--orchestrator", metavar="URL", help="The orchestrator; nobody commands without."),
+    click.option("--orchestrator", metavar="URL", help="The orchestrator; without it there are no commands."),
     click.option("--orchestrator-token", type=_FILE, help="File of its bearer token."),
     click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without."),
     click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower."),

@@ -102,7 +102,7 @@ ENTRIES: Final = (
     Runbook(
         code="learner-stalled",
         means=(
-            "The learner lives and has taken no optimiser step for ten minutes, and nobody paused the run."
+            "The learner lives and has taken no optimiser step for ten minutes, and the run is not paused."
         ),
         confirm=(
             "The message says how long. `learner_replay_queue_depth` at 0 means that no experience "
@@ -142,7 +142,7 @@ ENTRIES: Final = (
     Runbook(
         code="weights-old",
         means=(
-            "The learner has published no weights for five minutes, and nobody paused the run: actors "
+            "The learner has published no weights for five minutes, and the run is not paused: actors "
             "act with old ones."
         ),
         confirm=(

@@ -1,7 +1,7 @@
 """Why a learner waits for experience, by what those who collect it spend their time on. Pure.
 
 Rules: where actors are slow, that is the cause. Where actors wait too, learner and actors take turns, as they
-were configured to, and nobody is at fault. Where neither of them works, what lies between them is slow.
+were configured to, and that is no fault. Where neither of them works, what lies between them is slow.
 """
 
 from collections.abc import Iterable, Mapping
