@@ -23,8 +23,16 @@ from overwatch_rl.weights.checking import check_weights
 from overwatch_rl.weights.subscriber import Acting
 from overwatch_rl.worlds.base import World
 
-_LOOK_S: Final = 0.01
-"""Between two looks for newer weights, while it waits for them."""
+SOONEST_LOOK_S: Final = 0.01
+LATEST_LOOK_S: Final = 0.25
+"""Least and most time between two looks for newer weights, while it waits for them."""
+_LOOK_SHARE: Final = 0.125
+"""Of the time that it has waited: a look costs CPU, and comes too late by so much at most."""
+
+
+def look_after(waited_s: float) -> float:
+    """Seconds until the next look for newer weights, after so long without."""
+    return min(max(SOONEST_LOOK_S, _LOOK_SHARE * waited_s), LATEST_LOOK_S)
 
 
 class Weights(Protocol):
@@ -146,7 +154,8 @@ class Actor:
 
     def _adopt(self) -> str | None:
         """Take the newest weights; wait for some while it has none or is ahead."""
-        until = time.monotonic() + self._config.patience_s
+        since = time.monotonic()
+        until = since + self._config.patience_s
         while (stopped := self._stop()) is None:
             began = time.perf_counter()
             found = self._weights.poll()
@@ -158,9 +167,10 @@ class Actor:
             if self._weights.fault != self._fault:
                 self._fault = self._weights.fault
                 self._log(f"weights: {self._fault or 'they come again'}")
-            if self.version is not None and (self._is_due() or time.monotonic() >= until):
+            now = time.monotonic()
+            if self.version is not None and (self._is_due() or now >= until):
                 break
-            self._waiter.wait(_LOOK_S)
+            self._waiter.wait(look_after(now - since))
         self._report()
         return stopped
 

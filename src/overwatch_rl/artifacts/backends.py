@@ -6,10 +6,11 @@ repetition mends; any other exception may pass. Must not know what the files mea
 """
 
 import fcntl
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
@@ -30,7 +31,7 @@ from obstore.exceptions import (
 from obstore.store import GCSStore, MemoryStore, S3Store
 
 from overwatch.platform import sync, sync_folder
-from overwatch_rl.artifacts.digests import Bytes, sha256_of_file
+from overwatch_rl.artifacts.digests import Bytes, sha256_of, sha256_of_file
 from overwatch_rl.artifacts.retrying import Patience
 
 if TYPE_CHECKING:
@@ -111,11 +112,19 @@ class Folder:
 
     def open(self, key: str) -> Opened | None:
         """Tag and content."""
-        path = self._path(key)
         try:
-            tag, file = Tag(sha256_of_file(path)), path.open("rb")
+            file = self._path(key).open("rb")
         except (FileNotFoundError, NotADirectoryError):
             return None
+        with ExitStack() as undo:
+            undo.enter_context(file)
+            first = file.read(_CHUNK)
+            if len(first) < _CHUNK:  # All of it: what is polled is small, and read once.
+                return Tag(sha256_of(first)), (first,)
+            file.seek(0)
+            tag = Tag(hashlib.file_digest(file, "sha256").hexdigest())
+            file.seek(0)
+            undo.pop_all()
         return tag, _pieces(file)
 
     def write(self, key: str, data: Bytes, expected: Expected) -> Tag:
@@ -129,7 +138,7 @@ class Folder:
                 file.write(data)
                 file.flush()
                 sync(fd)
-            tag = Tag(sha256_of_file(Path(partial)))
+            tag = Tag(sha256_of(data))
             if expected == "any":
                 Path(partial).replace(path)
             else:

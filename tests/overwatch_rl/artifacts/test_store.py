@@ -53,6 +53,19 @@ def test_what_was_written_is_read(store: Store, size: int) -> None:
     assert again.tag != held.tag
 
 
+@pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1])
+def test_a_tag_of_a_folder_is_the_digest_of_what_is_read_with_it(tmp_path: Path, size: int) -> None:
+    """Whether the file is read at once or in pieces; a writer gets the same tag."""
+    folder, data = Folder(tmp_path), b"x" * size
+    written = folder.write("a", data, "any")
+    opened = folder.open("a")
+    folder.write("a", b"another", "any")
+
+    assert opened is not None
+    assert opened[0] == written == Tag(sha256(data))
+    assert b"".join(opened[1]) == data
+
+
 def test_keys_are_listed_below_a_prefix(store: Store) -> None:
     """In order, of a whole part of the name; removed ones are gone, and removed twice without an error."""
     for key in ("b/2", "b/10", "bb/1", "c"):
