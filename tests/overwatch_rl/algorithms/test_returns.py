@@ -80,6 +80,18 @@ def test_advantages_equal_the_definition(seed: int, gamma: float, lam: float) ->
     assert torch.allclose(found, expected.double(), atol=1e-6)
 
 
+@given(seed=st.integers(0, 1000), lam=st.floats(0, 1), trust=st.floats(0, 1))
+@settings(max_examples=40, deadline=None)
+def test_trust_shortens_estimates_as_a_smaller_lambda_does(seed: int, lam: float, trust: float) -> None:
+    """So stale data and fresh data are not estimated alike at one lambda: their traces differ in length."""
+    data, last, final = rollout(seed)
+    following = following_values(data, last, final)
+    stale = advantages(data, following, ReturnsConfig(lam=lam), torch.full_like(data.rewards, trust))
+    fresh = advantages(data, following, ReturnsConfig(lam=lam * trust))
+
+    assert torch.allclose(stale, fresh, atol=1e-9)
+
+
 def test_a_constant_reward_without_ends_has_the_geometric_sum() -> None:
     """With values of nought and lam 1 the first advantage is (1 - g^T) / (1 - g)."""
     data, _, _ = rollout(0)
