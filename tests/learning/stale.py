@@ -46,7 +46,6 @@ ARMS: Final = (
     Arm("one update old", age=1),
     Arm("one update old, whole traces", age=1, is_shortened=False),
     Arm("fresh, lambda 0.88", lam=0.88),
-    Arm("one update old, lambda 0.88", age=1, lam=0.88),
 )
 
 
