@@ -1,8 +1,8 @@
 """The I/O thread of a learner whose experience is sampled: it leases nothing, and asks what it is asked for.
 
-Rules: a call waits for two seconds at most, so that the training thread looks around; what a server holds back
-or cannot answer now is no error; a priority that is lost is as one that came too late. Must not know torch,
-nor what is learned.
+Rules: a call waits for two seconds at most, so that the training thread looks around; what a server holds
+back or cannot answer now is no error; a priority that is lost is as one that came too late. Must not know
+torch, nor what is learned.
 """
 
 import asyncio
