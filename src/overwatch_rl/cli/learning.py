@@ -310,7 +310,7 @@ def cluster(context: click.Context, /, **flags: Any) -> None:
 
 def _cluster(flags: dict[str, Any]) -> Any:
     from overwatch_rl.cluster.process import ClusterSettings, remembered
-    from overwatch_rl.learner.config import learner_config, of_file
+    from overwatch_rl.learner.config import check_trace, learner_config, of_file
     from overwatch_rl.telemetry.running import is_text
     from overwatch_rl.telemetry.tower import named
 
@@ -321,6 +321,7 @@ def _cluster(flags: dict[str, Any]) -> Any:
         kept = {}
     file = {} if flags["config"] is None else of_file(flags["config"])
     config = learner_config(kept, file, own, *_sets(flags["set"]))
+    check_trace(config, flags["trace"])
     run_id = flags["run_id"] or (before.run_id if before else named(None, config.world.partition(":")[0]))
     if flags["collector"] and not flags["telemetry"]:
         raise ValueError("--collector shows what --no-telemetry keeps away; leave one of them out")

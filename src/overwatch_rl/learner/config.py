@@ -213,6 +213,12 @@ def learner_config(*given: Mapping[str, Any]) -> LearnerConfig:
         raise ValueError(_words(error)) from error
 
 
+def check_trace(config: LearnerConfig, trace: Path | None) -> None:
+    """Raise `ValueError` where a trace of an algorithm is asked for that uses steps again and again."""
+    if trace is not None and config.kind.is_replayed:
+        raise ValueError(f"--trace is of steps that are used once; {config.algorithm} samples: leave it out")
+
+
 def of_file(path: Path) -> dict[str, Any]:
     """What a YAML, TOML or JSON file has. Raises `ValueError` naming it."""
     readers: dict[str, Any] = {

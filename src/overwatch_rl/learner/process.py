@@ -31,7 +31,7 @@ from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.manifest import FOLDER
 from overwatch_rl.checkpoints.reading import Checkpoint
 from overwatch_rl.checkpoints.writer import Written
-from overwatch_rl.learner.config import LearnerConfig
+from overwatch_rl.learner.config import LearnerConfig, check_trace
 from overwatch_rl.learner.control import Control, ControlLostError, Outcome
 from overwatch_rl.learner.governed import Governed, Obeying
 from overwatch_rl.learner.io import Io, IoError, Sampling
@@ -100,13 +100,11 @@ class LearnerSettings:
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for what an algorithm that samples cannot have."""
-        name = self.config.algorithm
-        if not self.config.kind.is_replayed:
-            return
-        if len(self.servers) > 1:
-            raise ValueError(f"{len(self.servers)} replay servers are named; {name} samples from one")
-        if self.trace is not None:
-            raise ValueError(f"--trace is of steps that are used once; {name} samples: leave it out")
+        check_trace(self.config, self.trace)
+        if self.config.kind.is_replayed and len(self.servers) > 1:
+            raise ValueError(
+                f"{len(self.servers)} replay servers are named; {self.config.algorithm} samples from one"
+            )
 
 
 def run(settings: LearnerSettings, stop: Callable[[], str | None]) -> LearnerLoop:
