@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from overwatch.events import PhaseEnded
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.learner.batches import check_encoding
 from overwatch_rl.learner.config import LearnerConfig
@@ -121,19 +122,28 @@ class SampledLoop(LearnerLoop):
         self._check()
         if is_first:
             self._take_count()
-        began = time.perf_counter()
+        self._go_on_with(sampled)
+        return True
+
+    def _go_on_with(self, first: Sampled) -> None:
+        """Take gradient steps until the update is whole, or no sample comes for a while."""
+        began, waited = time.perf_counter(), 0.0
+        sampled: Sampled | None = first
         with self._reporter.phase("update"):
             while sampled is not None:
-                self._learning.learn(sampled, self.memory)
                 newest = sampled
+                self._learning.learn(sampled, self.memory)
+                asked = time.perf_counter()
                 sampled = None if self._learning.is_whole else self._learning.sample(self.memory)
+                waited += time.perf_counter() - asked
         self._took += time.perf_counter() - began
+        # A part of the phase before it, as of collecting the envs are.
+        self._reporter.fact(PhaseEnded(at=time.time_ns(), phase="queue_wait", duration_s=waited))
         if self._learning.is_whole:
             for age in self._ages_of(newest).tolist():
                 self._meter.observe("data_age", age)
             took, self._took = self._took, 0.0
             self._finish(self._learning.finish(), took)
-        return True
 
     def _take_count(self) -> None:
         accepted = self.memory.accepted()

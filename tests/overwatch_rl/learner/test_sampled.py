@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from overwatch.events import NonFiniteSeen, TrainingRecovered
+from overwatch.events import NonFiniteSeen, PhaseEnded, TrainingRecovered
 from overwatch_rl.actor.process import TABLE
 from overwatch_rl.algorithms.dqn import DQN, DQNConfig
 from overwatch_rl.algorithms.table import ALGORITHMS
@@ -90,6 +90,8 @@ def test_an_actor_that_takes_turns_learns_what_one_process_learns_to_the_bit(tmp
     ):
         flying.until(lambda: flying.outcome == "completed", "it is done")
         found = flying.loop.algorithm.state_dict()
+    waits = [one for one in flying.kept.facts if isinstance(one, PhaseEnded) and one.phase == "queue_wait"]
+    assert len(waits) >= updates  # what an update waits for samples is measured apart
     alone = in_one_process(given, updates)
     differing = [name for name in alone if not torch.equal(found[name], alone[name])]
     assert differing == []
