@@ -38,6 +38,11 @@ class Preset:
     dqn: DQNConfig | None = None
     """Settings of DQN, where that trains instead."""
 
+    @property
+    def algorithm(self) -> AlgorithmConfig:
+        """Settings of what trains."""
+        return self.ppo if self.dqn is None else self.dqn
+
 
 DQN_PRESET: Final = Preset(envs=4, steps=64, device="cpu", dqn=DQNConfig())
 """What DQN is trained with in any world."""
@@ -79,6 +84,13 @@ PRESETS: Final[dict[str, Preset]] = {
     ),
 }
 """By the whole name of a world, else by the part before the colon."""
+
+
+def preset_of(world: str, algorithm: str) -> Preset:
+    """What an algorithm is trained with in a world."""
+    if algorithm == "dqn":
+        return DQN_PRESET
+    return PRESETS.get(world) or PRESETS.get(world.partition(":")[0], Preset())
 
 
 class TrainFlags(TypedDict):
@@ -161,12 +173,12 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
         raise ValueError(f"threads is {flags['threads']}; use 1 or more")
     if flags["seconds"] is not None and not flags["seconds"] > 0:
         raise ValueError(f"seconds is {flags['seconds']}; use a number above 0")
-    kind_of(flags["algorithm"])
-    preset = _preset(flags)
+    kind = kind_of(flags["algorithm"])
+    preset = preset_of(flags["world"], flags["algorithm"])
     ppo, dqn = _ppo(flags, preset.ppo), _dqn(flags, preset.dqn)
     envs = preset.envs if flags["envs"] is None else flags["envs"]
     steps = preset.steps if flags["steps"] is None else flags["steps"]
-    own = _discounted(flags, ppo.returns.gamma if dqn is None else dqn.gamma)
+    own = _discounted(flags, kind.discount(ppo if dqn is None else dqn))
     world = WorldConfig(num_envs=envs, device=device_named(flags["device"] or preset.device))
     if dqn is None and steps * envs < ppo.minibatches:
         raise ValueError(
@@ -333,12 +345,6 @@ def _ppo(flags: TrainFlags, preset: PPOConfig) -> PPOConfig:
         read = {name.removeprefix(_RETURNS): value for name, value in estimating.items()}
         typed["returns"] = changed(preset.returns, read, "ppo.returns")
     return changed(replace(preset, **cast("Any", typed)), own, "ppo")
-
-
-def _preset(flags: TrainFlags) -> Preset:
-    if flags["algorithm"] == "dqn":
-        return DQN_PRESET
-    return PRESETS.get(flags["world"]) or PRESETS.get(flags["world"].partition(":")[0], Preset())
 
 
 def _dqn(flags: TrainFlags, preset: DQNConfig | None) -> DQNConfig | None:

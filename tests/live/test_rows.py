@@ -26,6 +26,7 @@ from overwatch.events import (
     SeedStageChanged,
 )
 from overwatch.sdk.frames import Frame, Update
+from overwatch_rl.algorithms.dqn import DQN, DQNConfig
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.config import PRESETS
 from overwatch_rl.grpo.base import BaseConfig
@@ -33,10 +34,12 @@ from overwatch_rl.grpo.config import GrpoSettings
 from overwatch_rl.grpo.process import spec_of
 from overwatch_rl.grpo.trainer import LoopConfig
 from overwatch_rl.telemetry.tower import Tower, recompiles, words_of
+from overwatch_rl.training.replayed import Local as Memory
+from overwatch_rl.training.replayed import Replayed
 from overwatch_rl.training.trainer import Trainer, TrainerConfig
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
-from tests.overwatch.sdk.rollouts.local import Local
+from tests.overwatch.sdk.rollouts.local import Local as LocalRun
 from tests.overwatch_rl.grpo.local import Local as Answered
 from tests.overwatch_rl.grpo.local import training
 
@@ -106,7 +109,7 @@ def _compile(algorithm: PPO, _: object) -> dict[str, float]:
 def _language_model(folder: Path) -> tuple[list[Frame], list[Event]]:
     """Two updates of a small language model, by answers from samplers that take its weights."""
     spec = spec_of(GrpoSettings())
-    local = Local(words_of(spec), 3)
+    local = LocalRun(words_of(spec), 3)
     base = BaseConfig(steps=4, examples=16, width=16, layers=1)
     source = Answered(folder, groups=8)
     tower = Tower(local.run, spec, "cpu")
@@ -116,16 +119,30 @@ def _language_model(folder: Path) -> tuple[list[Frame], list[Event]]:
     return found
 
 
+def _sampling() -> tuple[list[Frame], list[Event]]:
+    """Three updates of DQN in CartPole; it learns from the second on."""
+    world = make("gym:CartPole-v1", WorldConfig(num_envs=2))
+    config = DQNConfig(hidden=8, batch=8, gradient_steps=4, capacity=400, first_at=60)
+    local = LocalRun(words_of(world.spec), 2)
+    memory = Memory(world.spec, config, seed=0)
+    algorithm = Replayed(world.spec, DQN(world.spec, config, seed=0), memory)
+    tower = Tower(local.run, world.spec, "cpu")
+    Trainer(world, algorithm, TrainerConfig(updates=3, steps=20), tower, lambda: None).run()
+    found = local.both()
+    local.run.close(0.0)
+    return found
+
+
 @pytest.fixture(scope="module")
 def emitted(tmp_path_factory: pytest.TempPathFactory) -> Emitted:
     """Two updates of each program."""
     frames, events = _language_model(tmp_path_factory.mktemp("weights"))
-    rows = _finite(frames, events)
+    rows = _finite(frames, events) | _finite(*_sampling())
     heads: dict[str, set[str]] = {}
     for program in PROGRAMS:
         preset = PRESETS.get(program.world) or PRESETS[program.world.partition(":")[0]]
         world = make(program.world, WorldConfig(num_envs=2), program.settings)
-        local = Local(words_of(world.spec), 2)
+        local = LocalRun(words_of(world.spec), 2)
         algorithm = PPO(world.spec, replace(preset.ppo, **program.ppo), seed=0)
         tower = Tower(local.run, world.spec, "cpu")
         config = TrainerConfig(updates=2, steps=program.steps)
@@ -175,6 +192,19 @@ def test_every_row_of_a_trainer_is_emitted_or_says_what_it_waits_for(emitted: Em
     absent = [row.name for row in rows if row.name not in emitted.rows and not _follows(row, emitted)]
 
     assert sorted(absent) == sorted(WAITS)
+
+
+def test_an_algorithm_without_ratios_has_no_numbers_of_them() -> None:
+    """DQN has no KL, clip or entropy: they are absent, neither 0 nor NaN; its own rows are there."""
+    frames, _ = _sampling()
+    names = [set(frame.values) for frame in frames if isinstance(frame, Update)]
+    own = {f"overwatch.policy.{name}" for name in ("epsilon", "memory_fill", "memory_age", "value_loss")}
+    others = ("kl_divergence", "clip_fraction", "entropy", "policy_loss", "clip_range", "ratio_max")
+
+    assert len(names) == 3
+    assert own & names[0] == {"overwatch.policy.epsilon"}
+    assert own <= names[1] & names[2]
+    assert not set.union(*names) & {f"overwatch.policy.{name}" for name in others}
 
 
 def test_each_head_has_rows_of_its_own_where_there_are_several(emitted: Emitted) -> None:

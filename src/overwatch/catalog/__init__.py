@@ -25,6 +25,7 @@ from overwatch.catalog import (
     replay,
     rewards,
     run,
+    sampling,
     services,
 )
 from overwatch.catalog.alias import Alias, Estimator, Library, Moment
@@ -84,7 +85,7 @@ __all__ = [
 
 _AREAS: Final = (
     policy, moves, critic, gradients, episodes, compiling, rewards, goodhart, language, env, machine, run,
-    learner, replay, services,
+    learner, replay, services, sampling,
 )  # fmt: skip
 ROWS: Final[tuple[Metric, ...]] = tuple(row for area in _AREAS for row in area.ROWS)
 

@@ -15,7 +15,6 @@ import torch
 
 from overwatch.platform import keep_large_blocks
 from overwatch_rl.actor.service import Actor, ActorConfig, Around
-from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.artifacts.signing import Verifier
 from overwatch_rl.learner.config import LearnerConfig
 from overwatch_rl.replay.blocking import BlockingReplayClient
@@ -96,7 +95,7 @@ def run(settings: ActorSettings, stop: Callable[[], str | None]) -> str:
     torch.set_num_threads(1)
     config = settings.config
     world = make(config.world, WorldConfig(num_envs=settings.envs), config.world_settings)
-    policy = PPO(world.spec, config.learned, seed=config.seed)
+    policy = config.kind.make(world.spec, config.learned, seed=config.seed)
     tower = None
     outcome, reason = "failed", None
     reporters: list[Reporter] = []
@@ -144,6 +143,7 @@ def _config(settings: ActorSettings) -> ActorConfig:
         steps=config.batch.steps,
         seed=config.seed + _APART * settings.rank,
         ahead=config.batch.ahead,
+        head_start=config.head_start,
         every=settings.actors * settings.envs / config.batch.envs,
         offset=settings.rank * settings.envs / config.batch.envs,
         is_checked=settings.is_checked,

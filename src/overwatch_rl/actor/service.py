@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from overwatch.events import LogLine, PhaseEnded, Severity
-from overwatch_rl.algorithms.ppo import PPO
+from overwatch_rl.algorithms.table import Acting as Policy
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.replay.chunk import Chunk, Encoding
 from overwatch_rl.telemetry.meter import Meter
@@ -73,6 +73,8 @@ class ActorConfig:
     seed: int
     ahead: int = 1
     """Batches that may be collected beyond the one that the learner waits for."""
+    head_start: int = 0
+    """Batches that the learner waits for beside that one before its first update."""
     every: float = 1.0
     """Batches to one rollout of this actor: those of all actors together, one each."""
     offset: float = 0.0
@@ -100,7 +102,7 @@ class Around:
 class Actor:
     """One world and its policy."""
 
-    def __init__(self, world: World, policy: PPO, config: ActorConfig, around: Around) -> None:
+    def __init__(self, world: World, policy: Policy, config: ActorConfig, around: Around) -> None:
         self._policy = policy
         self._config = config
         self._weights, self._experience = around.weights, around.experience
@@ -177,11 +179,11 @@ class Actor:
     def _is_due(self) -> bool:
         """Whether the learner has got as far as the batch that the next rollout is for, but for `ahead`."""
         config, number = self._config, 0 if self.version is None else self.version.number
-        return int(self._rollouts * config.every + config.offset) <= number - self._base + config.ahead
+        due = number - self._base + config.ahead + config.head_start
+        return int(self._rollouts * config.every + config.offset) <= due
 
     def _take(self, found: Acting) -> None:
-        tensors = {name.removeprefix("policy."): value for name, value in found.tensors.items()}
-        self._policy.policy.load_state_dict(tensors)
+        self._policy.load_state_dict(self._policy.state_dict() | found.tensors)
         if self._config.is_checked and (wrong := check_weights(self._policy.state_dict(), found)):
             raise RuntimeError(f"weights {found.version} act with another {wrong[0]} than was published")
         if self.version is None or found.version.lineage != self.version.lineage:

@@ -1,4 +1,4 @@
-"""A rollout with its estimates, as rows that an update draws from.
+"""What an update draws from: a rollout with its estimates as rows, or single steps.
 
 Must not know how estimates are made or what is learned from them. Shape letters as in `types`.
 """
@@ -11,6 +11,18 @@ import torch
 from torch import Tensor
 
 from overwatch_rl.types import Stats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transitions:
+    """Single steps as they were sampled."""
+
+    observation: Tensor  # B S
+    actions: Tensor  # B int64
+    reward: Tensor  # B
+    next_observation: Tensor  # B S, of any value where terminated
+    terminated: Tensor  # B bool
+    weights: Tensor  # B, of importance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from overwatch_rl.algorithms.base import Plan
+from overwatch_rl.algorithms.batch import Transitions
 from overwatch_rl.algorithms.gate import gated_step
 from overwatch_rl.algorithms.moments import below, load_moments, moments_of
 from overwatch_rl.algorithms.networks import action_values
@@ -74,18 +75,6 @@ class DQNConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transitions:
-    """Steps as they were sampled."""
-
-    observation: Tensor  # B S
-    actions: Tensor  # B int64
-    reward: Tensor  # B
-    next_observation: Tensor  # B S, of any value where terminated
-    terminated: Tensor  # B bool
-    weights: Tensor  # B, of importance
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
     """What one gradient step came to."""
 
@@ -123,6 +112,15 @@ class DQN:
         """Raises `ValueError` for any but the plain plan."""
         if plan != Plan():
             raise ValueError(f"dqn computes by the plain plan only, not by {plan}")
+
+    @property
+    def learning_rate(self) -> float:
+        """Step size of the next gradient step."""
+        return float(self._optimizer.param_groups[0]["lr"])
+
+    def set_learning_rate(self, rate: float) -> None:
+        """The step size from now on."""
+        self._optimizer.param_groups[0]["lr"] = rate
 
     @property
     def epsilon(self) -> float:
@@ -178,6 +176,7 @@ class DQN:
         state = {f"policy.{name}": value for name, value in self.policy.state_dict().items()}
         state |= {f"target.{name}": value for name, value in self.target.state_dict().items()}
         state["counts"] = torch.tensor([self.steps, self.gradient_steps])
+        state["optimizer.lr"] = torch.tensor(self.learning_rate, dtype=torch.float64)
         return state | moments_of(self._optimizer, self._parameters)
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
@@ -188,6 +187,7 @@ class DQN:
         except RuntimeError as error:
             raise ValueError(f"these weights are of another network: {error}") from error
         load_moments(self._optimizer, self._parameters, state)
+        self.set_learning_rate(float(state["optimizer.lr"]))
         self.steps, self.gradient_steps = state["counts"].tolist()
 
     def acting_keys(self) -> frozenset[str]:

@@ -36,6 +36,10 @@ class Acting(Protocol):
         """Tensors by name, those of `policy` under `policy.`."""
         ...
 
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Become as it was when `state` was taken."""
+        ...
+
     def acting_keys(self) -> frozenset[str]:
         """The names in `state_dict` of every tensor that acting reads."""
         ...
@@ -48,13 +52,35 @@ class Kind:
     config: type[AlgorithmConfig]
     make: Callable[..., Any]
     """From the spec of a world and a config, with `seed`, `device` and `ranks` by name."""
+    optimiser_steps: Callable[[Any], int]
+    """Those of one update, by a config."""
+    discount: Callable[[Any], float]
+    """Of one step, by a config."""
+    tunable: frozenset[str]
+    """Settings that a command may change while it trains; rows of `orchestrator.commands.TUNABLES`."""
+    rows_at_least: str | None = None
+    """The setting of which a batch needs as many env steps."""
     is_replayed: bool = False
     """Whether it learns from steps that are sampled again and again, rather than once from a rollout."""
 
 
 ALGORITHMS: Final[dict[str, Kind]] = {
-    "ppo": Kind(config=PPOConfig, make=PPO),
-    "dqn": Kind(config=DQNConfig, make=DQN, is_replayed=True),
+    "ppo": Kind(
+        config=PPOConfig,
+        make=PPO,
+        optimiser_steps=lambda config: config.epochs * config.minibatches,
+        discount=lambda config: config.returns.gamma,
+        tunable=frozenset(("learning_rate", "entropy_coef", "clip", "value_coef", "max_grad_norm")),
+        rows_at_least="minibatches",
+    ),
+    "dqn": Kind(
+        config=DQNConfig,
+        make=DQN,
+        optimiser_steps=lambda config: config.gradient_steps,
+        discount=lambda config: config.gamma,
+        tunable=frozenset(("learning_rate",)),
+        is_replayed=True,
+    ),
 }
 """By name, which is also that of its settings in the configuration of a run."""
 

@@ -247,12 +247,15 @@ def _tower(flags: CommonFlags, config: "LearnerConfig", **own: Any) -> "TowerCon
 
     if not flags["telemetry"]:
         return None
-    return TowerConfig(run_id=flags["run_id"], endpoint=flags["endpoint"], lane=config.device, **own)
+    return TowerConfig(
+        run_id=flags["run_id"], endpoint=flags["endpoint"], algo=config.algorithm, lane=config.device, **own
+    )
 
 
 @click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_CLUSTER"})
 @click.option("--local", is_flag=True, required=True, help="All processes on this machine.")
 @click.option("--world", help="Which world to train in; goodhart:small without.")
+@click.option("--algorithm", metavar="NAME", help="What trains: ppo, dqn; ppo without.")
 @click.option("--config", type=_FILE, help="YAML, TOML or JSON: what decides the run.")
 @click.option("--set", "set", multiple=True, metavar="PATH=VALUE", help="A value of it; may be repeated.")
 @click.option(
@@ -307,19 +310,18 @@ def cluster(context: click.Context, /, **flags: Any) -> None:
 
 def _cluster(flags: dict[str, Any]) -> Any:
     from overwatch_rl.cluster.process import ClusterSettings, remembered
-    from overwatch_rl.learner.config import learner_config, of_file
+    from overwatch_rl.learner.config import check_trace, learner_config, of_file
     from overwatch_rl.telemetry.running import is_text
     from overwatch_rl.telemetry.tower import named
 
     before = remembered(flags["out"])
-    own = {name: flags[name] for name in ("world", "seed") if flags[name] is not None}
-    kept = (
-        {}
-        if before is None or own.get("world", before.config["world"]) != before.config["world"]
-        else before.config
-    )
+    own = {name: flags[name] for name in ("world", "algorithm", "seed") if flags[name] is not None}
+    kept = {} if before is None else before.config
+    if any(name in kept and own.get(name, kept[name]) != kept[name] for name in ("world", "algorithm")):
+        kept = {}
     file = {} if flags["config"] is None else of_file(flags["config"])
     config = learner_config(kept, file, own, *_sets(flags["set"]))
+    check_trace(config, flags["trace"])
     run_id = flags["run_id"] or (before.run_id if before else named(None, config.world.partition(":")[0]))
     if flags["collector"] and not flags["telemetry"]:
         raise ValueError("--collector shows what --no-telemetry keeps away; leave one of them out")

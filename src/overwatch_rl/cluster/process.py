@@ -16,9 +16,11 @@ from typing import Any, Final
 
 import msgspec
 
+from overwatch_rl.actor.process import TABLE
 from overwatch_rl.artifacts.signing import KEY_FILE, make_key
 from overwatch_rl.cluster.supervision import GaveUpError, Part, Supervisor
 from overwatch_rl.learner.config import LearnerConfig
+from overwatch_rl.replay.settings import table_words
 
 NICENESS: Final = 10
 """Of actors: they give way to the learner."""
@@ -134,8 +136,10 @@ class Cluster:
 
     def _replay(self) -> Part:
         folder = str(self._settings.out / "replay")
-        words = ("replay-server", "--listen", "127.0.0.1:0", "--folder", folder, *self._reporting())
-        return Part(name="replay", words=words, address=_REPLAY)
+        table = self._settings.config.table(TABLE)
+        words = ["replay-server", "--listen", "127.0.0.1:0", "--folder", folder, *self._reporting()]
+        words += [] if table is None else ["--table", table_words(table)]
+        return Part(name="replay", words=tuple(words), address=_REPLAY)
 
     def _common(self) -> list[str]:
         words = ["--config", str(self._config), "--replay", self.places["replay"]]

@@ -17,11 +17,13 @@ import torch
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from overwatch_rl.algorithms.ppo import PPOConfig
 from overwatch_rl.algorithms.recovery import RecoveryConfig
-from overwatch_rl.config import PRESETS, Preset, device_named
+from overwatch_rl.algorithms.table import ALGORITHMS, AlgorithmConfig, Kind, kind_of
+from overwatch_rl.config import device_named, preset_of
 from overwatch_rl.orchestrator.commands import TUNABLES
+from overwatch_rl.replay.base import TableConfig
 from overwatch_rl.resume import hash_of
+from overwatch_rl.training.replayed import table_of
 from overwatch_rl.worlds import is_shaped
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
@@ -77,9 +79,12 @@ class LearnerConfig(Section):
     world: str = "goodhart:small"
     settings: dict[str, str | int | float | bool] = {}
     """Of the world."""
-    algorithm: Literal["ppo"] = "ppo"
+    algorithm: str = "ppo"
+    """A row of `algorithms.table`."""
     ppo: dict[str, Any] = {}
     """Fields of the algorithm's configuration; what is left out is the preset's of the world."""
+    dqn: dict[str, Any] = {}
+    """As `ppo`; those of an algorithm that is not chosen are empty."""
     batch: Batching
     checkpoint: Checkpointing = Checkpointing()
     weights: Distribution = Distribution()
@@ -97,29 +102,53 @@ class LearnerConfig(Section):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         """Checks that need more than one value."""
-        learned = self.learned
-        for name, bounds in TUNABLES.items():
-            value = getattr(learned, name, None)
-            if value is not None and not bounds.includes(value):
-                raise ValueError(f"ppo.{name} is {value:g}; use a value in {bounds}")
-        rows = self.batch.steps * self.batch.envs
-        if learned.minibatches > rows:
-            raise ValueError(
-                f"ppo.minibatches is {learned.minibatches}; batch.steps x batch.envs are only {rows} rows"
-            )
+        learned, kind, path = self.learned, self.kind, self.algorithm
+        for name in sorted(kind.tunable):
+            value, bounds = getattr(learned, name), TUNABLES[name]
+            if not bounds.includes(value):
+                raise ValueError(f"{path}.{name} is {value:g}; use a value in {bounds}")
+        bound = kind.rows_at_least
+        if bound is not None and (least := getattr(learned, bound)) > self.rows:
+            raise ValueError(f"{path}.{bound} is {least}; batch.steps x batch.envs are only {self.rows} rows")
+        if kind.is_replayed:
+            for name in _LEASED:
+                value, usual = getattr(self.batch, name), Batching.model_fields[name].default
+                if value != usual:
+                    raise ValueError(f"batch.{name} is {value}; {path} samples from a table; leave it out")
+            self.table("experience")
         device_named(self.device)
         return self
 
     @property
-    def learned(self) -> PPOConfig:
+    def kind(self) -> Kind:
+        """The row of the algorithm."""
+        return kind_of(self.algorithm)
+
+    @property
+    def learned(self) -> AlgorithmConfig:
         """The algorithm's own configuration."""
-        return TypeAdapter(PPOConfig).validate_python(self.ppo)
+        return TypeAdapter(self.kind.config).validate_python(getattr(self, self.algorithm))
+
+    def table(self, name: str) -> TableConfig | None:
+        """The table of replay that the algorithm samples; `None` of one that leases what comes, once."""
+        if not self.kind.is_replayed:
+            return None
+        try:
+            return table_of(name, cast("Any", self.learned), self.seed, rows=self.rows)
+        except ValueError as error:
+            raise ValueError(f"{self.algorithm}.{error}") from error
+
+    @property
+    def head_start(self) -> int:
+        """Batches that actors collect before the first update, beside the one that it waits for."""
+        table = self.table("experience")
+        return 0 if table is None else table.rate.min_steps // self.rows - 1
 
     @property
     def world_settings(self) -> dict[str, object]:
         """For the world; one that is shaped by a potential is given the learner's discount."""
         own: dict[str, object] = dict(self.settings)
-        return own | {"gamma": self.learned.returns.gamma} if is_shaped(self.world) else own
+        return own | {"gamma": self.kind.discount(self.learned)} if is_shaped(self.world) else own
 
     @property
     def rows(self) -> int:
@@ -133,7 +162,7 @@ class LearnerConfig(Section):
             "world": self.world,
             "envs": self.batch.envs,
             "settings": self.world_settings,
-            "ppo": asdict(self.learned),
+            self.algorithm: asdict(self.learned),
             "steps": self.batch.steps,
             "seed": self.seed,
             "updates": None,
@@ -152,6 +181,8 @@ class LearnerConfig(Section):
         return hash_of(self.kept())
 
 
+_LEASED: Final = ("max_age", "abandoned", "prefetch")
+"""Of a batch, what has a meaning only where experience is leased and used once."""
 _LEARNERS: Final = ("algorithm", "batch", "checkpoint", "weights", "recovery", "heartbeat_s", "pause_after_s")
 
 
@@ -160,19 +191,32 @@ def learner_config(*given: Mapping[str, Any]) -> LearnerConfig:
     merged: dict[str, Any] = {}
     for one in given:
         merged = _merged(merged, one)
-    preset = _preset(merged.get("world", LearnerConfig.model_fields["world"].default))
+    name = str(merged.get("algorithm", LearnerConfig.model_fields["algorithm"].default))
+    kind = kind_of(name)
+    preset = preset_of(str(merged.get("world", LearnerConfig.model_fields["world"].default)), name)
     merged["batch"] = {"steps": preset.steps, "envs": preset.envs} | dict(merged.get("batch") or {})
-    own = merged.get("ppo") or {}
+    for other in ALGORITHMS:
+        if other != name and (stray := merged.get(other)):
+            path = ".".join([other, *(list(stray)[:1] if isinstance(stray, Mapping) else [])])
+            raise ValueError(f"{path} is a setting of {other}, and algorithm is {name}; leave one out")
+    own = merged.get(name) or {}
     try:
-        _check_names("ppo", own, preset.ppo)
+        _check_names(name, own, preset.algorithm)
         _check_names("recovery", merged.get("recovery") or {}, RecoveryConfig())
-        merged["ppo"] = asdict(TypeAdapter(PPOConfig).validate_python(_merged(asdict(preset.ppo), own)))
+        checked = TypeAdapter(kind.config).validate_python(_merged(asdict(preset.algorithm), own))
+        merged[name] = asdict(checked)
     except ValidationError as error:
-        raise ValueError(_words(error, "ppo")) from error
+        raise ValueError(_words(error, name)) from error
     try:
         return LearnerConfig.model_validate(merged)
     except ValidationError as error:
         raise ValueError(_words(error)) from error
+
+
+def check_trace(config: LearnerConfig, trace: Path | None) -> None:
+    """Raise `ValueError` where a trace of an algorithm is asked for that uses steps again and again."""
+    if trace is not None and config.kind.is_replayed:
+        raise ValueError(f"--trace is of steps that are used once; {config.algorithm} samples: leave it out")
 
 
 def of_file(path: Path) -> dict[str, Any]:
@@ -190,10 +234,6 @@ def of_file(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"{path} has no names at its top; write e.g. world: goodhart:small")  # noqa: TRY004 as above
     return cast("dict[str, Any]", found)
-
-
-def _preset(world: str) -> Preset:
-    return PRESETS.get(world) or PRESETS.get(str(world).partition(":")[0], Preset())
 
 
 def _merged(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

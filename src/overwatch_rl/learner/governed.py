@@ -18,7 +18,7 @@ from overwatch_rl.learner.config import LearnerConfig
 from overwatch_rl.learner.control import AttendSettings, Beat, Control, Mailbox, attend
 from overwatch_rl.learner.service import LearnerLoop
 from overwatch_rl.orchestrator.client import PASSING, Calling, OrchestratorClient, OrchestratorError
-from overwatch_rl.orchestrator.commands import TUNABLES, Command, Done, Issued, Pause, Tune
+from overwatch_rl.orchestrator.commands import Command, Done, Issued, Pause, Tune
 from overwatch_rl.orchestrator.wire import ArtifactRequest, RunRecord, RunRequest
 
 _BEGIN_S: Final = 5.0
@@ -36,10 +36,12 @@ class Obeying:
     def tune(self, values: Mapping[str, float]) -> Mapping[str, float]:
         """Set hyperparameters of the algorithm; their values before."""
         algorithm: Any = self._loop.algorithm
-        config = algorithm.config
-        unknown = [name for name in values if name not in TUNABLES or not hasattr(config, name)]
+        config, known = algorithm.config, self._loop.tunable
+        unknown = [name for name in values if name not in known]
         if unknown:
-            raise ValueError(f"values.{unknown[0]}: this algorithm has none")
+            raise ValueError(
+                f"values.{unknown[0]}: this algorithm has none to tune; use {', '.join(sorted(known))}"
+            )
         before = {name: float(getattr(config, name)) for name in values}
         algorithm.config = replace(config, **values)
         if "learning_rate" in values:

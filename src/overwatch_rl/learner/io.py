@@ -117,6 +117,7 @@ class Io:
         self.away: Away | None = None
         """Since when and why replay does not answer."""
         self._posted: set[asyncio.Future[None]] = set()
+        self._client: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._main, name="learner-io", daemon=True)
 
@@ -182,12 +183,11 @@ class Io:
         self._room = asyncio.Semaphore(self._sampling.depth)
         self._open, self._unsent, self._closing = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._open.set()
-        client = self._connect(self._on_state)
+        client = self._client = self._connect(self._on_state)
         with self._news:
             self._loop = asyncio.get_running_loop()
             self._news.notify_all()
-        parts = [self._prefetch(client), self._acknowledge(client), self._extend(client)]
-        parts += [part() for part in self._beside]
+        parts = [*self._parts(client), *(part() for part in self._beside)]
         tasks = {asyncio.ensure_future(part) for part in parts}
         control = None if self._attend is None else asyncio.ensure_future(self._attend())
         closing = asyncio.ensure_future(self._closing.wait())
@@ -203,6 +203,10 @@ class Io:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await client.close()
+
+    def _parts(self, client: Replay) -> list[Coroutine[Any, Any, None]]:
+        """What runs on the loop until the end."""
+        return [self._prefetch(client), self._acknowledge(client), self._extend(client)]
 
     def _on_state(self, state: State, why: str) -> None:
         self.away = None if state == "ok" else Away(since=time.monotonic(), why=why)

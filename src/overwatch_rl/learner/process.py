@@ -22,7 +22,7 @@ from torch import Tensor
 from overwatch.events import Severity
 from overwatch.platform import keep_large_blocks
 from overwatch_rl.algorithms.base import Plan
-from overwatch_rl.algorithms.ppo import PPO
+from overwatch_rl.algorithms.table import ALGORITHMS
 from overwatch_rl.artifacts.signing import KEY_FILE
 from overwatch_rl.artifacts.store import below
 from overwatch_rl.artifacts.versions import Version
@@ -31,12 +31,14 @@ from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.manifest import FOLDER
 from overwatch_rl.checkpoints.reading import Checkpoint
 from overwatch_rl.checkpoints.writer import Written
-from overwatch_rl.learner.config import LearnerConfig
+from overwatch_rl.learner.config import LearnerConfig, check_trace
 from overwatch_rl.learner.control import Control, ControlLostError, Outcome
 from overwatch_rl.learner.governed import Governed, Obeying
 from overwatch_rl.learner.io import Io, IoError, Sampling
 from overwatch_rl.learner.recovery import GaveUpError
 from overwatch_rl.learner.restoring import first_version, newest
+from overwatch_rl.learner.sampled import SampledLoop
+from overwatch_rl.learner.sampling import SampledIo
 from overwatch_rl.learner.service import Around, Ends, LearnerLoop
 from overwatch_rl.learner.serving import Serving
 from overwatch_rl.learner.trace import Trace
@@ -48,6 +50,7 @@ from overwatch_rl.telemetry.reporter import Fanout
 from overwatch_rl.telemetry.running import log_of
 from overwatch_rl.telemetry.tower import Tower, TowerConfig, start_tower
 from overwatch_rl.training.keeper import Cadence, CheckpointError, Keeper, Kept, position_of
+from overwatch_rl.training.replayed import Remembering
 from overwatch_rl.training.trainer import Position
 from overwatch_rl.types import Reporter, WorldSpec
 from overwatch_rl.weights.publisher import Publisher, Publishing
@@ -94,6 +97,14 @@ class LearnerSettings:
     def place(self) -> str | Path:
         """Of checkpoints."""
         return below(self.out if self.bucket is None else self.bucket, FOLDER)
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for what an algorithm that samples cannot have."""
+        check_trace(self.config, self.trace)
+        if self.config.kind.is_replayed and len(self.servers) > 1:
+            raise ValueError(
+                f"{len(self.servers)} replay servers are named; {self.config.algorithm} samples from one"
+            )
 
 
 def run(settings: LearnerSettings, stop: Callable[[], str | None]) -> LearnerLoop:
@@ -161,7 +172,7 @@ class _Begun:
             self.checkpoint = newest(settings.place, config)
             self.tower: Tower | None = None
             if settings.tower is not None:
-                shown = config.model_dump(exclude={"ppo"}) | asdict(config.learned)
+                shown = config.model_dump(exclude=set(ALGORITHMS)) | asdict(config.learned)
                 words = {name: str(value) for name, value in shown.items()}
                 self.tower = start_tower(settings.tower, self.spec, config.batch.envs, words)
             self.reporter: Reporter = Fanout(self._reporters(settings))
@@ -232,18 +243,13 @@ class _Flight:
         self._settings = settings
         self._begun = begun
         self._stop = stop
-        config = settings.config
         self._meter = Meter(None if begun.tower is None else begun.tower.run)
-        algorithm = PPO(begun.spec, config.learned, seed=config.seed, device=config.device)
         self._weights = _Weights(begun.publisher, self._meter, self._log)
         around = Around(weights=self._weights, reporter=begun.reporter, meter=self._meter, stop=stop)
-        self.loop = LearnerLoop(algorithm, begun.spec, config, around, settings.ends)
-        self._go_on(algorithm, begun.checkpoint)
+        self.loop = self._loop(around)
+        self._go_on(begun.checkpoint)
         self._keeper = self._keeping()
-        self._io = Io(
-            self._connect, self._sampling(), self._meter, self._attended(), self._served(settings.serving)
-        )
-        self.loop.feed = self._io
+        self._io = self.loop.feed = self._fed()
 
     def fly(self) -> str:
         """Train; whatever happens, each part is ended."""
@@ -262,7 +268,25 @@ class _Flight:
                 self._keeper.close(is_whole=is_whole)
         return outcome
 
-    def _go_on(self, algorithm: PPO, checkpoint: Checkpoint | None) -> None:
+    def _loop(self, around: Around) -> LearnerLoop:
+        """That of the algorithm's kind."""
+        spec, config, ends = self._begun.spec, self._settings.config, self._settings.ends
+        made = config.kind.make(spec, config.learned, seed=config.seed, device=config.device)
+        if config.kind.is_replayed:
+            return SampledLoop(Remembering(made), spec, config, around, ends)
+        return LearnerLoop(made, spec, config, around, ends)
+
+    def _fed(self) -> Io:
+        """What brings experience, and talks to control beside it."""
+        settings, loop = self._settings, self.loop
+        beside = (self._attended(), self._served(settings.serving))
+        table = settings.config.table(settings.table)
+        if table is None or not isinstance(loop, SampledLoop):
+            return Io(self._connect, self._sampling(), self._meter, *beside)
+        loop.memory = io = SampledIo(self._connect, table, self._meter, *beside)
+        return io
+
+    def _go_on(self, checkpoint: Checkpoint | None) -> None:
         """Begin this life: of a new run, from a checkpoint, or after one that ended before its first."""
         begun = self._begun
         first = first_version(checkpoint, begun.publisher.known, begun.manager.next_lineage)
@@ -270,7 +294,7 @@ class _Flight:
             return
         position = self.loop.position()
         if checkpoint is not None:
-            algorithm.follow(msgspec.convert(checkpoint.state.plan, Plan))
+            self.loop.algorithm.follow(msgspec.convert(checkpoint.state.plan, Plan))
             position = position_of(checkpoint)
             self.loop.checkpoint_version = str(checkpoint.state.version)
         self.loop.go_on(position, first)

@@ -174,6 +174,9 @@ class LearnerLoop:
             is_abandoned_used=config.batch.abandoned == "weighted",
         )  # fmt: skip
         self._batches = Batches(spec, limits, self._age, self._lost)
+        self.tunable = config.kind.tunable
+        """Settings that a command may change."""
+        self._optimiser_steps = config.kind.optimiser_steps(config.learned)
         self._ledgers: dict[int, Ledger] = {}
         self._kept: list[tuple[int, list[list[Any]]]] = []
         self._delivery = Delivery()
@@ -202,14 +205,10 @@ class LearnerLoop:
             outcome = self.control.between(self.progress()) or self._stop()
             if outcome is not None or self._is_done():
                 break
-            with self._reporter.phase("queue_wait"):
-                made = self._wait()
-            self._look()
-            if made is None:
-                self.idle(time.monotonic() - fed)
-            else:
-                self._train(made)
+            if self._turn():
                 fed = time.monotonic()
+            else:
+                self.idle(time.monotonic() - fed)
         for delivered in self._delivery.rest():
             self._deliver(delivered)
         return outcome or "completed"
@@ -302,6 +301,16 @@ class LearnerLoop:
             steps is not None and self.env_steps >= steps
         )
 
+    def _turn(self) -> bool:
+        """Learn where there is something to learn from."""
+        with self._reporter.phase("queue_wait"):
+            made = self._wait()
+        self._look()
+        if made is None:
+            return False
+        self._train(made)
+        return True
+
     def _wait(self) -> Made | None:
         """The next rollout; `None` after a while without one."""
         until = time.monotonic() + _WAIT_S
@@ -347,11 +356,7 @@ class LearnerLoop:
         """How things stand, between two updates."""
         away, limit = self.feed.away, self._config.pause_after_s
         self._weights.report()
-        self._meter.gauge(
-            replay_queue_depth=self.feed.depth(),
-            replay_queue_limit=self._config.batch.prefetch,
-            degraded=float(away is not None),
-        )
+        self._meter.gauge(**self._queue(), degraded=float(away is not None))
         if away is None:
             if self.notes.pop("degraded", None) is not None:
                 self.log(Severity.INFO, "replay answers again; training goes on")
@@ -361,6 +366,11 @@ class LearnerLoop:
         if self.notes.get("degraded") != what:
             self.notes["degraded"] = what
             self.log(Severity.WARNING, f"{what}: {away.why}")
+
+    def _queue(self) -> dict[str, float]:
+        """How much is fetched ahead, and how much may be."""
+        limit = float(self._config.batch.prefetch)
+        return {"replay_queue_depth": float(self.feed.depth()), "replay_queue_limit": limit}
 
     def _train(self, made: Made) -> None:
         began = time.perf_counter()
@@ -372,12 +382,16 @@ class LearnerLoop:
         with self._reporter.phase("update"):
             stats = self.algorithm.update(batch)
         made.use()
+        if self.trace is not None:
+            self.trace.trained(self.trained + 1, made)
+        self._finish(stats, time.perf_counter() - began)
+
+    def _finish(self, stats: Stats, update_time_s: float) -> None:
+        """An update is done."""
         self.updates_done += 1
         self.trained += 1
-        if self.trace is not None:
-            self.trace.trained(self.trained, made)
         with self._reporter.phase("log"):
-            self._report(stats, time.perf_counter() - began)
+            self._report(stats, update_time_s)
         self._publish()
         self.after_update()
 
@@ -404,9 +418,8 @@ class LearnerLoop:
         self._reporter.update(delivered.index, values)
         named = {name: values[name] for name in ("policy_loss", "value_loss", "entropy") if name in values}
         self._meter.gauge(**named)
-        learned = self._config.learned
         skipped = round(values.get("minibatches_skipped", 0.0))
-        self._meter.count("sgd_steps", learned.epochs * learned.minibatches - skipped)
+        self._meter.count("sgd_steps", self._optimiser_steps - skipped)
         self.rescuer.judge(delivered.index, not_finite)
 
     def _publish(self) -> None:

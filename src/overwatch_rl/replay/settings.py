@@ -82,6 +82,7 @@ class _Given(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_steps: int = 1
     buffer: float | None = None
     alpha: float | None = None
+    seed: int | None = None
     lease_s: float = 600.0
 
 
@@ -160,12 +161,27 @@ def table_config(text: str, folder: Path) -> TableConfig:
                 samples_per_insert=given.samples_per_insert, min_steps=given.min_steps, buffer=given.buffer
             ),
             priorities=Priorities() if given.alpha is None else Priorities(alpha=given.alpha),
+            seed=given.seed,
             durability=durability,
             folder=None if durability is Durability.MEMORY else folder / name,
             lease_s=given.lease_s,
         )
     except ValueError as error:
         raise ValueError(f"table {text!r}: {error}") from error
+
+
+def table_words(config: TableConfig) -> str:
+    """What `table_config` makes such a table of steps of."""
+    rate = config.rate
+    given = {
+        "kind": config.kind, "selector": config.selector, "remover": config.remover,
+        "items": config.capacity.items, "mib": config.capacity.bytes >> 20,
+        "alpha": config.priorities.alpha, "seed": config.seed,
+        "samples_per_insert": rate.samples_per_insert, "min_steps": rate.min_steps, "buffer": rate.buffer,
+    }  # fmt: skip
+    return f"{config.name}:" + ",".join(
+        f"{name}={value}" for name, value in given.items() if value is not None
+    )
 
 
 def _credentials(flags: ReplayFlags) -> grpc.ServerCredentials | None:

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from overwatch.events import MetricInfo
 from overwatch_rl.algorithms.base import Plan
-from overwatch_rl.algorithms.dqn import DQN, DQNConfig, Transitions
+from overwatch_rl.algorithms.batch import Transitions
+from overwatch_rl.algorithms.dqn import DQN, DQNConfig
 from overwatch_rl.types import Box, Factored, Head, Observation, ObservationSpec, WorldSpec
 
 SPEC = WorldSpec(

@@ -17,9 +17,11 @@ from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.cluster import process
 from overwatch_rl.cluster.process import remembered
 from overwatch_rl.cluster.supervision import Supervisor
+from overwatch_rl.learner.config import learner_config
 from overwatch_rl.learner.process import spec_of
 from overwatch_rl.learner.trace import Trained, surviving
 from overwatch_rl.telemetry.reporter import Silent
+from overwatch_rl.trained import load_policy
 from overwatch_rl.training.keeper import position_of
 from overwatch_rl.training.trainer import Trainer, TrainerConfig
 from overwatch_rl.worlds import make
@@ -110,6 +112,36 @@ def test_a_folder_that_was_used_before_goes_on(tmp_path: Path) -> None:
     assert [one.updates for one in history] == list(range(1, 10))
     assert set(steps_of(history).values()) == {1}
     assert find_checkpoint(tmp_path).state.version.lineage == 2
+
+
+@pytest.mark.timeout(600)
+def test_a_cluster_that_samples_survives_the_end_of_replay_and_learner(tmp_path: Path) -> None:
+    """Two actors fill a prioritised table; a new server is filled again, a new learner goes on."""
+    dqn = {"hidden": 8, "batch": 8, "gradient_steps": 4, "capacity": 4096, "first_at": 200}
+    given = learner_config(
+        {
+            "world": "gym:CartPole-v1", "algorithm": "dqn", "dqn": dqn, "seed": 3, "heartbeat_s": 5,
+            "batch": {"steps": 16, "envs": 4}, "checkpoint": {"every_steps": 256, "keep": 3},
+        }
+    )  # fmt: skip
+    table = tmp_path / "updates.csv"
+
+    def done() -> int:
+        return len(table.read_text().splitlines()) - 1 if table.exists() else 0
+
+    with Running(settings(tmp_path, given, trace=None)) as running:
+        running.until(lambda: done() >= 8, "the first updates")
+        running.kill("replay")
+        before = done()
+        running.until(lambda: done() >= before + 4, "after replay was killed")
+        running.kill("learner")
+        running.until(lambda: find_checkpoint(tmp_path).state.version.lineage == 2, "a new life is kept")
+    state = find_checkpoint(tmp_path).state
+    cursor = state.cursor or {}
+
+    assert (cursor["experience"], cursor["servers"]) == ("sampled", [])
+    assert cursor["env_steps"]["steps"] >= 64 * state.updates
+    assert load_policy(tmp_path).algorithm == "dqn"
 
 
 def post(running: Running, command: dict[str, object]) -> str:

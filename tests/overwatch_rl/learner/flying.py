@@ -16,7 +16,6 @@ from click import ClickException
 from overwatch.events import CheckpointSaved, LogLine
 from overwatch_rl.actor.process import TABLE, Appending
 from overwatch_rl.actor.service import Actor, ActorConfig, Around
-from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.artifacts.retrying import Patience
 from overwatch_rl.artifacts.signing import KEY_FILE, Verifier, make_key
 from overwatch_rl.artifacts.versions import Version
@@ -96,8 +95,10 @@ class Flying:
 
     def __init__(
         self, folder: Path, given: LearnerConfig, replay: str, *,
-        bucket: str | None = None, orchestrator: str | None = None,
+        bucket: str | None = None, orchestrator: str | None = None, updates: int | None = None,
+        patience_s: float = 0.2,
     ) -> None:  # fmt: skip
+        """It ends after `updates`; its actor waits for newer weights for `patience_s` when it is ahead."""
         self.folder = folder
         self.config = given
         self.meter, self.kept = Metered(), Kept()
@@ -105,11 +106,14 @@ class Flying:
         self.sent = Sent(Appending(self.replay))
         self._bucket = bucket
         self._stop: str | None = None
+        self.outcome: str | None = None
+        """Of the learner, once it has ended."""
+        self._patience_s = patience_s
         self._failure: BaseException | None = None
         self._ends = ExitStack()
         self._settings = LearnerSettings(
             config=given, run_id=RUN, out=folder, table=TABLE, servers=(replay,), access=Access(),
-            bucket=bucket, version_key=None, ends=Ends(), tower=None, log="json",
+            bucket=bucket, version_key=None, ends=Ends(updates=updates), tower=None, log="json",
             governed=None if orchestrator is None else Governed(orchestrator, RUN, None, given),
         )  # fmt: skip
 
@@ -124,7 +128,11 @@ class Flying:
             flight._keeper.again_s = 0.5
             self.loop = flight.loop
             undo.callback(begun.reporter.close, outcome="interrupted")
-            for work in (flight.fly, self._act):
+
+            def fly() -> None:
+                self.outcome = flight.fly()
+
+            for work in (fly, self._act):
                 thread = threading.Thread(target=self._guarded, args=(work,))
                 thread.start()
                 undo.callback(thread.join, WAIT_S)
@@ -175,7 +183,7 @@ class Flying:
     def _act(self) -> None:
         given = self.config
         made = world(given.world)
-        policy = PPO(made.spec, given.learned, seed=given.seed + 1)
+        policy = given.kind.make(made.spec, given.learned, seed=given.seed + 1)
         state = policy.state_dict()
         shapes = shapes_of({name: state[name] for name in policy.acting_keys()})
         accepted = Accepted(
@@ -184,7 +192,7 @@ class Flying:
         place = Place(url=self._bucket or str(self.folder), run_id=RUN)
         own = ActorConfig(
             source=Source(run=RUN, actor=0), steps=given.batch.steps, seed=given.seed, is_checked=True,
-            patience_s=0.2,
+            ahead=given.batch.ahead, head_start=given.head_start, patience_s=self._patience_s,
         )  # fmt: skip
         with closing(Subscriber(open_channel(place), accepted, longest_pause_s=0.5)) as weights:
             around = Around(

@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
+from overwatch_rl.algorithms.ppo import PPOConfig
+from overwatch_rl.algorithms.table import ALGORITHMS, kept
 from overwatch_rl.config import PRESETS
 from overwatch_rl.learner.config import learner_config, of_file
+from overwatch_rl.orchestrator.commands import TUNABLES
+from overwatch_rl.replay.limiter import Limiter
+from overwatch_rl.replay.settings import table_config, table_words
 
 
 def test_what_is_left_out_is_the_worlds_preset() -> None:
@@ -20,6 +25,46 @@ def test_what_is_left_out_is_the_worlds_preset() -> None:
     assert learner_config(config.model_dump()) == config
 
 
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_has_settings_of_its_own_name(name: str) -> None:
+    """A row of the table that is forgotten here is none that can be served."""
+    config = learner_config({"world": "gym:CartPole-v1", "algorithm": name, name: {"learning_rate": 0.5}})
+    kind = ALGORITHMS[name]
+
+    assert isinstance(config.learned, kind.config)
+    assert config.learned.learning_rate == 0.5
+    assert kept(config.kept()) == (name, config.learned)
+    assert learner_config(config.model_dump()) == config
+    assert kind.tunable <= set(TUNABLES)
+    assert all(hasattr(config.learned, setting) for setting in kind.tunable)
+    assert kind.optimiser_steps(config.learned) >= 1
+    assert 0 < kind.discount(config.learned) <= 1
+
+
+def test_a_table_that_is_sampled_paces_as_one_process_would() -> None:
+    """An update has its gradient steps once its batch is there, and actors are one batch ahead at most."""
+    config = learner_config({"world": "gym:CartPole-v1", "algorithm": "dqn", "seed": 4})
+    table = config.table("experience")
+    assert table is not None
+    assert table_config(table_words(table), Path()) == table
+    assert learner_config({}).table("experience") is None
+    assert config.head_start == 3  # batches of 256 until 1,000 are there
+    limiter, held = Limiter(table.rate), 0
+    for batch in range(10):
+        assert limiter.may_insert(held)
+        held += 256
+        limiter.insert(256)
+        samples = 0
+        while limiter.may_sample(held):
+            limiter.sample(64)
+            samples += 1
+        assert samples == (0 if batch < config.head_start else 128)
+    for is_open in (True, True, False):  # the batch of the next update, and one ahead
+        assert limiter.may_insert(held) == is_open
+        held += 256
+        limiter.insert(256)
+
+
 def test_later_sources_come_first() -> None:
     """Flags over the orchestrator's payload over the file, name by name."""
     config = learner_config(
@@ -28,6 +73,7 @@ def test_later_sources_come_first() -> None:
         {"seed": 7},
     )
 
+    assert isinstance(config.learned, PPOConfig)
     assert (config.seed, config.learned.epochs, config.learned.returns.gamma) == (7, 3, 0.9)
     assert (config.batch.steps, config.batch.envs) == (16, 8)
     assert config.learned.returns.lam == PRESETS["gym"].ppo.returns.lam
@@ -50,6 +96,22 @@ def test_later_sources_come_first() -> None:
         ({"heartbeat_s": 1}, r"heartbeat_s is 1"),
         ({"device": "tpu"}, r"device is 'tpu'"),
         ({"recovery": {"cut": 1.0}}, r"recovery: cut is 1\.0"),
+        ({"algorithm": "sarsa"}, r"algorithm is 'sarsa'; use one of ppo, dqn"),
+        ({"algorithm": ["dqn"]}, r"algorithm is .*; use one of ppo, dqn"),
+        ({"dqn": {"batch": 3}}, r"dqn\.batch is a setting of dqn, and algorithm is ppo"),
+        ({"algorithm": "dqn", "ppo": {"clip": 0.1}}, r"ppo\.clip is a setting of ppo, and algorithm is dqn"),
+        ({"algorithm": "dqn", "dqn": {"clip": 1}}, r"dqn\.clip is none of its settings, which are alpha"),
+        ({"algorithm": "dqn", "dqn": {"batch": "x"}}, r"dqn\.batch is 'x': .*valid integer"),
+        (
+            {"algorithm": "dqn", "dqn": {"learning_rate": 2}},
+            r"dqn\.learning_rate is 2; use a value in \(0, 1\]",
+        ),
+        (
+            {"algorithm": "dqn", "dqn": {"capacity": 1500}},
+            r"dqn\.capacity is 1500; with batches of 256 .* 2560",
+        ),
+        ({"algorithm": "dqn", "batch": {"max_age": 3}}, r"batch\.max_age is 3; dqn samples from a table"),
+        ({"algorithm": "dqn", "batch": {"prefetch": 1}}, r"batch\.prefetch is 1; dqn samples from a table"),
     ],
 )
 def test_a_wrong_value_is_named_by_its_path(given: dict[str, Any], said: str) -> None:

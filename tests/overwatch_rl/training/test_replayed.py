@@ -43,10 +43,10 @@ class Watching(Local):
             self.sampled.append(found)
         return found
 
-    def update_priorities(self, slots: np.ndarray, generations: np.ndarray, priorities: np.ndarray) -> int:
+    def update_priorities(self, sampled: Sampled, priorities: np.ndarray) -> int:
         """As the other, kept."""
         self.priorities.append(priorities)
-        late = super().update_priorities(slots, generations, priorities)
+        late = super().update_priorities(sampled, priorities)
         self.late += late
         return late
 
