@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
@@ -21,11 +22,12 @@ from obstore.store import HTTPStore
 
 from overwatch_rl.artifacts.retrying import Patience
 from overwatch_rl.artifacts.signing import SignatureError, Verifier
-from overwatch_rl.artifacts.store import Store, open_store
+from overwatch_rl.artifacts.store import Store, is_remote, open_store
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.weights.manifest import (
     CURRENT,
     FOLDER,
+    WHOLE,
     RejectedError,
     WeightsManifest,
     artifact_of,
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
 CONNECT_S: Final = 2.0
 REQUEST_S: Final = 20.0
 """Without a byte."""
+LOOK_S: Final = 0.01
+"""Between two looks into a folder."""
+REQUEST_LOOK_S: Final = 0.05
+"""Between two requests of what gives no notice."""
 _ONCE: Final = Patience(deadline_s=0.001, request_s=REQUEST_S)
 """One try: who asks decides when to ask again."""
 
@@ -62,6 +68,8 @@ class Place:
     """Address of the store, where `url` is that of Redis."""
     token: str | None = None
     """Of the server."""
+    ca: Path | None = None
+    """PEM: the authority of the server's certificate, instead of those of the system."""
 
 
 class Channel(Protocol):
@@ -71,7 +79,7 @@ class Channel(Protocol):
         """The newest manifest as it was written; `None` before the first."""
         ...
 
-    def artifact(self, version: Version) -> bytes:
+    def artifact(self, version: Version, encoding: str = WHOLE) -> bytes:
         """The artifact of a version. Raises `FileNotFoundError` when it is gone: a newer one is there."""
         ...
 
@@ -91,10 +99,11 @@ class VersionKey(Protocol):
         """As of a channel."""
         ...
 
-    def move(self, manifest: WeightsManifest, verifier: Verifier) -> None:
+    def move(self, manifest: WeightsManifest, verifier: Verifier, artifact: bytes = b"") -> None:
         """Have it name another version. Raises `StaleError` where it names one that is not older.
 
-        `verifier` accepts what the run has signed. Moving it to where it is changes nothing.
+        `verifier` accepts what the run has signed; `artifact` is for what holds artifacts too. Moving it to
+        where it is changes nothing.
         """
         ...
 
@@ -107,25 +116,27 @@ class Stored:
     """Artifacts and the version key in one store."""
 
     def __init__(self, place: Place) -> None:
-        self._store = open_store(place.artifacts or place.url, _ONCE)
+        where = place.artifacts or place.url
+        self._store = open_store(where, _ONCE)
+        self._look_s = REQUEST_LOOK_S if is_remote(where) else LOOK_S
 
     def newest(self) -> bytes | None:
         """The file of the version key."""
         held = self._store.get(CURRENT)
         return None if held is None else held.data
 
-    def artifact(self, version: Version) -> bytes:
+    def artifact(self, version: Version, encoding: str = WHOLE) -> bytes:
         """A file."""
-        return _artifact(self._store, version)
+        return _artifact(self._store, version, encoding)
 
     def wait(self, seconds: float) -> None:
-        """A store has no notice of changes."""
-        time.sleep(seconds)
+        """A store gives no notice of changes; a look at a folder costs next to nothing."""
+        time.sleep(min(seconds, self._look_s))
 
     def close(self) -> None:
         """Nothing is open."""
 
-    def move(self, manifest: WeightsManifest, verifier: Verifier) -> None:
+    def move(self, manifest: WeightsManifest, verifier: Verifier, artifact: bytes = b"") -> None:  # noqa: ARG002 it lies in the store
         """Replace the file, if it is the one that was read."""
         held = self._store.get(CURRENT)
         if is_to_move(None if held is None else held.data, manifest, verifier):
@@ -155,9 +166,9 @@ class InRedis:
             held: bytes | None = self._redis.get(self._key)
             return held
 
-    def artifact(self, version: Version) -> bytes:
+    def artifact(self, version: Version, encoding: str = WHOLE) -> bytes:
         """A file of the store."""
-        return _artifact(self._store, version)
+        return _artifact(self._store, version, encoding)
 
     def wait(self, seconds: float) -> None:
         """Until the next message."""
@@ -177,7 +188,7 @@ class InRedis:
         """End the connections."""
         self._redis.close()
 
-    def move(self, manifest: WeightsManifest, verifier: Verifier) -> None:
+    def move(self, manifest: WeightsManifest, verifier: Verifier, artifact: bytes = b"") -> None:  # noqa: ARG002 it lies in the store
         """Set the key, if it is the one that was read."""
 
         def change(pipe: Any) -> None:
@@ -216,14 +227,14 @@ class Over:
         except FileNotFoundError:
             return None
 
-    def artifact(self, version: Version) -> bytes:
+    def artifact(self, version: Version, encoding: str = WHOLE) -> bytes:
         """Downloaded whole."""
         with self._errors():
-            return bytes(obstore.get(self._store, artifact_of(version)).bytes())
+            return bytes(obstore.get(self._store, artifact_of(version, encoding)).bytes())
 
     def wait(self, seconds: float) -> None:
         """A learner answers at once."""
-        time.sleep(seconds)
+        time.sleep(min(seconds, REQUEST_LOOK_S))
 
     def close(self) -> None:
         """Connections end with the object."""
@@ -255,13 +266,15 @@ class Kind:
     channel: Callable[[Place], Channel]
     key: Callable[[Place], VersionKey] | None
     """`None` where the learner itself is what is asked."""
+    holds_artifacts: bool = False
+    """Whether what holds the version key is given the artifacts too; else they lie in a store."""
 
 
 CHANNELS: Final[dict[str, Kind]] = {
     "store": Kind(schemes=("", "file", "s3", "gs", "memory"), channel=Stored, key=Stored),
     "redis": Kind(schemes=("redis", "rediss", "unix"), channel=InRedis, key=InRedis),
     "http": Kind(schemes=("http", "https"), channel=Over, key=None),
-    "grpc": Kind(schemes=("grpc", "grpcs"), channel=_remote, key=_remote),
+    "grpc": Kind(schemes=("grpc", "grpcs"), channel=_remote, key=_remote, holds_artifacts=True),
 }
 
 
@@ -274,8 +287,13 @@ def open_key(place: Place) -> VersionKey:
     """What holds the version key. Raises `ValueError` where none can be written."""
     kind = _kind(place.url)
     if kind.key is None:
-        raise ValueError(f"{place.url} is served by a learner and not written; use a store or Redis")
+        raise ValueError(f"{place.url} is served by a learner and not written; use a store, Redis or grpc://")
     return kind.key(place)
+
+
+def holds_artifacts(url: str) -> bool:
+    """Whether what is at the address of a version key is given artifacts too."""
+    return _kind(url).holds_artifacts
 
 
 def is_to_move(held: bytes | None, manifest: WeightsManifest, verifier: Verifier) -> bool:
@@ -307,10 +325,10 @@ def _kind(url: str) -> Kind:
     raise ValueError(f"{url!r} is no place of weights; use a folder, or an address of {known}")
 
 
-def _artifact(store: Store, version: Version) -> bytes:
-    held = store.get(artifact_of(version))
+def _artifact(store: Store, version: Version, encoding: str) -> bytes:
+    held = store.get(artifact_of(version, encoding))
     if held is None:
-        raise FileNotFoundError(f"{store.uri(artifact_of(version))} is not there any more")
+        raise FileNotFoundError(f"{store.uri(artifact_of(version, encoding))} is not there any more")
     return held.data
 
 

@@ -42,8 +42,11 @@ class Publishing:
     """The run's folder on this machine, for its key and its lock."""
     artifacts: str | None = None
     """Address of the store: a folder, `s3://…`, `gs://…`; `None` for the run's folder."""
-    redis: str | None = None
-    """Address of a Redis that holds the version key; `None` for the store."""
+    key_url: str | None = None
+    """Address of what holds the version key, a Redis or a server of weights; `None` for the store."""
+    token: str | None = None
+    ca: Path | None = None
+    """Both as of a place."""
     config_hash: str = ""
     every_s: float = 0.0
     """At least so long between two versions; the first, and the last at the end, are always published."""
@@ -64,7 +67,8 @@ class Publishing:
     def place(self) -> Place:
         """Where actors on this machine find them."""
         artifacts = self.artifacts or str(self.folder)
-        return Place(url=self.redis or artifacts, run_id=self.run_id, artifacts=artifacts)
+        url = self.key_url or artifacts
+        return Place(url=url, run_id=self.run_id, artifacts=artifacts, token=self.token, ca=self.ca)
 
 
 class Publisher:
@@ -180,6 +184,8 @@ class Publisher:
             run_id=self._config.run_id,
             artifacts=place.artifacts or place.url,
             key_url=place.url,
+            token=place.token,
+            ca=None if place.ca is None else str(place.ca),
             signing_key=str(self._config.folder / KEY_FILE),
             config_hash=self._config.config_hash,
             keep=self._config.keep,

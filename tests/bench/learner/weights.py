@@ -115,7 +115,7 @@ def _redis(name: str, held: dict[str, torch.Tensor], count: int) -> None:
     server.start()
     try:
         with tempfile.TemporaryDirectory() as folder:
-            publishing = Publishing(run_id=RUN, folder=Path(folder), redis=server.url)
+            publishing = Publishing(run_id=RUN, folder=Path(folder), key_url=server.url)
             _adoption(name, held, publishing, publishing.place, count)
     finally:
         server.kill()

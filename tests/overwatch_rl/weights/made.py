@@ -62,10 +62,17 @@ def manifest(version: Version, artifact: bytes, held: dict[str, Tensor], **chang
 class Run:
     """The folder of a run, which is its store too where none is named; publishes without a process."""
 
-    def __init__(self, folder: Path, *, key_url: str | None = None, artifacts: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        key_url: str | None = None,
+        artifacts: str | None = None,
+        place: Place | None = None,
+    ) -> None:
         self.folder = folder
         store = artifacts or str(folder)
-        self.place = Place(url=key_url or store, run_id=RUN, artifacts=store)
+        self.place = place or Place(url=key_url or store, run_id=RUN, artifacts=store)
         self.signer: Signer = make_key(folder / "signing.key")
         self.verifier = Verifier(self.signer.public)
         self.store = open_store(store)
@@ -77,7 +84,7 @@ class Run:
         artifact = save(held)
         signed = self.signer.sign(manifest(version, artifact, held, **changes))
         self.store.put(artifact_of(version), artifact)
-        self.key.move(signed, self.verifier)
+        self.key.move(signed, self.verifier, artifact)
         return signed
 
     def name(self, text: bytes) -> None:

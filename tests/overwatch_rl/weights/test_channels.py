@@ -13,7 +13,7 @@ import pytest
 from overwatch_rl.artifacts.signing import Verifier, make_key
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.weights.channels import CHANNELS, Place, StaleError, open_channel, open_key
-from overwatch_rl.weights.manifest import artifact_of
+from overwatch_rl.weights.manifest import WeightsManifest, artifact_of
 from overwatch_rl.weights.subscriber import Subscriber
 from tests.overwatch_rl.servers import FaultProxy, RedisServer, s3_url
 from tests.overwatch_rl.weights.made import RUN, Run, is_whole
@@ -70,10 +70,10 @@ def _http(folder: Path, _: pytest.FixtureRequest, stack: ExitStack) -> Way:
 
 def _grpc(folder: Path, _: pytest.FixtureRequest, stack: ExitStack) -> Way:
     """The run publishes through the server too."""
-    kept, port = Run(folder), free_port()
-    server = stack.enter_context(RpcServer(kept.place, kept.accepted(), port))
-    run = Run(folder, key_url=server.url)
-    return Way(run=run, place=run.place, stop=server.stop, start=server.start)
+    server = stack.enter_context(RpcServer(folder.parent, free_port(), TOKEN))
+    place = Place(url=server.url, run_id=RUN, token=TOKEN)
+    run = Run(folder.parent / RUN, place=place)
+    return Way(run=run, place=place, stop=server.stop, start=server.start)
 
 
 WAYS: dict[str, Make] = {
@@ -150,6 +150,13 @@ def test_a_wait_ends_by_itself(way: Way) -> None:
     channel.close()
 
 
+def _artifact(run: Run, manifest: WeightsManifest) -> bytes:
+    """That was put into the store with it."""
+    held = run.store.get(artifact_of(manifest.version))
+    assert held is not None
+    return held.data
+
+
 @pytest.mark.parametrize("name", [name for name in WAYS if CHANNELS[name.partition(",")[0]].key is not None])
 def test_a_version_key_moves_forward_only(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Also when the writer of a killed learner moves it; what no key of the run signed is replaced."""
@@ -157,10 +164,10 @@ def test_a_version_key_moves_forward_only(name: str, tmp_path: Path, request: py
         run = WAYS[name](tmp_path / "run", request, stack).run
         old, newer = run.put(Version(1, 5)), run.put(Version(2, 1))
         text = msgspec.json.encode(newer)
-        run.key.move(newer, run.verifier)
+        run.key.move(newer, run.verifier, _artifact(run, newer))
         for stale in (old, run.signer.sign(msgspec.structs.replace(newer, made_at_ns=0))):
             with pytest.raises(StaleError, match=r"key names 002-00000001, 00\d-0000000\d is not newer"):
-                open_key(run.place).move(stale, run.verifier)
+                open_key(run.place).move(stale, run.verifier, _artifact(run, stale))
         assert run.key.newest() == text
         if name == "grpc":  # A server takes nothing that is not of its run.
             return
@@ -180,6 +187,7 @@ def test_of_writers_at_once_the_greatest_version_stays(
     with ExitStack() as stack:
         run = WAYS[name](tmp_path / "run", request, stack).run
         pattern = run.put(Version(1, 0))
+        artifact = _artifact(run, pattern)
         failed: list[Exception] = []
 
         def write(first: int) -> None:
@@ -188,7 +196,7 @@ def test_of_writers_at_once_the_greatest_version_stays(
                 manifest = run.signer.sign(msgspec.structs.replace(pattern, version=Version(1, number)))
                 for _ in range(200):
                     try:
-                        key.move(manifest, run.verifier)
+                        key.move(manifest, run.verifier, artifact)
                     except StaleError:
                         break
                     except OSError:
@@ -256,7 +264,7 @@ def test_a_place_that_is_none_is_refused(place: dict[str, str], words: str) -> N
 
 def test_a_learner_is_not_written_to() -> None:
     """Its own writer does that."""
-    with pytest.raises(ValueError, match="is served by a learner and not written; use a store or Redis"):
+    with pytest.raises(ValueError, match="by a learner and not written; use a store, Redis or grpc://"):
         open_key(Place(url="http://127.0.0.1:1", run_id=RUN))
 
 
