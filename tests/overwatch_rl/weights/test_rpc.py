@@ -137,7 +137,7 @@ def test_what_is_published_is_verified_as_by_an_actor(run: Run, line: grpc.Chann
 
 
 def test_a_run_is_of_the_key_of_its_first_version(run: Run, line: grpc.Channel) -> None:
-    """Another key is refused from then on, also by a server that was started again; other runs have theirs."""
+    """Another key is refused from then on, also by a server that starts again; other runs have theirs."""
     publish(run, line, Version(1, 0), run.signer)
     stranger = make_key(run.folder / "other")
     with pytest.raises(grpc.RpcError, match=rf"is signed with key '{stranger.key_id}'"):
