@@ -5,8 +5,8 @@ before a rollout, never within one, for weights when it is ahead, and after one 
 What was collected is appended before anything else is collected. Must not know how weights or chunks travel.
 """
 
-import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -23,8 +23,8 @@ from overwatch_rl.weights.checking import check_weights
 from overwatch_rl.weights.subscriber import Acting
 from overwatch_rl.worlds.base import World
 
-_LOOK_S: Final = 0.01
-"""Between two looks for newer weights, while it waits for them."""
+_LOOK_S: Final = 0.25
+"""Between two looks for newer weights, while it waits for them: a channel ends that sooner."""
 
 
 class Weights(Protocol):
@@ -33,9 +33,15 @@ class Weights(Protocol):
     fault: str | None
     newest: Version | None
     """The newest that is known to be published, whether it could be taken or not."""
+    reads: Counter[str]
+    """How versions came."""
 
     def poll(self) -> Acting | None:
         """Newer weights than the last ones."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Return after so long, or sooner when something may have been published."""
         ...
 
     def age_s(self) -> float | None:
@@ -109,7 +115,8 @@ class Actor:
         """The number of the version since which rollouts are counted."""
         self._rollouts = 0
         self._fault: str | None = None
-        self._waiter = threading.Event()
+        self._reads: Counter[str] = Counter()
+        """Those that were counted."""
 
     def run(self) -> str:
         """Collect and append until it is done or asked to stop; the outcome in one word."""
@@ -155,12 +162,15 @@ class Actor:
                 took = time.perf_counter() - began
                 # Waiting for the learner is no cost of weights; bringing and checking them is.
                 self._reporter.fact(PhaseEnded(at=time.time_ns(), phase="weights", duration_s=took))
+            for how, count in (self._weights.reads - self._reads).items():
+                self._meter.count("weights_reads", count, status=how)
+            self._reads = Counter(self._weights.reads)
             if self._weights.fault != self._fault:
                 self._fault = self._weights.fault
                 self._log(f"weights: {self._fault or 'they come again'}")
             if self.version is not None and (self._is_due() or time.monotonic() >= until):
                 break
-            self._waiter.wait(_LOOK_S)
+            self._weights.wait(max(0.0, min(_LOOK_S, until - time.monotonic())))
         self._report()
         return stopped
 

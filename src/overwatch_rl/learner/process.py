@@ -152,6 +152,8 @@ class _Begun:
             token=None if settings.weights is None else settings.weights.token,
             ca=None if settings.weights is None else settings.weights.ca,
             config_hash=config.hash,
+            dtype=config.weights.dtype,
+            encoding=config.weights.encoding,
             every_s=config.weights.every_s,
             keep=config.weights.keep,
         )

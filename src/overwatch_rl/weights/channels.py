@@ -24,6 +24,7 @@ from overwatch_rl.artifacts.retrying import Patience
 from overwatch_rl.artifacts.signing import SignatureError, Verifier
 from overwatch_rl.artifacts.store import Store, is_remote, open_store
 from overwatch_rl.artifacts.versions import Version
+from overwatch_rl.weights.encodings import NOTHING, Payload
 from overwatch_rl.weights.manifest import (
     CURRENT,
     FOLDER,
@@ -99,10 +100,10 @@ class VersionKey(Protocol):
         """As of a channel."""
         ...
 
-    def move(self, manifest: WeightsManifest, verifier: Verifier, artifact: bytes = b"") -> None:
+    def move(self, manifest: WeightsManifest, verifier: Verifier, payload: Payload = NOTHING) -> None:
         """Have it name another version. Raises `StaleError` where it names one that is not older.
 
-        `verifier` accepts what the run has signed; `artifact` is for what holds artifacts too. Moving it to
+        `verifier` accepts what the run has signed; `payload` is for what holds artifacts too. Moving it to
         where it is changes nothing.
         """
         ...
@@ -136,7 +137,7 @@ class Stored:
     def close(self) -> None:
         """Nothing is open."""
 
-    def move(self, manifest: WeightsManifest, verifier: Verifier, artifact: bytes = b"") -> None:  # noqa: ARG002 it lies in the store
+    def move(self, manifest: WeightsManifest, verifier: Verifier, payload: Payload = NOTHING) -> None:  # noqa: ARG002 it is stored
         """Replace the file, if it is the one that was read."""
         held = self._store.get(CURRENT)
         if is_to_move(None if held is None else held.data, manifest, verifier):
@@ -188,7 +189,7 @@ class InRedis:
         """End the connections."""
         self._redis.close()
 
-    def move(self, manifest: WeightsManifest, verifier: Verifier, artifact: bytes = b"") -> None:  # noqa: ARG002 it lies in the store
+    def move(self, manifest: WeightsManifest, verifier: Verifier, payload: Payload = NOTHING) -> None:  # noqa: ARG002 it is stored
         """Set the key, if it is the one that was read."""
 
         def change(pipe: Any) -> None:

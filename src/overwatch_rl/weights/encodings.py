@@ -9,7 +9,7 @@ channels or torch.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -17,7 +17,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.weights.manifest import WHOLE, RejectedError
+from overwatch_rl.weights.manifest import WHOLE, RejectedError, WeightsManifest
 
 DELTA: Final = "delta"
 CHAIN: Final = 4
@@ -36,6 +36,17 @@ class Base(msgspec.Struct, frozen=True):
     artifact: bytes
 
 
+class Payload(msgspec.Struct, frozen=True):
+    """What is published of a version beside its manifest."""
+
+    artifact: bytes
+    delta: bytes = b""
+    """What makes it from the version before; empty where there is none."""
+
+
+NOTHING: Final = Payload(b"")
+
+
 class _Head(msgspec.Struct, frozen=True):
     base: Version
     width: int
@@ -45,17 +56,22 @@ class _Head(msgspec.Struct, frozen=True):
 _decoder: Final = msgspec.json.Decoder(_Head)
 
 
-def encoded_delta(base: Base, artifact: bytes, width: int) -> bytes | None:
-    """What makes `artifact` from `base`; `None` where they have not as many bytes, or it would save none."""
+def encoded_delta(base: Base, artifact: bytes, width: int) -> bytes:
+    """What makes `artifact` from `base`; empty where they have not as many bytes, or it would save none."""
     if len(base.artifact) != len(artifact):
-        return None
+        return b""
     changed = _array(base.artifact) ^ _array(artifact)
     whole = len(changed) // width * width
     sorted_ = np.concatenate([changed[:whole].reshape(-1, width).T.reshape(-1), changed[whole:]])
     head = msgspec.json.encode(_Head(base.version, width))
     packed = zstandard.ZstdCompressor(level=_LEVEL).compress(sorted_.tobytes())
     made = len(head).to_bytes(_LENGTH, "little") + head + packed
-    return made if len(made) < len(artifact) else None
+    return made if len(made) < len(artifact) else b""
+
+
+def base_of(delta: bytes) -> Version:
+    """The version before. Raises `RejectedError` of what is no delta."""
+    return _head(delta)[0].base
 
 
 def artifact_from(base: Base, version: Version, size: int, delta_of: Callable[[Version], bytes]) -> bytes:
@@ -73,7 +89,7 @@ def artifact_from(base: Base, version: Version, size: int, delta_of: Callable[[V
         made = made ^ changed
         if before == base.version:
             return made.tobytes()
-        if not base.version < before < at or read >= size:
+        if not base.version < before < at or read + len(data) >= size:
             break
         at = before
     raise FileNotFoundError(f"no {CHAIN} deltas, smaller than it, lead from {base.version} to {version}")
@@ -81,20 +97,25 @@ def artifact_from(base: Base, version: Version, size: int, delta_of: Callable[[V
 
 def _decoded(data: bytes, size: int) -> tuple[Version, Bytes]:
     """The version before, and which bits of its bytes changed."""
-    end = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
+    head, packed = _head(data)
     try:
-        if end > _MOST_HEAD:
-            raise RejectedError(f"a delta's head has {end} bytes")
-        head = _decoder.decode(data[_LENGTH:end])
-        packed = data[end:]
         if zstandard.frame_content_size(packed) != size or head.width not in (1, 2, 4, 8):
             raise RejectedError("a delta is of an artifact of another size")
         sorted_ = zstandard.ZstdDecompressor().decompress(packed, max_output_size=size)
-    except (msgspec.DecodeError, UnicodeDecodeError, zstandard.ZstdError) as error:
+    except zstandard.ZstdError as error:
         raise RejectedError(f"a delta cannot be read: {error}") from error
     found, whole = _array(sorted_), size // head.width * head.width
     changed = np.concatenate([found[:whole].reshape(head.width, -1).T.reshape(-1), found[whole:]])
     return head.base, changed
+
+
+def _head(data: bytes) -> tuple[_Head, bytes]:
+    """And what comes after it."""
+    end = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
+    try:
+        return _decoder.decode(data[_LENGTH : min(end, _MOST_HEAD)]), data[end:]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RejectedError(f"a delta cannot be read: {error}") from error
 
 
 def _array(data: bytes) -> Bytes:
@@ -105,7 +126,7 @@ def _array(data: bytes) -> Bytes:
 class Encoding:
     """One row."""
 
-    encode: Callable[[Base, bytes, int], bytes | None] | None
+    encode: Callable[[Base, bytes, int], bytes] | None
     """Of an artifact, what is published beside it; `None` of the artifact itself."""
     decode: Callable[[Base, Version, int, Callable[[Version], bytes]], bytes] | None
 
@@ -116,6 +137,6 @@ ENCODINGS: Final[Mapping[str, Encoding]] = {
 }
 
 
-def width_of(dtypes: Mapping[str, Any]) -> int:
-    """Bytes of a number, where tensors are of these kinds, as a manifest spells them."""
-    return 2 if any(kind in ("BF16", "F16") for kind in dtypes.values()) else 4
+def width_of(manifest: WeightsManifest) -> int:
+    """Bytes of most of its numbers."""
+    return 2 if any(entry.dtype in ("BF16", "F16") for entry in manifest.tensors.values()) else 4

@@ -1,7 +1,10 @@
 """Artifacts in a store: written before the version key names them, the newest stay. Must not know the key."""
 
+from collections import defaultdict
+
 from overwatch_rl.artifacts.store import Store
 from overwatch_rl.artifacts.versions import Version, parse
+from overwatch_rl.weights.encodings import DELTA, Payload
 from overwatch_rl.weights.manifest import FOLDER, WHOLE, artifact_of
 
 
@@ -13,23 +16,29 @@ class Keeping:
         self._store = store
         self._keep = keep
         self._is_read_back = is_read_back
-        self._held: list[Version] | None = None
-        """Those that lie in the store; `None` until it was asked."""
+        self._held: dict[Version, set[str]] = defaultdict(set)
+        """Keys in the store."""
+        self._is_listed = False
 
-    def put(self, version: Version, artifact: bytes) -> None:
+    def put(self, version: Version, payload: Payload) -> None:
         """Write. Raises `OSError`."""
-        self._store.put(artifact_of(version), artifact, verify=self._is_read_back)
+        for encoding, data in ((WHOLE, payload.artifact), (DELTA, payload.delta)):
+            if data:
+                key = artifact_of(version, encoding)
+                self._held[version].add(key)
+                self._store.put(key, data, verify=self._is_read_back)
 
     def prune(self, newest: Version) -> None:
         """Leave the newest only; what cannot be removed now is removed after the next version."""
         try:
-            if self._held is None:
-                names = [entry.key.removeprefix(f"{FOLDER}/") for entry in self._store.list(FOLDER)]
-                found = [parse(name.removesuffix(f".{WHOLE}")) for name in names if name.endswith(WHOLE)]
-                self._held = sorted(one for one in found if one is not None and one < newest)
-            self._held.append(newest)
-            while len(self._held) > self._keep:
-                self._store.delete(artifact_of(self._held[0]))
-                self._held.pop(0)
+            if not self._is_listed:
+                for entry in self._store.list(FOLDER):
+                    found = parse(entry.key.removeprefix(f"{FOLDER}/").partition(".")[0])
+                    if found is not None and found < newest:
+                        self._held[found].add(entry.key)
+                self._is_listed = True
+            for version in sorted(self._held)[: -self._keep]:
+                self._store.delete(*self._held[version])
+                del self._held[version]
         except OSError:
             return

@@ -22,7 +22,9 @@ from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.handover.locks import held_lock
 from overwatch_rl.handover.sender import Sender
 from overwatch_rl.weights.channels import Place, open_key
-from overwatch_rl.weights.manifest import RejectedError, decoded
+from overwatch_rl.weights.checking import ROUNDED, rounded
+from overwatch_rl.weights.encodings import ENCODINGS
+from overwatch_rl.weights.manifest import WHOLE, RejectedError, decoded
 from overwatch_rl.weights.writer import Note, Published, Target
 
 LOCK: Final = ".weights.lock"
@@ -48,6 +50,10 @@ class Publishing:
     ca: Path | None = None
     """Both as of a place."""
     config_hash: str = ""
+    dtype: str = "float32"
+    """Of matrices, as a row of `ROUNDED`."""
+    encoding: str = WHOLE
+    """What is published beside the artifact: a row of `ENCODINGS`."""
     every_s: float = 0.0
     """At least so long between two versions; the first, and the last at the end, are always published."""
     keep: int = 4
@@ -56,6 +62,10 @@ class Publishing:
     """So long a version is tried again before it is given up."""
 
     def __post_init__(self) -> None:
+        if self.encoding not in ENCODINGS:
+            raise ValueError(f"encoding is {self.encoding!r}; use one of {', '.join(ENCODINGS)}")
+        if self.dtype not in ROUNDED:
+            raise ValueError(f"dtype is {self.dtype!r}; use one of {', '.join(ROUNDED)}")
         if self.keep < 1:
             raise ValueError(f"keep is {self.keep}; use 1 or more artifacts of weights")
         if not self.every_s >= 0:
@@ -153,7 +163,7 @@ class Publisher:
         try:
             if self._sender is None:
                 self._sender = Sender(_WRITER, [], slots=_SLOTS, kept=[self._lock])
-            is_taken = self._sender.offer(note, tensors)
+            is_taken = self._sender.offer(note, rounded(tensors, self._config.dtype))
         except OSError as error:
             why = f"no memory or process to publish from: {error}"
             self._done.append(Published(version=version, status="error", error=why))
@@ -189,5 +199,6 @@ class Publisher:
             signing_key=str(self._config.folder / KEY_FILE),
             config_hash=self._config.config_hash,
             keep=self._config.keep,
+            encoding=self._config.encoding,
             patience_s=self._config.patience_s,
         )

@@ -19,6 +19,7 @@ from overwatch_rl.artifacts.signing import Verifier
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.protos.weights.v1 import weights_pb2 as pb
 from overwatch_rl.weights.channels import REQUEST_S, ChannelError, Place, StaleError
+from overwatch_rl.weights.encodings import NOTHING, Payload
 from overwatch_rl.weights.manifest import WHOLE, RejectedError, WeightsManifest, artifact_of, encoded
 
 SERVICE: Final = "weights.v1.Weights"
@@ -38,14 +39,15 @@ _CHANNEL: Final = [
 ]
 
 
-def blob_of(manifest: WeightsManifest, payload: bytes = b"", public: str = "") -> pb.WeightsBlob:
+def blob_of(manifest: WeightsManifest, payload: Payload = NOTHING, public: str = "") -> pb.WeightsBlob:
     """A manifest as a message."""
     return pb.WeightsBlob(
         run_id=manifest.run_id,
         step=manifest.version.number,
         checksum=manifest.sha256,
         artifact_uri=artifact_of(manifest.version),
-        inline_payload=payload,
+        inline_payload=payload.artifact,
+        delta=payload.delta,
         published_at_ns=manifest.made_at_ns,
         lineage=manifest.version.lineage,
         manifest=encoded(manifest),
@@ -103,9 +105,16 @@ class Remote:
         """End the connection."""
         self._line.close()
 
-    def move(self, manifest: WeightsManifest, verifier: Verifier, artifact: bytes = b"") -> None:
-        """Have the server keep the artifact and name the version."""
-        blob = blob_of(manifest, artifact, verifier.publics[0])
+    def move(self, manifest: WeightsManifest, verifier: Verifier, payload: Payload = NOTHING) -> None:
+        """Have the server keep the artifact and name the version; it gets the delta where that is enough."""
+        public = verifier.publics[0]
+        if payload.delta:
+            with suppress(FileNotFoundError, RejectedError):
+                self._publish(blob_of(manifest, Payload(b"", payload.delta), public))
+                return
+        self._publish(blob_of(manifest, payload, public))
+
+    def _publish(self, blob: pb.WeightsBlob) -> None:
         self._call("PublishWeights", blob, pb.PublishWeightsResponse)
 
     def _call(self, method: str, request: Message, kind: type[Message]) -> Any:

@@ -24,13 +24,15 @@ from overwatch_rl.artifacts.versions import Version, parse
 from overwatch_rl.protos.weights.v1 import weights_pb2 as pb
 from overwatch_rl.web.authorisation import Authorisation
 from overwatch_rl.weights.channels import Place, StaleError, is_to_move, open_channel, open_key
-from overwatch_rl.weights.encodings import ENCODINGS
+from overwatch_rl.weights.encodings import ENCODINGS, Base, Payload, artifact_from, base_of
 from overwatch_rl.weights.keeping import Keeping
 from overwatch_rl.weights.manifest import (
     FOLDER,
     WHOLE,
     Accepted,
     RejectedError,
+    WeightsManifest,
+    artifact_of,
     check,
     check_artifact,
     decoded,
@@ -75,14 +77,25 @@ class _Held:
             raise RejectedError(str(error)) from error
         check(manifest, Accepted(run_id=self._run_id, verifier=verifier))
         is_newer = is_to_move(self._key.newest(), manifest, verifier)
-        check_artifact(manifest, blob.inline_payload)
+        payload = Payload(blob.inline_payload or self._made(manifest, blob.delta), blob.delta)
+        check_artifact(manifest, payload.artifact)
         if known is None:
             self._store.replace(PUBLIC, blob.public_key.encode(), None)
         if is_newer:
-            self._kept.put(manifest.version, blob.inline_payload)
+            self._kept.put(manifest.version, payload)
             self._key.move(manifest, verifier)
             self._kept.prune(manifest.version)
         return manifest.version
+
+    def _made(self, manifest: WeightsManifest, delta: bytes) -> bytes:
+        """The artifact, not verified; `FileNotFoundError` where the version before is not here."""
+        if not delta:
+            return b""
+        before = base_of(delta)
+        held = self._store.get(artifact_of(before))
+        if held is None:
+            raise FileNotFoundError(f"{before} is not here; send the whole artifact")
+        return artifact_from(Base(before, held.data), manifest.version, manifest.bytes, lambda _: delta)
 
 
 class WeightsService:
@@ -186,7 +199,8 @@ class WeightsService:
 
 async def _blob(held: _Held, text: bytes, *, with_payload: bool) -> pb.WeightsBlob:
     manifest = decoded(text)
-    return blob_of(manifest, await held.reads.artifact(manifest.version) if with_payload else b"")
+    artifact = await held.reads.artifact(manifest.version) if with_payload else b""
+    return blob_of(manifest, Payload(artifact))
 
 
 def _status(error: Exception) -> grpc.StatusCode:

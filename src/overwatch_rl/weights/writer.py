@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from safetensors import TensorSpec, serialize
 
+from overwatch.platform import keep_large_blocks
 from overwatch_rl.artifacts.digests import sha256_of, xxh3_of
 from overwatch_rl.artifacts.retrying import Patience, Tries
 from overwatch_rl.artifacts.signing import Signer, Verifier
@@ -21,8 +22,9 @@ from overwatch_rl.artifacts.store import is_remote, open_store
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.handover.receiver import Parcel, Receiver, run
 from overwatch_rl.weights.channels import REQUEST_S, Place, StaleError, holds_artifacts, open_key
+from overwatch_rl.weights.encodings import ENCODINGS, Base, Payload, width_of
 from overwatch_rl.weights.keeping import Keeping
-from overwatch_rl.weights.manifest import TensorEntry, WeightsManifest
+from overwatch_rl.weights.manifest import WHOLE, TensorEntry, WeightsManifest
 
 Status: TypeAlias = Literal["ok", "error", "superseded", "busy", "throttled"]
 _FIRST_WAIT_S: Final = 0.1
@@ -35,6 +37,8 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     version: Version
     status: Status
     size_bytes: int = 0
+    delta_bytes: int = 0
+    """Of what makes it from the version before; 0 where none was published."""
     duration_s: float = 0.0
     """Seconds from the hand-over until actors can find it."""
     error: str | None = None
@@ -55,6 +59,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     config_hash: str
     keep: int
     patience_s: float
+    encoding: str = WHOLE
+    """What is published beside the artifact: a row of `ENCODINGS`."""
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +90,8 @@ class Writing:
         self._signer = Signer(Path(target.signing_key))
         self._verifier = Verifier(self._signer.public)
         self._key = open_key(place)
+        self._base: Base | None = None
+        """What was published last."""
         self._kept: Keeping | None = None
         """Of artifacts; `None` where what holds the version key is given them."""
         if not holds_artifacts(target.key_url):
@@ -93,6 +101,7 @@ class Writing:
     def publish(self, parcel: Parcel, note: Note, wait: Callable[[float], bool]) -> Published:
         """Publish one version; `wait` returns after so long, or true as soon as a newer one waits."""
         manifest, artifact = self._made(parcel, note)
+        payload = Payload(artifact, self._delta(manifest, artifact))
         is_stored, why = self._kept is None, ""
         patience = Patience(deadline_s=self._target.patience_s, first_s=_FIRST_WAIT_S, most_s=_LONGEST_WAIT_S)
         newer = False
@@ -106,9 +115,9 @@ class Writing:
                 return Published(version=note.version, status="superseded", error=why)
             try:
                 if self._kept is not None and not is_stored:
-                    self._kept.put(note.version, artifact)
+                    self._kept.put(note.version, payload)
                     is_stored = True
-                self._key.move(manifest, self._verifier, artifact)
+                self._key.move(manifest, self._verifier, payload)
             except StaleError as error:
                 return Published(version=note.version, status="error", error=str(error))
             except OSError as error:
@@ -117,8 +126,22 @@ class Writing:
             if self._kept is not None:
                 self._kept.prune(note.version)
             taken_s = (time.monotonic_ns() - note.since_ns) / 1e9
-            return Published(version=note.version, status="ok", size_bytes=len(artifact), duration_s=taken_s)
+            self._base = Base(note.version, artifact)
+            return Published(
+                version=note.version,
+                status="ok",
+                size_bytes=len(artifact),
+                delta_bytes=len(payload.delta),
+                duration_s=taken_s,
+            )
         return Published(version=note.version, status="error", error=why)
+
+    def _delta(self, manifest: WeightsManifest, artifact: bytes) -> bytes:
+        """From the version that was published last; empty where there is none, or none is wanted."""
+        encode = ENCODINGS[self._target.encoding].encode
+        if encode is None or self._base is None:
+            return b""
+        return encode(self._base, artifact, width_of(manifest))
 
     def _made(self, parcel: Parcel, note: Note) -> tuple[WeightsManifest, bytes]:
         specs = {
@@ -154,6 +177,7 @@ class Writing:
 
 def serve(receiver: Receiver, _: Sequence[str]) -> None:
     """Publish each."""
+    keep_large_blocks()
     writing: Writing | None = None
     for parcel in receiver.parcels():
         note = msgspec.json.decode(parcel.note, type=Note)

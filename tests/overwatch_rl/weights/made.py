@@ -15,6 +15,7 @@ from overwatch_rl.artifacts.store import open_store
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.weights.channels import Place, open_channel, open_key
 from overwatch_rl.weights.checking import digest_of, shapes_of
+from overwatch_rl.weights.encodings import Payload
 from overwatch_rl.weights.manifest import Accepted, TensorEntry, WeightsManifest, artifact_of
 from overwatch_rl.weights.publisher import Published, Publisher, Publishing
 from overwatch_rl.weights.subscriber import Acting, Subscriber
@@ -84,7 +85,7 @@ class Run:
         artifact = save(held)
         signed = self.signer.sign(manifest(version, artifact, held, **changes))
         self.store.put(artifact_of(version), artifact)
-        self.key.move(signed, self.verifier, artifact)
+        self.key.move(signed, self.verifier, Payload(artifact))
         return signed
 
     def name(self, text: bytes) -> None:

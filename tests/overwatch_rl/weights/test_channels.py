@@ -9,14 +9,19 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import torch
+from torch import Tensor
 
 from overwatch_rl.artifacts.signing import Verifier, make_key
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.weights.channels import CHANNELS, Place, StaleError, open_channel, open_key
-from overwatch_rl.weights.manifest import WeightsManifest, artifact_of
+from overwatch_rl.weights.checking import check_weights, rounded, shapes_of
+from overwatch_rl.weights.encodings import Payload
+from overwatch_rl.weights.manifest import Accepted, WeightsManifest, artifact_of
+from overwatch_rl.weights.publisher import Publisher
 from overwatch_rl.weights.subscriber import Subscriber
 from tests.overwatch_rl.servers import FaultProxy, RedisServer, s3_url
-from tests.overwatch_rl.weights.made import RUN, Run, is_whole
+from tests.overwatch_rl.weights.made import RUN, Run, is_whole, waited
 from tests.overwatch_rl.weights.serving import RpcServer, Server
 from tests.ports import free_port
 
@@ -110,6 +115,45 @@ def test_what_was_published_is_read(way: Way) -> None:
     channel.close()
 
 
+def test_deltas_of_bfloat16_reach_an_actor_by_each_way(way: Way) -> None:
+    """The first version whole, the next as deltas; what is made of them is what was signed."""
+    place = way.run.place
+    publisher = Publisher(
+        way.run.publishing(
+            artifacts=place.artifacts, key_url=place.url, token=place.token,
+            dtype="bfloat16", encoding="delta",
+        )
+    )  # fmt: skip
+    accepted = Accepted(
+        run_id=RUN, verifier=way.run.verifier, shapes=shapes_of(rounded(drifted(0), "bfloat16"))
+    )
+    subscriber = Subscriber(open_channel(way.place), accepted, encoding="delta")
+    for number in range(4):
+        publisher.publish(Version(1, number), drifted(number))
+        done = waited(publisher)
+        assert done.status == "ok", done
+        assert (done.delta_bytes > 0) == (number > 0)
+        assert done.delta_bytes < 0.5 * done.size_bytes
+        found = subscriber.first(20.0)
+        assert found.version == Version(1, number)
+        assert check_weights(drifted(number), found) == ["w"]  # It is not what the learner has,
+        near = {name: one.float() for name, one in rounded(drifted(number), "bfloat16").items()}
+        assert check_weights(near, found) == []  # it is what it published.
+    publisher.close()
+    subscriber.close()
+
+    assert subscriber.reads == {"whole": 1, "delta": 3}
+
+
+def drifted(number: int) -> dict[str, Tensor]:
+    """Weights after some small updates."""
+    draw = torch.Generator().manual_seed(1)
+    held = torch.randn(128, 128, generator=draw)
+    for _ in range(number):
+        held += 1e-3 * torch.randn(128, 128, generator=draw).sign()
+    return {"w": held, "b": torch.full((16,), float(number))}
+
+
 def test_an_artifact_that_is_not_kept_is_missing(way: Way) -> None:
     """Which an actor meets that was slower than the learner."""
     way.run.put(Version(1, 0))
@@ -164,10 +208,10 @@ def test_a_version_key_moves_forward_only(name: str, tmp_path: Path, request: py
         run = WAYS[name](tmp_path / "run", request, stack).run
         old, newer = run.put(Version(1, 5)), run.put(Version(2, 1))
         text = msgspec.json.encode(newer)
-        run.key.move(newer, run.verifier, _artifact(run, newer))
+        run.key.move(newer, run.verifier, Payload(_artifact(run, newer)))
         for stale in (old, run.signer.sign(msgspec.structs.replace(newer, made_at_ns=0))):
             with pytest.raises(StaleError, match=r"key names 002-00000001, 00\d-0000000\d is not newer"):
-                open_key(run.place).move(stale, run.verifier, _artifact(run, stale))
+                open_key(run.place).move(stale, run.verifier, Payload(_artifact(run, stale)))
         assert run.key.newest() == text
         if name == "grpc":  # A server takes nothing that is not of its run.
             return
@@ -196,7 +240,7 @@ def test_of_writers_at_once_the_greatest_version_stays(
                 manifest = run.signer.sign(msgspec.structs.replace(pattern, version=Version(1, number)))
                 for _ in range(200):
                     try:
-                        key.move(manifest, run.verifier, artifact)
+                        key.move(manifest, run.verifier, Payload(artifact))
                     except StaleError:
                         break
                     except OSError:

@@ -15,6 +15,7 @@ from overwatch_rl.artifacts.signing import Signer, make_key
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.protos.weights.v1 import weights_pb2 as pb
 from overwatch_rl.weights.channels import Place
+from overwatch_rl.weights.encodings import Payload
 from overwatch_rl.weights.manifest import WeightsManifest, artifact_of, encoded
 from overwatch_rl.weights.publisher import Publisher
 from overwatch_rl.weights.rpc import SERVICE, Remote, blob_of
@@ -109,7 +110,7 @@ def test_what_is_published_is_verified_as_by_an_actor(run: Run, line: grpc.Chann
         "manifest cannot be read": pb.WeightsBlob(
             run_id=RUN, manifest=b"\x80\x04", public_key=run.signer.public
         ),
-        "is no public key": blob_of(signed, artifact, "ed25519:short"),
+        "is no public key": blob_of(signed, Payload(artifact), "ed25519:short"),
         "is no name": pb.WeightsBlob(run_id="../up"),
     }
     for words, wrong in refused.items():
@@ -172,7 +173,7 @@ def test_more_runs_than_are_remembered_are_served(run: Run, line: grpc.Channel) 
 
 def blob(run: Run, stated: WeightsManifest, artifact: bytes) -> pb.WeightsBlob:
     """As the run's learner publishes it."""
-    return blob_of(stated, artifact, run.signer.public)
+    return blob_of(stated, Payload(artifact), run.signer.public)
 
 
 def publish(run: Run, line: grpc.Channel, version: Version, signer: Signer, *, run_id: str = RUN) -> None:
@@ -180,7 +181,7 @@ def publish(run: Run, line: grpc.Channel, version: Version, signer: Signer, *, r
     held = tensors(version)
     artifact = save(held)
     stated = signer.sign(manifest(version, artifact, held, run_id=run_id))
-    call(line, "PublishWeights", blob_of(stated, artifact, signer.public))
+    call(line, "PublishWeights", blob_of(stated, Payload(artifact), signer.public))
 
 
 def test_a_stream_sends_the_newest_and_then_what_is_newer(run: Run, line: grpc.Channel) -> None:

@@ -6,7 +6,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class WeightsBlob(_message.Message):
-    __slots__ = ("run_id", "step", "checksum", "artifact_uri", "inline_payload", "published_at_ns", "lineage", "manifest", "public_key")
+    __slots__ = ("run_id", "step", "checksum", "artifact_uri", "inline_payload", "published_at_ns", "lineage", "manifest", "public_key", "delta")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
@@ -16,6 +16,7 @@ class WeightsBlob(_message.Message):
     LINEAGE_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
     PUBLIC_KEY_FIELD_NUMBER: _ClassVar[int]
+    DELTA_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     step: int
     checksum: str
@@ -25,7 +26,8 @@ class WeightsBlob(_message.Message):
     lineage: int
     manifest: bytes
     public_key: str
-    def __init__(self, run_id: _Optional[str] = ..., step: _Optional[int] = ..., checksum: _Optional[str] = ..., artifact_uri: _Optional[str] = ..., inline_payload: _Optional[bytes] = ..., published_at_ns: _Optional[int] = ..., lineage: _Optional[int] = ..., manifest: _Optional[bytes] = ..., public_key: _Optional[str] = ...) -> None: ...
+    delta: bytes
+    def __init__(self, run_id: _Optional[str] = ..., step: _Optional[int] = ..., checksum: _Optional[str] = ..., artifact_uri: _Optional[str] = ..., inline_payload: _Optional[bytes] = ..., published_at_ns: _Optional[int] = ..., lineage: _Optional[int] = ..., manifest: _Optional[bytes] = ..., public_key: _Optional[str] = ..., delta: _Optional[bytes] = ...) -> None: ...
 
 class GetCurrentRequest(_message.Message):
     __slots__ = ("with_payload", "run_id")
