@@ -106,18 +106,20 @@ def test_weights_of_a_replay_server_alone_teach_what_one_process_learns(tmp_path
 
 @pytest.mark.timeout(600)
 def test_actors_go_on_with_a_replay_server_or_a_learner_that_was_killed(tmp_path: Path) -> None:
-    """What the server holds survives it; a resumed learner publishes a lineage of its own there."""
+    """What the server holds survives it; a resumed learner publishes a lineage of its own, as deltas."""
     secrets(tmp_path)
-    with Running(settings(tmp_path, config(), actors=1), kind=Apart) as running:
+    given = config(weights={"dtype": "bfloat16", "encoding": "delta"})
+    with Running(settings(tmp_path, given, actors=1), kind=Apart) as running:
         running.more(3, "the first updates")
         for name in ("replay", "learner"):
             running.kill(name)
             running.more(6, f"after {name} was killed")
     history = surviving(tmp_path / "trace.jsonl")
-    held = (tmp_path / "replay/weights.v1/run-1/weights").glob("*.safetensors")
+    held = tmp_path / "replay/weights.v1/run-1/weights"
 
     assert set(steps_of(history).values()) == {1}
-    assert max(one.name for one in held).startswith("002-")
+    for encoding in ("safetensors", "delta"):
+        assert max(one.name for one in held.glob(f"*.{encoding}")).startswith("002-")
 
 
 def steps_of(updates: Sequence[Trained]) -> Counter[tuple[str, int, int]]:
