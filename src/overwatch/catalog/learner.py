@@ -217,7 +217,7 @@ WEIGHTS_READS: Final = _actor(
     kind=Kind.COUNTER,
     unit="{version}",
     asks="How did versions of the weights reach the actor: whole, as a delta, or as a damaged one?",
-    label="wgt reads",
+    label="wgt read",
     labels=("status",),
 )
 ACTOR_VERSION: Final = _actor(
