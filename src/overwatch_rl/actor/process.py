@@ -27,7 +27,7 @@ from overwatch_rl.telemetry.tower import TowerConfig, start_tower
 from overwatch_rl.training.experience import EPISODES_A_LIFE, Source
 from overwatch_rl.types import Reporter
 from overwatch_rl.weights.channels import Place, open_channel
-from overwatch_rl.weights.checking import shapes_of
+from overwatch_rl.weights.checking import rounded, shapes_of
 from overwatch_rl.weights.manifest import Accepted
 from overwatch_rl.weights.subscriber import Subscriber
 from overwatch_rl.worlds import make
@@ -110,9 +110,11 @@ def run(settings: ActorSettings, stop: Callable[[], str | None]) -> str:
             client = BlockingReplayClient(settings.servers, settings.access, run=run_of_tower)
             stack.callback(client.close)
             state = policy.state_dict()
-            shapes = shapes_of({name: state[name] for name in policy.acting_keys()})
+            acting = {name: state[name] for name in policy.acting_keys()}
+            shapes = shapes_of(rounded(acting, config.weights.dtype))
             accepted = Accepted(run_id=settings.run_id, verifier=Verifier(settings.public_key), shapes=shapes)
-            weights = Subscriber(open_channel(settings.weights), accepted)
+            channel = open_channel(settings.weights)
+            weights = Subscriber(channel, accepted, encoding=config.weights.encoding)
             stack.callback(weights.close)
             around = Around(
                 weights=weights,

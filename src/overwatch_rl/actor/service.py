@@ -5,8 +5,8 @@ before a rollout, never within one, for weights when it is ahead, and after one 
 What was collected is appended before anything else is collected. Must not know how weights or chunks travel.
 """
 
-import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -23,16 +23,8 @@ from overwatch_rl.weights.checking import check_weights
 from overwatch_rl.weights.subscriber import Acting
 from overwatch_rl.worlds.base import World
 
-SOONEST_LOOK_S: Final = 0.01
-LATEST_LOOK_S: Final = 0.25
-"""Least and most time between two looks for newer weights, while it waits for them."""
-_LOOK_SHARE: Final = 0.125
-"""Of the time that it has waited: a look costs CPU, and comes too late by so much at most."""
-
-
-def look_after(waited_s: float) -> float:
-    """Seconds until the next look for newer weights, after so long without."""
-    return min(max(SOONEST_LOOK_S, _LOOK_SHARE * waited_s), LATEST_LOOK_S)
+_LOOK_S: Final = 0.25
+"""Between two looks for newer weights, while it waits for them: a channel ends that sooner."""
 
 
 class Weights(Protocol):
@@ -41,9 +33,15 @@ class Weights(Protocol):
     fault: str | None
     newest: Version | None
     """The newest that is known to be published, whether it could be taken or not."""
+    reads: Counter[str]
+    """How versions came."""
 
     def poll(self) -> Acting | None:
         """Newer weights than the last ones."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Return after so long, or sooner when something may have been published."""
         ...
 
     def age_s(self) -> float | None:
@@ -119,7 +117,8 @@ class Actor:
         """The number of the version since which rollouts are counted."""
         self._rollouts = 0
         self._fault: str | None = None
-        self._waiter = threading.Event()
+        self._reads: Counter[str] = Counter()
+        """Those that were counted."""
 
     def run(self) -> str:
         """Collect and append until it is done or asked to stop; the outcome in one word."""
@@ -156,8 +155,7 @@ class Actor:
 
     def _adopt(self) -> str | None:
         """Take the newest weights; wait for some while it has none or is ahead."""
-        since = time.monotonic()
-        until = since + self._config.patience_s
+        until = time.monotonic() + self._config.patience_s
         while (stopped := self._stop()) is None:
             began = time.perf_counter()
             found = self._weights.poll()
@@ -166,13 +164,15 @@ class Actor:
                 took = time.perf_counter() - began
                 # Waiting for the learner is no cost of weights; bringing and checking them is.
                 self._reporter.fact(PhaseEnded(at=time.time_ns(), phase="weights", duration_s=took))
+            for how, count in (self._weights.reads - self._reads).items():
+                self._meter.count("weights_reads", count, status=how)
+            self._reads = Counter(self._weights.reads)
             if self._weights.fault != self._fault:
                 self._fault = self._weights.fault
                 self._log(f"weights: {self._fault or 'they come again'}")
-            now = time.monotonic()
-            if self.version is not None and (self._is_due() or now >= until):
+            if self.version is not None and (self._is_due() or time.monotonic() >= until):
                 break
-            self._waiter.wait(look_after(now - since))
+            self._weights.wait(max(0.0, min(_LOOK_S, until - time.monotonic())))
         self._report()
         return stopped
 

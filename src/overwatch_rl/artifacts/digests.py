@@ -6,7 +6,6 @@ somebody who changes bytes on purpose. Must not know what the bytes mean.
 
 import hashlib
 from mmap import mmap
-from pathlib import Path
 from typing import TypeAlias
 
 import xxhash
@@ -17,12 +16,6 @@ Bytes: TypeAlias = bytes | bytearray | memoryview | mmap
 def sha256_of(data: Bytes) -> str:
     """Of bytes in memory, 64 digits."""
     return hashlib.sha256(data).hexdigest()
-
-
-def sha256_of_file(path: Path) -> str:
-    """Of a file. Raises `OSError`."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def xxh3_of(*parts: Bytes) -> str:

@@ -92,6 +92,7 @@ class Verifier:
         """Public keys as text, one or more. Raises `ValueError` where one is none."""
         if not publics:
             raise ValueError("no public key is named; give that of the run's record")
+        self.publics = publics
         self._keys = {key_id_of(public): _key_of(public) for public in publics}
 
     def check(self, manifest: Signed) -> None:

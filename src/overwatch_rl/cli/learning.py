@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from overwatch_rl.learner.config import LearnerConfig
     from overwatch_rl.replay.client import Access
     from overwatch_rl.telemetry.tower import TowerConfig
+    from overwatch_rl.weights.channels import Place
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
@@ -54,6 +55,7 @@ class ActorFlags(CommonFlags):
     """What `overwatch-rl actor` was given."""
 
     weights: str
+    weights_token: Path | None
     artifacts: str | None
     weights_key: str | None
     rank: int
@@ -99,7 +101,11 @@ def _common(command: C) -> C:
 @click.option(
     "--bucket", metavar="URL", help="s3:// or gs:// place of checkpoints and weights; --out without."
 )
-@click.option("--weights", metavar="URL", help="redis:// that holds the version key; the bucket without.")
+@click.option(
+    "--weights", metavar="URL",
+    help="Where weights are published: redis:// that holds the version key, or grpc(s)://HOST:PORT of a "
+    "replay server, which holds them whole; the bucket without.",
+)  # fmt: skip
 @click.option("--listen", metavar="HOST:PORT", help="Serve the newest weights there: GET /weights/current.")
 @click.option("--listen-token", type=_FILE, help="Bearer token of it; needed where others can reach it.")
 @click.option(
@@ -128,7 +134,7 @@ def learner(**flags: Unpack[LearnerFlags]) -> None:
         settings = LearnerSettings(
             config=config, run_id=flags["run_id"], out=flags["out"], table=flags["table"],
             servers=flags["replay"], access=_access(flags), bucket=flags["bucket"],
-            version_key=flags["weights"],
+            weights=None if flags["weights"] is None else _place(flags, flags["weights"]),
             governed=governed, log=flags["log"], trace=flags["trace"],
             ends=Ends(updates=flags["updates"], env_steps=flags["env_steps"]),
             serving=None if listen is None else Serving(listen, _text(flags["listen_token"])),
@@ -141,8 +147,12 @@ def learner(**flags: Unpack[LearnerFlags]) -> None:
 @_common
 @click.option(
     "--weights", required=True, metavar="URL",
-    help="Where weights come from: the learner's folder or bucket, redis://, or a learner's http://.",
+    help="Where weights come from: the learner's folder or bucket, redis://, a replay server's grpc(s)://, "
+    "or a learner's http(s)://.",
 )  # fmt: skip
+@click.option(
+    "--weights-token", type=_FILE, help="Bearer token of a learner's http://; grpc:// has --replay-token."
+)
 @click.option("--artifacts", metavar="URL", help="The bucket, where --weights names Redis.")
 @click.option(
     "--weights-key", metavar="TEXT", help="The learner's public key; the orchestrator's record without."
@@ -158,14 +168,13 @@ def actor(**flags: Unpack[ActorFlags]) -> None:
     stop = Stop(flags["seconds"])
     with signals(stop), usage_errors():
         from overwatch_rl.actor.process import ActorSettings, run
-        from overwatch_rl.weights.channels import Place
 
         config = _config(flags)
         count, rank = flags["envs"] or config.batch.envs, flags["rank"]
         settings = ActorSettings(
             config=config, run_id=flags["run_id"], rank=rank, actors=flags["actors"], envs=count,
             servers=flags["replay"], access=_access(flags),
-            weights=Place(url=flags["weights"], run_id=flags["run_id"], artifacts=flags["artifacts"]),
+            weights=_place(flags, flags["weights"], flags["artifacts"], _text(flags["weights_token"])),
             public_key=flags["weights_key"] or _recorded_key(flags), log=flags["log"],
             rollouts=flags["rollouts"], is_checked=flags["check_weights"],
             tower=_tower(flags, config, role="actor", rank=rank, env_offset=rank * count, is_quiet=True),
@@ -232,6 +241,16 @@ def _access(flags: CommonFlags) -> "Access":
     from overwatch_rl.replay.client import Access
 
     return Access(token=_text(flags["replay_token"]), ca=flags["replay_ca"])
+
+
+def _place(flags: CommonFlags, url: str, artifacts: str | None = None, token: str | None = None) -> "Place":
+    """Of weights; what a replay server holds is asked for as experience is."""
+    from overwatch_rl.weights.channels import Place
+
+    access = _access(flags)
+    if url.startswith(("grpc://", "grpcs://")):
+        token = token or access.token
+    return Place(url=url, run_id=flags["run_id"], artifacts=artifacts, token=token, ca=access.ca)
 
 
 def _orchestrator_token(flags: CommonFlags) -> str | None:

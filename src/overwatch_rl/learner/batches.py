@@ -44,6 +44,8 @@ class Limits:
     """Updates that a chunk may be behind the weights that it trains; `None` for any."""
     is_abandoned_used: bool = True
     """Whether what an abandoned line collected is trained, by importance weights."""
+    is_rounded: bool = False
+    """Whether actors act with rounded weights: then all of it is of another policy than the learner's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +253,8 @@ class Batches:
                 at += part.steps
                 ends.add(number, at - 1, part)
         columns = {name: torch.from_numpy(storage) for name, storage in stored.items()}
-        return ends.rollout(columns, ages)
+        is_own = not self._limits.is_rounded and not bool(ages.any())
+        return ends.rollout(columns, None if is_own else ages)
 
 
 class _Ends:
@@ -280,7 +283,7 @@ class _Ends:
             self._final_at[place, lane] = step
             self._filled[lane] = place + 1
 
-    def rollout(self, columns: Mapping[str, Tensor], ages: Tensor) -> Rollout:
+    def rollout(self, columns: Mapping[str, Tensor], ages: Tensor | None) -> Rollout:
         """With the columns of the steps, T N ... each."""
         has_finals = len(self._final) > 0
         return Rollout(
@@ -296,7 +299,7 @@ class _Ends:
             final_at=self._final_at if has_finals else None,
             last=Observation(features=self._last),
             columns={},
-            age=ages if bool(ages.any()) else None,
+            age=ages,
         )
 
 

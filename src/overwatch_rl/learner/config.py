@@ -71,6 +71,10 @@ class Distribution(Section):
     """At least so long between two versions."""
     keep: int = Field(default=4, ge=2, le=1_000)
     """Newest versions that stay."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of matrices; actors act with what is published, so bfloat16 makes experience slightly off policy."""
+    encoding: Literal["safetensors", "delta"] = "safetensors"
+    """`delta` publishes what changed since the version before, too."""
 
 
 class LearnerConfig(Section):

@@ -53,6 +53,7 @@ from overwatch_rl.training.keeper import Cadence, CheckpointError, Keeper, Kept,
 from overwatch_rl.training.replayed import Remembering
 from overwatch_rl.training.trainer import Position
 from overwatch_rl.types import Reporter, WorldSpec
+from overwatch_rl.weights.channels import Place
 from overwatch_rl.weights.publisher import Publisher, Publishing
 from overwatch_rl.weights.writer import Published
 from overwatch_rl.worlds import make
@@ -80,8 +81,8 @@ class LearnerSettings:
     access: Access
     bucket: str | None
     """URL of the place of checkpoints and weights; `None` for `out`."""
-    version_key: str | None
-    """URL of a Redis that holds the version key; `None` for the bucket."""
+    weights: Place | None
+    """What holds the version key: a Redis, or a server of weights; `None` for the bucket."""
     ends: Ends
     tower: TowerConfig | None
     """`None` without telemetry."""
@@ -158,8 +159,12 @@ class _Begun:
             run_id=settings.run_id,
             folder=settings.out,
             artifacts=settings.bucket,
-            redis=settings.version_key,
+            key_url=None if settings.weights is None else settings.weights.url,
+            token=None if settings.weights is None else settings.weights.token,
+            ca=None if settings.weights is None else settings.weights.ca,
             config_hash=config.hash,
+            dtype=config.weights.dtype,
+            encoding=config.weights.encoding,
             every_s=config.weights.every_s,
             keep=config.weights.keep,
         )

@@ -172,6 +172,7 @@ class LearnerLoop:
         limits = Limits(
             steps=config.batch.steps, lanes=config.batch.envs, max_age=config.batch.max_age,
             is_abandoned_used=config.batch.abandoned == "weighted",
+            is_rounded=config.weights.dtype != "float32",
         )  # fmt: skip
         self._batches = Batches(spec, limits, self._age, self._lost)
         self.tunable = config.kind.tunable

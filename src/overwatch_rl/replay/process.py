@@ -9,11 +9,11 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Final
 
-from grpc import aio
+from grpc import GenericRpcHandler, aio
 
 from overwatch.platform import keep_large_blocks
 from overwatch_rl.replay.calls import Calls
@@ -45,10 +45,16 @@ def opened(settings: ReplaySettings) -> Replay:
     return Replay(settings.tables, time.time_ns)
 
 
-def run(settings: ReplaySettings, replay: Replay, say: Callable[[str], None]) -> int:
+def run(
+    settings: ReplaySettings,
+    replay: Replay,
+    say: Callable[[str], None],
+    beside: Sequence[GenericRpcHandler] = (),
+) -> int:
     """Serve until a signal; 0, or 130 where that was SIGINT. Raises `OSError` where it cannot begin.
 
-    The tables are closed at the end. `say` is given lines for a person, the address first.
+    The tables are closed at the end. `say` is given lines for a person, the address first; `beside` are
+    services of other packages at the same address.
     """
     keep_large_blocks()
     of = settings.tower
@@ -57,7 +63,7 @@ def run(settings: ReplaySettings, replay: Replay, say: Callable[[str], None]) ->
         telemetry = Silent() if tower is None else Tower(tower)
         try:
             with asyncio.Runner(loop_factory=loop_factory()) as runner:
-                status = runner.run(_serve(settings, replay, telemetry, say))
+                status = runner.run(_serve(settings, replay, telemetry, say, beside))
         except BaseException as error:
             if tower is not None:
                 tower.close(outcome="failed", reason=str(error))
@@ -68,12 +74,16 @@ def run(settings: ReplaySettings, replay: Replay, say: Callable[[str], None]) ->
 
 
 async def _serve(
-    settings: ReplaySettings, replay: Replay, telemetry: Telemetry, say: Callable[[str], None]
+    settings: ReplaySettings,
+    replay: Replay,
+    telemetry: Telemetry,
+    say: Callable[[str], None],
+    beside: Sequence[GenericRpcHandler],
 ) -> int:
     gc.freeze()
     server = Server(Calls(replay, settings.most_wait_s), settings.authorisation, telemetry)
     rpc = aio.server(
-        handlers=server.handlers(),
+        handlers=[*server.handlers(), *beside],
         options=[*options(settings.most_message_bytes), *_KEEPALIVE],
         maximum_concurrent_rpcs=settings.most_requests,
     )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
@@ -21,11 +22,13 @@ from obstore.store import HTTPStore
 
 from overwatch_rl.artifacts.retrying import Patience
 from overwatch_rl.artifacts.signing import SignatureError, Verifier
-from overwatch_rl.artifacts.store import Store, open_store
+from overwatch_rl.artifacts.store import Store, is_remote, open_store
 from overwatch_rl.artifacts.versions import Version
+from overwatch_rl.weights.encodings import NOTHING, Payload
 from overwatch_rl.weights.manifest import (
     CURRENT,
     FOLDER,
+    WHOLE,
     RejectedError,
     WeightsManifest,
     artifact_of,
@@ -39,6 +42,14 @@ if TYPE_CHECKING:
 CONNECT_S: Final = 2.0
 REQUEST_S: Final = 20.0
 """Without a byte."""
+LOOK_S: Final = 0.01
+"""Least time between two looks into a folder."""
+REQUEST_LOOK_S: Final = 0.05
+"""Least time between two requests of what gives no notice."""
+LATEST_LOOK_S: Final = 0.25
+"""Most time between two looks."""
+_LOOK_SHARE: Final = 0.125
+"""Of the time since the last change: a look costs CPU, and comes too late by so much at most."""
 _ONCE: Final = Patience(deadline_s=0.001, request_s=REQUEST_S)
 """One try: who asks decides when to ask again."""
 
@@ -62,6 +73,8 @@ class Place:
     """Address of the store, where `url` is that of Redis."""
     token: str | None = None
     """Of the server."""
+    ca: Path | None = None
+    """PEM: the authority of the server's certificate, instead of those of the system."""
 
 
 class Channel(Protocol):
@@ -71,7 +84,7 @@ class Channel(Protocol):
         """The newest manifest as it was written; `None` before the first."""
         ...
 
-    def artifact(self, version: Version) -> bytes:
+    def artifact(self, version: Version, encoding: str = WHOLE) -> bytes:
         """The artifact of a version. Raises `FileNotFoundError` when it is gone: a newer one is there."""
         ...
 
@@ -91,10 +104,11 @@ class VersionKey(Protocol):
         """As of a channel."""
         ...
 
-    def move(self, manifest: WeightsManifest, verifier: Verifier) -> None:
+    def move(self, manifest: WeightsManifest, verifier: Verifier, payload: Payload = NOTHING) -> None:
         """Have it name another version. Raises `StaleError` where it names one that is not older.
 
-        `verifier` accepts what the run has signed. Moving it to where it is changes nothing.
+        `verifier` accepts what the run has signed; `payload` is for what holds artifacts too. Moving it to
+        where it is changes nothing.
         """
         ...
 
@@ -103,29 +117,41 @@ class VersionKey(Protocol):
         ...
 
 
+def look_after(unchanged_s: float, soonest_s: float = LOOK_S) -> float:
+    """Seconds until the next look at what has not changed for so long."""
+    return min(max(soonest_s, _LOOK_SHARE * unchanged_s), LATEST_LOOK_S)
+
+
 class Stored:
     """Artifacts and the version key in one store."""
 
     def __init__(self, place: Place) -> None:
-        self._store = open_store(place.artifacts or place.url, _ONCE)
+        where = place.artifacts or place.url
+        self._store = open_store(where, _ONCE)
+        self._look_s = REQUEST_LOOK_S if is_remote(where) else LOOK_S
+        self._seen: bytes | None = None
+        self._changed = time.monotonic()
 
     def newest(self) -> bytes | None:
         """The file of the version key."""
         held = self._store.get(CURRENT)
-        return None if held is None else held.data
+        found = None if held is None else held.data
+        if found != self._seen:
+            self._seen, self._changed = found, time.monotonic()
+        return found
 
-    def artifact(self, version: Version) -> bytes:
+    def artifact(self, version: Version, encoding: str = WHOLE) -> bytes:
         """A file."""
-        return _artifact(self._store, version)
+        return _artifact(self._store, version, encoding)
 
     def wait(self, seconds: float) -> None:
-        """A store has no notice of changes."""
-        time.sleep(seconds)
+        """A store gives no notice of changes: the next look comes the later the longer there was none."""
+        time.sleep(min(seconds, look_after(time.monotonic() - self._changed, self._look_s)))
 
     def close(self) -> None:
         """Nothing is open."""
 
-    def move(self, manifest: WeightsManifest, verifier: Verifier) -> None:
+    def move(self, manifest: WeightsManifest, verifier: Verifier, payload: Payload = NOTHING) -> None:  # noqa: ARG002 it is stored
         """Replace the file, if it is the one that was read."""
         held = self._store.get(CURRENT)
         if is_to_move(None if held is None else held.data, manifest, verifier):
@@ -155,9 +181,9 @@ class InRedis:
             held: bytes | None = self._redis.get(self._key)
             return held
 
-    def artifact(self, version: Version) -> bytes:
+    def artifact(self, version: Version, encoding: str = WHOLE) -> bytes:
         """A file of the store."""
-        return _artifact(self._store, version)
+        return _artifact(self._store, version, encoding)
 
     def wait(self, seconds: float) -> None:
         """Until the next message."""
@@ -177,7 +203,7 @@ class InRedis:
         """End the connections."""
         self._redis.close()
 
-    def move(self, manifest: WeightsManifest, verifier: Verifier) -> None:
+    def move(self, manifest: WeightsManifest, verifier: Verifier, payload: Payload = NOTHING) -> None:  # noqa: ARG002 it is stored
         """Set the key, if it is the one that was read."""
 
         def change(pipe: Any) -> None:
@@ -216,14 +242,14 @@ class Over:
         except FileNotFoundError:
             return None
 
-    def artifact(self, version: Version) -> bytes:
+    def artifact(self, version: Version, encoding: str = WHOLE) -> bytes:
         """Downloaded whole."""
         with self._errors():
-            return bytes(obstore.get(self._store, artifact_of(version)).bytes())
+            return bytes(obstore.get(self._store, artifact_of(version, encoding)).bytes())
 
     def wait(self, seconds: float) -> None:
         """A learner answers at once."""
-        time.sleep(seconds)
+        time.sleep(min(seconds, REQUEST_LOOK_S))
 
     def close(self) -> None:
         """Connections end with the object."""
@@ -255,13 +281,15 @@ class Kind:
     channel: Callable[[Place], Channel]
     key: Callable[[Place], VersionKey] | None
     """`None` where the learner itself is what is asked."""
+    holds_artifacts: bool = False
+    """Whether what holds the version key is given the artifacts too; else they lie in a store."""
 
 
 CHANNELS: Final[dict[str, Kind]] = {
     "store": Kind(schemes=("", "file", "s3", "gs", "memory"), channel=Stored, key=Stored),
     "redis": Kind(schemes=("redis", "rediss", "unix"), channel=InRedis, key=InRedis),
     "http": Kind(schemes=("http", "https"), channel=Over, key=None),
-    "grpc": Kind(schemes=("grpc", "grpcs"), channel=_remote, key=_remote),
+    "grpc": Kind(schemes=("grpc", "grpcs"), channel=_remote, key=_remote, holds_artifacts=True),
 }
 
 
@@ -274,8 +302,13 @@ def open_key(place: Place) -> VersionKey:
     """What holds the version key. Raises `ValueError` where none can be written."""
     kind = _kind(place.url)
     if kind.key is None:
-        raise ValueError(f"{place.url} is served by a learner and not written; use a store or Redis")
+        raise ValueError(f"{place.url} is served by a learner and not written; use a store, Redis or grpc://")
     return kind.key(place)
+
+
+def holds_artifacts(url: str) -> bool:
+    """Whether what is at the address of a version key is given artifacts too."""
+    return _kind(url).holds_artifacts
 
 
 def is_to_move(held: bytes | None, manifest: WeightsManifest, verifier: Verifier) -> bool:
@@ -307,10 +340,10 @@ def _kind(url: str) -> Kind:
     raise ValueError(f"{url!r} is no place of weights; use a folder, or an address of {known}")
 
 
-def _artifact(store: Store, version: Version) -> bytes:
-    held = store.get(artifact_of(version))
+def _artifact(store: Store, version: Version, encoding: str) -> bytes:
+    held = store.get(artifact_of(version, encoding))
     if held is None:
-        raise FileNotFoundError(f"{store.uri(artifact_of(version))} is not there any more")
+        raise FileNotFoundError(f"{store.uri(artifact_of(version, encoding))} is not there any more")
     return held.data
 
 

@@ -1,17 +1,31 @@
-"""Whether tensors are those that a manifest describes: kinds, shapes, digests."""
+"""What tensors are published as, and whether they are those of a manifest: kinds, shapes, digests."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import torch
 from safetensors import TensorSpec
 from torch import Tensor
 
 from overwatch_rl.artifacts.digests import xxh3_of
-from overwatch_rl.weights.manifest import Shape
+from overwatch_rl.weights.manifest import Shape, TensorEntry
 
 if TYPE_CHECKING:
     from overwatch_rl.weights.subscriber import Acting
+
+
+ROUNDED: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def rounded(tensors: Mapping[str, Tensor], dtype: str) -> dict[str, Tensor]:
+    """As they are published: matrices and kernels in a row of `ROUNDED`, which are nearly all of the bytes.
+
+    Vectors and scalars stay as they are: among them are statistics, which rounding would spoil.
+    """
+    return {
+        name: tensor.to(ROUNDED[dtype]) if tensor.dtype == torch.float32 and tensor.dim() > 1 else tensor
+        for name, tensor in tensors.items()
+    }
 
 
 def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
@@ -26,16 +40,23 @@ def digest_of(tensor: Tensor) -> str:
 
 
 def check_weights(state: Mapping[str, Tensor], acting: "Acting") -> list[str]:
-    """Names of the tensors of `acting` that are not, bit for bit, in an algorithm's state; best empty."""
-    wanted = acting.manifest.tensors
-    found = shapes_of({name: state[name] for name in wanted.keys() & state.keys()})
+    """Names of the tensors of `acting` that are not, bit for bit, in an algorithm's state; best empty.
+
+    A number that was published in fewer bits has to be that one, whatever it is held in.
+    """
     return [
         name
-        for name, entry in sorted(wanted.items())
-        if name not in found
-        or (found[name].dtype, found[name].shape) != (entry.dtype, entry.shape)
-        or digest_of(state[name]) != entry.xxh3
+        for name, entry in sorted(acting.manifest.tensors.items())
+        if name not in state or not _is_held(state[name], acting.tensors[name], entry)
     ]
+
+
+def _is_held(held: Tensor, published: Tensor, entry: TensorEntry) -> bool:
+    if digest_of(published) != entry.xxh3 or held.shape != published.shape:
+        return False
+    if held.dtype != published.dtype and held.element_size() <= published.element_size():
+        return False
+    return digest_of(held) == digest_of(published.to(held.dtype))
 
 
 def _kind(dtype: torch.dtype) -> str:

@@ -22,7 +22,9 @@ from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.handover.locks import held_lock
 from overwatch_rl.handover.sender import Sender
 from overwatch_rl.weights.channels import Place, open_key
-from overwatch_rl.weights.manifest import RejectedError, decoded
+from overwatch_rl.weights.checking import ROUNDED, rounded
+from overwatch_rl.weights.encodings import ENCODINGS
+from overwatch_rl.weights.manifest import WHOLE, RejectedError, decoded
 from overwatch_rl.weights.writer import Note, Published, Target
 
 LOCK: Final = ".weights.lock"
@@ -42,9 +44,16 @@ class Publishing:
     """The run's folder on this machine, for its key and its lock."""
     artifacts: str | None = None
     """Address of the store: a folder, `s3://…`, `gs://…`; `None` for the run's folder."""
-    redis: str | None = None
-    """Address of a Redis that holds the version key; `None` for the store."""
+    key_url: str | None = None
+    """Address of what holds the version key, a Redis or a server of weights; `None` for the store."""
+    token: str | None = None
+    ca: Path | None = None
+    """Both as of a place."""
     config_hash: str = ""
+    dtype: str = "float32"
+    """Of matrices, as a row of `ROUNDED`."""
+    encoding: str = WHOLE
+    """What is published beside the artifact: a row of `ENCODINGS`."""
     every_s: float = 0.0
     """At least so long between two versions; the first, and the last at the end, are always published."""
     keep: int = 4
@@ -53,6 +62,10 @@ class Publishing:
     """So long a version is tried again before it is given up."""
 
     def __post_init__(self) -> None:
+        if self.encoding not in ENCODINGS:
+            raise ValueError(f"encoding is {self.encoding!r}; use one of {', '.join(ENCODINGS)}")
+        if self.dtype not in ROUNDED:
+            raise ValueError(f"dtype is {self.dtype!r}; use one of {', '.join(ROUNDED)}")
         if self.keep < 1:
             raise ValueError(f"keep is {self.keep}; use 1 or more artifacts of weights")
         if not self.every_s >= 0:
@@ -64,7 +77,8 @@ class Publishing:
     def place(self) -> Place:
         """Where actors on this machine find them."""
         artifacts = self.artifacts or str(self.folder)
-        return Place(url=self.redis or artifacts, run_id=self.run_id, artifacts=artifacts)
+        url = self.key_url or artifacts
+        return Place(url=url, run_id=self.run_id, artifacts=artifacts, token=self.token, ca=self.ca)
 
 
 class Publisher:
@@ -149,7 +163,7 @@ class Publisher:
         try:
             if self._sender is None:
                 self._sender = Sender(_WRITER, [], slots=_SLOTS, kept=[self._lock])
-            is_taken = self._sender.offer(note, tensors)
+            is_taken = self._sender.offer(note, rounded(tensors, self._config.dtype))
         except OSError as error:
             why = f"no memory or process to publish from: {error}"
             self._done.append(Published(version=version, status="error", error=why))
@@ -180,8 +194,11 @@ class Publisher:
             run_id=self._config.run_id,
             artifacts=place.artifacts or place.url,
             key_url=place.url,
+            token=place.token,
+            ca=None if place.ca is None else str(place.ca),
             signing_key=str(self._config.folder / KEY_FILE),
             config_hash=self._config.config_hash,
             keep=self._config.keep,
+            encoding=self._config.encoding,
             patience_s=self._config.patience_s,
         )

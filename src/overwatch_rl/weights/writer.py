@@ -14,14 +14,17 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from safetensors import TensorSpec, serialize
 
+from overwatch.platform import keep_large_blocks
 from overwatch_rl.artifacts.digests import sha256_of, xxh3_of
 from overwatch_rl.artifacts.retrying import Patience, Tries
 from overwatch_rl.artifacts.signing import Signer, Verifier
 from overwatch_rl.artifacts.store import is_remote, open_store
-from overwatch_rl.artifacts.versions import Version, parse
+from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.handover.receiver import Parcel, Receiver, run
-from overwatch_rl.weights.channels import REQUEST_S, Place, StaleError, open_key
-from overwatch_rl.weights.manifest import FOLDER, SUFFIX, TensorEntry, WeightsManifest, artifact_of
+from overwatch_rl.weights.channels import REQUEST_S, Place, StaleError, holds_artifacts, open_key
+from overwatch_rl.weights.encodings import ENCODINGS, Base, Payload, width_of
+from overwatch_rl.weights.keeping import Keeping
+from overwatch_rl.weights.manifest import WHOLE, TensorEntry, WeightsManifest
 
 Status: TypeAlias = Literal["ok", "error", "superseded", "busy", "throttled"]
 _FIRST_WAIT_S: Final = 0.1
@@ -34,6 +37,8 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     version: Version
     status: Status
     size_bytes: int = 0
+    delta_bytes: int = 0
+    """Of what makes it from the version before; 0 where none was published."""
     duration_s: float = 0.0
     """Seconds from the hand-over until actors can find it."""
     error: str | None = None
@@ -46,18 +51,23 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: str
     key_url: str
     """Of the version key."""
+    token: str | None = None
+    ca: str | None = None
+    """Both of what holds it, where that is a server."""
     signing_key: str
     """Path of the file."""
     config_hash: str
     keep: int
     patience_s: float
+    encoding: str = WHOLE
+    """What is published beside the artifact: a row of `ENCODINGS`."""
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
     """What goes with the tensors of one version."""
 
     target: Target
-    """In memory and not in the arguments: an address may hold a password."""
+    """In memory and not in the arguments: it has a token, an address may hold a password."""
     version: Version
     made_at_ns: int
     since_ns: int
@@ -69,21 +79,30 @@ class Writing:
 
     def __init__(self, target: Target) -> None:
         """Raises `OSError` or `ValueError` when it cannot be opened."""
-        place = Place(url=target.key_url, run_id=target.run_id, artifacts=target.artifacts)
+        place = Place(
+            url=target.key_url,
+            run_id=target.run_id,
+            artifacts=target.artifacts,
+            token=target.token,
+            ca=None if target.ca is None else Path(target.ca),
+        )
         self._target = target
         self._signer = Signer(Path(target.signing_key))
         self._verifier = Verifier(self._signer.public)
         self._key = open_key(place)
-        self._store = open_store(target.artifacts, Patience(deadline_s=0.001, request_s=REQUEST_S))
-        self._is_far = is_remote(target.artifacts)
-        """Whether what was uploaded is read back."""
-        self._artifacts: list[Version] | None = None
-        """Those that lie in the store; `None` until it was asked."""
+        self._base: Base | None = None
+        """What was published last."""
+        self._kept: Keeping | None = None
+        """Of artifacts; `None` where what holds the version key is given them."""
+        if not holds_artifacts(target.key_url):
+            store = open_store(target.artifacts, Patience(deadline_s=0.001, request_s=REQUEST_S))
+            self._kept = Keeping(store, target.keep, is_read_back=is_remote(target.artifacts))
 
     def publish(self, parcel: Parcel, note: Note, wait: Callable[[float], bool]) -> Published:
         """Publish one version; `wait` returns after so long, or true as soon as a newer one waits."""
         manifest, artifact = self._made(parcel, note)
-        is_stored, why = False, ""
+        payload = Payload(artifact, self._delta(manifest, artifact))
+        is_stored, why = self._kept is None, ""
         patience = Patience(deadline_s=self._target.patience_s, first_s=_FIRST_WAIT_S, most_s=_LONGEST_WAIT_S)
         newer = False
 
@@ -95,19 +114,34 @@ class Writing:
             if newer:
                 return Published(version=note.version, status="superseded", error=why)
             try:
-                if not is_stored:
-                    self._store.put(artifact_of(note.version), artifact, verify=self._is_far)
+                if self._kept is not None and not is_stored:
+                    self._kept.put(note.version, payload)
                     is_stored = True
-                self._key.move(manifest, self._verifier)
+                self._key.move(manifest, self._verifier, payload)
             except StaleError as error:
                 return Published(version=note.version, status="error", error=str(error))
             except OSError as error:
                 why = str(error)
                 continue
-            self._prune(note.version)
+            if self._kept is not None:
+                self._kept.prune(note.version)
             taken_s = (time.monotonic_ns() - note.since_ns) / 1e9
-            return Published(version=note.version, status="ok", size_bytes=len(artifact), duration_s=taken_s)
+            self._base = Base(note.version, artifact)
+            return Published(
+                version=note.version,
+                status="ok",
+                size_bytes=len(artifact),
+                delta_bytes=len(payload.delta),
+                duration_s=taken_s,
+            )
         return Published(version=note.version, status="error", error=why)
+
+    def _delta(self, manifest: WeightsManifest, artifact: bytes) -> bytes:
+        """From the version that was published last; empty where there is none, or none is wanted."""
+        encode = ENCODINGS[self._target.encoding].encode
+        if encode is None or self._base is None:
+            return b""
+        return encode(self._base, artifact, width_of(manifest))
 
     def _made(self, parcel: Parcel, note: Note) -> tuple[WeightsManifest, bytes]:
         specs = {
@@ -140,23 +174,10 @@ class Writing:
         )
         return self._signer.sign(manifest), artifact
 
-    def _prune(self, newest: Version) -> None:
-        """Leave the newest artifacts only; what cannot be removed now is removed after the next version."""
-        try:
-            if self._artifacts is None:
-                names = [entry.key.removeprefix(f"{FOLDER}/") for entry in self._store.list(FOLDER)]
-                found = [parse(name.removesuffix(SUFFIX)) for name in names if name.endswith(SUFFIX)]
-                self._artifacts = sorted(one for one in found if one is not None and one < newest)
-            self._artifacts.append(newest)
-            while len(self._artifacts) > self._target.keep:
-                self._store.delete(artifact_of(self._artifacts[0]))
-                self._artifacts.pop(0)
-        except OSError:
-            return
-
 
 def serve(receiver: Receiver, _: Sequence[str]) -> None:
     """Publish each."""
+    keep_large_blocks()
     writing: Writing | None = None
     for parcel in receiver.parcels():
         note = msgspec.json.decode(parcel.note, type=Note)

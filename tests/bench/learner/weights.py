@@ -1,36 +1,55 @@
 """Publishing 16 MB: what it costs the trainer's thread, beside one memcpy, and when an actor acts with it.
 
 The cost is CPU of the thread in `publish` and `finished`, the memcpy that of one flat copy of the same bytes
-into memory that was used before; turns alternate. Adoption is wall time from `publish` until the actor has
-loaded the version, both in this process, so it includes signing, files and the disk; CPU of the writer's
-process, and of this one while it reads and verifies (with the learner's server, where that is asked), is
-beside it and does not depend on the machine's load.
+into memory that was used before; turns alternate. Adoption is wall time from `publish` until an actor in a
+process of its own has the version in its policy, so it includes signing, files, the disk, and the time until
+it looks; CPU of the writer's process and of the actor's is beside it and does not depend on the machine's
+load. Servers of HTTP and gRPC are threads of this process. Deltas are of real updates.
 """
 
+import os
+import random
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import psutil
 import torch
+from safetensors import TensorSpec, serialize
+from safetensors.torch import load
 
-from overwatch_rl.artifacts.signing import Verifier
+from overwatch_rl.artifacts.digests import sha256_of, xxh3_of
 from overwatch_rl.artifacts.versions import Version
+from overwatch_rl.learner.config import learner_config
 from overwatch_rl.weights.channels import Place, open_channel
-from overwatch_rl.weights.manifest import Accepted
+from overwatch_rl.weights.encodings import DELTA
+from overwatch_rl.weights.manifest import WHOLE
 from overwatch_rl.weights.publisher import Publisher, Publishing
-from overwatch_rl.weights.subscriber import Subscriber
 from tests.bench.sdk.stats import quantile
+from tests.overwatch_rl.learner.whole import ENVS, Service, world
 from tests.overwatch_rl.servers import RedisServer
-from tests.overwatch_rl.weights.serving import Server
+from tests.overwatch_rl.weights.serving import RpcServer, Server
 from tests.ports import free_port
 
 BAR: Final = 1.5
 SHAPES: Final = [(1024, 1024), (1024,), (1024, 1024), (1024,), (512, 1024), (512,), (1024, 1024), (1024, 512)]
 RUN: Final = "bench"
+_WARM_UP: Final = 5
+_WAYS: Final = {
+    "float32": ("float32", WHOLE),
+    "float32, delta": ("float32", DELTA),
+    "bfloat16": ("bfloat16", WHOLE),
+    "bfloat16, delta": ("bfloat16", DELTA),
+}
+_SOURCE: Final = torch.randn(4, 1 << 20)
 
 
 def section(*, quick: bool) -> None:
@@ -40,8 +59,12 @@ def section(*, quick: bool) -> None:
     size = sum(tensor.numel() * 4 for tensor in held.values())
     print(f"{size / 2**20:.1f} MiB in {len(held)} tensors")
     _cost(held, size, 10 if quick else 60)
-    for name, start in (("folder", _folder), ("redis", _redis), ("http", _http)):
-        start(name, held, 8 if quick else 40)
+    _parts()
+    for name, start in (("folder", _folder), ("redis", _redis), ("http", _http), ("grpc", _grpc)):
+        for megabytes in (1, 16):
+            start(name, megabytes, 8 if quick else 40)
+    for name in ("gym:CartPole-v1", "goodhart:small", *(() if quick else ("goodhart",))):
+        _deltas(name, 10)
 
 
 def _cost(held: dict[str, torch.Tensor], size: int, pairs: int) -> None:
@@ -72,42 +95,139 @@ def _cost(held: dict[str, torch.Tensor], size: int, pairs: int) -> None:
     print(f"ratio {ratio:.2f} ({low:.2f} to {high:.2f}), bar {BAR}: {verdict}")
 
 
-def _adoption(
-    name: str, held: dict[str, torch.Tensor], publishing: Publishing, place: Place, count: int
-) -> None:
+def _adoption(name: str, megabytes: int, publishing: Publishing, place: Place, count: int) -> None:
+    rows = (megabytes << 20) // (4 * 8 * 512)
+    held = {f"layer.{number}": torch.randn(rows, 512) for number in range(8)}
     publisher = Publisher(publishing)
-    accepted = Accepted(run_id=RUN, verifier=Verifier(publisher.public))
-    subscriber = Subscriber(open_channel(place), accepted)
-    whole, own, theirs = [], [], 0.0
-    for number in range(count):
-        began = time.perf_counter()
-        publisher.publish(Version(1, number), held)
-        while True:
-            looked = time.process_time()
-            if subscriber.poll() is not None:
-                break
-        ended = time.perf_counter()
-        whole.append((ended - began) * 1e3)
-        own.append((time.process_time() - looked) * 1e3)
-        publisher.finished(60.0)
-        if not number and publisher._sender is not None:
-            writer = psutil.Process(publisher._sender.pid)
-            theirs = -sum(writer.cpu_times()[:2])
-    theirs = (theirs + sum(writer.cpu_times()[:2])) / (count - 1) * 1e3
+    words = [sys.executable, "-m", "tests.bench.learner.adopting", msgspec.json.encode(place).decode()]
+    whole, done, writers, actors = [], [], [], []
+    spent = seen = 0.0
+    with subprocess.Popen([*words, publisher.public], stdout=subprocess.PIPE, text=True) as actor:
+        for number in range(count + _WARM_UP):
+            time.sleep(random.uniform(0.02, 0.05))  # noqa: S311 at any moment of its waiting
+            began = time.monotonic_ns()
+            publisher.publish(Version(1, number), held)
+            acted, cpu = _acted(actor, number)
+            (one,) = publisher.finished(60.0)
+            assert publisher._sender is not None
+            own = sum(psutil.Process(publisher._sender.pid).cpu_times()[:2]) * 1e3
+            if number >= _WARM_UP:
+                whole.append((acted - began) / 1e6)
+                done.append(one.duration_s * 1e3)
+                actors.append(cpu / 1e6 - seen)
+                writers.append(own - spent)
+            spent, seen = own, cpu / 1e6
+        actor.kill()
     publisher.close()
     print(
-        f"adopted by way of {name:7} {quantile(whole, 0.5):6.1f} ms, p99 {quantile(whole, 0.99):6.1f} ms; "
-        f"CPU of the writer {theirs:5.1f} ms, of the actor {quantile(own, 0.5):5.1f} ms"
+        f"{megabytes:3} MiB by way of {name:7} acts after {quantile(whole, 0.5):6.1f} ms, p99 "
+        f"{quantile(whole, 0.99):6.1f} ms; published after {quantile(done, 0.5):6.1f} ms; CPU of the writer "
+        f"{statistics.mean(writers):5.1f} ms, of the actor {quantile(actors, 0.5):5.1f} ms"
     )
 
 
-def _folder(name: str, held: dict[str, torch.Tensor], count: int) -> None:
+def _acted(actor: "subprocess.Popen[str]", number: int) -> tuple[int, int]:
+    """When it acted with a version first, and its CPU by then."""
+    assert actor.stdout is not None
+    for line in actor.stdout:
+        found, acted, cpu = map(int, line.split())
+        if found == number:
+            return acted, cpu
+    raise AssertionError("the actor ended")
+
+
+def _parts() -> None:
+    """What one version of 16 MiB costs in CPU, step by step, in this process."""
+    held = torch.empty_like(_SOURCE)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "artifact"
+
+        def write() -> None:
+            with path.open("wb") as file:
+                file.write(artifact)
+                file.flush()
+                os.fsync(file.fileno())
+
+        def packed() -> bytes:
+            spec = TensorSpec(
+                dtype="float32", shape=[4, 1 << 20], data_ptr=_SOURCE.data_ptr(), data_len=16 << 20
+            )
+            return serialize({"w": spec})
+
+        artifact = packed()
+        steps: dict[str, Callable[[], object]] = {
+            "learner: one copy into memory that is shared": lambda: held.copy_(_SOURCE),
+            "writer: safetensors": packed,
+            "writer: XXH3 of tensors": lambda: xxh3_of(artifact),
+            "writer: SHA-256": lambda: sha256_of(artifact),
+            "writer: file, fsync": write,
+            "writer: XXH3, the tag of the file": lambda: xxh3_of(artifact),
+            "actor: read": path.read_bytes,
+            "actor: XXH3, the tag of the file": lambda: xxh3_of(artifact),
+            "actor: SHA-256": lambda: sha256_of(artifact),
+            "actor: safetensors": lambda: load(artifact),
+            "actor: XXH3 of tensors": lambda: xxh3_of(artifact),
+            "actor: copy into the policy": lambda: held.copy_(_SOURCE),
+        }
+        for name, step in steps.items():
+            took, walls = [], []
+            for _ in range(12):
+                began, at = time.thread_time_ns(), time.perf_counter()
+                step()
+                took.append((time.thread_time_ns() - began) / 1e6)
+                walls.append((time.perf_counter() - at) * 1e3)
+            print(f"{name:46} {statistics.median(took):5.1f} ms of CPU, {statistics.median(walls):5.1f} ms")
+
+
+def _deltas(name: str, updates: int) -> None:
+    """A learner of small batches, each version published in each way."""
+    config = learner_config({"world": name, "seed": 1, "batch": {"steps": 32, "envs": ENVS, "max_age": None}})
+    rows: dict[str, list[tuple[float, int]]] = {way: [] for way in _WAYS}
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        publishers = {
+            way: stack.enter_context(
+                closing(
+                    Publisher(Publishing(run_id=RUN, folder=Path(folder) / way, dtype=kind, encoding=row))
+                )
+            )
+            for way, (kind, row) in _WAYS.items()
+        }
+        made = Service(world(name), config, updates=updates)
+        keep = made.published.publish
+
+        def publish(version: Version, tensors: Mapping[str, torch.Tensor]) -> None:
+            keep(version, tensors)
+            for way, publisher in publishers.items():
+                began = time.thread_time_ns()
+                publisher.publish(version, tensors)
+                taken = (time.thread_time_ns() - began) / 1e6
+                (one,) = publisher.finished(60.0)
+                rows[way].append((taken, one.delta_bytes or one.size_bytes))
+
+        made.published.publish = publish  # type: ignore[method-assign]  # watched
+        made.loop.run()
+    whole = rows["float32"][-1][1]
+    learned = config.learned
+    print(
+        f"{name}: {whole / 1e3:.1f} kB, {learned.epochs} x {learned.minibatches} steps of Adam an update, "
+        f"learning rate {learned.learning_rate:g}, {config.rows} rows a batch, {updates} updates"
+    )
+    for way, found in rows.items():
+        sizes = [size / whole for _, size in found[2:]]
+        cost = statistics.median(taken for taken, _ in found[2:])
+        print(
+            f"  {way:15} {statistics.median(sizes):.3f} of the bytes ({min(sizes):.3f} to {max(sizes):.3f}); "
+            f"the learner's thread {cost:.2f} ms of CPU"
+        )
+
+
+def _folder(name: str, megabytes: int, count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         publishing = Publishing(run_id=RUN, folder=Path(folder))
-        _adoption(name, held, publishing, publishing.place, count)
+        _adoption(name, megabytes, publishing, publishing.place, count)
 
 
-def _redis(name: str, held: dict[str, torch.Tensor], count: int) -> None:
+def _redis(name: str, megabytes: int, count: int) -> None:
     if shutil.which("redis-server") is None:
         print("redis is left out: redis-server is not installed")
         return
@@ -115,14 +235,20 @@ def _redis(name: str, held: dict[str, torch.Tensor], count: int) -> None:
     server.start()
     try:
         with tempfile.TemporaryDirectory() as folder:
-            publishing = Publishing(run_id=RUN, folder=Path(folder), redis=server.url)
-            _adoption(name, held, publishing, publishing.place, count)
+            publishing = Publishing(run_id=RUN, folder=Path(folder), key_url=server.url)
+            _adoption(name, megabytes, publishing, publishing.place, count)
     finally:
         server.kill()
 
 
-def _http(name: str, held: dict[str, torch.Tensor], count: int) -> None:
+def _http(name: str, megabytes: int, count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         publishing = Publishing(run_id=RUN, folder=Path(folder))
         with Server(open_channel(publishing.place), free_port()) as server:
-            _adoption(name, held, publishing, Place(url=server.url, run_id=RUN), count)
+            _adoption(name, megabytes, publishing, Place(url=server.url, run_id=RUN), count)
+
+
+def _grpc(name: str, megabytes: int, count: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, RpcServer(Path(folder) / "server", free_port()) as server:
+        publishing = Publishing(run_id=RUN, folder=Path(folder), key_url=server.url)
+        _adoption(name, megabytes, publishing, publishing.place, count)

@@ -10,12 +10,9 @@ import torch
 
 from overwatch.events import LogLine
 from overwatch_rl.actor.service import (
-    LATEST_LOOK_S,
-    SOONEST_LOOK_S,
     Actor,
     ActorConfig,
     Around,
-    look_after,
 )
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.artifacts.signing import Verifier
@@ -151,16 +148,3 @@ def test_versions_behind_is_the_way_to_the_newest_that_is_published(flight: Flig
     lines = [fact.message for fact in flight.kept.facts if isinstance(fact, LogLine)]
     assert any("001-00000006" in line for line in lines)
     assert lines[-1] == "weights: they come again"
-
-
-def test_an_actor_that_waits_long_looks_for_weights_less_often() -> None:
-    """At once for a short wait; a long one is no longer than an eighth more, and a look is never far away."""
-    looks, waited = 0, 0.0
-    while waited < 2.0:
-        looks, waited = looks + 1, waited + look_after(waited)
-        assert SOONEST_LOOK_S <= look_after(waited) <= LATEST_LOOK_S
-
-    assert look_after(0.0) == SOONEST_LOOK_S
-    assert waited <= 2.0 * 1.125
-    assert looks < 40
-    assert look_after(3600.0) == LATEST_LOOK_S

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch_rl.artifacts.digests import sha256_of, sha256_of_file, xxh3_of
+from overwatch_rl.artifacts.digests import sha256_of, xxh3_of
 from overwatch_rl.artifacts.signing import SignatureError, Signed, Signer, Verifier, canonical, make_key
 
 
@@ -132,11 +132,8 @@ def test_what_is_no_key_is_refused_by_its_name(tmp_path: Path) -> None:
         Verifier()
 
 
-def test_digests_are_the_published_ones(tmp_path: Path) -> None:
+def test_digests_are_the_published_ones() -> None:
     """Those of nothing, as their authors list them; parts count as one."""
-    (tmp_path / "empty").write_bytes(b"")
-
-    assert sha256_of(b"") == sha256_of_file(tmp_path / "empty")
     assert sha256_of(b"") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     assert xxh3_of() == xxh3_of(b"") == "99aa06d3014798d86001c324468d497f"
     assert xxh3_of(b"ab", memoryview(b"c")) == xxh3_of(bytearray(b"abc")) != xxh3_of(b"acb")

@@ -6,18 +6,20 @@ import socket
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.artifacts.store import below
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.cluster import process
-from overwatch_rl.cluster.process import remembered
-from overwatch_rl.cluster.supervision import Supervisor
-from overwatch_rl.learner.config import learner_config
+from overwatch_rl.cluster.process import Cluster, remembered
+from overwatch_rl.cluster.supervision import Part, Supervisor
+from overwatch_rl.learner.config import LearnerConfig, learner_config
 from overwatch_rl.learner.process import spec_of
 from overwatch_rl.learner.trace import Trained, surviving
 from overwatch_rl.telemetry.reporter import Silent
@@ -27,9 +29,19 @@ from overwatch_rl.training.trainer import Trainer, TrainerConfig
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
 from tests.e2e.memory_groups import memory_group
+from tests.overwatch.collector import pki
 from tests.overwatch_rl.cluster.running import Running, config, settings
 from tests.overwatch_rl.learner.whole import same
 from tests.overwatch_rl.servers import RedisServer, s3_url
+
+
+def alone(given: LearnerConfig, *, updates: int) -> dict[str, Tensor]:
+    """What one process learns."""
+    world = make(given.world, WorldConfig(num_envs=given.batch.envs), given.world_settings)
+    algorithm = PPO(spec_of(given), given.learned, seed=given.seed)
+    limits = TrainerConfig(updates=updates, steps=given.batch.steps, seed=given.seed)
+    Trainer(world, algorithm, limits, Silent(), lambda: None).run()
+    return algorithm.state_dict()
 
 
 @pytest.mark.timeout(300)
@@ -39,14 +51,76 @@ def test_an_actor_that_takes_turns_learns_what_one_process_learns(tmp_path: Path
     with Running(settings(tmp_path, given, actors=1, updates=6)) as running:
         assert running.cluster.run(lambda: None) == "completed"
     kept = position_of(find_checkpoint(tmp_path))
-    world = make(given.world, WorldConfig(num_envs=given.batch.envs), given.world_settings)
-    algorithm = PPO(spec_of(given), given.learned, seed=given.seed)
-    limits = TrainerConfig(updates=6, steps=given.batch.steps, seed=given.seed)
-    Trainer(world, algorithm, limits, Silent(), lambda: None).run()
 
     assert kept.updates == 6
-    assert same(kept.algorithm, algorithm.state_dict())
+    assert same(kept.algorithm, alone(given, updates=6))
     assert remembered(tmp_path) is not None
+
+
+class Apart(Cluster):
+    """Learner and actors share no folder: weights go through the replay server, by a token over TLS."""
+
+    def _replay(self) -> Part:
+        pki, out = self._settings.out / "pki", self._settings.out
+        own = ("--token-file", str(out / "token"), "--tls-cert", str(pki / "server.pem"))
+        return _with(super()._replay(), *own, "--tls-key", str(pki / "server.key"))
+
+    def _common(self) -> list[str]:
+        out = self._settings.out
+        words = super()._common()
+        words[words.index("--replay") + 1] = self.places["replay"]
+        return [*words, "--replay-token", str(out / "token"), "--replay-ca", str(out / "pki" / "ca.pem")]
+
+    def _learner(self) -> Part:
+        return _with(super()._learner(), "--weights", self.places["replay"])
+
+    def _actor(self, rank: int) -> Part:
+        return _with(super()._actor(rank), "--weights", self.places["replay"], "--check-weights")
+
+
+def _with(part: Part, *words: str) -> Part:
+    """A later flag comes before an earlier one."""
+    return replace(part, words=(*part.words, *words))
+
+
+def secrets(folder: Path) -> None:
+    """Certificates and a token."""
+    if pki.OPENSSL is None:
+        pytest.skip("certificates are made by openssl")
+    (folder / "pki").mkdir()
+    pki.authority(folder / "pki", "ca")
+    pki.signed(folder / "pki", "server")
+    (folder / "token").write_text("a-token-of-24-characters")
+
+
+@pytest.mark.timeout(300)
+def test_weights_of_a_replay_server_alone_teach_what_one_process_learns(tmp_path: Path) -> None:
+    """Equal to the bit: each rollout is of the version that the learner published before it."""
+    secrets(tmp_path)
+    given = config(batch={"ahead": 0})
+    with Running(settings(tmp_path, given, actors=1, updates=6), kind=Apart) as running:
+        assert running.cluster.run(lambda: None) == "completed"
+
+    assert same(position_of(find_checkpoint(tmp_path)).algorithm, alone(given, updates=6))
+    assert not (tmp_path / "weights").exists()
+
+
+@pytest.mark.timeout(600)
+def test_actors_go_on_with_a_replay_server_or_a_learner_that_was_killed(tmp_path: Path) -> None:
+    """What the server holds survives it; a resumed learner publishes a lineage of its own, as deltas."""
+    secrets(tmp_path)
+    given = config(weights={"dtype": "bfloat16", "encoding": "delta"})
+    with Running(settings(tmp_path, given, actors=1), kind=Apart) as running:
+        running.more(3, "the first updates")
+        for name in ("replay", "learner"):
+            running.kill(name)
+            running.more(6, f"after {name} was killed")
+    history = surviving(tmp_path / "trace.jsonl")
+    held = tmp_path / "replay/weights.v1/run-1/weights"
+
+    assert set(steps_of(history).values()) == {1}
+    for encoding in ("safetensors", "delta"):
+        assert max(one.name for one in held.glob(f"*.{encoding}")).startswith("002-")
 
 
 def steps_of(updates: Sequence[Trained]) -> Counter[tuple[str, int, int]]:

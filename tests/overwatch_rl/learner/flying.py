@@ -113,7 +113,7 @@ class Flying:
         self._ends = ExitStack()
         self._settings = LearnerSettings(
             config=given, run_id=RUN, out=folder, table=TABLE, servers=(replay,), access=Access(),
-            bucket=bucket, version_key=None, ends=Ends(updates=updates), tower=None, log="json",
+            bucket=bucket, weights=None, ends=Ends(updates=updates), tower=None, log="json",
             governed=None if orchestrator is None else Governed(orchestrator, RUN, None, given),
         )  # fmt: skip
 

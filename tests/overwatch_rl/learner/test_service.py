@@ -41,6 +41,18 @@ def test_it_learns_what_one_process_learns() -> None:
     assert [one["update"] for one in made.kept.updates] == [1, 2, 3, 4]
 
 
+def test_actors_with_rounded_weights_are_another_policy() -> None:
+    """Its distance is measured though no version lies between, and is that of rounding; nothing is lost."""
+    exact, near = service(4), service(4, weights={"dtype": "bfloat16"})
+    for made in (exact, near):
+        assert made.loop.run() == "completed"
+    found = [one["mismatch_kl"] for one in near.kept.updates]
+
+    assert all(0 < one < 1e-6 for one in found), found
+    assert not any("mismatch_kl" in one for one in exact.kept.updates)
+    assert len(found) == 4
+
+
 def test_returns_are_those_of_whole_episodes() -> None:
     """From the rewards of their chunks, also where an episode goes on in the next rollout."""
     made = service(12)

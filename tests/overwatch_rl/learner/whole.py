@@ -20,6 +20,7 @@ from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.telemetry.reporter import Silent
 from overwatch_rl.training.collector import Collector, CollectorConfig
 from overwatch_rl.training.experience import Chunker, Source, encoding_of
+from overwatch_rl.weights.checking import rounded
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import World, WorldConfig
 from tests.overwatch_rl.kept import Kept
@@ -129,6 +130,8 @@ class Published:
     """Weights in memory."""
 
     def __init__(self) -> None:
+        self.dtype = "float32"
+        """As which matrices are published."""
         self.versions: list[Version] = []
         self.tensors: dict[str, Tensor] = {}
 
@@ -136,7 +139,7 @@ class Published:
         """Keep a copy."""
         assert not self.versions or version > self.versions[-1]
         self.versions.append(version)
-        self.tensors = {name: value.clone() for name, value in tensors.items()}
+        self.tensors = {name: value.clone() for name, value in rounded(tensors, self.dtype).items()}
 
     def report(self) -> None:
         """Nothing failed."""
@@ -149,6 +152,7 @@ class Service:
         seed, steps = config.seed, config.batch.steps
         self.kept = Kept()
         self.published = Published()
+        self.published.dtype = config.weights.dtype
         self.acting = PPO(made.spec, config.learned, seed=seed + 1)  # other weights: all are published
         self.collector = Collector(
             made, self.acting, CollectorConfig(steps=steps, seed=seed), Silent(), lambda: None

@@ -15,6 +15,7 @@ from overwatch_rl.artifacts.store import open_store
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.weights.channels import Place, open_channel, open_key
 from overwatch_rl.weights.checking import digest_of, shapes_of
+from overwatch_rl.weights.encodings import Payload
 from overwatch_rl.weights.manifest import Accepted, TensorEntry, WeightsManifest, artifact_of
 from overwatch_rl.weights.publisher import Published, Publisher, Publishing
 from overwatch_rl.weights.subscriber import Acting, Subscriber
@@ -62,10 +63,17 @@ def manifest(version: Version, artifact: bytes, held: dict[str, Tensor], **chang
 class Run:
     """The folder of a run, which is its store too where none is named; publishes without a process."""
 
-    def __init__(self, folder: Path, *, key_url: str | None = None, artifacts: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        key_url: str | None = None,
+        artifacts: str | None = None,
+        place: Place | None = None,
+    ) -> None:
         self.folder = folder
         store = artifacts or str(folder)
-        self.place = Place(url=key_url or store, run_id=RUN, artifacts=store)
+        self.place = place or Place(url=key_url or store, run_id=RUN, artifacts=store)
         self.signer: Signer = make_key(folder / "signing.key")
         self.verifier = Verifier(self.signer.public)
         self.store = open_store(store)
@@ -77,7 +85,7 @@ class Run:
         artifact = save(held)
         signed = self.signer.sign(manifest(version, artifact, held, **changes))
         self.store.put(artifact_of(version), artifact)
-        self.key.move(signed, self.verifier)
+        self.key.move(signed, self.verifier, Payload(artifact))
         return signed
 
     def name(self, text: bytes) -> None:

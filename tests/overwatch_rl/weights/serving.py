@@ -2,14 +2,14 @@
 
 import asyncio
 import threading
+from pathlib import Path
 from typing import Self
 
 from aiohttp import web
 from grpc import aio
 
 from overwatch_rl.web.authorisation import Authorisation
-from overwatch_rl.weights.channels import Channel, Place
-from overwatch_rl.weights.manifest import Accepted
+from overwatch_rl.weights.channels import Channel
 from overwatch_rl.weights.rpc import OPTIONS
 from overwatch_rl.weights.rpc_service import WeightsService
 from overwatch_rl.weights.served import weights_routes
@@ -75,11 +75,11 @@ class Server(_Thread):
 class RpcServer(_Thread):
     """Its gRPC service."""
 
-    def __init__(self, place: Place, accepted: Accepted, port: int, token: str | None = None) -> None:
+    def __init__(self, root: Path, port: int, token: str | None = None) -> None:
         super().__init__()
         self.url = f"grpc://127.0.0.1:{port}"
         self._address = f"127.0.0.1:{port}"
-        self._service = (place, accepted, Authorisation("127.0.0.1", token))
+        self._service = (root, Authorisation("127.0.0.1", token))
         self._server: aio.Server | None = None
 
     async def _start(self) -> None:

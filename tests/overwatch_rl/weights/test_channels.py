@@ -9,14 +9,29 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import torch
+from torch import Tensor
 
 from overwatch_rl.artifacts.signing import Verifier, make_key
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.weights.channels import CHANNELS, Place, StaleError, open_channel, open_key
-from overwatch_rl.weights.manifest import artifact_of
+from overwatch_rl.weights.channels import (
+    CHANNELS,
+    LATEST_LOOK_S,
+    LOOK_S,
+    REQUEST_LOOK_S,
+    Place,
+    StaleError,
+    look_after,
+    open_channel,
+    open_key,
+)
+from overwatch_rl.weights.checking import check_weights, rounded, shapes_of
+from overwatch_rl.weights.encodings import Payload
+from overwatch_rl.weights.manifest import Accepted, WeightsManifest, artifact_of
+from overwatch_rl.weights.publisher import Publisher
 from overwatch_rl.weights.subscriber import Subscriber
 from tests.overwatch_rl.servers import FaultProxy, RedisServer, s3_url
-from tests.overwatch_rl.weights.made import RUN, Run, is_whole
+from tests.overwatch_rl.weights.made import RUN, Run, is_whole, waited
 from tests.overwatch_rl.weights.serving import RpcServer, Server
 from tests.ports import free_port
 
@@ -70,10 +85,10 @@ def _http(folder: Path, _: pytest.FixtureRequest, stack: ExitStack) -> Way:
 
 def _grpc(folder: Path, _: pytest.FixtureRequest, stack: ExitStack) -> Way:
     """The run publishes through the server too."""
-    kept, port = Run(folder), free_port()
-    server = stack.enter_context(RpcServer(kept.place, kept.accepted(), port))
-    run = Run(folder, key_url=server.url)
-    return Way(run=run, place=run.place, stop=server.stop, start=server.start)
+    server = stack.enter_context(RpcServer(folder.parent, free_port(), TOKEN))
+    place = Place(url=server.url, run_id=RUN, token=TOKEN)
+    run = Run(folder.parent / RUN, place=place)
+    return Way(run=run, place=place, stop=server.stop, start=server.start)
 
 
 WAYS: dict[str, Make] = {
@@ -108,6 +123,45 @@ def test_what_was_published_is_read(way: Way) -> None:
         assert held is not None
         assert channel.artifact(version) == held.data
     channel.close()
+
+
+def test_deltas_of_bfloat16_reach_an_actor_by_each_way(way: Way) -> None:
+    """The first version whole, the next as deltas; what is made of them is what was signed."""
+    place = way.run.place
+    publisher = Publisher(
+        way.run.publishing(
+            artifacts=place.artifacts, key_url=place.url, token=place.token,
+            dtype="bfloat16", encoding="delta",
+        )
+    )  # fmt: skip
+    accepted = Accepted(
+        run_id=RUN, verifier=way.run.verifier, shapes=shapes_of(rounded(drifted(0), "bfloat16"))
+    )
+    subscriber = Subscriber(open_channel(way.place), accepted, encoding="delta")
+    for number in range(4):
+        publisher.publish(Version(1, number), drifted(number))
+        done = waited(publisher)
+        assert done.status == "ok", done
+        assert (done.delta_bytes > 0) == (number > 0)
+        assert done.delta_bytes < 0.5 * done.size_bytes
+        found = subscriber.first(20.0)
+        assert found.version == Version(1, number)
+        assert check_weights(drifted(number), found) == ["w"]  # It is not what the learner has,
+        near = {name: one.float() for name, one in rounded(drifted(number), "bfloat16").items()}
+        assert check_weights(near, found) == []  # it is what it published.
+    publisher.close()
+    subscriber.close()
+
+    assert subscriber.reads == {"whole": 1, "delta": 3}
+
+
+def drifted(number: int) -> dict[str, Tensor]:
+    """Weights after some small updates."""
+    draw = torch.Generator().manual_seed(1)
+    held = torch.randn(128, 128, generator=draw)
+    for _ in range(number):
+        held += 1e-3 * torch.randn(128, 128, generator=draw).sign()
+    return {"w": held, "b": torch.full((16,), float(number))}
 
 
 def test_an_artifact_that_is_not_kept_is_missing(way: Way) -> None:
@@ -150,6 +204,13 @@ def test_a_wait_ends_by_itself(way: Way) -> None:
     channel.close()
 
 
+def _artifact(run: Run, manifest: WeightsManifest) -> bytes:
+    """That was put into the store with it."""
+    held = run.store.get(artifact_of(manifest.version))
+    assert held is not None
+    return held.data
+
+
 @pytest.mark.parametrize("name", [name for name in WAYS if CHANNELS[name.partition(",")[0]].key is not None])
 def test_a_version_key_moves_forward_only(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Also when the writer of a killed learner moves it; what no key of the run signed is replaced."""
@@ -157,10 +218,10 @@ def test_a_version_key_moves_forward_only(name: str, tmp_path: Path, request: py
         run = WAYS[name](tmp_path / "run", request, stack).run
         old, newer = run.put(Version(1, 5)), run.put(Version(2, 1))
         text = msgspec.json.encode(newer)
-        run.key.move(newer, run.verifier)
+        run.key.move(newer, run.verifier, Payload(_artifact(run, newer)))
         for stale in (old, run.signer.sign(msgspec.structs.replace(newer, made_at_ns=0))):
             with pytest.raises(StaleError, match=r"key names 002-00000001, 00\d-0000000\d is not newer"):
-                open_key(run.place).move(stale, run.verifier)
+                open_key(run.place).move(stale, run.verifier, Payload(_artifact(run, stale)))
         assert run.key.newest() == text
         if name == "grpc":  # A server takes nothing that is not of its run.
             return
@@ -180,6 +241,7 @@ def test_of_writers_at_once_the_greatest_version_stays(
     with ExitStack() as stack:
         run = WAYS[name](tmp_path / "run", request, stack).run
         pattern = run.put(Version(1, 0))
+        artifact = _artifact(run, pattern)
         failed: list[Exception] = []
 
         def write(first: int) -> None:
@@ -188,7 +250,7 @@ def test_of_writers_at_once_the_greatest_version_stays(
                 manifest = run.signer.sign(msgspec.structs.replace(pattern, version=Version(1, number)))
                 for _ in range(200):
                     try:
-                        key.move(manifest, run.verifier)
+                        key.move(manifest, run.verifier, Payload(artifact))
                     except StaleError:
                         break
                     except OSError:
@@ -256,7 +318,7 @@ def test_a_place_that_is_none_is_refused(place: dict[str, str], words: str) -> N
 
 def test_a_learner_is_not_written_to() -> None:
     """Its own writer does that."""
-    with pytest.raises(ValueError, match="is served by a learner and not written; use a store or Redis"):
+    with pytest.raises(ValueError, match="by a learner and not written; use a store, Redis or grpc://"):
         open_key(Place(url="http://127.0.0.1:1", run_id=RUN))
 
 
@@ -283,3 +345,17 @@ def test_a_way_that_spoils_what_it_carries_spoils_no_actor(run: Run) -> None:
     assert len(seen) >= 10
     assert subscriber.rejected > 0
     assert proxy.met["corrupt reply"] > 0
+
+
+def test_a_store_that_does_not_change_is_looked_at_less_often() -> None:
+    """A change is seen an eighth of the time too late at most, and a look is never far away."""
+    looks, waited = 0, 0.0
+    while waited < 2.0:
+        looks, waited = looks + 1, waited + look_after(waited)
+        assert LOOK_S <= look_after(waited) <= LATEST_LOOK_S
+
+    assert look_after(0.0) == LOOK_S
+    assert look_after(0.0, REQUEST_LOOK_S) == REQUEST_LOOK_S
+    assert waited <= 2.0 * 1.125
+    assert looks < 40
+    assert look_after(3600.0) == LATEST_LOOK_S

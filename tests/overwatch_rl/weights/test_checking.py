@@ -3,7 +3,7 @@
 import torch
 
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.weights.checking import check_weights, digest_of, shapes_of
+from overwatch_rl.weights.checking import check_weights, digest_of, rounded, shapes_of
 from overwatch_rl.weights.manifest import Shape
 from tests.overwatch_rl.weights.made import Run, tensors
 
@@ -41,3 +41,28 @@ def test_shapes_are_named_as_in_a_file() -> None:
     )
 
     assert found == {"a": Shape("F32", (2, 3)), "b": Shape("BF16", ()), "c": Shape("BOOL", (1,))}
+
+
+def test_what_was_published_in_fewer_bits_is_held_in_more(run: Run) -> None:
+    """As the number that was published, not as the learner's."""
+    run.put(Version(1, 3))
+    acting = run.subscriber().poll()
+    assert acting is not None
+    state = tensors(Version(1, 3))
+    state["value.half"] = state["value.half"].float()
+    assert check_weights(state, acting) == []
+    state["value.half"][0] += 1e-4  # bfloat16 has no such number near 1
+    assert check_weights(state, acting) == ["value.half"]
+
+
+def test_matrices_are_rounded_and_nothing_else() -> None:
+    """Vectors may be statistics; other kinds are what they are."""
+    held = {
+        "w": torch.full((2, 3), 1.001), "bias": torch.full((3,), 1.001),
+        "mean": torch.full((2, 3), 1.001, dtype=torch.float64), "codes": torch.ones(2, 2, dtype=torch.int16),
+    }  # fmt: skip
+    found = rounded(held, "bfloat16")
+
+    assert {name for name in held if found[name] is not held[name]} == {"w"}
+    assert found["w"].dtype == torch.bfloat16
+    assert all(rounded(held, "float32")[name] is tensor for name, tensor in held.items())

@@ -254,7 +254,7 @@ def is_listed(run: Run, version: Version) -> bool:
 
 def test_what_fails_for_long_is_given_up_and_reported(publisher: Make, redis_server: RedisServer) -> None:
     """The last version that was published stays; the next one is tried anew."""
-    made = publisher(redis=redis_server.url, patience_s=0.2)
+    made = publisher(key_url=redis_server.url, patience_s=0.2)
     give(made, Version(1, 0))
     assert waited(made).status == "ok"
     redis_server.kill()
@@ -271,7 +271,7 @@ def test_a_version_key_that_cannot_be_read_ends_the_start(publisher: Make, redis
     """Numbers could be used twice otherwise."""
     redis_server.kill()
     with pytest.raises(OSError, match="Redis does not answer as it should"):
-        publisher(redis=redis_server.url)
+        publisher(key_url=redis_server.url)
 
 
 def test_errors_of_a_store_spoil_no_version(
@@ -308,7 +308,7 @@ def test_errors_of_a_store_spoil_no_version(
 def test_an_address_with_a_password_is_seen_by_nobody(publisher: Make, redis_server: RedisServer) -> None:
     """The arguments of a process are public on its machine."""
     url = redis_server.url.replace("redis://", "redis://:a-password@")
-    made = publisher(redis=url, patience_s=0.1)
+    made = publisher(key_url=url, patience_s=0.1)
     give(made, Version(1, 0))
     words = psutil.Process(pid_of(made)).cmdline()
 

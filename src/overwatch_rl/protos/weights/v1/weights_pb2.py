@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,overwatch_rl/protos/weights/v1/weights.proto\x12\nweights.v1\"\xa7\x01\n\x0bWeightsBlob\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x10\n\x08\x63hecksum\x18\x03 \x01(\t\x12\x14\n\x0c\x61rtifact_uri\x18\x04 \x01(\t\x12\x16\n\x0einline_payload\x18\x05 \x01(\x0c\x12\x17\n\x0fpublished_at_ns\x18\x06 \x01(\x04\x12\x0f\n\x07lineage\x18\x07 \x01(\r\x12\x10\n\x08manifest\x18\x08 \x01(\x0c\")\n\x11GetCurrentRequest\x12\x14\n\x0cwith_payload\x18\x01 \x01(\x08\";\n\x14StreamWeightsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\x12\x14\n\x0cwith_payload\x18\x02 \x01(\x08\"%\n\x12GetArtifactRequest\x12\x0f\n\x07version\x18\x01 \x01(\t\"\'\n\x13GetArtifactResponse\x12\x10\n\x08\x61rtifact\x18\x01 \x01(\x0c\")\n\x16PublishWeightsResponse\x12\x0f\n\x07version\x18\x01 \x01(\t2\xbc\x02\n\x07Weights\x12\x44\n\nGetCurrent\x12\x1d.weights.v1.GetCurrentRequest\x1a\x17.weights.v1.WeightsBlob\x12L\n\rStreamWeights\x12 .weights.v1.StreamWeightsRequest\x1a\x17.weights.v1.WeightsBlob0\x01\x12N\n\x0bGetArtifact\x12\x1e.weights.v1.GetArtifactRequest\x1a\x1f.weights.v1.GetArtifactResponse\x12M\n\x0ePublishWeights\x12\x17.weights.v1.WeightsBlob\x1a\".weights.v1.PublishWeightsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,overwatch_rl/protos/weights/v1/weights.proto\x12\nweights.v1\"\xca\x01\n\x0bWeightsBlob\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x10\n\x08\x63hecksum\x18\x03 \x01(\t\x12\x14\n\x0c\x61rtifact_uri\x18\x04 \x01(\t\x12\x16\n\x0einline_payload\x18\x05 \x01(\x0c\x12\x17\n\x0fpublished_at_ns\x18\x06 \x01(\x04\x12\x0f\n\x07lineage\x18\x07 \x01(\r\x12\x10\n\x08manifest\x18\x08 \x01(\x0c\x12\x12\n\npublic_key\x18\t \x01(\t\x12\r\n\x05\x64\x65lta\x18\n \x01(\x0c\"9\n\x11GetCurrentRequest\x12\x14\n\x0cwith_payload\x18\x01 \x01(\x08\x12\x0e\n\x06run_id\x18\x02 \x01(\t\"K\n\x14StreamWeightsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\t\x12\x14\n\x0cwith_payload\x18\x02 \x01(\x08\x12\x0e\n\x06run_id\x18\x03 \x01(\t\"G\n\x12GetArtifactRequest\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x10\n\x08\x65ncoding\x18\x03 \x01(\t\"\'\n\x13GetArtifactResponse\x12\x10\n\x08\x61rtifact\x18\x01 \x01(\x0c\")\n\x16PublishWeightsResponse\x12\x0f\n\x07version\x18\x01 \x01(\t2\xbc\x02\n\x07Weights\x12\x44\n\nGetCurrent\x12\x1d.weights.v1.GetCurrentRequest\x1a\x17.weights.v1.WeightsBlob\x12L\n\rStreamWeights\x12 .weights.v1.StreamWeightsRequest\x1a\x17.weights.v1.WeightsBlob0\x01\x12N\n\x0bGetArtifact\x12\x1e.weights.v1.GetArtifactRequest\x1a\x1f.weights.v1.GetArtifactResponse\x12M\n\x0ePublishWeights\x12\x17.weights.v1.WeightsBlob\x1a\".weights.v1.PublishWeightsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -23,17 +23,17 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'overwatch_rl.protos.weights
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_WEIGHTSBLOB']._serialized_start=61
-  _globals['_WEIGHTSBLOB']._serialized_end=228
-  _globals['_GETCURRENTREQUEST']._serialized_start=230
-  _globals['_GETCURRENTREQUEST']._serialized_end=271
-  _globals['_STREAMWEIGHTSREQUEST']._serialized_start=273
-  _globals['_STREAMWEIGHTSREQUEST']._serialized_end=332
-  _globals['_GETARTIFACTREQUEST']._serialized_start=334
-  _globals['_GETARTIFACTREQUEST']._serialized_end=371
-  _globals['_GETARTIFACTRESPONSE']._serialized_start=373
-  _globals['_GETARTIFACTRESPONSE']._serialized_end=412
-  _globals['_PUBLISHWEIGHTSRESPONSE']._serialized_start=414
-  _globals['_PUBLISHWEIGHTSRESPONSE']._serialized_end=455
-  _globals['_WEIGHTS']._serialized_start=458
-  _globals['_WEIGHTS']._serialized_end=774
+  _globals['_WEIGHTSBLOB']._serialized_end=263
+  _globals['_GETCURRENTREQUEST']._serialized_start=265
+  _globals['_GETCURRENTREQUEST']._serialized_end=322
+  _globals['_STREAMWEIGHTSREQUEST']._serialized_start=324
+  _globals['_STREAMWEIGHTSREQUEST']._serialized_end=399
+  _globals['_GETARTIFACTREQUEST']._serialized_start=401
+  _globals['_GETARTIFACTREQUEST']._serialized_end=472
+  _globals['_GETARTIFACTRESPONSE']._serialized_start=474
+  _globals['_GETARTIFACTRESPONSE']._serialized_end=513
+  _globals['_PUBLISHWEIGHTSRESPONSE']._serialized_start=515
+  _globals['_PUBLISHWEIGHTSRESPONSE']._serialized_end=556
+  _globals['_WEIGHTS']._serialized_start=559
+  _globals['_WEIGHTS']._serialized_end=875
 # @@protoc_insertion_point(module_scope)
