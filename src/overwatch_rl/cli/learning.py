@@ -231,7 +231,7 @@ def _recorded_key(flags: CommonFlags) -> str:
 def _access(flags: CommonFlags) -> "Access":
     from overwatch_rl.replay.client import Access
 
-    return Access(token=_text(flags["replay_token"]), ca=flags["replay_ca"])
+    return Access(token=_text(flags["replay_token"]), ca=flags["replay_ca"], namespace=flags["run_id"])
 
 
 def _orchestrator_token(flags: CommonFlags) -> str | None:

@@ -64,6 +64,11 @@ class Tower:
         self._run.count("requests", method=method, status=status)
         self._run.observe("request_duration", seconds, method=method)
 
+    def go_on(self, tables: Sequence[TableStats]) -> None:
+        """What was done before is not counted."""
+        totals = chain(*map(_totals, tables), _late(tables))
+        self._before = {(name, labels): total for name, total, labels in totals}
+
     def swept(self, tables: Sequence[TableStats], refused: Refused) -> None:
         """Send how things stand and what was done since the last time."""
         self._run.gauge(
