@@ -160,8 +160,9 @@ class RedisLine:
     async def read(self, table: str, after: str, count: int) -> list[tuple[int, dict[bytes, bytes]]]:
         """Chunks of this life: new ones, waited for, or what it was given after an id already."""
         words = ("XREADGROUP", "GROUP", self.group, "learner", "COUNT", count, "BLOCK", _BLOCK_MS)
-        await self.check()
-        answer = await self._redis.execute_command(*words, "STREAMS", self.key(table, "items"), after)
+        async with asyncio.timeout(self.patience.attempt_s + _BLOCK_MS / 1000):
+            await self.check()
+            answer = await self._redis.execute_command(*words, "STREAMS", self.key(table, "items"), after)
         self.well()
         entries = answer[0][1] if answer else []
         return [(int(id_.partition(b"-")[0]), fields) for id_, fields in entries if fields]
@@ -397,7 +398,8 @@ def _client(url: str, access: Access, patience: Patience) -> Any:
         protocol=2,
         retry=redis.asyncio.retry.Retry(NoBackoff(), 0),
         socket_connect_timeout=min(5.0, patience.attempt_s),
-        socket_timeout=patience.attempt_s + _BLOCK_MS / 1000,
+        # Its own time-out waits by asyncio.wait_for, which may lose a cancellation in Python 3.11.
+        socket_timeout=None,
         **own,
     )
 

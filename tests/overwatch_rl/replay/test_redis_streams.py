@@ -207,7 +207,7 @@ def test_a_full_table_is_waited_for_and_drops_nothing(bound: str, tmp_path: Path
             assert [first_steps(one) for one in await taken(stream, 2)] == [[steps], [2 * steps]]
             assert both.state == "ok"
             await stream.aclose()
-            with pytest.raises(ReplayError, match="more than the table holds") as raised:
+            with pytest.raises(ReplayError, match="larger than the table") as raised:
                 await both.append(TABLE, [chunk(first=one, steps=steps) for one in range(3)])
             assert raised.value.is_final
 
