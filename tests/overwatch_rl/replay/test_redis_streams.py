@@ -12,7 +12,6 @@ import grpc
 import pytest
 import redis
 
-from overwatch.events import Measured
 from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay import messages
 from overwatch_rl.replay.base import Which
@@ -64,7 +63,11 @@ def test_each_kind_of_place_takes_and_gives_the_same_chunks(name: str, tmp_path:
         async with client(address) as both:
             await both.declare(TABLE, ENCODING)
             await both.declare(TABLE, ENCODING)
-            sent = [chunk(first=0), chunk(first=4, end="terminated"), chunk("env-1", 3, steps=2, end="truncated")]
+            sent = [
+                chunk(first=0),
+                chunk(first=4, end="terminated"),
+                chunk("env-1", 3, steps=2, end="truncated"),
+            ]
             assert (await both.append(TABLE, sent)).steps == 10
             (resumed,) = await both.resume(TABLE, "l", [0])
             stream = both.stream(TABLE, "l", 5, 1, [resumed.next_number - 1])
@@ -390,7 +393,9 @@ def test_runs_that_share_a_redis_do_not_meet(tmp_path: Path) -> None:
             await one.declare(TABLE, ENCODING)
             await other.declare(TABLE, OTHER)
             await one.append(TABLE, [chunk()])
-            assert [[table.items for table in of] for of in (await one.stats(), await other.stats())[0]] == [[1]]
+            assert [[table.items for table in of] for of in (await one.stats(), await other.stats())[0]] == [
+                [1]
+            ]
             assert (await other.stats())[0][0].items == 0
 
     with synced_redis(tmp_path) as server:
@@ -419,7 +424,7 @@ def test_it_is_reached_by_tls_and_a_password(tmp_path: Path) -> None:
             assert raised.value.is_final
         async with client(url, access=Access(token="0123456789abcdef")) as strange:  # noqa: S106 of the tests
             with pytest.raises(ReplayError, match="(?i)certificate"):
-                await strange.declare(TABLE, ENCODING, timeout_s=0.3)
+                await strange.declare(TABLE, ENCODING, timeout_s=3)
 
     with synced_redis(tmp_path / "redis", *words) as server:
         asyncio.run(act(server.url.replace("redis://", "rediss://")))
@@ -435,21 +440,21 @@ def test_a_learner_reports_the_table_since_nobody_else_does(tmp_path: Path) -> N
             leases = await taken(stream, 2)
             await reader.acknowledge(TABLE, "learner", [leases[0].lease.number])
             await filled(server, 3, 5)
-            while not ("leases" in (found := seen(run)) and found["items"] == 7):
+            while seen(run).get("items") != 7:
                 await asyncio.sleep(0.05)
 
     with synced_redis(tmp_path) as server:
         asyncio.run(act(server))
     found = seen(run)
-    assert (found["items"], found["steps"], found["leases"]) == (7, 28, 1)
-    assert found["bytes"] > 0
-    assert tallies(run)["inserted", TABLE] in range(9)
+    assert (found["items"], found["steps"], found["leases"]) == (7, 28, 2)
+    assert found["memory"] > 0
+    assert tallies(run)["inserted", TABLE] <= 3
     assert run.link.refused == []
 
 
 def seen(run: KeptRun) -> dict[str, float]:
     """The newest gauges of replay."""
-    return gauges(run) if run.of(Measured) else {}
+    return {name.rpartition(".")[2]: value for name, value in gauges(run).items()}
 
 
 class Trained:
