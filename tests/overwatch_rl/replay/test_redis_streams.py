@@ -110,7 +110,7 @@ def test_an_address_of_no_kind_is_refused_by_name() -> None:
 )
 def test_a_wrong_address_names_what_is_wrong_and_no_password(query: str, why: str) -> None:
     """What is Redis's own stays in it."""
-    with pytest.raises(ValueError, match="^redis://h:1/0: ") as raised:
+    with pytest.raises(ValueError, match=r"^redis://h:1/0: ") as raised:
         place_of(f"redis://user:secret@h:1/0?{query}")
     assert str(raised.value).endswith(why)
     place = place_of("redis://user:secret@h:1/0?max_items=5&max_mib=2&protocol=2")
@@ -197,7 +197,7 @@ def test_a_full_table_is_waited_for_and_drops_nothing(bound: str, tmp_path: Path
             await both.declare(TABLE, ENCODING)
             await both.append(TABLE, [chunk(first=0, steps=steps), chunk(first=steps, steps=steps)])
             third = [chunk(first=2 * steps, steps=steps)]
-            with pytest.raises(ReplayError, match="RESOURCE|full of what no checkpoint contains") as raised:
+            with pytest.raises(ReplayError, match="full of what no checkpoint contains") as raised:
                 await both.append(TABLE, third, timeout_s=0.2)
             assert not raised.value.is_final
             appending = asyncio.ensure_future(both.append(TABLE, third))
@@ -423,7 +423,7 @@ def test_it_is_reached_by_tls_and_a_password(tmp_path: Path) -> None:
                 await other.declare(TABLE, ENCODING)
             assert raised.value.is_final
         async with client(url, access=Access(token="0123456789abcdef")) as strange:  # noqa: S106 of the tests
-            with pytest.raises(ReplayError, match="(?i)certificate"):
+            with pytest.raises(ReplayError, match=r"(?i)certificate"):
                 await strange.declare(TABLE, ENCODING, timeout_s=3)
 
     with synced_redis(tmp_path / "redis", *words) as server:
@@ -440,7 +440,7 @@ def test_a_learner_reports_the_table_since_nobody_else_does(tmp_path: Path) -> N
             leases = await taken(stream, 2)
             await reader.acknowledge(TABLE, "learner", [leases[0].lease.number])
             await filled(server, 3, 5)
-            while seen(run).get("items") != 7:
+            while seen(run).get("items") != 7:  # noqa: ASYNC110 a run has nothing else to wait for
                 await asyncio.sleep(0.05)
 
     with synced_redis(tmp_path) as server:
