@@ -245,7 +245,7 @@ class RedisServer:
     """A Redis with data in memory alone, that can be killed and started again at its address."""
 
     def __init__(self, *words: str) -> None:
-        """`words` are further options."""
+        """`words` are further options; `{port}` in one of them is the server's."""
         self._port = free_port()
         self._words = [
             need("redis-server"),
@@ -255,7 +255,7 @@ class RedisServer:
             "127.0.0.1",
             "--save",
             "",
-            *words,
+            *(word.format(port=self._port) for word in words),
         ]
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"redis://127.0.0.1:{self._port}/0"
@@ -281,3 +281,19 @@ def redis_server() -> Iterator[RedisServer]:
     server.start()
     yield server
     server.kill()
+
+
+SYNCED: Final = ("--appendonly", "yes", "--appendfsync", "always")
+"""Words of a Redis that keeps what it answered."""
+
+
+@contextmanager
+def synced_redis(folder: Path, *words: str) -> Iterator[RedisServer]:
+    """A Redis whose data lies in a folder, and survives its death."""
+    folder.mkdir(exist_ok=True)
+    server = RedisServer("--dir", str(folder), *SYNCED, *words)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()

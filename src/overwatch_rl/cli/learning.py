@@ -77,9 +77,12 @@ _COMMON: Final = (
     click.option("--run-id", required=True, help="The run that it is a part of."),
     click.option(
         "--replay", multiple=True, default=("127.0.0.1:8100",), show_default=True, metavar="HOST:PORT",
-        help="A replay server, grpcs:// with TLS; repeated for shards, everywhere in the same order.",
+        help="A replay server, grpcs:// with TLS; repeated for shards, everywhere in the same order. "
+        "Or redis://, rediss:// with TLS: Redis Streams of a Redis that syncs before it answers.",
     ),
-    click.option("--replay-token", type=_FILE, help="File of the servers' bearer token."),
+    click.option(
+        "--replay-token", type=_FILE, help="File of the servers' bearer token, or of the password of Redis."
+    ),
     click.option("--replay-ca", type=_FILE, help="PEM: the authority of the servers' certificates."),
     click.option("--orchestrator", metavar="URL", help="The orchestrator; without it there are no commands."),
     click.option("--orchestrator-token", type=_FILE, help="File of its bearer token."),
@@ -240,7 +243,7 @@ def _recorded_key(flags: CommonFlags) -> str:
 def _access(flags: CommonFlags) -> "Access":
     from overwatch_rl.replay.client import Access
 
-    return Access(token=_text(flags["replay_token"]), ca=flags["replay_ca"])
+    return Access(token=_text(flags["replay_token"]), ca=flags["replay_ca"], namespace=flags["run_id"])
 
 
 def _place(flags: CommonFlags, url: str, artifacts: str | None = None, token: str | None = None) -> "Place":
@@ -289,6 +292,9 @@ def _tower(flags: CommonFlags, config: "LearnerConfig", **own: Any) -> "TowerCon
 @click.option("--env-steps", type=click.IntRange(1), help="End after having trained on so many.")
 @click.option("--seconds", type=float, help="End after this long.")
 @click.option("--redis", metavar="URL", help="Redis that holds the version key; files without.")
+@click.option("--replay", metavar="URL", help="As of the learner; a replay server is started without.")
+@click.option("--replay-token", type=_FILE, help="As of the learner.")
+@click.option("--replay-ca", type=_FILE, help="As of the learner.")
 @click.option(
     "--bucket", metavar="URL", help="s3:// or gs:// place of checkpoints and weights; --out without."
 )
@@ -348,5 +354,6 @@ def _cluster(flags: dict[str, Any]) -> Any:
         config=config, run_id=run_id, out=flags["out"], actors=flags["actors"], updates=flags["updates"],
         env_steps=flags["env_steps"], redis=flags["redis"], bucket=flags["bucket"], store=flags["store"],
         has_collector=flags["collector"], endpoint=flags["endpoint"], is_reporting=flags["telemetry"],
-        is_text=is_text(flags["log"]), trace=flags["trace"],
+        is_text=is_text(flags["log"]), trace=flags["trace"], replay=flags["replay"],
+        replay_token=flags["replay_token"], replay_ca=flags["replay_ca"],
     )  # fmt: skip

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -61,6 +62,11 @@ class ClusterSettings:
     """Whether the learner's lines are for a person."""
     trace: Path | None = None
     """File of which steps are in the weights."""
+    replay: str | None = None
+    """URL of the place of experience; `None` starts a replay server."""
+    replay_token: Path | None = None
+    """File of its bearer token, or of the password of Redis."""
+    replay_ca: Path | None = None
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -114,7 +120,10 @@ class Cluster:
         if settings.has_collector:
             self.places |= start_collector(supervisor, settings.out / "tower")
         self.places["orchestrator"] = str(supervisor.start(self._orchestrator()))
-        self.places["replay"] = str(supervisor.start(self._replay()))
+        if settings.replay is None:
+            self.places["replay"] = str(supervisor.start(self._replay()))
+        else:
+            self.places["replay"] = without_password(settings.replay)
         for rank in range(settings.actors):
             supervisor.start(self._actor(rank))
         supervisor.start(self._learner())
@@ -142,12 +151,18 @@ class Cluster:
         return Part(name="replay", words=tuple(words), address=_REPLAY)
 
     def _common(self) -> list[str]:
-        words = ["--config", str(self._config), "--replay", self.places["replay"]]
+        settings = self._settings
+        words = ["--config", str(self._config), "--replay", settings.replay or self.places["replay"]]
+        for flag, file in {
+            "--replay-token": settings.replay_token,
+            "--replay-ca": settings.replay_ca,
+        }.items():
+            words += [] if file is None else [flag, str(file)]
         reporting = self._reporting()
         return (
             [*words, *reporting]
             if "--run-id" in reporting
-            else [*words, "--run-id", self._settings.run_id, *reporting]
+            else [*words, "--run-id", settings.run_id, *reporting]
         )
 
     def _actor(self, rank: int) -> Part:
@@ -170,6 +185,16 @@ class Cluster:
         }.items():  # fmt: skip
             words += [] if value is None else [flag, str(value)]
         return Part(name="learner", words=tuple(words), is_main=True, end_s=_LEARNER_END_S)
+
+
+def without_password(url: str) -> str:
+    """An address that may be shown.
+
+    >>> without_password("rediss://user:secret@redis:6379/0?max_mib=64")
+    'rediss://redis:6379/0?max_mib=64'
+    """
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def start_collector(supervisor: Supervisor, data: Path) -> dict[str, str]:

@@ -10,7 +10,7 @@ reads no byte that is not there.
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -29,20 +29,21 @@ from overwatch_rl.replay.base import LeaseOf, Resumed, Sampled, TableStats, Whic
 from overwatch_rl.replay.chunk import Chunk, Encoding
 from overwatch_rl.replay.connection import (
     Access,
-    Connection,
     Metadata,
     Patience,
     Pause,
     ReplayError,
     State,
 )
-from overwatch_rl.replay.streaming import LeaseStream
+from overwatch_rl.replay.lines import Line, kind_of
+from overwatch_rl.replay.telemetry import Tower
 from overwatch_rl.web.spans import CONSUMED_A_SECOND, HEADER, Spans
 
 __all__ = ["Access", "Appended", "Drawn", "Leased", "Patience", "ReplayClient", "ReplayError", "State"]
 
 USUAL_S: Final = 60.0
 """How long calls are tried that are given no time."""
+_REPORT_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,14 +99,21 @@ class ReplayClient:
         on_state: Callable[[State, str], None] = lambda _state, _why: None,
         run: Run | None = None,
     ) -> None:
-        """`on_state` is given each new state and why; calls are spans of `run`, named to the servers."""
+        """`on_state` is given each new state and why; calls are spans of `run`, named to the servers.
+
+        Each server's address is of a row of `lines.KINDS`.
+        """
         if not servers:
             raise ValueError("servers is empty; name one replay server or more")
         self.state: State = "ok"
         self.writer = uuid4().hex
         """This life of the client, to its servers."""
         access, patience = access or Access(), patience or Patience()
-        self._lines = [Connection(server, access, patience, self._turned) for server in servers]
+        self._kinds = [kind_of(server) for server in servers]
+        self._lines = [
+            kind.line(server, access, patience, self._turned)
+            for kind, server in zip(self._kinds, servers, strict=True)
+        ]
         self._access, self._patience, self._on_state = access, patience, on_state
         self._run, self._spans = run, Spans(run, CONSUMED_A_SECOND)
         self._encodings: dict[str, Encoding] = {}
@@ -144,7 +152,7 @@ class ReplayClient:
             self._encodings[table] = await self._fetched(table, self._lines[0], timeout_s)
         return self._encodings[table]
 
-    async def _fetched(self, table: str, line: Connection, timeout_s: float) -> Encoding:
+    async def _fetched(self, table: str, line: Line, timeout_s: float) -> Encoding:
         loop, pause = asyncio.get_running_loop(), Pause(self._patience)
         ends = loop.time() + timeout_s
         while True:
@@ -189,7 +197,7 @@ class ReplayClient:
         return Appended(items=len(chunks), steps=sum(chunk.steps for chunk in chunks))
 
     async def _append_to(
-        self, line: Connection, appending: Appending, parts: list[Part], ends: float, metadata: Metadata
+        self, line: Line, appending: Appending, parts: list[Part], ends: float, metadata: Metadata
     ) -> None:
         """All parts of one server, in order; those that are stored leave the list."""
         encoding = self._encodings[appending.table]
@@ -225,7 +233,7 @@ class ReplayClient:
         self._check_cursor(start)
         arrived: Arrived = asyncio.Queue()
         streams = [
-            LeaseStream(
+            self._kinds[shard].leases(
                 line,
                 pb.LeaseRequest(table=table, learner=learner, steps=steps, after=start[shard]),
                 max(1, depth // shards),
@@ -234,6 +242,8 @@ class ReplayClient:
             for shard, line in enumerate(self._lines)
         ]
         tasks = [asyncio.ensure_future(stream.run()) for stream in streams]
+        if self._run is not None and any(kind.is_silent for kind in self._kinds):
+            tasks.append(asyncio.ensure_future(self._report(Tower(self._run))))
         try:
             while True:
                 shard, found = await arrived.get()
@@ -331,6 +341,24 @@ class ReplayClient:
             [line.call("GetStats", pb.GetStatsRequest(), timeout_s) for line in self._lines]
         )
         return [[messages.table_of(table) for table in answer.tables] for answer in answers]
+
+    async def _report(self, tower: Tower) -> None:
+        """Tell the tower, second by second, of tables that nobody else reports."""
+        is_known = False
+        while True:
+            with suppress(ReplayError):
+                found = await self.stats(_REPORT_S)
+                tables = [
+                    table
+                    for kind, own in zip(self._kinds, found, strict=True)
+                    if kind.is_silent
+                    for table in own
+                ]
+                if not is_known:
+                    tower.go_on(tables)
+                is_known = True
+                tower.swept(tables, {})
+            await asyncio.sleep(_REPORT_S)
 
     def _check_cursor(self, numbers: Sequence[int]) -> None:
         if len(numbers) != len(self._lines):

@@ -88,6 +88,8 @@ class Access:
     key: Path | None = None
     server_name: str | None = None
     """The name in the servers' certificate, where they are called by another."""
+    namespace: str = "default"
+    """What keeps a run's experience apart from others' in a place that many share, such as Redis."""
     most_message_bytes: int = MOST_BYTES
     """Of one message; servers refuse larger ones than their own limit."""
 

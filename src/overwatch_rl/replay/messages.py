@@ -131,6 +131,11 @@ def chunk_of(body: Bytes, encoding: Encoding, path: str) -> Chunk:
     )
 
 
+def steps_of(body: Bytes) -> int:
+    """Of a chunk."""
+    return parsed(pb.Chunk, cut(body, _CHUNK_COLUMNS)[0]).steps
+
+
 def chunk_parts(chunk: Chunk, encoding: Encoding) -> list[Bytes]:
     """The body of a chunk of this encoding, in parts."""
     head = pb.Chunk(

@@ -17,6 +17,8 @@ from overwatch_rl.replay.base import TableStats
 from overwatch_rl.web.spans import SERVED_A_SECOND, Spans
 
 ROLE: Final = "replay"
+_PREFIX: Final = f"{ROLE}."
+"""Of the rows of replay, whoever reports them: a learner does for tables in Redis."""
 Refused: TypeAlias = Mapping[str, Mapping[str, int]]
 
 
@@ -64,28 +66,34 @@ class Tower:
         self._run.count("requests", method=method, status=status)
         self._run.observe("request_duration", seconds, method=method)
 
+    def go_on(self, tables: Sequence[TableStats]) -> None:
+        """What was done before is not counted."""
+        totals = chain(*map(_totals, tables), _late(tables))
+        self._before = {(name, labels): total for name, total, labels in totals}
+
     def swept(self, tables: Sequence[TableStats], refused: Refused) -> None:
         """Send how things stand and what was done since the last time."""
-        self._run.gauge(
-            items=sum(table.items for table in tables),
-            steps=sum(table.steps for table in tables),
-            bytes=sum(table.bytes for table in tables),
-            **_where_known(spilled_bytes=[table.spilled_bytes for table in tables]),
-            **_where_known(leases=[table.leases for table in tables]),
-        )
+        held: dict[str, list[int | None]] = {
+            "items": [table.items for table in tables],
+            "steps": [table.steps for table in tables],
+            "memory": [table.bytes for table in tables],
+            "spilled": [table.spilled_bytes for table in tables],
+            "leases": [table.leases for table in tables],
+        }
+        self._run.gauge(**{_PREFIX + name: number for name, number in _where_known(held).items()})
         for name, total, labels in chain(*map(_totals, tables), _late(tables), _refusals(refused)):
             key = (name, labels)
             n = total - self._before.get(key, 0)
             self._before[key] = total
             if n > 0:
-                self._run.count(name, n, **dict(labels))
+                self._run.count(_PREFIX + name, n, **dict(labels))
 
 
 Total: TypeAlias = tuple[str, int, tuple[tuple[str, str], ...]]
 """Of a row, with its labels."""
 
 
-def _where_known(**columns: Sequence[int | None]) -> dict[str, int]:
+def _where_known(columns: Mapping[str, Sequence[int | None]]) -> dict[str, int]:
     """Sums over the tables that have such a number."""
     known = {name: [value for value in values if value is not None] for name, values in columns.items()}
     return {name: sum(values) for name, values in known.items() if values}

@@ -1,10 +1,10 @@
 """Chunks through a table and out again: what durability costs, here and in Redis Streams.
 
 In process: a table in memory beside the same one on disk, `fast` and `fsync`. Served: client and server
-over TCP in processes of their own, CPU of both together; Redis with `appendfsync always`, one XADD a chunk
-in a pipeline, XREADGROUP, then XACK and XDEL. A request has 8 or 64 chunks of 64 steps; it is answered once
-it is on disk. All that was appended is read back whole and acknowledged. Turns alternate; a ratio is of two
-turns beside each other.
+over TCP in processes of their own, CPU of both together; Redis with `appendfsync always`, bare, which is one
+XADD a chunk in a pipeline, XREADGROUP, then XACK and XDEL, and by the replay client as learners and actors
+use it. A request has 8 or 64 chunks of 64 steps; it is answered once it is on disk. All that was appended is
+read back whole and acknowledged. Turns alternate; a ratio is of two turns beside each other.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ import numpy as np
 import psutil
 import redis
 
+from overwatch.platform import keep_large_blocks
 from overwatch_rl.replay.base import Capacity, Durability, TableConfig, Taken
 from overwatch_rl.replay.chunk import Chunk, Column, Encoding
 from overwatch_rl.replay.client import ReplayClient
@@ -85,6 +86,7 @@ class Work:
 
 def section(*, quick: bool) -> None:
     """Measure and print."""
+    keep_large_blocks()
     pairs = 3 if quick else 5
     print(f"MB in and out for each second of CPU; {BARS}")
     for name, (dtype, shape, count) in SHAPES.items():
@@ -102,7 +104,8 @@ def section(*, quick: bool) -> None:
         if shutil.which("redis-server") is None:
             print("Redis is left out: there is no redis-server; install it")
         else:
-            turns["redis always"] = through_redis
+            turns["redis always"] = lambda work: with_redis(_redis, work)
+            turns["redis, adapter"] = lambda work: with_redis(_adapter, work)
         _compare(f"{name}, served", turns, work, pairs)
 
 
@@ -169,19 +172,21 @@ def served(work: Work, level: Durability) -> float:
             address = re.search(r"grpc://(\S+?),", process.stdout.readline())
             if address is None:
                 sys.exit("the replay server did not start")
-            found = asyncio.run(_through(work, address[1], psutil.Process(process.pid)))
+            found = asyncio.run(_through(work, address[1], psutil.Process(process.pid), is_new=False))
             process.send_signal(signal.SIGTERM)
         return found
 
 
-async def _through(work: Work, address: str, server: psutil.Process) -> float:
+async def _through(work: Work, address: str, server: psutil.Process, *, is_new: bool) -> float:
+    """`is_new`: a learner's life has to begin before it leases."""
     client = ReplayClient([address])
     await client.declare("t", work.encoding)
     began = time.process_time() + _cpu(server)
     for _ in range(work.requests):
         await client.append("t", work.chunks)
     left = work.requests
-    async for leased in client.stream("t", "l", work.steps):
+    after = (await client.resume("t", "l", [0]))[0].next_number - 1 if is_new else 0
+    async for leased in client.stream("t", "l", work.steps, after=[after]):
         for item in leased.lease.items:
             work.encoding.decode(item.chunk)
         await client.acknowledge("t", "l", [leased.lease.number])
@@ -193,7 +198,7 @@ async def _through(work: Work, address: str, server: psutil.Process) -> float:
     return spent
 
 
-def through_redis(work: Work) -> float:
+def with_redis(through: Callable[[Work, "redis.Redis", psutil.Process], float], work: Work) -> float:
     """Seconds of CPU of a client and a redis-server that syncs before it answers."""
     with _folder() as folder:
         port = free_port()
@@ -203,12 +208,14 @@ def through_redis(work: Work) -> float:
         ]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
             try:
-                return _redis(work, redis.Redis(port=port), psutil.Process(process.pid))
+                client = redis.Redis(port=port)
+                _until_it_answers(client)
+                return through(work, client, psutil.Process(process.pid))
             finally:
                 process.terminate()
 
 
-def _redis(work: Work, client: "redis.Redis", server: psutil.Process) -> float:
+def _until_it_answers(client: "redis.Redis") -> None:
     deadline = time.monotonic() + 20
     while True:
         try:
@@ -218,6 +225,14 @@ def _redis(work: Work, client: "redis.Redis", server: psutil.Process) -> float:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
+
+
+def _adapter(work: Work, client: "redis.Redis", server: psutil.Process) -> float:
+    address = f"redis://127.0.0.1:{client.get_connection_kwargs()['port']}/0?max_mib=4096"
+    return asyncio.run(_through(work, address, server, is_new=True))
+
+
+def _redis(work: Work, client: "redis.Redis", server: psutil.Process) -> float:
     client.xgroup_create("t", "g", mkstream=True)
     began = time.process_time() + _cpu(server)
     for _ in range(work.requests):

@@ -32,7 +32,7 @@ from tests.e2e.memory_groups import memory_group
 from tests.overwatch.collector import pki
 from tests.overwatch_rl.cluster.running import Running, config, settings
 from tests.overwatch_rl.learner.whole import same
-from tests.overwatch_rl.servers import RedisServer, s3_url
+from tests.overwatch_rl.servers import RedisServer, s3_url, synced_redis
 
 
 def alone(given: LearnerConfig, *, updates: int) -> dict[str, Tensor]:
@@ -291,6 +291,31 @@ def test_redis_and_an_object_store_take_the_place_of_files(
     assert kept.state.version.lineage == 2
     assert not (tmp_path / "checkpoints").exists()
     assert not (tmp_path / "weights").exists()
+
+
+@pytest.mark.timeout(900)
+def test_experience_in_redis_streams_is_trained_once_whoever_is_killed(tmp_path: Path) -> None:
+    """Redis too; no replay server runs, and of an episode no step is left out."""
+    with synced_redis(tmp_path / "redis") as server:
+        made = settings(tmp_path, config(), replay=f"{server.url}?max_items=64")
+        with Running(made) as running:
+            assert len(running.cluster.supervisor.pids()) == 4
+            running.more(6, "the first updates")
+            for name in ("actor-1", "learner"):
+                running.kill(name)
+                running.more(6, f"after {name} was killed")
+            server.kill()
+            server.start()
+            running.more(6, "after Redis was killed")
+    history = surviving(tmp_path / "trace.jsonl")
+    trained = steps_of(history)
+
+    assert [one.updates for one in history] == list(range(1, len(history) + 1))
+    assert set(trained.values()) == {1}
+    episodes = defaultdict(list)
+    for env, episode, step in trained:
+        episodes[env, episode].append(step)
+    assert all(sorted(steps) == list(range(len(steps))) for steps in episodes.values())
 
 
 def test_a_collector_whose_ports_another_takes_listens_at_others(
