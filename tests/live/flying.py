@@ -61,6 +61,8 @@ class Program:
     """Size of a disk of its own, at `{folder}/disk`."""
     memory_mib: int = 0
     """What its control group allows it."""
+    patience_s: float = PATIENCE_S
+    """For all of it."""
     cut: bool = False
     """Whether the whole machine is taken to fail when it stops itself: all its processes are killed."""
 
@@ -118,7 +120,7 @@ def _run(program: Program, command: list[str], own: Path) -> None:
         for process in processes:
             if program.held_s or program.cut:
                 _held(process, program)
-            process.wait(PATIENCE_S)
+            process.wait(program.patience_s)
 
 
 def _held(process: "subprocess.Popen[bytes]", program: Program) -> None:

@@ -84,9 +84,10 @@ learner and actors work less than {turns.AT_WORK:.0%} of the time, added up, rep
 small that handing them over takes longer than learning from them. Else they take turns, as `batch.ahead` has
 them do: SYNC-BOUND, which is no fault.
 
-A learner of `overwatch-rl` saves beside training and skips a save while one is under way, so slow storage does not
-hold it back: `checkpoint-slow` and `learner_checkpoint_duration_seconds` show it. IO-BOUND by a `checkpoint` phase is
-of trainers that save within their loop.
+A checkpoint of `overwatch-rl train` is written beside training, and one that comes while another is under way is
+skipped: slow storage holds a training in one process back nowhere, and shows as `checkpoint-slow`. Experience of a
+replay server stays in its table until a checkpoint contains it. While the table is full of what the learner has
+leased, the learner's wait is a `checkpoint` phase: IO-BOUND, with where the newest save went and what it took.
 
 A driver's utilisation is the share of up to a second in which anything ran: it does not tell how much. So a
 lane is compute-bound only with {device.HARD_WORK:.0%} of its power limit, or {device.ACTIVE:.0%} of its processors with work.

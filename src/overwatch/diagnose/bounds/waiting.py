@@ -88,6 +88,10 @@ def io_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
         said, hint = f"{loads:.0%} of each update loads data", "more loader workers, or faster storage"
     elif saves >= WAIT_SHARE:
         said, hint = f"{saves:.0%} of the time is spent saving", "save less often, or beside the training"
+        if lane.is_fed:
+            said = f"{saves:.0%} of the time waits for checkpoints, which make room in replay"
+            hint = "faster storage for checkpoints, or a larger table of replay"
+        hint += f"; {lane.saves}" if lane.saves else ""
     else:
         return None
     rests = "" if lane.util is None else f", util {lane.util:.0%}"
