@@ -129,8 +129,8 @@ PROOFS: Final = (
     _proof(_trainer("loading", "learner", "--loading 0.1"), "its data loader is slow", "IoStarvation"),
     _proof(_trainer("weights", "learner", "--publishing 0.1"), "handing out weights is slow", "WeightsSlow"),
     _proof(
-        _trainer("straggler", "ranks", "--slow 2 --updates 50"),
-        "one of three ranks works four times as long",
+        _trainer("straggler", "gloo", "--slow 1 --seconds 60"),
+        "two ranks of `overwatch-rl train` over gloo, one is stopped (SIGSTOP) for 0.07 s of each 0.1 s",
         "Straggler",
     ),
     _proof(
@@ -284,8 +284,8 @@ PROOFS: Final = (
         "CheckpointStalled",
     ),
     _proof(
-        _clustered("clustered-learner", "--fault learner --seconds 62"),
-        "its learner is stopped (SIGSTOP) for 62 s",
+        _clustered("clustered-unreached", "--fault unreached --seconds 75"),
+        "what lies between its learner and its orchestrator answers with errors for 75 s",
         "HeartbeatsLate",
     ),
     _proof(

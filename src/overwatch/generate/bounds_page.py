@@ -76,7 +76,8 @@ Readings of devices and of the host come from the sampler. What a trainer adds:
 {phases}
 Whoever waits {waiting.WAIT_SHARE:.0%} of the time at `sync` is sync-bound, and is told for whom: among ranks the straggler is
 the one that works at least {AnomalyLimits().slow_lane:g} times as long as the median of the others (an update without its waiting)
-and hardly waits itself. Lanes are compared by the step times of their envs in the same way.
+and waits less than {waiting.WAIT_SHARE:.0%} of the time itself, or half as long as they do. `overwatch-rl train` under torchrun
+reports as `sync` what a rank waits in reductions and at the end of each rollout. Lanes are compared by the step times of their envs in the same way.
 
 A learner that waits for experience is judged with its actors. Where one of them is held back by its environments
 or by choosing actions, that is named. Where actors collect {1 - waiting.WAIT_SHARE:.0%} of their time or more, they are too few. Where

@@ -1,8 +1,8 @@
 """A cluster, `overwatch-rl cluster --local`, of real processes, one of which fails after a while.
 
 A process is stopped (SIGSTOP) and goes on later, so that nobody starts it again; or replay forgets, the store
-of checkpoints is gone or slow, a copy of the weights that actors read gets no new ones, rewards become larger
-than numbers are. What is reported is what the processes report.
+of checkpoints is gone or slow, a copy of the weights that actors read gets no new ones, the way from the learner
+to its orchestrator is cut, rewards become larger than numbers are. What is reported is what the processes report.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from tests.overwatch_rl.cluster.running import config, settings
 from tests.overwatch_rl.servers import CREDENTIALS, FaultProxy, moto, s3_url
 
 HELD: Final = ("replay", "orchestrator", "learner")
-OTHERS: Final = ("none", "wiped", "unstored", "unmirrored", "slow-store", "overflowing")
+OTHERS: Final = ("none", "wiped", "unstored", "unmirrored", "unreached", "slow-store", "overflowing")
 BEGIN_S: Final = 6.0
 """Of training before the fault."""
 END_S: Final = 8.0
@@ -48,6 +48,29 @@ class Mirrored(Cluster):
         words = list(part.words)
         words[words.index("--weights") + 1] = str(copy)
         return replace(part, words=tuple(words))
+
+
+class Apart(Cluster):
+    """The learner reaches its orchestrator by a way that can be cut."""
+
+    way: FaultProxy | None = None
+
+    def _learner(self) -> Part:
+        part, url = super()._learner(), self.places["orchestrator"]
+        self.way = FaultProxy(url, rate=0.0, kinds=("error",))
+        self.way.__enter__()
+        words = [self.way.address if word == url else word for word in part.words]
+        return replace(part, words=tuple(words))
+
+    def close(self) -> None:
+        """The way ends behind what went over it."""
+        super().close()
+        if self.way is not None:
+            self.way.__exit__()
+
+
+KINDS: Final[dict[str, type[Cluster]]] = {"unmirrored": Mirrored, "unreached": Apart}
+"""What differs from the usual from the start."""
 
 
 def held(cluster: Cluster, name: str, seconds: float) -> None:
@@ -136,8 +159,7 @@ def main() -> None:
         print(f"{name}: {line}", flush=True)
 
     with store(flags.fault) as bucket:
-        kind = Mirrored if flags.fault == "unmirrored" else Cluster
-        cluster = kind(made(flags, bucket), say)
+        cluster = KINDS.get(flags.fault, Cluster)(made(flags, bucket), say)
         try:
             if bucket is None:
                 trained(cluster, lambda: any((flags.out / "checkpoints").glob("*/MANIFEST.json")))
@@ -160,6 +182,8 @@ def fail(cluster: Cluster, flags: argparse.Namespace) -> None:
         unstored(flags.out)
     elif flags.fault == "unmirrored":
         unmirrored(flags.out)
+    elif isinstance(cluster, Apart) and cluster.way is not None:
+        cluster.way.rate = 1.0
 
 
 if __name__ == "__main__":

@@ -30,11 +30,15 @@ def straggler(lane: LaneFacts, limits: AnomalyLimits) -> Bound | None:
 
 
 def is_straggler(cycle: Cycle, limits: AnomalyLimits) -> bool:
-    """Whether the others wait for this rank: it works longer than they do, and hardly waits itself."""
+    """Whether the others wait for this rank: it works longer than they do, and hardly waits itself.
+
+    What an exchange costs is in the waiting of each rank: one that waits half as long as they do is waited for.
+    """
     waits = cycle.share(Phase.SYNC)
-    return (
-        cycle.pace is not None and cycle.pace >= limits.slow_lane and waits is not None and waits < WAIT_SHARE
-    )
+    if cycle.pace is None or cycle.pace < limits.slow_lane or waits is None:
+        return False
+    others = 1 - (cycle.others_s or 0.0) / cycle.update_s if cycle.update_s else 0.0
+    return waits < max(WAIT_SHARE, others / 2)
 
 
 def _straggler(
