@@ -1,4 +1,4 @@
-"""Two real ranks over gloo: the one that gets less of its processor is the straggler, and none where none does."""
+"""Two real ranks over gloo: the one that gets less of its processor is the straggler; else there is none."""
 
 import subprocess
 import sys
@@ -36,7 +36,7 @@ def _straggler(snapshot: Snapshot | None) -> Finding | None:
 
 
 def test_a_rank_that_gets_less_of_its_processor_is_the_straggler(tmp_path: Path) -> None:
-    """By the waiting of the other, which it tells as `sync`; what the run waits for is that rank."""
+    """By what the other waits, its phase `sync`; what the run waits for is that rank."""
     with _training(tmp_path, slow=1) as endpoints:
         finding = until(lambda: _straggler(snapshot_of(endpoints, RUN)), "a straggler", LONG_S)
         snapshot = snapshot_of(endpoints, RUN)

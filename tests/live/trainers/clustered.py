@@ -1,8 +1,9 @@
 """A cluster, `overwatch-rl cluster --local`, of real processes, one of which fails after a while.
 
 A process is stopped (SIGSTOP) and goes on later, so that nobody starts it again; or replay forgets, the store
-of checkpoints is gone or slow, a copy of the weights that actors read gets no new ones, the way from the learner
-to its orchestrator is cut, rewards become larger than numbers are. What is reported is what the processes report.
+of checkpoints is gone or slow, a copy of the weights that actors read gets no new ones, the way from the
+learner to its orchestrator is cut, rewards become larger than numbers are. What is reported is what the
+processes report.
 """
 
 import argparse

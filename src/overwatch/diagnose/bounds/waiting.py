@@ -32,7 +32,7 @@ def straggler(lane: LaneFacts, limits: AnomalyLimits) -> Bound | None:
 def is_straggler(cycle: Cycle, limits: AnomalyLimits) -> bool:
     """Whether the others wait for this rank: it works longer than they do, and hardly waits itself.
 
-    What an exchange costs is in the waiting of each rank: one that waits half as long as they do is waited for.
+    What an exchange costs is in the waiting of each: who waits half as long as the others is waited for.
     """
     waits = cycle.share(Phase.SYNC)
     if cycle.pace is None or cycle.pace < limits.slow_lane or waits is None:
