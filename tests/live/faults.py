@@ -129,7 +129,7 @@ PROOFS: Final = (
     _proof(_trainer("loading", "learner", "--loading 0.1"), "its data loader is slow", "IoStarvation"),
     _proof(_trainer("weights", "learner", "--publishing 0.1"), "handing out weights is slow", "WeightsSlow"),
     _proof(
-        _trainer("straggler", "gloo", "--slow 1 --seconds 60"),
+        _trainer("straggler", "gloo", "--slow 1 --updates 150 --seconds 240"),
         "two ranks of `overwatch-rl train` over gloo, one is stopped (SIGSTOP) for 0.07 s of each 0.1 s",
         "Straggler",
     ),

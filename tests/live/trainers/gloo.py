@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 import psutil
 
@@ -34,23 +35,23 @@ def started(words: Sequence[str]) -> "subprocess.Popen[bytes]":
 def rank_of(run: "subprocess.Popen[bytes]", number: int) -> psutil.Process | None:
     """The process of one rank; `None` before it is there."""
     for one in psutil.Process(run.pid).children():
-        if one.environ().get("RANK") == str(number):
-            return one
+        with suppress(psutil.Error):
+            if one.environ().get("RANK") == str(number):
+                return one
     return None
 
 
 def slow(run: "subprocess.Popen[bytes]", number: int) -> None:
     """Take most of a rank's time, until it ends."""
-    while run.poll() is None:
-        one = rank_of(run, number)
-        try:
+    one = None
+    with suppress(psutil.NoSuchProcess):
+        while run.poll() is None:
+            one = one or rank_of(run, number)
             if one is not None:
                 one.suspend()
                 time.sleep(STOPPED_S)
                 one.resume()
-        except psutil.NoSuchProcess:
-            return
-        time.sleep(TURN_S - STOPPED_S)
+            time.sleep(TURN_S - STOPPED_S)
 
 
 def main() -> None:
