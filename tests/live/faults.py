@@ -44,10 +44,12 @@ class Proof:
     """In words, for the docs."""
     alerts: tuple[str, ...]
     """Without `Overwatch`."""
+    rows: tuple[str, ...] = ()
+    """That are counted because of the fault."""
 
 
-def _proof(program: Program, fault: str, *alerts: str) -> Proof:
-    return Proof(program=program, fault=fault, alerts=alerts)
+def _proof(program: Program, fault: str, *alerts: str, rows: tuple[str, ...] = ()) -> Proof:
+    return Proof(program=program, fault=fault, alerts=alerts, rows=rows)
 
 
 PROOFS: Final = (
@@ -271,12 +273,14 @@ PROOFS: Final = (
         "replay and learner are killed (SIGKILL) at once, and what replay kept is gone",
         "ReplayGap",
         "ReplayFailing",
+        rows=("learner.replay_gaps",),
     ),
     _proof(
         _clustered("clustered-overflowing", "--fault overflowing --seconds 8", until="weights are those"),
         "rewards become so large that no gradient is finite",
         "LearningRateCut",
         "RolledBack",
+        rows=("learner.learning_rate_cuts", "learner.rollbacks"),
     ),
     _proof(
         _clustered("clustered-unstored", "--fault unstored --seconds 12", until="checkpoints are stalled"),
@@ -287,6 +291,7 @@ PROOFS: Final = (
         _clustered("clustered-unreached", "--fault unreached --seconds 75"),
         "what lies between its learner and its orchestrator answers with errors for 75 s",
         "HeartbeatsLate",
+        rows=("orchestrator.health_events",),
     ),
     _proof(
         _clustered("clustered-unmirrored", "--fault unmirrored --seconds 60"),

@@ -21,9 +21,11 @@ import psutil
 import pytest
 import yaml
 
+from overwatch.events import Tallied
 from overwatch.feeds.recording import open_recording
 from overwatch.fold import FAST_NS, SLOW_NS, Fold, next_tick
 from overwatch.generate.rules import Plan, rule_file, steady_alerts, windowed_alerts
+from overwatch.otlp.decode import decode_batch
 from overwatch.serve.prometheus import RunPage
 from tests.e2e.alerting import notation
 from tests.e2e.memory_groups import memory_group
@@ -140,6 +142,18 @@ def kill_all(process: "subprocess.Popen[bytes]") -> None:
         child.kill()
     process.kill()
     process.wait()
+
+
+def tallied(recording: Path) -> set[tuple[str, str]]:
+    """Row and run of all that was counted."""
+    return {
+        (one.metric, record.origin.run_id)
+        for batch in open_recording(recording).batches()
+        for record in decode_batch(batch).records
+        if isinstance(record.event, Tallied)
+        for one in record.event.series
+        if one.sum
+    }
 
 
 def pages(recording: Path, beyond_s: int = BEYOND_S) -> tuple[Series, int]:
