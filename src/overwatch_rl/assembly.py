@@ -25,7 +25,7 @@ from overwatch_rl.telemetry.log import FlightLog, flight_logger
 from overwatch_rl.telemetry.reporter import Fanout
 from overwatch_rl.telemetry.screen import Screen
 from overwatch_rl.telemetry.tower import Tower, named, recompiles, start_tower
-from overwatch_rl.training.distributed import Place, together
+from overwatch_rl.training.distributed import Joined, Place, together
 from overwatch_rl.training.keeper import CheckpointError, Keeper, Kept
 from overwatch_rl.training.replayed import Local, Replayed
 from overwatch_rl.training.trainer import Trainer
@@ -109,9 +109,11 @@ def assemble(
     try:
         started.report(world.spec)
         reporter = Fanout(started.reporters)
-        asked = together(here, stop, settings.trainer.steps)
+        asked = together(ranks, stop, settings.trainer.steps)
         trainer = Trainer(world, algorithm, settings.trainer, reporter, asked)
         trainer.host_numbers = recompiles(reporter.fact)
+        if isinstance(ranks, Joined):
+            trainer.waited_s = ranks.waited_s
         if checkpoint is not None:
             go_on(trainer, checkpoint, is_first=here.is_first)
         elif settings.is_planned and isinstance(algorithm, PPO):

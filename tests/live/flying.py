@@ -21,9 +21,11 @@ import psutil
 import pytest
 import yaml
 
+from overwatch.events import Tallied
 from overwatch.feeds.recording import open_recording
 from overwatch.fold import FAST_NS, SLOW_NS, Fold, next_tick
 from overwatch.generate.rules import Plan, rule_file, steady_alerts, windowed_alerts
+from overwatch.otlp.decode import decode_batch
 from overwatch.serve.prometheus import RunPage
 from tests.e2e.alerting import notation
 from tests.e2e.memory_groups import memory_group
@@ -61,6 +63,8 @@ class Program:
     """Size of a disk of its own, at `{folder}/disk`."""
     memory_mib: int = 0
     """What its control group allows it."""
+    patience_s: float = PATIENCE_S
+    """For all of it."""
     cut: bool = False
     """Whether the whole machine is taken to fail when it stops itself: all its processes are killed."""
 
@@ -118,7 +122,7 @@ def _run(program: Program, command: list[str], own: Path) -> None:
         for process in processes:
             if program.held_s or program.cut:
                 _held(process, program)
-            process.wait(PATIENCE_S)
+            process.wait(program.patience_s)
 
 
 def _held(process: "subprocess.Popen[bytes]", program: Program) -> None:
@@ -138,6 +142,18 @@ def kill_all(process: "subprocess.Popen[bytes]") -> None:
         child.kill()
     process.kill()
     process.wait()
+
+
+def tallied(recording: Path) -> set[tuple[str, str]]:
+    """Row and run of all that was counted."""
+    return {
+        (one.metric, record.origin.run_id)
+        for batch in open_recording(recording).batches()
+        for record in decode_batch(batch).records
+        if isinstance(record.event, Tallied)
+        for one in record.event.series
+        if one.sum
+    }
 
 
 def pages(recording: Path, beyond_s: int = BEYOND_S) -> tuple[Series, int]:

@@ -11,7 +11,7 @@ import pytest
 from overwatch.catalog.alerts import PREFIX
 from overwatch.generate.rules import Plan, steady_alerts, windowed_alerts
 from tests.live.faults import COLLECTOR, HEALTHY, LONG, PROOFS, WAITS, Proof
-from tests.live.flying import fired, fly, pages
+from tests.live.flying import fired, fly, pages, tallied
 from tests.live.page import PAGE, text
 
 SAMPLE = ("failing", "masked", "crashed", "starved")
@@ -55,6 +55,8 @@ def _proven(proofs: Sequence[Proof], folder: Path) -> set[tuple[str, str]]:
 
     missing = sorted(wanted - found)
     assert not missing, missing
+    rows = {(row, proof.program.name) for proof in proofs for row in proof.rows}
+    assert rows <= tallied(recording), rows - tallied(recording)
     return found
 
 

@@ -120,3 +120,25 @@ def test_a_slow_store_holds_actors_back_and_makes_checkpoints_take_long(
     assert any("is WEIGHTS-BOUND: send weights" in hint for _, hint in _bounds(shots))
     assert _saved(shots) > 1.0
     assert "IO-BOUND" not in {state for state, _ in _bounds(shots)}
+
+
+def test_a_slow_store_makes_a_learner_wait_where_its_table_is_small(
+    tmp_path: Path, moto_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """IO-BOUND: what it learned from fills the table until it is saved. The hint has the store and a time."""
+    monkeypatch.setenv("OVERWATCH_REPLAY_TABLE", "experience:items=96")
+    given = config(
+        batch={"steps": 16, "envs": 8, "ahead": 64, "max_age": None},
+        checkpoint={"every_steps": 512, "keep": 3},
+    )
+    with FaultProxy(moto_address, rate=1.0, kinds=("slow",)) as proxy:
+        proxy.slow_s = 0.1
+        shots = _flown(tmp_path, given, 24, bucket=s3_url(proxy.address, "small"))
+    hints = [hint for state, hint in _bounds(shots) if state == "IO-BOUND"]
+
+    assert hints
+    assert hints[-1].startswith(
+        "faster storage for checkpoints, or a larger table of replay; the newest save took"
+    )
+    assert hints[-1].endswith("s to s3://bucket/small/checkpoints")
+    assert any(one.code == "io-starvation" and one.hint in hints for shot in shots for one in shot.findings)

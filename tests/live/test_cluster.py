@@ -17,17 +17,19 @@ import pytest
 
 from overwatch.catalog import Scope, of_scope
 from overwatch.snapshot import Snapshot
+from tests.live.faults import PROOFS
 from tests.overwatch_rl.cluster.running import Running, config, settings
 
 SCOPES: Final = (Scope.LEARNER, Scope.ACTOR, Scope.REPLAY, Scope.ORCHESTRATOR)
 WAITS: Final = {
-    "learner.replay_gaps": "replay that forgot: tests/live/faults.py, `clustered-wiped`",
-    "learner.rollbacks": "gradients that stay broken: tests/live/faults.py, `clustered-overflowing`",
-    "learner.learning_rate_cuts": "gradients that are broken: tests/live/faults.py, `clustered-overflowing`",
+    **{
+        row: f"{proof.fault}: tests/live/faults.py, `{proof.program.name}`"
+        for proof in PROOFS
+        for row in proof.rows
+    },
     "replay.refused": "chunks that are refused: tests/overwatch_rl/replay/test_telemetry.py",
     "replay.removed": "a table that is cleared: tests/overwatch_rl/replay/test_telemetry.py",
     "replay.late": "a late acknowledgement: tests/overwatch_rl/replay/test_telemetry.py",
-    "orchestrator.health_events": "45 s of silence: tests/overwatch_rl/orchestrator/test_telemetry.py",
 }
 """Rows that need a fault which is not planted here, each with where it is."""
 

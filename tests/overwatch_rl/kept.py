@@ -1,5 +1,6 @@
 """A reporter that keeps what it gets, and small trainings for the tests."""
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -25,6 +26,13 @@ class Kept(Silent):
     rolled: list[Rolled] = field(default_factory=list)
     facts: list[Event] = field(default_factory=list)
     beats: list[int] = field(default_factory=list)
+    phases: list[str] = field(default_factory=list)
+    """As they began."""
+
+    def phase(self, name: str) -> contextlib.AbstractContextManager[object]:
+        """Keep its name."""
+        self.phases.append(name)
+        return contextlib.nullcontext()
 
     def beat(self, step: int, duration_s: float) -> None:  # noqa: ARG002 no two are equal
         """Keep the step."""

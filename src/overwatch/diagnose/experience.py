@@ -47,8 +47,9 @@ LEAST_SAVES: Final = 3
 RECOVERED_S: Final = 600.0
 """For so long what training did about broken numbers is found."""
 PAUSED: Final = "paused"
-_WELL: Final = frozenset({"ok", "empty", "cancelled", "refused", "abandoned", "resource_exhausted"})
-"""How a request ends that did not fail: refused is what was asked for, not who answers."""
+_WELL: Final = frozenset({"ok", "empty", "waited", "cancelled", "refused", "abandoned", "resource_exhausted"})
+"""How a request ends that did not fail: refused is what was asked for, not who answers; an append that waited
+found no room, which is the learner's to make."""
 _SOON: Final = Patience(hold=5 * SECOND_NS, clear=5 * SECOND_NS, cooldown=30 * SECOND_NS)
 _RECOVERY: Final = {"learning_rate_cut": "learning-rate-cut", "rollback": "rolled-back"}
 

@@ -21,6 +21,7 @@ from overwatch.events.adding import added
 from overwatch.state.machines import Gauge
 from overwatch.state.ring import median
 from overwatch.state.run import RunState
+from overwatch.state.services import Service
 
 FRESH_S: Final = 5.0
 INTERVALS: Final = 3
@@ -75,6 +76,10 @@ class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
     queue_text: str = ""
     core: float | None = None
     """Use of the host's busiest core."""
+    saves: str = ""
+    """What the run's newest save took, and where it went."""
+    is_fed: bool = False
+    """Whether it learns from a replay server, where a checkpoint makes room for new experience."""
     pace: float | None = None
     """Its usual step over that of the other lanes of its kind."""
     step_s: float | None = None
@@ -115,7 +120,7 @@ def lanes_of(state: RunState, fleet: Fleet, past: Minutes, tick: int) -> tuple[L
     """The facts of every lane that reports readings, in order of first sight."""
     host = _fresh_host(state, tick)
     lanes = (_with_host(_facts(state, fleet, past, tick, name), host) for name in state.lanes)
-    return tuple(_with_queue(lane, state, rank_of(state, lane.name), tick) for lane in lanes)
+    return tuple(_with_learner(lane, state, rank_of(state, lane.name), tick) for lane in lanes)
 
 
 def ranks_of(state: RunState, past: Minutes, tick: int) -> tuple[LaneFacts, ...]:
@@ -130,7 +135,7 @@ def ranks_of(state: RunState, past: Minutes, tick: int) -> tuple[LaneFacts, ...]
         for rank in sorted(past.cycles.keys() - of_lanes)
     )
     return (
-        *(_with_queue(_with_host(facts, host), state, rank, tick) for rank, facts in ranks),
+        *(_with_learner(_with_host(facts, host), state, rank, tick) for rank, facts in ranks),
         *(
             LaneFacts(name=name, of=Of.SERVICE, age_s=0.0, cycle=cycle)
             for name, cycle in sorted(past.beside.items())
@@ -162,11 +167,24 @@ def _with_host(lane: LaneFacts, host: Mapping[str, Gauge]) -> LaneFacts:
     )
 
 
-def _with_queue(lane: LaneFacts, state: RunState, rank: int | None, tick: int) -> LaneFacts:
-    """With what the learner itself says of its queue, where nobody says it of the host."""
+def _with_learner(lane: LaneFacts, state: RunState, rank: int | None, tick: int) -> LaneFacts:
+    """With what its saves take, and what a learner itself reports of its queue."""
+    service = state.services.processes.get(f"learner/{rank or 0}")
+    lane = msgspec.structs.replace(lane, saves=_saves(state), is_fed=service is not None)
+    return _with_queue(lane, service, tick)
+
+
+def _saves(state: RunState) -> str:
+    saved = state.checkpoint
+    if saved is None or saved.duration_s is None:
+        return ""
+    return f"the newest save took {saved.duration_s:.1f}s to {saved.path.rpartition('/')[0] or saved.path}"
+
+
+def _with_queue(lane: LaneFacts, service: Service | None, tick: int) -> LaneFacts:
+    """Where nobody reports a queue of the host."""
     if lane.queue is not None:
         return lane
-    service = state.services.processes.get(f"learner/{rank or 0}")
     depth, limit = (
         None if service is None else service.gauges.get(row.name) for row in (QUEUE_DEPTH, QUEUE_LIMIT)
     )

@@ -76,7 +76,8 @@ Readings of devices and of the host come from the sampler. What a trainer adds:
 {phases}
 Whoever waits {waiting.WAIT_SHARE:.0%} of the time at `sync` is sync-bound, and is told for whom: among ranks the straggler is
 the one that works at least {AnomalyLimits().slow_lane:g} times as long as the median of the others (an update without its waiting)
-and hardly waits itself. Lanes are compared by the step times of their envs in the same way.
+and waits less than {waiting.WAIT_SHARE:.0%} of the time itself, or half as long as they do. `overwatch-rl train` under torchrun
+reports as `sync` what a rank waits in reductions and at the end of each rollout. Lanes are compared by the step times of their envs in the same way.
 
 A learner that waits for experience is judged with its actors. Where one of them is held back by its environments
 or by choosing actions, that is named. Where actors collect {1 - waiting.WAIT_SHARE:.0%} of their time or more, they are too few. Where
@@ -84,9 +85,10 @@ learner and actors work less than {turns.AT_WORK:.0%} of the time, added up, rep
 small that handing them over takes longer than learning from them. Else they take turns, as `batch.ahead` has
 them do: SYNC-BOUND, which is no fault.
 
-A learner of `overwatch-rl` saves beside training and skips a save while one is under way, so slow storage does not
-hold it back: `checkpoint-slow` and `learner_checkpoint_duration_seconds` show it. IO-BOUND by a `checkpoint` phase is
-of trainers that save within their loop.
+A checkpoint of `overwatch-rl train` is written beside training, and one that comes while another is under way is
+skipped: slow storage holds a training in one process back nowhere, and shows as `checkpoint-slow`. Experience of a
+replay server stays in its table until a checkpoint contains it. While the table is full of what the learner has
+leased, the learner's wait is a `checkpoint` phase: IO-BOUND, with where the newest save went and what it took.
 
 A driver's utilisation is the share of up to a second in which anything ran: it does not tell how much. So a
 lane is compute-bound only with {device.HARD_WORK:.0%} of its power limit, or {device.ACTIVE:.0%} of its processors with work.

@@ -14,7 +14,7 @@ import click
 import torch
 
 from overwatch.platform import keep_large_blocks
-from overwatch_rl.actor.service import Actor, ActorConfig, Around
+from overwatch_rl.actor.service import Actor, ActorConfig, Appended, Around
 from overwatch_rl.artifacts.signing import Verifier
 from overwatch_rl.learner.config import LearnerConfig
 from overwatch_rl.replay.blocking import BlockingReplayClient
@@ -72,21 +72,21 @@ class Appending:
 
     def declare(self, encoding: Encoding) -> bool:
         """Fix what their bytes mean."""
-        return _is_done(lambda: self._client.declare(TABLE, encoding, _TRY_S))
+        return _called(lambda: self._client.declare(TABLE, encoding, _TRY_S)) == "ok"
 
-    def append(self, chunks: Sequence[Chunk]) -> bool:
+    def append(self, chunks: Sequence[Chunk]) -> Appended:
         """Append, waiting for a while."""
-        return _is_done(lambda: self._client.append(TABLE, chunks, _TRY_S))
+        return _called(lambda: self._client.append(TABLE, chunks, _TRY_S))
 
 
-def _is_done(call: Callable[[], object]) -> bool:
+def _called(call: Callable[[], object]) -> Appended:
     try:
         call()
     except ReplayError as error:
         if error.is_final:
             raise
-        return False
-    return True
+        return "waited" if error.is_full else "error"
+    return "ok"
 
 
 def run(settings: ActorSettings, stop: Callable[[], str | None]) -> str:

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol, TypeAlias
 
 from overwatch.events import LogLine, PhaseEnded, Severity
 from overwatch_rl.algorithms.table import Acting as Policy
@@ -25,6 +25,10 @@ from overwatch_rl.worlds.base import World
 
 _LOOK_S: Final = 0.25
 """Between two looks for newer weights, while it waits for them: a channel ends that sooner."""
+
+
+Appended: TypeAlias = Literal["ok", "waited", "error"]
+"""How a try to append ended: `waited` for room in vain, or replay did not answer."""
 
 
 class Weights(Protocol):
@@ -56,8 +60,8 @@ class Experience(Protocol):
         """Fix what their bytes mean; whether that is done, else ask again."""
         ...
 
-    def append(self, chunks: Sequence[Chunk]) -> bool:
-        """Append, waiting for a while; whether it is done, else ask again with the same."""
+    def append(self, chunks: Sequence[Chunk]) -> Appended:
+        """Append, waiting for a while; ask again with the same until it is `ok`."""
         ...
 
 
@@ -147,11 +151,11 @@ class Actor:
         return None
 
     def _append(self, chunks: Sequence[Chunk]) -> bool:
-        is_done = self._experience.append(chunks)
-        self._meter.count("appends", status="ok" if is_done else "waited")
-        if is_done:
+        status = self._experience.append(chunks)
+        self._meter.count("appends", status=status)
+        if status == "ok":
             self._meter.count("steps", self._config.steps * self._envs)
-        return is_done
+        return status == "ok"
 
     def _adopt(self) -> str | None:
         """Take the newest weights; wait for some while it has none or is ahead."""

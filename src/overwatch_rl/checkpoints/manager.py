@@ -69,6 +69,11 @@ class Manager:
         return 1 + max((version.lineage for version, _ in versions(Path(self.place))), default=0)
 
     @property
+    def is_busy(self) -> bool:
+        """Whether a save is under way, of which `finished` has not given what became of it."""
+        return self._sender is not None and self._sender.is_busy
+
+    @property
     def where(self) -> str:
         """The place in words, without options."""
         return str(self.place).partition("?")[0]
@@ -76,7 +81,7 @@ class Manager:
     def save(self, state: State, tensors: Mapping[str, Tensor]) -> list[Written]:
         """Have a checkpoint written, each tensor called `file:name`; what became of earlier ones."""
         done = self.finished()
-        if self._sender is not None and self._sender.is_busy:
+        if self.is_busy:
             self.skipped += 1
             return done
         return done + self._offer(state, tensors)
@@ -111,7 +116,7 @@ class Manager:
 
     def settle(self) -> list[Written]:
         """Wait for a save that is under way; what became of it."""
-        if self._sender is None or not self._sender.is_busy:
+        if not self.is_busy:
             return []
         done = self.finished(LAST_SAVE_S)
         if not done:

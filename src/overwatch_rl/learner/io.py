@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from overwatch_rl.replay.base import Resumed
+from overwatch_rl.replay.base import Resumed, TableStats
 from overwatch_rl.replay.chunk import Encoding
 from overwatch_rl.replay.client import Leased, ReplayError, State
 from overwatch_rl.telemetry.meter import Meter
@@ -25,6 +25,8 @@ _log: Final = logging.getLogger(__name__)
 _EXTEND_S: Final = 60.0
 """Leases get a new deadline so often, while they wait for an update."""
 _AGAIN_S: Final = 1.0
+_LOOK_S: Final = 1.0
+"""Between two looks at the table, while the training thread waits in vain."""
 _END_S: Final = 15.0
 
 
@@ -51,6 +53,10 @@ class Replay(Protocol):
 
     async def extend(self, table: str, learner: str) -> int:
         """Give all leases a new deadline."""
+        ...
+
+    async def stats(self) -> list[list[TableStats]]:
+        """By server, of each table."""
         ...
 
     async def close(self) -> None:
@@ -114,6 +120,12 @@ class Io:
         """What the table's bytes mean; there when the first lease is."""
         self.resumed: list[Resumed] | None = None
         """How the table took this life's beginning; `None` until it answered."""
+        self.tables: Sequence[TableStats] = ()
+        """The table, by server, as it was when the first lease came."""
+        self.is_held_back = False
+        """Whether no lease can come, since the table is full of those that are not acknowledged."""
+        self._is_vain = False
+        """Whether the training thread waited last without a lease."""
         self.away: Away | None = None
         """Since when and why replay does not answer."""
         self._posted: set[asyncio.Future[None]] = set()
@@ -131,7 +143,9 @@ class Io:
         """The next lease, waited for so long. Raises `IoError` when none can come any more."""
         with self._news:
             self._news.wait_for(lambda: self._leases or self._failure, timeout)
+            self._is_vain = not self._leases
             if self._leases:
+                self.is_held_back = False
                 lease = self._leases.popleft()
                 self._call(self._room.release)
                 return lease
@@ -206,7 +220,7 @@ class Io:
 
     def _parts(self, client: Replay) -> list[Coroutine[Any, Any, None]]:
         """What runs on the loop until the end."""
-        return [self._prefetch(client), self._acknowledge(client), self._extend(client)]
+        return [self._prefetch(client), self._acknowledge(client), self._extend(client), self._look(client)]
 
     def _on_state(self, state: State, why: str) -> None:
         self.away = None if state == "ok" else Away(since=time.monotonic(), why=why)
@@ -217,6 +231,7 @@ class Io:
             lambda: client.resume(sampling.table, sampling.learner, sampling.cursor)
         )
         self.encoding = await self._until_taken(lambda: client.encoding(sampling.table))
+        self.tables = await self._until_taken(lambda: self._asked(client))
         after = [one.next_number - 1 for one in self.resumed]
         stream = client.stream(sampling.table, sampling.learner, sampling.steps, 1, after)
         while True:
@@ -264,11 +279,32 @@ class Io:
     async def _send(self, client: Replay, upto: tuple[int, ...]) -> None:
         await client.acknowledge(self._sampling.table, self._sampling.learner, upto)
 
+    async def _look(self, client: Replay) -> None:
+        """See why the training thread waits in vain."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            if self._is_vain:
+                with suppress(ReplayError):
+                    self._see(await self._asked(client))
+
+    def _see(self, tables: Sequence[TableStats]) -> None:
+        # A lease may have come since they were asked for.
+        self.is_held_back = self._is_vain and any(map(_is_held_back, tables))
+
+    async def _asked(self, client: Replay) -> list[TableStats]:
+        name = self._sampling.table
+        return [one for server in await client.stats() for one in server if one.name == name]
+
     async def _extend(self, client: Replay) -> None:
         while True:
             await asyncio.sleep(_EXTEND_S)
             with suppress(ReplayError):
                 await client.extend(self._sampling.table, self._sampling.learner)
+
+
+def _is_held_back(table: TableStats) -> bool:
+    """Whether a table has no room, and most of what it holds is leased."""
+    return table.is_full and (table.leased or 0) > (table.queued or 0)
 
 
 async def _until(closing: "asyncio.Future[Any]", tasks: "set[asyncio.Future[Any]]") -> None:

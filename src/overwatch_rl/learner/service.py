@@ -8,6 +8,7 @@ service is reached, or who started it.
 Shapes: T steps, N lanes.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +27,9 @@ from overwatch_rl.learner.control import Progress
 from overwatch_rl.learner.io import Away
 from overwatch_rl.learner.ledger import Ledger
 from overwatch_rl.learner.recovery import Rescuer
+from overwatch_rl.learner.room import check_room
 from overwatch_rl.learner.trace import Trace
-from overwatch_rl.replay.base import Resumed
+from overwatch_rl.replay.base import Resumed, TableStats
 from overwatch_rl.replay.chunk import Encoding
 from overwatch_rl.replay.client import Leased
 from overwatch_rl.telemetry.meter import Meter
@@ -45,7 +47,9 @@ class Feed(Protocol):
 
     encoding: Encoding | None
     resumed: list[Resumed] | None
+    tables: Sequence[TableStats]
     away: Away | None
+    is_held_back: bool
 
     def next(self, timeout: float) -> Leased | None:
         """The next lease, waited for so long."""
@@ -89,7 +93,9 @@ class Nothing:
 
     encoding: Encoding | None = None
     resumed: list[Resumed] | None = None
+    tables: Sequence[TableStats] = ()
     away: Away | None = None
+    is_held_back = False
 
     def next(self, timeout: float) -> Leased | None:
         """Nothing."""
@@ -165,7 +171,8 @@ class LearnerLoop:
         self.trace: Trace | None = None
         """Where it is written which steps are in the weights; nowhere without."""
         self.idle: Callable[[float], None] = lambda _: None
-        """Called while there is nothing to learn from, with the seconds since there was."""
+        """Called while there is nothing to learn from, with the seconds since there was; they are infinite
+        where nothing can come before a checkpoint is written."""
         self.notes: dict[str, str] = {}
         """What a heartbeat says besides, by its subject."""
         self.checkpoint_version: str | None = None
@@ -209,7 +216,7 @@ class LearnerLoop:
             if self._turn():
                 fed = time.monotonic()
             else:
-                self.idle(time.monotonic() - fed)
+                self.idle(math.inf if self.feed.is_held_back else time.monotonic() - fed)
         for delivered in self._delivery.rest():
             self._deliver(delivered)
         return outcome or "completed"
@@ -304,7 +311,8 @@ class LearnerLoop:
 
     def _turn(self) -> bool:
         """Learn where there is something to learn from."""
-        with self._reporter.phase("queue_wait"):
+        # What the table is full of is acknowledged by a checkpoint: that is what is waited for then.
+        with self._reporter.phase("checkpoint" if self.feed.is_held_back else "queue_wait"):
             made = self._wait()
         self._look()
         if made is None:
@@ -330,6 +338,7 @@ class LearnerLoop:
             raise AssertionError("a lease has come without its encoding")
         if not self._is_known:
             check_encoding(encoding, encoding_of(self._spec, has_mask="mask" in encoding.by_name))
+            check_room(self._config, encoding, self.feed.tables)
             self._report_gaps()
             self._is_known = True
         ledger = self._ledgers[leased.shard]

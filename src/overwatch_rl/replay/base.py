@@ -163,6 +163,11 @@ class TableStats:
     """When the oldest and the newest item were taken, in Unix nanoseconds."""
     problem: str | None = None
     """Why the disk refuses."""
+    is_full: bool = False
+    """Whether an append found no room, and none was made since."""
+    most_items: int | None = None
+    most_bytes: int | None = None
+    """What it may hold; `None` of a server that does not report it."""
 
 
 class Table(Protocol):

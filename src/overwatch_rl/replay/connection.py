@@ -75,6 +75,11 @@ class ReplayError(Exception):
         """Whether no later call can succeed: it is not allowed, or not what the server offers."""
         return self.code in _FINAL
 
+    @property
+    def is_full(self) -> bool:
+        """Whether there was no room, on a server that answers."""
+        return self.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:

@@ -427,17 +427,19 @@ def _one(choose: Callable[[list[int]], int], values: Iterable[int | None]) -> in
     return choose(known) if known else None
 
 
-_NUMERIC: Final = ("items", "steps", "bytes", "accepted", "sampled", "redelivered")
-_OPTIONAL: Final = ("queued", "leased", "acknowledged", "leases", "spilled_bytes", "problem")
+_PLAIN: Final = ("items", "steps", "bytes", "accepted", "sampled", "redelivered", "is_full")
+_OPTIONAL: Final = (
+    "queued", "leased", "acknowledged", "leases", "spilled_bytes", "problem", "most_items", "most_bytes",
+)  # fmt: skip
 
 
 def _table_message(table: TableStats) -> pb.TableStats:
-    fields = {name: getattr(table, name) for name in ("name", "kind", *_NUMERIC, *_OPTIONAL)}
+    fields = {name: getattr(table, name) for name in ("name", "kind", *_PLAIN, *_OPTIONAL)}
     return pb.TableStats(removed=dict(table.removed), late=dict(table.late), **fields)
 
 
 def table_of(message: pb.TableStats) -> TableStats:
     """As answered; envs and times are of all tables together, and left out."""
-    fields: dict[str, Any] = {name: getattr(message, name) for name in ("name", "kind", *_NUMERIC)}
+    fields: dict[str, Any] = {name: getattr(message, name) for name in ("name", "kind", *_PLAIN)}
     fields |= {name: getattr(message, name) for name in _OPTIONAL if message.HasField(name)}
     return TableStats(**fields, removed=dict(message.removed), late=dict(message.late))

@@ -16,6 +16,7 @@ from typing import Final
 from grpc import GenericRpcHandler, aio
 
 from overwatch.platform import keep_large_blocks
+from overwatch.sdk import Run
 from overwatch_rl.replay.calls import Calls
 from overwatch_rl.replay.protocol import options
 from overwatch_rl.replay.server import Server
@@ -60,7 +61,7 @@ def run(
     of = settings.tower
     with closing(replay):
         tower = None if of is None else start_run(of.run_id, of.endpoint, of.rank)
-        telemetry = Silent() if tower is None else Tower(tower)
+        telemetry = Silent() if tower is None else reporting(tower, replay)
         try:
             with asyncio.Runner(loop_factory=loop_factory()) as runner:
                 status = runner.run(_serve(settings, replay, telemetry, say, beside))
@@ -71,6 +72,13 @@ def run(
         if tower is not None:
             tower.close(outcome="completed")
     return status
+
+
+def reporting(run: Run, replay: Replay) -> Tower:
+    """What a process before did with durable tables is in its own counts."""
+    tower = Tower(run)
+    tower.go_on(replay.stats())
+    return tower
 
 
 async def _serve(

@@ -122,6 +122,7 @@ class Sequences:
         self.state = State(selector=config.selector)
         self.last: Future[None] | None = None
         """Of what was done last and is not safe at once."""
+        self._is_full = False
         capacity = config.capacity
         self.store: Store[Operation] = Store(
             SequenceBook(self.state),
@@ -163,6 +164,7 @@ class Sequences:
                 fold.apply(self.state, operation)
                 operations.append(operation)
             kept[item.id] = payload
+        self._is_full = False
         self.last = safe = self.store.submit(operations, kept, _gone(operations))
         return Taken(items=len(chunks), steps=sum(chunk.steps for chunk in chunks), safe=safe)
 
@@ -243,6 +245,9 @@ class Sequences:
             oldest=min(times, default=None),
             newest=max(times, default=None),
             problem=self.store.problem,
+            is_full=self._is_full,
+            most_items=self.config.capacity.items,
+            most_bytes=self.config.capacity.bytes,
         )
 
     @property
@@ -257,7 +262,9 @@ class Sequences:
     def _do(self, operations: Sequence[Operation]) -> "Future[None]":
         for operation in operations:
             fold.apply(self.state, operation)
-        made = self.store.submit(operations, {}, _gone(operations))
+        gone = _gone(operations)
+        made = self.store.submit(operations, {}, gone)
+        self._is_full = self._is_full and not gone
         if not made.done():
             self.last = made
         return made
@@ -283,6 +290,7 @@ class Sequences:
                 reason="full",
                 message=f"table {name!r} is full of episodes that have not ended: raise its capacity",
             )
+        self._is_full = True
         return Wait(reason="full")
 
     def _load(self, lease: Lease) -> dict[int, bytes] | list[int]:

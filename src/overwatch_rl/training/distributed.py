@@ -8,6 +8,7 @@ know algorithms, worlds or telemetry.
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -73,17 +74,43 @@ class Joined:
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self._waited_s = 0.0
+
+    def waited_s(self) -> float:
+        """Seconds that this process waited for the others since the last call, their exchange included.
+
+        On CUDA only what the host waits for: the device does its part of a reduction later.
+        """
+        waited, self._waited_s = self._waited_s, 0.0
+        return waited
+
+    @contextlib.contextmanager
+    def _waiting(self) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._waited_s += time.perf_counter() - began
+
+    def first_of(self, answer: str | None) -> str | None:
+        """The answer of the first rank that has one."""
+        answers: list[str | None] = [None] * self.size
+        with self._waiting():
+            dist.all_gather_object(answers, answer)
+        return next((one for one in answers if one is not None), None)
 
     def sum(self, values: Tensor) -> Tensor:
         """The sum over ranks."""
         total = values.detach().clone()
-        dist.all_reduce(total)
+        with self._waiting():
+            dist.all_reduce(total)
         return total
 
     def any(self, flag: Tensor) -> Tensor:
         """Bool scalar: whether it is true on any rank."""
         found = flag.to(torch.int32)
-        dist.all_reduce(found, dist.ReduceOp.MAX)
+        with self._waiting():
+            dist.all_reduce(found, dist.ReduceOp.MAX)
         return found > 0
 
     @torch.no_grad()
@@ -91,7 +118,8 @@ class Joined:
         """The mean over ranks, of all tensors in one reduction a dtype."""
         for group in _by_dtype(tensors):
             flat = _flat(group)
-            dist.all_reduce(flat)
+            with self._waiting():
+                dist.all_reduce(flat)
             _spread(flat.div_(self.size), group)
 
     @torch.no_grad()
@@ -99,7 +127,8 @@ class Joined:
         """Those of the first rank, in one broadcast a dtype."""
         for group in _by_dtype(tensors):
             flat = _flat(group)
-            dist.broadcast(flat, src=0)
+            with self._waiting():
+                dist.broadcast(flat, src=0)
             _spread(flat, group)
 
 
@@ -135,12 +164,12 @@ def joined(here: Place, device: str) -> Iterator[Ranks]:
         dist.destroy_process_group()
 
 
-def together(here: Place, stop: Callable[[], str | None], steps: int) -> Callable[[], str | None]:
+def together(ranks: Ranks, stop: Callable[[], str | None], steps: int) -> Callable[[], str | None]:
     """`stop` for all ranks: called after each step, answered alike after each rollout of `steps`.
 
     A rank that was asked to stop in the middle of a rollout ends with the others at its end.
     """
-    if here.size == 1:
+    if not isinstance(ranks, Joined):
         return stop
     asked = 0
 
@@ -149,8 +178,6 @@ def together(here: Place, stop: Callable[[], str | None], steps: int) -> Callabl
         asked += 1
         if asked % steps:
             return None
-        answers: list[str | None] = [None] * here.size
-        dist.all_gather_object(answers, stop())
-        return next((answer for answer in answers if answer is not None), None)
+        return ranks.first_of(stop())
 
     return outcome

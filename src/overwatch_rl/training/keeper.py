@@ -148,11 +148,12 @@ class Keeper:
 
         For a training that stands still; one that goes on does so after each update. One that has waited
         for `EARLY_S` is kept early: what it learned from fills the table until it is in a checkpoint.
+        A save that is under way is not waited for.
         """
         self._report(self._manager.finished())
         if waited_s >= EARLY_S and not self.is_stalled and self._offered != self._trainer.updates_done:
-            self.settle()
-            self._save()
+            if not self._manager.is_busy:
+                self._save()
         elif self._is_to_repeat():
             self._save()
 
@@ -205,7 +206,9 @@ class Keeper:
         return self.is_stalled and time.monotonic() - self._offered_at >= self.again_s
 
     def _save(self) -> None:
-        self._offered_at, self._offered = time.monotonic(), self._trainer.updates_done
+        self._offered_at = time.monotonic()
+        if not self._manager.is_busy:
+            self._offered = self._trainer.updates_done
         if self._cadence.env_steps is not None:
             self._steps_then = self.env_steps()
         with self._reporter.phase("checkpoint"):

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from overwatch.events import PhaseEnded
 from overwatch_rl.algorithms import diagnostics
 from overwatch_rl.algorithms.base import Algorithm
 from overwatch_rl.artifacts.versions import Version
@@ -93,6 +94,8 @@ class Trainer(Generic[B]):
         """Called with the batch of the first update before it; the numbers that it gives go out with each."""
         self.host_numbers: Callable[[], dict[str, float]] = dict
         """Asked after each update for numbers that are known on the host; they go out with it."""
+        self.waited_s: Callable[[], float] | None = None
+        """Asked after each update for the seconds that it waited for other ranks; `None` without others."""
         self.after_update: Callable[[], None] = lambda: None
         """Called between an update and the next rollout."""
 
@@ -112,6 +115,9 @@ class Trainer(Generic[B]):
                     self._warm = self.warm_up(batch)
             with self._reporter.phase("update"):
                 stats = self.algorithm.update(batch)
+            if self.waited_s is not None:
+                # Within collecting and updating: that of a phase is not known before both have ended.
+                self._reporter.fact(PhaseEnded(at=time.time_ns(), phase="sync", duration_s=self.waited_s()))
             with self._reporter.phase("log"):
                 self._report(stats, time.perf_counter() - began)
             self.after_update()

@@ -1,6 +1,6 @@
 """Data-parallel ranks, each a process, that meet at a barrier every update: least squares by gradient.
 
-One of them may work longer than the others, learn at another rate, or be killed; the others then go on.
+One of them may learn at another rate, or be killed; the others then go on.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def _train(run: overwatch.sdk.Run, rank: int, flags: argparse.Namespace, barrier
             errors = seen @ weights - seen.sum(axis=1) - chance.normal(size=64)
             gradient = seen.T @ errors / 64
             weights -= rate * gradient
-            time.sleep(flags.work * (4 if rank == flags.slow else 1))
+            time.sleep(flags.work)
         if rank == flags.killed and update == 20:
             os.kill(os.getpid(), signal.SIGKILL)
         with run.phase("sync"):
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--endpoint", required=True)
     parser.add_argument("--updates", type=int, default=60)
     parser.add_argument("--work", type=float, default=0.15, help="seconds of an update")
-    for name in ("slow", "astray", "killed"):
+    for name in ("astray", "killed"):
         parser.add_argument(f"--{name}", type=int, default=-1, help="the rank")
     flags = parser.parse_args()
     context = get_context("spawn")

@@ -110,6 +110,19 @@ def test_the_rank_that_works_longest_and_waits_least_is_the_straggler() -> None:
     assert judged.bound.why == "38% of each step waits for rank 2"
 
 
+def test_a_straggler_may_pay_for_the_exchange_too() -> None:
+    """Where each exchange takes long: it waits half as long as the others at most. At more nobody is slow."""
+
+    def codes(slow_waits: float, others_wait: float) -> list[str]:
+        waits = {0: others_wait, 1: slow_waits}
+        ranks = {rank: (("update", 2.0, 2.0), ("sync", 2.0, own)) for rank, own in waits.items()}
+        judged = _after_seconds(_state(ranks))
+        return [finding.problem.code for finding in judged.assessment.findings.values()]
+
+    assert codes(0.5, 1.2) == ["straggler"]
+    assert codes(0.8, 1.2) == []
+
+
 @pytest.mark.parametrize("gone_updates", [0, 5])
 def test_a_rank_that_was_killed_is_no_straggler_of_those_that_go_on(gone_updates: int) -> None:
     """While the others wait at the barrier it is the one; five updates later nobody waits for it."""

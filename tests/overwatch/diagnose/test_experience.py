@@ -30,6 +30,7 @@ def test_requests_that_fail_are_found_beyond_their_share(role: str, name: str, b
     assert repr(bad) in problem.message
     assert Told().counted(role, name, 60, {"ok": 99.0, bad: 1.0}, "status").found() == {}
     assert Told().counted(role, name, 60, {"OK": 1.0, "empty": 9.0}, "status").found() == {}
+    assert Told().counted(role, name, 60, {"ok": 1.0, "waited": 9.0}, "status").found() == {}
     assert Told().counted(role, name, 60, {bad: 0.02}, "status").found() == {}
 
 

@@ -73,3 +73,23 @@ def test_a_dry_queue_is_judged_once_the_waiting_is_known() -> None:
 
     assert LEARNER not in bounds
     assert told[LEARNER].state == "STARVED"
+
+
+def test_a_learner_that_waits_for_its_checkpoint_is_io_bound() -> None:
+    """Longer than for experience: with what makes room, and what the newest save took."""
+    shares = {"queue_wait": 0.2, "checkpoint": 0.5, "update": 0.3}
+    learner = LaneFacts(
+        name=LEARNER, of=Of.RANK, age_s=0.0, cycle=Cycle(rank=0, shares=shares), is_fed=True,
+        saves="the newest save took 4.2s to s3://b/r/checkpoints",
+    )  # fmt: skip
+    bound = _verdict([learner])
+    assert (bound.state, bound.mark) == ("IO-BOUND", "!")
+    assert bound.why.startswith("50% of the time waits for checkpoints, which make room in replay")
+    assert bound.hint == (
+        "faster storage for checkpoints, or a larger table of replay; "
+        "the newest save took 4.2s to s3://b/r/checkpoints"
+    )
+
+    shares = {"queue_wait": 0.5, "checkpoint": 0.2, "update": 0.3}
+    bound = _verdict([LaneFacts(name=LEARNER, of=Of.RANK, age_s=0.0, cycle=Cycle(rank=0, shares=shares))])
+    assert bound.state == "STARVED"

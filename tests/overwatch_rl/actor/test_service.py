@@ -9,11 +9,8 @@ import pytest
 import torch
 
 from overwatch.events import LogLine
-from overwatch_rl.actor.service import (
-    Actor,
-    ActorConfig,
-    Around,
-)
+from overwatch_rl.actor.service import Actor, ActorConfig, Around
+from overwatch_rl.actor.service import Appended as Status
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.artifacts.signing import Verifier
 from overwatch_rl.artifacts.versions import Version
@@ -44,11 +41,11 @@ class Appended:
         """Done."""
         return True
 
-    def append(self, chunks: Sequence[Chunk]) -> bool:
+    def append(self, chunks: Sequence[Chunk]) -> Status:
         """Keep of which version."""
         self.versions.append(chunks[0].version)
         self.between(len(self.versions))
-        return True
+        return "ok"
 
 
 class Gauges(Meter):

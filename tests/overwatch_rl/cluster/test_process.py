@@ -18,7 +18,7 @@ from overwatch_rl.artifacts.store import below
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.cluster import process
 from overwatch_rl.cluster.process import Cluster, remembered
-from overwatch_rl.cluster.supervision import Part, Supervisor
+from overwatch_rl.cluster.supervision import GaveUpError, Part, Supervisor
 from overwatch_rl.learner.config import LearnerConfig, learner_config
 from overwatch_rl.learner.process import spec_of
 from overwatch_rl.learner.trace import Trained, surviving
@@ -337,3 +337,19 @@ def test_a_collector_whose_ports_another_takes_listens_at_others(
     assert places["tower"] != f"http://127.0.0.1:{base}"
     assert next(taken, None) is None
     assert "is held by" in (tmp_path / "logs" / "collector.log").read_text()
+
+
+@pytest.mark.timeout(300)
+def test_a_table_too_small_for_the_interval_of_checkpoints_ends_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With both numbers, once; an early checkpoint after each wait would hide it."""
+    monkeypatch.setenv("OVERWATCH_REPLAY_TABLE", "experience:items=24")
+    given = config(checkpoint={"every_steps": 512})
+    with (
+        Running(settings(tmp_path, given)) as running,
+        pytest.raises(GaveUpError, match=r"(?s)every_steps is 512: .*at least.*32 chunks .*holds 24.chunks"),
+    ):
+        running.more(1, "an update")
+
+    assert running.cluster.supervisor.restarts == 0

@@ -15,7 +15,7 @@ from click import ClickException
 
 from overwatch.events import CheckpointSaved, LogLine
 from overwatch_rl.actor.process import TABLE, Appending
-from overwatch_rl.actor.service import Actor, ActorConfig, Around
+from overwatch_rl.actor.service import Actor, ActorConfig, Appended, Around
 from overwatch_rl.artifacts.retrying import Patience
 from overwatch_rl.artifacts.signing import KEY_FILE, Verifier, make_key
 from overwatch_rl.artifacts.versions import Version
@@ -82,12 +82,12 @@ class Sent:
         """Fix what their bytes mean."""
         return self.to.declare(encoding)
 
-    def append(self, chunks: Sequence[Chunk]) -> bool:
-        """Append; whether it is done."""
-        is_done = self.to.append(self.change(chunks))
-        if is_done:
+    def append(self, chunks: Sequence[Chunk]) -> Appended:
+        """Append; how it ended."""
+        status = self.to.append(self.change(chunks))
+        if status == "ok":
             self.versions.append(Version(chunks[0].lineage, chunks[0].version))
-        return is_done
+        return status
 
 
 class Flying:

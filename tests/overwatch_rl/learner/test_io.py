@@ -11,7 +11,7 @@ import pytest
 
 from overwatch_rl.learner.io import Io, IoError, Sampling
 from overwatch_rl.replay.blocking import BlockingReplayClient
-from overwatch_rl.replay.client import ReplayClient
+from overwatch_rl.replay.client import ReplayClient, ReplayError
 from overwatch_rl.telemetry.meter import Meter
 from tests.overwatch_rl.replay.serving import ENCODING, Served, chunk, served
 
@@ -146,3 +146,26 @@ def test_control_that_ends_ends_the_thread(tmp_path: Path) -> None:
         with pytest.raises(IoError, match="another life of this run has begun"):
             io.next(WAIT_S)
         io.close()
+
+
+def test_a_learner_that_is_held_back_by_its_own_leases_knows_it(tmp_path: Path) -> None:
+    """The table is full of what it has not acknowledged; once it does, experience comes again."""
+    with (
+        served(tmp_path, tables=["experience:items=4"]) as server,
+        filled(server, 4) as client,
+        reading(server.address) as io,
+    ):
+        numbers = [one.lease.number for _ in range(4) if (one := io.next(WAIT_S)) is not None]
+        assert io.next(0.01) is None
+        assert not io.is_held_back
+        with pytest.raises(ReplayError, match="full"):
+            client.append(TABLE, [chunk(first=16)], 0.5)
+        until(lambda: io.next(0.01) is None and io.is_held_back)
+        io.acknowledge([numbers[1]])
+        client.append(TABLE, [chunk(first=16)])
+        found = io.next(WAIT_S)
+        held_back = io.is_held_back
+
+    assert found is not None
+    assert not held_back
+    assert [(table.name, table.most_items) for table in io.tables] == [(TABLE, 4)]

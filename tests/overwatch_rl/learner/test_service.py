@@ -1,5 +1,6 @@
 """The loop: what one process would learn, in phases, whatever is away; each remedy an event."""
 
+import math
 from typing import Any
 
 import msgspec
@@ -217,3 +218,21 @@ def test_without_replay_it_waits_and_goes_on() -> None:
     assert [line for line in lines(made) if "paused after 0.001 s: refused" in line]
     assert "replay answers again; training goes on" in lines(made)
     assert made.loop.progress().notes is None
+
+
+def test_a_wait_for_room_in_replay_is_a_wait_for_a_checkpoint() -> None:
+    """While the table is full of what is not acknowledged; a checkpoint is asked for at once."""
+    made = service(3)
+    collect, waits = made.collected, list[float]()
+
+    def held() -> list[Chunk]:
+        made.line.is_held_back = made.loop.updates_done == 1 and not waits
+        return [] if made.line.is_held_back else collect()
+
+    made.line.asked = held
+    made.loop.idle = waits.append
+    assert made.loop.run() == "completed"
+
+    waiting = [name for name in made.kept.phases if name in ("queue_wait", "checkpoint")]
+    assert waiting == ["queue_wait", "queue_wait", "checkpoint", "queue_wait"]
+    assert waits == [math.inf]

@@ -239,7 +239,8 @@ def test_stats_come_back_with_what_is_absent_absent() -> None:
     one = TableStats(name="a", kind="steps", items=3, steps=3, bytes=9, accepted=4, envs={"e": 3}, episodes=2,
                      oldest=5, newest=6)  # fmt: skip
     other = TableStats(name="b", kind="sequences", items=1, steps=4, bytes=1, accepted=1, queued=1, leases=0,
-                       removed={"stale": 2}, late={"ack": 1}, envs={"e": 4}, newest=8)  # fmt: skip
+                       removed={"stale": 2}, late={"ack": 1}, envs={"e": 4}, newest=8, is_full=True,
+                       most_items=9)  # fmt: skip
     message = messages.stats_message([one, other])
     assert (message.total_transitions, message.total_episodes, message.storage_bytes) == (7, 2, 10)
     assert (message.oldest_timestamp, message.newest_timestamp) == (5, 8)
@@ -251,6 +252,9 @@ def test_stats_come_back_with_what_is_absent_absent() -> None:
         {"stale": 2},
         {"ack": 1},
     )
+    assert [(table.is_full, table.most_items, table.most_bytes) for table in back] == [
+        (False, None, None), (True, 9, None),
+    ]  # fmt: skip
     assert not messages.stats_message([]).HasField("oldest_timestamp")
 
 

@@ -169,6 +169,27 @@ def test_a_full_table_takes_nothing_and_drops_nothing() -> None:
     assert "send fewer at once" in large.message
 
 
+def test_a_table_reports_that_it_is_full_until_there_is_room() -> None:
+    """From the append that found no room to what makes some; and what it may hold."""
+    life = Driven(memory(items=3))
+    life.fill(3)
+    life.lease(2)
+    told = [life.table.stats().is_full]
+    life.send(chunk_of(9))
+    life.lease(1)
+    told.append(life.table.stats().is_full)
+    life.table.acknowledge("l", 1, life.now)
+    told.append(life.table.stats().is_full)
+    life.send(chunk_of(3), chunk_of(4), chunk_of(5))
+    told.append(life.table.stats().is_full)
+    life.send(chunk_of(3))
+    told.append(life.table.stats().is_full)
+
+    assert told == [False, True, False, True, False]
+    assert life.table.stats().most_items == 3
+    assert life.table.stats().most_bytes == life.table.config.capacity.bytes
+
+
 def test_a_table_may_make_room_by_what_is_oldest() -> None:
     """Queued chunks only, by name; what is leased stays."""
     life = Driven(memory(items=3, remover="oldest"))

@@ -1,11 +1,12 @@
 """What the replay server reports: each thing once, by the names of the catalogue."""
 
 from contextlib import closing
+from pathlib import Path
 
 from overwatch.catalog import Scope
 from overwatch.events import Measured, Tallied
-from overwatch_rl.replay.base import Capacity, TableConfig, Which
-from overwatch_rl.replay.process import look
+from overwatch_rl.replay.base import Capacity, Durability, TableConfig, Which
+from overwatch_rl.replay.process import look, reporting
 from overwatch_rl.replay.service import Replay
 from overwatch_rl.replay.telemetry import ROLE, Tower
 from tests.fakes import SECOND
@@ -98,3 +99,19 @@ def test_requests_are_counted_by_method_and_status() -> None:
     assert counted["requests", "Append", "OK"] == 2
     assert counted["requests", "Append", "RESOURCE_EXHAUSTED"] == 1
     assert counted["request_duration", "Append"] == 0.75
+
+
+def test_what_a_durable_table_did_before_a_restart_is_not_counted_again(tmp_path: Path) -> None:
+    """The producer before has counted it; what is held is held all the same."""
+    config = TableConfig(name="a", durability=Durability.FAST, folder=tmp_path)
+    with closing(Replay([config])) as before:
+        before.declare("a", ENCODING)
+        before.append("a", ENCODING.hash, [chunk(first=4 * one) for one in range(3)])
+    run = KeptRun(role=ROLE)
+    with closing(Replay([config])) as replay:
+        tower = reporting(run, replay)
+        look(replay, tower)
+        replay.append("a", ENCODING.hash, [chunk(first=12)])
+        look(replay, tower)
+    assert tallies(run)["inserted", "a"] == 1
+    assert gauges(run)["replay.items"] == 4

@@ -18,7 +18,7 @@ from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.algorithms.ranks import Ranks
 from overwatch_rl.cli import main
 from overwatch_rl.training import distributed
-from overwatch_rl.training.distributed import joined, place
+from overwatch_rl.training.distributed import Joined, joined, place
 from tests.overwatch_rl.algorithms.small import batch, ppo, world_spec
 
 STEPPED = PPOConfig(minibatches=1, popart=True, normalise_observations=False)
@@ -63,16 +63,19 @@ def stopped(made: PPO, rank: int) -> dict[str, float]:
 
 def work(folder: Path, ranks: Ranks, rank: int) -> None:
     """Everything but the command."""
+    assert isinstance(ranks, Joined)
     made = PPO(world_spec(), STEPPED, seed=rank, ranks=ranks)  # of different seeds: the first's are shared
     found = gradients(made, data(rank))
     other = PPO(world_spec(), STOPPING, seed=0, ranks=ranks)
     stats = stopped(other, rank)
+    waited = [ranks.waited_s(), ranks.waited_s()]
     torch.save(
         {
             "gradients": found,
             "popart": made.popart.state_dict(),
             "stats": stats,
             "weights": other.policy.state_dict(),
+            "waited": waited,
         },
         folder / f"rank{rank}.pt",
     )

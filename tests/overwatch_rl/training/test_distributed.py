@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from overwatch_rl.algorithms.ppo import PPO
+from overwatch_rl.algorithms.ranks import Alone
 from overwatch_rl.training.distributed import Place, joined, place, together
 from tests.overwatch_rl.algorithms.small import same, world_spec
 from tests.overwatch_rl.training import rank as program
@@ -79,6 +80,14 @@ def test_one_rank_that_has_moved_too_far_stops_both(ranks: Path) -> None:
     assert same(found[0]["weights"], found[1]["weights"])
 
 
+def test_a_rank_knows_how_long_it_waited_for_the_others(ranks: Path) -> None:
+    """Since it was asked last."""
+    for number in (0, 1):
+        first, again = torch.load(ranks / f"rank{number}.pt")["waited"]
+        assert first > 0
+        assert again == 0
+
+
 def test_the_command_trains_under_torchrun_and_the_first_rank_alone_prints_and_writes(ranks: Path) -> None:
     """Both end as completed; their worlds differ."""
     printed = [json.loads((ranks / f"printed{number}.json").read_text()) for number in (0, 1)]
@@ -96,7 +105,7 @@ def test_a_process_that_torchrun_did_not_start_is_alone() -> None:
     assert place({"WORLD_SIZE": "1"}) == Place()
     with joined(Place(), "cpu") as found:
         assert found.size == 1
-    assert together(Place(), lambda: "interrupted", 8)() == "interrupted"
+    assert together(Alone(), lambda: "interrupted", 8)() == "interrupted"
 
 
 @pytest.mark.parametrize(

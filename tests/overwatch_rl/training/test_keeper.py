@@ -142,6 +142,24 @@ def test_a_training_that_waits_for_experience_is_kept_early(tmp_path: Path) -> N
     flight.keeper.close(is_whole=True)
 
 
+def test_a_training_that_waits_never_waits_for_a_save_under_way(proxy: FaultProxy) -> None:
+    """It goes on to obey; what that save lacks is kept by the next look after it, though one was skipped."""
+    flight = Flight(s3_url(proxy.address, uuid4().hex), 1)
+    proxy.kinds, proxy.slow_s, proxy.rate = ("slow",), 0.1, 1.0
+    flight.training.update()
+    flight.training.update()
+    flight.keeper.look(EARLY_S)
+
+    assert flight.manager.is_busy
+    assert flight.saved() == []
+    proxy.rate = 0.0
+    ends = time.monotonic() + LONG_S
+    while flight.saved() != [1, 2]:
+        flight.keeper.look(EARLY_S)
+        assert time.monotonic() < ends
+    flight.keeper.close(is_whole=True)
+
+
 def test_steps_that_nothing_counts_are_an_error(tmp_path: Path) -> None:
     """At the first update, not by never saving."""
     flight = Flight(tmp_path, Cadence(env_steps=100))

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from overwatch.events import LogLine
+from overwatch.events import LogLine, PhaseEnded
 from overwatch_rl.algorithms.batch import Batch
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.telemetry.tower import recompiles
@@ -130,3 +130,17 @@ def test_impossible_settings_are_refused(name: str, value: int) -> None:
     """The error names the value."""
     with pytest.raises(ValueError, match=f"{name} is {value}; use"):
         TrainerConfig(**{name: value})
+
+
+def test_waiting_for_other_ranks_is_a_phase() -> None:
+    """Of each update, where there are others; a training that is alone has none."""
+    alone, _, kept = trainer(TrainerConfig(updates=2))
+    alone.run()
+    assert [fact for fact in kept.facts if isinstance(fact, PhaseEnded) and fact.phase == "sync"] == []
+
+    made, _, kept = trainer(TrainerConfig(updates=2))
+    waits = iter([0.25, 0.5])
+    made.waited_s = lambda: next(waits)
+    made.run()
+    told = [fact for fact in kept.facts if isinstance(fact, PhaseEnded) and fact.phase == "sync"]
+    assert [fact.duration_s for fact in told] == [0.25, 0.5]

@@ -32,9 +32,9 @@ def weights_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
 
 
 def starved(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
-    """The learner waits for experience: its queue is dry, or it says that it waits."""
+    """The learner waits for experience: its queue is dry, or it waits, and not more for saving."""
     waits = lane.share(Phase.QUEUE_WAIT)
-    if waits is not None and waits >= WAIT_SHARE:
+    if waits is not None and waits >= max(WAIT_SHARE, lane.share(Phase.CHECKPOINT) or 0.0):
         said = f"the learner waits {waits:.0%} of its time for experience"
     elif (
         waits is None

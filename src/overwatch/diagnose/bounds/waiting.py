@@ -30,11 +30,15 @@ def straggler(lane: LaneFacts, limits: AnomalyLimits) -> Bound | None:
 
 
 def is_straggler(cycle: Cycle, limits: AnomalyLimits) -> bool:
-    """Whether the others wait for this rank: it works longer than they do, and hardly waits itself."""
+    """Whether the others wait for this rank: it works longer than they do, and hardly waits itself.
+
+    What an exchange costs is in the waiting of each: who waits half as long as the others is waited for.
+    """
     waits = cycle.share(Phase.SYNC)
-    return (
-        cycle.pace is not None and cycle.pace >= limits.slow_lane and waits is not None and waits < WAIT_SHARE
-    )
+    if cycle.pace is None or cycle.pace < limits.slow_lane or waits is None:
+        return False
+    others = 1 - (cycle.others_s or 0.0) / cycle.update_s if cycle.update_s else 0.0
+    return waits < max(WAIT_SHARE, others / 2)
 
 
 def _straggler(
@@ -88,6 +92,10 @@ def io_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
         said, hint = f"{loads:.0%} of each update loads data", "more loader workers, or faster storage"
     elif saves >= WAIT_SHARE:
         said, hint = f"{saves:.0%} of the time is spent saving", "save less often, or beside the training"
+        if lane.is_fed:
+            said = f"{saves:.0%} of the time waits for checkpoints, which make room in replay"
+            hint = "faster storage for checkpoints, or a larger table of replay"
+        hint += f"; {lane.saves}" if lane.saves else ""
     else:
         return None
     rests = "" if lane.util is None else f", util {lane.util:.0%}"

@@ -185,7 +185,7 @@ class GetStatsResponse(_message.Message):
     def __init__(self, total_transitions: _Optional[int] = ..., total_episodes: _Optional[int] = ..., transitions_by_env: _Optional[_Mapping[str, int]] = ..., oldest_timestamp: _Optional[int] = ..., newest_timestamp: _Optional[int] = ..., storage_bytes: _Optional[int] = ..., tables: _Optional[_Iterable[_Union[TableStats, _Mapping]]] = ...) -> None: ...
 
 class TableStats(_message.Message):
-    __slots__ = ("name", "kind", "items", "steps", "bytes", "accepted", "queued", "leased", "acknowledged", "removed", "sampled", "redelivered", "late", "leases", "spilled_bytes", "problem")
+    __slots__ = ("name", "kind", "items", "steps", "bytes", "accepted", "queued", "leased", "acknowledged", "removed", "sampled", "redelivered", "late", "leases", "spilled_bytes", "problem", "is_full", "most_items", "most_bytes")
     class RemovedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -216,6 +216,9 @@ class TableStats(_message.Message):
     LEASES_FIELD_NUMBER: _ClassVar[int]
     SPILLED_BYTES_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    IS_FULL_FIELD_NUMBER: _ClassVar[int]
+    MOST_ITEMS_FIELD_NUMBER: _ClassVar[int]
+    MOST_BYTES_FIELD_NUMBER: _ClassVar[int]
     name: str
     kind: str
     items: int
@@ -232,7 +235,10 @@ class TableStats(_message.Message):
     leases: int
     spilled_bytes: int
     problem: str
-    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., items: _Optional[int] = ..., steps: _Optional[int] = ..., bytes: _Optional[int] = ..., accepted: _Optional[int] = ..., queued: _Optional[int] = ..., leased: _Optional[int] = ..., acknowledged: _Optional[int] = ..., removed: _Optional[_Mapping[str, int]] = ..., sampled: _Optional[int] = ..., redelivered: _Optional[int] = ..., late: _Optional[_Mapping[str, int]] = ..., leases: _Optional[int] = ..., spilled_bytes: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
+    is_full: bool
+    most_items: int
+    most_bytes: int
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., items: _Optional[int] = ..., steps: _Optional[int] = ..., bytes: _Optional[int] = ..., accepted: _Optional[int] = ..., queued: _Optional[int] = ..., leased: _Optional[int] = ..., acknowledged: _Optional[int] = ..., removed: _Optional[_Mapping[str, int]] = ..., sampled: _Optional[int] = ..., redelivered: _Optional[int] = ..., late: _Optional[_Mapping[str, int]] = ..., leases: _Optional[int] = ..., spilled_bytes: _Optional[int] = ..., problem: _Optional[str] = ..., is_full: _Optional[bool] = ..., most_items: _Optional[int] = ..., most_bytes: _Optional[int] = ...) -> None: ...
 
 class UpdatePrioritiesRequest(_message.Message):
     __slots__ = ("ids", "new_priorities", "table", "slots", "generations")
