@@ -54,7 +54,7 @@ class Subscriber:
         channel: Channel,
         accepted: Accepted,
         *,
-        longest_pause_s: float = 5.0,
+        longest_pause_s: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """After a fault nothing is asked for a while, which grows up to `longest_pause_s`."""
