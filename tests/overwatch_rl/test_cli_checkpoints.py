@@ -13,6 +13,7 @@ from overwatch_rl.checkpoints.manifest import Evaluation
 from overwatch_rl.checkpoints.uploading import claim
 from overwatch_rl.cli import main
 from tests.overwatch_rl.checkpoints.made import state, upload, write
+from tests.overwatch_rl.orchestrator.threaded import Operator, asked, in_thread
 from tests.overwatch_rl.servers import s3_url
 
 EVALUATION = Evaluation(lineage=1, number=2, mean_return=4.5, episodes=8)
@@ -104,6 +105,18 @@ def test_what_an_evaluation_finds_is_recorded(tmp_path: Path) -> None:
     (row,) = json.loads(run(tmp_path, "--json").output)
 
     assert row["evaluated"] == json.loads(made.stdout)["policy"]["return"]
+    with in_thread() as server:
+        operator = Operator(server.url)
+        operator.create()
+        artifact = {"kind": "checkpoint", "version": row["version"], "uri": row["where"]}
+        asked(server.url, "POST", "/api/v1/runs/r/artifacts", artifact)
+        words = ["evaluate", str(tmp_path), "--episodes", "2", "--orchestrator", server.url]
+        posted = CliRunner().invoke(main, [*words, "--run-id", "r"])
+        assert posted.exit_code == 0, posted.output
+        (listed,) = operator.get("/artifacts")["artifacts"]
+        assert listed["mean_return"] == row["evaluated"]
+        unknown = CliRunner().invoke(main, words)
+        assert (unknown.exit_code, "404: there is no run" in unknown.output) == (1, True), unknown.output
     for other in (["evaluate", str(tmp_path), "--slots", "1", "--post"], ["evaluate", "--post"]):
         refused = CliRunner().invoke(main, other)
         assert refused.exit_code == 2

@@ -159,6 +159,8 @@ class LearnerLoop:
         """Of the run; those that a rollback took back, too."""
         self.trained = 0
         """Updates that are in the weights."""
+        self.is_whole = True
+        """Whether the weights are those after `trained` updates; not within one."""
         self.ancestry = Ancestry()
         self.after_update: Callable[[], None] = lambda: None
         """Called after an update and its weights, for checkpoints."""
@@ -364,6 +366,7 @@ class LearnerLoop:
 
     def _train(self, made: Made) -> None:
         began = time.perf_counter()
+        self.is_whole = False
         with self._reporter.phase("estimate"):
             self._returns.add(made)
             for age in self._ages(made):
@@ -374,6 +377,7 @@ class LearnerLoop:
         made.use()
         self.updates_done += 1
         self.trained += 1
+        self.is_whole = True
         if self.trace is not None:
             self.trace.trained(self.trained, made)
         with self._reporter.phase("log"):

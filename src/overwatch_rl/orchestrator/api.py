@@ -166,7 +166,13 @@ class Api:
     async def list_artifacts(self, call: Call) -> Reply:
         """What a run has written, the oldest first."""
         found = await self._service.rows(tables.ARTIFACTS, call.run_id, wire.ArtifactRecord)
-        return Reply(body=wire.Artifacts(artifacts=found))
+        posted = await self._service.rows(tables.EVALUATIONS, call.run_id, wire.EvaluationRecord)
+        returns = {one.version: one.mean_return for one in posted}
+        listed = [
+            wire.ListedArtifact(**msgspec.structs.asdict(one), mean_return=returns.get(one.version))
+            for one in found
+        ]
+        return Reply(body=wire.Artifacts(artifacts=listed))
 
     async def post_evaluation(self, call: Call) -> Reply:
         """A version was evaluated."""

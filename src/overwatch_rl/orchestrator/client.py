@@ -125,8 +125,8 @@ class OrchestratorClient:
         """Something is written; the same kind and version again changes nothing."""
         return await self._call("POST", "/artifacts", wire.ArtifactRecord, request)
 
-    async def artifacts(self) -> list[wire.ArtifactRecord]:
-        """What was written, the oldest first."""
+    async def artifacts(self) -> list[wire.ListedArtifact]:
+        """What was written, the oldest first, with what evaluations found of it."""
         return (await self._call("GET", "/artifacts", wire.Artifacts)).artifacts
 
     async def post_evaluation(self, request: wire.EvaluationRequest) -> wire.EvaluationRecord:

@@ -190,10 +190,17 @@ class ArtifactRecord(_Reply, frozen=True, kw_only=True):
     registered_at: datetime
 
 
+class ListedArtifact(ArtifactRecord, frozen=True, kw_only=True):
+    """An artifact, with what was found of it."""
+
+    mean_return: float | None
+    """Of the newest evaluation of its version; `null` before one was posted."""
+
+
 class Artifacts(_Reply, frozen=True, kw_only=True):
     """Artifacts of a run, the oldest first."""
 
-    artifacts: list[ArtifactRecord]
+    artifacts: list[ListedArtifact]
 
 
 class EvaluationRequest(_Request, frozen=True, kw_only=True):
