@@ -19,7 +19,7 @@ from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.manifest import FOLDER
 from overwatch_rl.checkpoints.reading import Checkpoint
 from overwatch_rl.config import TrainSettings
-from overwatch_rl.resume import config_of, differences, go_on, hash_of
+from overwatch_rl.resume import config_of, differences, go_on, hash_of, run_id_of
 from overwatch_rl.telemetry.files import Files
 from overwatch_rl.telemetry.log import FlightLog, flight_logger
 from overwatch_rl.telemetry.reporter import Fanout
@@ -166,15 +166,17 @@ class _Started:
         self.tower: Tower | None = None
         self.reporters: list[Reporter] = []
         if settings.out is not None:
-            self._manager = Manager(settings.out / FOLDER, Retention(keep=keeping.keep))
+            after = 0 if checkpoint is None else checkpoint.state.lineage
+            self._manager = Manager(settings.out / FOLDER, Retention(keep=keeping.keep), after=after)
 
     def report(self, spec: WorldSpec) -> None:
         """Start the reporters."""
         settings, known = self._settings, self._checkpoint
         if settings.tower is not None:
             self.tower = start_tower(settings.tower, spec, settings.world.num_envs, settings.described)
-        kept_id = None if known is None else known.state.run_id
-        self._run_id = self.tower.run_id if self.tower else named(self._keeping.run_id or kept_id, spec.task)
+        given = self._keeping.run_id
+        own = given if known is None else run_id_of(known, settings.out, given)
+        self._run_id = self.tower.run_id if self.tower else named(own, spec.task)
         digest = hash_of(self._config)
         if settings.out is not None:
             about = {"run_id": self._run_id, "config_hash": digest, "config": self._config}

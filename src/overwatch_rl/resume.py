@@ -88,7 +88,7 @@ def settings_of(
     filled |= {name: value for name, value in _free(kept).items() if name not in typed}
     if "seconds" in typed and "updates" not in typed:
         filled["updates"] = None
-    filled["run_id"] = flags["run_id"] or checkpoint.state.run_id
+    filled["run_id"] = run_id_of(checkpoint, flags["out"], flags["run_id"])
     filled["out"] = flags["out"] or _run_folder(checkpoint)
     filled |= {
         "slots": None,
@@ -104,6 +104,22 @@ def settings_of(
     if planned is not None and done >= planned:
         raise ValueError(f"{checkpoint.where} has had {done} updates; give --updates with more, or --seconds")
     return settings, checkpoint
+
+
+def run_id_of(checkpoint: Checkpoint, out: Path | None, given: str | None) -> str | None:
+    """The id of what goes on from a checkpoint: its run's in the run's folder, elsewhere one of its own.
+
+    The run may go on in its folder, too, so that run and lineage together would name two lines. `None` is one
+    that is made up. Raises `ValueError` where the run's own id is given to another line.
+    """
+    own, home = checkpoint.state.run_id, _run_folder(checkpoint)
+    if out is None or (home is not None and out.resolve() == home.resolve()):
+        return given or own
+    if given == own:
+        raise ValueError(
+            f"--run-id is {own}, which goes on in {home or checkpoint.where}; leave --run-id or --out out"
+        )
+    return given
 
 
 def go_on(trainer: Trainer[Any], checkpoint: Checkpoint, *, is_first: bool = True) -> None:

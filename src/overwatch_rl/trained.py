@@ -22,6 +22,8 @@ class TrainedPolicy:
     world: str
     settings: Mapping[str, object]
     """Of its world."""
+    run_id: str
+    """That it is a policy of."""
     version: Version
     """Of the checkpoint."""
     updates: int
@@ -70,6 +72,7 @@ def load_policy(place: Path | str) -> TrainedPolicy:
     return TrainedPolicy(
         world=config["world"],
         settings=config["settings"],
+        run_id=checkpoint.state.run_id,
         version=checkpoint.state.version,
         updates=checkpoint.state.updates,
         algorithm=name,

@@ -13,6 +13,7 @@ from overwatch_rl.checkpoints.manifest import Evaluation
 from overwatch_rl.checkpoints.uploading import claim
 from overwatch_rl.cli import main
 from tests.overwatch_rl.checkpoints.made import state, upload, write
+from tests.overwatch_rl.orchestrator.threaded import Operator, asked, in_thread
 from tests.overwatch_rl.servers import s3_url
 
 EVALUATION = Evaluation(lineage=1, number=2, mean_return=4.5, episodes=8)
@@ -99,11 +100,19 @@ def test_what_an_evaluation_finds_is_recorded(tmp_path: Path) -> None:
         str(tmp_path),
     ]
     assert CliRunner().invoke(main, words).exit_code == 0
-    made = CliRunner().invoke(main, ["evaluate", str(tmp_path), "--episodes", "2", "--json", "--post"])
-    assert made.exit_code == 0, made.output
+    version = json.loads(run(tmp_path, "--json").output)[0]["version"]
+    with in_thread() as server:
+        operator = Operator(server.url)
+        operator.create()
+        artifact = {"kind": "checkpoint", "version": version, "uri": "file:///a"}
+        asked(server.url, "POST", "/api/v1/runs/r/artifacts", artifact)
+        posted = ["--post", "--orchestrator", server.url, "--run-id", "r"]
+        made = CliRunner().invoke(main, ["evaluate", str(tmp_path), "--episodes", "2", "--json", *posted])
+        assert made.exit_code == 0, made.output
+        (listed,) = operator.get("/artifacts")["artifacts"]
     (row,) = json.loads(run(tmp_path, "--json").output)
 
-    assert row["evaluated"] == json.loads(made.stdout)["policy"]["return"]
+    assert row["evaluated"] == listed["mean_return"] == json.loads(made.stdout)["policy"]["return"]
     for other in (["evaluate", str(tmp_path), "--slots", "1", "--post"], ["evaluate", "--post"]):
         refused = CliRunner().invoke(main, other)
         assert refused.exit_code == 2
@@ -123,7 +132,7 @@ def test_a_run_goes_on_from_a_url(tmp_path: Path, moto_address: str) -> None:
     assert resumed.exit_code == 0, resumed.output
 
     rows = json.loads(run(tmp_path / "new", "--json").output)
-    assert [(row["version"], row["updates"]) for row in rows] == [("001-00000002", 2)]
+    assert [(row["version"], row["updates"]) for row in rows] == [("002-00000002", 2)]
     assert CliRunner().invoke(main, ["evaluate", url, "--episodes", "2", "--post"]).exit_code == 0
     (row,) = json.loads(run(url, "--json").output)
     assert row["evaluated"] is not None

@@ -24,6 +24,7 @@ from overwatch_rl.artifacts.digests import xxh3_of
 from overwatch_rl.artifacts.retrying import Patience
 from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manager import Manager
+from overwatch_rl.checkpoints.manifest import State
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.cli import main
 from overwatch_rl.resume import differences, go_on, hash_of
@@ -233,6 +234,11 @@ def run(*words: str | Path) -> Result:
     return CliRunner().invoke(main, [str(word) for word in words])
 
 
+def state_of(folder: Path) -> State:
+    """Of one checkpoint."""
+    return find_checkpoint(folder).state
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of one update, kept."""
@@ -293,6 +299,20 @@ def test_a_resumed_run_keeps_its_settings_id_and_folder(trained: Path, tmp_path:
     assert elsewhere.exit_code == 0, elsewhere.output
     assert find_checkpoint(tmp_path / "new").state.updates == 3
     assert find_checkpoint(folder).state == after
+
+
+def test_a_run_that_goes_on_elsewhere_is_another_run(trained: Path, tmp_path: Path) -> None:
+    """Of two lines from one checkpoint none has run and lineage of the other: the first may go on, too."""
+    words = ("train", "--no-telemetry", "--resume", trained, "--updates", "2", "--out", tmp_path / "new")
+    refused = run(*words, "--run-id", "one-run")
+    assert (refused.exit_code, "--run-id is one-run, which goes on in" in refused.output) == (2, True)
+    assert run(*words).exit_code == 0
+    assert run("train", "--no-telemetry", "--resume", tmp_path / "new", "--updates", "3").exit_code == 0
+    states = [state_of(one) for one in sorted((tmp_path / "new" / "checkpoints").glob("0*-*"))]
+
+    assert [(one.lineage, one.updates) for one in states] == [(2, 2), (3, 3)]
+    (name,) = {one.run_id for one in states}
+    assert name not in ("", "one-run")
 
 
 def test_a_machine_that_differs_is_named(trained: Path) -> None:

@@ -23,6 +23,7 @@ from overwatch_rl.algorithms.batch import Transitions
 from overwatch_rl.algorithms.gate import gated_step
 from overwatch_rl.algorithms.moments import below, load_moments, moments_of
 from overwatch_rl.algorithms.networks import action_values
+from overwatch_rl.algorithms.optimisers import Adam
 from overwatch_rl.algorithms.ranks import Alone, Ranks
 from overwatch_rl.types import Decision, Factored, Observation, WorldSpec
 
@@ -104,7 +105,7 @@ class DQN:
         self.policy = made.to(self.device)
         self.target = copy.deepcopy(self.policy).requires_grad_(requires_grad=False)
         self._parameters = list(self.policy.parameters())
-        self._optimizer = torch.optim.Adam(self._parameters, lr=config.learning_rate, fused=True)
+        self._optimizer = Adam(self._parameters, lr=config.learning_rate, fused=True)
         self.steps = self.gradient_steps = 0
         """Env steps acted in, and gradient steps taken."""
 

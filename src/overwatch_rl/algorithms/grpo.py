@@ -44,6 +44,7 @@ from overwatch_rl.algorithms import diagnostics
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.gate import gated_step
 from overwatch_rl.algorithms.moments import below, load_moments, moments_of
+from overwatch_rl.algorithms.optimisers import Adam
 from overwatch_rl.algorithms.ppo import k3
 from overwatch_rl.algorithms.ranks import Alone, Ranks
 from overwatch_rl.types import Stats
@@ -241,9 +242,7 @@ class GRPO:
         self._parameters = list(model.parameters())
         self.device = self._parameters[0].device
         is_meta = self.device.type == "meta"
-        self._optimizer = torch.optim.Adam(
-            self._parameters, lr=config.learning_rate, fused=not is_meta, foreach=is_meta
-        )
+        self._optimizer = Adam(self._parameters, lr=config.learning_rate, fused=not is_meta, foreach=is_meta)
         self._order = None if is_meta else torch.Generator(self.device).manual_seed(seed + 1)
         self._recent: dict[int, dict[str, Tensor]] = {}
         self._remember()

@@ -51,6 +51,7 @@ from overwatch_rl.algorithms.gate import gated_step
 from overwatch_rl.algorithms.minibatches import Minibatches, Terms
 from overwatch_rl.algorithms.moments import below, laid_like, load_moments, moments_of
 from overwatch_rl.algorithms.networks import Encoder, Network, network
+from overwatch_rl.algorithms.optimisers import Adam
 from overwatch_rl.algorithms.ranks import Alone, Ranks
 from overwatch_rl.algorithms.returns import ReturnsConfig, advantages, following_values
 from overwatch_rl.algorithms.statistics import Normaliser, PopArt, moments
@@ -217,7 +218,7 @@ class PPO:
         self._parameters = list(self.policy.parameters())
         self._rate = config.learning_rate
         self._updates = 0
-        self._optimizer = torch.optim.Adam(
+        self._optimizer = Adam(
             self._parameters,
             lr=torch.tensor(config.learning_rate, device=self.device)
             if self._is_gated

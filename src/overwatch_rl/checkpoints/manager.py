@@ -40,15 +40,17 @@ class Manager:
         retention: Retention,
         saving: Saving | None = None,
         *,
+        after: int = 0,
         patience_s: float = _BUSY_S,
     ) -> None:
-        """`place` is a folder, or the URL of one in an object store.
+        """`place` is a folder, or the URL of one in an object store; `after` the lineage that goes on there.
 
         Raises `ValueError` when nothing can be written there, or another training writes there.
         """
         self.place = place
         self.skipped = 0
         """Saves that came while one was under way."""
+        self._after = after
         self._retention = retention
         self._saving = saving or Saving()
         self._sender: Sender | None = None
@@ -63,10 +65,10 @@ class Manager:
 
     @property
     def next_lineage(self) -> int:
-        """One more than any checkpoint here has; in an object store the one that was claimed."""
+        """One more than any checkpoint here has, and what goes on; in an object store the claimed one."""
         if self._lineage is not None:
             return self._lineage
-        return 1 + max((version.lineage for version, _ in versions(Path(self.place))), default=0)
+        return 1 + max((self._after, *(version.lineage for version, _ in versions(Path(self.place)))))
 
     @property
     def is_busy(self) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from overwatch_rl.artifacts.versions import Version
     from overwatch_rl.config import TrainFlags
     from overwatch_rl.modes import Modes
+    from overwatch_rl.trained import TrainedPolicy
     from overwatch_rl.worlds.goodhart.config import GoodhartConfig
 
 EVALUATION_SEED: Final = 1_000_003
@@ -212,14 +213,31 @@ def _follow(modes: "Modes") -> int:
     "--post", "is_posted", is_flag=True,
     help="Record the return beside the checkpoints: the best of the run is chosen by it from then on.",
 )  # fmt: skip
+@click.option("--orchestrator", metavar="URL", help="Post the return to the run's record there.")
+@click.option(
+    "--orchestrator-token", "token", type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="File of its bearer token.",
+)  # fmt: skip
+@click.option("--run-id", help="The run that it is posted to; the policy's own without.")
 def evaluate(
-    folder: Path | str | None, *, as_json: bool, is_posted: bool, **episodes: Unpack[_Episodes]
-) -> None:
+    folder: Path | str | None, *, as_json: bool, is_posted: bool, orchestrator: str | None,
+    token: Path | None, run_id: str | None, **episodes: Unpack[_Episodes],
+) -> None:  # fmt: skip
     """Compare the policy in FOLDER with policies that do not learn, on the same episodes."""
     with usage_errors():
-        if is_posted and (folder is None or episodes["slots"] is not None):
-            raise ValueError("--post records a return of a policy in its own world; name it, without --slots")
-        rows = _evaluate(folder, episodes, is_posted=is_posted)
+        if (is_posted or orchestrator) and (folder is None or episodes["slots"] is not None):
+            flag = "--post" if is_posted else "--orchestrator"
+            raise ValueError(
+                f"{flag} records a return of a policy in its own world; name it, without --slots"
+            )
+        rows, policy = _evaluate(folder, episodes)
+        if folder is not None and policy is not None:
+            mean, count = rows["policy"]["return"], episodes["episodes"]
+            if is_posted:
+                _post(folder, policy.version, mean, count)
+            if orchestrator is not None:
+                target = (orchestrator, run_id or policy.run_id, token)
+                _post_to_orchestrator(target, policy.version, mean, count)
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
@@ -229,7 +247,9 @@ def evaluate(
         click.echo(f"{name:12}  {spread:>17}  {row['metric']:6.3f}  {row['fossils']:7.2f}")
 
 
-def _evaluate(folder: Path | str | None, asked: _Episodes, *, is_posted: bool) -> dict[str, dict[str, float]]:
+def _evaluate(
+    folder: Path | str | None, asked: _Episodes
+) -> "tuple[dict[str, dict[str, float]], TrainedPolicy | None]":
     import torch
 
     from overwatch_rl.config import world_settings
@@ -260,9 +280,7 @@ def _evaluate(folder: Path | str | None, asked: _Episodes, *, is_posted: bool) -
             "metric": float(played.metric.mean()),
             "fossils": float(played.fossils.double().mean()),
         }
-    if folder is not None and policy is not None and is_posted:
-        _post(folder, policy.version, rows["policy"]["return"], episodes)
-    return rows
+    return rows, policy
 
 
 def _post(place: Path | str, version: "Version", mean_return: float, episodes: int) -> None:
@@ -277,6 +295,23 @@ def _post(place: Path | str, version: "Version", mean_return: float, episodes: i
     except OSError as error:
         raise ValueError(f"the evaluation of {version} cannot be recorded: {error}") from error
     click.echo(f"recorded {where}", err=True)
+
+
+def _post_to_orchestrator(
+    target: tuple[str, str, Path | None], version: "Version", mean_return: float, episodes: int
+) -> None:
+    """Post to `target`: its URL, the run and the file of the token."""
+    from overwatch_rl.orchestrator.client import OrchestratorError, called
+    from overwatch_rl.orchestrator.wire import EvaluationRequest
+
+    url, run_id, file = target
+    token = None if file is None else file.read_text(encoding="utf-8").strip()
+    found = EvaluationRequest(version=str(version), mean_return=mean_return, episodes=episodes)
+    try:
+        called(url, run_id, token, lambda client: client.post_evaluation(found))
+    except OrchestratorError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"posted to run {run_id} at {url}", err=True)
 
 
 @click.command()

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from overwatch_rl.algorithms.grpo import distribution
+from overwatch_rl.algorithms.optimisers import Adam
 from overwatch_rl.grpo.model import ModelConfig, Transformer, answer
 from overwatch_rl.grpo.task import END, END_CODE, VOCABULARY, TaskConfig, decode, draw, encode, reward
 
@@ -60,7 +61,7 @@ def make_base(config: BaseConfig, task: TaskConfig, seed: int) -> Transformer:
         vocabulary=VOCABULARY, positions=task.positions, width=config.width, layers=config.layers
     )
     model = Transformer(shape, torch.Generator().manual_seed(seed))
-    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+    optimizer = Adam(model.parameters(), fused=True)
     source = random.Random(seed)  # noqa: S311 examples, no secrets
     for step in range(config.steps):
         rate = config.learning_rate * min(1.0, (step + 1) / 20) * (1 - step / config.steps)

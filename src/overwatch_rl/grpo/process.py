@@ -9,6 +9,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +31,7 @@ from overwatch_rl.grpo.task import END_CODE, LETTERS, VOCABULARY
 from overwatch_rl.grpo.trainer import Ends, GrpoTrainer
 from overwatch_rl.grpo.weights import publish, versions
 from overwatch_rl.handover.children import Child, child
-from overwatch_rl.resume import hash_of
+from overwatch_rl.resume import hash_of, run_id_of
 from overwatch_rl.rollouts.calls import CallError, Target
 from overwatch_rl.telemetry.files import Files
 from overwatch_rl.telemetry.log import FlightLog, flight_logger
@@ -217,14 +218,17 @@ class _Reporters:
         self._keeping = keeping
         self._config = config_of(settings)
         self.manager: Manager | None = None
+        own = keeping.run_id if checkpoint is None else run_id_of(checkpoint, settings.out, keeping.run_id)
         if settings.out is not None:
-            self.manager = Manager(settings.out / FOLDER, Retention(keep=keeping.keep))
+            after = 0 if checkpoint is None else checkpoint.state.lineage
+            self.manager = Manager(settings.out / FOLDER, Retention(keep=keeping.keep), after=after)
         spec = spec_of(settings)
         self.tower: Tower | None = None
         if settings.tower is not None:
-            self.tower = start_tower(settings.tower, spec, settings.handlers, described(settings))
-        kept_id = None if checkpoint is None else checkpoint.state.run_id
-        self.run_id = self.tower.run_id if self.tower else named(keeping.run_id or kept_id, spec.task)
+            self.tower = start_tower(
+                replace(settings.tower, run_id=own), spec, settings.handlers, described(settings)
+            )
+        self.run_id = self.tower.run_id if self.tower else named(own, spec.task)
         found: list[Reporter] = []
         if settings.out is not None:
             about = {"run_id": self.run_id, "config_hash": hash_of(self._config), "config": self._config}

@@ -127,14 +127,23 @@ def run(settings: LearnerSettings, stop: Callable[[], str | None]) -> LearnerLoo
         reason = _reason(error)
         if isinstance(error, EXPECTED):
             raise click.ClickException(str(error)) from error
+        if is_out_of_memory(error):
+            raise click.ClickException(reason) from error
         raise
     finally:
         begun.reporter.close(outcome=outcome, reason=reason)
     return flight.loop
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether there was no memory; on the CPU PyTorch says so by a `RuntimeError`."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+    )
+
+
 def _reason(error: BaseException) -> str:
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+    if is_out_of_memory(error):
         return f"out of memory; a restart goes on from the newest checkpoint: {error}"
     return f"{type(error).__name__}: {error}"
 
@@ -267,6 +276,10 @@ class _Flight:
                 self._io.start()
                 outcome = self.loop.run()
                 is_whole = True
+            except BaseException as error:
+                if is_out_of_memory(error):
+                    self._keep(error)
+                raise
             finally:
                 ends.callback(self._end_weights, is_whole=is_whole)
                 ends.callback(self._end_control, outcome)
@@ -387,6 +400,15 @@ class _Flight:
     def _last_checkpoint(self) -> str | None:
         self._keeper.save_last()
         return self.loop.checkpoint_version
+
+    def _keep(self, error: BaseException) -> None:
+        """Say that there is no memory, and keep the weights where they are those of an update."""
+        self._log(Severity.CRITICAL, _reason(error))
+        if self.loop.is_whole:
+            try:
+                self._keeper.save_last()
+            except (CheckpointError, MemoryError, RuntimeError) as failure:
+                self._log(Severity.CRITICAL, f"no last checkpoint was written: {failure}")
 
     def _before(self, before: int) -> Position | None:
         """The newest checkpoint from before an update; a save that is under way is waited for."""

@@ -129,6 +129,7 @@ class SampledLoop(LearnerLoop):
         """Take gradient steps until the update is whole, or no sample comes for a while."""
         began, waited = time.perf_counter(), 0.0
         sampled: Sampled | None = first
+        self.is_whole = False
         with self._reporter.phase("update"):
             while sampled is not None:
                 newest = sampled
@@ -136,6 +137,7 @@ class SampledLoop(LearnerLoop):
                 asked = time.perf_counter()
                 sampled = None if self._learning.is_whole else self._learning.sample(self.memory)
                 waited += time.perf_counter() - asked
+        self.is_whole = True
         self._took += time.perf_counter() - began
         # A part of the phase before it, as of collecting the envs are.
         self._reporter.fact(PhaseEnded(at=time.time_ns(), phase="queue_wait", duration_s=waited))

@@ -165,6 +165,8 @@ class LearnerLoop:
         """Of the run; those that a rollback took back, too."""
         self.trained = 0
         """Updates that are in the weights."""
+        self.is_whole = True
+        """Whether the weights are those after `trained` updates; not within one."""
         self.ancestry = Ancestry()
         self.after_update: Callable[[], None] = lambda: None
         """Called after an update and its weights, for checkpoints."""
@@ -384,6 +386,7 @@ class LearnerLoop:
 
     def _train(self, made: Made) -> None:
         began = time.perf_counter()
+        self.is_whole = False
         with self._reporter.phase("estimate"):
             self._returns.add(made)
             for age in self._ages(made):
@@ -400,6 +403,7 @@ class LearnerLoop:
         """An update is done."""
         self.updates_done += 1
         self.trained += 1
+        self.is_whole = True
         with self._reporter.phase("log"):
             self._report(stats, update_time_s)
         self._publish()

@@ -15,6 +15,7 @@ from overwatch_rl.orchestrator import tables, wire
 from overwatch_rl.orchestrator.commands import Command, Done, Identifier, Pause, Resume, Terminate, Tune
 from overwatch_rl.orchestrator.service import LONGEST_WAIT_S, MOST_RUNS, Service, UnknownError
 from overwatch_rl.orchestrator.states import State
+from overwatch_rl.orchestrator.wire import PREFIX
 from overwatch_rl.web.faults import Fault, InvalidError, decode
 
 Role: TypeAlias = Literal["operator", "learner", "reader"]
@@ -22,7 +23,6 @@ ROLES: Final[tuple[Role, ...]] = get_args(Role)
 LOCAL: Final = "local"
 """Who calls where there are no tokens: this machine, which may do everything."""
 
-PREFIX: Final = "/api/v1"
 KEY: Final = "Idempotency-Key"
 """Header of a shorthand that is the command's id: the same one again is the same command."""
 SMALL: Final = 32 << 10
@@ -166,7 +166,13 @@ class Api:
     async def list_artifacts(self, call: Call) -> Reply:
         """What a run has written, the oldest first."""
         found = await self._service.rows(tables.ARTIFACTS, call.run_id, wire.ArtifactRecord)
-        return Reply(body=wire.Artifacts(artifacts=found))
+        posted = await self._service.rows(tables.EVALUATIONS, call.run_id, wire.EvaluationRecord)
+        returns = {one.version: one.mean_return for one in posted}
+        listed = [
+            wire.ListedArtifact(**msgspec.structs.asdict(one), mean_return=returns.get(one.version))
+            for one in found
+        ]
+        return Reply(body=wire.Artifacts(artifacts=listed))
 
     async def post_evaluation(self, call: Call) -> Reply:
         """A version was evaluated."""

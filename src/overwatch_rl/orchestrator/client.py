@@ -19,13 +19,12 @@ import aiohttp
 import msgspec
 
 from overwatch_rl.orchestrator import wire
-from overwatch_rl.orchestrator.api import PREFIX
 from overwatch_rl.orchestrator.commands import Done, Issued
 from overwatch_rl.web.spans import HEADER
 
 T = TypeVar("T")
 FIRST_WAIT_S: Final = 0.2
-LONGEST_WAIT_S: Final = 10.0
+LONGEST_WAIT_S: Final = 2.0
 PASSING: Final = frozenset({429, 502, 503, 504})
 """Statuses that another try may change."""
 
@@ -62,7 +61,7 @@ class OrchestratorClient:
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"orchestrator is {url!r}; write e.g. http://127.0.0.1:8200")
         self.run_id = run_id
-        self._base = url.removesuffix("/").removesuffix(PREFIX) + PREFIX
+        self._base = url.removesuffix("/").removesuffix(wire.PREFIX) + wire.PREFIX
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._calling = calling
         self._session: aiohttp.ClientSession | None = None
@@ -126,8 +125,8 @@ class OrchestratorClient:
         """Something is written; the same kind and version again changes nothing."""
         return await self._call("POST", "/artifacts", wire.ArtifactRecord, request)
 
-    async def artifacts(self) -> list[wire.ArtifactRecord]:
-        """What was written, the oldest first."""
+    async def artifacts(self) -> list[wire.ListedArtifact]:
+        """What was written, the oldest first, with what evaluations found of it."""
         return (await self._call("GET", "/artifacts", wire.Artifacts)).artifacts
 
     async def post_evaluation(self, request: wire.EvaluationRequest) -> wire.EvaluationRecord:

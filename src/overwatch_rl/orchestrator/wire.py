@@ -6,12 +6,15 @@ Must not know routes or what is decided.
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from overwatch_rl.orchestrator.commands import Command, Done, Identifier, Issued, Kind, Text
 from overwatch_rl.orchestrator.states import Health, State
+
+PREFIX: Final = "/api/v1"
+"""Of all paths."""
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 VersionText: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{3,10}-[0-9]{8,18}\Z")]
@@ -187,10 +190,17 @@ class ArtifactRecord(_Reply, frozen=True, kw_only=True):
     registered_at: datetime
 
 
+class ListedArtifact(ArtifactRecord, frozen=True, kw_only=True):
+    """An artifact, with what was found of it."""
+
+    mean_return: float | None
+    """Of the newest evaluation of its version; `null` before one was posted."""
+
+
 class Artifacts(_Reply, frozen=True, kw_only=True):
     """Artifacts of a run, the oldest first."""
 
-    artifacts: list[ArtifactRecord]
+    artifacts: list[ListedArtifact]
 
 
 class EvaluationRequest(_Request, frozen=True, kw_only=True):

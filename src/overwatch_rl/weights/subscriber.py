@@ -58,7 +58,7 @@ class Subscriber:
         accepted: Accepted,
         *,
         encoding: str = WHOLE,
-        longest_pause_s: float = 5.0,
+        longest_pause_s: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """After a fault nothing is asked for a while, which grows up to `longest_pause_s`.

@@ -7,9 +7,11 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+import torch
 
-from overwatch.events import TrainingRecovered
+from overwatch.events import LogLine, Severity, TrainingRecovered
 from overwatch_rl.checkpoints.reading import find_checkpoint
+from overwatch_rl.learner.process import is_out_of_memory
 from overwatch_rl.orchestrator.process import CLOCKS
 from overwatch_rl.orchestrator.pulses import Pace
 from overwatch_rl.replay.chunk import Chunk
@@ -127,6 +129,41 @@ def test_gradients_that_are_not_finite_cut_the_rate_and_roll_back_to_a_real_chec
     assert flying.meter.counts["samples abandoned"] >= 2
     assert float(kept.tensors("optimizer.safetensors")["optimizer.lr"]) < given.learned.learning_rate
     assert all(bool(one.isfinite().all()) for one in kept.tensors("policy.safetensors").values())
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("is_between", [True, False])
+def test_a_learner_without_memory_keeps_what_is_whole(tmp_path: Path, *, is_between: bool) -> None:
+    """Between two updates it keeps the last one; within one its weights are of none, and are not kept."""
+
+    def exhaust(*_: object) -> None:
+        torch.empty(1 << 50)
+
+    given = config(checkpoint={"every_steps": 1 << 40})
+    with served(tmp_path) as replay, Flying(tmp_path, given, replay.address) as flying:
+        flying.more()
+        setattr(*((flying.loop, "_look") if is_between else (flying.loop.algorithm, "update")), exhaust)
+        with pytest.raises(RuntimeError, match="allocate") as raised:
+            flying.until(lambda: False, "it has no memory")
+        done = flying.loop.updates_done
+    said = [fact for fact in flying.kept.facts if isinstance(fact, LogLine)]
+
+    assert is_out_of_memory(raised.value)
+    assert any(one.severity == Severity.CRITICAL and "out of memory" in one.message for one in said)
+    if is_between:
+        assert find_checkpoint(tmp_path).state.updates == done
+    else:
+        with pytest.raises(ValueError, match="no checkpoint"):
+            find_checkpoint(tmp_path)
+
+
+def test_each_kind_of_memory_that_runs_out_is_known() -> None:
+    """Python's, and PyTorch's of the host; any other error is none."""
+    with pytest.raises(MemoryError) as pythons:
+        bytearray(1 << 60)
+
+    assert is_out_of_memory(pythons.value)
+    assert not is_out_of_memory(RuntimeError("shapes differ"))
 
 
 def lived(operator: Operator) -> None:

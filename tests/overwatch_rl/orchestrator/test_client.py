@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 from overwatch_rl.orchestrator import wire
@@ -41,10 +42,14 @@ def test_everything_that_a_learner_calls() -> None:
             assert (await learner.acknowledge("p", Done(outcome="done"))).status == "done"
             artifact = wire.ArtifactRequest(kind="checkpoint", version="000-00000001", uri="file:///a")
             kept = await learner.register_artifact(artifact)
-            assert await learner.artifacts() == [kept]
+            (listed,) = await learner.artifacts()
+            assert (listed.version, listed.registered_at) == (kept.version, kept.registered_at)
+            assert listed.mean_return is None
             evaluation = wire.EvaluationRequest(version="000-00000001", mean_return=2.5, episodes=3)
             posted = await learner.post_evaluation(evaluation)
-            assert await learner.evaluations() == [posted]
+            again = await learner.post_evaluation(msgspec.structs.replace(evaluation, mean_return=3.5))
+            assert await learner.evaluations() == [posted, again]
+            assert [one.mean_return for one in await learner.artifacts()] == [3.5]
 
     served(check, tokens=TOKENS)
 

@@ -7,8 +7,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from overwatch_rl.orchestrator.api import PREFIX, ROUTES, Api, Route
+from overwatch_rl.orchestrator.api import ROUTES, Api, Route
 from overwatch_rl.orchestrator.openapi import document
+from overwatch_rl.orchestrator.wire import PREFIX
 from tests.overwatch_rl.orchestrator.serving import Served, served
 
 DOCUMENT = document(ROUTES)

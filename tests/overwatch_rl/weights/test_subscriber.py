@@ -160,7 +160,7 @@ def test_an_older_manifest_that_comes_again_is_not_used(run: Run, clock: Clock) 
 
 
 def test_faults_slow_polling_down_and_a_success_ends_that(run: Run, clock: Clock) -> None:
-    """At most five seconds, and nothing is read meanwhile."""
+    """At most a second, and nothing is read meanwhile."""
     subscriber = Subscriber(open_channel(run.place), run.accepted(), clock=clock)
     run.put(OLD)
     run.name(b"{}")
@@ -170,11 +170,11 @@ def test_faults_slow_polling_down_and_a_success_ends_that(run: Run, clock: Clock
         judged.append(subscriber.rejected)
         clock.now += 0.01
 
-    assert 12 <= subscriber.rejected <= 30
+    assert 60 <= subscriber.rejected <= 130
     assert judged[:5] == [1] * 5
     (run.folder / "weights" / "current.json").unlink()
     run.put(NEW)
-    clock.now += 5.0
+    clock.now += 1.0
     assert subscriber.poll() is not None
     run.put(Version(1, 5))
     assert subscriber.poll() is not None
