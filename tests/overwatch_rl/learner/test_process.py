@@ -139,7 +139,7 @@ def test_a_learner_without_memory_keeps_what_is_whole(tmp_path: Path, *, is_betw
     def exhaust(*_: object) -> None:
         torch.empty(1 << 50)
 
-    given = config(checkpoint={"every_steps": 1 << 40})
+    given = config(checkpoint={"every_steps": 100_000})
     with served(tmp_path) as replay, Flying(tmp_path, given, replay.address) as flying:
         flying.more()
         setattr(*((flying.loop, "_look") if is_between else (flying.loop.algorithm, "update")), exhaust)
