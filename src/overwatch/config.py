@@ -17,14 +17,15 @@ from typing import Any, Final, TypeVar
 import msgspec
 import yaml
 
-from overwatch.collector.exporters.further import KEY, NEWER, Further, section_of, type_of
+from overwatch.collector.components import ROOTS, component_of, plain_name, sections
 from overwatch.collector.secrets import Secret, redact, texts_in
-from overwatch.collector.settings import CollectorConfig, Exporters, listeners, problems
+from overwatch.collector.settings import CollectorConfig, ServiceSection, listeners, problems
 from overwatch.config_yaml import Number, read
+from overwatch.diagnose.judging import DiagnosisConfig
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 _T = TypeVar("_T")
-_ROOTS: Final = ("receivers", "exporters", "extensions", "service", "diagnosis")
+_TOP: Final = (*ROOTS, "service", "diagnosis")
 _PIPELINES: Final = "service.pipelines"
 _WHOLE: Final = frozenset({_PIPELINES, "service.extensions"})
 """Sections that a user's file replaces rather than amends."""
@@ -41,6 +42,21 @@ _MISSING: Final = "missing"
 """A word of the message where a section lacks a key."""
 _LEFT_OUT: Final = object()
 """What stands for a value that cannot be used."""
+
+
+def file_type() -> type[msgspec.Struct]:
+    """The whole file as one type, without the components that have a name of their own."""
+    return msgspec.defstruct(
+        "CollectorConfig",
+        [
+            *((root, sections(root)) for root in ROOTS),
+            ("service", ServiceSection),
+            ("diagnosis", DiagnosisConfig, DiagnosisConfig()),
+        ],
+        namespace={"__doc__": CollectorConfig.__doc__},
+        kw_only=True,
+        forbid_unknown_fields=True,
+    )
 
 
 class ConfigError(ValueError):
@@ -70,7 +86,7 @@ def looked_at(path: Path | None, sets: Sequence[str]) -> tuple[CollectorConfig, 
     for item in sets:
         one = _by_our_names(_tried(faults, partial(_one, item)), faults)
         data, given = _merge(data, one, "", replace=False), _merge(given, one, "", replace=False)
-    kind = msgspec.inspect.type_info(CollectorConfig)
+    kind = msgspec.inspect.type_info(file_type())
     spare = _expand_all(_parse(shipped(), "the shipped configuration"), kind, "", _Faults())
     data = _expand_all(_known(data, kind, "", faults), kind, "", faults)
     config = _made(data, spare, faults)
@@ -128,17 +144,19 @@ def _names(given: Any, path: str) -> bool:
 
 
 def _by_our_names(data: dict[str, Any], faults: _Faults) -> dict[str, Any]:
-    """The same with each exporter by our name for it; one that is there twice is a fault."""
+    """The same with each component by our name for it; one that is there twice is a fault."""
     found = dict(data)
-    if isinstance(exporters := data.get("exporters"), dict):
-        found["exporters"] = {}
-        for key, section in exporters.items():
-            own = _our_name(key)
-            if own in found["exporters"]:
-                text = f"exporters.{key}: {own} is the same exporter; leave one of the two out"
-                faults.add(f"exporters.{own}", text)
+    for root in ROOTS:
+        if not isinstance(given := data.get(root), dict):
+            continue
+        found[root] = {}
+        for key, section in given.items():
+            own = plain_name(root, str(key))
+            if own in found[root]:
+                text = f"{root}.{key}: {own} is the same {root.removesuffix('s')}; leave one of the two out"
+                faults.add(f"{root}.{own}", text)
             else:
-                found["exporters"][own] = section
+                found[root][own] = section
     service = data.get("service")
     if isinstance(service, dict) and isinstance(lines := service.get("pipelines"), dict):
         found["service"] = {**service, "pipelines": {name: _line(line) for name, line in lines.items()}}
@@ -148,32 +166,34 @@ def _by_our_names(data: dict[str, Any], faults: _Faults) -> dict[str, Any]:
 def _line(line: Any) -> Any:
     """A pipeline with its exporters by our names."""
     if isinstance(line, dict) and isinstance(exporters := line.get("exporters"), list):
-        return {**line, "exporters": [_our_name(name) for name in exporters]}
+        return {**line, "exporters": [plain_name("exporters", str(name)) for name in exporters]}
     return line
-
-
-def _our_name(name: Any) -> Any:
-    kind, slash, own = str(name).partition("/")
-    return f"{NEWER[kind]}{slash}{own}" if kind in NEWER else name
 
 
 def _made(data: Any, spare: Any, faults: _Faults) -> CollectorConfig:
     """The configuration of plain values, with a spare one for each that is no setting."""
-    given = data.get("exporters")
-    exporters = given if isinstance(given, dict) else {}
-    plain = {key: value for key, value in exporters.items() if "/" not in str(key)}
-    config = _converted(
-        {**data, "exporters": plain} if exporters else data, spare, CollectorConfig, "", faults
-    )
-    if config is None:
+    named = {
+        (root, key): section or {}
+        for root in ROOTS
+        if isinstance(found := data.get(root), dict)
+        for key, section in found.items()
+        if "/" in str(key)
+    }
+    plain = {
+        root: {key: one for key, one in found.items() if (root, key) not in named}
+        if isinstance(found, dict)
+        else found
+        for root, found in data.items()
+    }
+    file: Any = _converted(plain, spare, file_type(), "", faults)
+    if file is None:
         raise ConfigError("\n".join(faults.texts))
-    named: dict[str, dict[str, Any]] = {}
-    for key in [key for key in exporters if key not in plain]:
-        section = _converted(exporters[key] or {}, {}, section_of(key), f"exporters.{key}", faults)
+    parts = {root: msgspec.structs.asdict(getattr(file, root)) for root in ROOTS}
+    for (root, key), given in named.items():
+        section = _converted(given, {}, component_of(root, key).config, f"{root}.{key}", faults)
         if section is not None:
-            named.setdefault(type_of(key), {})[key] = section
-    replace = msgspec.structs.replace
-    return replace(config, exporters=replace(config.exporters, further=Further(**named)))
+            parts[root][key] = section
+    return CollectorConfig(**parts, service=file.service, diagnosis=file.diagnosis)
 
 
 def _converted(data: Any, spare: Any, kind: type[_S], path: str, faults: _Faults) -> _S | None:
@@ -252,8 +272,6 @@ def _put(data: Any, steps: tuple[object, ...], value: Any) -> Any:
 def as_yaml(config: CollectorConfig) -> str:
     """The whole configuration as it holds, with a placeholder for each secret."""
     data = _without_none(msgspec.to_builtins(config, enc_hook=str))
-    for sections in data["exporters"].pop(KEY).values():
-        data["exporters"] |= sections
     return redact(yaml.safe_dump(data, sort_keys=False), texts_in(config))
 
 
@@ -288,7 +306,7 @@ def _parse(text: str, name: str) -> dict[str, Any]:
         return {}
     data = data.value if isinstance(data, Number) else data
     if not isinstance(data, dict):
-        raise ConfigError(f"{name}: the top is a {type(data).__name__}; it must be a mapping of {_ROOTS}")
+        raise ConfigError(f"{name}: the top is a {type(data).__name__}; it must be a mapping of {_TOP}")
     return data
 
 
@@ -324,15 +342,17 @@ def _known(data: Any, kind: msgspec.inspect.Type, path: str, faults: _Faults) ->
     """`data` with those keys alone that are fields of its type."""
     kind = _plain(kind)
     if isinstance(data, list):
-        return [_known(value, _below(kind, at), f"{path}[{at}]", faults) for at, value in enumerate(data)]
+        return [
+            _known(value, _below(kind, at, path), f"{path}[{at}]", faults) for at, value in enumerate(data)
+        ]
     if not isinstance(kind, msgspec.inspect.StructType) or not isinstance(data, dict):
         return data
     fields, known = {field.encode_name: field.type for field in kind.fields}, dict[Any, Any]()
     for key, value in data.items():
         here = f"{path}.{key}" if path else str(key)
-        if kind.cls is Exporters and "/" in str(key):
+        if path in ROOTS and "/" in str(key):
             try:
-                fields[key] = msgspec.inspect.type_info(section_of(str(key)))
+                fields[key] = msgspec.inspect.type_info(component_of(path, str(key)).config)
             except ValueError as error:
                 faults.add(here, f"{here}: {error}")
                 continue
@@ -349,13 +369,15 @@ def _expand_all(data: Any, kind: msgspec.inspect.Type, path: str, faults: _Fault
     """`data` with what its variables stand for, without the values that have none."""
     if isinstance(data, dict):
         expanded = {
-            key: _expand_all(value, _below(kind, key), f"{path}.{key}" if path else str(key), faults)
+            key: _expand_all(value, _below(kind, key, path), f"{path}.{key}" if path else str(key), faults)
             for key, value in data.items()
             if _named(key, path, faults)
         }
         return {key: value for key, value in expanded.items() if value is not _LEFT_OUT}
     if isinstance(data, list):
-        items = [_expand_all(one, _below(kind, at), f"{path}[{at}]", faults) for at, one in enumerate(data)]
+        items = [
+            _expand_all(one, _below(kind, at, path), f"{path}[{at}]", faults) for at, one in enumerate(data)
+        ]
         return _LEFT_OUT if _LEFT_OUT in items else items
     try:
         return _leaf(data, kind, path)
@@ -431,12 +453,12 @@ def _is_word(kind: msgspec.inspect.Type) -> bool:
     return isinstance(_plain(kind), msgspec.inspect.LiteralType)
 
 
-def _below(kind: msgspec.inspect.Type, key: object) -> msgspec.inspect.Type:
-    """The type of a field, or of the items of a list or mapping."""
+def _below(kind: msgspec.inspect.Type, key: object, path: str) -> msgspec.inspect.Type:
+    """The type of a field of what is at `path`, or of the items of a list or mapping."""
     kind = _plain(kind)
     if isinstance(kind, msgspec.inspect.StructType):
-        if kind.cls is Exporters and "/" in str(key):
-            return msgspec.inspect.type_info(section_of(str(key)))
+        if path in ROOTS and "/" in str(key):
+            return msgspec.inspect.type_info(component_of(path, str(key)).config)
         return next((field.type for field in kind.fields if field.encode_name == key), _ANY)
     if isinstance(kind, msgspec.inspect.VarTupleType):
         return kind.item_type

@@ -32,17 +32,17 @@ def test_the_shipped_ports_are_those_that_are_documented() -> None:
     """Every default address, on loopback."""
     config = load(None, [])
 
-    assert config.receivers.otlp.protocols.http.endpoint == "127.0.0.1:4318"
-    assert config.receivers.otlp.protocols.grpc.endpoint == "127.0.0.1:4317"
-    assert config.exporters.prometheus.endpoint == "127.0.0.1:8889"
-    assert config.extensions.health_check.endpoint == "127.0.0.1:13133"
-    assert config.extensions.view.endpoint == "127.0.0.1:4380"
+    assert config.receivers["otlp"].protocols.http.endpoint == "127.0.0.1:4318"
+    assert config.receivers["otlp"].protocols.grpc.endpoint == "127.0.0.1:4317"
+    assert config.exporters["prometheus"].endpoint == "127.0.0.1:8889"
+    assert config.extensions["health_check"].endpoint == "127.0.0.1:13133"
+    assert config.extensions["view"].endpoint == "127.0.0.1:4380"
     assert config.service.telemetry.metrics.address == "127.0.0.1:8888"
 
 
 def test_written_limits_equal_those_of_the_components() -> None:
     """Where the shipped file repeats a default, it is the component's own."""
-    protocols = load(None, []).receivers.otlp.protocols
+    protocols = load(None, []).receivers["otlp"].protocols
 
     assert protocols.http == HttpConfig(endpoint="127.0.0.1:4318")
     assert protocols.grpc == GrpcConfig(endpoint="127.0.0.1:4317")
@@ -56,7 +56,7 @@ def test_data_lies_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -
             monkeypatch.delenv("XDG_STATE_HOME", raising=False)
             monkeypatch.delenv("OVERWATCH_DATA_DIR", raising=False)
         monkeypatch.setenv(name, value)
-        places.append(load(None, []).exporters.otlp_file.path)
+        places.append(load(None, []).exporters["otlp_file"].path)
 
     assert places == [
         Path("/home/jo/.local/state/overwatch/otlp"),
@@ -71,8 +71,8 @@ def test_a_file_is_laid_over_the_shipped_one(tmp_path: Path) -> None:
     file.write_text("exporters: {prometheus: {endpoint: '127.0.0.1:1'}, snapshots: }\nextensions:\n")
     config = load(file, ["exporters.prometheus.endpoint=127.0.0.1:2"])
 
-    assert config.exporters.prometheus.endpoint == "127.0.0.1:2"
-    assert config.extensions.view.endpoint == "127.0.0.1:4380"
+    assert config.exporters["prometheus"].endpoint == "127.0.0.1:2"
+    assert config.extensions["view"].endpoint == "127.0.0.1:4380"
 
 
 def test_the_names_that_otelcol_has_for_exporters_now_are_read(tmp_path: Path) -> None:
@@ -85,9 +85,9 @@ def test_the_names_that_otelcol_has_for_exporters_now_are_read(tmp_path: Path) -
     config = load(file, ["exporters.otlp_grpc.timeout=7s"])
 
     assert config.signal_exporters == ("otlp", "otlphttp/two")
-    assert config.exporters.otlp.endpoint == "a:1"
-    assert config.exporters.otlp.timeout == "7s"
-    assert config.exporters.section("otlphttp/two").endpoint == "http://b:2"
+    assert config.exporters["otlp"].endpoint == "a:1"
+    assert config.exporters["otlp"].timeout == "7s"
+    assert config.exporters["otlphttp/two"].endpoint == "http://b:2"
 
 
 def test_an_exporter_by_both_of_its_names_is_refused(tmp_path: Path) -> None:
@@ -137,9 +137,11 @@ def test_a_collector_that_only_forwards_is_made_by_settings() -> None:
 def test_a_value_that_is_one_variable_takes_its_type(monkeypatch: pytest.MonkeyPatch) -> None:
     """A number from the environment is a number, as in otelcol."""
     monkeypatch.setenv("LIMIT", "1024")
-    protocols = load(
-        None, ["receivers.otlp.protocols.http.max_request_body_size=${env:LIMIT}"]
-    ).receivers.otlp.protocols
+    protocols = (
+        load(None, ["receivers.otlp.protocols.http.max_request_body_size=${env:LIMIT}"])
+        .receivers["otlp"]
+        .protocols
+    )
 
     assert protocols.http.max_request_body_size == 1024
 
@@ -232,7 +234,7 @@ def test_an_address_that_others_reach_is_refused(endpoint: str) -> None:
     assert said.startswith(f"{path}: ")
     assert "service.security.allow_insecure_bind: true" in said
     allowed = load(None, [item, "service.security.allow_insecure_bind=true"])
-    assert allowed.receivers.otlp.protocols.http.endpoint == endpoint
+    assert allowed.receivers["otlp"].protocols.http.endpoint == endpoint
 
 
 @pytest.mark.parametrize("text", ["- a list", "just words", "a: [", "\tx: 1"])
@@ -255,7 +257,7 @@ def test_what_an_anchor_holds_may_be_merged_and_overridden(tmp_path: Path) -> No
     file.write_text(
         "exporters:\n  webhook/a: &a {per_minute: 3, timeout_s: 4}\n  webhook/b: {<<: *a, per_minute: 5}\n"
     )
-    hook = load(file, []).exporters.section("webhook/b")
+    hook = load(file, []).exporters["webhook/b"]
 
     assert (hook.per_minute, hook.timeout_s) == (5, 4)
 
@@ -282,8 +284,8 @@ def test_a_variable_that_is_no_yaml_is_its_text(text: str, monkeypatch: pytest.M
     monkeypatch.setenv("DAY", "2026-11-24")
     config = load(None, ["exporters.otlp_file.path=${env:TEXT}", "exporters.snapshots.path=${env:DAY}"])
 
-    assert config.exporters.otlp_file.path == Path(text).absolute()
-    assert config.exporters.snapshots.path == Path("2026-11-24").absolute()
+    assert config.exporters["otlp_file"].path == Path(text).absolute()
+    assert config.exporters["snapshots"].path == Path("2026-11-24").absolute()
     assert fails("exporters.aggregator.journal_size_mib=${env:TEXT}").startswith("exporters.aggregator.")
 
 
@@ -324,10 +326,10 @@ def test_a_word_that_looks_like_a_number_stays_a_word(written: str, tmp_path: Pa
     key = "exporters.otlphttp.tls.min_version"
     target = "exporters.otlphttp.endpoint=https://far.example:4318"
     made = load(None, [target, f"{key}={written}"])
-    assert made.exporters.otlphttp.tls.min_version == "1.3"
+    assert made.exporters["otlphttp"].tls.min_version == "1.3"
     file = tmp_path / "own.yaml"
     file.write_text(f"exporters: {{otlphttp: {{tls: {{min_version: {written}}}}}}}")
-    assert load(file, [target]).exporters.otlphttp.tls.min_version == "1.3"
+    assert load(file, [target]).exporters["otlphttp"].tls.min_version == "1.3"
 
 
 def test_a_word_of_a_variable_that_looks_like_a_number_stays_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,8 +341,8 @@ def test_a_word_of_a_variable_that_looks_like_a_number_stays_a_word(monkeypatch:
         "exporters.aggregator.journal_size_mib=${env:SIZE}",
     ]
     made = load(None, [*sets, "exporters.otlphttp.tls.min_version=${env:LEAST}"])
-    assert made.exporters.otlphttp.tls.min_version == "1.3"
-    assert made.exporters.aggregator.journal_size_mib == 7
+    assert made.exporters["otlphttp"].tls.min_version == "1.3"
+    assert made.exporters["aggregator"].journal_size_mib == 7
 
 
 def test_a_number_that_is_no_such_word_is_named_as_it_is_written() -> None:
@@ -399,7 +401,7 @@ def test_the_last_source_that_names_a_key_wins(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("PLACE", "")
 
     def path(given: Path | None, *sets: str) -> str:
-        return str(load(given, sets).exporters.otlp_file.path)
+        return str(load(given, sets).exporters["otlp_file"].path)
 
     assert path(None) == "/data/otlp"
     assert path(file) == "/file/else"

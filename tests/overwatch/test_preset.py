@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from overwatch.collector.settings import AggregatorConfig
+from overwatch.collector.exporters.aggregator import AggregatorConfig
 from overwatch.events import Event
 from overwatch.fold import FAST_NS, Fold, LifeStarted, next_tick
 from overwatch.journal import Batch, Signal

@@ -9,14 +9,19 @@ from overwatch.analyse.page import Markup, section, table, tag, text
 from overwatch.analyse.story import Story
 from overwatch.catalog import Stage
 from overwatch.catalog.durations import duration
+from overwatch.catalog.stages import Life, Tone, of_life
 
 _MOST: Final = 24
 _ROW: Final = 15.0
 _LEFT: Final = 210.0
-_COLOURS: Final = {
-    Stage.GERMINATED: "b-none", Stage.TRAINING: "b-env", Stage.BLENDING: "b-wait", Stage.HOLDING: "b-host",
-    Stage.FOSSILISED: "b-good", Stage.PRUNED: "b-bad", Stage.EMBARGOED: "b-idle", Stage.RESETTING: "b-idle",
+TONES: Final = {
+    Tone.NEW: "b-none", Tone.TRAIN: "b-env", Tone.BLEND: "b-wait", Tone.HOLD: "b-host", Tone.DONE: "b-good",
+    Tone.FAIL: "b-bad", Tone.MUTED: "b-idle", Tone.WARN: "b-none",
 }  # fmt: skip
+_COLOURS: Final = {
+    stage: TONES[stage.facets.tone] for stage in of_life(Life.GROWING, Life.GRAFTED, Life.CLEANING)
+}
+"""Of the stages that are drawn."""
 _ENDS: Final = (Stage.FOSSILISED, Stage.PRUNED)
 
 
@@ -95,6 +100,7 @@ def _strips(story: Story, shown: list[Seed]) -> Markup:
 
 
 def _legend() -> Markup:
-    words = {_COLOURS[stage]: stage.label.lower() for stage in reversed(_COLOURS)}
-    words["b-idle"] = "embargoed, resetting"
-    return legend(reversed(words.items()))
+    words: dict[str, list[str]] = {}
+    for stage, colour in _COLOURS.items():
+        words.setdefault(colour, []).append(stage.label.lower())
+    return legend((colour, ", ".join(named)) for colour, named in words.items())

@@ -9,8 +9,14 @@ from overwatch.analyse.found import Found
 from overwatch.analyse.groups import Group, foremost
 from overwatch.analyse.page import Markup, section, tag, text
 from overwatch.analyse.story import Story
-from overwatch.catalog.bounds import BoundState
+from overwatch.catalog.bounds import ROWS, Colour
 from overwatch.catalog.durations import duration
+
+
+def _css(colour: Colour) -> str:
+    """The class of the page's style sheet."""
+    return f"b-{colour.name.lower()}"
+
 
 _LEFT: Final = 172.0
 _RIGHT: Final = 1150.0
@@ -18,23 +24,8 @@ _ROW: Final = 20.0
 _CURVE: Final = 46.0
 _MOST_FINDINGS: Final = 12
 _MOST_LANES: Final = 16
-_KINDS: Final = {
-    BoundState.COMPUTE: "good", BoundState.IDLE: "idle", BoundState.UNKNOWN: "none",
-    BoundState.THROTTLED: "bad", BoundState.OOM_RISK: "bad", BoundState.STRAGGLER: "bad",
-    BoundState.HOST: "host", BoundState.MEMORY: "host", BoundState.IO: "host",
-    BoundState.ENV: "env", BoundState.INFERENCE: "env", BoundState.LEARNER: "env",
-    BoundState.SYNC: "wait", BoundState.WEIGHTS: "wait", BoundState.STARVED: "wait",
-}  # fmt: skip
-_COLOURS: Final = {state.value: f"b-{kind}" for state, kind in _KINDS.items()}
-_LEGEND: Final = (
-    ("b-good", "compute-bound: as it should be"),
-    ("b-wait", "waits for others"),
-    ("b-bad", "throttled, straggler, memory almost full"),
-    ("b-env", "envs, inference, learner"),
-    ("b-host", "host, memory, I/O"),
-    ("b-idle", "idle"),
-    ("b-none", "not judged"),
-)
+_COLOURS: Final = {row.state.value: _css(row.colour) for row in ROWS}
+_LEGEND: Final = tuple((_css(colour), colour.value) for colour in Colour)
 _CURVES: Final = ("return", "kl_divergence", "entropy")
 
 

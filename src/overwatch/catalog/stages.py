@@ -1,11 +1,40 @@
 """The seed lifecycle: ten stages, how each is drawn, and which moves between them are legal.
 
-Owns the only table of stages; TUI, feed, text, docs and the trainer's world all read it.
-Must not know anything that draws or trains.
+Owns the only table of stages, with all that is true of each; TUI, feed, report, dashboards, docs, the
+simulator and the trainer's world read it. A new stage is one member and one row of facets. Must not know
+anything that draws or trains.
 """
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+
+class Life(Enum):
+    """What a slot does in a stage, as far as whoever counts slots cares."""
+
+    UNKNOWN = "unknown"
+    RESTING = "resting"
+    """It holds nothing."""
+    GROWING = "growing"
+    """It holds a seed that is tried out."""
+    GRAFTED = "grafted"
+    """Its seed is part of the network for good."""
+    CLEANING = "cleaning"
+    """Its seed was thrown away; it leaves the stage by itself."""
+
+
+class Tone(Enum):
+    """How a stage looks wherever there is colour; each view has its own colour for a tone."""
+
+    WARN = "warn"
+    MUTED = "muted"
+    NEW = "new"
+    TRAIN = "train"
+    BLEND = "blend"
+    HOLD = "hold"
+    DONE = "done"
+    FAIL = "fail"
 
 
 class Stage(Enum):
@@ -23,6 +52,11 @@ class Stage(Enum):
     RESETTING = "resetting"
 
     @property
+    def facets(self) -> "Facets":
+        """What is true of it."""
+        return _FACETS[self]
+
+    @property
     def code(self) -> int:
         """Position in the table, used where stages travel or are stored as small integers."""
         return _CODES[self]
@@ -30,12 +64,12 @@ class Stage(Enum):
     @property
     def glyph(self) -> str:
         """One-cell glyph; the fuller the circle, the further the seed."""
-        return _GLYPHS[self][0]
+        return self.facets.glyph
 
     @property
     def ascii(self) -> str:
         """One-cell glyph for terminals without Unicode."""
-        return _GLYPHS[self][1]
+        return self.facets.ascii
 
     @property
     def label(self) -> str:
@@ -45,7 +79,7 @@ class Stage(Enum):
     @property
     def shows_blueprint(self) -> bool:
         """Whether a chip of this stage names the blueprint."""
-        return self in _WITH_BLUEPRINT
+        return self.facets.names_blueprint
 
     @property
     def shows_alpha(self) -> bool:
@@ -53,26 +87,46 @@ class Stage(Enum):
         return self is Stage.BLENDING
 
 
+@dataclass(frozen=True, slots=True)
+class Facets:
+    """What is true of one stage."""
+
+    glyph: str
+    """One cell; the fuller the circle, the further the seed."""
+    ascii: str
+    """One cell for terminals without Unicode."""
+    life: Life
+    tone: Tone
+    onward: tuple[Stage, ...]
+    """The stages that may follow."""
+    names_blueprint: bool = True
+    """Whether a chip of this stage names the blueprint."""
+    pays_rent: bool = False
+
+
 _CODES: Final = {stage: code for code, stage in enumerate(Stage)}
 
 BY_CODE: Final[tuple[Stage, ...]] = tuple(Stage)
 
-_GLYPHS: Final[dict[Stage, tuple[str, str]]] = {
-    Stage.UNKNOWN: ("?", "?"),
-    Stage.DORMANT: ("·", "."),
-    Stage.GERMINATED: ("○", "o"),
-    Stage.TRAINING: ("◔", "t"),
-    Stage.BLENDING: ("◑", "b"),
-    Stage.HOLDING: ("◕", "h"),
-    Stage.FOSSILISED: ("●", "F"),
-    Stage.PRUNED: ("✗", "x"),
-    Stage.EMBARGOED: ("⊘", "e"),
-    Stage.RESETTING: ("↺", "r"),
+_FACETS: Final[dict[Stage, Facets]] = {
+    Stage.UNKNOWN: Facets("?", "?", Life.UNKNOWN, Tone.WARN, (Stage.DORMANT,), names_blueprint=False),
+    Stage.DORMANT: Facets("·", ".", Life.RESTING, Tone.MUTED, (Stage.GERMINATED,), names_blueprint=False),
+    Stage.GERMINATED: Facets("○", "o", Life.GROWING, Tone.NEW, (Stage.TRAINING, Stage.PRUNED)),
+    Stage.TRAINING: Facets(
+        "◔", "t", Life.GROWING, Tone.TRAIN, (Stage.BLENDING, Stage.PRUNED), pays_rent=True
+    ),
+    Stage.BLENDING: Facets("◑", "b", Life.GROWING, Tone.BLEND, (Stage.HOLDING, Stage.PRUNED), pays_rent=True),
+    Stage.HOLDING: Facets(
+        "◕", "h", Life.GROWING, Tone.HOLD, (Stage.FOSSILISED, Stage.BLENDING, Stage.PRUNED), pays_rent=True
+    ),
+    Stage.FOSSILISED: Facets("●", "F", Life.GRAFTED, Tone.DONE, (), pays_rent=True),
+    Stage.PRUNED: Facets("✗", "x", Life.CLEANING, Tone.FAIL, (Stage.EMBARGOED,)),
+    Stage.EMBARGOED: Facets("⊘", "e", Life.CLEANING, Tone.FAIL, (Stage.RESETTING,), names_blueprint=False),
+    Stage.RESETTING: Facets("↺", "r", Life.CLEANING, Tone.MUTED, (Stage.DORMANT,), names_blueprint=False),
 }
 
-_WITH_BLUEPRINT: Final = frozenset(
-    {Stage.GERMINATED, Stage.TRAINING, Stage.BLENDING, Stage.HOLDING, Stage.FOSSILISED, Stage.PRUNED}
-)
+TRANSITIONS: Final[dict[Stage, frozenset[Stage]]] = {stage: frozenset(stage.facets.onward) for stage in Stage}
+"""Legal moves. A stage without facets is an error here, when the module is read."""
 
 ALIASES: Final[dict[str, Stage]] = {
     "empty": Stage.DORMANT,
@@ -81,18 +135,10 @@ ALIASES: Final[dict[str, Stage]] = {
     "culled": Stage.PRUNED,
 }
 
-TRANSITIONS: Final[dict[Stage, frozenset[Stage]]] = {
-    Stage.UNKNOWN: frozenset({Stage.DORMANT}),
-    Stage.DORMANT: frozenset({Stage.GERMINATED}),
-    Stage.GERMINATED: frozenset({Stage.TRAINING, Stage.PRUNED}),
-    Stage.TRAINING: frozenset({Stage.BLENDING, Stage.PRUNED}),
-    Stage.BLENDING: frozenset({Stage.HOLDING, Stage.PRUNED}),
-    Stage.HOLDING: frozenset({Stage.FOSSILISED, Stage.BLENDING, Stage.PRUNED}),
-    Stage.FOSSILISED: frozenset(),
-    Stage.PRUNED: frozenset({Stage.EMBARGOED}),
-    Stage.EMBARGOED: frozenset({Stage.RESETTING}),
-    Stage.RESETTING: frozenset({Stage.DORMANT}),
-}
+
+def of_life(*lives: Life) -> tuple[Stage, ...]:
+    """The stages in which a slot does one of these, in the order of the table."""
+    return tuple(stage for stage in Stage if stage.facets.life in lives)
 
 
 def parse_stage(word: str) -> Stage:

@@ -137,7 +137,7 @@ def _folder(wanted: _Wanted) -> Path:
     """
     from overwatch import config
 
-    data = Path(config.load_named(*wanted)[0].extensions.file_storage.directory)
+    data = config.load_named(*wanted)[0].data_folder
     folder = data / "watched" / f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{os.getpid()}"
     try:
         folder.mkdir(mode=0o700, parents=True)

@@ -17,7 +17,7 @@ from overwatch.conventions.documented import described
 if TYPE_CHECKING:
     from overwatch.collector import CollectorConfig
 
-_KINDS: Final = ("receivers", "exporters", "extensions", "service", "diagnosis")
+_SEVERAL: Final = "More of a type, each with settings of its own: `otlp/second`, `webhook/chat`."
 
 
 @click.group()
@@ -66,18 +66,23 @@ def components() -> None:
     import yaml
 
     from overwatch.collector import CollectorConfig
-    from overwatch.collector.exporters.further import KEY
+    from overwatch.collector.components import ROOTS, table
 
     listed: dict[str, Any] = {"buildinfo": {"command": "overwatch", "version": __version__}}
+    for root in ROOTS:
+        listed[root] = {
+            name: {"about": row.about, "settings": dict(_settings(row.config, ""))}
+            for name, row in table(root).items()
+        }
+        several = {name: f"One more `{name}`." for name, row in table(root).items() if row.is_several}
+        if several:
+            listed[root]["type/name"] = {"about": _SEVERAL, "settings": several}
     for field in msgspec.structs.fields(CollectorConfig):
-        if field.name not in _KINDS:
+        if field.name in ROOTS:
             continue
-        said = described(field.type)
+        found = described(field.type)
         listed[field.name] = {
-            one.encode_name: {
-                "about": said.get(one.name, ""),
-                "settings": described(one.type) if one.encode_name == KEY else dict(_settings(one.type, "")),
-            }
+            one.encode_name: {"about": found.get(one.name, ""), "settings": dict(_settings(one.type, ""))}
             for one in msgspec.structs.fields(field.type)
         }
     click.echo(yaml.safe_dump(listed, sort_keys=False, width=110), nl=False)
@@ -87,13 +92,13 @@ def components() -> None:
 @click.argument("of", type=click.Choice(["collector", "tui"]), default="collector")
 def schema(of: str) -> None:
     """Print the JSON Schema of the collector's configuration, or of the terminal's settings (tui)."""
-    from overwatch.collector import CollectorConfig
+    from overwatch.config import file_type
     from overwatch.tui.settings import Settings
 
     def text(_: type) -> dict[str, Any]:
         return {"type": "string"}
 
-    kind = CollectorConfig if of == "collector" else Settings
+    kind = file_type() if of == "collector" else Settings
     said = msgspec.json.schema(kind, schema_hook=text)
     if of == "collector":
         _allow_several(said["$defs"])
@@ -101,12 +106,13 @@ def schema(of: str) -> None:
 
 
 def _allow_several(defined: dict[str, Any]) -> None:
-    """Exporters of one type by several names, as they are written."""
-    from overwatch.collector.exporters.further import KEY, patterns
+    """Components of one type by several names, as they are written."""
+    from overwatch.collector.components import ROOTS, patterns
 
-    exporters = defined["Exporters"]
-    del exporters["properties"][KEY], defined["Further"]
-    exporters["patternProperties"] = patterns({name: {"$ref": f"#/$defs/{name}"} for name in defined})
+    refs = {name: {"$ref": f"#/$defs/{name}"} for name in defined}
+    for root in ROOTS:
+        if found := patterns(root, refs):
+            defined[root.capitalize()]["patternProperties"] = found
 
 
 def _load(path: Path | None, sets: tuple[str, ...]) -> "CollectorConfig":

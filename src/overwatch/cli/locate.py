@@ -21,8 +21,7 @@ def _settings() -> Path:
 def _data() -> Path:
     from overwatch import config
 
-    extensions = config.load(None, ()).extensions
-    return Path(extensions.file_storage.directory)
+    return config.load(None, ()).data_folder
 
 
 def _storage() -> str | None:

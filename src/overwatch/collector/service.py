@@ -1,4 +1,4 @@
-"""The collector's life: components made from tables, started in order, stopped in reverse, nothing lost.
+"""The collector's life: components made from the table, started in order, stopped in reverse, nothing lost.
 
 Rules: the start record is the first batch of a life; receivers open last and close first; what was
 acknowledged is folded and written before the process ends. Must not know what components do.
@@ -8,7 +8,7 @@ import importlib
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -20,17 +20,20 @@ from overwatch.aggregator import Aggregator, FrameSink, Resumed
 from overwatch.background import leave_a_core
 from overwatch.collector.budget import StorageBudget
 from overwatch.collector.clock import SteadyClock
+from overwatch.collector.components import component_of
 from overwatch.collector.context import Board, Component, Context
 from overwatch.collector.counting import CountingCursor
 from overwatch.collector.crowd import raise_file_limit
 from overwatch.collector.decoding import Decoding
-from overwatch.collector.exporters.further import type_of
-from overwatch.collector.exporters.otlp_file import OtlpFileExporter
+from overwatch.collector.exporters.aggregator import AggregatorConfig
+from overwatch.collector.exporters.otlp_file import OtlpFileConfig, OtlpFileExporter
+from overwatch.collector.extensions.file_storage import FileStorageConfig
 from overwatch.collector.guard import Guard
 from overwatch.collector.health import Health, Phase
 from overwatch.collector.intake import Intake
 from overwatch.collector.loop import LoopThread
 from overwatch.collector.net import AddressError
+from overwatch.collector.receivers.otlp import OtlpConfig
 from overwatch.collector.refusals import Refusals
 from overwatch.collector.rotation import Rotation
 from overwatch.collector.settings import CollectorConfig
@@ -59,26 +62,6 @@ ENOUGH: Final = 1024
 _MOST_HALVINGS: Final = 3
 _FOLD: Final = "aggregator"
 """The name of the fold's cursor."""
-
-_HERE: Final = "overwatch.collector"
-RECEIVERS: Final = {"otlp": f"{_HERE}.receivers.otlp:OtlpReceiver"}
-EXPORTERS: Final = {
-    "otlp_file": f"{_HERE}.exporters.otlp_file:OtlpFileExporter",
-    "otlp": f"{_HERE}.exporters.otlp_forward:OtlpExporter",
-    "otlphttp": f"{_HERE}.exporters.otlp_forward:OtlpHttpExporter",
-}
-SNAPSHOT_EXPORTERS: Final = {
-    "prometheus": f"{_HERE}.exporters.prometheus:PrometheusExporter",
-    "snapshots": f"{_HERE}.exporters.snapshots:SnapshotsExporter",
-    "webhook": f"{_HERE}.exporters.notifier:NotifierExporter",
-    "email": f"{_HERE}.exporters.notifier:NotifierExporter",
-    "command": f"{_HERE}.exporters.notifier:NotifierExporter",
-}
-EXTENSIONS: Final = {
-    "file_storage": f"{_HERE}.extensions.file_storage:FileStorage",
-    "health_check": f"{_HERE}.extensions.health_check:HealthCheck",
-    "view": f"{_HERE}.extensions.view:ViewExtension",
-}
 
 _log = logging.getLogger("overwatch.collector")
 
@@ -128,7 +111,7 @@ class Service:
         settle = leave_a_core if config.service.spare_core else _stay
         self._context = Context(
             journal=journal,
-            intake=Intake(journal, tally, config.receivers.otlp.limits, self._decoding, settle),
+            intake=Intake(journal, tally, config.one(OtlpConfig).limits, self._decoding, settle),
             loop=LoopThread(),
             health=health,
             tally=tally,
@@ -182,15 +165,15 @@ class Service:
     @property
     def _recording(self) -> str | None:
         """The folder that a replay would read: of several the first."""
-        files = self._config.exporters.every("otlp_file")
+        files = self._config.every(OtlpFileConfig)
         named = [name for name in files if name in self._config.signal_exporters]
         return str(files[named[0]].path.absolute()) if named else None
 
     @property
     def _held_bytes(self) -> int:
         """What accepted batches may have in memory."""
-        wanted = self._config.exporters.aggregator.journal_size_mib
-        return self._config.receivers.otlp.limits.queue_bytes(wanted)
+        wanted = self._config.one(AggregatorConfig).journal_size_mib
+        return self._config.one(OtlpConfig).limits.queue_bytes(wanted)
 
     def start(self) -> None:
         """Start everything; raises `StartError` and leaves nothing behind when a part cannot."""
@@ -214,38 +197,39 @@ class Service:
         self._context.health.watch("rotation", lambda: rotation.is_running)
         enabled = self._config.service.extensions
         if "file_storage" in enabled:
-            section = self._config.extensions.file_storage
-            self._begin(self._make(EXTENSIONS["file_storage"], section, self._context))
+            self._begin(self._make("extensions", "file_storage"))
         self._begin(self._context.storage)
         if "file_storage" in enabled:
             self._open_storage()
-        if "health_check" in enabled:
-            checked = self._config.extensions.health_check
-            self._begin(self._make(EXTENSIONS["health_check"], checked, self._context))
+        rest = [name for name in enabled if name != "file_storage"]
+        early = [name for name in rest if component_of("extensions", name).is_early]
+        for name in early:
+            self._begin(self._make("extensions", name))
         sinks: list[_SnapshotExporter] = []
-        sinks += [self._make_exporter(name, SNAPSHOT_EXPORTERS) for name in self._config.snapshot_exporters]
+        sinks += [self._make("exporters", name) for name in self._config.snapshot_exporters]
         if self._config.exporting("aggregator"):
             if self._storage is not None:
                 archive = self._make_archive()
                 self._begin(archive)
                 self._context.health.watch(ARCHIVE, lambda: archive.is_running)
-            refusals = Refusals(self._context.health, self._config.exporters.aggregator.max_runs)
+            refusals = Refusals(self._context.health, self._config.one(AggregatorConfig).max_runs)
             self._aggregator = self._make_aggregator([*sinks, refusals, self._context.bell])
             self._context = replace(self._context, aggregator=self._aggregator)
         for sink in sinks:
             self._begin(sink)
         self._begin(SelfMetrics(self._config.service.telemetry.metrics, self._context))
-        if "view" in enabled:
-            self._begin(self._make(EXTENSIONS["view"], self._config.extensions.view, self._context))
+        for name in rest:
+            if name not in early:
+                self._begin(self._make("extensions", name))
         self._start_pipelines()
 
     def _open_storage(self) -> None:
         """The journal of this data folder, in place of the one in memory."""
-        section, usage = self._config.extensions.file_storage, self._context.storage.usage
+        section, usage = self._config.one(FileStorageConfig), self._context.storage.usage
         if usage is not None:
             # What others have on the volume may go; what the volume can hold at most does not change.
             section = section.within(usage.planned[JOURNAL])
-        limits, health = self._config.receivers.otlp.limits, self._context.health
+        limits, health = self._config.one(OtlpConfig).limits, self._context.health
         storage = Storage(section, self._held_bytes, self._now, health, limits)
         self._storage, self._now = storage, storage.clock
         settle = self._context.settle
@@ -255,7 +239,7 @@ class Service:
 
     def _make_archive(self) -> Archive:
         """What keeps the runs that make room."""
-        aggregator, diagnosis = self._config.exporters.aggregator, self._config.diagnosis
+        aggregator, diagnosis = self._config.one(AggregatorConfig), self._config.diagnosis
         health = self._context.health
 
         def how() -> tuple[Judging, Baseline | None]:
@@ -267,7 +251,7 @@ class Service:
             else:
                 health.failed(ARCHIVE, error)
 
-        folder = self._config.extensions.file_storage.directory / ENDED
+        folder = self._config.one(FileStorageConfig).directory / ENDED
         archive = Archive(folder, self._context.storage.room(ARCHIVE), how, report)
         self._context = replace(self._context, archive=archive)
         return archive
@@ -296,7 +280,7 @@ class Service:
 
     def _start_pipelines(self) -> None:
         for name in self._config.signal_exporters:
-            self._begin(self._make_exporter(name, EXPORTERS))
+            self._begin(self._make("exporters", name))
         if self._storage is not None:
             self._storage.checkpoints.leave(recording.leaving for recording in self._exported())
         life = LifeStarted(
@@ -304,8 +288,8 @@ class Service:
             pid=os.getpid(),
             config_digest=self._config.digest(),
             after=self._after,
-            baseline=_baseline(self._config.exporters.aggregator.baseline),
-            preset=self._config.exporters.aggregator.preset,
+            baseline=_baseline(self._config.one(AggregatorConfig).baseline),
+            preset=self._config.one(AggregatorConfig).preset,
             diagnosis=None if self._config.diagnosis == DiagnosisConfig() else self._config.diagnosis,
             room=self._room(),
         )
@@ -314,8 +298,8 @@ class Service:
         if aggregator is not None:
             self._begin(_Folding(aggregator, self._exported(), began.stamp))
             self._context.health.watch(_FOLD, lambda: aggregator.is_running)
-        for name, target in RECEIVERS.items():
-            self._begin(self._make(target, getattr(self._config.receivers, name), self._context))
+        for name in self._config.running_receivers:
+            self._begin(self._make("receivers", name))
         self._check_files()
 
     def _check_files(self) -> None:
@@ -333,7 +317,7 @@ class Service:
 
     def _room(self) -> Room:
         """How much the fold may hold: half for each life in a row that was killed for want of memory."""
-        room = self._config.exporters.aggregator.room(self._config.receivers.otlp.limits)
+        room = self._config.one(AggregatorConfig).room(self._config.one(OtlpConfig).limits)
         killed = 0 if self._storage is None else self._storage.lives.killed
         if not killed:
             return room
@@ -351,14 +335,14 @@ class Service:
         self._started.append(component)
         component.start()
 
-    def _make_exporter(self, name: str, table: Mapping[str, str]) -> Any:
-        return self._make(table[type_of(name)], self._config.exporters.section(name), self._context, name)
-
-    @staticmethod
-    def _make(target: str, section: object, context: Context, *name: str) -> Any:
-        """A component; exporters, of which there may be several, are told their whole name."""
-        module, _, made = target.partition(":")
-        return getattr(importlib.import_module(module), made)(section, context, *name)
+    def _make(self, root: str, name: str) -> Any:
+        """A component, of its row in the table and its section."""
+        factory = component_of(root, name).factory
+        if factory is None:
+            raise ValueError(f"{root}.{name} is no component of its own")
+        module, _, made = factory.partition(":")
+        section = getattr(self._config, root)[name]
+        return getattr(importlib.import_module(module), made)(section, self._context, name)
 
     def announce(self) -> None:
         """Say where the collector listens: in the discovery file, and in the file that was asked for."""

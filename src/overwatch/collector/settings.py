@@ -5,132 +5,44 @@ Component sections are defined beside their components. Must not know YAML, file
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from overwatch.catalog.presets import parse_preset
 from overwatch.collector.auth import Role
-from overwatch.collector.exporters.command import CommandConfig
-from overwatch.collector.exporters.email import EmailConfig
+from overwatch.collector.components import (
+    ROOTS,
+    Incomplete,
+    Kind,
+    Listening,
+    Writing,
+    of_kinds,
+    row_of,
+    type_of,
+)
 from overwatch.collector.exporters.forward_config import (
     ForwardConfig,
     OtlpExporterConfig,
     OtlpHttpExporterConfig,
 )
-from overwatch.collector.exporters.further import KEY, Further, type_of
-from overwatch.collector.exporters.otlp_file import OtlpFileConfig
-from overwatch.collector.exporters.prometheus import PrometheusConfig
-from overwatch.collector.exporters.snapshots import SnapshotsConfig
-from overwatch.collector.exporters.webhook import WebhookConfig
 from overwatch.collector.extensions.file_storage import FileStorageConfig
-from overwatch.collector.extensions.health_check import HealthCheckConfig
-from overwatch.collector.extensions.view import ViewConfig
 from overwatch.collector.guard import SecurityConfig
-from overwatch.collector.limits import LimitsConfig
+from overwatch.collector.listeners import Listener
 from overwatch.collector.logs import LogsConfig
 from overwatch.collector.net import AddressError, parse
-from overwatch.collector.receivers.otlp import OtlpConfig
 from overwatch.collector.telemetry import MetricsConfig
-from overwatch.collector.tls import TlsConfig
 from overwatch.diagnose.judging import DiagnosisConfig
 from overwatch.journal import Signal
-from overwatch.room import Room
 
+_S = TypeVar("_S", bound=msgspec.Struct)
 SIGNALS: Final = (Signal.LOGS, Signal.METRICS, Signal.TRACES)
 SNAPSHOTS: Final = "snapshots"
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A part of the file; unknown keys are errors."""
-
-
-class Receivers(_Section, frozen=True, kw_only=True):
-    """`receivers`."""
-
-    otlp: OtlpConfig
-    """OTLP over gRPC and HTTP."""
-
-
-class AggregatorConfig(_Section, frozen=True, kw_only=True):
-    """`exporters.aggregator`."""
-
-    journal_size_mib: int = 256
-    """Most MiB of accepted batches that wait for their readers; beyond it senders are told to retry."""
-    baseline: str | None = None
-    """A recording, or a log of snapshots; a run that gets less done than the one in it is told so."""
-    preset: str | None = None
-    """Whose limits judge every run, e.g. `grpo`; without, each run says itself."""
-    max_runs: int = 1024
-    """Most runs in memory; the ones that have been over for longest make room, others are refused."""
-    max_state_mib: int | None = None
-    """Most MiB of all runs in memory; by the memory limit of `receivers.otlp.limits` if left out."""
-    ended_days: float = 7.0
-    """For so many days at most a run that is over stays in memory."""
-    archive_mib: int = 1024
-    """Most MiB on disk of the last pictures of runs that are not in memory any more; the oldest go."""
-
-    def __post_init__(self) -> None:
-        for name in ("journal_size_mib", "max_runs", "archive_mib"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} {getattr(self, name)} is not positive")
-        if self.max_state_mib is not None and self.max_state_mib < 8:
-            raise ValueError(f"max_state_mib {self.max_state_mib} is less than 8")
-        if not self.ended_days >= 0:
-            raise ValueError(f"ended_days {self.ended_days} is less than 0")
-        if self.preset is not None:
-            parse_preset(self.preset)
-
-    def room(self, limits: LimitsConfig) -> Room:
-        """How much the fold may hold within a process of these limits."""
-        state = limits.state_bytes if self.max_state_mib is None else self.max_state_mib << 20
-        return Room(runs=self.max_runs, bytes=state, ended_ns=round(self.ended_days * 86_400e9))
-
-
-class Exporters(_Section, frozen=True, kw_only=True):
-    """`exporters`."""
-
-    aggregator: AggregatorConfig
-    """Turns batches into snapshots; the receiver of the pipeline `snapshots`."""
-    prometheus: PrometheusConfig
-    """Runs as Prometheus metrics."""
-    otlp_file: OtlpFileConfig
-    """Batches as OTLP JSON files with an index, which replay reads."""
-    otlp: OtlpExporterConfig = OtlpExporterConfig()
-    """Batches to another OTLP server, over gRPC; needs an `endpoint`."""
-    otlphttp: OtlpHttpExporterConfig = OtlpHttpExporterConfig()
-    """Batches to another OTLP server, over HTTP; needs an `endpoint`."""
-    webhook: WebhookConfig = WebhookConfig()
-    """Findings as messages to a server of yours; needs a `url`."""
-    email: EmailConfig = EmailConfig()
-    """Findings as mails; needs `host`, `from` and `to`."""
-    command: CommandConfig = CommandConfig()
-    """Findings as JSON to a program of yours; needs `argv`."""
-    snapshots: SnapshotsConfig
-    """Snapshots as a file."""
-    further: Further = msgspec.field(default=Further(), name=KEY)
-    """More of a type, each with settings of its own: `otlp/second`, `webhook/chat`, `otlp_file/copy`."""
-
-    def every(self, kind: str) -> dict[str, Any]:
-        """The sections of a type, by whole names; the one without a name comes first."""
-        return {kind: getattr(self, kind), **getattr(self.further, kind, {})}
-
-    def section(self, name: str) -> Any:
-        """The section of an exporter, by its whole name; raises `KeyError` where there is none."""
-        return self.every(type_of(name))[name]
-
-
-class Extensions(_Section, frozen=True, kw_only=True):
-    """`extensions`."""
-
-    health_check: HealthCheckConfig
-    """Health over HTTP."""
-    view: ViewConfig
-    """Snapshots over HTTP and WebSocket."""
-    file_storage: FileStorageConfig
-    """The data folder."""
 
 
 class Telemetry(_Section, frozen=True, kw_only=True):
@@ -186,16 +98,30 @@ class ServiceSection(_Section, frozen=True, kw_only=True):
 class CollectorConfig(_Section, frozen=True, kw_only=True):
     """The whole file."""
 
-    receivers: Receivers
-    """What comes in."""
-    exporters: Exporters
+    receivers: dict[str, Any]
+    """What comes in: sections of `components`, by whole names."""
+    exporters: dict[str, Any]
     """What goes out."""
-    extensions: Extensions
+    extensions: dict[str, Any]
     """What stands beside."""
     service: ServiceSection
     """What runs."""
     diagnosis: DiagnosisConfig = DiagnosisConfig()
     """How runs are judged."""
+
+    def every(self, kind: type[_S]) -> dict[str, _S]:
+        """The sections of a type, by whole names; the one without a name comes first."""
+        row = row_of(kind)
+        return {name: one for name, one in getattr(self, row.kind.root).items() if type_of(name) == row.name}
+
+    def one(self, kind: type[_S]) -> _S:
+        """The section of a type that has no name of its own."""
+        return self.every(kind)[row_of(kind).name]
+
+    @property
+    def data_folder(self) -> Path:
+        """Where journal, checkpoints and archive lie, and what commands keep beside them."""
+        return self.one(FileStorageConfig).directory
 
     @property
     def signals(self) -> frozenset[Signal]:
@@ -222,9 +148,19 @@ class CollectorConfig(_Section, frozen=True, kw_only=True):
     @property
     def signal_exporters(self) -> tuple[str, ...]:
         """Exporters of batches that some pipeline has, by whole names, the fold aside."""
-        lines = [line for signal in SIGNALS if (line := self.service.pipelines.of(signal)) is not None]
-        named = dict.fromkeys(name for line in lines for name in line.exporters)
-        return tuple(sorted((name for name in named if name != "aggregator"), key=_rank))
+        named = dict.fromkeys(name for line in self._signal_pipelines for name in line.exporters)
+        order = [one.name for one in of_kinds(Kind.BATCH_EXPORTER)]
+        known = (name for name in named if type_of(name) in order)
+        return tuple(sorted(known, key=lambda name: order.index(type_of(name))))
+
+    @property
+    def running_receivers(self) -> tuple[str, ...]:
+        """Receivers that some pipeline has, by whole names."""
+        return tuple(dict.fromkeys(name for line in self._signal_pipelines for name in line.receivers))
+
+    @property
+    def _signal_pipelines(self) -> list[Pipeline]:
+        return [line for signal in SIGNALS if (line := self.service.pipelines.of(signal)) is not None]
 
     @property
     def snapshot_exporters(self) -> tuple[str, ...]:
@@ -237,12 +173,6 @@ class CollectorConfig(_Section, frozen=True, kw_only=True):
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic", enc_hook=str)).hexdigest()[:16]
 
 
-SIGNAL_EXPORTERS: Final = ("aggregator", "otlp_file", "otlp", "otlphttp")
-NOTIFIERS: Final = ("webhook", "email", "command")
-SNAPSHOT_EXPORTERS: Final = ("prometheus", "snapshots", *NOTIFIERS)
-EXTENSIONS: Final = ("file_storage", "health_check", "view")
-
-
 def problems(config: CollectorConfig) -> Iterator[tuple[str, str]]:
     """What cannot work, as (path, what is wrong and what to do)."""
     yield from _undefined(config)
@@ -253,52 +183,42 @@ def problems(config: CollectorConfig) -> Iterator[tuple[str, str]]:
         yield from _reach(config.service.security, listener)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listener:
-    """An address of the configuration, and what stands before it."""
-
-    path: str
-    endpoint: str
-    tls: TlsConfig | None
-    role: Role | None
-    """Whose token it asks for; `None` asks for none."""
-
-
 def listeners(config: CollectorConfig) -> Iterator[Listener]:
-    """Every address of the configuration with its path, in the order in which a collector opens them."""
-    protocols, shared = config.receivers.otlp.protocols, config.service.security.tls
-    own, view, health = (
-        config.service.telemetry.metrics,
-        config.extensions.view,
-        config.extensions.health_check,
+    """Every address of the configuration, with its whole path."""
+    own, shared = config.service.telemetry.metrics, config.service.security.tls
+    yield Listener(
+        path="service.telemetry.metrics.address",
+        endpoint=own.address,
+        tls=own.tls or shared,
+        role=Role.READ,
     )
-    pages, listed = config.exporters.every("prometheus"), config.snapshot_exporters
-    # A probe of a cluster speaks no TLS of ours, so the shared section is not the health check's.
-    path = "extensions.health_check.endpoint"
-    yield Listener(path=path, endpoint=health.endpoint, tls=health.tls, role=None)
-    ordered = sorted(pages, key=lambda name: listed.index(name) if name in listed else len(listed))
-    for path, endpoint, tls, role in (
-        *(
-            (f"exporters.{name}.endpoint", pages[name].endpoint, pages[name].tls, Role.READ)
-            for name in ordered
-        ),
-        ("service.telemetry.metrics.address", own.address, own.tls, Role.READ),
-        ("extensions.view.endpoint", view.endpoint, view.tls, Role.READ),
-        ("receivers.otlp.protocols.http.endpoint", protocols.http.endpoint, protocols.http.tls, Role.INGEST),
-        ("receivers.otlp.protocols.grpc.endpoint", protocols.grpc.endpoint, protocols.grpc.tls, Role.INGEST),
-    ):
-        yield Listener(path=path, endpoint=endpoint, tls=tls or shared, role=role)
+    for path, section in _sections(config):
+        if isinstance(section, Listening):
+            for one in section.listeners:
+                tls = one.tls or (shared if one.shares_tls else None)
+                yield replace(one, path=f"{path}.{one.path}", tls=tls)
 
 
 def opened(config: CollectorConfig) -> list[Listener]:
-    """The listeners of components that the service lists; receivers and telemetry always listen."""
-    listed = {"extensions": config.service.extensions, "exporters": config.snapshot_exporters}
+    """The listeners of components that run."""
+    running = {
+        "receivers": config.running_receivers,
+        "exporters": config.snapshot_exporters,
+        "extensions": config.service.extensions,
+    }
 
     def is_opened(path: str) -> bool:
-        kind, name, *_ = path.split(".")
-        return kind not in listed or name in listed[kind]
+        root, name, *_ = path.split(".")
+        return root not in running or name in running[root]
 
     return [one for one in listeners(config) if is_opened(one.path)]
+
+
+def _sections(config: CollectorConfig) -> Iterator[tuple[str, Any]]:
+    """The section of every component, with its path."""
+    for root in ROOTS:
+        for name, section in getattr(config, root).items():
+            yield f"{root}.{name}", section
 
 
 def _reach(security: SecurityConfig, listener: Listener) -> Iterator[tuple[str, str]]:
@@ -326,27 +246,35 @@ def _undefined(config: CollectorConfig) -> Iterator[tuple[str, str]]:
             continue
         here = f"service.pipelines.{name}"
         snapshots = name == SNAPSHOTS
-        receivers = ("aggregator",) if snapshots else ("otlp",)
-        kinds = SNAPSHOT_EXPORTERS if snapshots else SIGNAL_EXPORTERS
-        exporters = tuple(one for kind in kinds for one in config.exporters.every(kind))
+        receivers = _defined(config, Kind.AGGREGATOR if snapshots else Kind.RECEIVER)
+        exporters = (
+            _defined(config, Kind.SNAPSHOT_EXPORTER)
+            if snapshots
+            else _defined(config, Kind.AGGREGATOR, Kind.BATCH_EXPORTER)
+        )
         if not line.receivers:
             yield f"{here}.receivers", f"nothing comes in; write [{receivers[0]}], or null for no pipeline"
         if not line.exporters and not snapshots:
             yield f"{here}.exporters", f"what comes in is lost; name one of {', '.join(exporters)}"
         yield from _unknown(f"{here}.receivers", line.receivers, receivers)
         yield from _unknown(f"{here}.exporters", line.exporters, exporters)
-    yield from _unknown("service.extensions", config.service.extensions, EXTENSIONS)
+    extensions = _defined(config, Kind.EXTENSION)
+    yield from _unknown("service.extensions", config.service.extensions, extensions)
+
+
+def _defined(config: CollectorConfig, *kinds: Kind) -> tuple[str, ...]:
+    """Whole names of the components of some kinds."""
+    return tuple(name for row in of_kinds(*kinds) for name in config.every(row.config))
 
 
 def forwards(config: CollectorConfig) -> dict[str, ForwardConfig]:
     """The exporters that send to other servers, by name."""
-    return {**config.exporters.every("otlp"), **config.exporters.every("otlphttp")}
+    return {**config.every(OtlpExporterConfig), **config.every(OtlpHttpExporterConfig)}
 
 
 def _forwarding(config: CollectorConfig) -> Iterator[tuple[str, str]]:
     """What is wrong with the exporters that send to other servers, where a pipeline has them."""
-    protocols = config.receivers.otlp.protocols
-    own = {protocols.grpc.endpoint, protocols.http.endpoint}
+    own = {one.endpoint for one in listeners(config) if one.path.startswith("receivers.")}
     for name, forward in forwards(config).items():
         signals = config.exporting(name)
         try:
@@ -364,23 +292,14 @@ def _forwarding(config: CollectorConfig) -> Iterator[tuple[str, str]]:
 def _apart(config: CollectorConfig) -> Iterator[tuple[str, str]]:
     """Which exporters would write to the same place."""
     named, taken = (*config.signal_exporters, *config.snapshot_exporters), dict[Path, str]()
-    for name, section in (
-        *config.exporters.every("otlp_file").items(),
-        *config.exporters.every("snapshots").items(),
-    ):
-        if name in named:
+    for name, section in config.exporters.items():
+        if name in named and isinstance(section, Writing):
             first = taken.setdefault(section.path, name)
             if first != name:
                 yield (
                     f"exporters.{name}.path",
                     f"{first} writes to {section.path} already; name another place",
                 )
-
-
-def _rank(name: str) -> int:
-    """The place of an exporter's type, by which exporters start."""
-    kind = type_of(name)
-    return SIGNAL_EXPORTERS.index(kind) if kind in SIGNAL_EXPORTERS else len(SIGNAL_EXPORTERS)
 
 
 def _unknown(path: str, names: tuple[str, ...], known: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -403,9 +322,9 @@ def _wiring(config: CollectorConfig) -> Iterator[tuple[str, str]]:
             "service.pipelines.metrics.exporters",
             "metrics are folded wherever logs are; add `aggregator`, or leave the pipeline out",
         )
-    notifiers = {name: one for kind in NOTIFIERS for name, one in config.exporters.every(kind).items()}
-    for name, section in notifiers.items():
-        if name in config.snapshot_exporters and section.missing is not None:
+    for name in config.snapshot_exporters:
+        section = config.exporters.get(name)
+        if isinstance(section, Incomplete) and section.missing is not None:
             key, what = section.missing
             yield f"exporters.{name}.{key}", what
     needs_frames = pipelines.snapshots is not None or "view" in config.service.extensions

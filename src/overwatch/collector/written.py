@@ -8,7 +8,10 @@ from collections.abc import Callable
 from typing import Final
 
 from overwatch.collector.budget import Row, Written
-from overwatch.collector.extensions.file_storage import JOURNAL_MIB
+from overwatch.collector.exporters.aggregator import AggregatorConfig
+from overwatch.collector.exporters.otlp_file.config import OtlpFileConfig
+from overwatch.collector.exporters.snapshots import SnapshotsConfig
+from overwatch.collector.extensions.file_storage import JOURNAL_MIB, FileStorageConfig
 from overwatch.collector.settings import CollectorConfig
 from overwatch.recordings.division import Part
 
@@ -24,13 +27,13 @@ _CHECKPOINT: Final = ".checkpoint"
 
 def written(config: CollectorConfig) -> Written:
     """Everything that a configuration writes, with its budget."""
-    storage = config.extensions.file_storage
+    storage = config.one(FileStorageConfig)
     wanted = None if storage.budget_mib is None else storage.budget_mib * _MIB
     return Written(folder=storage.directory, wanted=wanted, rows=_rows(config))
 
 
 def _rows(config: CollectorConfig) -> tuple[Row, ...]:
-    storage, found = config.extensions.file_storage, list[Row]()
+    storage, found = config.one(FileStorageConfig), list[Row]()
     if "file_storage" in config.service.extensions:
         journal, most = storage.directory / JOURNAL, storage.max_size_mib * _MIB
         found += [
@@ -45,14 +48,14 @@ def _rows(config: CollectorConfig) -> tuple[Row, ...]:
                 holds=lambda name: name.endswith(_CHECKPOINT),
             ),
         ]
-    for name, files in config.exporters.every("otlp_file").items():
+    for name, files in config.every(OtlpFileConfig).items():
         if name in config.signal_exporters:
             most = files.budget.folder_mib * _MIB
             found.append(Row(part=Part(name=name, floor=min(most, 32 * _MIB), most=most), place=files.path))
     if "file_storage" in config.service.extensions:
-        most = config.exporters.aggregator.archive_mib * _MIB
+        most = config.one(AggregatorConfig).archive_mib * _MIB
         found.append(Row(part=Part(name=ARCHIVE, floor=0, most=most), place=storage.directory / ENDED))
-    for name, log in config.exporters.every("snapshots").items():
+    for name, log in config.every(SnapshotsConfig).items():
         if name in config.snapshot_exporters:
             found.append(
                 Row(

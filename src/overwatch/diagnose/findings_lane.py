@@ -5,10 +5,9 @@ host's or the whole run's (data, experience, weights) is one finding, however ma
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from overwatch.catalog.bounds import ROWS, BoundState
+from overwatch.catalog.bounds import ROWS, BoundState, Shared
 from overwatch.diagnose.bounds import Bound
 from overwatch.diagnose.factors.pace import with_slow_lane
 from overwatch.diagnose.fleet import Fleet
@@ -19,22 +18,6 @@ from overwatch.diagnose.problem import SECOND_NS, Patience, Problem
 HELD: Final = Patience(hold=SECOND_NS // 2, clear=3 * SECOND_NS, cooldown=30 * SECOND_NS)
 """What holds a lane back has been true for a while already."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shared:
-    """A bound that is nobody's own."""
-
-    state: BoundState
-    code: str
-    said: str
-    scope: str
-
-
-_SHARED: Final = (
-    _Shared(state=BoundState.IO, code="io-starvation", said="io starvation", scope="host"),
-    _Shared(state=BoundState.STARVED, code="queue-starved", said="starved learner", scope="run"),
-    _Shared(state=BoundState.WEIGHTS, code="weights-slow", said="slow weights", scope="run"),
-)
 
 _SPOKEN_OF: Final = frozenset(row.state.value for row in ROWS if row.fault)
 
@@ -62,9 +45,10 @@ def lane_problems(
                 yield _problem(fleet, lane, bound, ("oom-forecast", bound.why), 0)
             case _:
                 pass
-    for shared in _SHARED:
-        of_it = [lane for lane in lanes if bounds[lane.name].state == shared.state.value]
-        yield from _for_all(fleet, of_it, bounds, shared)
+    for row in ROWS:
+        if row.shared is not None:
+            of_it = [lane for lane in lanes if bounds[lane.name].state == row.state.value]
+            yield from _for_all(fleet, of_it, bounds, row.shared)
 
 
 def _problem(fleet: Fleet, lane: LaneFacts, bound: Bound, said: tuple[str, str], num_slow: int) -> Problem:
@@ -92,7 +76,7 @@ def _throttled(lane: LaneFacts, bound: Bound) -> tuple[str, str]:
 
 
 def _for_all(
-    fleet: Fleet, lanes: Sequence[LaneFacts], bounds: Mapping[str, Bound], shared: _Shared
+    fleet: Fleet, lanes: Sequence[LaneFacts], bounds: Mapping[str, Bound], shared: Shared
 ) -> Iterator[Problem]:
     """Several lanes that wait for the same thing are one finding about it."""
     if not lanes:
@@ -100,7 +84,7 @@ def _for_all(
     first = bounds[lanes[0].name]
     several = len(lanes) > 1
     own = not several and lanes[0].of is Of.DEVICE
-    said = f"{shared.said}: {first.why.partition(',')[0]}"
+    said = f"{shared.message}: {first.why.partition(',')[0]}"
     yield Problem(
         code=shared.code,
         severity="warning",

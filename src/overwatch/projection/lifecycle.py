@@ -8,13 +8,13 @@ Pure; must not know which env is selected, or how many lines there is room for.
 from collections.abc import Sequence
 from typing import Final
 
-from overwatch.catalog import Stage
+from overwatch.catalog.stages import Life, of_life
 from overwatch.projection.text import safe
 from overwatch.snapshot import SeedEvent
 from overwatch.state.feed import CRASH, GATE, MOVE, measured
 from overwatch.state.run import Entry
 
-CLEANING: Final = frozenset(stage.label for stage in (Stage.PRUNED, Stage.EMBARGOED, Stage.RESETTING))
+CLEANING: Final = frozenset(stage.label for stage in of_life(Life.CLEANING))
 """Stages that a slot leaves by itself."""
 DECIDED_NS: Final = 1_000_000_000
 """Longest time between a gate and the move that it decided."""

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from overwatch.catalog import Stage
+from overwatch.catalog.stages import Life, of_life
 
 BLUEPRINTS: Final = {
     "conv_small": "cs", "conv_light": "cl", "conv_heavy": "ch", "attention": "at", "bottleneck": "bn",
@@ -64,8 +65,7 @@ WAYS: Final[dict[Stage, Way]] = {
 
 RETRYING: Final = 0.06
 """Share of the seeds that are sent back where their way has a retry."""
-GROWING: Final = (Stage.GERMINATED, Stage.TRAINING, Stage.BLENDING, Stage.HOLDING)
-PAYING: Final = (Stage.TRAINING, Stage.BLENDING, Stage.HOLDING, Stage.FOSSILISED)
-"""Stages that cost rent."""
-EARLY: Final = (Stage.GERMINATED, Stage.TRAINING, Stage.BLENDING)
+GROWING: Final = of_life(Life.GROWING)
+PAYING: Final = tuple(stage for stage in Stage if stage.facets.pays_rent)
+EARLY: Final = GROWING[:-1]
 """Stages that a cull storm culls from."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from overwatch.catalog import Stage, parse_stage
 from overwatch.catalog.durations import duration
+from overwatch.catalog.stages import Tone
 from overwatch.snapshot import Slot
 from overwatch.tui.text import Role, Span, cells, clean, cut
 
@@ -44,11 +45,10 @@ _SEVERITIES: Final = {
     "critical": ("CRIT", Role.CRIT), "warning": ("WARN", Role.WARN), "info": ("INFO", Role.INFO),
     "debug": ("DBUG", Role.MUTED), "ok": ("OK", Role.OK),
 }  # fmt: skip
-_STAGE_ROLES: Final = {
-    Stage.UNKNOWN: Role.WARN, Stage.DORMANT: Role.MUTED, Stage.GERMINATED: Role.STAGE_NEW,
-    Stage.TRAINING: Role.STAGE_TRAIN, Stage.BLENDING: Role.STAGE_BLEND, Stage.HOLDING: Role.STAGE_HOLD,
-    Stage.FOSSILISED: Role.STAGE_DONE, Stage.PRUNED: Role.STAGE_FAIL, Stage.EMBARGOED: Role.STAGE_FAIL,
-    Stage.RESETTING: Role.MUTED,
+_TONES: Final = {
+    Tone.WARN: Role.WARN, Tone.MUTED: Role.MUTED, Tone.NEW: Role.STAGE_NEW, Tone.TRAIN: Role.STAGE_TRAIN,
+    Tone.BLEND: Role.STAGE_BLEND, Tone.HOLD: Role.STAGE_HOLD, Tone.DONE: Role.STAGE_DONE,
+    Tone.FAIL: Role.STAGE_FAIL,
 }  # fmt: skip
 _OPS: Final = {
     "GERMINATE": "GERM",
@@ -81,7 +81,7 @@ def to_ascii(text: str) -> str:
 
 def stage_role(stage: Stage) -> Role:
     """The meaning of a stage's glyph."""
-    return _STAGE_ROLES[stage]
+    return _TONES[stage.facets.tone]
 
 
 def chip(name: str, slot: Slot | None, size: ChipSize, codes: dict[str, str]) -> Span:
@@ -92,7 +92,7 @@ def chip(name: str, slot: Slot | None, size: ChipSize, codes: dict[str, str]) ->
     if slot is None:
         return Span(ABSENT + " " * max(0, size.value - 1), Role.MUTED)
     stage = parse_stage(slot.stage)
-    role = _STAGE_ROLES[stage]
+    role = stage_role(stage)
     if size is ChipSize.DOT:
         return Span(stage.glyph, role)
     if size is ChipSize.FULL:

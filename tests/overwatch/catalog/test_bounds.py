@@ -3,6 +3,9 @@
 from overwatch.catalog.bounds import BY_STATE, ROWS, BoundState
 from overwatch.diagnose.anomaly import AnomalyLimits
 from overwatch.diagnose.bounds import RULES
+from overwatch.diagnose.findings_lane import lane_problems
+from overwatch.diagnose.fleet import fleet_of
+from tests import fakes
 from tests.overwatch.diagnose.test_bounds import EXAMPLES
 
 
@@ -30,3 +33,14 @@ def test_a_verdict_that_is_a_fault_is_marked() -> None:
         assert bound is not None
         if BY_STATE[BoundState(bound.state)].fault:
             assert bound.mark in ("!", "!!")
+
+
+def test_every_verdict_that_is_a_fault_makes_one_finding() -> None:
+    """Of a lane alone, or of all lanes that have it; a fault that nobody hears of is a row without either."""
+    fleet = fleet_of(fakes.folded([fakes.envs(fakes.START_NS, (0,), index=1, step_time=[0.01])]))
+    for rule in RULES:
+        lane = EXAMPLES[rule.__name__][0]
+        bound = rule(lane, AnomalyLimits())
+        assert bound is not None
+        found = list(lane_problems(fleet, [lane], {lane.name: bound}, AnomalyLimits()))
+        assert len(found) == BY_STATE[BoundState(bound.state)].fault, bound.state

@@ -18,10 +18,10 @@ def test_a_folder_holds_all_that_a_collector_writes(tmp_path: Path) -> None:
     config, _ = load_named(file, placed(file, (), folder, None))
     own, _ = load_named(file, placed(file, ("exporters.otlp_file.path=/own",), folder, None))
 
-    assert config.exporters.otlp_file.path == folder / "otlp"
-    assert config.exporters.snapshots.path == folder / "snapshots.jsonl"
-    assert config.extensions.file_storage.directory == folder
-    assert own.exporters.otlp_file.path == Path("/own")
+    assert config.exporters["otlp_file"].path == folder / "otlp"
+    assert config.exporters["snapshots"].path == folder / "snapshots.jsonl"
+    assert config.extensions["file_storage"].directory == folder
+    assert own.exporters["otlp_file"].path == Path("/own")
 
 
 def test_ports_follow_one_another_and_hosts_stay(tmp_path: Path) -> None:

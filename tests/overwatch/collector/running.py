@@ -44,9 +44,10 @@ def config(folder: Path, *sets: str) -> CollectorConfig:
 
 
 @contextmanager
-def running(folder: Path, *sets: str) -> Iterator[Service]:
-    """A started collector; stopped at the end."""
-    service = Service(config(folder, *sets))
+def running(folder: Path, *sets: str | CollectorConfig) -> Iterator[Service]:
+    """A started collector of a configuration, or of the shipped one with settings; stopped at the end."""
+    whole = next((one for one in sets if isinstance(one, CollectorConfig)), None)
+    service = Service(whole or config(folder, *(one for one in sets if isinstance(one, str))))
     service.start()
     try:
         yield service
@@ -107,7 +108,7 @@ def fill(service: Service, leave: int) -> Cursor:
     """Fill the journal up to `leave` bytes, held by a reader that does not read until it is told to."""
     hung = service.context.journal.cursor("hung")
     eventually(lambda: service.context.journal.held_bytes == 0)
-    budget = service.config.exporters.aggregator.journal_size_mib << 20
+    budget = service.config.exporters["aggregator"].journal_size_mib << 20
     # An unknown field of the request: valid protobuf without a single span.
     inside = budget - leave - 5
     length = bytes(((inside >> shift) & 0x7F) | (0x80 if shift < 21 else 0) for shift in (0, 7, 14, 21))

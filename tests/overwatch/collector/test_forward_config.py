@@ -49,7 +49,7 @@ def test_nothing_is_given_up_for_time_where_patience_has_no_end() -> None:
 def test_grpc_is_tls_unless_said_otherwise(endpoint: str, insecure: bool, expected: str) -> None:  # noqa: FBT001 a table's column
     """As in otelcol: the scheme decides, and `tls.insecure` where there is none."""
     config = load(None, [f"exporters.otlp.endpoint={endpoint}", f"exporters.otlp.tls.insecure={insecure}"])
-    to = config.exporters.otlp.destinations(ALL)
+    to = config.exporters["otlp"].destinations(ALL)
 
     assert {one.shown for one in to.values()} == {expected}
     assert {one.protocol for one in to.values()} == {"grpc"}
@@ -68,7 +68,7 @@ def test_http_paths_are_added_or_named() -> None:
 def test_headers_are_secrets() -> None:
     """Not in a representation, in no print."""
     config = load(None, ["exporters.otlp.endpoint=a:1", "exporters.otlp.headers={X-Key: canary-77}"])
-    to = config.exporters.otlp.destinations(LOGS)[Signal.LOGS]
+    to = config.exporters["otlp"].destinations(LOGS)[Signal.LOGS]
 
     assert to.headers.pairs == (("x-key", "canary-77"),)
     assert "canary-77" not in f"{to!r}{config!r}"
@@ -121,7 +121,7 @@ def test_a_queue_on_disk_needs_a_disk() -> None:
         "exporters.otlp.endpoint=there:4317",
         "service.extensions=[health_check, view]",
     ]
-    assert load(None, sets).exporters.otlp.sending_queue.storage is None
+    assert load(None, sets).exporters["otlp"].sending_queue.storage is None
     with pytest.raises(ValueError, match="file_storage does not run; add it"):
         load(None, [*sets, "exporters.otlp.sending_queue.storage=file_storage"])
 
@@ -132,7 +132,7 @@ def test_a_version_that_grpc_cannot_promise_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot be promised over gRPC; use otlphttp"):
         load(None, ["exporters.otlp.endpoint=a:1", least.format("otlp")])
     config = load(None, ["exporters.otlphttp.endpoint=https://a:1", least.format("otlphttp")])
-    tls = config.exporters.otlphttp.destinations(LOGS)[Signal.LOGS].origin.tls
+    tls = config.exporters["otlphttp"].destinations(LOGS)[Signal.LOGS].origin.tls
     assert tls is not None
     assert tls.min_version == "1.3"
 

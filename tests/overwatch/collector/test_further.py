@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from overwatch.cli.configuration import config as config_command
 from overwatch.collector import Service
+from overwatch.collector.exporters.webhook import WebhookConfig
 from overwatch.config import ConfigError, as_yaml, load
 from overwatch.feeds.recording import Recording
 from tests import fakes
@@ -60,7 +61,7 @@ def test_what_is_printed_is_what_was_written_and_can_be_read_again(written: Path
     assert "s3cr3t" not in printed
     again = written.with_name("printed.yaml")
     again.write_text(printed.replace("[REDACTED]", "http://127.0.0.1:9/x"))
-    assert list(load(again, []).exporters.every("webhook")) == ["webhook", "webhook/chat", "webhook/unused"]
+    assert list(load(again, []).every(WebhookConfig)) == ["webhook", "webhook/chat", "webhook/unused"]
     assert load(written, []).digest() == found.digest()
     assert load(written, ["exporters.otlp/second.timeout=6s"]).digest() != found.digest()
 

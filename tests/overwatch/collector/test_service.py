@@ -15,7 +15,9 @@ import pytest
 
 from overwatch import discovery
 from overwatch.collector import Service, StartError
+from overwatch.collector.exporters.aggregator import AggregatorConfig
 from overwatch.collector.health import Phase
+from overwatch.collector.receivers.otlp import OtlpConfig
 from overwatch.config import load
 from overwatch.discovery import Endpoints
 from overwatch.serve.stream import Bell
@@ -324,7 +326,7 @@ def test_a_start_after_kills_for_want_of_memory_holds_less(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Half for each of them, and the log names both."""
-    whole = config(tmp_path).exporters.aggregator.room(config(tmp_path).receivers.otlp.limits).bytes
+    whole = config(tmp_path).one(AggregatorConfig).room(config(tmp_path).one(OtlpConfig).limits).bytes
     monkeypatch.setattr("overwatch.collector.lives.Lives._count", lambda _: 2)
     with running(tmp_path) as service:
         aggregator = service.context.aggregator

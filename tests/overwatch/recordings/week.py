@@ -229,12 +229,12 @@ def record(folder: Path, plan: Plan, *sets: str) -> Result:
     """Record a run through the exporter, its folder cleaned up at each rotation."""
     service = Service(config(folder, *sets))
     bell, recorded = service.context.bell, folder / "otlp"
-    exporter = OtlpFileExporter(service.config.exporters.otlp_file, service.context)
+    exporter = OtlpFileExporter(service.config.exporters["otlp_file"], service.context)
     watching = Watching(
         plan.idle_s, lambda fold, tick: bell.publish(fold.advance(tick + FAST_NS // 2, [], ()))
     )
     result = Result(folder=recorded, plan=plan, live=watching.openings)
-    thinning = service.config.exporters.otlp_file.thinning
+    thinning = service.config.exporters["otlp_file"].thinning
     seq, number = 1, 1
     for sequence, (second, events) in enumerate(Run(plan).moments(), 1):
         body = request(fakes.records(events, first_seq=seq), {})
@@ -251,7 +251,7 @@ def record(folder: Path, plan: Plan, *sets: str) -> Result:
                 folder=str(recorded),
                 now=stamp,
                 through=number - 1,
-                rules=service.config.exporters.otlp_file.rules(1 << 40),
+                rules=service.config.exporters["otlp_file"].rules(1 << 40),
                 before_s=thinning.before_s,
                 after_s=thinning.after_s,
             )

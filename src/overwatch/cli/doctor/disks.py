@@ -11,6 +11,8 @@ import psutil
 
 from overwatch.cli.doctor.verdict import Verdict, failure, ok, warning
 from overwatch.collector.budget import look, summary
+from overwatch.collector.exporters.otlp_file.config import OtlpFileConfig
+from overwatch.collector.exporters.snapshots import SnapshotsConfig
 from overwatch.collector.settings import CollectorConfig
 from overwatch.collector.written import written
 from overwatch.platform import SHARED_MEMORY
@@ -27,10 +29,10 @@ _NETWORK: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs
 def disks(config: CollectorConfig, spool: Path, shared: Path = SHARED_MEMORY) -> Iterator[Verdict]:
     """One verdict for each place that is written to."""
     yield from _storage(config)
-    yield from _room("journal", config.extensions.file_storage.directory, LEAST, is_log=True)
-    for name, files in config.exporters.every("otlp_file").items():
+    yield from _room("journal", config.data_folder, LEAST, is_log=True)
+    for name, files in config.every(OtlpFileConfig).items():
         yield from _room("recordings" if name == "otlp_file" else f"recordings of {name}", files.path, LEAST)
-    yield from _room("snapshots", config.exporters.snapshots.path.parent, LEAST)
+    yield from _room("snapshots", config.one(SnapshotsConfig).path.parent, LEAST)
     yield from _room("spool", spool, LEAST)
     if shared.is_dir():
         yield from _room("rings", shared, RINGS, least=RINGS)

@@ -24,7 +24,7 @@ def stack_folder() -> Path:
     """Where the stack's configuration, data, secrets and logs lie."""
     from overwatch import config
 
-    return Path(config.load(None, ()).extensions.file_storage.directory) / "stack"
+    return config.load(None, ()).data_folder / "stack"
 
 
 @click.group()

@@ -9,6 +9,7 @@ from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
 from overwatch.collector.durations import Duration, seconds
 from overwatch.collector.guard import Entry, plain
+from overwatch.collector.listeners import Listener
 from overwatch.collector.tls import TlsConfig
 from overwatch.serve.exposition import Ahead, Exposition, Source
 from overwatch.serve.lifetime import Lifetimes
@@ -46,6 +47,11 @@ class PrometheusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
                 raise ValueError(f"{name} {getattr(self, name)!r} is not positive; write e.g. 5m")
         if not 0 <= self.per_env <= MOST_ENVS:
             raise ValueError(f"per_env {self.per_env} is not within 0 and {MOST_ENVS}")
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """The address of the page."""
+        return (Listener(path="endpoint", endpoint=self.endpoint, tls=self.tls, role=Role.READ),)
 
     @property
     def limits(self) -> PageLimits:

@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from overwatch.collector.context import Context
 from overwatch.collector.start_errors import described
 from overwatch.journal import Durability
 
@@ -47,7 +46,7 @@ class FileStorageConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 class FileStorage:
     """Holds the folder's lock from start to stop."""
 
-    def __init__(self, config: FileStorageConfig, _: Context) -> None:
+    def __init__(self, config: FileStorageConfig, *_: object) -> None:
         self._lock = config.directory / "lock"
         self._fd: int | None = None
 

@@ -13,6 +13,7 @@ from aiohttp import web
 from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
 from overwatch.collector.guard import Entry, plain
+from overwatch.collector.listeners import Listener
 from overwatch.collector.tls import TlsConfig
 
 FRAME_AGE_S: Final = 10.0
@@ -63,11 +64,17 @@ class HealthCheckConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         if self.path in (LIVE, READY):
             raise ValueError(f"path {self.path!r} is that of a probe; write / or e.g. /health")
 
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """The address of probes, which speak no TLS of ours: that of all listeners is not its own."""
+        only = Listener(path="endpoint", endpoint=self.endpoint, tls=self.tls, role=None, shares_tls=False)
+        return (only,)
+
 
 class HealthCheck:
     """Answers 200 while the collector accepts, 503 before and after, and in trouble if asked to."""
 
-    def __init__(self, config: HealthCheckConfig, context: Context) -> None:
+    def __init__(self, config: HealthCheckConfig, context: Context, _: str = "health_check") -> None:
         self._context = context
         counted = config.component_health
         self._patience_s = counted.recovery_duration_s if counted.include_recoverable_errors else None

@@ -10,6 +10,7 @@ from aiohttp import web
 from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
 from overwatch.collector.guard import Entry, Refused
+from overwatch.collector.listeners import Listener
 from overwatch.collector.tls import TlsConfig
 from overwatch.events import FindingAcknowledged, Origin, Record
 from overwatch.journal import Signal
@@ -34,11 +35,16 @@ class ViewConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     tls: TlsConfig | None = None
     """TLS of this listener; that of `service.security` if left out."""
 
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """The address of the view API."""
+        return (Listener(path="endpoint", endpoint=self.endpoint, tls=self.tls, role=Role.READ),)
+
 
 class ViewExtension:
     """The view API over the collector's aggregator."""
 
-    def __init__(self, config: ViewConfig, context: Context) -> None:
+    def __init__(self, config: ViewConfig, context: Context, _: str = "view") -> None:
         if context.aggregator is None:
             raise ValueError("extension 'view' shows snapshots; add exporter 'aggregator' to pipeline 'logs'")
         guard = context.guard

@@ -12,6 +12,7 @@ from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
 from overwatch.collector.guard import Entry
 from overwatch.collector.limits import LimitsConfig, Room
+from overwatch.collector.listeners import Listener
 from overwatch.collector.net import parse
 from overwatch.collector.receivers.otlp_grpc import GrpcConfig, OtlpGrpc
 from overwatch.collector.receivers.otlp_grpc_front import Front
@@ -42,11 +43,19 @@ class OtlpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     limits: LimitsConfig = LimitsConfig()
     """What requests may cost."""
 
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """The addresses of both transports."""
+        return tuple(
+            Listener(path=f"protocols.{name}.endpoint", endpoint=one.endpoint, tls=one.tls, role=Role.INGEST)
+            for name, one in (("http", self.protocols.http), ("grpc", self.protocols.grpc))
+        )
+
 
 class OtlpReceiver:
     """The component `otlp` of `receivers`."""
 
-    def __init__(self, config: OtlpConfig, context: Context) -> None:
+    def __init__(self, config: OtlpConfig, context: Context, _: str = "otlp") -> None:
         self._config = config.protocols
         self._context = context
         certificates = context.guard.certificates(self._config.grpc.tls)

@@ -5,13 +5,12 @@ for good (fossilised), or is thrown away (pruned).
 """
 
 from overwatch.catalog import Stage
+from overwatch.catalog.stages import Life, of_life
 from overwatch.generate.boards import promql, words
 from overwatch.generate.boards.of_runs import RUN_ALERTS, RUN_VARIABLES
 from overwatch.generate.boards.spec import Dashboard, Look, Panel, Query, Step
 from overwatch.generate.boards.uids import Board
 
-_GROWING = (Stage.GERMINATED, Stage.TRAINING, Stage.BLENDING, Stage.HOLDING)
-_GONE = (Stage.PRUNED, Stage.EMBARGOED, Stage.RESETTING)
 _OK = (Step(at=None, colour=words.GREEN),)
 
 
@@ -49,7 +48,7 @@ SEEDS = Dashboard(
             "Fossilised",
             "Slots whose seed became part of its network for good: the success that all others are on "
             "the way to.",
-            (Stage.FOSSILISED,),
+            of_life(Life.GRAFTED),
             _OK,
         ),
         _number(
@@ -57,20 +56,20 @@ SEEDS = Dashboard(
             "Slots whose seed is being tried out; many for long with none fossilised means that gates "
             "are too "
             "strict or seeds do not help.",
-            _GROWING,
+            of_life(Life.GROWING),
             words.CALM,
         ),
         _number(
             "Culled and resting",
             "Slots whose seed was thrown away and that wait before they may try again; many at once is a "
             "cull storm.",
-            _GONE,
+            of_life(Life.CLEANING),
             words.CALM,
         ),
         _number(
             "Dormant",
             "Slots that hold nothing; all of them for long means that the policy learned to do nothing.",
-            (Stage.DORMANT,),
+            of_life(Life.RESTING),
             words.CALM,
         ),
         Panel(
@@ -123,7 +122,7 @@ SEEDS = Dashboard(
             "the newest "
             "change of gates, learning rate or task.",
             look=Look.LINES,
-            queries=(Query(expr=_share(*_GONE), name="{{rl_run_id}}"),),
+            queries=(Query(expr=_share(*of_life(Life.CLEANING)), name="{{rl_run_id}}"),),
             unit="percentunit",
             top=1,
             to=Board.RUN,

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from overwatch.catalog.stages import BY_CODE, Stage
+from overwatch.catalog.stages import BY_CODE, Life, Stage, of_life
 from overwatch.events import MetricInfo
 from overwatch_rl.settings import configured
 from overwatch_rl.types import Observation, ObservationSpec, Step, WorldSpec
@@ -34,7 +34,7 @@ FOSSIL_SHARE: Final = 0.5
 """What a fossil pays of that."""
 FOSSIL_BONUS: Final = 0.02
 
-GROWING: Final = (Stage.GERMINATED, Stage.TRAINING, Stage.BLENDING, Stage.HOLDING)
+GROWING: Final = of_life(Life.GROWING)
 CONNECTED: Final = (Stage.BLENDING, Stage.HOLDING, Stage.FOSSILISED)
 _LONG_AGE: Final = 10
 _GLOBAL_FEATURES: Final = 6
