@@ -290,19 +290,6 @@ def _fact(kind: type[Event], said: _Said, at: int) -> Event:
     return _converted(kind, _fields(kind, said, at))
 
 
-def facts_of(kind: type[Event], told: list[dict[str, Value]]) -> list[Event]:
-    """Events of their fields; raises `ValidationError` where one of them is none."""
-    events: list[Event] = msgspec.convert(told, list[kind], builtin_types=(bytes,))  # type: ignore[valid-type]
-    return events
-
-
-def fields_of_fact(log: LogRecord) -> tuple[type[Event], dict[str, Value]] | None:
-    """What event a log record is, and its fields; `None` where it is none of ours, or a measurement."""
-    said = _said(log, values_of(log.attributes))
-    kind = wire.BY_EVENT_NAME.get(said.name)
-    return None if kind is None or kind is Measured else (kind, _fields(kind, said, _time(log)))
-
-
 def _fields(kind: type[Event], said: _Said, at: int) -> dict[str, Value]:
     """The fields of a fact."""
     log = said.log

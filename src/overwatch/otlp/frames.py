@@ -50,37 +50,3 @@ def size_at(body: bytes, at: int, end: int) -> tuple[int, int]:
     if begin + size > end or begin - at > LONGEST_SIZE:
         raise OddError
     return size, begin
-
-
-def messages(body: bytes, at: int, end: int) -> Iterator[Place]:
-    """Where the items of a list lie that is all there is; raises `OddError`."""
-    for tag, start, stop in fields_of(body, at, end):
-        if tag != FIRST:
-            raise OddError
-        yield start, stop
-
-
-def framed(body: bytes, at: int, end: int) -> tuple[bytes | None, list[Place], bytes]:
-    """What items have in common, if it is said, where each of them lies, and their schema.
-
-    Raises `OddError` where these are not in the order of their numbers.
-    """
-    head: bytes | None = None
-    items: list[Place] = []
-    schema, last = b"", 0
-    while at < end:
-        tag = body[at]
-        size, start = size_at(body, at + 1, end)
-        at = start + size
-        if tag == SECOND and last <= SECOND:
-            items.append((start, at))
-        elif tag <= last:
-            raise OddError
-        elif tag == FIRST:
-            head = body[start:at]
-        elif tag == THIRD and size:
-            schema = body[start:at]
-        else:
-            raise OddError
-        last = tag
-    return head, items, schema

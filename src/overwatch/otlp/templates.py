@@ -8,7 +8,6 @@ from typing import Final
 
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import decode
-from overwatch.otlp.fact_templates import FactTemplates
 from overwatch.otlp.lengths import Lengths
 from overwatch.otlp.one_pass import OnePass
 from overwatch.otlp.record_templates import RecordTemplates
@@ -28,7 +27,6 @@ class Templates:
         self._metrics: Lengths[Template] = Lengths(most_bytes)
         self._logs = RecordTemplates(most_bytes)
         self._one_pass = OnePass()
-        self._facts = FactTemplates()
 
     @property
     def learned(self) -> int:
@@ -54,14 +52,11 @@ class Templates:
         said = None
         if signal is Signal.METRICS:
             said = self._one_pass.read(body, rest)
-        elif signal is Signal.LOGS:
-            said = self._facts.read(body, rest)
         return decode(signal, body, rest) if said is None else said
 
     def study(self, signal: Signal, body: bytes, *, known: bool = False) -> None:
         """Take note of a body that could be read, by templates if `known`; learn its shape when that pays."""
         if signal is Signal.LOGS:
-            self._facts.learn()
             self._logs.study(body, known=known)
         elif signal is Signal.METRICS and not known:
             self._study_metrics(body)

@@ -33,8 +33,6 @@ from overwatch.events import (
 from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
 from overwatch.otlp.encode import request
-from overwatch.otlp.jsonl import to_json
-from overwatch.otlp.line_templates import LineTemplates
 from overwatch.otlp.templates import Templates
 from overwatch.otlp.value import to_pairs
 from overwatch.otlp.wire import MalformedBody
@@ -267,7 +265,7 @@ class Judge:
     """Reads a stream both ways."""
 
     def __init__(self) -> None:
-        self._templates, self._lines = Templates(), LineTemplates()
+        self._templates = Templates()
         self.asked = self.known = 0
         """Requests, and those of them that templates could read."""
 
@@ -288,8 +286,4 @@ class Judge:
             self._templates.study(signal, body)
         else:
             self._templates.study(signal, body, known=True)
-        return (
-            right != whole(said)
-            or self._lines.to_json(signal, body) != to_json(signal, body)
-            or self._lines.to_json(signal, body) != to_json(signal, body)
-        )
+        return right != whole(said)
