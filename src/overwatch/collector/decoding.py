@@ -18,7 +18,6 @@ from overwatch.collector.calm import Calm, Patience
 from overwatch.journal import Batch, Made, Signal
 from overwatch.otlp.decode import Decoded
 from overwatch.otlp.packed import packed, unpacked
-from overwatch.otlp.record_template import LEARNED
 from overwatch.otlp.templates import Templates
 
 SMALL_BYTES: Final = 32 << 10
@@ -26,9 +25,7 @@ SMALL_BYTES: Final = 32 << 10
 
 What is made of an unknown shape goes with its body up to this size: records take much memory."""
 _RECORDS: Final = 8
-"""As many times the size of a body its records take, about..."""
-_COLUMNS: Final = 4
-"""...or columns of log records; those of metrics take a fifth of what names and numbers took as a message."""
+"""As many times the size of a body its records take, about; of a known shape they take a fifth of it."""
 
 _TURN_S: Final = 0.001
 """So long the fold may work on end, in seconds..."""
@@ -107,11 +104,10 @@ def made_of(signal: Signal, body: bytes, decoded: Decoded, *, known: bool) -> Ma
     Where no shape is to be learned from it, what it says goes instead of it: in as many bytes, about.
     """
     if known:
-        cost = len(body) // 5 if signal is Signal.METRICS else _COLUMNS * len(body)
-        return Made(what=decoded, cost=cost, instead=True)
+        return Made(what=decoded, cost=len(body) // 5, instead=True)
     if len(body) > SMALL_BYTES:
         return None
-    if signal is not Signal.METRICS and not any(type(record.event) in LEARNED for record in decoded.records):
+    if signal is not Signal.METRICS:
         said = packed(decoded, len(body))
         return None if said is None else Made(what=said, cost=len(said), instead=True)
     return Made(what=decoded, cost=_RECORDS * len(body))

@@ -1,4 +1,4 @@
-"""The templates of shapes that come again, learned as they do: of metrics requests, and of log records.
+"""The templates of shapes that come again, learned as they do, of metrics requests.
 
 Learning costs as much as some parsing, so it is left to whoever calls `study`, whom nobody should wait for.
 Bounded in memory. Safe from any thread. Must not know what a body says.
@@ -10,7 +10,6 @@ from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import decode
 from overwatch.otlp.lengths import Lengths
 from overwatch.otlp.one_pass import OnePass
-from overwatch.otlp.record_templates import RecordTemplates
 from overwatch.otlp.result import Decoded, Rest
 from overwatch.otlp.template import Template, learn
 
@@ -25,18 +24,15 @@ class Templates:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._metrics: Lengths[Template] = Lengths(most_bytes)
-        self._logs = RecordTemplates(most_bytes)
         self._one_pass = OnePass()
 
     @property
     def learned(self) -> int:
         """Templates made so far."""
-        return self._metrics.learned + self._logs.learned
+        return self._metrics.learned
 
     def read(self, signal: Signal, body: bytes) -> Decoded | None:
         """As `decode` reads it, where templates can; else `None`."""
-        if signal is Signal.LOGS:
-            return self._logs.read(body)
         if signal is not Signal.METRICS:
             return None
         for place, template in enumerate(self._metrics.of(len(body))):
@@ -56,9 +52,7 @@ class Templates:
 
     def study(self, signal: Signal, body: bytes, *, known: bool = False) -> None:
         """Take note of a body that could be read, by templates if `known`; learn its shape when that pays."""
-        if signal is Signal.LOGS:
-            self._logs.study(body, known=known)
-        elif signal is Signal.METRICS and not known:
+        if signal is Signal.METRICS and not known:
             self._study_metrics(body)
 
     def _study_metrics(self, body: bytes) -> None:

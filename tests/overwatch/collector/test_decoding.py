@@ -5,13 +5,12 @@ import asyncio
 import msgspec
 import pytest
 
-from overwatch.catalog import Scope
 from overwatch.collector.calm import Patience
 from overwatch.collector.decoding import SMALL_BYTES, Decoding, made_of
 from overwatch.collector.intake import Body, Intake
 from overwatch.collector.limits import LimitsConfig
 from overwatch.collector.tally import Tally
-from overwatch.events import Column, LogLine, Measured, Severity
+from overwatch.events import LogLine, Severity
 from overwatch.journal import Batch, Made, MemoryJournal, Signal
 from overwatch.otlp import checking
 from overwatch.otlp.decode import Decoded, decode
@@ -27,16 +26,16 @@ def _batch(signal: Signal, body: bytes) -> Batch:
     return Batch(sequence=1, stamp=1, signal=signal, body=body)
 
 
-NUMBERS = Measured(at=T, scope=Scope.LEARNER, values={"overwatch.learner.fps": Column.scalar(1.0)})
-"""A shape that is worth a template."""
+NUMBERS = fleet(3, T, 1.0).SerializeToString()
+"""A request of metrics."""
 
 
 def test_what_was_made_of_a_body_is_taken() -> None:
     """The very records come; without them the body is decoded, with the same result."""
-    body = told("run-1", [NUMBERS])
-    kept = decode(LOGS, body)
-    made = made_of(LOGS, body, kept, known=False)
-    batch = _batch(LOGS, body)
+    body = NUMBERS
+    kept = decode(Signal.METRICS, body)
+    made = made_of(Signal.METRICS, body, kept, known=False)
+    batch = _batch(Signal.METRICS, body)
 
     assert Decoding().take(msgspec.structs.replace(batch, made=made)) is kept
     again = Decoding().take(batch)
@@ -44,8 +43,8 @@ def test_what_was_made_of_a_body_is_taken() -> None:
     assert again is not kept
 
 
-def test_facts_go_packed_instead_of_their_body() -> None:
-    """No shape is learned from them, and what they say takes no more memory than they did."""
+def test_log_records_go_packed_instead_of_their_body() -> None:
+    """What they say takes no more memory than they did."""
     body = told("run-1", [run_started()] * 50)
     kept = decode(LOGS, body)
     made = made_of(LOGS, body, kept, known=False)
@@ -80,7 +79,7 @@ def test_the_intake_sends_its_records_along() -> None:
     cursor = journal.cursor("reader")
     intake = Intake(journal, Tally(), LimitsConfig(limit_mib=1 << 20), decoding)
     intake.open()
-    asyncio.run(intake.take(Body(signal=LOGS, data=told("run-1", [NUMBERS]), transport="http")))
+    asyncio.run(intake.take(Body(signal=Signal.METRICS, data=NUMBERS, transport="http")))
     intake.close()
 
     (batch,) = cursor.wait(0)
