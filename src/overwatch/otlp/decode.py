@@ -9,7 +9,6 @@ from typing import Final, NamedTuple, assert_never
 
 import msgspec
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
@@ -55,20 +54,19 @@ def decode_batch(batch: Batch) -> Decoded:
 def decode(signal: Signal, body: bytes, rest: Rest = None) -> Decoded:
     """The records in one request body; raises `MalformedBody` when it is no protobuf of its signal.
 
-    Who is in no hurry gives a `rest`, which is called between log records.
+    Who is in no hurry gives a `rest`, which is called between items.
     """
-    if signal is Signal.START:
-        return Decoded()
-    message = wire.parse(signal, body)
-    match message:
-        case ExportLogsServiceRequest():
-            return _decode_logs(message, rest)
-        case ExportMetricsServiceRequest():
-            return decode_points(message)
-        case ExportTraceServiceRequest():
-            return Decoded(items=count_spans(message))
+    match signal:
+        case Signal.START:
+            return Decoded()
+        case Signal.LOGS:
+            return _decode_logs(wire.parse_as(ExportLogsServiceRequest, body), rest)
+        case Signal.METRICS:
+            return decode_points(body, rest)
+        case Signal.TRACES:
+            return Decoded(items=count_spans(wire.parse_as(ExportTraceServiceRequest, body)))
         case _:
-            assert_never(message)
+            assert_never(signal)
 
 
 class _Said(NamedTuple):

@@ -9,7 +9,6 @@ from typing import Final
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import decode
 from overwatch.otlp.lengths import Lengths
-from overwatch.otlp.one_pass import OnePass
 from overwatch.otlp.result import Decoded, Rest
 from overwatch.otlp.template import Template, learn
 
@@ -24,7 +23,6 @@ class Templates:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._metrics: Lengths[Template] = Lengths(most_bytes)
-        self._one_pass = OnePass()
 
     @property
     def learned(self) -> int:
@@ -45,10 +43,7 @@ class Templates:
 
     def decode(self, signal: Signal, body: bytes, rest: Rest = None) -> Decoded:
         """As `decode`, of a body whose shape is not known; raises `MalformedBody`. May `rest` meanwhile."""
-        said = None
-        if signal is Signal.METRICS:
-            said = self._one_pass.read(body, rest)
-        return decode(signal, body, rest) if said is None else said
+        return decode(signal, body, rest)
 
     def study(self, signal: Signal, body: bytes, *, known: bool = False) -> None:
         """Take note of a body that could be read, by templates if `known`; learn its shape when that pays."""
