@@ -283,7 +283,7 @@ class _Gathering:
         last: tuple[object, ...] = ()
         values: dict[Subject, float] = {}
         for raw in raws:
-            plain = _unpacked(raw)
+            plain = unpacked(raw)
             outcome = None if plain is None else known.get(plain.rest)
             if plain is None or outcome is None:
                 self._take_parsed(producer, told, raw, plain)
@@ -317,7 +317,7 @@ class _Gathering:
         stale = bool(point.flags & _STALE)
         spread = None if stale or isinstance(point, NumberDataPoint) else _distribution(told.name, point)
         outcome = _outcome_of(producer.resource, told, values_of(point.attributes))
-        if plain is not None and len(plain.rest) <= LONGEST and _is_only_attributes(plain.rest):
+        if plain is not None and len(plain.rest) <= LONGEST and is_only_attributes(plain.rest):
             _MEMORY.spend(2 * len(plain.rest) + _ENTRY_BYTES)
             producer.known(told)[plain.rest] = outcome
         if isinstance(outcome, Lost):
@@ -370,7 +370,7 @@ class _Plain(NamedTuple):
     """What follows its numbers: its attributes, mostly."""
 
 
-def _unpacked(raw: bytes) -> _Plain | None:
+def unpacked(raw: bytes) -> _Plain | None:
     """A number whose times and value come first, and whose time can be; `None` for any other."""
     try:
         tag, at, value_tag, value = _NUMBER.unpack_from(raw)
@@ -389,7 +389,7 @@ def _unpacked(raw: bytes) -> _Plain | None:
     return _Plain(start, at, value, raw[stop:])
 
 
-def _is_only_attributes(rest: bytes) -> bool:
+def is_only_attributes(rest: bytes) -> bool:
     """Whether nothing behind a number takes the place of it, of its times or of its flags."""
     # A time of 0 that is written out takes the place of the one before it.
     point = NumberDataPoint.FromString(_TIMES + rest)

@@ -14,10 +14,10 @@ from overwatch.events import LogLine, Severity
 from overwatch.journal import Batch, Made, MemoryJournal, Signal
 from overwatch.otlp import checking
 from overwatch.otlp.decode import Decoded, decode
-from overwatch.otlp.lengths import LEARN_AT
+from overwatch.otlp.shapes import LEARN_AT
 from tests.e2e.flooding import label_values
 from tests.overwatch.collector.running import run_started, told
-from tests.overwatch.otlp.test_template import T, fleet
+from tests.overwatch.otlp.test_shapes import T, fleet
 
 LOGS = Signal.LOGS
 
@@ -102,7 +102,7 @@ def test_without_a_fold_nothing_is_sent_along() -> None:
 
 
 def test_a_shape_that_comes_again_is_recognised() -> None:
-    """The doors read by the templates that were learned where the fold asked."""
+    """The doors read by the shapes that were learned where the fold asked."""
     decoding = Decoding()
     bodies = [fleet(100, T + export, 1.0 + export).SerializeToString() for export in range(LEARN_AT + 1)]
     for body in bodies[:LEARN_AT]:

@@ -15,7 +15,7 @@ from overwatch.otlp.value import Value, to_pairs
 from overwatch.otlp.varint import varint
 from overwatch.otlp.wire import MalformedBody
 from tests.overwatch.otlp.messages import messages
-from tests.overwatch.otlp.test_template import T, fleet, requests, whole
+from tests.overwatch.otlp.test_shapes import T, fleet, requests, whole
 
 METRICS = Signal.METRICS
 
@@ -40,7 +40,7 @@ def parsed(body: bytes) -> str | None:
     except MalformedBody:
         return None
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(points, "_unpacked", lambda _: None)
+        patched.setattr(points, "unpacked", lambda _: None)
         return whole(decode(METRICS, body))
 
 
