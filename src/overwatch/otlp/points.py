@@ -78,6 +78,8 @@ _WHOLE: Final = struct.Struct("<q")
 _TIMES: Final = struct.pack("<BQBQ", _START, 1, _TIME, 1)
 
 _AnyPoint: TypeAlias = NumberDataPoint | SpreadPoint
+Plain: TypeAlias = tuple[int, int, float, bytes]
+"""A number that is written plainly: its start, its time, its value, and what follows them in the bytes."""
 _POINTS: Final[dict[str, type[_AnyPoint]]] = {
     "gauge": NumberDataPoint,
     "sum": NumberDataPoint,
@@ -284,42 +286,45 @@ class _Gathering:
         values: dict[Subject, float] = {}
         for raw in raws:
             plain = unpacked(raw)
-            outcome = None if plain is None else known.get(plain.rest)
-            if plain is None or outcome is None:
-                self._take_parsed(producer, told, raw, plain)
+            if plain is None:
+                self._take_parsed(producer, told, raw)
+                continue
+            start, at, value, rest = plain
+            outcome = known.get(rest)
+            if outcome is None:
+                self._take_parsed(producer, told, raw, rest)
             elif isinstance(outcome, PointSubject):
                 # Points of one gauge are mostly of one moment.
                 origin, row, subject = outcome.origin, outcome.row, outcome.subject
-                if (place := (plain.at, len(subject), row.name, origin)) != last:
-                    last, values = place, self._moments.name(origin, plain.at, row.scope, row.name, subject)
-                values[subject] = plain.value
+                if (place := (at, len(subject), row.name, origin)) != last:
+                    last, values = place, self._moments.name(origin, at, row.scope, row.name, subject)
+                values[subject] = value
             elif isinstance(outcome, SeriesKey):
                 try:
-                    self._series.append(outcome.point(plain.start, plain.at, plain.value))
+                    self._series.append(outcome.point(start, at, value))
                 except RejectedError as rejected:
                     self._reject(rejected)
             else:
                 self._lose(outcome)
 
-    def _take_parsed(
-        self, producer: _Producer, told: _Told, raw: bytes, plain: "_Plain | None" = None
-    ) -> None:
+    def _take_parsed(self, producer: _Producer, told: _Told, raw: bytes, rest: bytes | None = None) -> None:
+        """Gather a point by the parser; remember what `rest` means, if it is what follows its numbers."""
         self._parsed += 1
         if self._rest is not None and not self._parsed % _STRETCH:
             self._rest()
         try:
-            self._add(producer, told, _parsed(told.kind, raw), plain)
+            self._add(producer, told, _parsed(told.kind, raw), rest)
         except RejectedError as rejected:
             self._reject(rejected)
 
-    def _add(self, producer: _Producer, told: _Told, point: _AnyPoint, plain: "_Plain | None") -> None:
+    def _add(self, producer: _Producer, told: _Told, point: _AnyPoint, rest: bytes | None) -> None:
         at = checked_time(told.name, point.time_unix_nano)
         stale = bool(point.flags & _STALE)
         spread = None if stale or isinstance(point, NumberDataPoint) else _distribution(told.name, point)
         outcome = _outcome_of(producer.resource, told, values_of(point.attributes))
-        if plain is not None and len(plain.rest) <= LONGEST and is_only_attributes(plain.rest):
-            _MEMORY.spend(2 * len(plain.rest) + _ENTRY_BYTES)
-            producer.known(told)[plain.rest] = outcome
+        if rest is not None and len(rest) <= LONGEST and is_only_attributes(rest):
+            _MEMORY.spend(2 * len(rest) + _ENTRY_BYTES)
+            producer.known(told)[rest] = outcome
         if isinstance(outcome, Lost):
             self._lose(outcome)
             return
@@ -360,17 +365,7 @@ class _Gathering:
         )
 
 
-class _Plain(NamedTuple):
-    """A number that is written plainly."""
-
-    start: int
-    at: int
-    value: float
-    rest: bytes
-    """What follows its numbers: its attributes, mostly."""
-
-
-def unpacked(raw: bytes) -> _Plain | None:
+def unpacked(raw: bytes) -> Plain | None:
     """A number whose times and value come first, and whose time can be; `None` for any other."""
     try:
         tag, at, value_tag, value = _NUMBER.unpack_from(raw)
@@ -386,7 +381,7 @@ def unpacked(raw: bytes) -> _Plain | None:
         value = float(_WHOLE.unpack_from(raw, stop - _WHOLE.size)[0])
     elif value_tag != _DOUBLE:
         return None
-    return _Plain(start, at, value, raw[stop:])
+    return start, at, value, raw[stop:]
 
 
 def is_only_attributes(rest: bytes) -> bool:

@@ -125,9 +125,9 @@ def _within(body: bytes, at: int, end: int, level: int) -> Iterator[Slot]:
 
 def _slot(body: bytes, start: int, stop: int) -> Slot:
     plain = unpacked(body[start:stop])
-    if plain is None or not is_only_attributes(plain.rest):
+    if plain is None or not is_only_attributes(plain[-1]):
         raise _Odd
-    value = stop - len(plain.rest) - WIDTH
+    value = stop - len(plain[-1]) - WIDTH
     began = start + 1 if body[start] == _START else None
     return Slot(began, value - 1 - WIDTH, value, body[value - 1] == _INT)
 
