@@ -24,12 +24,16 @@ from overwatch.feeds.playing import player_of
 from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.feeds.unshown import unshown
 from overwatch.fold import DEFAULT_VIEW
-from overwatch.otlp.grain import Grain
+from overwatch.otlp.retention import RetentionLevel
 from overwatch.recordings.notes import Notes
 from overwatch.snapshot import Snapshot
 
 SECOND: Final = 1_000_000_000
-_PERIODS: Final = {Grain.SECOND: "second", Grain.MINUTE: "minute", Grain.SPARSE: "ten minutes"}
+_PERIODS: Final = {
+    RetentionLevel.SECOND: "second",
+    RetentionLevel.MINUTE: "minute",
+    RetentionLevel.SPARSE: "ten minutes",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

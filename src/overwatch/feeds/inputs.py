@@ -24,7 +24,7 @@ from overwatch.feeds.spooled import Spooled
 from overwatch.journal import LogVersionError
 from overwatch.journal.scan import is_journal
 from overwatch.journal.spooled import is_spool
-from overwatch.otlp.glance import glance
+from overwatch.otlp.sniff import sniff
 from overwatch.recordings.files import LIVE
 from overwatch.recordings.handles import Handles, Scratch
 from overwatch.recordings.pieces import INDEX, inventory, piece_of
@@ -188,7 +188,7 @@ def _kind(file: StoredFile) -> str:
         if part.data is None:
             continue
         try:
-            if glance(part.data):
+            if sniff(part.data):
                 return "batches"
             if is_snapshot(part.data):
                 return "snapshots"

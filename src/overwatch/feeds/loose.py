@@ -14,8 +14,8 @@ from overwatch.feeds.source import Account, Source
 from overwatch.feeds.spooled import Spooled
 from overwatch.fold import SLOW_NS, next_tick
 from overwatch.journal import Signal
-from overwatch.otlp.glance import Glance, glance, is_json
 from overwatch.otlp.jsonl import from_json
+from overwatch.otlp.sniff import RequestKind, is_json, sniff
 from overwatch.recordings.index import Ended, Entry, Located, StartBody, Started
 from overwatch.recordings.stored import Part, StoredFile
 from overwatch.recordings.values import MOST_BYTES
@@ -59,22 +59,22 @@ class OtlpFile:
             yield entry
         yield from (msgspec.structs.replace(one, stamp=self._stored.written_ns) for one in waiting)
 
-    def _requests(self) -> Iterator[tuple[Part, Glance]]:
-        return ((part, found) for part in self._stored.parts() for found in self._glances(part))
+    def _requests(self) -> Iterator[tuple[Part, RequestKind]]:
+        return ((part, found) for part in self._stored.parts() for found in self._kinds(part))
 
     def body(self, entry: Located) -> bytes:
         """The request of an entry."""
         data = self._stored.read(entry.offset, entry.length)
         return from_json(entry.signal, data) if is_json(data) else data
 
-    def _glances(self, part: Part) -> tuple[Glance, ...]:
+    def _kinds(self, part: Part) -> tuple[RequestKind, ...]:
         """The requests that a part is; none, and counted, where it is nothing that is replayed."""
         if part.data is None:
             long = f"longer than {MOST_BYTES >> 20} MiB"
             self.account.skip(self.name, "cut off at the end" if part.is_last else long)
             return ()
         try:
-            found = glance(part.data)
+            found = sniff(part.data)
         except ValueError:
             self.account.skip(self.name, "cut off at the end" if part.is_last else "no JSON")
             return ()

@@ -64,11 +64,6 @@ class Moments:
             }
         return other
 
-    @property
-    def ends(self) -> bool:
-        """Whether any value ended."""
-        return bool(self._ended or self._over or self._gone)
-
     def put(self, origin: Origin, at: int, row: catalog.Metric, subject: Subject, value: float) -> None:
         """Take a value; of several for one subject the last one counts."""
         self.name(origin, at, row.scope, row.name, subject)[subject] = value

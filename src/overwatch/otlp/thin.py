@@ -14,12 +14,12 @@ from typing import Final
 
 from overwatch.journal import Batch, Signal
 from overwatch.otlp import wire
-from overwatch.otlp.grain import Grain
-from overwatch.otlp.sheets import Sheet, join_numbers, sheet_of
+from overwatch.otlp.batch_editor import Sheet, join_numbers, sheet_of
+from overwatch.otlp.retention import RetentionLevel
 from overwatch.otlp.wire import MalformedBody
 
-SECOND_NS: Final = Grain.SECOND.period_ns
-_STAGES: Final = (Grain.SECOND, Grain.MINUTE, Grain.SPARSE)
+SECOND_NS: Final = RetentionLevel.SECOND.period_ns
+_STAGES: Final = (RetentionLevel.SECOND, RetentionLevel.MINUTE, RetentionLevel.SPARSE)
 
 Span = tuple[int, int]
 """From one stamp to another, both included."""
@@ -29,9 +29,9 @@ Span = tuple[int, int]
 class Thinning:
     """What is to be left of each run."""
 
-    floor: Grain = Grain.WHOLE
+    floor: RetentionLevel = RetentionLevel.WHOLE
     """Of every run: what is left is this coarse at least."""
-    grains: Mapping[str, Grain] = field(default_factory=dict)
+    grains: Mapping[str, RetentionLevel] = field(default_factory=dict)
     """Of single runs, by run id, where that is coarser; records of no run are under the empty one."""
     kept: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     """Around what matters, by run id; in order, without overlaps."""
@@ -49,9 +49,9 @@ class Thinning:
 
     def is_gone(self, run_id: str) -> bool:
         """Whether nothing is left."""
-        return self.of(run_id) is Grain.GONE
+        return self.of(run_id) is RetentionLevel.GONE
 
-    def of(self, run_id: str) -> Grain:
+    def of(self, run_id: str) -> RetentionLevel:
         """What is left of a run."""
         return max(self.floor, self.grains.get(run_id, self.floor), key=lambda grain: grain.step)
 
@@ -84,7 +84,7 @@ def thin(batches: Iterable[Batch], thinning: Thinning, losses: dict[str, Loss]) 
     """What is left of batches in order; what goes whole is counted in `losses` by run id."""
     grains = {thinning.floor, *thinning.grains.values()}
     left: Iterable[Batch] = batches
-    if Grain.GONE in grains:
+    if RetentionLevel.GONE in grains:
         left = _without(left, thinning, losses)
     coarsest = max((grain.period_ns for grain in grains), default=0)
     for stage in _STAGES:

@@ -18,8 +18,8 @@ import msgspec
 from overwatch import __version__
 from overwatch.fold import FAST_NS, SLOW_NS
 from overwatch.journal import INDEX_VERSION, Batch, Signal
-from overwatch.otlp.grain import Grain
 from overwatch.otlp.jsonl import MalformedJson, from_json, to_json
+from overwatch.otlp.retention import RetentionLevel
 from overwatch.otlp.thin import Loss, Span, Thinning, thin
 from overwatch.otlp.wire import MalformedBody
 from overwatch.platform import sync_folder
@@ -69,7 +69,7 @@ class _Rewriting:
         self._folder = folder
         self._job = job
         self._files = RecordingFiles(folder)
-        grains = {run_id: Grain.WHOLE for one in job.pieces for run_id in one.shares}
+        grains = {run_id: RetentionLevel.WHOLE for one in job.pieces for run_id in one.shares}
         for one in job.pieces:
             for run_id, grain in one.grains.items():
                 grains[run_id] = max(grains[run_id], grain, key=lambda grain: grain.step)
@@ -78,7 +78,7 @@ class _Rewriting:
         self._thinning = Thinning(floor=job.floor, grains=grains, usual=around.usual)
         self._around = around.kept
         self._kept: dict[str, list[Span]] = {}
-        self._is_copy = job.floor is Grain.WHOLE and all(
+        self._is_copy = job.floor is RetentionLevel.WHOLE and all(
             grain is self._thinning.of(run_id) for one in job.pieces for run_id, grain in one.grains.items()
         )
         self.piece = Piece(
@@ -149,7 +149,9 @@ class _Rewriting:
         for run_id in {*self._around, *one.shares}:
             share = one.shares.get(run_id)
             spans = (
-                self._around.get(run_id, ()) if share is None or share.grain is Grain.WHOLE else share.kept
+                self._around.get(run_id, ())
+                if share is None or share.grain is RetentionLevel.WHOLE
+                else share.kept
             )
             near = [span for span in spans if span[0] <= last and span[1] >= first]
             if near:
@@ -212,7 +214,7 @@ class _Rewriting:
 
     def _commit(self, contents: Sequence[_Content]) -> None:
         shares = self._shares()
-        is_gone = bool(shares) and all(share.grain is Grain.GONE for share in shares.values())
+        is_gone = bool(shares) and all(share.grain is RetentionLevel.GONE for share in shares.values())
         raised = [] if is_gone else [line for content in contents for line in content.raised]
         gone = [msgspec.json.encode(each) for each in _summed(contents, self._losses)]
         temporary = self._folder / f"{INDEX}.new"
@@ -237,9 +239,9 @@ class _Rewriting:
             for grain in [self._thinning.of(run_id)]
         }
 
-    def _kept_of(self, run_id: str, grain: Grain) -> tuple[Span, ...]:
+    def _kept_of(self, run_id: str, grain: RetentionLevel) -> tuple[Span, ...]:
         """The spans in which a thinned run is whole."""
-        is_thinned = grain not in (Grain.WHOLE, Grain.GONE)
+        is_thinned = grain not in (RetentionLevel.WHOLE, RetentionLevel.GONE)
         return tuple(sorted(set(self._kept.get(run_id, ())))) if is_thinned else ()
 
     def _header(self, shares: dict[str, Share]) -> bytes:

@@ -10,7 +10,7 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 
 from overwatch.journal import INDEX_VERSION, Signal
-from overwatch.otlp.grain import Grain
+from overwatch.otlp.retention import RetentionLevel
 from overwatch.snapshot import Baseline
 
 Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
@@ -30,7 +30,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
     bytes: Place
     """Of its lines, not packed."""
-    grain: Grain = Grain.WHOLE
+    grain: RetentionLevel = RetentionLevel.WHOLE
     """What is left of its numbers."""
     kept: tuple[tuple[int, int], ...] = ()
     """Of thinned ones, the stamps between which they are whole, in order."""

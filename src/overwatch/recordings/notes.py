@@ -7,7 +7,7 @@ anew that were seen open then, for what stands around them was kept. Must not kn
 from bisect import bisect_right
 from typing import Final
 
-from overwatch.otlp.grain import Grain
+from overwatch.otlp.retention import RetentionLevel
 from overwatch.recordings.index import BACK_NS, Gone, Header, Located, Raised, Started
 
 _AROUND_NS: Final = 5_000_000_000
@@ -24,7 +24,7 @@ class Notes:
         """Those that were seen open while it was recorded."""
         self.gone: list[Gone] = []
         """What went to make room."""
-        self.thinned: dict[str, dict[Grain, int]] = {}
+        self.thinned: dict[str, dict[RetentionLevel, int]] = {}
         """By run and grain, the stamp up to which numbers have it."""
         self._firsts: list[int] = []
         self._spans: dict[str, list[tuple[int, int, str]]] | None = None
@@ -44,7 +44,7 @@ class Notes:
         self._pieces.append((header.first_stamp, frozenset(header.runs)))
         thinned = set()
         for run_id, share in header.runs.items():
-            if share.grain not in (Grain.WHOLE, Grain.GONE):
+            if share.grain not in (RetentionLevel.WHOLE, RetentionLevel.GONE):
                 thinned.add(run_id)
                 of_run = self.thinned.setdefault(run_id, {})
                 of_run[share.grain] = max(of_run.get(share.grain, 0), header.last_stamp or 0)

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from overwatch.otlp.grain import Grain
+from overwatch.otlp.retention import RetentionLevel
 from overwatch.recordings.index import Share
 from overwatch.recordings.pieces import Piece
 
@@ -45,13 +45,13 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     run_mib: float = 2048
     folder_mib: float = 10240
 
-    def by_age(self, age_ns: int) -> Grain:
+    def by_age(self, age_ns: int) -> RetentionLevel:
         """What is kept of a piece whose newest batch is so old."""
         if self.max_days is not None and age_ns > self.max_days * _DAY_NS:
-            return Grain.GONE
+            return RetentionLevel.GONE
         if not self.thins or age_ns <= self.whole_minutes * _MINUTE_NS:
-            return Grain.WHOLE
-        return Grain.SECOND if age_ns <= self.second_hours * _HOUR_NS else Grain.MINUTE
+            return RetentionLevel.WHOLE
+        return RetentionLevel.SECOND if age_ns <= self.second_hours * _HOUR_NS else RetentionLevel.MINUTE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +73,14 @@ class Held:
         return self.size * share.bytes / whole if share is not None and whole else 0.0
 
     @property
-    def grains(self) -> dict[str, Grain]:
+    def grains(self) -> dict[str, RetentionLevel]:
         """What is left of each run."""
         return {run_id: share.grain for run_id, share in self.shares.items()}
 
     @property
     def is_gone(self) -> bool:
         """Whether nothing is left of anything."""
-        return bool(self.shares) and all(grain is Grain.GONE for grain in self.grains.values())
+        return bool(self.shares) and all(grain is RetentionLevel.GONE for grain in self.grains.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +88,9 @@ class Job:
     """Neighbouring pieces that are to become one."""
 
     pieces: tuple[Held, ...]
-    floor: Grain = Grain.WHOLE
+    floor: RetentionLevel = RetentionLevel.WHOLE
     """Every run is to be this coarse at least."""
-    grains: Mapping[str, Grain] = field(default_factory=dict)
+    grains: Mapping[str, RetentionLevel] = field(default_factory=dict)
     """Runs that are to be coarser."""
 
 
@@ -116,8 +116,10 @@ def _catching_up(held: Sequence[Held], rules: Rules, other_bytes: int, fresh_byt
     if fresh_bytes < _BEHIND * rules.piece_mib * _MIB or not _is_beyond(held, rules, other_bytes):
         return None
     for one in held:
-        if one.piece.generation == 0 or any(grain is not Grain.GONE for grain in one.grains.values()):
-            return Job(pieces=(one,), floor=Grain.GONE)
+        if one.piece.generation == 0 or any(
+            grain is not RetentionLevel.GONE for grain in one.grains.values()
+        ):
+            return Job(pieces=(one,), floor=RetentionLevel.GONE)
     return None
 
 
@@ -134,7 +136,7 @@ def _packing(held: Sequence[Held], rules: Rules, now: int) -> Job | None:
 
 def _thinning(held: Sequence[Held], rules: Rules, now: int) -> Job | None:
     chosen: list[Held] = []
-    floor = Grain.WHOLE
+    floor = RetentionLevel.WHOLE
     for one in held:
         wanted = rules.by_age(now - one.last)
         due = any(grain.step < wanted.step for grain in one.grains.values())
@@ -167,21 +169,23 @@ def _making_room(held: Sequence[Held], rules: Rules, now: int, other_bytes: int)
     return None
 
 
-def _oldest(told: Sequence[tuple[Held, Grain]], rules: Rules, now: int) -> tuple[Held, Grain] | None:
+def _oldest(
+    told: Sequence[tuple[Held, RetentionLevel]], rules: Rules, now: int
+) -> tuple[Held, RetentionLevel] | None:
     """The piece to make coarser, with its grain: what is new is spared, and nothing goes while any can be.
 
     One a second becomes one a minute everywhere before one a minute becomes less anywhere.
     """
     old = [(one, grain) for one, grain in told if now - one.last > rules.whole_minutes * _MINUTE_NS]
     for candidates in (old, told):
-        for finer_than in (Grain.MINUTE, Grain.SPARSE, Grain.GONE):
+        for finer_than in (RetentionLevel.MINUTE, RetentionLevel.SPARSE, RetentionLevel.GONE):
             for one, grain in candidates:
                 if grain.step < finer_than.step:
                     return one, grain
     return None
 
 
-def _step(grain: Grain) -> int:
+def _step(grain: RetentionLevel) -> int:
     return grain.step
 
 

@@ -2,16 +2,23 @@
 
 import math
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs, SeverityNumber
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
+import overwatch
 from overwatch.catalog import KL, Scope
 from overwatch.events import Column, LogLine, Measured, Origin, Record, Severity, scalars
 from overwatch.journal import Signal
 from overwatch.otlp import encode, wire
 from overwatch.otlp.decode import decode
+from overwatch.otlp.value import Value, to_any, to_pairs
 from tests.fakes import START_NS
-from tests.overwatch.otlp.strategies import EVENTS, RECORDS, nan_bits
+from tests.overwatch.otlp.strategies import EVENTS, INTS, RECORDS, nan_bits
 
 ORIGIN = Origin(run_id="r", ours=True, epoch="e")
 
@@ -36,6 +43,61 @@ def test_the_same_event_always_gives_the_same_bytes(event: object) -> None:
     """Two encodings of one event are equal."""
     record = Record(origin=ORIGIN, event=event, seq=1)
     assert encode.request([record], {}) == encode.request([record], {})
+
+
+TEXTS = st.text(max_size=200)
+PLAIN = st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.floats() | TEXTS | st.binary()
+VALUES = st.recursive(
+    PLAIN,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.dictionaries(TEXTS, VALUES, max_size=6), VALUES, st.integers(0, (1 << 64) - 1), st.none() | INTS, TEXTS
+)
+def test_bytes_are_those_that_protobuf_writes(
+    attributes: dict[str, Value], body: Value, at: int, seq: int | None, name: str
+) -> None:
+    """Of any value of an attribute, any time and any body; ids too."""
+    pieces = encode.Pieces(
+        event_name=name, severity=9, attributes=attributes, body=body, trace_id=b"t" * 16, span_id=b"s" * 8
+    )
+    written = encode.as_bytes(pieces, at, seq)
+    numbered = attributes if seq is None else {**attributes, wire.SEQ: seq}
+    log = LogRecord(
+        time_unix_nano=at,
+        observed_time_unix_nano=at,
+        event_name=name,
+        severity_number=SeverityNumber.SEVERITY_NUMBER_INFO,
+        attributes=to_pairs(numbered),
+        body=None if body is None else to_any(body),
+        trace_id=b"t" * 16,
+        span_id=b"s" * 8,
+    )
+    assert written == log.SerializeToString()
+    scope_logs = ScopeLogs(
+        scope=InstrumentationScope(name=wire.OURS, version=overwatch.__version__),
+        log_records=[log],
+        schema_url=wire.SCHEMA_URL,
+    )
+    whole = ExportLogsServiceRequest(
+        resource_logs=[
+            ResourceLogs(
+                resource=Resource(attributes=to_pairs(attributes)), scope_logs=[scope_logs], schema_url=name
+            )
+        ]
+    )
+    assert encode.resource_logs(attributes, [written], name) == whole.SerializeToString()
+
+
+@pytest.mark.parametrize("value", ["\ud800", 1 << 63, object()], ids=["surrogate", "65 bits", "object"])
+def test_what_protobuf_cannot_write_is_an_error(value: Value) -> None:
+    """A value is never cut or guessed."""
+    with pytest.raises((ValueError, TypeError)):
+        encode.as_bytes(encode.Pieces(event_name="e", severity=9, attributes={"a": value}), START_NS)
 
 
 def test_one_update_is_one_double_attribute_a_value() -> None:

@@ -13,7 +13,7 @@ from overwatch.fold import Fold, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import decode
 from overwatch.otlp.encode import request
-from overwatch.otlp.grain import Grain
+from overwatch.otlp.retention import RetentionLevel
 from overwatch.otlp.thin import Loss, Thinning, thin
 from overwatch.simulate import Script, Settings, Teller, parse_fault
 from overwatch.state.run import RunState
@@ -22,7 +22,7 @@ from tests.fakes import SECOND, START_NS
 from tests.overwatch.otlp.test_settle import metric, put
 
 OTHER = Origin(run_id="run-1", epoch="e2", rank=1, ours=True)
-MINUTE = Thinning(floor=Grain.MINUTE)
+MINUTE = Thinning(floor=RetentionLevel.MINUTE)
 
 
 def batch(number: int, second: float, events: list[Event], origin: Origin = fakes.ORIGIN) -> Batch:
@@ -63,7 +63,7 @@ def simulated(seconds: int, *faults: str) -> list[Batch]:
 def test_facts_keep_their_bytes_and_their_order() -> None:
     """Whatever is no measurement is there as it was, for every grain but the last."""
     whole = simulated(90, "crash-storm@20", "cull-storm@40")
-    for grain in (Grain.SECOND, Grain.MINUTE, Grain.SPARSE):
+    for grain in (RetentionLevel.SECOND, RetentionLevel.MINUTE, RetentionLevel.SPARSE):
         left = thinned(whole, Thinning(floor=grain))
         assert logs(left, numbers=False) == logs(whole, numbers=False)
         assert len(logs(left, numbers=True)) < len(logs(whole, numbers=True)) / 2
@@ -181,7 +181,7 @@ def test_what_is_kept_is_kept_whole() -> None:
     """Between two stamps every batch is as it was; before and after it is not."""
     whole = simulated(90)
     span = whole[400].stamp, whole[500].stamp
-    left = thinned(whole, Thinning(floor=Grain.MINUTE, kept={"run-1": [span]}))
+    left = thinned(whole, Thinning(floor=RetentionLevel.MINUTE, kept={"run-1": [span]}))
 
     assert [one for one in left if span[0] <= one.stamp <= span[1]] == whole[400:501]
     assert len(left) < 250
@@ -191,7 +191,7 @@ def test_what_the_run_says_of_itself_is_left_longer() -> None:
     """Before what matters its own numbers stay one a second, those of envs do not."""
     whole = simulated(90)
     span = whole[0].stamp, whole[-1].stamp
-    left = thinned(whole, Thinning(floor=Grain.MINUTE, usual={"run-1": [span]}))
+    left = thinned(whole, Thinning(floor=RetentionLevel.MINUTE, usual={"run-1": [span]}))
     scopes = [
         record.event.scope.value
         for one in left
@@ -300,7 +300,7 @@ def test_a_run_may_go_and_another_stays() -> None:
         for n, origin in enumerate([fakes.ORIGIN, other] * 20, 1)
     ]
     losses: dict[str, Loss] = {}
-    left = list(thin(whole, Thinning(grains={"run-1": Grain.GONE}), losses))
+    left = list(thin(whole, Thinning(grains={"run-1": RetentionLevel.GONE}), losses))
 
     assert left == whole[1::2]
     assert losses == {"run-1": Loss(batches=20, records=40, first=whole[0].stamp, last=whole[-2].stamp)}

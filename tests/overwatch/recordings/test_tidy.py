@@ -13,7 +13,7 @@ import pytest
 from overwatch.events import Measured
 from overwatch.feeds.recording import Recording
 from overwatch.journal import Signal
-from overwatch.otlp.grain import Grain
+from overwatch.otlp.retention import RetentionLevel
 from overwatch.recordings import compaction
 from overwatch.recordings.plan import Rules
 from overwatch.recordings.tidy import LOCK, Orders, Report
@@ -80,7 +80,7 @@ def test_age_thins_numbers_and_keeps_facts(tmp_path: Path) -> None:
     thinned = Recording(tmp_path)
     thinned.segments()
     assert set(thinned.notes.thinned) == {"run-1"}
-    assert set(thinned.notes.thinned["run-1"]) == {Grain.MINUTE}
+    assert set(thinned.notes.thinned["run-1"]) == {RetentionLevel.MINUTE}
 
 
 def numbers(found: list, scope: str) -> list[Measured]:

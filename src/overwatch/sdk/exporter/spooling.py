@@ -1,4 +1,4 @@
-"""OpenTelemetry's exporters as Overwatch has them: each encodes its signal and puts it into the spool.
+"""OpenTelemetry's exporters of metrics and spans as Overwatch has them: each puts its signal into the spool.
 
 Rules: the bytes are those of OpenTelemetry's own encoders; what they cannot encode is given up as a whole,
 counted and said once. Must not know rings or the network.
@@ -8,17 +8,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-import msgspec
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.sdk._logs import ReadableLogRecord
-from opentelemetry.sdk._logs.export import LogRecordExporter, LogRecordExportResult
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.logbytes import LogBytes
 from overwatch.sdk.exporter.request import Request
 
 log: Final = logging.getLogger("overwatch.exporter")
@@ -44,49 +40,6 @@ class Store(Protocol):
 
     def hand_on(self, records: int, rings: Mapping[str, int]) -> None:
         """Account for records that leave as spans, and for the ring positions behind them."""
-
-
-class Parcel(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the log records that are exported next."""
-
-    is_fact: bool = False
-    records: int = 0
-    """Records of the trainer that they stand for."""
-    last_seq: int = 0
-    rings: Mapping[str, int] = {}
-    """Newest sequence number of each ring that is in them."""
-
-
-class LogSpooler(LogRecordExporter):
-    """Log records into the spool. `parcel` describes the next batch."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._bytes = LogBytes()
-        self.parcel = Parcel()
-        self.order = 0
-        """Of the newest request."""
-
-    def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
-        """Keep a batch; raises what encoding raises."""
-        parcel, body = self.parcel, self._bytes.encode(batch)
-        request = self._store.put(
-            Signal.LOGS,
-            body,
-            is_fact=parcel.is_fact,
-            records=parcel.records,
-            last_seq=parcel.last_seq,
-            rings=parcel.rings,
-        )
-        self.order = request.order
-        return LogRecordExportResult.SUCCESS
-
-    def force_flush(self, timeout_millis: int = 10_000) -> bool:  # noqa: ARG002 its interface
-        """Nothing is held here."""
-        return True
-
-    def shutdown(self) -> None:
-        """Nothing is held here."""
 
 
 class MetricSpooler(MetricExporter):

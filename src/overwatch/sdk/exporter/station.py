@@ -9,25 +9,13 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
 import msgspec
-from opentelemetry._logs import LogRecord, SeverityNumber
-from opentelemetry.context import Context
-from opentelemetry.sdk._logs import (
-    LoggerProvider,
-    LogRecordLimits,
-    LogRecordProcessor,
-    ReadableLogRecord,
-    ReadWriteLogRecord,
-)
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_context
-from opentelemetry.util.types import AnyValue
 
-import overwatch
 from overwatch.catalog import Scope
 from overwatch.catalog.run import SDK_DROPPED
 from overwatch.events import (
@@ -38,14 +26,17 @@ from overwatch.events import (
     PhaseBegan,
     PhaseEnded,
     RunStarted,
+    Severity,
     scalars,
 )
+from overwatch.journal import Signal
 from overwatch.otlp import wire
-from overwatch.otlp.encode import Pieces, encode
+from overwatch.otlp.encode import Pieces, as_bytes, encode, resource_logs
+from overwatch.otlp.value import Value
 from overwatch.sdk.conflate import Count
 from overwatch.sdk.exporter.instruments import Instruments
 from overwatch.sdk.exporter.nonfinite import non_finite
-from overwatch.sdk.exporter.spooling import LogSpooler, Parcel, Store
+from overwatch.sdk.exporter.spooling import Store
 from overwatch.sdk.exporter.window import Window
 from overwatch.sdk.frames import Hello, SpanEnded
 from overwatch.sdk.rings.gathered import Updates
@@ -78,46 +69,12 @@ class Place(NamedTuple):
     sequence: int
 
 
-class Gatherer(LogRecordProcessor):
-    """OpenTelemetry's door: records gather, by ring, until they are exported as one batch."""
-
-    def __init__(self, spooler: LogSpooler) -> None:
-        self._spooler = spooler
-        self._batches: dict[Ring, list[ReadableLogRecord]] = {ring: [] for ring in Ring}
-        self.ring = Ring.FACTS
-        """Whose record is emitted next."""
-
-    def on_emit(self, log_record: ReadWriteLogRecord) -> None:
-        """Let a record wait."""
-        self._batches[self.ring].append(
-            ReadableLogRecord(
-                log_record=log_record.log_record,
-                resource=log_record.resource or Resource.get_empty(),
-                instrumentation_scope=log_record.instrumentation_scope,
-                limits=log_record.limits,
-            )
-        )
-
-    def export(self, ring: Ring, parcel: Parcel) -> bool:
-        """Export what gathered of a ring; whether there was anything. Raises what encoding raises."""
-        batch, self._batches[ring] = self._batches[ring], []
-        if batch:
-            self._spooler.parcel = parcel
-            self._spooler.export(batch)
-        return bool(batch)
-
-    def shutdown(self) -> None:
-        """Nothing more comes."""
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:  # noqa: ARG002 its interface
-        """Whether nothing waits."""
-        return not any(self._batches.values())
-
-
 @dataclass(slots=True)
 class _Held:
     """What gathered of one ring since it was exported last."""
 
+    records: list[bytes] = field(default_factory=list)
+    """Log records."""
     counted: int = 0
     """Records of the trainer."""
     unsaid: int = 0
@@ -139,15 +96,9 @@ class Station:
     ) -> None:
         self._instruments = instruments
         self._store = store
-        self._spooler = LogSpooler(store)
-        self._gatherer = Gatherer(self._spooler)
-        limits = LogRecordLimits(
-            max_log_record_attributes=LogRecordLimits.UNSET,
-            max_log_record_attribute_length=LogRecordLimits.UNSET,
-        )
-        provider = LoggerProvider(resource=resource, shutdown_on_exit=False, log_record_limits=limits)
-        provider.add_log_record_processor(self._gatherer)
-        self._logger = provider.get_logger(wire.OURS, overwatch.__version__, wire.SCHEMA_URL)
+        self._resource = resource
+        self.order = 0
+        """Of the newest request."""
         self._lock = threading.Lock()
         self._window = Window(started.judged_by, started.config)
         self._seq = said
@@ -196,18 +147,15 @@ class Station:
     def describe(self, started: RunStarted, run_id: str) -> None:
         """Emit the run as an entity; no event of the trainer's, so it has no number."""
         known = {wire.TASK: started.task, wire.ALGORITHM: started.algo, wire.GROUP: started.group}
-        attributes: dict[str, AnyValue] = {
+        attributes: dict[str, Value] = {
             wire.ENTITY_TYPE: wire.RUN_ENTITY,
             wire.ENTITY_ID: {wire.RUN_ID: run_id},
             wire.ENTITY_DESCRIPTION: {name: word for name, word in known.items() if word is not None},
         }
+        info = wire.SEVERITY_NUMBER[Severity.INFO]
+        pieces = Pieces(event_name=wire.ENTITY_STATE, severity=info, attributes=attributes)
         with self._lock:
-            self._gatherer.ring = Ring.FACTS
-            record = LogRecord(
-                timestamp=started.at, severity_number=SeverityNumber.INFO, attributes=attributes,
-                event_name=wire.ENTITY_STATE, context=_NO_SPAN,
-            )  # fmt: skip
-            self._logger.emit(record)
+            self._held[Ring.FACTS].records.append(as_bytes(pieces, started.at))
 
     def _report(self, count: Count) -> None:
         """Report updates to the turns of the loop."""
@@ -227,11 +175,6 @@ class Station:
         with self._lock:
             self._window.add(event, size=_OWN_SIZE, counted=0)
             self._note(event)
-
-    @property
-    def order(self) -> int:
-        """Of the newest request."""
-        return self._spooler.order
 
     @property
     def said(self) -> int:
@@ -293,53 +236,37 @@ class Station:
         self._hold(Ring.FACTS, passed.facts, passed.counted_facts)
 
     def _hold(self, ring: Ring, events: tuple[Event, ...], counted: int) -> None:
-        self._gatherer.ring = ring
         held = self._held[ring]
         held.counted += counted
-        held.unsaid += min(sum(not self._emit(event) for event in events), counted)
+        held.unsaid += min(sum(not self._emit(event, held.records) for event in events), counted)
 
     def _export(self, ring: Ring, place: Mapping[str, int]) -> None:
         """One request of a ring's kind; what cannot be said in it is accounted for with its place."""
         held, self._held[ring] = self._held[ring], _Held()
-        records, unsaid = held.counted - held.unsaid, held.unsaid
-        parcel = Parcel(is_fact=ring is Ring.FACTS, records=records, last_seq=self._seq, rings=place)
-        try:
-            is_placed = self._gatherer.export(ring, parcel)
-        except (ValueError, TypeError, LookupError, OverflowError) as error:
-            log.warning("%d records could not be encoded: %s", records, error)
-            is_placed, unsaid = False, held.counted
+        if held.records:
+            body = resource_logs(self._resource.attributes, held.records, self._resource.schema_url)
+            request = self._store.put(
+                Signal.LOGS,
+                body,
+                is_fact=ring is Ring.FACTS,
+                records=held.counted - held.unsaid,
+                last_seq=self._seq,
+                rings=place,
+            )
+            self.order = request.order
         if held.spans:
             self._store.hand_on(held.spans, place)
-        if unsaid or (place and not is_placed and not held.spans):
-            self._store.refuse(unsaid, INVALID, place)
+        if held.unsaid or (place and not held.records and not held.spans):
+            self._store.refuse(held.unsaid, INVALID, place)
 
-    def _emit(self, event: Event) -> bool:
+    def _emit(self, event: Event, records: list[bytes]) -> bool:
         try:
-            pieces = encode(event)
+            records.append(as_bytes(encode(event), event.at, self._seq + 1))
         except (ValueError, TypeError, LookupError, OverflowError) as error:
             log.warning("a %s could not be said: %s", type(event).__name__, error)
             return False
         self._seq += 1
-        self._logger.emit(
-            LogRecord(
-                timestamp=event.at,
-                severity_number=SeverityNumber(pieces.severity),
-                body=pieces.body,
-                attributes={**pieces.attributes, wire.SEQ: self._seq},
-                event_name=pieces.event_name,
-                context=_context(pieces) if pieces.trace_id else _NO_SPAN,
-            )
-        )
         return True
-
-
-_NO_SPAN: Final = Context()
-
-
-def _context(pieces: Pieces) -> Context:
-    """The span that a line was written in, as OpenTelemetry hands it to a record."""
-    trace_id, span_id = int.from_bytes(pieces.trace_id), int.from_bytes(pieces.span_id)
-    return set_span_in_context(NonRecordingSpan(SpanContext(trace_id, span_id, is_remote=True)), _NO_SPAN)
 
 
 def started(hello: Hello, *, node: str, sha: str | None, dirty: bool | None) -> Event:

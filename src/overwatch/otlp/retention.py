@@ -9,7 +9,7 @@ from typing import Final
 _SECOND_NS: Final = 1_000_000_000
 
 
-class Grain(Enum):
+class RetentionLevel(Enum):
     """What a stretch of a recording still holds of a run; the value is the word in the index."""
 
     WHOLE = "whole"
@@ -36,19 +36,19 @@ class Grain(Enum):
     @property
     def kept_period_ns(self) -> int:
         """The same around findings."""
-        return _SECOND_NS if self is Grain.SPARSE else 0
+        return _SECOND_NS if self is RetentionLevel.SPARSE else 0
 
     @property
-    def coarser(self) -> "Grain":
+    def coarser(self) -> "RetentionLevel":
         """The next step down; `GONE` is the last."""
         return _ORDER[min(self.step + 1, len(_ORDER) - 1)]
 
 
-_ORDER: Final = tuple(Grain)
+_ORDER: Final = tuple(RetentionLevel)
 _PERIODS: Final = {
-    Grain.WHOLE: 0,
-    Grain.SECOND: _SECOND_NS,
-    Grain.MINUTE: 60 * _SECOND_NS,
-    Grain.SPARSE: 600 * _SECOND_NS,
-    Grain.GONE: 0,
+    RetentionLevel.WHOLE: 0,
+    RetentionLevel.SECOND: _SECOND_NS,
+    RetentionLevel.MINUTE: 60 * _SECOND_NS,
+    RetentionLevel.SPARSE: 600 * _SECOND_NS,
+    RetentionLevel.GONE: 0,
 }

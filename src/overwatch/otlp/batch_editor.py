@@ -257,7 +257,7 @@ def _source(resource: ResourceMessage, scope: InstrumentationScope) -> _Source:
 
 
 def _rewritten(line: _Line, record: Record) -> LogRecord:
-    log = log_record(record)
+    log = LogRecord.FromString(log_record(record))
     if line.is_own and line.run_id:
         log.attributes.extend(to_pairs({wire.RUN_ID: line.run_id}))
     return log

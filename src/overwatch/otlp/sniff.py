@@ -1,4 +1,4 @@
-"""A request at a glance: which signal it is of and the newest time in it, without reading the rest.
+"""What a request is: which signal it is of and the newest time in it, without reading the rest.
 
 For files of other programs, which say neither. Of OTLP/JSON only what is asked for is read, so that it costs
 little more than finding the ends of the values; protobuf bytes say nothing of their kind, so the signal is
@@ -23,7 +23,7 @@ _Told: TypeAlias = int | float | str | None
 """A time as writers tell it; 64-bit integers are text in OTLP/JSON."""
 
 
-class Glance(NamedTuple):
+class RequestKind(NamedTuple):
     """What a request is."""
 
     signal: Signal
@@ -90,11 +90,11 @@ class _Line(msgspec.Struct, rename="camel"):
 _decoder: Final = msgspec.json.Decoder(_Line)
 
 
-def glance(data: bytes) -> tuple[Glance, ...]:
+def sniff(data: bytes) -> tuple[RequestKind, ...]:
     """Of a request in JSON or protobuf; none where it is none. Raises `ValueError` for what is no JSON."""
     if is_json(data):
-        return glance_json(data)
-    found = glance_protobuf(data)
+        return sniff_json(data)
+    found = sniff_protobuf(data)
     return () if found is None else (found,)
 
 
@@ -103,32 +103,32 @@ def is_json(data: bytes) -> bool:
     return data[:1] != b"\n"
 
 
-def glance_json(text: bytes) -> tuple[Glance, ...]:
+def sniff_json(text: bytes) -> tuple[RequestKind, ...]:
     """Of one object of OTLP/JSON, a request a signal. Raises `ValueError` for what is no JSON."""
     try:
         told = _decoder.decode(text)
     except RecursionError as error:
         raise ValueError(str(error)) from None
-    found: list[Glance] = []
+    found: list[RequestKind] = []
     if told.resource_logs is not None:
-        found.append(Glance(Signal.LOGS, _newest(_of_logs(told.resource_logs))))
+        found.append(RequestKind(Signal.LOGS, _newest(_of_logs(told.resource_logs))))
     if told.resource_metrics is not None:
-        found.append(Glance(Signal.METRICS, _newest(_of_metrics(told.resource_metrics))))
+        found.append(RequestKind(Signal.METRICS, _newest(_of_metrics(told.resource_metrics))))
     if told.resource_spans is not None:
-        found.append(Glance(Signal.TRACES, _newest(_of_spans(told.resource_spans))))
+        found.append(RequestKind(Signal.TRACES, _newest(_of_spans(told.resource_spans))))
     return tuple(found)
 
 
-def glance_protobuf(body: bytes) -> Glance | None:
+def sniff_protobuf(body: bytes) -> RequestKind | None:
     """Of protobuf bytes; `None` where they are no request of any signal."""
-    found: list[Glance] = []
+    found: list[RequestKind] = []
     for signal in wire.REQUESTS:
         try:
             message = wire.parse(signal, body)
         except wire.MalformedBody:
             continue
         if _is_explained(message):
-            found.append(Glance(signal, _newest(_times(message))))
+            found.append(RequestKind(signal, _newest(_times(message))))
     return max(found, key=lambda one: one.newest is not None, default=None)
 
 
