@@ -64,7 +64,7 @@ def serve(visit: Visit) -> None:
     with contextlib.ExitStack() as held:  # another exporter can follow this one in the same process
         try:
             hello = greeting_of(visit)
-            source = RingSource(rings, alone=True, gathers=True)
+            source = RingSource(rings, alone=True)
             held.callback(source.close)
             spool = open_spool(hello, rings)
             held.callback(spool.close)

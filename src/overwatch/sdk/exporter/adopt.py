@@ -136,7 +136,7 @@ def _spool_rings(
         route = chosen(Route(endpoint=hello.endpoint, env=hello.otlp_env))
         if route is None:
             return
-        source = RingSource(rings, alone=True, gathers=True)
+        source = RingSource(rings, alone=True)
     except BlockingIOError:
         return
     except FileNotFoundError:  # another process has delivered and removed them, or most of them

@@ -22,6 +22,7 @@ from overwatch.delivery.outlet import outlet
 from overwatch.delivery.sender import Sender
 from overwatch.events import CheckpointSaved, Event, RunFinished
 from overwatch.journal import Signal
+from overwatch.sdk.exporter.batching import Batch, Updates, batched
 from overwatch.sdk.exporter.envs import global_envs
 from overwatch.sdk.exporter.gpus import Trainer, lane_map
 from overwatch.sdk.exporter.instruments import Instruments
@@ -33,7 +34,6 @@ from overwatch.sdk.exporter.spools import SpoolMeta, spool_folder, spool_root
 from overwatch.sdk.exporter.station import INVALID, TELL_S, Place, Ring, Station, started
 from overwatch.sdk.exporter.unpack import unpacked, weight
 from overwatch.sdk.frames import Hello, Progress, Rolled, SpanEnded
-from overwatch.sdk.rings.gathered import Updates
 from overwatch.sdk.rings.source import Item, RingSource
 from overwatch.sdk.trainer_env import env_of
 
@@ -109,7 +109,6 @@ class Exporter:
         self._station = Station(described, spool, self._instruments, hello.started, said)
         self._station.fit(spool.room)
         self._before = spool.spooled
-        source.single(self._before.get(Ring.NUMBERS.value, 0))
         self._malformed = 0
         self._in_trouble = False
         self._poison = 0
@@ -153,32 +152,35 @@ class Exporter:
     def _read(self) -> int:
         """Take what the rings hold; how many bytes that were."""
         items = self._source.read(_READ)
-        for item in items:
+        for one in batched(items, self._before.get(Ring.NUMBERS.value, 0)):
+            item = one.last if isinstance(one, Batch) else one
             self._items.append(item)
             if item.sequence > self._before.get(_RINGS[item.ring].value, 0):
-                self._take(item)
+                self._take(one, item)
             if self._station.is_full:
                 self._export()
         return sum(item.size for item in items)
 
-    def _take(self, item: Item) -> None:
-        place, counted = Place(_RINGS[item.ring], item.sequence), item.count
+    def _take(self, one: Item | Batch, last: Item) -> None:
+        """Take a record, or a batch whose last one is `last`."""
+        place = Place(_RINGS[last.ring], last.sequence)
+        counted = sum(part.n for part in one.parts) if isinstance(one, Batch) else one.count
         try:
-            if isinstance(item.said, tuple):
-                for part in item.said:
+            if isinstance(one, Batch):
+                for part in one.parts:
                     many = part if isinstance(part, Updates) else self._known(part.newest)
-                    counted -= part.n
                     self._station.take_many(many, place, size=part.size, counted=part.n)
+                    counted -= part.n
                 return
-            if isinstance(item.said, SpanEnded):
-                self._station.take_span(item.said, place)
+            if isinstance(one.said, SpanEnded):
+                self._station.take_span(one.said, place)
                 return
-            events, is_rolled = unpacked(item.said, self._hello.words), isinstance(item.said, Rolled)
+            events, is_rolled = unpacked(one.said, self._hello.words), isinstance(one.said, Rolled)
             for event in events:
                 known = self._known(event)
                 self._finished = known if isinstance(known, RunFinished) else self._finished
                 counts, counted = counted, 0
-                size = weight(event) if is_rolled else item.size // len(events)
+                size = weight(event) if is_rolled else one.size // len(events)
                 self._station.take(known, place, size=size, counted=counts, is_rolled=is_rolled)
         except Exception as error:  # noqa: BLE001 the border: a record must not end the telling of the others
             self._poison += 1

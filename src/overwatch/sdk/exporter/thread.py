@@ -5,7 +5,6 @@ Must not know how the rings are written.
 """
 
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -80,8 +79,7 @@ class ExporterThread:
             raise
 
     def _work(self) -> None:
-        # A trainer that goes without NumPy is not made to load it.
-        source = RingSource(self._rings, gathers="numpy" in sys.modules)
+        source = RingSource(self._rings)
         spool = open_spool(self._hello, self._rings.path)
         try:
             Exporter(self._hello, source, spool, self._tell).run(self._farewell)

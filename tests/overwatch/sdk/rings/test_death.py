@@ -25,14 +25,13 @@ TRAINER = """
     import sys
     from pathlib import Path
     from overwatch.events import LogLine, Severity
-    from overwatch.sdk.rings.fast import Fast
     from overwatch.sdk.rings.ringset import RingLimits, RingSet
-    from overwatch.sdk.rings.written import Latest
+    from overwatch.sdk.rings.updates import Latest, UpdateWriter
 
     folder, cycle = Path(sys.argv[1]), int(sys.argv[2])
     limits = RingLimits(numbers_bytes=32768, facts_bytes=16384, forms_bytes=4096, backlog_bytes=65536)
     rings = RingSet("killed", limits, folders=[folder])
-    update = Fast(rings, Latest(), str, print, lambda written: globals().update(update=written)).update
+    update = UpdateWriter(rings, Latest(), str, print).update
     print("ready", flush=True)
     at = 0
     while True:
