@@ -90,11 +90,15 @@ class Run(Stepping):
         Made once with `report = run.updater("kl_divergence", "entropy")`, it takes what `update` takes;
         values behind the last name are refused.
         """
-        known = {name for name in names if type(name) is str and name != "update"}
+        taken = [type(name) is str and name != "update" for name in names]
+        is_plain = all(taken)
 
         def report(*values: Numeric, update: int | None = None) -> None:
-            pairs = zip(names, values, strict=False)
-            told = {name: value for name, value in pairs if type(name) is str and name in known}
+            if is_plain:
+                told = dict(zip(names, values, strict=False))
+            else:
+                pairs = zip(names, values, taken, strict=False)
+                told = {name: value for name, value, is_taken in pairs if is_taken}
             if len(told) < len(values):
                 odd = f"{len(values) - len(told)} values too many for names of an updater"
                 self._refuse("updater", RefusedError(odd))
