@@ -46,7 +46,7 @@ class Store(Protocol):
         """Account for records that leave as spans, and for the ring positions behind them."""
 
 
-class Parcel(msgspec.Struct, frozen=True, kw_only=True):
+class ExportContext(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the log records that are exported next."""
 
     is_fact: bool = False
@@ -58,25 +58,25 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogSpooler(LogRecordExporter):
-    """Log records into the spool. `parcel` describes the next batch."""
+    """Log records into the spool. `context` describes the next batch."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._bytes = LogBytes()
-        self.parcel = Parcel()
+        self.context = ExportContext()
         self.order = 0
         """Of the newest request."""
 
     def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
         """Keep a batch; raises what encoding raises."""
-        parcel, body = self.parcel, self._bytes.encode(batch)
+        context, body = self.context, self._bytes.encode(batch)
         request = self._store.put(
             Signal.LOGS,
             body,
-            is_fact=parcel.is_fact,
-            records=parcel.records,
-            last_seq=parcel.last_seq,
-            rings=parcel.rings,
+            is_fact=context.is_fact,
+            records=context.records,
+            last_seq=context.last_seq,
+            rings=context.rings,
         )
         self.order = request.order
         return LogRecordExportResult.SUCCESS

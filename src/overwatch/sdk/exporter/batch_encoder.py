@@ -46,7 +46,7 @@ from overwatch.sdk.conflate import Count
 from overwatch.sdk.exporter.batching import Updates
 from overwatch.sdk.exporter.instruments import Instruments
 from overwatch.sdk.exporter.nonfinite import non_finite
-from overwatch.sdk.exporter.spooling import LogSpooler, Parcel, Store
+from overwatch.sdk.exporter.spooling import ExportContext, LogSpooler, Store
 from overwatch.sdk.exporter.window import Window
 from overwatch.sdk.frames import Hello, SpanEnded
 
@@ -98,11 +98,11 @@ class Gatherer(LogRecordProcessor):
             )
         )
 
-    def export(self, ring: Ring, parcel: Parcel) -> bool:
+    def export(self, ring: Ring, context: ExportContext) -> bool:
         """Export what gathered of a ring; whether there was anything. Raises what encoding raises."""
         batch, self._batches[ring] = self._batches[ring], []
         if batch:
-            self._spooler.parcel = parcel
+            self._spooler.context = context
             self._spooler.export(batch)
         return bool(batch)
 
@@ -126,7 +126,7 @@ class _Held:
     """Records besides that are spans."""
 
 
-class Station:
+class BatchEncoder:
     """Says events. `said` is the last number that was used before."""
 
     def __init__(
@@ -303,9 +303,9 @@ class Station:
         """One request of a ring's kind; what cannot be said in it is accounted for with its place."""
         held, self._held[ring] = self._held[ring], _Held()
         records, unsaid = held.counted - held.unsaid, held.unsaid
-        parcel = Parcel(is_fact=ring is Ring.FACTS, records=records, last_seq=self._seq, rings=place)
+        context = ExportContext(is_fact=ring is Ring.FACTS, records=records, last_seq=self._seq, rings=place)
         try:
-            is_placed = self._gatherer.export(ring, parcel)
+            is_placed = self._gatherer.export(ring, context)
         except (ValueError, TypeError, LookupError, OverflowError) as error:
             log.warning("%d records could not be encoded: %s", records, error)
             is_placed, unsaid = False, held.counted
