@@ -5,6 +5,7 @@ byte order, which must be little-endian; everything else goes the long way. Find
 never loads it. Must not know the catalogue.
 """
 
+import struct
 import sys
 from collections.abc import Callable, Mapping
 from time import time_ns
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 from overwatch.events import MAX_ROWS
 from overwatch.sdk.rings.layout import Kind, tag
-from overwatch.sdk.rings.records import Form, encode
+from overwatch.sdk.rings.records import STAMP, Form
 from overwatch.sdk.rings.ringset import BusyError, RingSet
 from overwatch.sdk.rings.updates import INDICES, MAX_FORMS
 from overwatch.sdk.values import RefusedError
@@ -50,10 +51,10 @@ class ColumnWriter:
         if which is None:
             return False
         try:
-            payload = encode((views, at, step))
-        except OverflowError:  # a step that no 64 bits hold
+            stamp = STAMP.pack(at, 0 if step is None else step, step is not None)
+        except struct.error:  # a step that no 64 bits hold
             return False
-        self._put(which, payload)
+        self._put(which, b"".join([stamp, *views]))
         return True
 
     def _find(self, names: tuple[str, ...], letters: str, *, has_ids: bool) -> int | None:

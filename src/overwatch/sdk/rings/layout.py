@@ -64,13 +64,13 @@ _KIND_BITS: Final = 8
 
 
 class Kind(IntEnum):
-    """What a record's payload is, in msgpack; `records` has what each means."""
+    """What a record's payload is; `records` has what each means."""
 
     FRAME = 1
     UPDATE = 2
     """Numbers of the form, moment and index."""
     COLUMNS = 3
-    """Bytes of each column of the form, moment and index."""
+    """Moment and index, then the columns of the form, one behind the other."""
     FOLDED = 4
 
 

@@ -1,12 +1,13 @@
 """What is in a record: frames in, frames out, and the forms that name raw numbers.
 
-Owns the meaning of payloads, all of them msgpack. Pure. Must not know rings or files.
+Owns the meaning of payloads: msgpack, but for columns, which lie in a record as they lay in memory. Pure.
+Must not know rings or files.
 """
 
 import functools
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 import msgspec
@@ -42,13 +43,13 @@ Said: TypeAlias = Frame | Folded
 Forms: TypeAlias = Callable[[int], Form]
 Row: TypeAlias = tuple[list[float], int, int | None]
 """Numbers of an update, moment and index."""
-_Columns: TypeAlias = tuple[list[bytes], int, int | None]
 
 encode: Final = msgspec.msgpack.Encoder().encode
 _frame: Final = msgspec.msgpack.Decoder(Frame).decode
 _folded: Final = msgspec.msgpack.Decoder(FoldedUpto).decode
 _form: Final = msgspec.msgpack.Decoder(Form).decode
-_columns: Final = msgspec.msgpack.Decoder(_Columns).decode
+STAMP: Final = struct.Struct("<qq?")
+"""Before columns: moment, index, and whether there is an index."""
 row_of: Final = msgspec.msgpack.Decoder(Row).decode
 """An update as it lies in a record; raises `msgspec.MsgspecError`."""
 
@@ -117,9 +118,11 @@ def said(entry: Entry, forms: Forms) -> tuple[Said, int]:
             case Kind.UPDATE:
                 numbers, at, index = row_of(entry.payload)
                 values = dict(zip(forms(form).names, numbers, strict=True))
-                return Update(at=at, values=values, index=_index(index)), 0
+                # Of a number of an update that 64 bits hold only without a sign, the other numbers are kept.
+                known = index if index is None or index < 1 << 63 else None
+                return Update(at=at, values=values, index=known), 0
             case Kind.COLUMNS:
-                return _measured(forms(form), *_columns(entry.payload)), 0
+                return _measured(forms(form), entry.payload), 0
             case Kind.FRAME:
                 frame: Frame = _frame(entry.payload)
                 return frame, 0
@@ -128,22 +131,24 @@ def said(entry: Entry, forms: Forms) -> tuple[Said, int]:
                 return found.folded, found.upto
             case _:
                 raise RecordError(f"a record of kind {kind}")
-    except (ValueError, LookupError) as error:
+    except (ValueError, LookupError, ArithmeticError, struct.error) as error:
         raise RecordError(f"a record of kind {kind} cannot be read: {error}") from None
 
 
-def _measured(form: Form, data: Sequence[bytes], at: int, index: int | None) -> Measured:
-    columns = {
-        name: Column(dtype=dtype, data=one)
-        for name, dtype, one in zip(form.names, form.dtypes, data, strict=True)
-    }
-    keys = {"env_id": columns.pop("env_id") if form.has_ids else first_ids(len(next(iter(columns.values()))))}
-    return Measured(at=at, scope=Scope.ENV, keys=keys, values=columns, index=_index(index))
-
-
-def _index(index: int | None) -> int | None:
-    """A number of an update or a step; absent where 64 bits hold it only without a sign."""
-    return index if index is None or index < 1 << 63 else None
+def _measured(form: Form, payload: bytes) -> Measured:
+    at, index, has_index = STAMP.unpack_from(payload)
+    widths = [int(dtype[2:]) for dtype in form.dtypes]
+    rows, rest = divmod(len(payload) - STAMP.size, sum(widths))
+    if rest:
+        raise RecordError(f"{len(payload)} bytes are no rows of {form.dtypes}")
+    columns: dict[str, Column] = {}
+    start = STAMP.size
+    for name, dtype, width in zip(form.names, form.dtypes, widths, strict=True):
+        end = start + width * rows
+        columns[name] = Column(dtype=dtype, data=payload[start:end])
+        start = end
+    keys = {"env_id": columns.pop("env_id") if form.has_ids else first_ids(rows)}
+    return Measured(at=at, scope=Scope.ENV, keys=keys, values=columns, index=index if has_index else None)
 
 
 @functools.lru_cache(maxsize=8)
