@@ -3,7 +3,7 @@
 A trainer that steps a thousand times a second would otherwise have each of its records encoded, judged and
 drawn, of which a tenth of a second later only the fold is sent.
 
-Rules: what a batch says is what its records say one by one, folded. So a value that needs a fact of its own,
+Rules: a batch holds what its records hold one by one, folded. So a value that needs a fact of its own,
 for it is not finite, stands alone; no batch goes over a fact; and of columns no more are put together than
 their newest can stand for. Pure. Must not know rings.
 """
@@ -38,7 +38,7 @@ class Updates:
 
     @property
     def newest(self) -> Measured:
-        """The last of them; says for how many it stands."""
+        """The last of them, with how many it stands for."""
         rows = self.rows
         return Measured(
             at=rows.at,
@@ -62,7 +62,7 @@ class Columns:
 
     @property
     def newest(self) -> Measured:
-        """The last of them; says for how many it stands."""
+        """The last of them, with how many it stands for."""
         if self.n == 1:
             return self.last
         return msgspec.structs.replace(self.last, conflated=Conflated(n=self.n, first=self.first))
@@ -118,10 +118,10 @@ class _Open:
 
     def add(self, item: Item) -> None:
         """Take the next record."""
-        if isinstance(item.said, Update):
-            self._add_update(item.said, item.size)
-        elif isinstance(item.said, Measured):
-            self._add_columns(item.said, item.size)
+        if isinstance(item.content, Update):
+            self._add_update(item.content, item.size)
+        elif isinstance(item.content, Measured):
+            self._add_columns(item.content, item.size)
 
     def _add_update(self, update: Update, size: int) -> None:
         names = tuple(update.values)
@@ -143,12 +143,12 @@ class _Open:
 
 def _is_number(item: Item) -> bool:
     """Whether a record is one of a batch."""
-    said = item.said
-    if isinstance(said, Update):
-        return _is_sound(said)
-    if not isinstance(said, Measured) or said.scope is not Scope.ENV or said.conflated is not None:
+    content = item.content
+    if isinstance(content, Update):
+        return _is_sound(content)
+    if not isinstance(content, Measured) or content.scope is not Scope.ENV or content.conflated is not None:
         return False
-    return not non_finite(said)
+    return not non_finite(content)
 
 
 def _is_sound(update: Update) -> bool:

@@ -172,10 +172,10 @@ class Exporter:
                     self._encoder.take_many(many, place, size=part.size, counted=part.n)
                     counted -= part.n
                 return
-            if isinstance(one.said, SpanEnded):
-                self._encoder.take_span(one.said, place)
+            if isinstance(one.content, SpanEnded):
+                self._encoder.take_span(one.content, place)
                 return
-            events, is_rolled = unpacked(one.said, self._hello.words), isinstance(one.said, Rolled)
+            events, is_rolled = unpacked(one.content, self._hello.words), isinstance(one.content, Rolled)
             for event in events:
                 known = self._known(event)
                 self._finished = known if isinstance(known, RunFinished) else self._finished

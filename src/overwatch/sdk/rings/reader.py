@@ -155,7 +155,7 @@ class RingReader:
         while self._held and sequence_of(self._held[0]) <= sequence:
             self._released = self._held.popleft()
         if self._released != before:
-            # A reader that dies in between counts the folded updates once: this word says all, not more.
+            # A reader that dies in between counts the folded updates once: the word is a total.
             words[W_UNFOLDED] = max(words[W_UNFOLDED], upto)
             if FENCE is not None:
                 FENCE()

@@ -38,8 +38,8 @@ class FoldedUpto(msgspec.Struct, frozen=True, array_like=True):
     folded: Folded
 
 
-Said: TypeAlias = Frame | Folded
-"""What a record says."""
+Content: TypeAlias = Frame | Folded
+"""What a record holds."""
 Forms: TypeAlias = Callable[[int], Form]
 Row: TypeAlias = tuple[list[float], int, int | None]
 """Numbers of an update, moment and index."""
@@ -55,7 +55,7 @@ row_of: Final = msgspec.msgpack.Decoder(Row).decode
 
 
 class RecordError(ValueError):
-    """A payload that is not what its kind says."""
+    """A payload that is not of its kind."""
 
 
 def is_fact(frame: Frame) -> bool:
@@ -75,15 +75,15 @@ def folded_entry(folded: Folded, upto: int) -> Entry:
     return Entry(tag(Kind.FOLDED), encode(FoldedUpto(upto, folded)))
 
 
-def time_of(said: Said) -> int:
+def time_of(content: Content) -> int:
     """When something was emitted, Unix nanoseconds."""
-    match said:
+    match content:
         case Hello():
             return 0
         case Close() | Dropped():
             return time.time_ns()
         case _:
-            return said.at
+            return content.at
 
 
 def encode_form(form: Form) -> bytes:
@@ -110,8 +110,8 @@ def frame_update(entry: Entry) -> Update | None:
     return frame if isinstance(frame, Update) else None
 
 
-def said(entry: Entry, forms: Forms) -> tuple[Said, int]:
-    """What a record says, and up to how many updates it has folded ones, else 0; raises `RecordError`."""
+def content_of(entry: Entry, forms: Forms) -> tuple[Content, int]:
+    """What a record holds, and up to how many updates it has folded ones, else 0; raises `RecordError`."""
     kind, form = untagged(entry.tag)
     try:
         match kind:

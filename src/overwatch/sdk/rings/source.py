@@ -15,7 +15,7 @@ from overwatch.sdk.conflate import Folded
 from overwatch.sdk.rings.file import RingFile, open_ring
 from overwatch.sdk.rings.layout import W_SAID
 from overwatch.sdk.rings.reader import RingReader
-from overwatch.sdk.rings.records import Form, RecordError, Said, decode_form, said, time_of
+from overwatch.sdk.rings.records import Content, Form, RecordError, content_of, decode_form, time_of
 from overwatch.sdk.rings.ringset import FACTS, NUMBERS, RingSet, part_of
 from overwatch.sdk.rings.writer import dropped
 
@@ -27,7 +27,7 @@ _NUMBERS: Final = 0
 class Item:
     """One record and its place."""
 
-    said: Said
+    content: Content
     size: int
     """Bytes of its payload."""
     ring: int
@@ -39,12 +39,12 @@ class Item:
     @property
     def count(self) -> int:
         """Records handed in that this one stands for."""
-        return self.said.n if isinstance(self.said, Folded) else 1
+        return self.content.n if isinstance(self.content, Folded) else 1
 
     @property
     def at(self) -> int:
         """Unix nanoseconds on the trainer's clock."""
-        return time_of(self.said)
+        return time_of(self.content)
 
 
 class RingSource:
@@ -77,13 +77,13 @@ class RingSource:
         found: list[Item] = []
         for sequence, entry in self._readers[ring].read(limit):
             try:
-                told, upto = said(entry, self._form)
+                content, upto = content_of(entry, self._form)
             except RecordError:
                 self._broken += 1
                 continue
             if upto:
                 self._readers[ring].unfold(upto)
-            found.append(Item(told, len(entry.payload), ring, sequence, upto))
+            found.append(Item(content, len(entry.payload), ring, sequence, upto))
         return found
 
     def _form(self, number: int) -> Form:
@@ -122,7 +122,7 @@ class RingSource:
 
     @property
     def unsaid(self) -> int:
-        """Updates folded by the trainer that no record tells of yet; lost when the trainer is dead."""
+        """Updates folded by the trainer that are in no record yet; lost when the trainer is dead."""
         return self._readers[_NUMBERS].unsaid
 
     def dropped(self) -> dict[str, int]:

@@ -1,8 +1,8 @@
-"""`run.update` into the ring: twelve numbers in a microsecond or two, and never a value asked.
+"""`run.update` into the ring: twelve numbers in a microsecond or two, and no value is ever read.
 
 Names that come again are a form, so a record holds numbers only. msgspec writes an exact float as nine bytes,
 a tag and a double, and refuses what it does not know without running that value's code. So where every ninth
-byte says "float", all values were floats: none had to be asked, and no device was waited for.
+byte says "float", all values were floats: none had to be read, and no device was waited for.
 
 Rules: never raises by itself; what it does not take, odd values and odd names, goes the long way. Must not
 know the catalogue.

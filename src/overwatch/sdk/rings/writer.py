@@ -214,7 +214,7 @@ class RingWriter:
         return used // ALIGN
 
     def close(self) -> None:
-        """Say that nothing follows, and unmap. The token stays taken."""
+        """Mark that nothing follows, and unmap. The token stays taken."""
         self.words[W_CLOSED] = 1
         self.closed = True
         self.limit = 0
@@ -222,6 +222,6 @@ class RingWriter:
 
 
 def dropped(file: RingFile) -> dict[str, int]:
-    """What was not written, by reason, as the header says; either side may ask."""
+    """What was not written, by reason, as the header has it, for either side."""
     counts = {reason: file.words[W_DROPPED + place] for place, reason in enumerate(REASONS)}
     return {reason: count for reason, count in counts.items() if count}

@@ -94,7 +94,7 @@ class Reader:
                     self.window.add(part.newest, size=part.size, counted=part.n)
             return
         self.count += one.count
-        for event in unpacked(one.said, None):
+        for event in unpacked(one.content, None):
             self.window.add(event, size=one.size)
             if isinstance(event, Measured):
                 self.facts += non_finite(event)
@@ -203,7 +203,8 @@ def test_no_batch_goes_over_a_fact() -> None:
             trainer.emit("fact", 10 * number + 3, 0.1, number)
         source = RingSource(rings.path)
         taken = [
-            one.parts[0].n if isinstance(one, Batch) else type(one.said) for one in batched(source.read(), 0)
+            one.parts[0].n if isinstance(one, Batch) else type(one.content)
+            for one in batched(source.read(), 0)
         ]
         source.close()
         assert taken == [2, LogLine] * 3

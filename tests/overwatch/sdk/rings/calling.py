@@ -67,7 +67,7 @@ class Called:
                 self._source.done(item)
 
     def _take(self, one: Item | Batch) -> None:
-        for part in one.parts if isinstance(one, Batch) else unpacked(one.said, None):
+        for part in one.parts if isinstance(one, Batch) else unpacked(one.content, None):
             if isinstance(part, Updates):
                 self._window.add_updates(part)
             else:

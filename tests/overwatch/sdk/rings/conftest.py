@@ -23,7 +23,7 @@ def drained(source: RingSource) -> list[Any]:
     for item in items:
         source.done(item)
     assert source.malformed == 0
-    return [item.said for item in items]
+    return [item.content for item in items]
 
 
 @pytest.fixture(autouse=True)

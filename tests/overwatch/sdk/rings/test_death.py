@@ -51,7 +51,7 @@ READER = """
     print("ready", flush=True)
     while True:
         for item in source.read(64):
-            n = item.said.n if isinstance(item.said, Folded) else 0
+            n = item.content.n if isinstance(item.content, Folded) else 0
             os.write(out, f"{item.ring} {item.sequence} {n}".ljust(31).encode() + b"\\n")
             source.done(item)
 """
@@ -100,9 +100,9 @@ def test_a_killed_trainer_leaves_everything_it_accepted(tmp_path: Path, cycle: i
     time.sleep(chance.uniform(0.0, 0.1))
     kill(trainer)
     source, items = read_all(tmp_path / "killed")
-    facts = [item.said for item in items if isinstance(item.said, LogLine)]
-    updates = [item.said for item in items if isinstance(item.said, Update)]
-    folded = [item.said for item in items if isinstance(item.said, Folded)]
+    facts = [item.content for item in items if isinstance(item.content, LogLine)]
+    updates = [item.content for item in items if isinstance(item.content, Update)]
+    folded = [item.content for item in items if isinstance(item.content, Folded)]
     assert source.malformed == 0
     assert source.waiting == 0
     assert [fact.message for fact in facts] == [f"fact {at}" for at in range(1, len(facts) + 1)]
@@ -128,7 +128,9 @@ def test_a_killed_reader_is_followed_by_one_that_misses_nothing(tmp_path: Path, 
     kill(trainer)
     source, rest = read_all(tmp_path / "killed")
     lines = [tuple(map(int, line.split())) for line in seen.read_text().splitlines()]
-    lines += [(item.ring, item.sequence, item.count if isinstance(item.said, Folded) else 0) for item in rest]
+    lines += [
+        (item.ring, item.sequence, item.count if isinstance(item.content, Folded) else 0) for item in rest
+    ]
     for ring in (0, 1):
         read = [sequence for where, sequence, _ in lines if where == ring]
         assert set(read) == set(range(1, max(read, default=0) + 1))
