@@ -15,10 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo quick pythons test check gates lint types types-linux types-darwin imports slow calibration corpus learning long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-train bench-replay bench-rollouts bench-learner generate screenshots constraints docs release clean
 
-# The compiled part is built by the install: with a new source it is made again.
-COMPILED := hatch_build.py $(wildcard src/overwatch/sdk/rings/*.[ch])
-
-$(VENV)/.installed: constraints.txt pyproject.toml $(COMPILED)
+$(VENV)/.installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check $(TORCH)
 	$(BIN)/pip install --quiet --disable-pip-version-check -r constraints.txt

@@ -5,7 +5,6 @@ of the tests, so that the test depends on no registry; `make release` installs f
 packages are lent, so the editable install of the tests' environment is not found.
 """
 
-import os
 import re
 import signal
 import socket
@@ -79,11 +78,11 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """Built from this tree without a compiler, which `tests/contracts/test_wheel.py` has."""
+    """Built from this tree."""
     folder = tmp_path_factory.mktemp("first")
     subprocess.run(
         [sys.executable, "-c", BUILD, str(folder)],
-        cwd=ROOT, env=os.environ | {"OVERWATCH_PURE_PYTHON": "1"}, check=True, capture_output=True,
+        cwd=ROOT, check=True, capture_output=True,
     )  # fmt: skip
     (wheel,) = folder.glob("*.whl")
     venv.create(folder / "venv", with_pip=False)

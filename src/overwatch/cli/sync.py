@@ -4,7 +4,7 @@ import logging
 import sys
 from pathlib import Path
 
-from overwatch.sdk.exporter.adopt import Delivered, deliver_all
+from overwatch.sdk.exporter.orphan_recovery import Delivered, deliver_all
 
 
 def sync(root: Path | None, endpoint: str | None, timeout_s: float) -> int:

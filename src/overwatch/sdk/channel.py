@@ -28,7 +28,7 @@ from overwatch.sdk.ending import COMPLETED, Ending, of_error
 from overwatch.sdk.frames import Frame
 from overwatch.sdk.link import Link, Outcome
 from overwatch.sdk.packing import Tensor, is_tensor
-from overwatch.sdk.rings.written import Latest
+from overwatch.sdk.rings.updates import Latest
 from overwatch.sdk.tallies import Tallies
 from overwatch.sdk.terminal import Terminal
 from overwatch.sdk.values import (

@@ -22,34 +22,6 @@ MAX_NAMES: Final = 1024
 """Names that one folding keeps; a run has fewer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """What came of one name, one value after another."""
-
-    low: float | None
-    high: float | None
-    """Extremes of the finite ones; `None` while there are none."""
-    n: int
-    """All of them."""
-    last: float
-    nan: int = 0
-    inf: int = 0
-    values: Sequence[float] = ()
-    """The finite ones, in any order."""
-    breaches: tuple[int, int] | None = None
-    """How many were beyond the warning limit only, and beyond the critical one; `None`: to be counted."""
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Span":
-        """Of at least one value."""
-        n, last, nan, inf = len(values), values[-1], 0, 0
-        if not math.isfinite(sum(values)):
-            nan, inf = sum(map(math.isnan, values)), sum(map(math.isinf, values))
-            values = [value for value in values if math.isfinite(value)]
-        low, high = min(values, default=None), max(values, default=None)
-        return cls(low=low, high=high, n=n, last=last, nan=nan, inf=inf, values=values)
-
-
 class Count(NamedTuple):
     """How many updates: those of one number that follow one another are one."""
 
@@ -71,6 +43,35 @@ class Count(NamedTuple):
 
 
 NO_UPDATES: Final = Count(0, None, None)
+
+
+class Rows:
+    """Updates of the same names that follow one another, at least one."""
+
+    __slots__ = ("at", "indices", "names", "values")
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        """Full names."""
+        self.values: list[Sequence[float]] = []
+        """Of each update, in the order of the names."""
+        self.indices: list[int | None] = []
+        self.at = 0
+        """Moment of the last, Unix nanoseconds."""
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def add(self, values: Sequence[float], at: int, index: int | None) -> None:
+        """Take the next update."""
+        self.values.append(values)
+        self.indices.append(index)
+        self.at = at
+
+    @property
+    def count(self) -> Count:
+        """How many updates they are."""
+        return Count.of(self.indices)
 
 
 class Series(msgspec.Struct, kw_only=True):
@@ -152,15 +153,6 @@ def _has_limits(row: Metric | None) -> bool:
     return row is not None and bool(row.limits.warning or row.limits.critical or row.presets)
 
 
-class Bounds(NamedTuple):
-    """Values at or below a low one, or at or above a high one, are beyond a limit; infinite: none is."""
-
-    low: float
-    high: float
-    critical_low: float
-    critical_high: float
-
-
 @dataclass(frozen=True, slots=True)
 class _Levels:
     """A name's absolute limits, on either side."""
@@ -187,33 +179,37 @@ class Conflator:
 
     def add(self, at: int, values: Mapping[str, float], index: int | None = None) -> None:
         """Fold in one update under full names; of more than `MAX_NAMES` names the rest is left out."""
-        spans = [Span.of((value,)) for value in values.values()]
-        self.add_many(at, tuple(values), spans, Count(1, index, index))
+        rows = Rows(tuple(values))
+        rows.add(tuple(values.values()), at, index)
+        self.add_rows(rows)
 
-    def add_many(self, at: int, names: Sequence[str], spans: Sequence[Span], count: Count) -> None:
-        """Fold in updates that follow one another, a span a name; `at` is the last one's."""
-        self.n += max((span.n for span in spans), default=1)
-        self._at, self._count = at, self._count.then(count)
-        for name, span in zip(names, spans, strict=True):
+    def add_rows(self, rows: Rows) -> None:
+        """Fold in updates that follow one another, name by name."""
+        self.n += len(rows)
+        self._at, self._count = rows.at, self._count.then(rows.count)
+        for name, values in zip(rows.names, zip(*rows.values, strict=True), strict=False):
             series = self._values.get(name)
             if series is None:
                 if len(self._values) >= MAX_NAMES:
                     continue
                 series = self._values[name] = Series()
-            self._fold(name, series, span)
+            self._fold(name, series, values)
 
-    def _fold(self, name: str, series: Series, span: Span) -> None:
+    def _fold(self, name: str, series: Series, values: Sequence[float]) -> None:
         """Fold in values; they are sorted and counted only where an extreme crosses a limit."""
-        series.n += span.n
-        series.last = span.last
-        series.nan += span.nan
-        series.inf += span.inf
-        low, high = span.low, span.high
-        if low is None or high is None:
-            return
+        series.n += len(values)
+        series.last = values[-1]
+        # An infinity or NaN makes the sum one; so does a sum too large, which then costs time only.
+        if not math.isfinite(sum(values)):
+            series.nan += sum(map(math.isnan, values))
+            series.inf += sum(map(math.isinf, values))
+            values = [value for value in values if math.isfinite(value)]
+            if not values:
+                return
+        low, high = min(values), max(values)
         series.low = low if series.low is None else min(series.low, low)
         series.high = high if series.high is None else max(series.high, high)
-        warnings, criticals = span.breaches or self._breaches(name, low, high, span.values)
+        warnings, criticals = self._breaches(name, low, high, values)
         series.warnings += warnings
         series.criticals += criticals
 
@@ -225,13 +221,6 @@ class Conflator:
         ordered = sorted(values)
         criticals = _beyond(critical, ordered)
         return _beyond((*warning, *critical), ordered) - criticals, criticals
-
-    def bounds(self, name: str) -> Bounds:
-        """Where a name's limits are: a value beyond them is at or outside of these."""
-        levels = self._levels.get(name) or self._levels_of(name)
-        low, high = _edges((*levels.warning, *levels.critical))
-        critical_low, critical_high = _edges(levels.critical)
-        return Bounds(low, high, critical_low, critical_high)
 
     def _levels_of(self, name: str) -> _Levels:
         row = BY_NAME.get(name)
@@ -256,24 +245,6 @@ class Conflator:
         )
         self._values, self.n, self._count = {}, 0, NO_UPDATES
         return folded
-
-
-def _edges(limits: Iterable[Limit]) -> tuple[float, float]:
-    """The greatest value that is too low, and the least that is too high; infinite where none is."""
-    low, high = -math.inf, math.inf
-    for limit in limits:
-        match limit.side:
-            case Side.BELOW:
-                low = max(low, math.nextafter(limit.value, -math.inf))
-            case Side.AT_OR_BELOW:
-                low = max(low, limit.value)
-            case Side.ABOVE:
-                high = min(high, math.nextafter(limit.value, math.inf))
-            case Side.AT_OR_ABOVE:
-                high = min(high, limit.value)
-            case _:
-                assert_never(limit.side)
-    return low, high
 
 
 def _reaches(limits: tuple[Limit, ...], low: float, high: float) -> bool:

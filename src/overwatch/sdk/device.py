@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import msgspec
 
 from overwatch.sdk.packing import ERRORS, Refuse, Shape, Tensor, pack, tensor_type, undisturbed
-from overwatch.sdk.transfer import Flight, Transfer, ways
+from overwatch.sdk.transfer import PendingCopy, Transfer, ways
 from overwatch.sdk.values import RefusedError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class _Part(msgspec.Struct, frozen=True):
 
     names: tuple[str, ...]
     rows: tuple[int, ...]
-    flight: Flight
+    pending: PendingCopy
 
 
 class _Offer(msgspec.Struct, frozen=True):
@@ -87,7 +87,7 @@ class _Offer(msgspec.Struct, frozen=True):
 
     def landed(self) -> bool:
         """Whether all of it is there."""
-        return all(part.flight.landed() for part in self.parts)
+        return all(part.pending.landed() for part in self.parts)
 
 
 class DeviceValues:
@@ -147,7 +147,7 @@ class DeviceValues:
 
         def deliver() -> None:
             for part in parts:
-                told.update(zip(part.names, part.flight.take().astype("f8").tolist(), strict=True))
+                told.update(zip(part.names, part.pending.take().astype("f8").tolist(), strict=True))
             then({name: told[name] for name in names if name in told})
 
         self._wait_for(parts, deliver)
@@ -283,7 +283,7 @@ class DeviceValues:
     def _wait_for(
         self, parts: Sequence[_Part], deliver: Callable[[], object], held: int = 0, line: int = _NUMBERS
     ) -> None:
-        nbytes = held + sum(part.flight.nbytes for part in parts)
+        nbytes = held + sum(part.pending.nbytes for part in parts)
         self._held[line] += nbytes
         self._waiting.append(_Offer(parts, deliver, nbytes, time.monotonic(), line))
         if self._ended:
@@ -346,7 +346,7 @@ def _arrays(parts: Sequence[_Part], names: Sequence[str]) -> "dict[str, np.ndarr
     """What has landed, by name in this order."""
     found: dict[str, np.ndarray] = {}
     for part in parts:
-        whole = part.flight.take()
+        whole = part.pending.take()
         ends = accumulate(part.rows)
         found.update(
             (name, whole[end - rows : end])

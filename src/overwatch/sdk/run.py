@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from overwatch.catalog import Kind, Metric, Scope, find
 from overwatch.catalog.phases import is_pause
@@ -21,9 +21,8 @@ from overwatch.sdk.frames import SpanEnded
 from overwatch.sdk.frames import Update as Told
 from overwatch.sdk.link import Link
 from overwatch.sdk.packing import Tensor, is_tensor
-from overwatch.sdk.rings.columns import Envs, FastColumns, Home
-from overwatch.sdk.rings.fast import Fast
-from overwatch.sdk.rings.written import Update, Updater
+from overwatch.sdk.rings.columns import ColumnWriter
+from overwatch.sdk.rings.updates import UpdateWriter
 from overwatch.sdk.stepping import Stepping
 from overwatch.sdk.terminal import Terminal
 from overwatch.sdk.tracing import Span, loop_of, opened
@@ -45,6 +44,13 @@ PAUSES: Final = 64
 """Names of pauses that are announced."""
 
 
+class Updater(Protocol):
+    """What `run.updater` gives."""
+
+    def __call__(self, *values: Numeric, update: int | None = None) -> None:
+        """Numbers of one policy update, in the order of their names."""
+
+
 class Run(Stepping):
     """One training process's part of a run. Made by `overwatch.sdk.start`."""
 
@@ -61,62 +67,48 @@ class Run(Stepping):
         super().__init__(run_id, link, n_envs, preset, terminal, words=words)
         self._announced: dict[str, float] = {}
         """When each pause of the loop was last announced, by its name."""
-        self._fast: Fast | None = None
-        self._fast_envs: FastColumns | None = None
+        self._columns_out: ColumnWriter | None = None
+        self._waiting = self._device.line
         if link is not None and link.rings is not None:
-            self._fast = Fast(link.rings, self._latest, self._policy_name, self._update_slowly, self._install)
-            self._fast_envs = FastColumns(
-                link.rings,
-                self._env_name,
-                self._envs_slowly,
-                home=Home(self.envs, self._install_envs, self._device.line),
+            self._columns_out = ColumnWriter(link.rings, self._env_name)
+            writer = UpdateWriter(
+                link.rings, self._latest, self._policy_name, self._update_slowly, self._waiting
             )
+            # What comes most often is spared a call: `update` is the writer's own, until the run is over.
+            self.__dict__["update"] = writer.update
 
     def update(self, /, *, update: int | None = None, **values: Numeric) -> None:
         """Numbers of one policy update, by their short names; an unknown name is a custom number.
 
         A value may be a tensor on any device: it is told when the device has computed it.
         """
-        if self._fast is not None and not self._device.waiting:
-            self._fast.update(update=update, **values)
-        else:
-            self._update_slowly(update, values)
+        self._update_slowly(update, values)
 
     def updater(self, *names: str) -> Updater:
-        """A function for numbers of these names, in this order: the shortest way to say an update.
+        """A function for numbers of these names, in this order: `report(kl, entropy, update=n)`.
 
-        `report = run.updater("kl_divergence", "entropy")` once, then `report(kl, entropy, update=n)` each
-        time. It takes what `update` takes; values behind the last name are refused.
+        Made once with `report = run.updater("kl_divergence", "entropy")`, it takes what `update` takes;
+        values behind the last name are refused.
         """
-        if self._link is None and not self._is_forked:
-            return _untold
-        known = {name for name in names if type(name) is str and name != "update"}
+        taken = [type(name) is str and name != "update" for name in names]
+        is_plain = all(taken)
 
-        def tell(*values: Numeric, update: int | None = None) -> None:
-            pairs = zip(names, values, strict=False)
-            told = {name: value for name, value in pairs if type(name) is str and name in known}
+        def report(*values: Numeric, update: int | None = None) -> None:
+            if is_plain:
+                told = dict(zip(names, values, strict=False))
+            else:
+                pairs = zip(names, values, taken, strict=False)
+                told = {name: value for name, value, is_taken in pairs if is_taken}
             if len(told) < len(values):
                 odd = f"{len(values) - len(told)} values too many for names of an updater"
                 self._refuse("updater", RefusedError(odd))
             self.update(update=update, **told)
 
-        fast = self._fast if len(known) == len(names) else None
-        return (fast and fast.updater(names, self._device.line, tell)) or tell
-
-    def _install(self, update: Update) -> None:
-        """From now on this is `update`, until the run is over."""
-        if self._fast is not None:
-            self.__dict__["update"] = update
-
-    def _install_envs(self, envs: Envs) -> None:
-        """From now on this is `envs`, until the run is over."""
-        if self._fast_envs is not None:
-            self.__dict__["envs"] = envs
+        return report
 
     def _shut(self) -> None:
-        self._fast = self._fast_envs = None
+        self._columns_out = None
         self.__dict__.pop("update", None)
-        self.__dict__.pop("envs", None)
 
     @guarded
     def _update_slowly(self, update: int | None, values: Mapping[str, Numeric]) -> None:
@@ -131,8 +123,6 @@ class Run(Stepping):
                 self._refuse(name, error)
         index = self._latest.update = self._maybe("update", whole, update)
         self._numbers_when_there(named, lambda told: self._send(Told(at=at, values=told, index=index)))
-        if self._device.waiting:
-            self._shut()
 
     def envs(
         self,
@@ -147,9 +137,8 @@ class Run(Stepping):
 
         Without `env_id` the envs are 0, 1, 2, ... A column may be a tensor on any device.
         """
-        if self._fast_envs is not None and lane is None and not self._device.waiting:
-            self._fast_envs.put(env_id, step, columns)
-        else:
+        out = self._columns_out
+        if out is None or lane is not None or self._waiting or not out.write(env_id, step, columns):
             self._envs_slowly(env_id, step, columns, lane)
 
     @guarded
@@ -334,7 +323,3 @@ class Run(Stepping):
                 attributes=span.attributes,
             )
         )
-
-
-def _untold(*_: Numeric, update: int | None = None) -> None:
-    """The updater of a run that sends nothing."""

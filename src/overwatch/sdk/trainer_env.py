@@ -51,7 +51,6 @@ _LIBRARIES: Final = ("GRPC_", "LD_", "SSL_", "OTEL_")
 _INTERPRETER: Final = frozenset(
     {
         "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONPLATLIBDIR", "PYTHONWARNINGS",
-        "OVERWATCH_PURE_PYTHON",
     }
 )  # fmt: skip
 

@@ -31,7 +31,7 @@ _THREAD_LOCAL: Final = 1
 """`cudaStreamCaptureModeThreadLocal`."""
 
 
-class Flight(Protocol):
+class PendingCopy(Protocol):
     """Values on their way into host memory."""
 
     nbytes: int
@@ -53,7 +53,7 @@ class Transfer(Protocol):
         """Raise `RefusedError` when nothing can be sent now from the device of this index."""
         ...
 
-    def send(self, packed: Tensor) -> Flight:
+    def send(self, packed: Tensor) -> PendingCopy:
         """Start the copy of a packed tensor, inside `undisturbed`; does not wait for it."""
         ...
 
@@ -63,7 +63,7 @@ def ways() -> dict[str, Transfer]:
     return {"cpu": Host(), "cuda": Pinned()}
 
 
-class Landed:
+class HostValues:
     """Values that are in host memory."""
 
     def __init__(self, values: "np.ndarray") -> None:
@@ -85,9 +85,9 @@ class Host:
     def check(self, index: int) -> None:
         """Never refuses."""
 
-    def send(self, packed: Tensor) -> Landed:
+    def send(self, packed: Tensor) -> HostValues:
         """The pack's own memory."""
-        return Landed(cast("Any", packed).numpy())
+        return HostValues(cast("Any", packed).numpy())
 
 
 class Pinned:

@@ -63,7 +63,8 @@ def overwatch(endpoint: str, folder: str) -> Emitter:
 
     run = sdk.start(endpoint=endpoint, run_id="bench", task="bench", n_envs=ENVS)
     few = np.random.default_rng(0).random(ENVS)
-    scope: dict[str, object] = {"run": run, "few": few, "report": run.updater(*NAMES)}
+    sets = [dict.fromkeys((*NAMES[place:], *map("other_{}".format, range(place))), 0.1) for place in range(7)]
+    scope: dict[str, object] = {"run": run, "few": few, "sets": sets, "report": run.updater(*NAMES)}
     columns = {}
     for dtype in ("f4", "f8"):
         many = {
@@ -75,6 +76,7 @@ def overwatch(endpoint: str, folder: str) -> Emitter:
     lines = {
         "12": update,
         "12 by place": f"report({', '.join(f'0.{i}' for i in range(1, len(NAMES) + 1))}, update=i)",
+        "12 of 7 sets": "run.update(update=i, **sets[i % 7])",
         "192": "run.envs(step=i, reward=few)",
         "12+192": f"{update}; run.envs(step=i, reward=few)",
         "8x4096 f4": f"run.envs(step=i, {columns['f4']})",

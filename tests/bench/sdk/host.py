@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from overwatch.sdk.rings.compiled import COMPILED
-
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 COMPARATORS = "OVERWATCH_BENCH_PYTHON"
@@ -133,8 +131,7 @@ def about(cores: Cores) -> str:
     )
     return (
         f"{platform.platform()}, {model}, {os.cpu_count()} cores: trainer on {cores.trainer}, all else on "
-        f"{cores.rest}\nPython {platform.python_version()}, commit {commit or 'unknown'}, rings "
-        f"{'in Python' if COMPILED is None else 'compiled'}"
+        f"{cores.rest}\nPython {platform.python_version()}, commit {commit or 'unknown'}"
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from overwatch.sdk.device import DeviceLimits, DeviceValues
 from overwatch.sdk.packing import Tensor
-from overwatch.sdk.transfer import Flight, Host
+from overwatch.sdk.transfer import Host, PendingCopy
 from overwatch.sdk.values import RefusedError
 
 DEADLINE_S = 20.0
@@ -26,7 +26,7 @@ class HandHeld:
     def check(self, index: int) -> None:
         """Never refuses."""
 
-    def send(self, packed: Tensor) -> Flight:
+    def send(self, packed: Tensor) -> PendingCopy:
         """Copied, but not there yet."""
         return _Held(self, Host().send(packed).take())
 

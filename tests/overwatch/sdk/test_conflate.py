@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overwatch.events import Measured, NonFiniteSeen
-from overwatch.sdk.conflate import Conflator, Count, Folded, Span
+from overwatch.sdk.conflate import Conflator, Folded, Rows
 
 KL = "overwatch.policy.kl_divergence"
 
@@ -108,17 +108,18 @@ def test_updates_folded_together_are_as_those_folded_one_by_one(
         single.add(at, dict(zip(names, row, strict=True)), index=at)
     for start in range(0, len(rows), cut):
         part = rows[start : start + cut]
-        last = start + len(part) - 1
-        spans = [Span.of(column) for column in zip(*part, strict=True)]
-        many.add_many(last, names, spans, Count(len(part), start, last))
+        together = Rows(names)
+        for place, row in enumerate(part, start):
+            together.add(row, place, place)
+        many.add_rows(together)
     assert str(many.flush()) == str(single.flush())
 
 
 def test_breaches_on_both_sides_are_counted() -> None:
     """A row that is healthy in between counts what is too low as well as what is too high."""
     conflator = Conflator("esper")
-    span = Span.of((0.05, 0.3, 1.0, 2.5, 3.5))
-    conflator.add_many(1, ("overwatch.policy.advantage_std",), [span], Count(5, None, None))
+    for value in (0.05, 0.3, 1.0, 2.5, 3.5):
+        conflator.add(1, {"overwatch.policy.advantage_std": value})
 
     folded = conflator.flush()
 

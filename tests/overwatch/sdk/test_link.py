@@ -15,7 +15,7 @@ import pytest
 import overwatch.sdk
 from overwatch.catalog import Scope
 from overwatch.events import LogLine, Measured, RunFinished, RunStarted
-from overwatch.sdk.exporter.core import Exporter, Farewell
+from overwatch.sdk.exporter.core import Exporter, ShutdownSignal
 from overwatch.sdk.link import LinkLimits
 from tests.overwatch.sdk.sink import DEADLINE_S, Sink, http_sink
 
@@ -202,11 +202,11 @@ def test_a_thread_that_dies_is_replaced(sink: Sink, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     threads: list[str] = []
 
-    def dies_once(self: Exporter, farewell: Farewell) -> None:
+    def dies_once(self: Exporter, shutdown: ShutdownSignal) -> None:
         threads.append(threading.current_thread().name)
         if len(threads) == 1:
             raise MemoryError
-        real(self, farewell)
+        real(self, shutdown)
 
     real = Exporter.run
     monkeypatch.setattr(Exporter, "run", dies_once)

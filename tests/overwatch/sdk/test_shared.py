@@ -12,8 +12,8 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 import overwatch.sdk
 from overwatch.events import LogLine, RunFinished
-from overwatch.sdk.exporter.adopt import deliver_all
 from overwatch.sdk.exporter.hub import LINGER_S
+from overwatch.sdk.exporter.orphan_recovery import deliver_all
 from overwatch.sdk.link import LinkLimits
 from overwatch.sdk.meeting import common_name
 from overwatch.sdk.process import OWN, VARIABLE

@@ -108,11 +108,11 @@ def test_values_pass_through_a_slot_exactly(cuda: Cuda, dtype: str, rows: int) -
     """Whatever their width and number; the result is nobody else's memory."""
     way = Pinned()
     sent = torch.arange(rows).to(getattr(torch, dtype))
-    flight = way.send(sent)
-    assert not flight.landed()
+    pending = way.send(sent)
+    assert not pending.landed()
     cuda.events[0].is_done = True
-    assert flight.landed()
-    values = flight.take()
+    assert pending.landed()
+    values = pending.take()
     assert values.dtype == np.dtype(dtype)
     np.testing.assert_array_equal(values, sent.numpy())
     again = way.send(torch.zeros(rows, dtype=getattr(torch, dtype)))
@@ -124,16 +124,16 @@ def test_slots_are_used_again_once_taken(cuda: Cuda) -> None:
     """Never while values are on their way; a burst leaves only so many behind."""
     way = Pinned()
     for _ in range(100):
-        flight = way.send(torch.ones(12))
+        pending = way.send(torch.ones(12))
         cuda.events[-1].is_done = True
-        flight.take()
+        pending.take()
     assert len(cuda.buffers) == 1
     assert cuda.events[0].streams == ["stream -1"] * 100
     burst = [way.send(torch.full((12,), float(number))) for number in range(KEPT_SLOTS + 5)]
-    assert [flight.take()[0] for flight in burst] == [float(number) for number in range(KEPT_SLOTS + 5)]
+    assert [pending.take()[0] for pending in burst] == [float(number) for number in range(KEPT_SLOTS + 5)]
     assert len(cuda.buffers) == KEPT_SLOTS + 5
-    for flight in [way.send(torch.ones(12)) for _ in range(KEPT_SLOTS + 5)]:
-        flight.take()
+    for pending in [way.send(torch.ones(12)) for _ in range(KEPT_SLOTS + 5)]:
+        pending.take()
     assert len(cuda.buffers) == KEPT_SLOTS + 10
 
 
@@ -150,29 +150,29 @@ def test_a_slot_made_in_inference_mode_serves_outside_of_it(cuda: Cuda) -> None:
 def test_nothing_is_sent_or_asked_in_a_capture(cuda: Cuda) -> None:
     """A capturing thread is refused with a reason, and its events are left alone until it is done."""
     way = Pinned()
-    flight = way.send(torch.ones(3))
+    pending = way.send(torch.ones(3))
     cuda.events[0].is_done = True
     cuda.capturing.add(threading.get_ident())
     with pytest.raises(RefusedError, match="captured"):
         way.check(3)
-    assert not flight.landed()
+    assert not pending.landed()
     assert cuda.events[0].asked == 0
     cuda.capturing.clear()
     way.check(3)
-    assert flight.landed()
+    assert pending.landed()
     assert cuda.entered.count(3) == 2
 
 
 def test_another_thread_asks_only_outside_of_captures(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
     """It leaves capture mode around its question; where it cannot, only the sender asks."""
     way = Pinned()
-    flight, other, third = (way.send(torch.ones(3)) for _ in range(3))
+    pending, other, third = (way.send(torch.ones(3)) for _ in range(3))
     for event in cuda.events:
         event.is_done = True
-    assert in_thread(flight.landed) is False
+    assert in_thread(pending.landed) is False
     assert cuda.events[0].asked == 0
-    assert flight.landed()
-    assert in_thread(flight.landed) is True
+    assert pending.landed()
+    assert in_thread(pending.landed) is True
     assert cuda.events[0].asked == 1
     modes: list[tuple[int, int]] = []
 

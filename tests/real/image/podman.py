@@ -21,7 +21,7 @@ BASE: Final = "localhost/overwatch-test-base:bookworm"
 _TOOLS: Final = {"podman": "podman", "runc": "runc", "conmon": "conmon", "catatonit": "catatonit"}
 _MADE_FROM: Final = ("docker", "src", "dashboards", "otel")
 _SAID: Final = ("README.md", "LICENSE")
-_FILES: Final = (".dockerignore", "pyproject.toml", "hatch_build.py", "constraints.txt", *_SAID)
+_FILES: Final = (".dockerignore", "pyproject.toml", "constraints.txt", *_SAID)
 _PYTHON: Final = (3, 11)
 # Plain runc and few open files: what a root without CAP_SYS_RESOURCE may give to a container.
 _SETTINGS: Final = """\

@@ -22,11 +22,11 @@ from typing import Final
 from overwatch.events import RunFinished
 from overwatch.sdk.ending import Ending, corrected, of_wait
 from overwatch.sdk.exporter.account import Account
-from overwatch.sdk.exporter.adopt import Adopter
-from overwatch.sdk.exporter.core import Exporter, Farewell, open_spool
+from overwatch.sdk.exporter.core import Exporter, ShutdownSignal, open_spool
 from overwatch.sdk.exporter.errors import TrainerHandler
 from overwatch.sdk.exporter.gone import Parent
 from overwatch.sdk.exporter.hub import PrivateDoor, SharedDoor, Visit, serve_all
+from overwatch.sdk.exporter.orphan_recovery import OrphanRecovery
 from overwatch.sdk.frames import Close, FrameError, FrameReader, Hello
 from overwatch.sdk.greeting import GreetingError, forget_hello, read_hello
 from overwatch.sdk.meeting import Meeting
@@ -37,7 +37,7 @@ from overwatch.sdk.rings.source import RingSource
 log: Final = logging.getLogger("overwatch.exporter")
 
 ORPHAN_S: Final = 5.0
-"""How long the rest may take when the trainer went without a farewell, and its process until it is gone."""
+"""How long the rest may take when the trainer went without a word, and its process until it is gone."""
 _READ: Final = 1 << 16
 
 
@@ -64,7 +64,7 @@ def serve(visit: Visit) -> None:
     with contextlib.ExitStack() as held:  # another exporter can follow this one in the same process
         try:
             hello = greeting_of(visit)
-            source = RingSource(rings, alone=True, gathers=True)
+            source = RingSource(rings, alone=True)
             held.callback(source.close)
             spool = open_spool(hello, rings)
             held.callback(spool.close)
@@ -73,7 +73,7 @@ def serve(visit: Visit) -> None:
             return
         if not spool.accepted:
             account.go_on()
-        exporter = Exporter(hello, source, spool, account.write, Adopter(hello).begin)
+        exporter = Exporter(hello, source, spool, account.write, OrphanRecovery(hello).begin)
         exporter.run(Input(visit.line, Parent(hello.pid, *visit.handles), is_daemon=hello.is_daemon))
         if exporter.is_emptied:
             remove(rings)
@@ -88,8 +88,8 @@ def greeting_of(visit: Visit) -> Hello:
     return hello
 
 
-class Input(Farewell):
-    """The trainer's end: a farewell on its line, nothing more there, or a process that is gone."""
+class Input(ShutdownSignal):
+    """The trainer's end: a close on its line, nothing more there, or a process that is gone."""
 
     def __init__(self, fd: int, trainer: Parent, *, is_daemon: bool) -> None:
         self._fd = fd

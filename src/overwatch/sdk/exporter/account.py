@@ -8,7 +8,7 @@ import os
 
 import msgspec
 
-from overwatch.sdk.exporter.shelf import LOST
+from overwatch.sdk.exporter.disk_queue import LOST
 from overwatch.sdk.frames import Progress, progress_of
 
 

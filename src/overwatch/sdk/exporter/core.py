@@ -2,7 +2,7 @@
 
 Runs as a process of its own or, where none can be had, as a thread of the trainer. Rules: it ends when the
 trainer says so or is gone, within the deadline it is given, even if the collector never answers; what was
-not delivered by then stays in the spool. Must not know how the trainer's farewell comes.
+not delivered by then stays in the spool. Must not know how the trainer's shutdown comes.
 """
 
 import logging
@@ -22,18 +22,18 @@ from overwatch.delivery.outlet import outlet
 from overwatch.delivery.sender import Sender
 from overwatch.events import CheckpointSaved, Event, RunFinished
 from overwatch.journal import Signal
+from overwatch.sdk.exporter.ack_tracker import AckTracker
+from overwatch.sdk.exporter.batch_encoder import INVALID, TELL_S, BatchEncoder, Place, Ring, started
+from overwatch.sdk.exporter.batching import Batch, Updates, batched
 from overwatch.sdk.exporter.envs import global_envs
 from overwatch.sdk.exporter.gpus import Trainer, lane_map
 from overwatch.sdk.exporter.instruments import Instruments
-from overwatch.sdk.exporter.ledger import Ledger
 from overwatch.sdk.exporter.resource import host_name, resource, revision
 from overwatch.sdk.exporter.sampler import Sampler
 from overwatch.sdk.exporter.spool import Spool
 from overwatch.sdk.exporter.spools import SpoolMeta, spool_folder, spool_root
-from overwatch.sdk.exporter.station import INVALID, TELL_S, Place, Ring, Station, started
 from overwatch.sdk.exporter.unpack import unpacked, weight
 from overwatch.sdk.frames import Hello, Progress, Rolled, SpanEnded
-from overwatch.sdk.rings.gathered import Updates
 from overwatch.sdk.rings.source import Item, RingSource
 from overwatch.sdk.trainer_env import env_of
 
@@ -67,7 +67,7 @@ _NAMES: Final[dict[Signal, SignalName]] = {
 Tell: TypeAlias = Callable[[Progress], None]
 
 
-class Farewell(ABC):
+class ShutdownSignal(ABC):
     """How the trainer's end is seen."""
 
     is_exit = False
@@ -102,14 +102,13 @@ class Exporter:
         described = resource(hello, found, node)
         ways = destinations(hello.endpoint, hello.otlp_env)
         shown = None if hello.quiet else ways[Signal.LOGS].shown
-        self._ledger = Ledger(spool, spool.spooled)
-        self._sender = Sender(self._ledger, lambda: outlet(ways), Fortune(shown))
+        self._acks = AckTracker(spool, spool.spooled)
+        self._sender = Sender(self._acks, lambda: outlet(ways), Fortune(shown))
         self._instruments = Instruments(described, spool, frozenset(ways), env)
         said = max(spool.next_seq - 1, source.said)
-        self._station = Station(described, spool, self._instruments, hello.started, said)
-        self._station.fit(spool.room)
+        self._encoder = BatchEncoder(described, spool, self._instruments, hello.started, said)
+        self._encoder.fit(spool.room)
         self._before = spool.spooled
-        source.single(self._before.get(Ring.NUMBERS.value, 0))
         self._malformed = 0
         self._in_trouble = False
         self._poison = 0
@@ -122,72 +121,75 @@ class Exporter:
         self._items: list[Item] = []
         self._due = self._export_at = self._drops_at = time.monotonic()
         if not said:
-            self._station.describe(hello.started, hello.run_id)
+            self._encoder.describe(hello.started, hello.run_id)
             self._say(started(hello, node=node, sha=found.sha, dirty=found.dirty))
             self._export()
         self._sampler = Sampler(hello.join or hello.run_id, self._say, trainer) if hello.sample else None
 
-    def run(self, farewell: Farewell) -> None:
+    def run(self, shutdown: ShutdownSignal) -> None:
         """Work until the trainer is done; no thread is left to work afterwards, whatever is raised."""
         try:
-            self._run(farewell)
+            self._run(shutdown)
         finally:
             if self._sampler is not None:
                 self._sampler.stop()
             self._sender.stop(_STOP_S)
             self._instruments.close()
 
-    def _run(self, farewell: Farewell) -> None:
+    def _run(self, shutdown: ShutdownSignal) -> None:
         self._sender.start(self._progressed)
         if self._sampler is not None:
             self._sampler.start()
         deadline, pause = None, _BUSY_S
         while deadline is None:
             left = max(self._due - time.monotonic(), _LEAST_S) if self._items else pause
-            deadline = farewell.wait(min(pause, left))
+            deadline = shutdown.wait(min(pause, left))
             pause = _BUSY_S if self._read() > _MUCH else min(pause * 1.5, _IDLE_S)
             if time.monotonic() >= self._due:
                 self._close_window()
-        self._finish(deadline, farewell)
+        self._finish(deadline, shutdown)
 
     def _read(self) -> int:
         """Take what the rings hold; how many bytes that were."""
         items = self._source.read(_READ)
-        for item in items:
+        for one in batched(items, self._before.get(Ring.NUMBERS.value, 0)):
+            item = one.last if isinstance(one, Batch) else one
             self._items.append(item)
             if item.sequence > self._before.get(_RINGS[item.ring].value, 0):
-                self._take(item)
-            if self._station.is_full:
+                self._take(one, item)
+            if self._encoder.is_full:
                 self._export()
         return sum(item.size for item in items)
 
-    def _take(self, item: Item) -> None:
-        place, counted = Place(_RINGS[item.ring], item.sequence), item.count
+    def _take(self, one: Item | Batch, last: Item) -> None:
+        """Take a record, or a batch whose last one is `last`."""
+        place = Place(_RINGS[last.ring], last.sequence)
+        counted = sum(part.n for part in one.parts) if isinstance(one, Batch) else one.count
         try:
-            if isinstance(item.said, tuple):
-                for part in item.said:
+            if isinstance(one, Batch):
+                for part in one.parts:
                     many = part if isinstance(part, Updates) else self._known(part.newest)
+                    self._encoder.take_many(many, place, size=part.size, counted=part.n)
                     counted -= part.n
-                    self._station.take_many(many, place, size=part.size, counted=part.n)
                 return
-            if isinstance(item.said, SpanEnded):
-                self._station.take_span(item.said, place)
+            if isinstance(one.content, SpanEnded):
+                self._encoder.take_span(one.content, place)
                 return
-            events, is_rolled = unpacked(item.said, self._hello.words), isinstance(item.said, Rolled)
+            events, is_rolled = unpacked(one.content, self._hello.words), isinstance(one.content, Rolled)
             for event in events:
                 known = self._known(event)
                 self._finished = known if isinstance(known, RunFinished) else self._finished
                 counts, counted = counted, 0
-                size = weight(event) if is_rolled else item.size // len(events)
-                self._station.take(known, place, size=size, counted=counts, is_rolled=is_rolled)
+                size = weight(event) if is_rolled else one.size // len(events)
+                self._encoder.take(known, place, size=size, counted=counts, is_rolled=is_rolled)
         except Exception as error:  # noqa: BLE001 the border: a record must not end the telling of the others
             self._poison += 1
             if self._poison == 1:
                 log.warning("a record cannot be told: %s: %s", type(error).__name__, error)
-            self._station.skip(place, counted=counted)
+            self._encoder.skip(place, counted=counted)
             return
         if counted:
-            self._station.skip(place, counted=counted)
+            self._encoder.skip(place, counted=counted)
 
     def _known(self, event: Event) -> Event:
         """A trainer's event with the names that its envs and lanes have in the whole run."""
@@ -196,7 +198,7 @@ class Exporter:
         return self._lanes.translate(global_envs(event, self._hello.started.env_offset))
 
     def _say(self, event: Event) -> None:
-        self._station.say(self._lanes.translate(event))
+        self._encoder.say(self._lanes.translate(event))
 
     def _close_window(self) -> None:
         """A tenth of a second is over; with a backlog before it what it held waits for company."""
@@ -204,13 +206,13 @@ class Exporter:
         self._due = now + WINDOW_S
         if now >= self._drops_at:
             self._drops_at = now + TELL_S
-            self._station.tell_drops(self._dropped())
-        if self._station.is_empty and not self._items and self._source.malformed == self._malformed:
+            self._encoder.tell_drops(self._dropped())
+        if self._encoder.is_empty and not self._items and self._source.malformed == self._malformed:
             self._say_trouble()
-        elif now >= self._export_at or self._spool.is_empty or self._station.is_full:
+        elif now >= self._export_at or self._spool.is_empty or self._encoder.is_full:
             self._export()
         else:
-            self._station.close_window()
+            self._encoder.close_window()
 
     def _export(self) -> None:
         """Bring what gathered to the spool, then let go of it in the rings."""
@@ -218,12 +220,12 @@ class Exporter:
         known, self._malformed = self._malformed, self._source.malformed
         if self._malformed > known:
             self._spool.refuse(self._malformed - known, INVALID, {})
-        self._station.close_window()
-        self._source.said = self._station.said
-        rings = self._station.export()
+        self._encoder.close_window()
+        self._source.said = self._encoder.said
+        rings = self._encoder.export()
         if rings:
-            self._ledger.put(self._station.order, rings)
-        self._station.fit(self._spool.room)
+            self._acks.put(self._encoder.order, rings)
+        self._encoder.fit(self._spool.room)
         items, self._items = self._items, []
         if items:
             self._write_account()
@@ -240,7 +242,7 @@ class Exporter:
             else:
                 log.warning("telemetry waits on disk again")
 
-    def _finish(self, deadline: float, farewell: Farewell) -> None:
+    def _finish(self, deadline: float, shutdown: ShutdownSignal) -> None:
         is_late = deadline - time.monotonic() < _LATE_S
         if self._sampler is not None:
             self._sampler.stop()
@@ -248,24 +250,24 @@ class Exporter:
             pass
         if unsaid := self._source.unsaid:
             self._spool.refuse(unsaid, NOT_SENT, {})
-        if not farewell.is_exit:
-            self._end(farewell)
-        self._station.tell_drops(self._dropped(), now=True)
+        if not shutdown.is_exit:
+            self._end(shutdown)
+        self._encoder.tell_drops(self._dropped(), now=True)
         self._export()
         self._instruments.flush(min(max(deadline - time.monotonic(), 0.0) / 2, _METRICS_S))
         self._sender.drain(deadline - time.monotonic() - _STOP_S)
-        if farewell.is_exit:
+        if shutdown.is_exit:
             self._write_last_account()
-            if self._end(farewell) or is_late:
+            if self._end(shutdown) or is_late:
                 self._export()
                 self._sender.drain(EXIT_S)
         self._sender.stop(_STOP_S)
         self._write_last_account()
         self._spool.close(discard=True)
 
-    def _end(self, farewell: Farewell) -> bool:
+    def _end(self, shutdown: ShutdownSignal) -> bool:
         """Send the end that the trainer did not; whether there was one to send."""
-        ending = farewell.end(self._finished)
+        ending = shutdown.end(self._finished)
         if ending is not None:
             self._say(ending)
         return ending is not None
@@ -295,7 +297,7 @@ class Exporter:
             progress = Progress(
                 delivered=self._spool.delivered,
                 dropped=dict(self._spool.dropped),
-                settled=self._ledger.settled(),
+                settled=self._acks.settled(),
                 at_risk=at_risk,
                 kept=self._spool.waiting - at_risk if is_whole else None,
                 final=self._is_final,

@@ -17,7 +17,7 @@ from overwatch.catalog import Scope
 from overwatch.catalog.machine import THROTTLE
 from overwatch.events import Column, Event, Measured, RunStarted
 from overwatch.sdk.exporter.dcgm import URL_VARIABLE, Dcgm
-from overwatch.sdk.exporter.lanes import Lane, LaneMap, Sight, sight
+from overwatch.sdk.exporter.lanes import Lane, LaneMap, VisibleDevices, visible_devices
 from overwatch.sdk.exporter.locks import SampleLock
 from overwatch.sdk.exporter.probe import Probe
 from overwatch.sdk.exporter.readings import Question, Reading, Source, Xid
@@ -69,17 +69,17 @@ def source_of(trainer: Trainer) -> Source:
     return Local(trainer.pid)
 
 
-def look_around(trainer: Trainer, within_s: float) -> Sight:
+def look_around(trainer: Trainer, within_s: float) -> VisibleDevices:
     """The GPUs that the trainer can see; none where the driver does not answer in time."""
     source = source_of(trainer)
     bell = threading.Condition()
-    probe = Probe("gpus", lambda: sight(source.open(), trainer.env), bell)
+    probe = Probe("gpus", lambda: visible_devices(source.open(), trainer.env), bell)
     with bell:
         probe.ask()
         bell.wait_for(lambda: not probe.busy, within_s)
     answer = probe.take()
     probe.stop()
-    return Sight() if answer is None else answer[1]
+    return VisibleDevices() if answer is None else answer[1]
 
 
 def lane_map(trainer: Trainer, started: RunStarted, within_s: float = 3.0) -> LaneMap:
@@ -100,7 +100,7 @@ class Gpus:
         self._limits = limits
         self._bell = bell
         self._source = source_of(trainer)
-        self._opening = Probe("gpus", lambda: sight(self._source.open(), trainer.env), bell)
+        self._opening = Probe("gpus", lambda: visible_devices(self._source.open(), trainer.env), bell)
         self._xids = Probe("xid", self._source.xids, bell)
         self._probes: dict[str, Probe[Mapping[str, Reading]]] = {}
         self._lanes: dict[str, Lane] = {}
@@ -167,7 +167,7 @@ class Gpus:
         self._open_at = time.monotonic() + self._pause_s
         self._pause_s = min(2 * self._pause_s, self._limits.rarely_s)
 
-    def _settle(self, seen: Sight) -> None:
+    def _settle(self, seen: VisibleDevices) -> None:
         """Ask the GPUs that were found; those that are not found any more stay silent."""
         for probe in self._probes.values():
             probe.stop()

@@ -61,7 +61,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class VisibleDevices:
     """The GPUs that a process sees."""
 
     lanes: tuple[Lane, ...] = ()
@@ -69,7 +69,7 @@ class Sight:
     """Whether the labels are CUDA's own numbers."""
 
 
-def sight(gpus: Sequence[Gpu], env: Mapping[str, str]) -> Sight:
+def visible_devices(gpus: Sequence[Gpu], env: Mapping[str, str]) -> VisibleDevices:
     """What CUDA or HIP shows of `gpus` to a process with this environment."""
     if any(gpu.numbering is not Numbering.DRIVER for gpu in gpus):
         return _by_hip(gpus, env)
@@ -89,7 +89,7 @@ def sight(gpus: Sequence[Gpu], env: Mapping[str, str]) -> Sight:
     return _numbered([ordered[place] for place in places])
 
 
-def _by_hip(gpus: Sequence[Gpu], env: Mapping[str, str]) -> Sight:
+def _by_hip(gpus: Sequence[Gpu], env: Mapping[str, str]) -> VisibleDevices:
     """ROCr chooses among all, then HIP among those; a choice by anything but numbers is not followed."""
     ordered = sorted(gpus, key=lambda gpu: (gpu.index, gpu.pci))
     is_certain = all(gpu.numbering is Numbering.HIP for gpu in gpus)
@@ -104,26 +104,28 @@ def _by_hip(gpus: Sequence[Gpu], env: Mapping[str, str]) -> Sight:
     return _numbered(ordered) if is_certain else _unnumbered(ordered)
 
 
-def _numbered(gpus: Sequence[Gpu]) -> Sight:
-    return Sight(lanes=tuple(Lane(id=gpu.uuid, label=f"cuda:{place}") for place, gpu in enumerate(gpus)))
+def _numbered(gpus: Sequence[Gpu]) -> VisibleDevices:
+    return VisibleDevices(
+        lanes=tuple(Lane(id=gpu.uuid, label=f"cuda:{place}") for place, gpu in enumerate(gpus))
+    )
 
 
-def _unnumbered(gpus: Sequence[Gpu]) -> Sight:
+def _unnumbered(gpus: Sequence[Gpu]) -> VisibleDevices:
     lanes = [
         Lane(id=uuid, label=f"gpu{gpu.index}" if len(uuids) == 1 else f"gpu{gpu.index}.{part}")
         for gpu in gpus
         for uuids in [gpu.parts if gpu.partitioned and gpu.parts else (gpu.uuid,)]
         for part, uuid in enumerate(uuids)
     ]
-    return Sight(lanes=tuple(lanes), certain=not gpus)
+    return VisibleDevices(lanes=tuple(lanes), certain=not gpus)
 
 
-def _by_uuid(words: Sequence[str], gpus: Sequence[Gpu]) -> Sight:
+def _by_uuid(words: Sequence[str], gpus: Sequence[Gpu]) -> VisibleDevices:
     """Devices chosen by UUID or the start of one; of MIG devices CUDA shows the first that is named."""
     if words[0].startswith(MIG_PREFIX):
         known = [part for gpu in gpus for part in gpu.parts]
         found = _until_invalid(_match(word, known, MIG_PREFIX) for word in words)[:1]
-        return Sight(lanes=tuple(Lane(id=uuid, label="cuda:0") for uuid in found))
+        return VisibleDevices(lanes=tuple(Lane(id=uuid, label="cuda:0") for uuid in found))
     whole = {gpu.uuid: gpu for gpu in gpus}
     uuids = _until_invalid(_match(word, list(whole), GPU_PREFIX) for word in words)
     picked = [whole[uuid] for uuid in uuids]
@@ -158,7 +160,7 @@ def _until_invalid(entries: Iterable[_T | None]) -> list[_T]:
 class LaneMap:
     """The trainer's names of devices as lane ids that are true on every machine."""
 
-    def __init__(self, seen: Sight, node: str, told: Mapping[str, str] | None = None) -> None:
+    def __init__(self, seen: VisibleDevices, node: str, told: Mapping[str, str] | None = None) -> None:
         """`told` holds lane ids by the trainer's names, where the trainer itself knows them."""
         named = {lane.label: lane.id for lane in seen.lanes} if seen.certain else {}
         self._node = node

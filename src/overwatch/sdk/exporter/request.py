@@ -7,7 +7,7 @@ from overwatch.delivery.request import Parcel
 
 
 class Request(Parcel, frozen=True, kw_only=True):
-    """An export request with what the trainer's books say of it."""
+    """An export request with what the trainer's counts say of it."""
 
     order: int
     """1 for the first request of a producer's life, then without gaps; survives a restart of the exporter."""

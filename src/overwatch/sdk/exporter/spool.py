@@ -31,10 +31,10 @@ from overwatch.journal import (
     LogVersionError,
     Signal,
 )
+from overwatch.sdk.exporter.disk_queue import DiskQueue, Entry, Mark, merged
+from overwatch.sdk.exporter.priority_queues import PriorityQueues
 from overwatch.sdk.exporter.request import Request
-from overwatch.sdk.exporter.shelf import Entry, Mark, Shelf, merged
 from overwatch.sdk.exporter.spools import META, SpoolMeta
-from overwatch.sdk.exporter.stock import Stock
 
 CLOSED: Final = "closed"
 REJECTED: Final = "rejected"
@@ -82,7 +82,7 @@ class Spool:
         self._meta = meta
         self._files = files
         self._changed = threading.Condition()
-        self._stock = Stock(self._limits.budget_bytes, self._limits.memory_bytes)
+        self._queues = PriorityQueues(self._limits.budget_bytes, self._limits.memory_bytes)
         self._folder: Folder | None = None
         self._mark = Mark()
         """All that came up to here is on disk or settled."""
@@ -121,14 +121,14 @@ class Spool:
                 records=records,
                 last_seq=self._seen.last_seq,
             )
-            shelf = self._stock.of(request)
-            shelf.books.accepted += records
+            queue = self._queues.of(request)
+            queue.stats.accepted += records
             if self._is_closed:
-                shelf.books.drop(CLOSED, records)
-            elif self._stock.make_room(shelf, len(body) + _OVERHEAD_BYTES):
-                self._keep(shelf, Entry(request, dict(rings), shelf.books.accepted))
+                queue.stats.drop(CLOSED, records)
+            elif self._queues.make_room(queue, len(body) + _OVERHEAD_BYTES):
+                self._keep(queue, Entry(request, dict(rings), queue.stats.accepted))
             else:
-                self._stock.drop(shelf, request)
+                self._queues.drop(queue, request)
             self._note_changes()
             return request
 
@@ -136,10 +136,10 @@ class Spool:
         """Account for records of which no request could be made, and for the ring positions behind them."""
         with self._changed:
             self._seen = self._seen.after(self._seen.order, self._seen.last_seq, rings)
-            books = self._stock.facts.books
-            books.accepted += records
-            books.drop(reason, records)
-            self._stock.facts.is_dirty = True
+            stats = self._queues.facts.stats
+            stats.accepted += records
+            stats.drop(reason, records)
+            self._queues.facts.is_dirty = True
             self._note_changes()
 
     def hand_on(self, records: int, rings: Mapping[str, int]) -> None:
@@ -149,10 +149,10 @@ class Spool:
         """
         with self._changed:
             self._seen = self._seen.after(self._seen.order, self._seen.last_seq, rings)
-            books = self._stock.facts.books
-            books.accepted += records
-            books.delivered += records
-            self._stock.facts.is_dirty = True
+            stats = self._queues.facts.stats
+            stats.accepted += records
+            stats.delivered += records
+            self._queues.facts.is_dirty = True
             self._note_changes()
 
     def take(self, timeout_s: float) -> Request | None:
@@ -161,26 +161,26 @@ class Spool:
             self._changed.wait_for(lambda: self._is_closed or self._oldest() is not None, max(timeout_s, 0.0))
             if self._is_closed:
                 return None
-            taken = self._stock.take()
+            taken = self._queues.take()
             self._save()
             return taken
 
     def landed(self, request: Request, rejected: int) -> None:
         """The collector has the taken request, but for `rejected` of its records."""
         with self._changed:
-            shelf = self._stock.settle(request)
-            if shelf is not None:
+            queue = self._queues.settle(request)
+            if queue is not None:
                 refused = min(max(rejected, 0), request.records)
-                shelf.books.delivered += request.records - refused
-                shelf.books.drop(REJECTED, refused)
+                queue.stats.delivered += request.records - refused
+                queue.stats.drop(REJECTED, refused)
             self._note_changes()
 
     def lost(self, request: Request, reason: str) -> None:
         """The taken request is given up."""
         with self._changed:
-            shelf = self._stock.settle(request)
-            if shelf is not None:
-                shelf.books.drop(reason, request.records)
+            queue = self._queues.settle(request)
+            if queue is not None:
+                queue.stats.drop(reason, request.records)
             self._note_changes()
 
     def sync(self) -> bool:
@@ -189,9 +189,9 @@ class Spool:
             if self._is_closed or not self._is_on_disk():
                 return False
             try:
-                for shelf in self._stock.shelves:
-                    shelf.sync()
-                    shelf.save(self._mark, sync=True)
+                for queue in self._queues.queues:
+                    queue.sync()
+                    queue.save(self._mark, sync=True)
             except OSError as error:
                 self._fall(error)
                 return False
@@ -211,12 +211,12 @@ class Spool:
             if self.degraded:
                 self._return()
             self._left_empty = self._oldest() is None
-            for shelf in self._stock.shelves:
-                shelf.is_dirty = True
+            for queue in self._queues.queues:
+                queue.is_dirty = True
             self._save()
             self._is_closed = True
-            for shelf in self._stock.shelves:
-                shelf.close()
+            for queue in self._queues.queues:
+                queue.close()
             if self._folder is not None:
                 self._give_back(self._folder, discard=discard and self._left_empty)
             self._changed.notify_all()
@@ -231,31 +231,31 @@ class Spool:
     def accepted(self) -> int:
         """Records put, over all lives of the spool; = delivered + waiting + all dropped."""
         with self._changed:
-            return self._stock.accepted
+            return self._queues.accepted
 
     @property
     def delivered(self) -> int:
         """Records that the collector has."""
         with self._changed:
-            return self._stock.delivered
+            return self._queues.delivered
 
     @property
     def dropped(self) -> Counter[str]:
         """Records that were given up, by reason."""
         with self._changed:
-            return self._stock.dropped
+            return self._queues.dropped
 
     @property
     def waiting(self) -> int:
         """Records of requests that are not settled."""
         with self._changed:
-            return self._stock.waiting
+            return self._queues.waiting
 
     @property
     def waiting_bytes(self) -> int:
         """Bytes of them, on disk and in memory."""
         with self._changed:
-            return self._stock.bytes
+            return self._queues.bytes
 
     @property
     def at_risk(self) -> int:
@@ -263,7 +263,7 @@ class Spool:
         with self._changed:
             if not self.degraded:
                 return 0
-            return self._stock.waiting if self._is_lost() else self._stock.in_memory
+            return self._queues.waiting if self._is_lost() else self._queues.in_memory
 
     @property
     def room(self) -> int | None:
@@ -301,7 +301,7 @@ class Spool:
     @property
     def is_cursor_lost(self) -> bool:
         """A place could not be read on opening: requests may be delivered a second time."""
-        return any(shelf.is_cursor_lost for shelf in self._stock.shelves)
+        return any(queue.is_cursor_lost for queue in self._queues.queues)
 
     def _is_lost(self) -> bool:
         try:
@@ -312,42 +312,42 @@ class Spool:
         return False
 
     def _oldest(self) -> Request | None:
-        return self._stock.oldest()
+        return self._queues.oldest()
 
     def _is_empty(self) -> bool:
         return self._left_empty if self._is_closed else self._oldest() is None
 
     def _note_changes(self) -> None:
         """Whatever changed is saved, and those who wait for a change look again."""
-        if not self._stock.is_in_memory:
+        if not self._queues.is_in_memory:
             self._mark = self._seen
         self._save()
         self._changed.notify_all()
 
     def _save(self) -> None:
         try:
-            for shelf in self._stock.shelves:
-                if shelf.is_dirty:
-                    shelf.save(self._mark)
+            for queue in self._queues.queues:
+                if queue.is_dirty:
+                    queue.save(self._mark)
         except OSError as error:
             self._fall(error)
 
-    def _keep(self, shelf: Shelf, entry: Entry) -> None:
+    def _keep(self, queue: DiskQueue, entry: Entry) -> None:
         if self._is_on_disk():
             try:
-                self._store(shelf, entry)
+                self._store(queue, entry)
             except OSError as error:
                 self._fall(error)
             else:
                 return
-        self._stock.hold(shelf, entry)
+        self._queues.hold(queue, entry)
 
-    def _store(self, shelf: Shelf, entry: Entry) -> None:
+    def _store(self, queue: DiskQueue, entry: Entry) -> None:
         """Put a request on disk. Raises `OSError`; then it is not there."""
         if self._folder is not None:
             self._folder.check()
         mark = self._mark.after(entry.request.order, entry.request.last_seq, entry.rings)
-        shelf.store(entry, mark)
+        queue.store(entry, mark)
         self._mark = mark
 
     def _is_on_disk(self) -> bool:
@@ -364,10 +364,10 @@ class Spool:
         """Move to the disk what is in memory, in its order; whether all of it went."""
         try:
             self._find_folder()
-            while shelves := [shelf for shelf in self._stock.shelves if shelf.memory]:
-                shelf = min(shelves, key=lambda shelf: shelf.memory[0].request.order)
-                self._store(shelf, shelf.memory[0])
-                shelf.unload()
+            while queues := [queue for queue in self._queues.queues if queue.memory]:
+                queue = min(queues, key=lambda queue: queue.memory[0].request.order)
+                self._store(queue, queue.memory[0])
+                queue.unload()
         except (OSError, LogVersionError) as error:
             self._fall(error)
             return False
@@ -382,12 +382,12 @@ class Spool:
         try:
             self._folder.check()
         except FolderLostError:
-            on_disk = any(shelf.head() is not None and shelf.disk_bytes for shelf in self._stock.shelves)
+            on_disk = any(queue.head() is not None and queue.disk_bytes for queue in self._queues.queues)
             if on_disk and not self._folder.is_deleted:
                 raise
-            self._stock.lift()
-            for shelf in self._stock.shelves:
-                shelf.leave()
+            self._queues.lift()
+            for queue in self._queues.queues:
+                queue.leave()
             self._folder.close()
             self._folder = None
             self._open()
@@ -400,10 +400,10 @@ class Spool:
             if self._meta is not None:
                 folder.replace(META, msgspec.json.encode(self._meta))
             limits = LogLimits(segment_bytes=self._limits.segment_bytes, record_bytes=_LARGEST_RECORD)
-            for shelf in self._stock.shelves:
-                cursor = CursorFile(folder, shelf.name)
+            for queue in self._queues.queues:
+                cursor = CursorFile(folder, queue.name)
                 floor = cursor.place.position if cursor.place is not None else 1
-                opened.append((Log(folder, shelf.name, limits, floor=floor), cursor))
+                opened.append((Log(folder, queue.name, limits, floor=floor), cursor))
             self._begin(opened)
         except BaseException:
             for log, _ in opened:
@@ -419,11 +419,11 @@ class Spool:
         if has_past and not is_new and not self._was_open:
             raise OSError(errno.EEXIST, f"{self._path} holds requests of an earlier process; they stay there")
         if is_new:
-            pairs = zip(self._stock.shelves, opened, strict=True)
-            self._seen = self._mark = merged(*(shelf.restore(*found) for shelf, found in pairs))
+            pairs = zip(self._queues.queues, opened, strict=True)
+            self._seen = self._mark = merged(*(queue.restore(*found) for queue, found in pairs))
             return
-        for shelf, found in zip(self._stock.shelves, opened, strict=True):
-            shelf.begin(*found)
+        for queue, found in zip(self._queues.queues, opened, strict=True):
+            queue.begin(*found)
 
     def _give_back(self, folder: Folder, *, discard: bool) -> None:
         if discard:

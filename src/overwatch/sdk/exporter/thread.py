@@ -5,13 +5,12 @@ Must not know how the rings are written.
 """
 
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Final
 
-from overwatch.sdk.exporter.core import Exporter, Farewell, open_spool
+from overwatch.sdk.exporter.core import Exporter, ShutdownSignal, open_spool
 from overwatch.sdk.frames import Hello, Progress
 from overwatch.sdk.rings.ringset import RingSet
 from overwatch.sdk.rings.source import RingSource
@@ -19,8 +18,8 @@ from overwatch.sdk.rings.source import RingSource
 log: Final = logging.getLogger("overwatch.exporter")
 
 
-class _Told(Farewell):
-    """The farewell as the trainer says it."""
+class _Told(ShutdownSignal):
+    """The shutdown as the trainer asks for it."""
 
     def __init__(self) -> None:
         self._said = threading.Event()
@@ -43,7 +42,7 @@ class ExporterThread:
 
     def __init__(self, hello: Hello, rings: RingSet, tell: Callable[[Progress], None]) -> None:
         self._hello, self._rings, self._tell = hello, rings, tell
-        self._farewell = _Told()
+        self._shutdown = _Told()
         self._thread = threading.Thread(target=self._run, name="overwatch-exporter", daemon=True)
         self._thread.start()
 
@@ -58,7 +57,7 @@ class ExporterThread:
 
     def say_close(self, deadline: float, *, at_exit: bool) -> None:  # noqa: ARG002 it ends with the process
         """Ask it to deliver what there is until `deadline` (monotonic seconds) and end."""
-        self._farewell.say(deadline)
+        self._shutdown.say(deadline)
 
     def finish(self, timeout_s: float) -> bool:
         """Wait for its end; whether it came in time. What does not end, ends with the trainer."""
@@ -67,7 +66,7 @@ class ExporterThread:
 
     def release(self) -> None:
         """Let go of it."""
-        self._farewell.say(time.monotonic())
+        self._shutdown.say(time.monotonic())
 
     def abandon(self) -> None:
         """In a forked child there is no such thread."""
@@ -80,11 +79,10 @@ class ExporterThread:
             raise
 
     def _work(self) -> None:
-        # A trainer that goes without NumPy is not made to load it.
-        source = RingSource(self._rings, gathers="numpy" in sys.modules)
+        source = RingSource(self._rings)
         spool = open_spool(self._hello, self._rings.path)
         try:
-            Exporter(self._hello, source, spool, self._tell).run(self._farewell)
+            Exporter(self._hello, source, spool, self._tell).run(self._shutdown)
         finally:
             spool.close()
             source.close()

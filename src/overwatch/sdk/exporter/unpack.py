@@ -6,14 +6,14 @@ from overwatch.catalog import Scope
 from overwatch.events import Event, Measured, scalars
 from overwatch.sdk.conflate import Folded
 from overwatch.sdk.frames import Close, Dropped, Hello, Rolled, SpanEnded, Update
-from overwatch.sdk.rings.records import Said
+from overwatch.sdk.rings.records import Content
 from overwatch.sdk.words import WordTables
 
 FACT_BYTES: Final = 512
 """What a fact comes to on its way, about."""
 
 
-def unpacked(record: Said, words: WordTables | None) -> list[Event]:
+def unpacked(record: Content, words: WordTables | None) -> list[Event]:
     """What a record holds, as events; `words` are those of the run."""
     match record:
         case Folded():

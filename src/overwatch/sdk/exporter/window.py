@@ -14,7 +14,7 @@ import msgspec
 from overwatch.catalog import Scope
 from overwatch.events import Column, Conflated, Event, Measured, Tallied
 from overwatch.sdk.conflate import Conflator
-from overwatch.sdk.rings.gathered import Updates
+from overwatch.sdk.exporter.batching import Updates
 
 SPAN_NS: Final = 100_000_000
 """Of the trainer's clock, what one record of a rollout's columns covers at most."""
@@ -107,7 +107,7 @@ class Window:
         """Take many updates of the same names."""
         self.size_bytes += updates.size
         self._counted_numbers += updates.n
-        self._updates.add_many(updates.at, updates.names, updates.spans, updates.count)
+        self._updates.add_rows(updates.rows)
 
     def _add_columns(self, event: Measured, *, is_rolled: bool) -> None:
         subject = (event.scope, tuple(event.keys.items()))

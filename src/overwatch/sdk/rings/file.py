@@ -43,18 +43,11 @@ class RingFile:
         self._map = memory
         self.view = memoryview(self._map)
         self.words = self.view.cast("Q")
-        self._typed: dict[str, memoryview] = {}
 
     @property
     def data(self) -> int:
         """Where records begin."""
         return self.words[W_DATA]
-
-    def typed(self, letter: str) -> memoryview:
-        """The bytes as numbers of a format of the buffer protocol, for as long as the file is open."""
-        if letter not in self._typed:
-            self._typed[letter] = self.view.cast(letter)  # type: ignore[call-overload]
-        return self._typed[letter]
 
     def again(self) -> "RingFile":
         """The same memory for a reader in this process."""
@@ -62,8 +55,6 @@ class RingFile:
 
     def close(self) -> None:
         """Unmap, unless the other side is in this process; the file stays."""
-        for typed in self._typed.values():
-            typed.release()
         self.words.release()
         self.view.release()
         with contextlib.suppress(BufferError):
@@ -126,10 +117,10 @@ def open_ring(path: Path) -> RingFile:
 
 
 def _fence() -> Callable[[], None] | None:
-    """What keeps a payload before its mark where the processor may turn stores round; x86 never does.
+    """A barrier for stores and loads where the processor may reorder them; x86 does not.
 
-    Letting go of a lock orders everything before it, taking it everything after; both in this order leave
-    nothing that could pass.
+    Python has no fence, but a lock has half of one at each end: releasing it orders everything before, taking
+    it everything after. Released, then taken, nothing can pass. Nobody ever waits for this lock.
     """
     if platform.machine().lower() in ("x86_64", "amd64", "i686", "i386"):
         return None

@@ -10,12 +10,11 @@ what payloads mean.
 """
 
 import struct
-from collections.abc import Callable
 from enum import IntEnum
 from typing import Final
 from zlib import crc32
 
-MAGIC: Final = int.from_bytes(b"OWRING03", "little")
+MAGIC: Final = int.from_bytes(b"OWRING04", "little")
 HEADER_BYTES: Final = 4096
 ALIGN: Final = 8
 
@@ -51,35 +50,28 @@ ONE: Final = 1 << PLACE_BITS
 """What one record adds to a mark besides its size in units of `ALIGN`."""
 MAX_DATA: Final = PLACE_MASK * ALIGN
 
-HEAD: Final = struct.Struct("<IIQqqQ")
-"""Length with head, checksum, mark, time, index, tag."""
+HEAD: Final = struct.Struct("<IIQI4x")
+"""Length with head, checksum, mark, tag."""
 LAP: Final = 0xFFFF_FFFF
 """In place of a length: the next record is at the start."""
 FORM: Final = struct.Struct("<II")
 """Length and checksum before a form."""
 LENGTH: Final = struct.Struct("<I")
 
-PRIME: Final = 1_073_741_789
 WHOLE: Final = 4096
 _END: Final = 2048
+_KIND_BITS: Final = 8
 
 
 class Kind(IntEnum):
-    """What a record's payload is; `INDEXED` is added where the index counts."""
+    """What a record's payload is; `records` has what each means."""
 
     FRAME = 1
-    """A msgpack frame."""
     UPDATE = 2
-    """Msgpack doubles, one a name of the form."""
+    """Numbers of the form, moment and index."""
     COLUMNS = 3
-    """Raw columns of the form, one behind the other."""
+    """Moment and index, then the columns of the form, one behind the other."""
     FOLDED = 4
-    """Msgpack `Folded`; the index is how many updates have been folded up to it."""
-    STAMPED = 5
-    """An update with moment and index in its payload, see `stamped`; rows are its numbers."""
-
-
-INDEXED: Final = 0x100
 
 
 def mark(sequence: int, end: int) -> int:
@@ -102,31 +94,21 @@ def padded(length: int) -> int:
     return (length + ALIGN - 1) & -ALIGN
 
 
-def tag(kind: int, form: int, rows: int) -> int:
-    """What a payload is, as one word of the head."""
-    return kind | form << 16 | rows << 32
+def tag(kind: Kind, form: int = 0) -> int:
+    """What a payload is, as 32 bits of the head."""
+    return int(kind) | form << _KIND_BITS
 
 
-def untagged(tag: int) -> tuple[int, int, int]:
-    """Kind, form and rows of a tag."""
-    return tag & 0xFFFF, tag >> 16 & 0xFFFF, tag >> 32
-
-
-def seed(at: int, index: int, tag: int) -> int:
-    """What a record's checksum starts from, so that it covers the head as well."""
-    return (at + index + tag) % PRIME
+def untagged(tag: int) -> tuple[int, int]:
+    """Kind and form of a tag."""
+    return tag & (1 << _KIND_BITS) - 1, tag >> _KIND_BITS
 
 
 def checksum(payload: "bytes | memoryview", start: int) -> int:
-    """CRC32 of a payload; of one longer than 4 KiB only both ends.
+    """CRC32 of a payload, from its tag on; of one longer than 4 KiB only of both ends.
 
-    A torn copy shows at its end, and `crc32` of much data would hand over the interpreter lock.
+    A torn copy shows at its end, and `crc32` of much data would release the interpreter lock.
     """
     if len(payload) <= WHOLE:
         return crc32(payload, start)
     return crc32(payload[-_END:], crc32(payload[:_END], start))
-
-
-def summing(length: int) -> Callable[[bytes | memoryview, int], int]:
-    """What `checksum` does with payloads of this length, without asking for it."""
-    return crc32 if length <= WHOLE else checksum

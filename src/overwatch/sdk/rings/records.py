@@ -1,57 +1,61 @@
 """What is in a record: frames in, frames out, and the forms that name raw numbers.
 
-Owns the meaning of payloads. Pure. Must not know rings or files.
+Owns the meaning of payloads: msgpack, but for columns, which lie in a record as they lay in memory. Pure.
+Must not know rings or files.
 """
 
 import functools
-import math
 import struct
-import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 import msgspec
 
 from overwatch.catalog import Scope
 from overwatch.events import Column, Measured, Tallied
-from overwatch.sdk.conflate import Folded, Span
+from overwatch.sdk.conflate import Folded
 from overwatch.sdk.frames import Close, Dropped, Frame, Hello, Rolled, SpanEnded, Update
-from overwatch.sdk.rings.layout import INDEXED, Kind
-from overwatch.sdk.rings.stamped import NUMBER, first_number
+from overwatch.sdk.rings.layout import Kind, tag, untagged
 from overwatch.sdk.rings.writer import Entry
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 class Form(msgspec.Struct, frozen=True, array_like=True):
     """The names of raw numbers that come often; written once, then known by a number."""
 
     names: tuple[str, ...]
-    """Full names, keys first."""
+    """Full names, `env_id` first where ids are given."""
     dtypes: tuple[str, ...] = ()
     """One a name, as in `Column`; empty where the numbers are one update's."""
-    scope: Scope = Scope.POLICY
-    keys: int = 0
-    """How many of the names are keys."""
-    first_ids: bool = False
-    """The envs are 0, 1, 2, ... and not in the columns."""
+    has_ids: bool = False
+    """Whether the first column has the envs; else they are 0, 1, 2, ..."""
 
 
-Said: TypeAlias = Frame | Folded
-"""What a record says."""
+class FoldedUpto(msgspec.Struct, frozen=True, array_like=True):
+    """Folded updates, and how many have been folded up to them since the ring is there."""
+
+    upto: int
+    folded: Folded
+
+
+Content: TypeAlias = Frame | Folded
+"""What a record holds."""
 Forms: TypeAlias = Callable[[int], Form]
+Row: TypeAlias = tuple[list[float], int, int | None]
+"""Numbers of an update, moment and index."""
 
-_encode: Final = msgspec.msgpack.Encoder().encode
-_doubles: Final = msgspec.msgpack.Decoder(list[float]).decode
+encode: Final = msgspec.msgpack.Encoder().encode
 _frame: Final = msgspec.msgpack.Decoder(Frame).decode
-_folded: Final = msgspec.msgpack.Decoder(Folded).decode
+_folded: Final = msgspec.msgpack.Decoder(FoldedUpto).decode
 _form: Final = msgspec.msgpack.Decoder(Form).decode
+STAMP: Final = struct.Struct("<qq?")
+"""Before columns: moment, index, and whether there is an index."""
+row_of: Final = msgspec.msgpack.Decoder(Row).decode
+"""An update as it lies in a record; raises `msgspec.MsgspecError`."""
 
 
 class RecordError(ValueError):
-    """A payload that is not what its kind says."""
+    """A payload that is not of its kind."""
 
 
 def is_fact(frame: Frame) -> bool:
@@ -63,27 +67,28 @@ def is_fact(frame: Frame) -> bool:
 
 def entry(frame: Frame) -> Entry:
     """A frame as a record."""
-    return Entry(kind=Kind.FRAME, at=_time(frame), payload=_encode(frame))
+    return Entry(tag(Kind.FRAME), encode(frame))
 
 
 def folded_entry(folded: Folded, upto: int) -> Entry:
     """Folded updates as a record; `upto` counts all that were ever folded."""
-    return Entry(kind=Kind.FOLDED, at=folded.at, payload=_encode(folded), index=upto)
+    return Entry(tag(Kind.FOLDED), encode(FoldedUpto(upto, folded)))
 
 
-def _time(frame: Frame) -> int:
-    match frame:
+def time_of(content: Content) -> int:
+    """When something was emitted, Unix nanoseconds."""
+    match content:
         case Hello():
             return 0
         case Close() | Dropped():
             return time.time_ns()
         case _:
-            return frame.at
+            return content.at
 
 
 def encode_form(form: Form) -> bytes:
     """A form as it is kept in the ring's file."""
-    return _encode(form)
+    return encode(form)
 
 
 def decode_form(data: bytes) -> Form:
@@ -94,51 +99,9 @@ def decode_form(data: bytes) -> Form:
         raise RecordError(f"a form that is none: {error}") from None
 
 
-def spans(entries: Sequence[Entry], names: int) -> list[Span]:
-    """What updates of one form say of each of its names; of this process's own making, so they can be read.
-
-    All at once where NumPy is loaded.
-    """
-    numpy = sys.modules.get("numpy")
-    if numpy is None:
-        rows = [_doubles(one.payload) for one in entries]
-        return [Span.of(column) for column in zip(*rows, strict=True)]
-    data = numpy.frombuffer(b"".join([one.payload for one in entries]), "u1").reshape(len(entries), -1)
-    return spans_of(table(data, first_number(names), names))
-
-
-def table(payloads: "np.ndarray", first: int, names: int) -> "np.ndarray":
-    """The numbers of updates, a row for each name; one update's bytes are a row of `payloads`.
-
-    `first` is where the first number begins: its tag, then eight bytes, the most significant first.
-    """
-    import numpy as np
-
-    tagged = payloads[:, first : first + NUMBER * names].reshape(len(payloads), names, NUMBER)
-    numbers = np.ascontiguousarray(tagged[:, :, 1:]).view(">f8")[:, :, 0]
-    return numbers.T.astype("f8", order="C")
-
-
-def spans_of(numbers: "np.ndarray") -> list[Span]:
-    """What each row of a table says; it is read in place."""
-    # An infinity or NaN makes the sum one; so does a sum too large, which then costs time only.
-    import numpy as np
-
-    with np.errstate(over="ignore", invalid="ignore"):
-        is_finite = math.isfinite(numbers.sum())
-    if not is_finite:
-        return [Span.of(values) for values in numbers.tolist()]
-    lows, highs, lasts = numbers.min(axis=1).tolist(), numbers.max(axis=1).tolist(), numbers[:, -1].tolist()
-    rows = cast("Iterable[Sequence[float]]", map(memoryview, numbers))
-    return [
-        Span(low=low, high=high, n=len(values), last=last, values=values)
-        for values, low, high, last in zip(rows, lows, highs, lasts, strict=True)
-    ]
-
-
 def frame_update(entry: Entry) -> Update | None:
     """The update that a whole frame is; `None` when it is anything else."""
-    if entry.kind != Kind.FRAME:
+    if untagged(entry.tag)[0] != Kind.FRAME:
         return None
     try:
         frame = _frame(entry.payload)
@@ -147,42 +110,45 @@ def frame_update(entry: Entry) -> Update | None:
     return frame if isinstance(frame, Update) else None
 
 
-def said(entry: Entry, forms: Forms) -> Said:
-    """What a record says; raises `RecordError`."""
-    index = entry.index if entry.kind & INDEXED else None
+def content_of(entry: Entry, forms: Forms) -> tuple[Content, int]:
+    """What a record holds, and up to how many updates it has folded ones, else 0; raises `RecordError`."""
+    kind, form = untagged(entry.tag)
     try:
-        match entry.kind & ~INDEXED:
+        match kind:
+            case Kind.UPDATE:
+                numbers, at, index = row_of(entry.payload)
+                values = dict(zip(forms(form).names, numbers, strict=True))
+                # Of a number of an update that 64 bits hold only without a sign, the other numbers are kept.
+                known = index if index is None or index < 1 << 63 else None
+                return Update(at=at, values=values, index=known), 0
+            case Kind.COLUMNS:
+                return _measured(forms(form), entry.payload), 0
             case Kind.FRAME:
                 frame: Frame = _frame(entry.payload)
-                return frame
+                return frame, 0
             case Kind.FOLDED:
-                return _folded(entry.payload)
-            case Kind.UPDATE:
-                names = forms(entry.form).names
-                values = dict(zip(names, _doubles(entry.payload), strict=True))
-                return Update(at=entry.at, values=values, index=index)
-            case Kind.COLUMNS:
-                return measured(entry, forms(entry.form), index)
+                found = _folded(entry.payload)
+                return found.folded, found.upto
             case _:
-                raise RecordError(f"a record of kind {entry.kind}")
-    except (ValueError, LookupError) as error:
-        raise RecordError(f"a record of kind {entry.kind} cannot be read: {error}") from None
+                raise RecordError(f"a record of kind {kind}")
+    except (ValueError, LookupError, ArithmeticError, struct.error) as error:
+        raise RecordError(f"a record of kind {kind} cannot be read: {error}") from None
 
 
-def measured(entry: Entry, form: Form, index: int | None) -> Measured:
-    """Columns of a form; raises `RecordError`, or `ValueError` for a form that is none of columns."""
+def _measured(form: Form, payload: bytes) -> Measured:
+    at, index, has_index = STAMP.unpack_from(payload)
+    widths = [int(dtype[2:]) for dtype in form.dtypes]
+    rows, rest = divmod(len(payload) - STAMP.size, sum(widths))
+    if rest:
+        raise RecordError(f"{len(payload)} bytes are no rows of {form.dtypes}")
     columns: dict[str, Column] = {}
-    start = 0
-    for name, dtype in zip(form.names, form.dtypes, strict=True):
-        end = start + entry.rows * int(dtype[2:])
-        columns[name] = Column(dtype=dtype, data=entry.payload[start:end])
+    start = STAMP.size
+    for name, dtype, width in zip(form.names, form.dtypes, widths, strict=True):
+        end = start + width * rows
+        columns[name] = Column(dtype=dtype, data=payload[start:end])
         start = end
-    if start != len(entry.payload) or any(len(column) != entry.rows for column in columns.values()):
-        raise RecordError(f"{len(entry.payload)} bytes are not {entry.rows} rows of {form.dtypes}")
-    keys = {name: columns.pop(name) for name in form.names[: form.keys]}
-    if form.first_ids:
-        keys["env_id"] = first_ids(entry.rows)
-    return Measured(at=entry.at, scope=form.scope, keys=keys, values=columns, index=index)
+    keys = {"env_id": columns.pop("env_id") if form.has_ids else first_ids(rows)}
+    return Measured(at=at, scope=Scope.ENV, keys=keys, values=columns, index=index if has_index else None)
 
 
 @functools.lru_cache(maxsize=8)

@@ -19,8 +19,8 @@ import msgspec
 from overwatch.platform import SHARED_MEMORY
 from overwatch.sdk.conflate import Conflator
 from overwatch.sdk.frames import Frame
-from overwatch.sdk.rings.chute import FactChute, NumberChute
 from overwatch.sdk.rings.file import create, create_private
+from overwatch.sdk.rings.producer import FactProducer, NumberProducer
 from overwatch.sdk.rings.records import Form, encode_form, entry, is_fact
 from overwatch.sdk.rings.writer import Entry, RingWriter
 
@@ -100,12 +100,13 @@ class RingSet:
         self._idle: list[None] = [None]
         self.helper_errors = 0
         """How often the helper ended with an error and was replaced."""
-        self.facts = FactChute(facts, self._wake, limits.backlog_bytes)
-        self.numbers = NumberChute(numbers, self._wake, Conflator(preset, config), self._forms.__getitem__)
+        self.facts = FactProducer(facts, self._wake, limits.backlog_bytes)
+        self.numbers = NumberProducer(numbers, self._wake, Conflator(preset, config), self._forms.__getitem__)
 
     def put(self, frame: Frame) -> None:
         """Hand in a frame."""
-        (self.facts if is_fact(frame) else self.numbers).put(entry(frame))
+        record = entry(frame)
+        (self.facts if is_fact(frame) else self.numbers).put(record.tag, record.payload)
 
     def offer(self, record: Entry, *, is_fact: bool) -> bool:
         """Hand in a large record where there is room now; whether it is done with."""
@@ -140,12 +141,12 @@ class RingSet:
         """What became of everything so far; exact while nobody writes, and the last word after `close`."""
         if self._last is not None:
             return self._last
-        chutes = (self.numbers, self.facts)
-        accepted = sum(chute.accepted for chute in chutes)
-        waiting = sum(chute.waiting for chute in chutes)
+        producers = (self.numbers, self.facts)
+        accepted = sum(producer.accepted for producer in producers)
+        waiting = sum(producer.waiting for producer in producers)
         dropped: dict[str, int] = {}
-        for chute in chutes:
-            for reason, count in chute.dropped().items():
+        for producer in producers:
+            for reason, count in producer.dropped().items():
                 dropped[reason] = dropped.get(reason, 0) + count
         published = accepted - waiting - sum(dropped.values())
         return Account(accepted=accepted, published=published, waiting=waiting, dropped=dropped)
@@ -192,14 +193,14 @@ class RingSet:
         while not self._settled() and time.monotonic() < deadline:
             time.sleep(_POLL_S[0])
         self._is_over = True
-        mine = [_take(chute.ring.token, deadline) for chute in (self.facts, self.numbers)]
-        for chute, is_mine in zip((self.facts, self.numbers), mine, strict=True):
+        mine = [_take(producer.ring.token, deadline) for producer in (self.facts, self.numbers)]
+        for producer, is_mine in zip((self.facts, self.numbers), mine, strict=True):
             if is_mine:
-                chute.give_up()
+                producer.give_up()
         account = self._last = self.account()
-        for chute, is_mine in zip((self.facts, self.numbers), mine, strict=True):
+        for producer, is_mine in zip((self.facts, self.numbers), mine, strict=True):
             if is_mine:
-                chute.ring.close()
+                producer.ring.close()
         return account
 
     def abandon(self, missed: Callable[[], None] = lambda: None) -> None:

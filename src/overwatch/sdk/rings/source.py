@@ -1,7 +1,7 @@
-"""What a trainer says, read out of its two rings in the order of its own clock; many numbers as one item.
+"""A trainer's records, read out of its two rings in the order of its own clock.
 
 Rules: nothing leaves the files before it is released; a source made later goes on at what was not. Must not
-know where frames go.
+know where records go.
 """
 
 import fcntl
@@ -13,45 +13,48 @@ from typing import Final
 
 from overwatch.sdk.conflate import Folded
 from overwatch.sdk.rings.file import RingFile, open_ring
-from overwatch.sdk.rings.gathered import Gathered, gathered
 from overwatch.sdk.rings.layout import W_SAID
 from overwatch.sdk.rings.reader import RingReader
-from overwatch.sdk.rings.records import Form, RecordError, Said, decode_form, said
+from overwatch.sdk.rings.records import Content, Form, RecordError, content_of, decode_form, time_of
 from overwatch.sdk.rings.ringset import FACTS, NUMBERS, RingSet, part_of
-from overwatch.sdk.rings.writer import Entry, dropped
+from overwatch.sdk.rings.writer import dropped
 
-_SOME: Final = 32
-"""Records that are read one by one where there is no stretch, before one is looked for again."""
+_NUMBERS: Final = 0
+"""Which of the rings has the forms and the folded updates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
     """One record and its place."""
 
-    said: Said | Gathered
-    """Of many records in one, what they say together."""
+    content: Content
     size: int
     """Bytes of its payload."""
     ring: int
     sequence: int
-    """Number in its ring; of many, that of the last."""
+    """Number in its ring."""
+    upto: int = 0
+    """How many updates were folded up to this one, where it has folded ones."""
 
     @property
     def count(self) -> int:
         """Records handed in that this one stands for."""
-        if isinstance(self.said, tuple):
-            return sum(part.n for part in self.said)
-        return self.said.n if isinstance(self.said, Folded) else 1
+        return self.content.n if isinstance(self.content, Folded) else 1
+
+    @property
+    def at(self) -> int:
+        """Unix nanoseconds on the trainer's clock."""
+        return time_of(self.content)
 
 
 class RingSource:
     """Reads a `RingSet`'s rings. Raises `OSError` or `RingError` when there are none."""
 
-    def __init__(self, rings: Path | RingSet, *, alone: bool = False, gathers: bool = False) -> None:
+    def __init__(self, rings: Path | RingSet, *, alone: bool = False) -> None:
         """`rings` is a path that a trainer gave, or rings that are written in this process.
 
         With `alone` nobody else reads with it until this source is closed; raises `BlockingIOError` when
-        somebody does. With `gathers`, which loads NumPy when it is of use, many numbers are one item.
+        somebody does.
         """
         self._claim = _claimed(rings) if isinstance(rings, Path) and alone else None
         try:
@@ -59,76 +62,48 @@ class RingSource:
         except BaseException:
             self._let_go()
             raise
-        self._readers = self._numbers, self._facts = [RingReader(file) for file in self._files]
+        self._readers = [RingReader(file) for file in self._files]
         self._forms: dict[int, Form] = {}
-        self._gathers = gathers
-        self._single = 0
         self._broken = 0
-
-    def single(self, upto: int) -> None:
-        """Numbers up to this one are to be items of their own."""
-        self._single = upto
 
     def read(self, limit: int = 1024) -> list[Item]:
         """What has been published and not read, at most `limit` records a ring, by the trainer's clock."""
-        numbers = self._read_numbers(limit)
-        facts = [(entry.at, self._item(1, sequence, entry)) for sequence, entry in self._facts.read(limit)]
-        if numbers and facts:
-            numbers = list(heapq.merge(numbers, facts, key=lambda one: one[0]))
-        return [item for _, item in numbers or facts if item is not None]
+        numbers, facts = (self._items(ring, limit) for ring in range(len(self._readers)))
+        if not numbers or not facts:
+            return numbers or facts
+        return list(heapq.merge(numbers, facts, key=lambda item: item.at))
 
-    def _read_numbers(self, limit: int) -> list[tuple[int, Item | None]]:
-        """Numbers with their times; of many at once that of the last."""
-        found: list[tuple[int, Item | None]] = []
-        reader = self._numbers
-        # What comes while this reads is the next look's, together with its like.
-        limit = min(limit, reader.published - reader.sequence)
-        while limit > 0:
-            some = min(_SOME, limit)
-            stretch = reader.look(limit) if self._gathers and reader.sequence >= self._single else None
-            if stretch is not None:
-                together = gathered(stretch, self._files[0].view, self._form)
-                if together is None:
-                    some = stretch.count
-                else:
-                    size = sum(part.size for part in together)
-                    item = Item(together, size, 0, reader.pass_stretch(stretch))
-                    found.append((stretch.groups[-1].at, item))
-                    limit -= stretch.count
-                    continue
-            entries = reader.read(some)
-            found += [(entry.at, self._item(0, sequence, entry)) for sequence, entry in entries]
-            limit -= len(entries)
-            if len(entries) < some:
-                break
+    def _items(self, ring: int, limit: int) -> list[Item]:
+        found: list[Item] = []
+        for sequence, entry in self._readers[ring].read(limit):
+            try:
+                content, upto = content_of(entry, self._form)
+            except RecordError:
+                self._broken += 1
+                continue
+            if upto:
+                self._readers[ring].unfold(upto)
+            found.append(Item(content, len(entry.payload), ring, sequence, upto))
         return found
-
-    def _item(self, ring: int, sequence: int, entry: Entry) -> Item | None:
-        try:
-            return Item(said(entry, self._form), len(entry.payload), ring, sequence)
-        except RecordError:
-            self._broken += 1
-            self._readers[ring].done(sequence)
-            return None
 
     def _form(self, number: int) -> Form:
         form = self._forms.get(number)
         if form is None:
-            form = self._forms[number] = decode_form(self._numbers.form(number))
+            form = self._forms[number] = decode_form(self._readers[_NUMBERS].form(number))
         return form
 
     def done(self, item: Item) -> None:
-        """A record is safe elsewhere; its room is free once all before it in its ring are."""
-        self._readers[item.ring].done(item.sequence)
+        """A record, and with it all before it in its ring, is safe elsewhere: its room is free."""
+        self._readers[item.ring].release(item.sequence, item.upto)
 
     @property
     def said(self) -> int:
         """What the reader leaves to the next: see `layout.W_SAID`."""
-        return self._files[0].words[W_SAID]
+        return self._files[_NUMBERS].words[W_SAID]
 
     @said.setter
     def said(self, number: int) -> None:
-        self._files[0].words[W_SAID] = number
+        self._files[_NUMBERS].words[W_SAID] = number
 
     @property
     def waiting(self) -> int:
@@ -147,8 +122,8 @@ class RingSource:
 
     @property
     def unsaid(self) -> int:
-        """Updates folded by the trainer that no record tells of yet; lost when the trainer is dead."""
-        return self._numbers.unsaid
+        """Updates folded by the trainer that are in no record yet; lost when the trainer is dead."""
+        return self._readers[_NUMBERS].unsaid
 
     def dropped(self) -> dict[str, int]:
         """What the trainer's side has dropped so far, by reason."""
@@ -193,4 +168,4 @@ def _opened(path: Path) -> list[RingFile]:
 
 
 def _mine(rings: RingSet) -> list[RingFile]:
-    return [chute.ring.file.again() for chute in (rings.numbers, rings.facts)]
+    return [producer.ring.file.again() for producer in (rings.numbers, rings.facts)]

@@ -13,7 +13,7 @@ import pytest
 
 from overwatch.extras import AMD
 from overwatch.sdk.exporter.amd import Amd
-from overwatch.sdk.exporter.lanes import Gpu, Numbering, sight
+from overwatch.sdk.exporter.lanes import Gpu, Numbering, visible_devices
 from overwatch.sdk.exporter.unread import Unread
 from overwatch.sdk.exporter.vendors import VENDORS, Apple, Local
 from overwatch.sdk.torchlanes import torch_lanes
@@ -264,7 +264,7 @@ def test_lanes_are_called_as_hip_numbers_them(
 ) -> None:
     """Whatever the order of the bus; a choice that is not by number leaves the driver's numbers."""
     _, gpus = _opened(monkeypatch, tmp_path, Smi(3))
-    seen = sight(gpus, env)
+    seen = visible_devices(gpus, env)
     assert {lane.label: lane.id for lane in seen.lanes} == {
         label: f"GPU-{number:016x}" for label, number in labels.items()
     }
@@ -276,7 +276,7 @@ def test_where_hip_gives_no_numbers_no_lane_is_called_by_one(
     """Older releases of amdsmi have no such question: the UUID is the driver's."""
     _, gpus = _opened(monkeypatch, tmp_path, Smi(2, get_gpu_enumeration_info=AttributeError("older")))
     assert {gpu.numbering for gpu in gpus} == {Numbering.UNKNOWN}
-    seen = sight(gpus, {})
+    seen = visible_devices(gpus, {})
     assert not seen.certain
     assert [lane.label for lane in seen.lanes] == ["gpu0", "gpu1"]
     assert seen.lanes[0].id == "04ff74a1-0000-1000-80d2-0123456789ab"

@@ -4,7 +4,7 @@ import pytest
 
 from overwatch.catalog import Scope
 from overwatch.events import Column, Event, LogLine, Measured, RunStarted, Severity
-from overwatch.sdk.exporter.lanes import Gpu, LaneMap, Sight, sight
+from overwatch.sdk.exporter.lanes import Gpu, LaneMap, VisibleDevices, visible_devices
 
 BARE = "0a1b2c3d-0000-1111-2222-333344445555"
 
@@ -30,7 +30,7 @@ def split() -> list[Gpu]:
     return [Gpu(uuid=first.uuid, model="H200", pci=first.pci, partitioned=True, parts=parts), second]
 
 
-def seen(found: Sight) -> dict[str, str]:
+def seen(found: VisibleDevices) -> dict[str, str]:
     """UUIDs by label."""
     return {lane.label: lane.id for lane in found.lanes}
 
@@ -65,7 +65,7 @@ def test_cuda_visible_devices_is_read_as_cuda_reads_it(chosen: str | None, uuids
     """Numbers, UUIDs and their beginnings, in their order; the first that names none ends the list."""
     env = {} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen}
 
-    found = sight(FOUR, env)
+    found = visible_devices(FOUR, env)
 
     assert found.certain
     assert [lane.id for lane in found.lanes] == uuids
@@ -80,7 +80,7 @@ def test_gpus_are_in_bus_order_whatever_the_driver_says() -> None:
         Gpu(uuid="GPU-a", model="H200", pci=first.pci, index=1),
     ]
 
-    assert seen(sight(swapped, {})) == {"cuda:0": "GPU-a", "cuda:1": "GPU-b"}
+    assert seen(visible_devices(swapped, {})) == {"cuda:0": "GPU-a", "cuda:1": "GPU-b"}
 
 
 @pytest.mark.parametrize("chosen", [None, "0,1", "1"])
@@ -88,7 +88,7 @@ def test_unlike_gpus_by_number_are_not_guessed(chosen: str | None) -> None:
     """CUDA puts the fastest first and does not say which that is: no GPU is called `cuda:0`."""
     env = {} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen}
 
-    found = sight(unlike(), env)
+    found = visible_devices(unlike(), env)
 
     assert not found.certain
     assert seen(found) == {"gpu0": "GPU-small", "gpu1": "GPU-large"}
@@ -97,8 +97,8 @@ def test_unlike_gpus_by_number_are_not_guessed(chosen: str | None) -> None:
 
 def test_unlike_gpus_in_bus_order_are_certain() -> None:
     """`CUDA_DEVICE_ORDER=PCI_BUS_ID` settles it, and so do UUIDs."""
-    by_bus = sight(unlike(), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "1,0"})
-    by_uuid = sight(unlike(), {"CUDA_VISIBLE_DEVICES": "GPU-large"})
+    by_bus = visible_devices(unlike(), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "1,0"})
+    by_uuid = visible_devices(unlike(), {"CUDA_VISIBLE_DEVICES": "GPU-large"})
 
     assert seen(by_bus) == {"cuda:0": "GPU-large", "cuda:1": "GPU-small"}
     assert seen(by_uuid) == {"cuda:0": "GPU-large"}
@@ -109,14 +109,14 @@ def test_unlike_gpus_in_bus_order_are_certain() -> None:
 def test_a_part_of_a_gpu_is_a_lane() -> None:
     """CUDA shows the first MIG device that is named, by its UUID or the beginning of it."""
     for chosen in ("MIG-y", "MIG-y,MIG-x", "MIG-y,GPU-b"):
-        assert seen(sight(split(), {"CUDA_VISIBLE_DEVICES": chosen})) == {"cuda:0": "MIG-y"}
-    assert seen(sight(split(), {"CUDA_VISIBLE_DEVICES": "MIG-"})) == {}
+        assert seen(visible_devices(split(), {"CUDA_VISIBLE_DEVICES": chosen})) == {"cuda:0": "MIG-y"}
+    assert seen(visible_devices(split(), {"CUDA_VISIBLE_DEVICES": "MIG-"})) == {}
 
 
 @pytest.mark.parametrize("env", [{}, {"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "GPU-a"}])
 def test_numbers_of_split_gpus_are_not_guessed(env: dict[str, str]) -> None:
     """Which part of a split GPU a number means is CUDA's to know."""
-    found = sight(split(), env)
+    found = visible_devices(split(), env)
 
     assert not found.certain
     assert {"gpu0.0": "MIG-x", "gpu0.1": "MIG-y"}.items() <= seen(found).items()
@@ -124,7 +124,7 @@ def test_numbers_of_split_gpus_are_not_guessed(env: dict[str, str]) -> None:
 
 def lanes(chosen: str, told: dict[str, str] | None = None) -> LaneMap:
     """A trainer's words on the machine of four GPUs."""
-    return LaneMap(sight(FOUR, {"CUDA_VISIBLE_DEVICES": chosen}), "n1", told)
+    return LaneMap(visible_devices(FOUR, {"CUDA_VISIBLE_DEVICES": chosen}), "n1", told)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_trainer_that_knows_its_uuid_is_believed() -> None:
 
 def test_a_machine_without_a_driver_names_its_own_lanes() -> None:
     """Nothing is known of the devices, but not mistaken for another machine's."""
-    assert LaneMap(Sight(), "n1").lane("cuda:0") == "cuda:0@n1"
+    assert LaneMap(VisibleDevices(), "n1").lane("cuda:0") == "cuda:0@n1"
 
 
 def test_a_start_names_its_lanes_by_id() -> None:

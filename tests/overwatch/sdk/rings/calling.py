@@ -4,17 +4,17 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 from uuid import uuid4
 
 from overwatch.events import Event, Measured
+from overwatch.sdk.exporter.batching import Batch, Columns, Updates, batched
 from overwatch.sdk.exporter.unpack import unpacked
 from overwatch.sdk.exporter.window import Window
 from overwatch.sdk.frames import Frame
 from overwatch.sdk.link import Link, Outcome
-from overwatch.sdk.rings.gathered import Updates
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
-from overwatch.sdk.rings.source import RingSource
+from overwatch.sdk.rings.source import Item, RingSource
 from overwatch.sdk.run import Run
 
 
@@ -52,21 +52,26 @@ class Called:
     def __init__(self, rings: RingSet, reading: str) -> None:
         self._rings = rings
         self.run = Run("r", cast("Link", Rings(rings)))
-        self._source = RingSource(rings.path, gathers=reading == "many")
+        self._source = RingSource(rings.path)
+        self._limit = 1 if reading == "single" else 4096
         self._window = Window()
         self.events: list[Measured] = []
         self.facts: list[Event] = []
 
     def read(self) -> None:
         """Take what the rings hold."""
-        for item in self._source.read(4096):
-            said: Any = item.said
-            for part in said if isinstance(said, tuple) else unpacked(said, None):
-                if isinstance(part, Updates):
-                    self._window.add_updates(part)
-                else:
-                    self._window.add(part)
-            self._source.done(item)
+        while items := self._source.read(self._limit):
+            for one in batched(items, 0):
+                self._take(one)
+            for item in items:
+                self._source.done(item)
+
+    def _take(self, one: Item | Batch) -> None:
+        for part in one.parts if isinstance(one, Batch) else unpacked(one.content, None):
+            if isinstance(part, Updates):
+                self._window.add_updates(part)
+            else:
+                self._window.add(part.newest if isinstance(part, Columns) else part)
 
     def read_all(self) -> None:
         """Everything, also what waits for room."""

@@ -1,7 +1,6 @@
-"""Ring sets that are removed when a test is over, and the two ways a short way may be had."""
+"""Ring sets that are removed when a test is over."""
 
 import mmap
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ from uuid import uuid4
 
 import pytest
 
-from overwatch.sdk.rings import compiled
 from overwatch.sdk.rings.file import RingFile
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
 from overwatch.sdk.rings.source import RingSource
@@ -25,7 +23,7 @@ def drained(source: RingSource) -> list[Any]:
     for item in items:
         source.done(item)
     assert source.malformed == 0
-    return [item.said for item in items]
+    return [item.content for item in items]
 
 
 @pytest.fixture(autouse=True)
@@ -64,17 +62,3 @@ def make_rings(tmp_path: Path) -> Iterator[MakeRings]:
 def rings(make_rings: MakeRings) -> RingSet:
     """One small ring set."""
     return make_rings()
-
-
-@pytest.fixture(scope="module", params=["compiled", "python"])
-def way(request: pytest.FixtureRequest) -> Iterator[str]:
-    """How functions for records are made meanwhile."""
-    if request.param == "compiled" and compiled.COMPILED is None:
-        reason = "nothing was compiled: Overwatch was installed without a C compiler, or with an older source"
-        if os.environ.get("OVERWATCH_REQUIRE_REAL") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "python":
-            patch.setattr(compiled, "COMPILED", None)
-        yield request.param

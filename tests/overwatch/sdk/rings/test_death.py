@@ -25,14 +25,13 @@ TRAINER = """
     import sys
     from pathlib import Path
     from overwatch.events import LogLine, Severity
-    from overwatch.sdk.rings.fast import Fast
     from overwatch.sdk.rings.ringset import RingLimits, RingSet
-    from overwatch.sdk.rings.written import Latest
+    from overwatch.sdk.rings.updates import Latest, UpdateWriter
 
     folder, cycle = Path(sys.argv[1]), int(sys.argv[2])
     limits = RingLimits(numbers_bytes=32768, facts_bytes=16384, forms_bytes=4096, backlog_bytes=65536)
     rings = RingSet("killed", limits, folders=[folder])
-    update = Fast(rings, Latest(), str, print, lambda written: globals().update(update=written)).update
+    update = UpdateWriter(rings, Latest(), str, print).update
     print("ready", flush=True)
     at = 0
     while True:
@@ -52,7 +51,7 @@ READER = """
     print("ready", flush=True)
     while True:
         for item in source.read(64):
-            n = item.said.n if isinstance(item.said, Folded) else 0
+            n = item.content.n if isinstance(item.content, Folded) else 0
             os.write(out, f"{item.ring} {item.sequence} {n}".ljust(31).encode() + b"\\n")
             source.done(item)
 """
@@ -101,9 +100,9 @@ def test_a_killed_trainer_leaves_everything_it_accepted(tmp_path: Path, cycle: i
     time.sleep(chance.uniform(0.0, 0.1))
     kill(trainer)
     source, items = read_all(tmp_path / "killed")
-    facts = [item.said for item in items if isinstance(item.said, LogLine)]
-    updates = [item.said for item in items if isinstance(item.said, Update)]
-    folded = [item.said for item in items if isinstance(item.said, Folded)]
+    facts = [item.content for item in items if isinstance(item.content, LogLine)]
+    updates = [item.content for item in items if isinstance(item.content, Update)]
+    folded = [item.content for item in items if isinstance(item.content, Folded)]
     assert source.malformed == 0
     assert source.waiting == 0
     assert [fact.message for fact in facts] == [f"fact {at}" for at in range(1, len(facts) + 1)]
@@ -129,7 +128,9 @@ def test_a_killed_reader_is_followed_by_one_that_misses_nothing(tmp_path: Path, 
     kill(trainer)
     source, rest = read_all(tmp_path / "killed")
     lines = [tuple(map(int, line.split())) for line in seen.read_text().splitlines()]
-    lines += [(item.ring, item.sequence, item.count if isinstance(item.said, Folded) else 0) for item in rest]
+    lines += [
+        (item.ring, item.sequence, item.count if isinstance(item.content, Folded) else 0) for item in rest
+    ]
     for ring in (0, 1):
         read = [sequence for where, sequence, _ in lines if where == ring]
         assert set(read) == set(range(1, max(read, default=0) + 1))

@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from overwatch.sdk.rings import compiled, file, reader, writer, written
+from overwatch.sdk.rings import file, reader, writer
 from overwatch.sdk.rings.ringset import RingSet
 from overwatch.sdk.rings.source import RingSource
-from tests.overwatch.sdk.rings.test_fast import Trainer
 from tests.overwatch.sdk.rings.test_ringset import fact
+from tests.overwatch.sdk.rings.test_updates import Trainer
 
 
 def test_intel_and_amd_need_no_fence_and_others_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,15 +39,14 @@ def test_a_fence_never_waits_for_another_thread(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_records_with_fences_arrive(rings: RingSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every way in and out calls the fence, and what was said arrives; compiled code has its own."""
-    monkeypatch.setattr(compiled, "COMPILED", None)
+    """Every record is fenced on its way in and out, and arrives."""
     fenced = 0
 
     def fence() -> None:
         nonlocal fenced
         fenced += 1
 
-    for module in (writer, reader, written):
+    for module in (writer, reader):
         monkeypatch.setattr(module, "FENCE", fence)
     trainer = Trainer(rings)
     for index in range(5):

@@ -24,8 +24,6 @@ from overwatch.sdk.run import Run
 from tests.overwatch.sdk.rings.calling import Called, called
 from tests.overwatch.sdk.test_values import NO_NUMBERS, OnDevice, Raising
 
-pytestmark = pytest.mark.usefixtures("way")
-
 LIMITS = RingLimits(numbers_bytes=512 << 10, facts_bytes=64 << 10, forms_bytes=16 << 10)
 KL = "overwatch.policy.kl_divergence"
 Call = Callable[[Called, object, object], None]

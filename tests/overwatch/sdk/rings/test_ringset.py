@@ -75,7 +75,7 @@ def test_both_rings_are_read_by_the_clock_of_the_trainer(rings: RingSet) -> None
         rings.put(frame)
     source = RingSource(rings.path)
     items = source.read()
-    assert [item.said for item in items] == said
+    assert [item.content for item in items] == said
     check(rings, items)
 
 
@@ -85,7 +85,7 @@ def test_facts_that_find_no_room_are_held_in_order(rings: RingSet) -> None:
         rings.put(fact(at))
     assert rings.account().waiting > 50
     items = drain_until(RingSource(rings.path), lambda items: len(items) >= 300)
-    assert [item.said for item in items] == [fact(at) for at in range(300)]
+    assert [item.content for item in items] == [fact(at) for at in range(300)]
     check(rings, items)
 
 
@@ -99,7 +99,7 @@ def test_facts_beyond_the_bound_are_counted(make_rings: MakeRings) -> None:
     assert set(account.dropped) == {"backlog_full"}
     held = 200 - account.dropped["backlog_full"]
     items = drain_until(RingSource(rings.path), lambda items: len(items) >= held)
-    assert [item.said for item in items] == [fact(at) for at in range(held)]
+    assert [item.content for item in items] == [fact(at) for at in range(held)]
     check(rings, items)
 
 
@@ -109,7 +109,7 @@ def test_a_fact_that_is_too_large_is_refused_by_its_own_reason(rings: RingSet) -
     rings.put(fact(2, message="x" * 20_000))
     rings.put(fact(3))
     items = drain(RingSource(rings.path))
-    assert [item.said for item in items] == [fact(1), fact(3)]
+    assert [item.content for item in items] == [fact(1), fact(3)]
     assert rings.account().dropped == {"too_large": 1}
     check(rings, items)
 
@@ -120,8 +120,8 @@ def test_updates_that_find_no_room_are_folded_into_one(rings: RingSet) -> None:
         rings.put(update(at, 0.2 if at == 900 else 0.01))
     source = RingSource(rings.path)
     items = drain_until(source, lambda items: sum(item.count for item in items) == 1000)
-    folded = [item.said for item in items if isinstance(item.said, Folded)]
-    plain = [item.said for item in items if isinstance(item.said, Update)]
+    folded = [item.content for item in items if isinstance(item.content, Folded)]
+    plain = [item.content for item in items if isinstance(item.content, Update)]
     assert plain == [update(at) for at in range(len(plain))]
     assert sum(one.n for one in folded) == 1000 - len(plain)
     assert max(one.values[KL].high or 0.0 for one in folded) == 0.2
@@ -139,7 +139,7 @@ def test_columns_that_find_no_room_are_dropped_and_counted(rings: RingSet) -> No
         rings.put(fact(at))
     source = RingSource(rings.path)
     items = drain_until(source, lambda _: rings.account().waiting == 0) + drain(source)
-    facts = [item.said for item in items if isinstance(item.said, LogLine)]
+    facts = [item.content for item in items if isinstance(item.content, LogLine)]
     assert facts == [fact(at) for at in range(100)]
     assert set(rings.account().dropped) == {"ring_full"}
     check(rings, items)
@@ -152,7 +152,7 @@ def test_a_burst_of_twenty_thousand_facts_loses_none(tmp_path: Path) -> None:
         rings.put(fact(at, message=f"episode {at} ended with a return of {at / 7}"))
     assert rings.account().dropped == {}
     items = drain_until(RingSource(rings.path), lambda items: len(items) >= 20_000)
-    assert [item.said.at for item in items if isinstance(item.said, LogLine)] == list(range(20_000))
+    assert [item.content.at for item in items if isinstance(item.content, LogLine)] == list(range(20_000))
     check(rings, items)
     rings.close(0.0)
 
@@ -170,7 +170,7 @@ def test_a_helper_that_dies_is_replaced(rings: RingSet, monkeypatch: pytest.Monk
     for at in range(300):
         rings.put(fact(at))
     items = drain_until(RingSource(rings.path), lambda items: len(items) >= 300)
-    assert [item.said for item in items] == [fact(at) for at in range(300)]
+    assert [item.content for item in items] == [fact(at) for at in range(300)]
     assert rings.helper_errors == 2
 
 
@@ -199,7 +199,7 @@ def test_a_signal_handler_may_speak_in_the_middle_of_a_record(rings: RingSet) ->
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
     items += drain_until(source, lambda _: rings.account().waiting == 0) + drain(source)
-    speakers = [item.said for item in items if isinstance(item.said, LogLine)]
+    speakers = [item.content for item in items if isinstance(item.content, LogLine)]
     assert sorted(line.at for line in speakers if line.subsystem == "handler") == list(range(1, said + 1))
     assert [line.at for line in speakers if line.subsystem == "trainer"] == list(range(1, own + 1))
     check(rings, items)
@@ -236,7 +236,7 @@ def test_an_interruption_anywhere_leaves_the_rings_sound(rings: RingSet) -> None
         signal.signal(signal.SIGALRM, before)
     rings.put(fact(at + 1))
     items += drain_until(source, lambda _: rings.account().waiting == 0) + drain(source)
-    times = [item.said.at for item in items if isinstance(item.said, LogLine)]
+    times = [item.content.at for item in items if isinstance(item.content, LogLine)]
     assert len(set(times)) == len(times)
     assert times[-1] == at + 1
     assert source.malformed == 0
@@ -262,7 +262,7 @@ def test_many_threads_lose_nothing(make_rings: MakeRings) -> None:
     for thread in threads:
         thread.join()
     for name in (f"t{i}" for i in range(16)):
-        said = [i.said.at for i in items if isinstance(i.said, LogLine) and i.said.subsystem == name]
+        said = [i.content.at for i in items if isinstance(i.content, LogLine) and i.content.subsystem == name]
         assert sorted(said) == list(range(500))
     assert rings.account().dropped == {}
     check(rings, items)
@@ -282,7 +282,7 @@ def test_a_forked_child_writes_nothing(rings: RingSet) -> None:
     assert os.waitpid(child, 0)[1] == 0
     rings.put(fact(2))
     items = drain(RingSource(rings.path))
-    assert [item.said for item in items] == [fact(1), fact(2)]
+    assert [item.content for item in items] == [fact(1), fact(2)]
     check(rings, items)
 
 
@@ -342,7 +342,7 @@ def test_a_second_set_of_the_same_name_is_refused(rings: RingSet) -> None:
     rings.put(fact(1))
     with pytest.raises(FileExistsError):
         RingSet(rings.path.name, folders=[rings.path.parent])
-    assert [item.said for item in drain(RingSource(rings.path))] == [fact(1)]
+    assert [item.content for item in drain(RingSource(rings.path))] == [fact(1)]
 
 
 def test_the_next_folder_is_taken_when_the_first_has_no_room(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -18,8 +17,6 @@ from overwatch.state import RunState, apply, new_run
 from tests import fakes
 from tests.fakes import ORIGIN, START_NS
 from tests.overwatch.sdk.rings.calling import called
-
-pytestmark = pytest.mark.usefixtures("way")
 
 ROOMY = RingLimits(numbers_bytes=512 << 10, facts_bytes=64 << 10, forms_bytes=16 << 10)
 TINY = RingLimits(numbers_bytes=16 << 10, facts_bytes=16 << 10, forms_bytes=4 << 10, backlog_bytes=64 << 10)

@@ -79,7 +79,7 @@ class Local:
         for item in found:
             self.link.source.done(item)
         assert self.link.source.malformed == 0
-        return [item.said for item in found]  # type: ignore[misc] # nothing gathers here
+        return [item.content for item in found]  # type: ignore[misc] # nothing gathers here
 
     def records(self) -> list[Rolled]:
         """Records of rollouts among them."""

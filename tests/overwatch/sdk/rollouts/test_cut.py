@@ -248,7 +248,7 @@ def test_a_rollout_waits_for_room_and_loses_nothing() -> None:
             for _ in range(1000):
                 one.run._device.poll()
                 for item in one.link.source.read():
-                    records.append(item.said)  # type: ignore[arg-type] # only rollouts are reported
+                    records.append(item.content)  # type: ignore[arg-type] # only rollouts are reported
                     one.link.source.done(item)
         assert one.run._device.waiting == 0
         assert one.link.rings.account().dropped == {}

@@ -34,12 +34,12 @@ from overwatch.otlp import wire
 from overwatch.otlp.encode import Pieces, as_bytes, encode, resource_logs
 from overwatch.otlp.value import Value
 from overwatch.sdk.conflate import Count
+from overwatch.sdk.exporter.batching import Updates
 from overwatch.sdk.exporter.instruments import Instruments
 from overwatch.sdk.exporter.nonfinite import non_finite
 from overwatch.sdk.exporter.spooling import Store
 from overwatch.sdk.exporter.window import Window
 from overwatch.sdk.frames import Hello, SpanEnded
-from overwatch.sdk.rings.gathered import Updates
 
 log: Final = logging.getLogger("overwatch.exporter")
 
@@ -83,7 +83,7 @@ class _Held:
     """Records besides that are spans."""
 
 
-class Station:
+class BatchEncoder:
     """Says events. `said` is the last number that was used before."""
 
     def __init__(
@@ -131,7 +131,7 @@ class Station:
         with self._lock:
             if isinstance(said, Updates):
                 self._window.add_updates(said)
-                self._report(said.count)
+                self._report(said.rows.count)
             else:
                 self._window.add(said, size=size, counted=counted)
             self._instruments.note(said.newest if isinstance(said, Updates) else said)
@@ -158,8 +158,9 @@ class Station:
             self._held[Ring.FACTS].records.append(as_bytes(pieces, started.at))
 
     def _report(self, count: Count) -> None:
-        """Report updates to the turns of the loop."""
-        self._instruments.loops.reported(count)
+        """Report updates to the turns of the loop; those of the newest number are no more of them."""
+        again = count.n > 0 and count.first is not None and count.first == self._newest
+        self._instruments.loops.reported(count._replace(n=count.n - again))
         self._newest = count.last
 
     def skip(self, place: Place, *, counted: int) -> None:

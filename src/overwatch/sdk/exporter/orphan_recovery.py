@@ -19,7 +19,7 @@ from overwatch.delivery.fortune import Fortune
 from overwatch.delivery.outlet import outlet
 from overwatch.delivery.sender import Sender
 from overwatch.journal import FolderBusyError, Signal
-from overwatch.sdk.exporter.core import Exporter, Farewell, destinations, open_spool
+from overwatch.sdk.exporter.core import Exporter, ShutdownSignal, destinations, open_spool
 from overwatch.sdk.exporter.spool import Spool
 from overwatch.sdk.exporter.spools import Orphan, orphans, spool_root
 from overwatch.sdk.frames import Hello, Progress
@@ -116,8 +116,8 @@ def left_spools(root: Path) -> list[Orphan]:
     return [orphan for orphan in found if orphan.meta.rings is None or not is_meant(Path(orphan.meta.rings))]
 
 
-class _Now(Farewell):
-    """The farewell of a trainer that is gone."""
+class _Now(ShutdownSignal):
+    """The shutdown of a trainer that is gone."""
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
@@ -136,7 +136,7 @@ def _spool_rings(
         route = chosen(Route(endpoint=hello.endpoint, env=hello.otlp_env))
         if route is None:
             return
-        source = RingSource(rings, alone=True, gathers=True)
+        source = RingSource(rings, alone=True)
     except BlockingIOError:
         return
     except FileNotFoundError:  # another process has delivered and removed them, or most of them
@@ -188,7 +188,7 @@ def _delivered(run_id: str, spool: Spool) -> Delivered:
     )
 
 
-class Adopter:
+class OrphanRecovery:
     """Delivers what others left and what goes one's own route, once one's own delivery has succeeded."""
 
     def __init__(self, hello: Hello, timeout_s: float = 30.0) -> None:
@@ -202,7 +202,7 @@ class Adopter:
         if self._thread is None:
             run = contextvars.copy_context().run  # what it logs is for the same trainer
             self._thread = threading.Thread(
-                target=run, args=(self._run,), name="overwatch-adopter", daemon=True
+                target=run, args=(self._run,), name="overwatch-recovery", daemon=True
             )
             self._thread.start()
 

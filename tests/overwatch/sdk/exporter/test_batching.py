@@ -1,4 +1,4 @@
-"""Many records read at once say exactly what they say one by one, whatever lies between them."""
+"""Records taken in batches say exactly what they say one by one, whatever lies between them."""
 
 import random
 import tempfile
@@ -6,31 +6,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import msgspec
 import numpy as np
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from overwatch.catalog import Scope
-from overwatch.events import Event, LogLine, Measured, Severity, scalars
+from overwatch.events import Event, LogLine, Measured, Severity
+from overwatch.sdk.exporter.batching import Batch, Updates, batched
 from overwatch.sdk.exporter.nonfinite import non_finite
+from overwatch.sdk.exporter.unpack import unpacked
 from overwatch.sdk.exporter.window import Passed, Window
 from overwatch.sdk.frames import Update
-from overwatch.sdk.rings.columns import FastColumns, Home
-from overwatch.sdk.rings.fast import Fast
-from overwatch.sdk.rings.gathered import Updates
+from overwatch.sdk.rings.columns import ColumnWriter
 from overwatch.sdk.rings.layout import FORM, HEADER_BYTES, W_PUBLISHED, checksum, end_of
 from overwatch.sdk.rings.records import Form
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
 from overwatch.sdk.rings.source import Item, RingSource
-from overwatch.sdk.rings.stretch import LEAST
-from overwatch.sdk.rings.written import Latest
-
-pytestmark = pytest.mark.usefixtures("way")
+from overwatch.sdk.rings.updates import Latest, UpdateWriter
 
 LIMITS = RingLimits(numbers_bytes=512 << 10, facts_bytes=64 << 10, forms_bytes=16 << 10)
 POLICY = "overwatch.policy"
@@ -43,43 +38,25 @@ REWARD = "overwatch.env.reward"
 
 
 class Trainer:
-    """Says things in every way that there is."""
+    """Emits records of every kind."""
 
     def __init__(self, rings: RingSet) -> None:
         self._rings = rings
-        self._updates: dict[str, Any] = {}
-        self._envs: Any = None
-        self._fast = {kind: self._made(kind) for kind in NAMES}
-        self._columns = FastColumns(rings, str, lambda *_: None, home=Home(self._general, self._install, ()))
-        self._envs = self._general
+        self._update = UpdateWriter(rings, Latest(), str, lambda *_: None).update
+        self._envs = ColumnWriter(rings, str).write
 
-    def _made(self, kind: str) -> Fast:
-        def install(written: Any) -> None:
-            self._updates[kind] = written
-
-        fast = Fast(self._rings, Latest(), str, lambda *_: None, install)
-        self._updates[kind] = fast.update
-        return fast
-
-    def _general(self, *, env_id: Any = None, step: Any = None, lane: Any = None, **columns: Any) -> None:
-        assert lane is None
-        self._columns.put(env_id, step, columns)
-
-    def _install(self, written: Any) -> None:
-        self._envs = written
-
-    def say(self, kind: str, number: int, value: float, index: int | None) -> None:
+    def emit(self, kind: str, number: int, value: float, index: int | None) -> None:
         """One record."""
         if kind in NAMES:
             values = {name: value + place for place, name in enumerate(NAMES[kind])}
-            self._updates[kind](update=index, **values)
+            self._update(update=index, **values)
         elif kind in ("envs", "others"):
             rows = np.arange(8, dtype="f8") + number
             rows[3] = value
-            self._envs(step=index, **{REWARD if kind == "envs" else "overwatch.env.metric": rows})
+            name = REWARD if kind == "envs" else "overwatch.env.metric"
+            assert self._envs(None, index, {name: rows})
         elif kind == "named":
-            ids = np.arange(4) + number % 2
-            self._envs(env_id=ids, step=index, **{REWARD: np.full(4, value, dtype="f4")})
+            assert self._envs(np.arange(4) + number % 2, index, {REWARD: np.full(4, value, dtype="f4")})
         elif kind == "frame":
             self._rings.put(Update(at=number, values={"mine": value}, index=index))
         else:
@@ -91,39 +68,36 @@ class Reader:
     """Reads like the exporter, and folds like it."""
 
     source: RingSource
+    in_batches: bool
     window: Window = field(default_factory=Window)
     facts: list[Event] = field(default_factory=list)
     count: int = 0
-    at_once: int = 0
+    together: int = 0
 
     def read(self, limit: int) -> list[Item]:
         """What there is."""
         found: list[Item] = []
         while items := self.source.read(limit):
             found += items
-        for item in found:
-            self.count += item.count
-            self._take(item)
+            for one in batched(items, 0) if self.in_batches else items:
+                self._take(one)
         return found
 
-    def _take(self, item: Item) -> None:
-        said = item.said
-        if isinstance(said, tuple):
-            self.at_once += item.count
-            assert item.size == sum(part.size for part in said)
-            for part in said:
+    def _take(self, one: Item | Batch) -> None:
+        if isinstance(one, Batch):
+            self.count += sum(part.n for part in one.parts)
+            self.together += sum(part.n for part in one.parts if part.n > 1)
+            for part in one.parts:
                 if isinstance(part, Updates):
                     self.window.add_updates(part)
                 else:
                     self.window.add(part.newest, size=part.size, counted=part.n)
             return
-        event: Any = said
-        if isinstance(said, Update):
-            values = scalars(said.values)
-            event = Measured(at=said.at, scope=Scope.POLICY, values=values, index=said.index)
-        self.window.add(event, size=item.size)
-        if isinstance(event, Measured):
-            self.facts += non_finite(event)
+        self.count += one.count
+        for event in unpacked(one.content, None):
+            self.window.add(event, size=one.size)
+            if isinstance(event, Measured):
+                self.facts += non_finite(event)
 
 
 @contextmanager
@@ -138,9 +112,15 @@ def ring_sets() -> Iterator[RingSet]:
             rings.unlink()
 
 
-def both(rings: RingSet) -> tuple[Reader, Reader]:
-    """One that reads each record, and one that reads many at once."""
-    return Reader(RingSource(rings.path)), Reader(RingSource(rings.path, gathers=True))
+@contextmanager
+def both(rings: RingSet) -> Iterator[tuple[Reader, Reader]]:
+    """One that takes each record, and one that takes batches."""
+    sources = RingSource(rings.path), RingSource(rings.path)
+    try:
+        yield Reader(sources[0], in_batches=False), Reader(sources[1], in_batches=True)
+    finally:
+        for source in sources:
+            source.close()
 
 
 def plain(passed: Passed) -> object:
@@ -177,13 +157,12 @@ stretches = st.tuples(
     st.integers(0, 30),
     st.sampled_from([float("nan"), float("inf")]),
 )
-def test_many_at_once_are_what_they_are_one_by_one(
+def test_a_batch_says_what_its_records_say(
     rounds: list[list[tuple[list[str], int, float, int | None]]], limit: int, odd: int, wrong: float
 ) -> None:
     """In windows, facts, counts and sizes; over laps of the ring, and with values that are not finite."""
-    with ring_sets() as rings:
+    with ring_sets() as rings, both(rings) as (one, other):
         trainer, number = Trainer(rings), 0
-        one, other = both(rings)
         for round_of in rounds:
             for pattern, times, value, step in round_of:
                 for _ in range(times):
@@ -191,57 +170,57 @@ def test_many_at_once_are_what_they_are_one_by_one(
                         number += 1
                         is_odd = odd and number % (odd * 20) == 0
                         index = None if step is None else 1000 + step * number
-                        trainer.say(kind, number, wrong if is_odd else value + number / 1000, index)
+                        trainer.emit(kind, number, wrong if is_odd else value + number / 1000, index)
             read = one.read(limit), other.read(limit)
             assert rings.account().dropped == {}
             same(one, other)
             for reader, items in zip((one, other), read, strict=True):
                 for item in items:
                     reader.source.done(item)
-        released = [reader.source._numbers.released for reader in (one, other)]
-        assert released == [rings.numbers.ring.published] * 2
+        assert one.count == number
 
 
-def test_what_lies_behind_the_end_of_a_stretch_says_nothing_of_it() -> None:
-    """Where tags do not come last as they came first it ends sooner, and so do its moments."""
-    with ring_sets() as rings:
-        trainer = Trainer(rings)
-        for number, kind in enumerate(["a", *["a", "named"] * 7, "a", "a", "named"], start=1):
-            trainer.say(kind, number, 0.1, None)
-        one, other = both(rings)
-        one.read(50)
-        other.read(50)
-        assert LEAST <= other.at_once < other.count
-        same(one, other)
-
-
-def test_a_busy_trainer_is_read_at_once() -> None:
-    """Twelve numbers and a column in turn: all but the last few records come together."""
-    with ring_sets() as rings:
+def test_a_busy_trainer_is_taken_in_batches() -> None:
+    """Twelve numbers and a column in turn come together, in one part each."""
+    with ring_sets() as rings, both(rings) as (one, other):
         trainer = Trainer(rings)
         for number in range(200):
-            trainer.say("a", number, 0.1, number)
-            trainer.say("envs", number, 0.1, number)
-        one, other = both(rings)
+            trainer.emit("a", number, 0.1, number)
+            trainer.emit("envs", number, 0.1, number)
         one.read(2048)
         other.read(2048)
-        assert other.count == 400
-        assert other.at_once >= 380
+        assert other.count == other.together == 400
         same(one, other)
+
+
+def test_no_batch_goes_over_a_fact() -> None:
+    """What a trainer emitted before a fact is taken before it."""
+    with ring_sets() as rings:
+        trainer = Trainer(rings)
+        for number in range(3):
+            trainer.emit("frame", 10 * number + 1, 0.1, number)
+            trainer.emit("frame", 10 * number + 2, 0.1, number)
+            trainer.emit("fact", 10 * number + 3, 0.1, number)
+        source = RingSource(rings.path)
+        taken = [
+            one.parts[0].n if isinstance(one, Batch) else type(one.content)
+            for one in batched(source.read(), 0)
+        ]
+        source.close()
+        assert taken == [2, LogLine] * 3
 
 
 @given(st.integers(0, 10_000), st.integers(0, 255))
 def test_a_damaged_record_is_passed_over_either_way(seed: int, byte: int) -> None:
-    """Whatever byte of whatever record: both read the others, and count it."""
-    with ring_sets() as rings:
+    """Whatever byte of whatever record: the others are read, and it is counted."""
+    with ring_sets() as rings, both(rings) as (one, other):
         trainer = Trainer(rings)
         for number in range(60):
-            trainer.say(("a", "envs", "wide")[number % 3], number, 0.1, number)
+            trainer.emit(("a", "envs", "wide")[number % 3], number, 0.1, number)
         file = rings.numbers.ring.file
         end = end_of(file.words[W_PUBLISHED])
         place = file.data + random.Random(seed).randrange(end)  # noqa: S311 a place, not a secret
         file.view[place] = byte
-        one, other = both(rings)
         for _ in range(6):
             one.read(1024)
             other.read(1024)
@@ -249,61 +228,70 @@ def test_a_damaged_record_is_passed_over_either_way(seed: int, byte: int) -> Non
         assert one.source.waiting == other.source.waiting == 0
 
 
-def test_a_record_of_an_earlier_life_comes_alone() -> None:
-    """Up to the number that was said before, nothing is read together."""
+def test_no_batch_goes_over_the_last_record_of_an_earlier_life() -> None:
+    """What was sent before is skipped record by record, and what follows is not."""
     with ring_sets() as rings:
         trainer = Trainer(rings)
         for number in range(100):
-            trainer.say("envs", number, 0.1, number)
-        source = RingSource(rings.path, gathers=True)
-        source.single(50)
-        items = source.read()
-        assert [item.sequence for item in items if item.count == 1][:50] == list(range(1, 51))
-        assert sum(item.count for item in items) == 100
-        assert any(item.count > 1 for item in items)
+            trainer.emit("envs", number, 0.1, number)
+        source = RingSource(rings.path)
+        taken = [one for one in batched(source.read(), 50) if isinstance(one, Batch)]
+        source.close()
+        assert [(one.last.sequence, one.parts[0].n) for one in taken] == [(50, 50), (100, 50)]
 
 
-def test_a_form_that_lies_is_not_gathered() -> None:
-    """Records whose form is of another count of names are malformed, each of them."""
+def test_a_form_that_lies_makes_its_records_malformed() -> None:
+    """Records whose form is of another count of names are counted, each of them."""
     with ring_sets() as rings:
         trainer = Trainer(rings)
         for number in range(40):
-            trainer.say("a", number, 0.1, number)
+            trainer.emit("a", number, 0.1, number)
         file = rings.numbers.ring.file
         form = msgspec.msgpack.encode(Form(names=("only",)))
         FORM.pack_into(file.view, HEADER_BYTES, len(form), checksum(form, 0))
         file.view[HEADER_BYTES + FORM.size : HEADER_BYTES + FORM.size + len(form)] = form
-        source = RingSource(rings.path, gathers=True)
+        source = RingSource(rings.path)
         assert source.read() == []
         assert source.malformed == 40
+        source.close()
 
 
 def test_names_that_two_forms_have_are_told_as_they_came_last() -> None:
     """However the forms change places, the last value is that of the last record."""
-    with ring_sets() as rings:
+    with ring_sets() as rings, both(rings) as (one, other):
         trainer = Trainer(rings)
-        one, other = both(rings)
         for number in range(20):
-            if number == 3:
-                # From here on each kind has one tag, as its function is written.
-                one.read(1024)
-                other.read(1024)
             for kind in ("a", "b", "envs") if number < 10 else ("b", "a", "envs"):
-                trainer.say(kind, number, 0.1 * (kind == "a") + number, number)
+                trainer.emit(kind, number, 0.1 * (kind == "a") + number, number)
         one.read(1024)
         other.read(1024)
-        assert other.at_once >= 16
         same(one, other)
 
 
-def test_steps_that_go_back_are_read_one_by_one() -> None:
+def test_steps_that_go_back_stand_alone() -> None:
     """How many steps there were is counted from record to record."""
-    with ring_sets() as rings:
+    with ring_sets() as rings, both(rings) as (one, other):
         trainer = Trainer(rings)
         for number in range(100):
-            trainer.say("envs", number, 0.1, 50 - number)
-        one, other = both(rings)
+            trainer.emit("envs", number, 0.1, 50 - number)
         one.read(1024)
         other.read(1024)
-        assert other.at_once == 0
+        assert other.together == 0
         same(one, other)
+
+
+def test_a_part_says_for_how_many_it_stands() -> None:
+    """The newest of columns has the number of the first beside its own."""
+    with ring_sets() as rings:
+        trainer = Trainer(rings)
+        for number in range(5):
+            trainer.emit("envs", number, 0.1, number)
+        source = RingSource(rings.path)
+        (batch,) = batched(source.read(), 0)
+        source.close()
+        assert isinstance(batch, Batch)
+        newest = batch.parts[0].newest
+        assert newest.scope is Scope.ENV
+        assert newest.index == 4
+        assert newest.conflated is not None
+        assert (newest.conflated.n, newest.conflated.first) == (5, 0)

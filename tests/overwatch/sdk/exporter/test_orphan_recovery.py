@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.sdk.exporter.adopt import Delivered, Route, deliver_all
+from overwatch.sdk.exporter.orphan_recovery import Delivered, Route, deliver_all
 from tests.overwatch.sdk.sink import Sink, http_sink
 from tests.ports import free_port
 

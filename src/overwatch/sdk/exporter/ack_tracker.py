@@ -12,7 +12,7 @@ from overwatch.delivery.sender import Source
 from overwatch.sdk.exporter.request import Request
 
 
-class Ledger:
+class AckTracker:
     """A source that keeps book of ring positions."""
 
     def __init__(self, source: Source[Request], settled: Mapping[str, int]) -> None:

@@ -1,8 +1,8 @@
 """One of the spool's two queues: requests on disk, and after them, while the disk is in trouble, in memory.
 
-Owns how a request lies in a record, and the books: accepted = delivered + waiting + dropped, in records, at
+Owns how a request lies in a record, and the counts: accepted = delivered + waiting + dropped, in records, at
 any time and over a restart. For that each record says how many records were stored before it, so that a
-damaged one is counted by what it held. Must not know why a request goes, nor the other shelf.
+damaged one is counted by what it held. Must not know why a request goes, nor the other queue.
 """
 
 import time
@@ -26,8 +26,8 @@ _LONGEST_REASON: Final = 64
 _SIGNALS: Final = {kind: signal for signal, kind in KINDS.items() if signal is not Signal.START}
 
 
-class Books(msgspec.Struct, array_like=True):
-    """What became of a shelf's records."""
+class DeliveryStats(msgspec.Struct, array_like=True):
+    """What became of a queue's records."""
 
     accepted: int = 0
     delivered: int = 0
@@ -69,7 +69,7 @@ class Entry(msgspec.Struct, frozen=True):
     request: Request
     rings: Mapping[str, int]
     accepted: int
-    """Records that the shelf had accepted with it."""
+    """Records that the queue had accepted with it."""
 
 
 class _Meta(msgspec.Struct, frozen=True, array_like=True):
@@ -79,16 +79,16 @@ class _Meta(msgspec.Struct, frozen=True, array_like=True):
     records: int
     last_seq: int
     stored: int
-    """Records stored on this shelf before it."""
-    books: Books
+    """Records stored in this queue before it."""
+    stats: DeliveryStats
     mark: Mark
 
 
 class _Note(msgspec.Struct, frozen=True, array_like=True):
-    """What is kept with the shelf's place."""
+    """What is kept with the queue's place."""
 
     passed: int
-    books: Books
+    stats: DeliveryStats
     mark: Mark
 
 
@@ -104,17 +104,17 @@ class _Kept(msgspec.Struct, frozen=True):
     size: int
 
 
-class Shelf:
+class DiskQueue:
     """Requests in order. Not safe for use from several threads at once."""
 
     def __init__(self, *, is_fact: bool) -> None:
         self.is_fact = is_fact
         self.name = LOGS[0] if is_fact else LOGS[1]
-        self.books = Books(dropped={})
+        self.stats = DeliveryStats(dropped={})
         self.memory: deque[Entry] = deque()
         self.memory_bytes = 0
         self.is_dirty = False
-        """The books or the place have changed since they were saved."""
+        """The counts or the place have changed since they were saved."""
         self.is_cursor_lost = False
         """The place could not be read: all that was kept is delivered again."""
         self._stored = 0
@@ -126,7 +126,7 @@ class Shelf:
 
     @property
     def waiting(self) -> int:
-        """Records of the requests on the shelf."""
+        """Records of the requests in the queue."""
         return self._stored - self._passed + self.held
 
     @property
@@ -136,7 +136,7 @@ class Shelf:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the requests on the shelf."""
+        """Bytes of the requests in the queue."""
         return self.disk_bytes + self.memory_bytes
 
     @property
@@ -154,29 +154,29 @@ class Shelf:
         meta = last[0] if last is not None else None
         if note is not None and cursor.place is not None:
             self._reader = log.reader(cursor.place.position)
-            self.books, self._passed = note.books, note.passed
+            self.stats, self._passed = note.stats, note.passed
         else:
             self._reader = log.reader()
             self.is_cursor_lost = cursor.is_lost or meta is not None
             self._passed = _stored_before(log)
-            self.books = meta.books if meta is not None else Books(dropped={})
+            self.stats = meta.stats if meta is not None else DeliveryStats(dropped={})
         if meta is not None:
             self._stored = meta.stored + meta.records
-            self.books.accepted = max(self.books.accepted, meta.books.accepted)
+            self.stats.accepted = max(self.stats.accepted, meta.stats.accepted)
         self._stored = max(self._stored, self._passed)
         self._reconcile()
         marks = [found.mark for found in (note, meta) if found is not None]
         return merged(*marks)
 
     def begin(self, log: Log, cursor: CursorFile) -> None:
-        """Store from now on in this log; what may lie in it is not this shelf's."""
+        """Store from now on in this log; what may lie in it is not this queue's."""
         self._log, self._cursor = log, cursor
         self._reader = log.reader(log.next_sequence)
         self.is_dirty = True
 
     def leave(self) -> None:
         """Give up what is on disk, and the disk with it."""
-        self.books.drop(LOST, self._stored - self._passed)
+        self.stats.drop(LOST, self._stored - self._passed)
         self._passed = self._stored
         self.close()
 
@@ -195,8 +195,8 @@ class Shelf:
         if self._log is None:
             raise OSError("there is no folder to store in")
         request = entry.request
-        books = Books(entry.accepted, self.books.delivered, self.books.dropped)
-        meta = _Meta(request.order, request.records, request.last_seq, self._stored, books, mark)
+        stats = DeliveryStats(entry.accepted, self.stats.delivered, self.stats.dropped)
+        meta = _Meta(request.order, request.records, request.last_seq, self._stored, stats, mark)
         head = msgspec.msgpack.encode(meta)
         self._log.check()
         self._log.append(KINDS[request.signal], time.time_ns(), before(head), head, request.body)
@@ -222,7 +222,7 @@ class Shelf:
         return self.memory[0].request if self.memory else None
 
     def pass_head(self) -> None:
-        """The oldest request is none of the shelf's any more; the caller accounts for it."""
+        """The oldest request is none of the queue's any more; the caller accounts for it."""
         self.is_dirty = True
         if self._kept is None:
             self.unload()
@@ -231,15 +231,15 @@ class Shelf:
             self._kept = None
 
     def save(self, mark: Mark, *, sync: bool = False) -> None:
-        """Keep books and place, and remove the files that were passed. Raises `OSError`."""
+        """Keep counts and place, and remove the files that were passed. Raises `OSError`."""
         if self._log is None or self._cursor is None or self._reader is None:
             return
         position = self._kept.sequence if self._kept is not None else self._reader.position
         may_drop = self._log.can_drop(position)
-        note = msgspec.msgpack.encode(_Note(self._passed, self.books, mark))
+        note = msgspec.msgpack.encode(_Note(self._passed, self.stats, mark))
         if len(note) > MAX_NOTE_BYTES:
             short = Mark(mark.order, mark.last_seq)
-            note = msgspec.msgpack.encode(_Note(self._passed, self.books, short))
+            note = msgspec.msgpack.encode(_Note(self._passed, self.stats, short))
         self._cursor.save(Place(position=position, note=note), sync=sync or may_drop)
         self.is_dirty = False
         if may_drop:
@@ -266,19 +266,19 @@ class Shelf:
 
     def _miss(self, records: int) -> None:
         if records > 0:
-            self.books.drop(LOST, records)
+            self.stats.drop(LOST, records)
             self._passed += records
             self._stored = max(self._stored, self._passed)
             self.is_dirty = True
 
     def _reconcile(self) -> None:
-        """Make the books whole again: what is not known to have happened to a record is its loss."""
+        """Make the counts whole again: what is not known to have happened to a record is its loss."""
         waiting = self._stored - self._passed
         if self.is_cursor_lost:
-            self.books.delivered = max(self.books.accepted - sum(self.books.dropped.values()) - waiting, 0)
-        missing = self.books.accepted - self.books.settled - waiting
-        self.books.drop(LOST, missing)
-        self.books.accepted -= min(missing, 0)
+            self.stats.delivered = max(self.stats.accepted - sum(self.stats.dropped.values()) - waiting, 0)
+        missing = self.stats.accepted - self.stats.settled - waiting
+        self.stats.drop(LOST, missing)
+        self.stats.accepted -= min(missing, 0)
         self.is_dirty = True
 
 

@@ -3,35 +3,26 @@
 Rules: `put` may be called from any thread and from a signal handler. Where another writes just then, the
 record goes aside and whoever writes takes it along. Facts that find no room are held, bounded; updates are
 folded into one; other numbers are dropped. Everything handed in is published, folded, waiting or counted as
-dropped. Must not know what happens to records once they are published.
+dropped. `writer` says why taking the token is safe. Must not know what happens to records once they are
+published.
 """
 
-import itertools
-import operator
-import sys
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from overwatch.sdk.conflate import Conflator, Count
-from overwatch.sdk.rings.layout import INDEXED, W_FOLDED, W_RELEASED, Kind
-from overwatch.sdk.rings.records import Forms, folded_entry, frame_update, spans
-from overwatch.sdk.rings.tally import Tally
+from overwatch.sdk.conflate import Conflator, Rows
+from overwatch.sdk.rings.layout import W_FOLDED, W_RELEASED, Kind, untagged
+from overwatch.sdk.rings.records import Forms, folded_entry, frame_update, row_of
 from overwatch.sdk.rings.writer import Entry, RingWriter, dropped
 
 ASIDE_BYTES: Final = 8 << 20
 """What may lie aside while another writes."""
-FOLD_EVERY: Final = 512
-"""Updates that are folded at once: one of so many calls pays for all."""
-FOLD_EVERY_BY_HAND: Final = 16
-"""The same where NumPy is not loaded: more at once would stall that call longer."""
-TALLY_EVERY: Final = 16
-"""So many updates of one form in a row, and those that follow are folded in place."""
+FOLD_EVERY: Final = 32
+"""Updates of a full ring that are folded at once: one of so many calls pays for all."""
 _RESERVED: Final = 8
 """Such a part of the largest record stays free of what is only offered."""
-_UPDATE: Final = int(Kind.UPDATE)
-_NO_MARK: Final = (1 << 64) - 1
 _COST: Final = 128
 """Memory of a record besides its payload, about."""
 
@@ -39,12 +30,13 @@ Aside: TypeAlias = Entry | str
 """A record that someone was in the way of, or the reason of a drop."""
 
 
-class Chute(ABC):
+class RingProducer(ABC):
     """The way into one ring; `wake` is called when something waits for room."""
 
     def __init__(self, ring: RingWriter, wake: Callable[[], None]) -> None:
         self.ring = ring
         self.aside: deque[Aside] = deque()
+        self._token = ring.token
         self._aside_bytes = 0
         """About what lies aside; only ever a bound."""
         self.missed: Callable[[], None] = lambda: None
@@ -54,34 +46,36 @@ class Chute(ABC):
         self._backlog_bytes = 0
         self._is_holding = False
         """Something may wait for room."""
+        self._full_at: int | None = None
+        """The reader's mark when the first of what waits found no room: until it moves there is none."""
         self._trying: int | None = None
         """How many were published before the first of the backlog was tried."""
-        self.stuck = memoryview(bytearray(16)).cast("Q")
-        """The reader's mark when the ring last refused a record, and the bytes of the smallest refused there;
-        0 bytes while others wait before it. Compiled code reads it."""
-        self.stuck[0] = _NO_MARK
 
-    def put(self, entry: Entry) -> None:
+    def put(self, tag: int, payload: bytes) -> None:
         """Hand in one record."""
-        token = self.ring.token
+        token = self._token
         try:
             del token[0]
         except IndexError:
-            self.set_aside(entry)
+            self.set_aside(Entry(tag, payload))
             return
+        # No call may stand between `del` and this `try`: a signal handler that raises runs behind calls, and
+        # the token would never come back.
         try:
-            self.take(entry)
+            if self._is_holding or not self.ring.append(tag, payload):
+                self._take(Entry(tag, payload))
         except BaseException:
             self.recover()
             raise
         finally:
             token.append(None)
+        # Whoever found no token while this one was out has left its record aside, and has gone.
         if self.aside:
             self.flush()
 
     def offer(self, entry: Entry) -> bool:
         """Write a large record where that leaves room for others; whether it is done with."""
-        token, ring = self.ring.token, self.ring
+        token, ring = self._token, self.ring
         try:
             del token[0]
         except IndexError:
@@ -96,7 +90,7 @@ class Chute(ABC):
                 return True
             if self.waits or not ring.make_room(entry.size + ring.largest // _RESERVED):
                 return False
-            return self._append(entry, entry.size)
+            return ring.append(entry.tag, entry.payload)
         except BaseException:
             self.recover()
             raise
@@ -114,7 +108,8 @@ class Chute(ABC):
             else:
                 self._aside_bytes += len(entry.payload) + _COST
         self.aside.append(entry)
-        if self.ring.token:
+        # The holder may have looked for the last time before the append: then the token is back.
+        if self._token:
             self.flush()
 
     def count_drop(self, reason: str) -> None:
@@ -123,7 +118,7 @@ class Chute(ABC):
 
     def flush(self) -> bool:
         """Write what waits as far as there is room; whether nothing waits any more."""
-        token = self.ring.token
+        token = self._token
         while self.waits:
             try:
                 del token[0]
@@ -145,40 +140,22 @@ class Chute(ABC):
         """Whether anything waits for room or for its turn."""
         return bool(self.aside or self._backlog)
 
-    def take(self, entry: Entry) -> None:
-        """Write a record, or do with it what is done without room. Needs the token."""
+    def _take(self, entry: Entry) -> None:
+        """Write a record behind all that wait, or do with it what is done without room. Needs the token."""
         if self.aside:
             self._take_aside()
         self._write(entry)
 
     def _write(self, entry: Entry) -> None:
-        if self.ring.closed:
+        ring = self.ring
+        if ring.closed:
             return
-        size = entry.size
-        if size > self.ring.largest:
-            self.ring.drop("too_large")
-        elif self.is_stuck(size):
+        if entry.size > ring.largest:
+            ring.drop("too_large")
+        elif (self._is_holding and not self._drain()) or not ring.append(entry.tag, entry.payload):
+            if not self._is_holding:
+                self._is_holding, self._full_at = True, ring.seen
             self._full(entry)
-        elif (self._is_holding and not self._drain()) or not self._append(entry, size):
-            self._is_holding = True
-            self._full(entry)
-
-    def is_stuck(self, size: int) -> bool:
-        """Whether the reader has not moved since there was no room for so many bytes. Needs the token."""
-        mark, least = self.stuck
-        return self.ring.words[W_RELEASED] == mark and size >= least
-
-    def _append(self, entry: Entry, size: int) -> bool:
-        if self.ring.append(entry):
-            return True
-        mark = self.ring.words[W_RELEASED]
-        if self._backlog:
-            size = 0
-        elif mark == self.stuck[0]:
-            size = min(size, self.stuck[1])
-        self.stuck[0], self.stuck[1] = mark, size
-        self.ring.limit = 0
-        return False
 
     def _take_aside(self) -> None:
         while self.aside:
@@ -191,13 +168,16 @@ class Chute(ABC):
 
     def _drain(self) -> bool:
         """Write what waits for room as far as there is some; whether nothing is left of it."""
+        if self.ring.words[W_RELEASED] == self._full_at:
+            return False
         while self._backlog or self._refill():
+            first = self._backlog[0]
             self._trying = self.ring.published
-            if not self._append(self._backlog[0], self._backlog[0].size):
-                self._trying = None
+            if not self.ring.append(first.tag, first.payload):
+                self._trying, self._full_at = None, self.ring.seen
                 return False
             self._sent()
-        self._is_holding = False
+        self._is_holding, self._full_at = False, None
         return True
 
     def _refill(self) -> bool:
@@ -243,7 +223,7 @@ class Chute(ABC):
         return dropped(self.ring.file)
 
 
-class FactChute(Chute):
+class FactProducer(RingProducer):
     """Facts: held while the ring is full, up to a bound."""
 
     def __init__(self, ring: RingWriter, wake: Callable[[], None], backlog_bytes: int) -> None:
@@ -256,7 +236,6 @@ class FactChute(Chute):
             return
         self._backlog.append(entry)
         self._backlog_bytes += entry.size
-        self.stuck[1] = 0
         self._wake()
 
     @property
@@ -270,8 +249,8 @@ class FactChute(Chute):
         return self.ring.published + self.waiting + sum(self.dropped().values())
 
 
-class NumberChute(Chute):
-    """Numbers: of a full ring updates are folded into one, many at a time, and columns are dropped."""
+class NumberProducer(RingProducer):
+    """Numbers: of a full ring updates are folded into one, and columns are dropped."""
 
     def __init__(
         self, ring: RingWriter, wake: Callable[[], None], conflator: Conflator, forms: Forms
@@ -279,15 +258,14 @@ class NumberChute(Chute):
         super().__init__(ring, wake)
         self._conflator = conflator
         self._forms = forms
-        self._unfolded: list[Entry] = []
+        self._rows: Rows | None = None
         """Updates that are to be folded."""
-        self._tallies: dict[int, Tally] = {}
-        self._tally: Tally | None = None
-        """The open one; then nothing is unfolded."""
         self._folds = 0
         """Folded records published."""
         self._told = 0
         """Updates in them."""
+        self._pending = 0
+        """The same once the folded record in the backlog is published."""
 
     @property
     def folded(self) -> int:
@@ -297,14 +275,7 @@ class NumberChute(Chute):
     @property
     def waits(self) -> bool:
         """Whether anything waits for room or for its turn."""
-        return bool(self.aside or self._backlog or self._unfolded or self._tally or self._conflator.n)
-
-    def tally(self, form: int) -> Tally:
-        """Where updates of this form are folded in place while the ring is full; opened when it is."""
-        if form not in self._tallies:
-            names = self._forms(form).names
-            self._tallies[form] = Tally(names, [self._conflator.bounds(name) for name in names])
-        return self._tallies[form]
+        return bool(self.aside or self._backlog or self._rows is not None or self._conflator.n)
 
     def _refill(self) -> bool:
         self._fold()
@@ -313,22 +284,18 @@ class NumberChute(Chute):
             return False
         self._backlog.append(folded_entry(folded, self.folded))
         self._backlog_bytes += self._backlog[0].size
+        self._pending = self.folded
         return True
 
     def _sent(self) -> None:
         self._folds += 1
-        self._told = self._backlog[0].index
+        self._told = self._pending
         super()._sent()
 
     def _full(self, entry: Entry) -> None:
-        if self._tally is not None:
-            self._fold()
-        if entry.kind & ~INDEXED == _UPDATE:
-            self._unfolded.append(entry)
-            if len(self._unfolded) % TALLY_EVERY == 0:
-                self._open_tally(entry)
-            if len(self._unfolded) >= (FOLD_EVERY if "numpy" in sys.modules else FOLD_EVERY_BY_HAND):
-                self._fold()
+        kind, form = untagged(entry.tag)
+        if kind == Kind.UPDATE:
+            self._fold_in(form, entry.payload)
         elif (update := frame_update(entry)) is not None:
             self._fold()
             self._conflator.add(update.at, update.values, update.index)
@@ -338,35 +305,19 @@ class NumberChute(Chute):
         self.ring.words[W_FOLDED] += 1
         self._wake()
 
-    def refused(self, size: int) -> bool:
-        """Whether columns of so many bytes were dropped, for there is surely no room. Needs the token."""
-        if size > self.ring.largest or self.aside or not self.is_stuck(size):
-            return False
-        self.ring.drop("ring_full")
-        return True
-
-    def _open_tally(self, entry: Entry) -> None:
-        """Have updates of this form folded in place from now on, if only such came lately."""
-        tally, size = self._tallies.get(entry.form), entry.size
-        lately = self._unfolded[-TALLY_EVERY:]
-        if tally is not None and self.is_stuck(size) and all(one.form == entry.form for one in lately):
+    def _fold_in(self, form: int, payload: bytes) -> None:
+        """Have an update folded with those of the same names before it."""
+        names, (values, at, index) = self._forms(form).names, row_of(payload)
+        if self._rows is not None and (self._rows.names is not names or len(self._rows) >= FOLD_EVERY):
             self._fold()
-            tally.open()
-            self._tally = tally
+        if self._rows is None:
+            self._rows = Rows(names)
+        self._rows.add(values, at, index)
 
     def _fold(self) -> None:
-        """Fold what lies there: updates of one form that follow one another at once."""
-        tally, self._tally = self._tally, None
-        if tally is not None:
-            at, count, told = tally.close()
-            if tally.count:
-                self._conflator.add_many(at, tally.names, told, count)
-        entries, self._unfolded = self._unfolded, []
-        for number, group in itertools.groupby(entries, key=operator.attrgetter("form")):
-            same = list(group)
-            names = self._forms(number).names
-            count = Count.of([one.index if one.kind & INDEXED else None for one in same])
-            self._conflator.add_many(same[-1].at, names, spans(same, len(names)), count)
+        rows, self._rows = self._rows, None
+        if rows is not None:
+            self._conflator.add_rows(rows)
 
     @property
     def waiting(self) -> int:

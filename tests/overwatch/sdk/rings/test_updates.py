@@ -1,9 +1,8 @@
-"""The short way of `run.update`: the same frames as the long way, and never a value asked."""
+"""`run.update` into a ring: the same updates as the long way makes, and never a value asked."""
 
 import math
 import signal
 import time
-from collections import deque
 from collections.abc import Mapping
 from types import FrameType
 from typing import Any
@@ -15,27 +14,24 @@ from hypothesis import strategies as st
 
 from overwatch.sdk.conflate import Folded
 from overwatch.sdk.frames import Update
-from overwatch.sdk.rings.fast import MAX_FORMS, Fast
 from overwatch.sdk.rings.ringset import RingSet
 from overwatch.sdk.rings.source import RingSource
-from overwatch.sdk.rings.written import Latest
+from overwatch.sdk.rings.updates import MAX_FORMS, Latest, UpdateWriter
 from overwatch.sdk.values import RefusedError
 from tests.overwatch.sdk.rings.conftest import drained
 
-pytestmark = pytest.mark.usefixtures("way")
-
 
 class Trainer:
-    """A run as far as the short way knows it."""
+    """A run as far as a writer knows it."""
 
     def __init__(self, rings: RingSet) -> None:
         self.rings = rings
         self.latest = Latest()
         self.slow: list[tuple[int | None, dict[str, Any]]] = []
-        self.written = 0
+        self.waiting: list[int] = []
         self.source = RingSource(rings.path)
-        self.fast = Fast(rings, self.latest, self._resolve, self._slow, self._install)
-        self.update: Any = self.fast.update
+        self.writer = UpdateWriter(rings, self.latest, self._resolve, self._slow, self.waiting)
+        self.update: Any = self.writer.update
 
     def _resolve(self, name: str) -> str:
         if name.startswith("bad"):
@@ -45,10 +41,6 @@ class Trainer:
     def _slow(self, update: int | None, values: Mapping[str, Any]) -> None:
         self.slow.append((update, dict(values)))
 
-    def _install(self, written: Any) -> None:
-        self.written += 1
-        self.update = written
-
     def said(self) -> list[Any]:
         """What came out."""
         return drained(self.source)
@@ -56,16 +48,14 @@ class Trainer:
 
 @pytest.fixture
 def trainer(rings: RingSet) -> Trainer:
-    """A trainer whose short way is new."""
+    """A trainer that has reported nothing."""
     return Trainer(rings)
 
 
 @pytest.fixture
 def warm(trainer: Trainer) -> Trainer:
-    """A trainer whose function for `kl` and `loss` is written."""
-    for _ in range(3):
-        trainer.update(kl=0.0, loss=0.0)
-    assert trainer.written == 1
+    """A trainer whose names `kl` and `loss` are known."""
+    trainer.update(kl=0.0, loss=0.0)
     trainer.said()
     return trainer
 
@@ -76,8 +66,8 @@ def values_of(said: list[Any]) -> list[dict[str, float]]:
     return [one.values for one in said]
 
 
-def test_every_call_says_the_same_whichever_way_it_goes(trainer: Trainer) -> None:
-    """The first calls, the written function, other names, more and fewer names: all arrive as given."""
+def test_every_call_arrives_as_it_was_given(trainer: Trainer) -> None:
+    """The first calls and later ones, other names, more and fewer names, another order."""
     for index in range(5):
         trainer.update(update=index, kl=index + 0.5, loss=1.0)
     trainer.update(kl=1.0)
@@ -92,7 +82,6 @@ def test_every_call_says_the_same_whichever_way_it_goes(trainer: Trainer) -> Non
     ]
     assert [one.at for one in said] == sorted(one.at for one in said)
     assert trainer.slow == []
-    assert trainer.written == 1
 
 
 PLAIN = [
@@ -137,13 +126,10 @@ class OwnFloat(float):
     ids=lambda value: type(value).__name__,
 )
 def test_everything_else_goes_the_long_way_unasked(trainer: Trainer, value: object) -> None:
-    """A value that is no plain number reaches `slow` as it is, before and after the function is written."""
+    """A value that is no plain number reaches `slow` as it is, whether its names are known or not."""
     trainer.update(update=1, kl=value, loss=0.5)
-    for _ in range(3):
-        trainer.update(kl=0.0, loss=0.0)
     trainer.update(update=2, kl=0.5, loss=value)
     trainer.update(update=3, kl=0.5, loss=0.5, more=value)
-    assert trainer.written == 1
     assert [(index, list(values)) for index, values in trainer.slow] == [
         (1, ["kl", "loss"]), (2, ["kl", "loss"]), (3, ["kl", "loss", "more"]),
     ]  # fmt: skip
@@ -166,31 +152,15 @@ def test_the_owner_knows_the_last_update(warm: Trainer) -> None:
     assert warm.latest.update is None
 
 
-ODD = [
-    "return",
-    "type",
-    "Exception",
-    "a.b",
-    "_ow_ring",
-    "_ow_0",
-    "__debug__",
-    "ﬁ",
-    "é",
-    "self",
-    "now",
-    "",
-    "x y",
-    "'",
-]
+ODD = ["return", "type", "Exception", "a.b", "self", "_put", "__debug__", "ﬁ", "é", "", "x y", "'"]
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_names_that_are_no_parameters_are_no_trouble(trainer: Trainer, name: str) -> None:
-    """Keywords, dots, the function's own names and foreign letters go the short way as well."""
+    """Keywords, dots, the method's own names and foreign letters are names as any other."""
     said = {name: 1.5, "kl": 0.5}
     for _ in range(3):
         trainer.update(**said)
-    assert trainer.written == 1
     trainer.update(update=7, **said)
     trainer.update(kl=2.5)
     trainer.update(kl=2.5, more=3.5, **{name: 1.0})
@@ -240,7 +210,7 @@ def test_ever_new_names_do_not_fill_memory(trainer: Trainer) -> None:
         trainer.update(**{f"name_{step}": 1.0})
     trainer.said()
     assert len(trainer.slow) > 100
-    assert len(trainer.fast._known) == MAX_FORMS
+    assert len(trainer.writer._known) == MAX_FORMS
 
 
 NAMES = st.text("abc", max_size=3)
@@ -262,8 +232,8 @@ def test_any_course_of_calls_arrives(calls: list[dict[str, float]]) -> None:
         rings.close(0.0)
 
 
-def test_a_full_ring_folds_what_the_short_way_brings(warm: Trainer) -> None:
-    """No update of the written function is lost, and afterwards the short way is open again."""
+def test_a_full_ring_folds_updates(warm: Trainer) -> None:
+    """No update is lost, and afterwards records of their own come again."""
     for index in range(1000):
         warm.update(update=index, kl=float(index), loss=1.0)
     said = warm.said()
@@ -276,100 +246,60 @@ def test_a_full_ring_folds_what_the_short_way_brings(warm: Trainer) -> None:
     assert warm.rings.account().dropped == {}
 
 
-def test_after_the_end_the_written_function_is_harmless(warm: Trainer) -> None:
-    """A trainer that kept the function may go on calling it."""
+def test_after_the_end_the_method_is_harmless(warm: Trainer) -> None:
+    """A trainer that kept it may go on calling it."""
     warm.rings.close(0.0)
     warm.update(kl=1.0, loss=2.0)
     assert warm.slow == []
 
 
-class Placed:
-    """An updater of `kl` and `loss`, and what it left to others."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        self.waiting: deque[int] = deque()
-        self.others: list[tuple[tuple[Any, ...], int | None]] = []
-        made = trainer.fast.updater(("kl", "loss"), self.waiting, self._other)
-        assert made is not None
-        self.report = made
-
-    def _other(self, *values: Any, update: int | None = None) -> None:
-        self.others.append((values, update))
+def test_an_update_overtakes_nothing_that_a_device_computes(warm: Trainer) -> None:
+    """While something is waited for, all go the long way."""
+    warm.waiting.append(1)
+    warm.update(update=1, kl=0.5, loss=1.0)
+    warm.update(update=2, kl=1, loss=1.0)
+    warm.waiting.clear()
+    warm.update(update=3, kl=0.5, loss=1.0)
+    assert [index for index, _ in warm.slow] == [1, 2]
+    assert [one.index for one in warm.said()] == [3]
 
 
-def test_an_updater_says_what_update_says(trainer: Trainer) -> None:
-    """By place, with a number and without; in one order with what comes by name."""
-    report = Placed(trainer).report
-    for index in range(4):
-        report(0.5 + index, -1.5, update=index)
-        trainer.update(update=index, kl=0.5 + index, loss=-1.5)
-    assert trainer.latest.update == 3
-    report(0.5, math.inf)
-    assert trainer.latest.update is None
-    said = trainer.said()
-    expected = [(index, 0.5 + index, -1.5) for index in range(4) for _ in range(2)] + [(None, 0.5, math.inf)]
-    assert [(one.index, *one.values.values()) for one in said] == expected
-    assert [one.at for one in said] == sorted(one.at for one in said)
-    assert all(list(one.values) == ["full.kl", "full.loss"] for one in said)
+def test_many_names_arrive(trainer: Trainer) -> None:
+    """Msgpack begins a longer array in another way."""
+    for count in (1, 2, 15, 16, 17, 200):
+        values = {f"n{place}": place / 7 for place in range(count)}
+        trainer.update(**values)
+        trainer.update(**values)
+        assert values_of(trainer.said()) == [{f"full.{name}": value for name, value in values.items()}] * 2
+    assert trainer.slow == []
 
 
-@pytest.mark.parametrize(
-    ("values", "update"),
-    [
-        ((), None), ((0.5,), 1), ((0.5, 1.0, 2.0), 1), ((0.5, 1), None), ((0.5, "12345678"), 1),
-        ((Asked(), 0.5), 1), ((0.5, OwnFloat(1.0)), 1), ((0.5, 0.5), True), ((0.5, 0.5), 1 << 70),
-        ((0.5, 0.5), np.int64(3)), ((0.5, 0.5), Asked()), ((np.float64(0.5), np.float32(1.0)), 1),
-    ],
-)  # fmt: skip
-def test_an_updater_leaves_everything_odd_to_others(
-    trainer: Trainer, values: tuple[Any, ...], update: Any
-) -> None:
-    """Too few, too many, no floats, a number that is none: as they are, unasked."""
-    placed = Placed(trainer)
-    placed.report(*values, update=update)
-    ((others, index),) = placed.others
-    assert len(others) == len(values)
-    assert all(one is other for one, other in zip(others, values, strict=True))
-    assert index is update
-    assert trainer.said() == []
+def test_a_payload_that_looks_like_floats_is_not_taken_for_them(warm: Trainer) -> None:
+    """Bytes that hold the tags of floats in the right places belong to a value that is none."""
+    warm.update(kl=b"\xcb" * 16, loss=0.5)
+    warm.update(kl=0.5, loss=b"\xcb" * 16)
+    assert len(warm.slow) == 2
+    assert warm.said() == []
 
 
-def test_an_updater_overtakes_nothing_that_a_device_computes(trainer: Trainer) -> None:
-    """While something is waited for, others take what it is told."""
-    placed = Placed(trainer)
-    placed.waiting.append(1)
-    placed.report(0.5, 1.0, update=1)
-    placed.waiting.clear()
-    placed.report(0.5, 1.0, update=2)
-    assert placed.others == [((0.5, 1.0), 1)]
-    assert [one.index for one in trainer.said()] == [2]
-
-
-def test_an_updater_of_a_full_ring_folds_and_after_the_end_it_is_harmless(trainer: Trainer) -> None:
-    """Each of its updates is told or folded."""
-    report = Placed(trainer).report
-    for index in range(1000):
-        report(float(index), 1.0, update=index)
-    said = trainer.said()
-    report(1000.0, 1.0, update=1000)
-    said += trainer.said()
-    assert sum(one.n if isinstance(one, Folded) else 1 for one in said) == 1001
-    assert trainer.rings.account().dropped == {}
-    trainer.rings.close(0.0)
-    report(1.0, 2.0)
+def test_an_index_that_only_an_unsigned_number_holds_is_absent(warm: Trainer) -> None:
+    """Its numbers arrive."""
+    warm.update(update=(1 << 64) - 1, kl=0.5, loss=0.5)
+    (said,) = warm.said()
+    assert said.index is None
+    assert said.values == {"full.kl": 0.5, "full.loss": 0.5}
 
 
 class _InterruptError(BaseException):
     """As KeyboardInterrupt, but only ours."""
 
 
-def test_an_interruption_anywhere_in_a_written_function_leaves_the_ring_open(warm: Trainer) -> None:
+def test_an_interruption_anywhere_leaves_the_ring_open(warm: Trainer) -> None:
     """It costs at most the update that it met; none is told twice, and others go on being told."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise _InterruptError
 
-    report = Placed(warm).report
     before = signal.signal(signal.SIGALRM, interrupt)
     said: list[Any] = []
     thrown = at = 0
@@ -382,8 +312,6 @@ def test_an_interruption_anywhere_in_a_written_function_leaves_the_ring_open(war
                 while True:
                     at += 1
                     warm.update(update=at, kl=0.5, loss=0.5)
-                    at += 1
-                    report(0.5, 0.5, update=at)
             except _InterruptError:
                 thrown += 1
             said += warm.said()
@@ -391,7 +319,7 @@ def test_an_interruption_anywhere_in_a_written_function_leaves_the_ring_open(war
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
     assert len(warm.rings.numbers.ring.token) == 1
-    report(0.5, 0.5, update=at + 1)
+    warm.update(update=at + 1, kl=0.5, loss=0.5)
     said += warm.said()
     told = [one.index for one in said if isinstance(one, Update)]
     assert len(set(told)) == len(told)

@@ -1,9 +1,0 @@
-from collections.abc import Callable
-from typing import Any, Final
-
-EDITION: Final[int]
-
-# `compiled` makes both from what is named there; every argument goes by its name.
-def update(**told: Any) -> Callable[..., None]: ...
-def envs(**told: Any) -> Callable[..., None]: ...
-def checksum(payload: bytes | memoryview, start: int, /) -> int: ...
