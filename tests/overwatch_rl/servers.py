@@ -190,7 +190,7 @@ class SlowWire:
     """Stands before any TCP server; what the server says comes late, piece by piece. A context manager."""
 
     def __init__(self, port: int, late_s: float, *, every: int = 1) -> None:
-        """Each piece is late, or one of `every` so many; with an infinite `late_s` the connection ends instead."""
+        """Of `every` so many pieces one is late; with an infinite `late_s` the connection ends instead."""
         self.address = ""
         """`127.0.0.1:PORT`."""
         self.met = 0
