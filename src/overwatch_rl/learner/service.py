@@ -278,8 +278,12 @@ class LearnerLoop:
         lost = self.trained
         self.trained = int(kept.get("trained", position.updates))
         self.ancestry = self.ancestry.resumed(self.trained, Version(newest.lineage, newest.number + 1))
-        self._meter.count("samples", lost - self.trained, status="abandoned")
+        self._count_abandoned(lost - self.trained)
         self._trace_beginning()
+
+    def _count_abandoned(self, updates: int) -> None:
+        """What so many updates learned from is in the weights no more."""
+        self._meter.count("samples", updates, status="abandoned")
 
     def acting(self) -> dict[str, Tensor]:
         """Every tensor that acting reads."""
