@@ -1,6 +1,7 @@
 """Real servers beside the flight, and a proxy that makes them fail."""
 
 import asyncio
+import contextlib
 import math
 import os
 import random
@@ -226,9 +227,11 @@ class SlowWire:
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         theirs, ours = await asyncio.open_connection("127.0.0.1", self._upstream, limit=_MOST)
-        async with asyncio.TaskGroup() as both:
-            both.create_task(_pumped(reader, ours, lambda: 0.0))
-            both.create_task(_pumped(theirs, writer, self._next_late_s))
+        # The stream that called this reads the exception of a task that was cancelled, and so raises it.
+        with contextlib.suppress(asyncio.CancelledError):
+            async with asyncio.TaskGroup() as both:
+                both.create_task(_pumped(reader, ours, lambda: 0.0))
+                both.create_task(_pumped(theirs, writer, self._next_late_s))
 
     def _next_late_s(self) -> float:
         self._pieces += 1
