@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,7 +35,7 @@ from overwatch_rl.replay.chunk import Encoding
 from overwatch_rl.replay.client import Leased
 from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.training.delivery import Delivered, Delivery
-from overwatch_rl.training.experience import encoding_of
+from overwatch_rl.training.experience import SUMMARY, encoding_of
 from overwatch_rl.training.trainer import Position
 from overwatch_rl.types import Reporter, Rollout, Stats, WorldSpec
 
@@ -193,6 +194,7 @@ class LearnerLoop:
         self._score: float | None = None
         self._loss: float | None = None
         self._returns = _Returns()
+        self._summary: dict[str, float] = {}
         self._is_known = False
         self._rate: float | None = None
 
@@ -339,7 +341,8 @@ class LearnerLoop:
         if encoding is None:
             raise AssertionError("a lease has come without its encoding")
         if not self._is_known:
-            check_encoding(encoding, encoding_of(self._spec, has_mask="mask" in encoding.by_name))
+            has_mask, has_summary = "mask" in encoding.by_name, SUMMARY in encoding.by_name
+            check_encoding(encoding, encoding_of(self._spec, has_mask=has_mask, has_summary=has_summary))
             check_room(self._config, encoding, self.feed.tables)
             self._report_gaps()
             self._is_known = True
@@ -389,6 +392,7 @@ class LearnerLoop:
         self.is_whole = False
         with self._reporter.phase("estimate"):
             self._returns.add(made)
+            self._summary = summary_of(made, self._spec.summarised)
             for age in self._ages(made):
                 self._meter.observe("data_age", age)
             batch = self.algorithm.prepare(on_device(made.rollout, self._device))
@@ -411,7 +415,7 @@ class LearnerLoop:
 
     @torch.no_grad()
     def _report(self, stats: Stats, update_time_s: float) -> None:
-        host = {"update_time": update_time_s} | self._returns.numbers()
+        host = {"update_time": update_time_s} | self._returns.numbers() | self._summary
         self._rate = self._config.rows / update_time_s
         self._delivery.send(self.updates_done, stats, host)
         for delivered in self._delivery.arrived():
@@ -447,6 +451,21 @@ class LearnerLoop:
         self._meter.count("samples", status=loss)
         if loss == "refused":
             self.log(Severity.WARNING, f"{steps} steps of experience are refused: {why}")
+
+
+def summary_of(made: Made, names: Sequence[str]) -> dict[str, float]:
+    """The world's own numbers of the rollouts that a batch is of, weighted by their steps in it.
+
+    Those of one rollout are as its actor made them; what is undefined in all of them is left out.
+    """
+    parts = [part for lane in made.lanes for part in lane if SUMMARY in part.columns]
+    if not parts:
+        return {}
+    values = np.stack([part.columns[SUMMARY] for part in parts]).astype(np.float64)
+    steps = np.where(np.isnan(values), 0.0, np.array([[part.steps] for part in parts]))
+    sums, counts = (steps * np.nan_to_num(values)).sum(axis=0), steps.sum(axis=0)
+    both = zip(names, sums.tolist(), counts.tolist(), strict=True)
+    return {name: value / count for name, value, count in both if count}
 
 
 class _Returns:

@@ -8,13 +8,21 @@ import numpy as np
 import pytest
 
 from overwatch.events import LogLine, TrainingRecovered
+from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.artifacts.versions import Version
+from overwatch_rl.learner.ancestry import Age
+from overwatch_rl.learner.batches import Batches, Limits
 from overwatch_rl.learner.config import LearnerConfig, learner_config
 from overwatch_rl.learner.io import Away
+from overwatch_rl.learner.ledger import Ledger
 from overwatch_rl.learner.recovery import GaveUpError
+from overwatch_rl.learner.service import summary_of
 from overwatch_rl.replay.base import Resumed
-from overwatch_rl.replay.chunk import Chunk
-from overwatch_rl.training.trainer import Position
+from overwatch_rl.replay.chunk import Chunk, Column, Encoding
+from overwatch_rl.training.experience import SUMMARY
+from overwatch_rl.training.trainer import Position, Trainer, TrainerConfig
+from tests.overwatch_rl.kept import Kept
+from tests.overwatch_rl.learner.test_batches import ENCODING, SPEC, chunk
 from tests.overwatch_rl.learner.whole import ENVS, STEPS, Service, alone, same, world
 
 WORLD = "goodhart:small"
@@ -73,6 +81,43 @@ def test_returns_are_those_of_whole_episodes() -> None:
 
     assert np.isfinite(kept).any()
     assert reported == pytest.approx(kept, nan_ok=True, rel=1e-5)
+
+
+def test_the_worlds_own_numbers_are_those_that_a_trainer_reports() -> None:
+    """Goodhart's true return and proxy, update by update; what no episode ended for is left out."""
+    made = service(12)
+    world_of = world(WORLD)
+    alone_kept = Kept()
+    algorithm = PPO(world_of.spec, config().learned, seed=5)
+    limits = TrainerConfig(updates=12, steps=STEPS, seed=5)
+    made.loop.run()
+    Trainer(world_of, algorithm, limits, alone_kept, lambda: None).run()
+    names = world_of.spec.summarised
+    found = [{name: one[name] for name in names if name in one} for one in made.kept.updates]
+    wanted = [{name: one[name] for name in names if not math.isnan(one[name])} for one in alone_kept.updates]
+
+    assert [one.keys() for one in found] == [one.keys() for one in wanted]
+    assert found == [pytest.approx(one, rel=1e-6) for one in wanted]
+    assert any("true_return" in one for one in found)
+    assert not all("true_return" in one for one in found)
+
+
+def test_numbers_of_several_rollouts_count_by_their_steps() -> None:
+    """A batch of two rollouts; an undefined number of one of them is that of the other."""
+    encoding = Encoding((*ENCODING.columns, Column(SUMMARY, "float32", (2,), per_step=False)))
+
+    def summarised(env: str, values: tuple[float, float]) -> Chunk:
+        one = chunk(env, 0, 4)
+        own = np.array(values, np.float32).view(np.uint8).data
+        return msgspec.structs.replace(one, columns={**one.columns, SUMMARY: own})
+
+    batches = Batches(SPEC, Limits(steps=4, lanes=2), lambda _: Age(0, is_abandoned=False))
+    chunks = [summarised("0/0", (1.0, 5.0)), summarised("1/0", (3.0, math.nan))]
+    batches.add(encoding, chunks, 1, Ledger())
+    made = batches.take()
+
+    assert made is not None
+    assert summary_of(made, ("proxy_return", "true_return")) == {"proxy_return": 2.0, "true_return": 5.0}
 
 
 def test_one_that_goes_on_is_equal_to_one_that_did_not_end() -> None:
