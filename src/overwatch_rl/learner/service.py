@@ -10,6 +10,7 @@ Shapes: T steps, N lanes.
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -161,7 +162,9 @@ class LearnerLoop:
         self.control: Controlled = Uncontrolled()
         self.rescuer = Rescuer(config.recovery, self)
         self.rescuer.rate = config.learned.learning_rate
-        self.rescuer.counted = around.meter.count
+        self.rescuer.counted = self._counted
+        self.counts: Counter[str] = Counter()
+        """What was lost and what was done about it, of all lives of the run; `samples.late` of a status."""
         self.updates_done = 0
         """Of the run; those that a rollback took back, too."""
         self.trained = 0
@@ -256,7 +259,9 @@ class LearnerLoop:
             "servers": [[ledger.cursor, ledger.used] for ledger in ledgers] or self._kept,
             "lives": self.ancestry.kept(),
             "trained": self.trained,
-            "scale": self.rescuer.scale,
+            "recovery": self.rescuer.kept(),
+            "counts": dict(sorted(self.counts.items())),
+            "returns": self._returns.kept(),
         }
 
     def go_on(self, position: Position, first: Version) -> None:
@@ -267,7 +272,10 @@ class LearnerLoop:
         self.trained = int(kept.get("trained", position.updates))
         self.ancestry = Ancestry.of(kept.get("lives", Ancestry().kept())).resumed(self.trained, first)
         self._kept = list(kept.get("servers", []))
-        self.rescuer.resume(float(kept.get("scale", 1.0)), self.updates_done)
+        self.counts = Counter(kept.get("counts", {}))
+        self._returns = _Returns(kept.get("returns", ()))
+        # Checkpoints of before have the learning rate's share alone.
+        self.rescuer.resume(kept.get("recovery", {"scale": kept.get("scale", 1.0)}), self.updates_done)
 
     def roll_back(self, position: Position) -> None:
         """Become as it was at `position` in all that was learned; what came since is not served again.
@@ -280,7 +288,7 @@ class LearnerLoop:
         lost = self.trained
         self.trained = int(kept.get("trained", position.updates))
         self.ancestry = self.ancestry.resumed(self.trained, Version(newest.lineage, newest.number + 1))
-        self._meter.count("samples", lost - self.trained, status="abandoned")
+        self._counted("samples", lost - self.trained, status="abandoned")
         self._trace_beginning()
 
     def acting(self) -> dict[str, Tensor]:
@@ -350,7 +358,7 @@ class LearnerLoop:
         items = leased.lease.items
         again = sum(item.is_redelivered for item in items)
         if again:
-            self._meter.count("redelivered", again)
+            self._counted("redelivered", again)
         self._batches.add(encoding, [item.chunk for item in items], leased.lease.number, ledger)
 
     def _report_gaps(self) -> None:
@@ -364,7 +372,7 @@ class LearnerLoop:
                 self._gap(f"{resumed.gap} leases of replay {shard} after the checkpoint's are gone")
 
     def _gap(self, what: str) -> None:
-        self._meter.count("replay_gaps")
+        self._counted("replay_gaps")
         self.log(Severity.WARNING, f"{what}; these weights lack what was in them")
 
     def _look(self) -> None:
@@ -447,8 +455,13 @@ class LearnerLoop:
     def _age(self, version: Version) -> Age:
         return self.ancestry.age(version, self.trained)
 
+    def _counted(self, name: str, n: int = 1, **labels: str) -> None:
+        """Count it in telemetry, for this process, and in checkpoints, for the run."""
+        self._meter.count(name, n, **labels)
+        self.counts[".".join([name, *labels.values()])] += n
+
     def _lost(self, loss: Loss, steps: int, why: str) -> None:
-        self._meter.count("samples", status=loss)
+        self._counted("samples", status=loss)
         if loss == "refused":
             self.log(Severity.WARNING, f"{steps} steps of experience are refused: {why}")
 
@@ -471,10 +484,17 @@ def summary_of(made: Made, names: Sequence[str]) -> dict[str, float]:
 class _Returns:
     """Returns of whole episodes, from the rewards of their chunks in order."""
 
-    def __init__(self) -> None:
-        self._sums: dict[str, tuple[int, int, float]] = {}
+    def __init__(self, kept: Sequence[Sequence[Any]] = ()) -> None:
+        """`kept` is of a checkpoint."""
+        self._sums: dict[str, tuple[int, int, float]] = {
+            env: (episode, step, so_far) for env, episode, step, so_far in kept
+        }
         """By env: the episode, the next step, the sum so far."""
         self._ended: list[tuple[float, int]] = []
+
+    def kept(self) -> list[list[Any]]:
+        """The running ones, for a checkpoint."""
+        return [[env, *sums] for env, sums in sorted(self._sums.items())]
 
     def add(self, made: Made) -> None:
         """Count the steps of a batch."""

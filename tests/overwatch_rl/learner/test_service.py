@@ -1,6 +1,7 @@
 """The loop: what one process would learn, in phases, whatever is away; each remedy an event."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -135,9 +136,60 @@ def test_one_that_goes_on_is_equal_to_one_that_did_not_end() -> None:
 
     assert same(second.state(), whole.state())
     assert second.published.versions == [Version(2, number) for number in range(9, 13)]
-    assert second.loop.position().cursor == {
-        "servers": [[6, []]], "lives": [[1, 0, 0], [2, 9, 3]], "trained": 6, "scale": 1.0,
-    }  # fmt: skip
+    assert second.loop.position().cursor == whole.loop.position().cursor | {  # type: ignore[operator]
+        "lives": [[1, 0, 0], [2, 9, 3]]
+    }
+
+
+def test_numbers_of_a_run_go_on_after_a_resume() -> None:
+    """Returns of episodes that a checkpoint cut, what was lost or done so far, and how ill it was."""
+
+    def going_on(made: Service, until: int) -> Service:
+        """The rest of a training, from what its checkpoint's JSON has."""
+        position = copied(made.loop.position())
+        cursor = msgspec.json.decode(msgspec.json.encode(position.cursor))
+        rest = service(until, batch={"max_age": 0})
+        rest.collector, rest.chunker, rest.acting = made.collector, made.chunker, made.acting
+        rest.line.number = made.line.number
+        rest.loop.go_on(replace(position, cursor=cursor), Version(2, 99))
+        return rest
+
+    def with_an_old_one(made: Service) -> None:
+        """The chunks that come first are a version behind."""
+        collected = made.line.asked
+        before: list[Chunk] = []
+
+        def asked() -> list[Chunk]:
+            if made.loop.trained == 2 and not before:
+                before.append(one := collected()[0])
+                return [msgspec.structs.replace(one, env="old", version=0)]
+            return collected()
+
+        made.line.asked = asked
+
+    whole, first = service(12, batch={"max_age": 0}), service(5, batch={"max_age": 0})
+    for made in (whole, first):
+        with_an_old_one(made)
+        made.loop.run()
+    second = going_on(first, 12)
+    second.loop.run()
+    returns = [one.get("return") for made in (first, second) for one in made.kept.updates]
+
+    assert any(returns)
+    assert returns == [one.get("return") for one in whole.kept.updates]
+    assert second.loop.counts == whole.loop.counts == {"samples.late": 1}
+
+
+def test_a_resume_forgets_no_rollback() -> None:
+    """A run that was rolled back as often as it may be gives up, though it was started again."""
+    made = service(1)
+    ill = {"scale": 0.25, "bad": 2, "good": 0, "rollbacks": 3}
+    position = copied(made.loop.position())
+    made.loop.go_on(replace(position, updates=7, cursor={"trained": 7, "recovery": ill}), Version(2, 9))
+
+    assert made.loop.cursor()["recovery"] == ill
+    with pytest.raises(GaveUpError, match="after 3 rollbacks"):
+        made.loop.rescuer.judge(8, 1)
 
 
 def copied(position: Position) -> Position:
@@ -208,7 +260,7 @@ def test_gradients_that_are_not_finite_are_skipped_and_the_rate_is_cut() -> None
 
     assert [one["learning_rate"] for one in made.kept.updates] == pytest.approx([1e-3, 1e-3, 5e-4, 5e-4])
     assert [line for line in lines(made) if "update 2 were not finite" in line and "update 3 on" in line]
-    assert made.loop.cursor()["scale"] == 0.5
+    assert made.loop.cursor()["recovery"]["scale"] == 0.5
     assert all(bool(value.isfinite().all()) for value in made.state().values() if value.is_floating_point())
 
 
