@@ -305,3 +305,13 @@ def test_steps_a_little_large_are_no_fault_while_returns_rise(
     }  # fmt: skip
 
     assert Watched(config).updates(range(1, 61), moving).opened.keys() == found
+
+
+@pytest.mark.parametrize(("gain", "found"), [(3, set()), (0, {"policy-clip-fraction"})])
+def test_much_that_is_clipped_is_no_fault_while_returns_rise(gain: int, found: set[str]) -> None:
+    """Where KL is not known to be small."""
+    clipping: Rows = lambda n: {  # noqa: E731 as above
+        "clip_fraction": 0.3 * wobble(n), "return": (20 + gain * n) * wobble(3 * n),
+    }  # fmt: skip
+
+    assert Watched().updates(range(1, 61), clipping).opened.keys() == found
