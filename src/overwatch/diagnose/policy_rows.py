@@ -128,7 +128,7 @@ def is_judged(state: RunState, fleet: Fleet, row: Metric, series: Series) -> boo
 def _learns_by_it(state: RunState, fleet: Fleet, row: Metric, series: Series) -> bool:
     """Whether steps are a little large and returns rise by them, in a run that bounds them by no target.
 
-    Our preset goodhart:small takes steps of 0.015 to 0.03 nats while it learns fastest, and clips 30 % of them.
+    Our preset goodhart:small takes steps of 0.015 to 0.03 nats while it learns fastest, clipping 30 %.
     """
     needed, window = row.hold
     is_small = sum(status == Status.CRITICAL for status in series.statuses.items[-window:]) < needed
