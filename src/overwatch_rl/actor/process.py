@@ -150,5 +150,6 @@ def _config(settings: ActorSettings) -> ActorConfig:
         every=settings.actors * settings.envs / config.batch.envs,
         offset=settings.rank * settings.envs / config.batch.envs,
         is_checked=settings.is_checked,
+        is_summarised=not config.kind.is_replayed,
         rollouts=settings.rollouts,
     )
