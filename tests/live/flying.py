@@ -39,6 +39,8 @@ PLAN = Plan(divisor=60, scrape_s=1, update_s=1, run_length_s=600)
 AT_ONCE = 5
 PATIENCE_S = 400
 """For a program that takes a few seconds, on a machine with much other work."""
+SYNC_S = 120
+"""Within which all that a program left in its spool is delivered."""
 BEYOND_S = 75
 """Seconds for which a page is made after the last record: until what is silent is lost."""
 Series = dict[str, list[float | None]]
@@ -123,6 +125,10 @@ def _run(program: Program, command: list[str], own: Path) -> None:
             if program.held_s or program.cut:
                 _held(process, program)
             process.wait(program.patience_s)
+        if not program.cut:
+            # What a busy machine could not deliver by the end of a process, as its user would.
+            sync = (sys.executable, "-m", "overwatch.cli", "sync", "--timeout", str(SYNC_S))
+            subprocess.run(sync, cwd=ROOT, env=env, stdout=log, stderr=log, check=True)
 
 
 def _held(process: "subprocess.Popen[bytes]", program: Program) -> None:
