@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import psutil
@@ -126,9 +127,17 @@ def _run(program: Program, command: list[str], own: Path) -> None:
                 _held(process, program)
             process.wait(program.patience_s)
         if not program.cut:
-            # What a busy machine could not deliver by the end of a process, as its user would.
-            sync = (sys.executable, "-m", "overwatch.cli", "sync", "--timeout", str(SYNC_S))
-            subprocess.run(sync, cwd=ROOT, env=env, stdout=log, stderr=log, check=True)
+            _synced(own / "spool", env, log)
+
+
+def _synced(spool: Path, env: Mapping[str, str], log: IO[bytes]) -> None:
+    """Have delivered what a busy machine could not deliver by the end of a process, as its user would."""
+    until = time.monotonic() + SYNC_S
+    while any(spool.glob("*")):
+        assert time.monotonic() < until, f"{spool} is not empty after {SYNC_S} s"
+        sync = (sys.executable, "-m", "overwatch.cli", "sync")
+        subprocess.run(sync, cwd=ROOT, env=env, stdout=log, stderr=log, check=False)
+        time.sleep(1.0)  # an exporter may still be at it
 
 
 def _held(process: "subprocess.Popen[bytes]", program: Program) -> None:

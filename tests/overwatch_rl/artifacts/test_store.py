@@ -213,7 +213,9 @@ def test_a_store_that_is_gone_is_given_up(moto_address: str) -> None:
             ("replace", lambda: gone.replace("a", b"1", None)),
         ]
         for verb, call in calls:
-            with pytest.raises(StoreError, match=rf"cannot {verb} s3://bucket/\w+(/a)? \(\d+ tries in \S+ s\): "):
+            with pytest.raises(
+                StoreError, match=rf"cannot {verb} s3://bucket/\w+(/a)? \(\d+ tries in \S+ s\): "
+            ):
                 call()
         assert sum(proxy.met.values()) > 2 * len(calls)
         with pytest.raises(ValueError, match=r"cannot be written: .*; name another place"):
