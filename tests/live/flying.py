@@ -40,7 +40,7 @@ PLAN = Plan(divisor=60, scrape_s=1, update_s=1, run_length_s=600)
 AT_ONCE = 5
 PATIENCE_S = 400
 """For a program that takes a few seconds, on a machine with much other work."""
-SYNC_S = 120
+SYNC_S = 300
 """Within which all that a program left in its spool is delivered."""
 BEYOND_S = 75
 """Seconds for which a page is made after the last record: until what is silent is lost."""

@@ -21,11 +21,13 @@ def test_spans_fill_the_station_as_facts_do(tmp_path: Path) -> None:
     station = Station(Resource({}), spool, instruments, RunStarted(at=START_NS))
     span = SpanEnded(at=START_NS, name="call", duration_s=0.1, traceparent=opened(None).traceparent)
 
-    station.take_span(span, Place(Ring.FACTS, 1), size=FULL_BYTES - 1)
-    assert not station.is_full
-    station.take_span(span, Place(Ring.FACTS, 2), size=1)
-    assert station.is_full
+    is_full = []
+    for sequence, size in enumerate((FULL_BYTES - 1, 1), start=1):
+        station.take_span(span, Place(Ring.FACTS, sequence), size=size)
+        is_full.append(station.is_full)
     station.export()
-    assert not station.is_full
+    is_full.append(station.is_full)
+
+    assert is_full == [False, True, False]
     instruments.close()
     spool.close()
