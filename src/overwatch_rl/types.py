@@ -169,6 +169,8 @@ class WorldSpec:
     """`None` in a world without slots."""
     summary: Summary | None = None
     """Rows of its own, an update each."""
+    summarised: tuple[str, ...] = ()
+    """Names of what `summary` gives, in its order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

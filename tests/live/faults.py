@@ -269,7 +269,7 @@ PROOFS: Final = (
         "HeartbeatsFailing",
     ),
     _proof(
-        _clustered("clustered-wiped", "--fault wiped --seconds 8", until="these weights lack"),
+        _clustered("clustered-wiped", "--fault wiped --seconds 20", until="these weights lack"),
         "replay and learner are killed (SIGKILL) at once, and what replay kept is gone",
         "ReplayGap",
         "ReplayFailing",

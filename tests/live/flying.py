@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import psutil
@@ -39,6 +40,8 @@ PLAN = Plan(divisor=60, scrape_s=1, update_s=1, run_length_s=600)
 AT_ONCE = 5
 PATIENCE_S = 400
 """For a program that takes a few seconds, on a machine with much other work."""
+SYNC_S = 300
+"""Within which all that a program left in its spool is delivered."""
 BEYOND_S = 75
 """Seconds for which a page is made after the last record: until what is silent is lost."""
 Series = dict[str, list[float | None]]
@@ -123,6 +126,18 @@ def _run(program: Program, command: list[str], own: Path) -> None:
             if program.held_s or program.cut:
                 _held(process, program)
             process.wait(program.patience_s)
+        if not program.cut:
+            _synced(own / "spool", env, log)
+
+
+def _synced(spool: Path, env: Mapping[str, str], log: IO[bytes]) -> None:
+    """Have delivered what a busy machine could not deliver by the end of a process, as its user would."""
+    until = time.monotonic() + SYNC_S
+    while any(spool.glob("*")):
+        assert time.monotonic() < until, f"{spool} is not empty after {SYNC_S} s"
+        sync = (sys.executable, "-m", "overwatch.cli", "sync")
+        subprocess.run(sync, cwd=ROOT, env=env, stdout=log, stderr=log, check=False)
+        time.sleep(1.0)  # an exporter may still be at it
 
 
 def _held(process: "subprocess.Popen[bytes]", program: Program) -> None:

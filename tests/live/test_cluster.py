@@ -112,6 +112,14 @@ def test_every_row_of_the_services_is_emitted_by_them(seen: Seen) -> None:
     assert set(WAITS) <= wanted
 
 
+def test_what_an_episode_was_really_worth_is_seen(seen: Seen) -> None:
+    """The world's own rows come from the learner, so that a proxy that parts from the truth is found."""
+    names = {name for shot in seen.snapshots for name in shot.policy}
+
+    assert {"true_return", "proxy_return", "food_share", "poison_share", "survival"} <= names
+    assert any(shot.parting is not None for shot in seen.snapshots)
+
+
 def test_each_service_has_its_line(seen: Seen) -> None:
     """With the version of its weights, its queue, its checkpoint, what it holds, the state of the run."""
     words = defaultdict(set)

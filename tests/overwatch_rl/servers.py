@@ -1,6 +1,8 @@
 """Real servers beside the flight, and a proxy that makes them fail."""
 
 import asyncio
+import contextlib
+import math
 import os
 import random
 import socket
@@ -10,7 +12,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self
@@ -188,10 +190,13 @@ def _flipped(body: bytes, draw: random.Random) -> bytes:
 class SlowWire:
     """Stands before any TCP server; what the server says comes late, piece by piece. A context manager."""
 
-    def __init__(self, port: int, late_s: float) -> None:
+    def __init__(self, port: int, late_s: float, *, every: int = 1) -> None:
+        """Of `every` so many pieces one is late; with an infinite `late_s` the connection ends instead."""
         self.address = ""
         """`127.0.0.1:PORT`."""
-        self._upstream, self._late_s = port, late_s
+        self.met = 0
+        """Pieces that were late, or did not come."""
+        self._upstream, self._late_s, self._every, self._pieces = port, late_s, every, 0
         self._server: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="slow-wire", daemon=True)
@@ -222,15 +227,28 @@ class SlowWire:
 
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         theirs, ours = await asyncio.open_connection("127.0.0.1", self._upstream, limit=_MOST)
-        async with asyncio.TaskGroup() as both:
-            both.create_task(_pumped(reader, ours, 0.0))
-            both.create_task(_pumped(theirs, writer, self._late_s))
+        # The stream that called this reads the exception of a task that was cancelled, and so raises it.
+        with contextlib.suppress(asyncio.CancelledError):
+            async with asyncio.TaskGroup() as both:
+                both.create_task(_pumped(reader, ours, lambda: 0.0))
+                both.create_task(_pumped(theirs, writer, self._next_late_s))
+
+    def _next_late_s(self) -> float:
+        self._pieces += 1
+        if self._pieces % self._every:
+            return 0.0
+        self.met += 1
+        return self._late_s
 
 
-async def _pumped(source: asyncio.StreamReader, sink: asyncio.StreamWriter, late_s: float) -> None:
+async def _pumped(
+    source: asyncio.StreamReader, sink: asyncio.StreamWriter, late_s: Callable[[], float]
+) -> None:
     try:
         while piece := await source.read(_MOST):
-            await asyncio.sleep(late_s)
+            if math.isinf(wait_s := late_s()):
+                break
+            await asyncio.sleep(wait_s)
             sink.write(piece)
             await sink.drain()
     except OSError:

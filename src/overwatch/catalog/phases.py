@@ -57,7 +57,7 @@ _OTHER_WORDS: Final[dict[Phase, tuple[str, ...]]] = {
         "broadcast_weights",
     ),
     Phase.QUEUE_WAIT: ("wait_for_data", "wait_for_rollouts", "replay_wait", "dequeue"),
-    Phase.CHECKPOINT: ("save", "checkpointing"),
+    Phase.CHECKPOINT: ("save", "checkpointing", "last_checkpoint"),
     Phase.LOAD: ("data", "fetch", "io", "data_loading"),
     Phase.EVALUATION: ("eval", "evaluate", "validation", "validate", "test"),
     Phase.LOG: ("logging", "report", "reporting"),

@@ -146,8 +146,10 @@ def _config(settings: ActorSettings) -> ActorConfig:
         seed=config.seed + _APART * settings.rank,
         ahead=config.batch.ahead,
         head_start=config.head_start,
+        patience_s=config.batch.patience_s,
         every=settings.actors * settings.envs / config.batch.envs,
         offset=settings.rank * settings.envs / config.batch.envs,
         is_checked=settings.is_checked,
+        is_summarised=not config.kind.is_replayed,
         rollouts=settings.rollouts,
     )

@@ -85,6 +85,8 @@ class ActorConfig:
     """So long it waits for newer weights when it is ahead; then it collects with what it has."""
     is_checked: bool = False
     """Whether each version is compared, as it acts, with what the learner signed."""
+    is_summarised: bool = True
+    """Whether the world's own numbers go with its chunks; a table of single steps has no place for them."""
     rollouts: int | None = None
     """After which it is done; `None` for never."""
 
@@ -112,9 +114,12 @@ class Actor:
         collected = CollectorConfig(steps=config.steps, seed=config.seed)
         self._collector = Collector(world, policy, collected, around.reporter, around.stop)
         seen = self._collector.observation
-        self.encoding = encoding_of(world.spec, has_mask=seen.mask is not None)
-        self._chunker = Chunker(config.source, self.encoding, len(seen.features))
-        self._envs = len(seen.features)
+        self.encoding = encoding_of(
+            world.spec, has_mask=seen.mask is not None, has_summary=config.is_summarised
+        )
+        envs = len(seen.features)
+        self._chunker = Chunker(config.source, self.encoding, envs, world.spec.summary)
+        self._envs = envs
         self.version: Version | None = None
         """That it acts with."""
         self._base = 0

@@ -9,6 +9,7 @@ writers succeeds. A store that cannot do that is refused. Must not know what the
 """
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -189,8 +190,8 @@ class Store:
         return None if opened is None else Held(data=b"".join(opened[1]), tag=opened[0])
 
     def _repeat(self, verb: str, key: str, once: Callable[[], T]) -> T:
-        why, damages = "", 0
-        for _ in Tries(self.patience):
+        why, damages, number, began = "", 0, 0, time.monotonic()
+        for number in Tries(self.patience):  # noqa: B007 told when it is given up
             try:
                 return once()
             except StoreError:
@@ -203,10 +204,8 @@ class Store:
                     raise LostError(f"{self.uri(key)} is damaged: {error}") from error
             except Exception as error:  # noqa: BLE001 whatever a request meets
                 why = _words(error)
-        raise self._given_up(verb, key, why)
-
-    def _given_up(self, verb: str, key: str, why: str) -> StoreError:
-        return StoreError(f"cannot {verb} {self.uri(key)} within {self.patience.deadline_s:g} s: {why}")
+        tries = f"{number + 1} {'try' if number == 0 else 'tries'} in {time.monotonic() - began:.3g} s"
+        raise StoreError(f"cannot {verb} {self.uri(key)} ({tries}): {why}")
 
 
 def open_store(place: str | Path, patience: Patience | None = None) -> Store:

@@ -40,9 +40,17 @@ PLACE: Final = Place(path_type=Path, exists=True, file_okay=False)
 class Stop:
     """Whether and why to end: asked by a signal, or out of time."""
 
-    def __init__(self, seconds: float | None) -> None:
-        self._deadline = None if seconds is None else time.monotonic() + seconds
+    def __init__(self, seconds: float | None, *, is_begun: bool = True) -> None:
+        """Time runs from now, or from `begin` where it is not begun."""
+        self._seconds = seconds
+        self._deadline: float | None = None
         self._asked = False
+        if is_begun:
+            self.begin()
+
+    def begin(self) -> None:
+        """Time runs from now."""
+        self._deadline = None if self._seconds is None else time.monotonic() + self._seconds
 
     def ask(self) -> None:
         """End after the current step."""

@@ -290,7 +290,7 @@ def _tower(flags: CommonFlags, config: "LearnerConfig", **own: Any) -> "TowerCon
 )  # fmt: skip
 @click.option("--updates", type=click.IntRange(1), help="End after so many.")
 @click.option("--env-steps", type=click.IntRange(1), help="End after having trained on so many.")
-@click.option("--seconds", type=float, help="End after this long.")
+@click.option("--seconds", type=float, help="End so long after the first update.")
 @click.option("--redis", metavar="URL", help="Redis that holds the version key; files without.")
 @click.option("--replay", metavar="URL", help="As of the learner; a replay server is started without.")
 @click.option("--replay-token", type=_FILE, help="As of the learner.")
@@ -309,7 +309,7 @@ def _tower(flags: CommonFlags, config: "LearnerConfig", **own: Any) -> "TowerCon
 def cluster(context: click.Context, /, **flags: Any) -> None:
     """Train with a learner, actors, replay and an orchestrator, each a process that is kept running."""
     del flags["local"]
-    stop = Stop(flags["seconds"])
+    stop = Stop(flags["seconds"], is_begun=False)
     with signals(stop), usage_errors():
         from overwatch_rl.cluster.process import Cluster
         from overwatch_rl.cluster.supervision import GaveUpError
@@ -325,7 +325,7 @@ def cluster(context: click.Context, /, **flags: Any) -> None:
             try:
                 for name, where in made.places.items():
                     click.echo(f"{name:24} {where}", err=not settings.is_text)
-                outcome = made.run(stop.outcome)
+                outcome = made.run(stop.outcome, stop.begin)
             finally:
                 made.close()
         except GaveUpError as error:

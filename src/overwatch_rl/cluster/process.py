@@ -103,13 +103,28 @@ class Cluster:
             self._start()
             undo.pop_all()
 
-    def run(self, stop: Callable[[], str | None]) -> str:
-        """Keep them running until the learner is done or it is asked to stop; the outcome."""
+    def run(self, stop: Callable[[], str | None], learned: Callable[[], None] = lambda: None) -> str:
+        """Keep them running until the learner is done or it is asked to stop; the outcome.
+
+        `learned` is called once, when the first update is there.
+        """
+        least: int | None = self._numbers()
         while (outcome := stop()) is None:
             if self.supervisor.look():
                 return "completed"
+            # A learner that goes on first drops what its checkpoint lacks; the file grows by updates alone.
+            if least is not None:
+                size = self._numbers()
+                if size > least:
+                    learned()
+                least = None if size > least else size
             time.sleep(_LOOK_S)
         return outcome
+
+    def _numbers(self) -> int:
+        """Bytes of the learner's numbers."""
+        file = self._settings.out / "updates.jsonl"
+        return file.stat().st_size if file.exists() else 0
 
     def close(self) -> None:
         """End all of them, the learner first."""

@@ -23,6 +23,7 @@ from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.learner.ancestry import Age
 from overwatch_rl.learner.ledger import Ledger
 from overwatch_rl.replay.chunk import FINAL_OBSERVATION, Array, Chunk, Encoding
+from overwatch_rl.training.experience import SUMMARY
 from overwatch_rl.types import Observation, Rollout, WorldSpec
 
 Loss: TypeAlias = Literal["refused", "late", "abandoned"]
@@ -241,7 +242,7 @@ class Batches:
         steps, count = self._limits.steps, len(lanes)
         ends = _Ends(self._spec, steps, count, _places(self._spec, steps, lanes))
         stored = {name: _storage(steps, count, column) for name, column in lanes[0][0].columns.items()
-                  if name != FINAL_OBSERVATION}  # fmt: skip
+                  if name not in (FINAL_OBSERVATION, SUMMARY)}  # fmt: skip
         ages = torch.zeros(steps, count, dtype=torch.int64)
         for number, lane in enumerate(lanes):
             at = 0

@@ -50,6 +50,8 @@ class Batching(Section):
     """Batches that are fetched ahead."""
     ahead: int = Field(default=1, ge=0, le=64)
     """Batches that actors may collect beyond the one that an update waits for; 0 takes turns."""
+    patience_s: Seconds = 5.0
+    """So long an actor that is ahead waits for newer weights; then it collects with those it has."""
 
 
 class Checkpointing(Section):

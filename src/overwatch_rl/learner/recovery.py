@@ -5,7 +5,8 @@ Must not know how checkpoints are found.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any, Protocol, assert_never
 
 from overwatch.events import Event, Severity, TrainingRecovered
@@ -60,7 +61,7 @@ class Rescuer:
         """The configured learning rate; `None` where the algorithm has none to set."""
         self.newest: Callable[[int], Position | None] = lambda _before: None
         """The newest checkpoint from before an update."""
-        self.counted: Callable[[str], None] = lambda _name: None
+        self.counted: Callable[[str], object] = lambda _name: None
         """Given the row of each remedy."""
 
     @property
@@ -68,9 +69,15 @@ class Rescuer:
         """The learning rate as a share of the configured one."""
         return self._state.scale
 
-    def resume(self, scale: float, updates: int) -> None:
+    def kept(self) -> dict[str, float]:
+        """For a checkpoint."""
+        state = asdict(self._state)
+        del state["judged"]
+        return state
+
+    def resume(self, kept: Mapping[str, Any], updates: int) -> None:
         """Go on as a checkpoint was."""
-        self._state = Recovery(scale=scale, judged=updates)
+        self._state = Recovery(**kept, judged=updates)
 
     def tune(self, rate: float) -> None:
         """The configured rate is another one: what was cut is forgotten."""

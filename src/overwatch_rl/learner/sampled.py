@@ -29,13 +29,13 @@ KIND: Final = "sampled"
 """Of the experience behind a checkpoint: it has no cursor."""
 
 
-class Counted(Memory, Protocol):
-    """A memory that counts what came, and says what its bytes mean."""
+class Served(Memory, Protocol):
+    """A memory elsewhere, which knows what its bytes mean."""
 
     encoding: Encoding | None
 
-    def accepted(self) -> int | None:
-        """Env steps since its server began; `None` where that is not known now."""
+    def settle(self) -> None:
+        """Have all priorities set before anything else happens."""
         ...
 
 
@@ -47,12 +47,11 @@ class Nowhere:
     def sample(self, count: int, exponent: float) -> None:
         """Nothing."""
 
-    def update_priorities(self, sampled: Sampled, priorities: npt.NDArray[np.float64]) -> int:  # noqa: ARG002
+    def update_priorities(self, sampled: Sampled, priorities: npt.NDArray[np.float64]) -> None:
         """Nothing was sampled."""
-        return 0
 
-    def accepted(self) -> None:
-        """Not known."""
+    def settle(self) -> None:
+        """Nothing waits."""
 
 
 class StepCount(msgspec.Struct):
@@ -83,7 +82,7 @@ class SampledLoop(LearnerLoop):
         table = config.table("")
         if table is None:
             raise ValueError(f"algorithm {config.algorithm} samples nothing")
-        self.memory: Counted = Nowhere()
+        self.memory: Served = Nowhere()
         self._learning = algorithm
         self._learning.ages = self._ages_of
         self._first = table.rate.min_steps
@@ -121,7 +120,8 @@ class SampledLoop(LearnerLoop):
             return False
         self._check()
         if is_first:
-            self._take_count()
+            self._count.saw(sampled.accepted)
+            dqn.steps = self.env_steps
         self._go_on_with(sampled)
         return True
 
@@ -135,7 +135,12 @@ class SampledLoop(LearnerLoop):
                 newest = sampled
                 self._learning.learn(sampled, self.memory)
                 asked = time.perf_counter()
-                sampled = None if self._learning.is_whole else self._learning.sample(self.memory)
+                if self._learning.is_whole:
+                    # Before the weights go out, and with them the next steps are asked for.
+                    self.memory.settle()
+                    sampled = None
+                else:
+                    sampled = self._learning.sample(self.memory)
                 waited += time.perf_counter() - asked
         self.is_whole = True
         self._took += time.perf_counter() - began
@@ -147,11 +152,8 @@ class SampledLoop(LearnerLoop):
             took, self._took = self._took, 0.0
             self._finish(self._learning.finish(), took)
 
-    def _take_count(self) -> None:
-        accepted = self.memory.accepted()
-        if accepted is not None:
-            self._count.saw(accepted)
-        self._learning.dqn.steps = self.env_steps
+    def _count_abandoned(self, updates: int) -> None:
+        """None: its steps are in the table still."""
 
     def _check(self) -> None:
         encoding = self.memory.encoding

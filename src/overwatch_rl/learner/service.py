@@ -10,10 +10,12 @@ Shapes: T steps, N lanes.
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,7 +36,7 @@ from overwatch_rl.replay.chunk import Encoding
 from overwatch_rl.replay.client import Leased
 from overwatch_rl.telemetry.meter import Meter
 from overwatch_rl.training.delivery import Delivered, Delivery
-from overwatch_rl.training.experience import encoding_of
+from overwatch_rl.training.experience import SUMMARY, encoding_of
 from overwatch_rl.training.trainer import Position
 from overwatch_rl.types import Reporter, Rollout, Stats, WorldSpec
 
@@ -160,7 +162,9 @@ class LearnerLoop:
         self.control: Controlled = Uncontrolled()
         self.rescuer = Rescuer(config.recovery, self)
         self.rescuer.rate = config.learned.learning_rate
-        self.rescuer.counted = around.meter.count
+        self.rescuer.counted = self._counted
+        self.counts: Counter[str] = Counter()
+        """What was lost and what was done about it, of all lives of the run; `samples.late` of a status."""
         self.updates_done = 0
         """Of the run; those that a rollback took back, too."""
         self.trained = 0
@@ -193,6 +197,7 @@ class LearnerLoop:
         self._score: float | None = None
         self._loss: float | None = None
         self._returns = _Returns()
+        self._summary: dict[str, float] = {}
         self._is_known = False
         self._rate: float | None = None
 
@@ -254,7 +259,9 @@ class LearnerLoop:
             "servers": [[ledger.cursor, ledger.used] for ledger in ledgers] or self._kept,
             "lives": self.ancestry.kept(),
             "trained": self.trained,
-            "scale": self.rescuer.scale,
+            "recovery": self.rescuer.kept(),
+            "counts": dict(sorted(self.counts.items())),
+            "returns": self._returns.kept(),
         }
 
     def go_on(self, position: Position, first: Version) -> None:
@@ -265,7 +272,10 @@ class LearnerLoop:
         self.trained = int(kept.get("trained", position.updates))
         self.ancestry = Ancestry.of(kept.get("lives", Ancestry().kept())).resumed(self.trained, first)
         self._kept = list(kept.get("servers", []))
-        self.rescuer.resume(float(kept.get("scale", 1.0)), self.updates_done)
+        self.counts = Counter(kept.get("counts", {}))
+        self._returns = _Returns(kept.get("returns", ()))
+        # Checkpoints of before have the learning rate's share alone.
+        self.rescuer.resume(kept.get("recovery", {"scale": kept.get("scale", 1.0)}), self.updates_done)
 
     def roll_back(self, position: Position) -> None:
         """Become as it was at `position` in all that was learned; what came since is not served again.
@@ -278,8 +288,12 @@ class LearnerLoop:
         lost = self.trained
         self.trained = int(kept.get("trained", position.updates))
         self.ancestry = self.ancestry.resumed(self.trained, Version(newest.lineage, newest.number + 1))
-        self._meter.count("samples", lost - self.trained, status="abandoned")
+        self._count_abandoned(lost - self.trained)
         self._trace_beginning()
+
+    def _count_abandoned(self, updates: int) -> None:
+        """What so many updates learned from is in the weights no more."""
+        self._counted("samples", updates, status="abandoned")
 
     def acting(self) -> dict[str, Tensor]:
         """Every tensor that acting reads."""
@@ -339,7 +353,8 @@ class LearnerLoop:
         if encoding is None:
             raise AssertionError("a lease has come without its encoding")
         if not self._is_known:
-            check_encoding(encoding, encoding_of(self._spec, has_mask="mask" in encoding.by_name))
+            has_mask, has_summary = "mask" in encoding.by_name, SUMMARY in encoding.by_name
+            check_encoding(encoding, encoding_of(self._spec, has_mask=has_mask, has_summary=has_summary))
             check_room(self._config, encoding, self.feed.tables)
             self._report_gaps()
             self._is_known = True
@@ -347,7 +362,7 @@ class LearnerLoop:
         items = leased.lease.items
         again = sum(item.is_redelivered for item in items)
         if again:
-            self._meter.count("redelivered", again)
+            self._counted("redelivered", again)
         self._batches.add(encoding, [item.chunk for item in items], leased.lease.number, ledger)
 
     def _report_gaps(self) -> None:
@@ -361,7 +376,7 @@ class LearnerLoop:
                 self._gap(f"{resumed.gap} leases of replay {shard} after the checkpoint's are gone")
 
     def _gap(self, what: str) -> None:
-        self._meter.count("replay_gaps")
+        self._counted("replay_gaps")
         self.log(Severity.WARNING, f"{what}; these weights lack what was in them")
 
     def _look(self) -> None:
@@ -389,6 +404,7 @@ class LearnerLoop:
         self.is_whole = False
         with self._reporter.phase("estimate"):
             self._returns.add(made)
+            self._summary = summary_of(made, self._spec.summarised)
             for age in self._ages(made):
                 self._meter.observe("data_age", age)
             batch = self.algorithm.prepare(on_device(made.rollout, self._device))
@@ -411,7 +427,7 @@ class LearnerLoop:
 
     @torch.no_grad()
     def _report(self, stats: Stats, update_time_s: float) -> None:
-        host = {"update_time": update_time_s} | self._returns.numbers()
+        host = {"update_time": update_time_s} | self._returns.numbers() | self._summary
         self._rate = self._config.rows / update_time_s
         self._delivery.send(self.updates_done, stats, host)
         for delivered in self._delivery.arrived():
@@ -443,19 +459,46 @@ class LearnerLoop:
     def _age(self, version: Version) -> Age:
         return self.ancestry.age(version, self.trained)
 
+    def _counted(self, name: str, n: int = 1, **labels: str) -> None:
+        """Count it in telemetry, for this process, and in checkpoints, for the run."""
+        self._meter.count(name, n, **labels)
+        self.counts[".".join([name, *labels.values()])] += n
+
     def _lost(self, loss: Loss, steps: int, why: str) -> None:
-        self._meter.count("samples", status=loss)
+        self._counted("samples", status=loss)
         if loss == "refused":
             self.log(Severity.WARNING, f"{steps} steps of experience are refused: {why}")
+
+
+def summary_of(made: Made, names: Sequence[str]) -> dict[str, float]:
+    """The world's own numbers of the rollouts that a batch is of, weighted by their steps in it.
+
+    Those of one rollout are as its actor made them; what is undefined in all of them is left out.
+    """
+    parts = [part for lane in made.lanes for part in lane if SUMMARY in part.columns]
+    if not parts:
+        return {}
+    values = np.stack([part.columns[SUMMARY] for part in parts]).astype(np.float64)
+    steps = np.where(np.isnan(values), 0.0, np.array([[part.steps] for part in parts]))
+    sums, counts = (steps * np.nan_to_num(values)).sum(axis=0), steps.sum(axis=0)
+    both = zip(names, sums.tolist(), counts.tolist(), strict=True)
+    return {name: value / count for name, value, count in both if count}
 
 
 class _Returns:
     """Returns of whole episodes, from the rewards of their chunks in order."""
 
-    def __init__(self) -> None:
-        self._sums: dict[str, tuple[int, int, float]] = {}
+    def __init__(self, kept: Sequence[Sequence[Any]] = ()) -> None:
+        """`kept` is of a checkpoint."""
+        self._sums: dict[str, tuple[int, int, float]] = {
+            env: (episode, step, so_far) for env, episode, step, so_far in kept
+        }
         """By env: the episode, the next step, the sum so far."""
         self._ended: list[tuple[float, int]] = []
+
+    def kept(self) -> list[list[Any]]:
+        """The running ones, for a checkpoint."""
+        return [[env, *sums] for env, sums in sorted(self._sums.items())]
 
     def add(self, made: Made) -> None:
         """Count the steps of a batch."""

@@ -282,6 +282,8 @@ class Sampled:
     versions: npt.NDArray[np.int64]
     available: int
     """Steps that could have been drawn."""
+    accepted: int
+    """Steps that the table took since its server began."""
 
 
 class StepTable(Table, Protocol):

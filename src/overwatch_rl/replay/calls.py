@@ -24,6 +24,8 @@ FULL_RETRY_S: Final = 0.25
 """When a client whose append found no room asks again."""
 DISK_RETRY_S: Final = 5.0
 MOST_CREDITS: Final = 1 << 16
+MOST_DRAWS: Final = 16
+"""Writers whose newest sample is kept, in case that its answer was lost."""
 _MARGIN: Final = 0.1
 """Part of a deadline that is left for the answer."""
 _MOST_MARGIN_S: Final = 0.25
@@ -49,6 +51,15 @@ class Failure(Exception):  # noqa: N818 an answer of the protocol
     """When to ask again, where that may help."""
     waited_for: str | None = None
     """What held the call back until its deadline."""
+
+
+@dataclass(slots=True)
+class Draw:
+    """The newest sample of a writer."""
+
+    number: int
+    answer: pb.SampleResponse | None = None
+    """`None` while it waits for steps."""
 
 
 @dataclass(slots=True)
@@ -94,6 +105,7 @@ class Calls:
         self.replay = replay
         self.moves = Moves()
         self._most_wait_s = most_wait_s
+        self._draws: dict[tuple[str, str], Draw] = {}
         replay.changed = self.moves.moved
 
     async def store_transition(
@@ -178,15 +190,37 @@ class Calls:
         held = self.replay.tables[name]
         _check_sample(config, held)
         exponent = config.importance_exponent if config.HasField("importance_exponent") else None
-        sampled = await self._until(
-            lambda: self.replay.sample(name, config.batch_size, exponent),
-            left_s,
-            lambda: f"table {name} has too few steps to sample: {_counts(held)}",
-            "steps",
+        draw = self._draw(name, request)
+
+        def once() -> pb.SampleResponse | None:
+            if draw.answer is None:
+                sampled = self.replay.sample(name, config.batch_size, exponent)
+                if sampled is not None:
+                    draw.answer = _sample_message(sampled, encoding.hash, columnar=request.columnar)
+            return draw.answer
+
+        return await self._until(
+            once, left_s, lambda: f"table {name} has too few steps to sample: {_counts(held)}", "steps"
         )
-        answer = _sample_message(sampled, columnar=request.columnar)
-        answer.encoding_hash = encoding.hash
-        return answer
+
+    def _draw(self, name: str, request: pb.SampleRequest) -> Draw:
+        """That of the request, which may have been made; what it sets before the draw is set once."""
+        key, number = (name, request.writer), request.number
+        known = self._draws.get(key)
+        if known is not None and number == known.number:
+            return known
+        if known is not None and number < known.number:
+            raise ValueError(f"number is {number}; writer {request.writer[:60]!r} had {known.number}: go on")
+        if request.HasField("priorities"):
+            with at("priorities"):
+                self._set_priorities(name, request.priorities)
+        draw = Draw(number)
+        if request.writer:
+            self._draws.pop(key, None)
+            self._draws[key] = draw
+            if len(self._draws) > MOST_DRAWS:
+                del self._draws[next(iter(self._draws))]
+        return draw
 
     async def lease(self, request: pb.LeaseRequest, left_s: float | None) -> bytes:
         """The next lease of a learner, now, or once there are enough steps."""
@@ -235,6 +269,9 @@ class Calls:
     async def update_priorities(self, request: pb.UpdatePrioritiesRequest) -> pb.UpdatePrioritiesResponse:
         """Those of sampled steps."""
         name, _ = self._encoding(request.table)
+        return self._set_priorities(name, request)
+
+    def _set_priorities(self, name: str, request: pb.UpdatePrioritiesRequest) -> pb.UpdatePrioritiesResponse:
         slots, generations, priorities = messages.ids_of(request)
         with at("new_priorities"):
             late = self.replay.update_priorities(name, slots, generations, priorities)
@@ -382,13 +419,14 @@ def _check_sample(config: pb.SampleConfig, held: Held) -> None:
         raise ValueError(f"config.prioritized is {config.prioritized}; the table's selector is {selector}")
 
 
-def _sample_message(sampled: Sampled, *, columnar: bool) -> pb.SampleResponse:
-    if columnar:
-        return pb.SampleResponse(total_available=sampled.available, rows=messages.rows_message(sampled))
+def _sample_message(sampled: Sampled, encoding_hash: str, *, columnar: bool) -> pb.SampleResponse:
     return pb.SampleResponse(
         total_available=sampled.available,
-        weights=sampled.weights.tolist(),
-        transitions=messages.transition_messages(sampled),
+        accepted=sampled.accepted,
+        encoding_hash=encoding_hash,
+        rows=messages.rows_message(sampled) if columnar else None,
+        weights=() if columnar else sampled.weights.tolist(),
+        transitions=() if columnar else messages.transition_messages(sampled),
     )
 
 

@@ -64,6 +64,23 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Revised:
+    """Priorities of the steps of a sample."""
+
+    drawn: Drawn
+    priorities: npt.NDArray[np.floating[Any]]
+
+    def message(self, table: str) -> pb.UpdatePrioritiesRequest:
+        """As it is sent."""
+        return pb.UpdatePrioritiesRequest(
+            table=table,
+            slots=self.drawn.sampled.slots.astype("<i8").tobytes(),
+            generations=self.drawn.sampled.generations.astype("<i8").tobytes(),
+            new_priorities=self.priorities.tolist(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
     """What the servers took."""
 
@@ -298,13 +315,30 @@ class ReplayClient:
         self, table: str, count: int, exponent: float | None = None, timeout_s: float = USUAL_S
     ) -> Drawn:
         """Draw steps from one server, each in turn; waits until it has enough."""
-        shard = next(self._turn)
-        encoding = await self.encoding(table, timeout_s)
+        config = pb.SampleConfig(batch_size=count, importance_exponent=exponent)
+        request = pb.SampleRequest(table=table, columnar=True, config=config)
+        return await self._drawn(next(self._turn), request, timeout_s)
+
+    async def draw(
+        self, table: str, count: int, exponent: float, revised: Revised | None, timeout_s: float = USUAL_S
+    ) -> Drawn:
+        """The next sample of this client from the first server, after `revised` is set; one at a time.
+
+        However often it is tried until the time is over, it is drawn once.
+        """
         request = pb.SampleRequest(
             table=table,
             columnar=True,
             config=pb.SampleConfig(batch_size=count, importance_exponent=exponent),
+            writer=self.writer,
+            number=next(self._numbers),
+            priorities=None if revised is None else revised.message(""),
         )
+        return await self._drawn(0, request, timeout_s)
+
+    async def _drawn(self, shard: int, request: pb.SampleRequest, timeout_s: float) -> Drawn:
+        table = request.table
+        encoding = await self.encoding(table, timeout_s)
         with self._span("sample") as metadata:
             answer = await self._lines[shard].call("Sample", request, timeout_s, metadata)
             if answer.encoding_hash != encoding.hash:
@@ -320,12 +354,7 @@ class ReplayClient:
         timeout_s: float = USUAL_S,
     ) -> int:
         """Of the steps of a sample; how many were gone."""
-        request = pb.UpdatePrioritiesRequest(
-            table=table,
-            slots=drawn.sampled.slots.astype("<i8").tobytes(),
-            generations=drawn.sampled.generations.astype("<i8").tobytes(),
-            new_priorities=priorities.tolist(),
-        )
+        request = Revised(drawn=drawn, priorities=priorities).message(table)
         answer = await self._lines[drawn.shard].call("UpdatePriorities", request, timeout_s)
         return int(answer.late)
 

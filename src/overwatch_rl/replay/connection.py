@@ -26,6 +26,7 @@ from overwatch_rl.replay.protocol import (
     answer_of,
     options,
 )
+from overwatch_rl.web.reconnecting import RECONNECTING
 
 State: TypeAlias = Literal["ok", "degraded"]
 Metadata: TypeAlias = Sequence[tuple[str, str]]
@@ -51,13 +52,10 @@ _FINAL: Final = frozenset(
     }
 )
 _CHANNEL: Final = (
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 500),
+    *RECONNECTING,
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.use_local_subchannel_pool", 1),
 )
 """A server that is back is found within half a second; one that vanished is noticed within 30 s of a call."""
 

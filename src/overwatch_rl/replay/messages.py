@@ -312,6 +312,7 @@ def sampled_of(message: pb.SampleResponse, encoding: Encoding) -> Sampled:
         versions=_unpacked(rows.versions, "<i8", "versions", rows.count),
         columns=columns,
         available=message.total_available,
+        accepted=message.accepted,
     )
 
 

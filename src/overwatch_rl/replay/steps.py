@@ -129,6 +129,7 @@ class Steps:
             lineages=lineages,
             versions=numbers,
             available=ring.num_steps,
+            accepted=self._accepted,
         )
 
     def update_priorities(

@@ -15,18 +15,26 @@ import torch
 from torch import Tensor
 
 from overwatch_rl.replay.chunk import FINAL_OBSERVATION, Array, Chunk, Column, Encoding, End, encode
-from overwatch_rl.types import Box, Rollout, WorldSpec
+from overwatch_rl.types import Box, Rollout, Summary, WorldSpec
 
+SUMMARY: Final = "summary"
+"""Column of the world's own numbers, in the order of `WorldSpec.summarised`, NaN where one is undefined; each
+chunk of a rollout has those of the whole."""
 EPISODES_A_LIFE: Final = 1_000_000
 """By which the episodes of an actor's lives are apart, counted in seconds."""
 
 
-def encoding_of(spec: WorldSpec, *, has_mask: bool) -> Encoding:
-    """The columns of what a policy with a critic did in a world; `has_mask`: its observations have one."""
+def encoding_of(spec: WorldSpec, *, has_mask: bool, has_summary: bool = False) -> Encoding:
+    """The columns of what a policy with a critic did in a world.
+
+    `has_mask`: its observations have one; `has_summary`: the world's own numbers go with it, if it has any.
+    """
     action, seen = spec.action, spec.observation
     dtype = str(seen.dtype).removeprefix("torch.")
     continuous = isinstance(action, Box)
     width = action.num_outputs if isinstance(action, Box) else action.num_heads
+    names = spec.summarised if has_summary else ()
+    summary = (Column(SUMMARY, "float32", (len(names),), per_step=False),) if names else ()
     columns = (
         Column("observation", dtype, seen.shape),
         Column("action", "float32" if continuous else "int64", (width,)),
@@ -35,6 +43,7 @@ def encoding_of(spec: WorldSpec, *, has_mask: bool) -> Encoding:
         Column("reward", "float32"),
         *((Column("mask", "bool", (action.num_outputs,)),) if has_mask else ()),
         Column(FINAL_OBSERVATION, dtype, seen.shape, per_step=False),
+        *summary,
     )
     return Encoding(columns)
 
@@ -53,8 +62,10 @@ class Source:
 class Chunker:
     """Cuts the rollouts of N envs, and counts their episodes."""
 
-    def __init__(self, source: Source, encoding: Encoding, envs: int) -> None:
+    def __init__(self, source: Source, encoding: Encoding, envs: int, summary: Summary | None = None) -> None:
+        """`summary` makes what the column `SUMMARY` has, where the encoding has it."""
         self._source = source
+        self._summary = summary if SUMMARY in encoding.by_name else None
         self._encoding = encoding
         self._episodes = [source.first_episode] * envs
         self._steps = [0] * envs
@@ -66,6 +77,7 @@ class Chunker:
         places = _places(rollout)
         terminated = _array(rollout.terminated)
         ends = terminated | _array(rollout.truncated)
+        of_all = self._of_all(rollout)
         found: list[Chunk] = []
         for env in range(ends.shape[1]):
             start = 0
@@ -76,7 +88,7 @@ class Chunker:
                 end: End = (
                     "cut" if not is_over else "terminated" if terminated[stop - 1, env] else "truncated"
                 )
-                part = {name: column[env, start:stop] for name, column in columns.items()}
+                part = of_all | {name: column[env, start:stop] for name, column in columns.items()}
                 if end != "terminated":
                     part[FINAL_OBSERVATION] = last[env] if end == "cut" else places[env, stop - 1]
                 found.append(
@@ -95,6 +107,13 @@ class Chunker:
                 self._count(env, stop - start, end)
                 start = stop
         return found
+
+    def _of_all(self, rollout: Rollout) -> dict[str, Array]:
+        """What each chunk of a rollout has of the whole."""
+        if self._summary is None:
+            return {}
+        values = self._summary(rollout.columns, rollout.terminated | rollout.truncated)
+        return {SUMMARY: _array(torch.stack([value.to(torch.float32) for value in values.values()]))}
 
     def _count(self, env: int, steps: int, end: End) -> None:
         if end == "cut":

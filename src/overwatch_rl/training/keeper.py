@@ -36,8 +36,10 @@ FILES: Final = {"policy": POLICY, "value": VALUE, "optimizer": OPTIMIZER}
 algorithm whose value function has tensors of its own; a trunk that both share is in `policy`."""
 AGAIN_S: Final = 30.0
 """Seconds until the next save when one has failed."""
-
-
+LAST: Final = "last_checkpoint"
+"""The phase at the end: unlike `checkpoint` it waits for storage, and is measured by itself."""
+WAITS: Final = "checkpoint_wait"
+"""The phase of waiting for a save that is under way, for the same reason."""
 EARLY_S: Final = 10.0
 """So long a training waits for experience until what is not kept is kept early."""
 
@@ -159,7 +161,11 @@ class Keeper:
 
     def settle(self) -> None:
         """Wait for a save that is under way."""
-        self._report(self._manager.settle())
+        if self._manager.is_busy:
+            with self._reporter.phase(WAITS):
+                self._report(self._manager.settle())
+        else:
+            self._report(self._manager.settle())
 
     def save_last(self) -> None:
         """Save what is not kept yet, and wait for it."""
@@ -173,7 +179,7 @@ class Keeper:
 
         A rollout that was cut off is not kept where the update before it is: it has taught nothing yet.
         """
-        with self._reporter.phase("checkpoint"):
+        with self._reporter.phase(LAST):
             try:
                 self._report(self._manager.settle())
                 is_needed = is_whole and self._newest != self._trainer.updates_done

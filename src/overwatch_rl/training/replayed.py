@@ -42,8 +42,8 @@ class Memory(Protocol):
         """Steps, with importance weights of that exponent; `None` until there are enough."""
         ...
 
-    def update_priorities(self, sampled: Sampled, priorities: npt.NDArray[np.float64]) -> int:
-        """Set those of sampled steps; how many of them were gone."""
+    def update_priorities(self, sampled: Sampled, priorities: npt.NDArray[np.float64]) -> None:
+        """Set those of sampled steps, before the next sample; a step that is gone has none."""
         ...
 
 
@@ -104,9 +104,9 @@ class Local:
         """Steps, with importance weights of that exponent; `None` until there are enough."""
         return self.replay.sample(TABLE, count, exponent)
 
-    def update_priorities(self, sampled: Sampled, priorities: npt.NDArray[np.float64]) -> int:
-        """Set those of sampled steps; how many of them were gone."""
-        return self.replay.update_priorities(TABLE, sampled.slots, sampled.generations, priorities)
+    def update_priorities(self, sampled: Sampled, priorities: npt.NDArray[np.float64]) -> None:
+        """Set those of sampled steps; of those that are gone they are counted as late."""
+        self.replay.update_priorities(TABLE, sampled.slots, sampled.generations, priorities)
 
 
 class Remembering:

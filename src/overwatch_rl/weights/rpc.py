@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 from overwatch_rl.artifacts.signing import Verifier
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.protos.weights.v1 import weights_pb2 as pb
+from overwatch_rl.web.reconnecting import RECONNECTING
 from overwatch_rl.weights.channels import REQUEST_S, ChannelError, Place, StaleError
 from overwatch_rl.weights.encodings import NOTHING, Payload
 from overwatch_rl.weights.manifest import WHOLE, RejectedError, WeightsManifest, artifact_of, encoded
@@ -32,10 +33,7 @@ OPTIONS: Final[list[tuple[str, Any]]] = [
 ]
 _CHANNEL: Final = [
     *OPTIONS,
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 500),
-    ("grpc.use_local_subchannel_pool", 1),
+    *RECONNECTING,
 ]
 
 

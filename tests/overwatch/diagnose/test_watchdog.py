@@ -182,6 +182,23 @@ def test_a_pause_that_is_announced_is_no_stall_when_it_begins(name: str) -> None
     assert _found(_judged(_run({0: after}))) == {}
 
 
+def test_the_last_checkpoint_is_not_measured_by_those_before() -> None:
+    """It waits until all is written; they took what copying takes."""
+    told = _loop(10)
+    for start in (20, 21, 22):
+        told.append(PhaseBegan(at=START_NS + start * SECOND, phase="checkpoint"))
+        told.append(
+            PhaseEnded(at=START_NS + start * SECOND + SECOND // 10, phase="checkpoint", duration_s=0.1)
+        )
+
+    def found(name: str) -> set[str]:
+        last = PhaseBegan(at=START_NS + 23 * SECOND, phase=name)
+        return set(_found(_judged(_run({0: [*told, last, *_beats(range(23, 90))]}))))
+
+    assert found("checkpoint") == {"training-stalled"}
+    assert found("last_checkpoint") == set()
+
+
 def test_an_announced_pause_has_a_rhythm_of_its_own() -> None:
     """One that takes many times as long as it ever did is a stall, and named; so is one without an end."""
     told = _loop(10)

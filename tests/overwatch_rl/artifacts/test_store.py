@@ -202,7 +202,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_gone_is_given_up(moto_address: str) -> None:
-    """At the deadline, for each operation, naming the URI without its options."""
+    """At the deadline, for each operation, naming the URI without its options, and how often it was tried."""
     with FaultProxy(moto_address, rate=1.0, kinds=("error", "drop")) as proxy:
         gone = open_store(s3_url(proxy.address, uuid4().hex), SOON)
         calls: list[tuple[str, Callable[[], object]]] = [
@@ -213,11 +213,22 @@ def test_a_store_that_is_gone_is_given_up(moto_address: str) -> None:
             ("replace", lambda: gone.replace("a", b"1", None)),
         ]
         for verb, call in calls:
-            with pytest.raises(StoreError, match=rf"cannot {verb} s3://bucket/\w+(/a)? within 1 s: "):
+            with pytest.raises(
+                StoreError, match=rf"cannot {verb} s3://bucket/\w+(/a)? \(\d+ tries in \S+ s\): "
+            ):
                 call()
         assert sum(proxy.met.values()) > 2 * len(calls)
         with pytest.raises(ValueError, match=r"cannot be written: .*; name another place"):
             gone.check()
+
+
+def test_one_try_is_given_up_with_the_time_that_it_took(moto_address: str) -> None:
+    """Not with that in which another would have begun: a request may take long."""
+    once = Patience(deadline_s=0.001, request_s=20.0)
+    with FaultProxy(moto_address, rate=1.0, kinds=("error",)) as proxy:
+        gone = open_store(s3_url(proxy.address, uuid4().hex), once)
+        with pytest.raises(StoreError, match=r"cannot read s3://bucket/\w+/a \(1 try in \S+ s\): "):
+            gone.get("a")
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,16 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from overwatch_rl.cluster.process import Cluster, ClusterSettings
+from overwatch_rl.cluster.supervision import Part
 from overwatch_rl.learner.config import LearnerConfig, learner_config
 from overwatch_rl.learner.trace import surviving
+from tests.overwatch_rl.servers import SlowWire
 
 WAIT_S = 240.0
 """So long one thing may take on a machine with much else to do."""
@@ -33,6 +37,19 @@ def settings(out: Path, given: LearnerConfig, **own: Any) -> ClusterSettings:
         "trace": out / "trace.jsonl",
     }  # fmt: skip
     return ClusterSettings(config=given, out=out, **(usual | own))
+
+
+def behind_a_slow_wire(stack: ExitStack, late_s: float) -> type[Cluster]:
+    """A cluster whose learner gets what replay answers so late, piece by piece."""
+
+    class Late(Cluster):
+        def _learner(self) -> Part:
+            part, address = super()._learner(), self.places["replay"]
+            wire = stack.enter_context(SlowWire(int(address.rpartition(":")[2]), late_s))
+            words = [f"grpc://{wire.address}" if word == address else word for word in part.words]
+            return replace(part, words=tuple(words))
+
+    return Late
 
 
 class Running:

@@ -16,6 +16,7 @@ from torch import Tensor
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.artifacts.store import below
 from overwatch_rl.checkpoints.reading import find_checkpoint
+from overwatch_rl.cli.common import Stop
 from overwatch_rl.cluster import process
 from overwatch_rl.cluster.process import Cluster, remembered
 from overwatch_rl.cluster.supervision import GaveUpError, Part, Supervisor
@@ -353,3 +354,20 @@ def test_a_table_too_small_for_the_interval_of_checkpoints_ends_the_start(
         running.more(1, "an update")
 
     assert running.cluster.supervisor.restarts == 0
+
+
+@pytest.mark.timeout(600)
+def test_seconds_count_from_the_first_update(tmp_path: Path) -> None:
+    """A start takes longer than the time given, and it trains; a folder that is used again too."""
+    for updates in (1, 2):
+        stop, learned = Stop(0.001, is_begun=False), list[int]()
+
+        def begun(stop: Stop = stop, learned: list[int] = learned) -> None:
+            numbers = (tmp_path / "updates.jsonl").read_bytes().splitlines()
+            learned.append(json.loads(numbers[-1])["update"])
+            stop.begin()
+
+        with Running(settings(tmp_path, config())) as running:
+            assert running.cluster.run(stop.outcome, begun) == "completed"
+        assert len(learned) == 1
+        assert learned[0] >= updates

@@ -193,6 +193,7 @@ class Flying:
         own = ActorConfig(
             source=Source(run=RUN, actor=0), steps=given.batch.steps, seed=given.seed, is_checked=True,
             ahead=given.batch.ahead, head_start=given.head_start, patience_s=self._patience_s,
+            is_summarised=not given.kind.is_replayed,
         )  # fmt: skip
         with closing(Subscriber(open_channel(place), accepted, longest_pause_s=0.5)) as weights:
             around = Around(

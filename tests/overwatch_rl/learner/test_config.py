@@ -92,6 +92,7 @@ def test_later_sources_come_first() -> None:
         ({"ppo": {"minibatches": 99}, "batch": {"steps": 4, "envs": 2}}, r"ppo\.minibatches is 99; .*8 rows"),
         ({"batch": {"steps": 0}}, r"batch\.steps is 0: .*greater than or equal to 1"),
         ({"batch": {"prefech": 4}}, r"batch\.prefech is 4: Extra inputs are not permitted"),
+        ({"batch": {"patience_s": 0}}, r"batch\.patience_s is 0"),
         ({"checkpoint": {"keep": 0}}, r"checkpoint\.keep is 0"),
         ({"heartbeat_s": 1}, r"heartbeat_s is 1"),
         ({"device": "tpu"}, r"device is 'tpu'"),

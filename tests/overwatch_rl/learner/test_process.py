@@ -1,5 +1,9 @@
 """A whole learner with real services that fail: training goes on, says so, and recovers."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,12 +13,15 @@ import numpy as np
 import pytest
 import torch
 
-from overwatch.events import LogLine, Severity, TrainingRecovered
+from overwatch.events import LogLine, RunFinished, Severity, TrainingRecovered
+from overwatch.feeds.recording import open_recording
+from overwatch.otlp.decode import decode_batch
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.learner.process import is_out_of_memory
 from overwatch_rl.orchestrator.process import CLOCKS
 from overwatch_rl.orchestrator.pulses import Pace
 from overwatch_rl.replay.chunk import Chunk
+from tests.overwatch.collector.running import running
 from tests.overwatch_rl.learner.flying import Flying, config
 from tests.overwatch_rl.orchestrator.threaded import Operator, in_thread
 from tests.overwatch_rl.replay.serving import served
@@ -202,3 +209,36 @@ def test_a_learner_begins_without_its_orchestrator_and_obeys_once_it_is_there(tm
             assert flying.loop.updates_done == still
             assert operator.done(operator.post("/resume"))["status"] == "done"
             flying.more()
+
+
+@pytest.mark.timeout(300)
+def test_a_learner_process_without_memory_ends_with_its_reason(tmp_path: Path) -> None:
+    """Status 1, a line on stderr, and for the tower and the files an outcome with what could not be had."""
+    words = [
+        "--run-id", "full", "--out", str(tmp_path / "run"), "--set", "world=gym:CartPole-v1",
+        "--set", "algorithm=dqn", "--set", "dqn.hidden=10000000",
+    ]  # fmt: skip
+    env = os.environ | {
+        "OVERWATCH_SPOOL_DIR": str(tmp_path / "spool"), "OVERWATCH_RING_DIR": str(tmp_path),
+        "OVERWATCH_EXPORTER": "own",
+    }  # fmt: skip
+    with running(tmp_path / "tower") as service:
+        endpoint = ["--endpoint", service.context.board.urls["otlp_http"]]
+        command = [sys.executable, "-m", "overwatch_rl.cli", "learner", *words, *endpoint]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    ends = [
+        record.event
+        for batch in open_recording(tmp_path / "tower" / "otlp").batches()
+        for record in decode_batch(batch).records
+        if isinstance(record.event, RunFinished)
+    ]
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    reason = str(summary["reason"])
+
+    assert done.returncode == 1, done.stderr
+    assert f"Error: {reason}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert reason.startswith("out of memory; a restart goes on from the newest checkpoint: ")
+    assert "you tried to allocate 400000000000000 bytes" in reason
+    assert [(one.outcome, one.reason) for one in ends] == [("failed", reason)]
+    assert summary["outcome"] == "failed"

@@ -1,5 +1,6 @@
 """A whole learner and an actor over a real replay server, for every algorithm; what DQN samples there."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from overwatch_rl.algorithms.table import ALGORITHMS
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.learner.config import LearnerConfig, learner_config
 from overwatch_rl.learner.io import IoError
+from overwatch_rl.learner.sampling import TRY_S
 from overwatch_rl.orchestrator.process import CLOCKS
 from overwatch_rl.orchestrator.pulses import Pace
 from overwatch_rl.replay.chunk import Chunk
@@ -27,6 +29,7 @@ from tests.overwatch_rl.learner.flying import Flying
 from tests.overwatch_rl.learner.whole import ENVS, same, world
 from tests.overwatch_rl.orchestrator.threaded import Operator, in_thread
 from tests.overwatch_rl.replay.serving import served
+from tests.overwatch_rl.servers import SlowWire
 
 SMALL: dict[str, dict[str, Any]] = {
     "ppo": {"epochs": 1, "minibatches": 2},
@@ -80,16 +83,33 @@ def in_one_process(given: LearnerConfig, updates: int) -> dict[str, torch.Tensor
     return algorithm.state_dict()
 
 
+WIRES: dict[str, tuple[float, int, int]] = {
+    "well": (0.0, 1, 0),
+    "slow": (TRY_S + 0.5, 60, 3),
+    "broken": (math.inf, 20, 10),
+}
+"""How late answers of replay are, which of them, and how many of those are met at least."""
+
+
 @pytest.mark.timeout(300)
-def test_an_actor_that_takes_turns_learns_what_one_process_learns_to_the_bit(tmp_path: Path) -> None:
-    """Weights, target, moments, exploration and counts, after the memory was overwritten once."""
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_actor_that_takes_turns_learns_what_one_process_learns_to_the_bit(
+    tmp_path: Path, wire: str
+) -> None:
+    """Weights, target, moments, exploration and counts, after the memory was overwritten once.
+
+    Whether replay answers at once, some answers come later than the training thread waits, or are lost.
+    """
+    late_s, every, least = WIRES[wire]
     updates, given = 30, config("dqn", dqn={"epsilon_steps": 400, "beta_steps": 2000})
     with (
         served(tmp_path, tables=tables(given)) as replay,
-        Flying(tmp_path, given, replay.address, updates=updates, patience_s=60.0) as flying,
+        SlowWire(replay.port, late_s, every=every) as slow,
+        Flying(tmp_path, given, slow.address, updates=updates, patience_s=60.0) as flying,
     ):
         flying.until(lambda: flying.outcome == "completed", "it is done")
         found = flying.loop.algorithm.state_dict()
+    assert slow.met >= least
     waits = [one for one in flying.kept.facts if isinstance(one, PhaseEnded) and one.phase == "queue_wait"]
     assert len(waits) >= updates  # what an update waits for samples is measured apart
     alone = in_one_process(given, updates)
@@ -211,6 +231,7 @@ def test_rewards_that_are_no_numbers_cut_the_rate_roll_back_and_are_drawn_no_mor
     assert remedies[0] == "learning_rate_cut"
     assert "rollback" in remedies
     assert skips[0] >= 2
+    assert flying.meter.counts["samples abandoned"] == 0  # what was learned from is in the table still
     assert all(bool(value.isfinite().all()) for value in flying.loop.acting().values())
 
 

@@ -35,26 +35,35 @@ def test_priorities_of_steps_that_are_gone_are_counted_as_late(tmp_path: Path) -
     """By their generation; those of a sample before the newest are refused here."""
     with served(tmp_path, tables=(table_words(STEPS),)) as replay, sampling(replay.address) as io:
         writer = BlockingReplayClient([replay.address])
-        assert io.accepted() is None  # nothing is declared yet
+        io.settle()  # nothing waits
+        assert io.sample(4, 0.4) is None  # nothing is declared yet
         writer.declare("experience", ENCODING)
         assert io.sample(4, 0.4) is None
         writer.append("experience", [chunk("env-0", steps=8, end="terminated")])
         first, drawn = io.sample(4, 0.4), io.sample(6, 0.4)
         assert first is not None
         assert drawn is not None
-        assert io.update_priorities(drawn, np.full(6, 2.0)) == 0
         with pytest.raises(ValueError, match="not those of the newest sample"):
             io.update_priorities(first, np.full(4, 2.0))
         for episode in range(1, 4):
             writer.append("experience", [chunk("env-0", episode, steps=8, end="terminated")])
-        assert io.update_priorities(drawn, np.full(6, 2.0)) == 6
+        io.update_priorities(drawn, np.full(6, 2.0))
+        io.settle()
+        (table,) = writer.stats()[0]
+        assert table.late["priority"] == 6
+        newest = io.sample(5, 0.4)
+        assert newest is not None
+        io.update_priorities(newest, np.full(5, 2.0))
+        writer.append("experience", [chunk("env-0", 4 + i, steps=8, end="terminated") for i in range(2)])
+        assert (again := io.sample(5, 0.4)) is not None
         (table,) = writer.stats()[0]
         writer.close()
-        assert (table.late["priority"], io.accepted()) == (6, 32)
+        assert (newest.accepted, again.accepted) == (32, 48)
+        assert table.late["priority"] == 11  # those that went with a sample, too
 
 
 def test_a_server_that_is_away_gives_nothing_and_a_thread_that_ended_says_so(tmp_path: Path) -> None:
-    """Neither a sample nor a count; priorities are lost, and that is no error."""
+    """Priorities are lost, and that is no error."""
     with served(tmp_path, tables=(table_words(STEPS),)) as replay, sampling(replay.address) as io:
         writer = BlockingReplayClient([replay.address])
         writer.declare("experience", ENCODING)
@@ -65,8 +74,8 @@ def test_a_server_that_is_away_gives_nothing_and_a_thread_that_ended_says_so(tmp
         replay.kill()
         assert io.sample(4, 0.4) is None
         assert io.away is not None
-        assert io.update_priorities(drawn, np.ones(4)) == 0
-        assert io.accepted() is None
+        io.update_priorities(drawn, np.ones(4))
+        io.settle()
         io.close()
         with pytest.raises(IoError, match="it was closed"):
             io.sample(4, 0.4)

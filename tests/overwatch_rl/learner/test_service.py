@@ -1,6 +1,7 @@
 """The loop: what one process would learn, in phases, whatever is away; each remedy an event."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -8,13 +9,21 @@ import numpy as np
 import pytest
 
 from overwatch.events import LogLine, TrainingRecovered
+from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.artifacts.versions import Version
+from overwatch_rl.learner.ancestry import Age
+from overwatch_rl.learner.batches import Batches, Limits
 from overwatch_rl.learner.config import LearnerConfig, learner_config
 from overwatch_rl.learner.io import Away
+from overwatch_rl.learner.ledger import Ledger
 from overwatch_rl.learner.recovery import GaveUpError
+from overwatch_rl.learner.service import summary_of
 from overwatch_rl.replay.base import Resumed
-from overwatch_rl.replay.chunk import Chunk
-from overwatch_rl.training.trainer import Position
+from overwatch_rl.replay.chunk import Chunk, Column, Encoding
+from overwatch_rl.training.experience import SUMMARY
+from overwatch_rl.training.trainer import Position, Trainer, TrainerConfig
+from tests.overwatch_rl.kept import Kept
+from tests.overwatch_rl.learner.test_batches import ENCODING, SPEC, chunk
 from tests.overwatch_rl.learner.whole import ENVS, STEPS, Service, alone, same, world
 
 WORLD = "goodhart:small"
@@ -75,6 +84,43 @@ def test_returns_are_those_of_whole_episodes() -> None:
     assert reported == pytest.approx(kept, nan_ok=True, rel=1e-5)
 
 
+def test_the_worlds_own_numbers_are_those_that_a_trainer_reports() -> None:
+    """Goodhart's true return and proxy, update by update; what no episode ended for is left out."""
+    made = service(12)
+    world_of = world(WORLD)
+    alone_kept = Kept()
+    algorithm = PPO(world_of.spec, config().learned, seed=5)
+    limits = TrainerConfig(updates=12, steps=STEPS, seed=5)
+    made.loop.run()
+    Trainer(world_of, algorithm, limits, alone_kept, lambda: None).run()
+    names = world_of.spec.summarised
+    found = [{name: one[name] for name in names if name in one} for one in made.kept.updates]
+    wanted = [{name: one[name] for name in names if not math.isnan(one[name])} for one in alone_kept.updates]
+
+    assert [one.keys() for one in found] == [one.keys() for one in wanted]
+    assert found == [pytest.approx(one, rel=1e-6) for one in wanted]
+    assert any("true_return" in one for one in found)
+    assert not all("true_return" in one for one in found)
+
+
+def test_numbers_of_several_rollouts_count_by_their_steps() -> None:
+    """A batch of two rollouts; an undefined number of one of them is that of the other."""
+    encoding = Encoding((*ENCODING.columns, Column(SUMMARY, "float32", (2,), per_step=False)))
+
+    def summarised(env: str, values: tuple[float, float]) -> Chunk:
+        one = chunk(env, 0, 4)
+        own = np.array(values, np.float32).view(np.uint8).data
+        return msgspec.structs.replace(one, columns={**one.columns, SUMMARY: own})
+
+    batches = Batches(SPEC, Limits(steps=4, lanes=2), lambda _: Age(0, is_abandoned=False))
+    chunks = [summarised("0/0", (1.0, 5.0)), summarised("1/0", (3.0, math.nan))]
+    batches.add(encoding, chunks, 1, Ledger())
+    made = batches.take()
+
+    assert made is not None
+    assert summary_of(made, ("proxy_return", "true_return")) == {"proxy_return": 2.0, "true_return": 5.0}
+
+
 def test_one_that_goes_on_is_equal_to_one_that_did_not_end() -> None:
     """From its position: weights, moments and generators to the bit, in a lineage of its own."""
     whole = service(6)
@@ -90,9 +136,60 @@ def test_one_that_goes_on_is_equal_to_one_that_did_not_end() -> None:
 
     assert same(second.state(), whole.state())
     assert second.published.versions == [Version(2, number) for number in range(9, 13)]
-    assert second.loop.position().cursor == {
-        "servers": [[6, []]], "lives": [[1, 0, 0], [2, 9, 3]], "trained": 6, "scale": 1.0,
-    }  # fmt: skip
+    assert second.loop.position().cursor == whole.loop.position().cursor | {  # type: ignore[operator]
+        "lives": [[1, 0, 0], [2, 9, 3]]
+    }
+
+
+def test_numbers_of_a_run_go_on_after_a_resume() -> None:
+    """Returns of episodes that a checkpoint cut, what was lost or done so far, and how ill it was."""
+
+    def going_on(made: Service, until: int) -> Service:
+        """The rest of a training, from what its checkpoint's JSON has."""
+        position = copied(made.loop.position())
+        cursor = msgspec.json.decode(msgspec.json.encode(position.cursor))
+        rest = service(until, batch={"max_age": 0})
+        rest.collector, rest.chunker, rest.acting = made.collector, made.chunker, made.acting
+        rest.line.number = made.line.number
+        rest.loop.go_on(replace(position, cursor=cursor), Version(2, 99))
+        return rest
+
+    def with_an_old_one(made: Service) -> None:
+        """The chunks that come first are a version behind."""
+        collected = made.line.asked
+        before: list[Chunk] = []
+
+        def asked() -> list[Chunk]:
+            if made.loop.trained == 2 and not before:
+                before.append(one := collected()[0])
+                return [msgspec.structs.replace(one, env="old", version=0)]
+            return collected()
+
+        made.line.asked = asked
+
+    whole, first = service(12, batch={"max_age": 0}), service(5, batch={"max_age": 0})
+    for made in (whole, first):
+        with_an_old_one(made)
+        made.loop.run()
+    second = going_on(first, 12)
+    second.loop.run()
+    returns = [one.get("return") for made in (first, second) for one in made.kept.updates]
+
+    assert any(returns)
+    assert returns == [one.get("return") for one in whole.kept.updates]
+    assert second.loop.counts == whole.loop.counts == {"samples.late": 1}
+
+
+def test_a_resume_forgets_no_rollback() -> None:
+    """A run that was rolled back as often as it may be gives up, though it was started again."""
+    made = service(1)
+    ill = {"scale": 0.25, "bad": 2, "good": 0, "rollbacks": 3}
+    position = copied(made.loop.position())
+    made.loop.go_on(replace(position, updates=7, cursor={"trained": 7, "recovery": ill}), Version(2, 9))
+
+    assert made.loop.cursor()["recovery"] == ill
+    with pytest.raises(GaveUpError, match="after 3 rollbacks"):
+        made.loop.rescuer.judge(8, 1)
 
 
 def copied(position: Position) -> Position:
@@ -163,7 +260,7 @@ def test_gradients_that_are_not_finite_are_skipped_and_the_rate_is_cut() -> None
 
     assert [one["learning_rate"] for one in made.kept.updates] == pytest.approx([1e-3, 1e-3, 5e-4, 5e-4])
     assert [line for line in lines(made) if "update 2 were not finite" in line and "update 3 on" in line]
-    assert made.loop.cursor()["scale"] == 0.5
+    assert made.loop.cursor()["recovery"]["scale"] == 0.5
     assert all(bool(value.isfinite().all()) for value in made.state().values() if value.is_floating_point())
 
 

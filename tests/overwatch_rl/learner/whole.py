@@ -42,8 +42,8 @@ class Whole:
             made, self.algorithm, CollectorConfig(steps=steps, seed=seed), Silent(), lambda: None
         )
         observed = made.reset(seed)
-        self.encoding: Encoding = encoding_of(made.spec, has_mask=observed.mask is not None)
-        self.chunker = Chunker(Source(run="r", actor=0), self.encoding, ENVS)
+        self.encoding: Encoding = encoding_of(made.spec, has_mask=observed.mask is not None, has_summary=True)
+        self.chunker = Chunker(Source(run="r", actor=0), self.encoding, ENVS, made.spec.summary)
         self.ledger = Ledger()
         self.lost: list[tuple[str, int, str]] = []
         self.updates = 0
@@ -159,8 +159,10 @@ class Service:
         self.collector = Collector(
             made, self.acting, CollectorConfig(steps=steps, seed=seed), Silent(), lambda: None
         )
-        self.encoding = encoding_of(made.spec, has_mask=made.reset(seed).mask is not None)
-        self.chunker = Chunker(Source(run="r", actor=0), self.encoding, config.batch.envs)
+        has_mask = made.reset(seed).mask is not None
+        self.encoding = encoding_of(made.spec, has_mask=has_mask, has_summary=True)
+        source = Source(run="r", actor=0)
+        self.chunker = Chunker(source, self.encoding, config.batch.envs, made.spec.summary)
         self.line = Line(self.encoding)
         self.line.asked = self.collected
         self.change: Callable[[list[Chunk]], list[Chunk]] = lambda chunks: chunks

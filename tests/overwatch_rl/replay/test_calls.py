@@ -3,14 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
+from typing import Any
 
 import grpc
 import pytest
 
 from overwatch_rl.protos.replay.v1 import replay_pb2 as pb
 from overwatch_rl.replay import messages
-from overwatch_rl.replay.base import TableConfig
-from overwatch_rl.replay.calls import MOST_CREDITS, UNARY, Calls, Credits, Failure
+from overwatch_rl.replay.base import TableConfig, Which
+from overwatch_rl.replay.calls import MOST_CREDITS, MOST_DRAWS, UNARY, Calls, Credits, Failure
 from overwatch_rl.replay.chunk import Chunk
 from overwatch_rl.replay.limiter import Rate
 from overwatch_rl.replay.protocol import SERVICE, STREAM, UNARY_NAMES
@@ -208,5 +209,84 @@ def test_credits_are_bounded_and_an_error_of_the_client_ends_the_stream() -> Non
             assert await credits_.spend()
         with pytest.raises(ValueError, match="garbage"):
             await credits_.spend()
+
+    asyncio.run(act())
+
+
+STEPS = TableConfig(name="s", kind="steps", selector="prioritised", remover="oldest", seed=1)
+
+
+def draw(number: int, writer: str = "w", **more: Any) -> pb.SampleRequest:
+    """One of a writer's samples."""
+    config = pb.SampleConfig(batch_size=4)
+    return pb.SampleRequest(config=config, columnar=True, writer=writer, number=number, **more)
+
+
+def revised(of: pb.SampleResponse, priority: float) -> pb.UpdatePrioritiesRequest:
+    """The same priority for all steps of a sample."""
+    return pb.UpdatePrioritiesRequest(
+        slots=of.rows.slots, generations=of.rows.generations, new_priorities=[priority] * of.rows.count
+    )
+
+
+def test_a_sample_that_is_asked_for_again_is_drawn_once() -> None:
+    """Also by a call that waited meanwhile; a sample without a writer is always new."""
+
+    async def act() -> None:
+        calls = calls_of(STEPS)
+        waiting = [asyncio.ensure_future(calls.sample(draw(1), SLOW_S)) for _ in range(2)]
+        await asyncio.sleep(0)
+        await calls.append(appended(chunk(steps=8)), SLOW_S)
+        first, second = await asyncio.gather(*waiting)
+        again = await calls.sample(draw(1), SLOW_S)
+        assert first == second == again
+        assert calls.replay.stats()[0].sampled == 4
+        await calls.append(appended(chunk(first=8, steps=8)), SLOW_S)
+        following = await calls.sample(draw(2), SLOW_S)
+        assert (first.accepted, following.accepted) == (8, 16)
+        for number in (1, 0):
+            with pytest.raises(ValueError, match=f"number is {number}; writer 'w' had 2"):
+                await calls.sample(draw(number), SLOW_S)
+        await calls.sample(draw(0, writer=""), SLOW_S)
+        await calls.sample(draw(0, writer=""), SLOW_S)
+        assert calls.replay.stats()[0].sampled == 16
+
+    asyncio.run(act())
+
+
+def test_priorities_of_a_sample_are_set_once_before_it_is_drawn() -> None:
+    """By the first call that brings them, though it draws nothing yet; a fault is named by its path."""
+
+    async def act() -> None:
+        calls = calls_of(STEPS)
+        await calls.append(appended(chunk(steps=8)), SLOW_S)
+        first = await calls.sample(draw(1), SLOW_S)
+        calls.replay.clear("s", Which())
+        late = draw(2, priorities=revised(first, 2.0))
+        for _ in range(2):
+            with pytest.raises(Failure, match="too few steps"):
+                await calls.sample(late, 0.01)
+        assert calls.replay.stats()[0].late["priority"] == 4
+        short = revised(first, 2.0)
+        del short.new_priorities[0]
+        with pytest.raises(ValueError, match="priorities: slots has 32 bytes; 3 new_priorities need 24"):
+            await calls.sample(draw(3, priorities=short), 0.01)
+
+    asyncio.run(act())
+
+
+def test_the_newest_samples_of_few_writers_are_kept() -> None:
+    """One that came after many others is forgotten, and drawn anew."""
+
+    async def act() -> None:
+        calls = calls_of(STEPS)
+        await calls.append(appended(chunk(steps=8)), SLOW_S)
+        for writer in range(MOST_DRAWS + 1):
+            await calls.sample(draw(1, writer=f"w{writer}"), SLOW_S)
+        before = calls.replay.stats()[0].sampled
+        await calls.sample(draw(1, writer="w1"), SLOW_S)
+        assert calls.replay.stats()[0].sampled == before
+        await calls.sample(draw(1, writer="w0"), SLOW_S)
+        assert calls.replay.stats()[0].sampled == before + 4
 
     asyncio.run(act())

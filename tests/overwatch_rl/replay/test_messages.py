@@ -21,8 +21,8 @@ def sampled(**columns: Any) -> Sampled:
     """Three steps."""
     numbers = np.arange(ROWS, dtype=np.int64)
     return Sampled(
-        slots=numbers, generations=numbers + 7, lineages=numbers, versions=numbers + 1, available=9,
-        weights=np.linspace(0.5, 1, ROWS, dtype=np.float32),
+        slots=numbers, generations=numbers + 7, lineages=numbers, versions=numbers + 1,
+        available=9, accepted=12, weights=np.linspace(0.5, 1, ROWS, dtype=np.float32),
         columns={
             "observation": np.arange(9, dtype=np.float32).reshape(ROWS, 3),
             "next_observation": np.arange(9, 18, dtype=np.float32).reshape(ROWS, 3),
@@ -35,7 +35,9 @@ def sampled(**columns: Any) -> Sampled:
 
 def answered(of: Sampled) -> pb.SampleResponse:
     """As it goes over the wire."""
-    answer = pb.SampleResponse(total_available=of.available, rows=messages.rows_message(of))
+    answer = pb.SampleResponse(
+        total_available=of.available, accepted=of.accepted, rows=messages.rows_message(of)
+    )
     return pb.SampleResponse.FromString(answer.SerializeToString())
 
 
@@ -69,6 +71,7 @@ def test_a_columnar_sample_comes_back_as_it_was() -> None:
         assert np.array_equal(back.columns[name], rows)
     assert np.array_equal(back.weights, sampled().weights)
     assert back.generations.tolist() == [7, 8, 9]
+    assert (back.available, back.accepted) == (9, 12)
 
 
 def test_a_sample_as_transitions_has_discrete_actions_as_integers() -> None:

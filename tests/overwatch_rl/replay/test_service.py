@@ -178,6 +178,33 @@ def test_a_durable_table_goes_on_where_it_ended(tmp_path: Path, level: Durabilit
     replay.close()
 
 
+def test_what_a_learner_had_that_never_comes_back_comes_again_after_lease_s() -> None:
+    """Not a moment sooner; in order, flagged, to whoever asks; acknowledged by that one it comes no more."""
+    now = [1_000]
+    replay = Replay([replace(memory(), lease_s=600.0)], lambda: now[0])
+    replay.declare("t", ENCODING)
+    replay.append("t", ENCODING.hash, [chunk_of(number) for number in range(3)])
+    had = replay.lease("t", "gone", 4, 0)
+    assert had is not None
+    assert numbers(had) == [0, 1]
+    assert numbers(replay.lease("t", "next", 2, 0)) == [2]
+    now[0] += 600 * 10**9 - 1
+    assert replay.expire() == 0
+    assert replay.extend("t", "next") == 1
+    assert replay.lease("t", "next", 2, 1) is None
+    now[0] += 1
+
+    assert replay.expire() == 2
+    again = replay.lease("t", "next", 4, 1)
+    assert again is not None
+    assert numbers(again) == [0, 1]
+    assert [item.is_redelivered for item in again.items] == [True, True]
+    assert replay.acknowledge("t", "next", 2) == 3
+    now[0] += 600 * 10**9
+    assert replay.expire() == 0
+    assert replay.lease("t", "third", 1, 0) is None
+
+
 def test_leases_of_all_tables_end_by_time() -> None:
     """By the facade's clock, which never goes back."""
     now = [1_000]

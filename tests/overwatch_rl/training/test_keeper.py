@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 import torch
 
+from overwatch.catalog.phases import is_pause
 from overwatch.events import CheckpointSaved, LogLine
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.artifacts.retrying import Patience
@@ -104,6 +105,20 @@ def test_one_is_due_after_so_many_steps_of_all_environments(tmp_path: Path) -> N
     flight.keeper.close(is_whole=True)
 
     assert flight.saved() == [3, 6, 7]
+
+
+def test_waiting_for_storage_is_announced_by_names_of_its_own(tmp_path: Path) -> None:
+    """`checkpoint` is what a save takes of the training; by its rhythm a slow store would be a stall."""
+    flight = Flight(tmp_path, 1)
+    flight.training.update()
+    flight.keeper.settle()
+    flight.keeper.settle()
+    flight.training.updates_done += 1
+    flight.keeper.close(is_whole=True)
+
+    assert flight.seen.phases == ["checkpoint", "checkpoint_wait", "last_checkpoint"]
+    assert all(is_pause(name) for name in flight.seen.phases)
+    assert flight.saved() == [1, 2]
 
 
 def test_one_is_due_after_so_many_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,6 @@ class Watching(Local):
         self.chunks: list[Chunk] = []
         self.sampled: list[Sampled] = []
         self.priorities: list[np.ndarray] = []
-        self.late = 0
 
     def append(self, chunks: Sequence[Chunk]) -> None:
         """As the other, kept."""
@@ -43,12 +42,10 @@ class Watching(Local):
             self.sampled.append(found)
         return found
 
-    def update_priorities(self, sampled: Sampled, priorities: np.ndarray) -> int:
+    def update_priorities(self, sampled: Sampled, priorities: np.ndarray) -> None:
         """As the other, kept."""
         self.priorities.append(priorities)
-        late = super().update_priorities(sampled, priorities)
-        self.late += late
-        return late
+        super().update_priorities(sampled, priorities)
 
 
 class Numbers(Silent):

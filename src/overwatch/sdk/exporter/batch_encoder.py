@@ -137,9 +137,10 @@ class BatchEncoder:
             self._instruments.note(said.newest if isinstance(said, Updates) else said)
             self._rings[place.ring] = place.sequence
 
-    def take_span(self, span: SpanEnded, place: Place) -> None:
+    def take_span(self, span: SpanEnded, place: Place, *, size: int) -> None:
         """Hand a span that the process made itself to those who deliver spans."""
         with self._lock:
+            self._size += size
             self._instruments.loops.add(span)
             self._held[place.ring].spans += 1
             self._rings[place.ring] = place.sequence

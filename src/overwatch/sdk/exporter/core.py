@@ -23,6 +23,7 @@ from overwatch.delivery.sender import Sender
 from overwatch.events import CheckpointSaved, Event, RunFinished
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.ack_tracker import AckTracker
+from overwatch.sdk.exporter.backlog import Backlog
 from overwatch.sdk.exporter.batch_encoder import INVALID, TELL_S, BatchEncoder, Place, Ring, started
 from overwatch.sdk.exporter.batching import Batch, Updates, batched
 from overwatch.sdk.exporter.envs import global_envs
@@ -44,8 +45,6 @@ NOT_SENT: Final = "not_sent"
 WINDOW_S: Final = 0.1
 """How long numbers gather before they are told: ten requests a second at most."""
 _RINGS: Final = (Ring.NUMBERS, Ring.FACTS)
-BACKLOG_S: Final = 1.0
-"""How long they wait for company behind a backlog, which then drains in fewer requests."""
 _BUSY_S: Final = 0.01
 _IDLE_S: Final = WINDOW_S
 _LEAST_S: Final = 0.001
@@ -119,7 +118,8 @@ class Exporter:
         self._finished: RunFinished | None = None
         """How the trainer itself ended."""
         self._items: list[Item] = []
-        self._due = self._export_at = self._drops_at = time.monotonic()
+        self._backlog = Backlog()
+        self._due = self._drops_at = time.monotonic()
         if not said:
             self._encoder.describe(hello.started, hello.run_id)
             self._say(started(hello, node=node, sha=found.sha, dirty=found.dirty))
@@ -173,7 +173,7 @@ class Exporter:
                     counted -= part.n
                 return
             if isinstance(one.content, SpanEnded):
-                self._encoder.take_span(one.content, place)
+                self._encoder.take_span(one.content, place, size=one.size)
                 return
             events, is_rolled = unpacked(one.content, self._hello.words), isinstance(one.content, Rolled)
             for event in events:
@@ -209,14 +209,14 @@ class Exporter:
             self._encoder.tell_drops(self._dropped())
         if self._encoder.is_empty and not self._items and self._source.malformed == self._malformed:
             self._say_trouble()
-        elif now >= self._export_at or self._spool.is_empty or self._encoder.is_full:
+        elif self._encoder.is_full or self._backlog.is_due(now, is_behind=not self._spool.is_empty):
             self._export()
         else:
             self._encoder.close_window()
 
     def _export(self) -> None:
         """Bring what gathered to the spool, then let go of it in the rings."""
-        self._export_at = time.monotonic() + BACKLOG_S
+        self._backlog.left(time.monotonic(), is_behind=not self._spool.is_empty)
         known, self._malformed = self._malformed, self._source.malformed
         if self._malformed > known:
             self._spool.refuse(self._malformed - known, INVALID, {})

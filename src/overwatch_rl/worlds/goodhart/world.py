@@ -45,6 +45,10 @@ IS_SHAPED: Final = True
 """Its setting `gamma` must be the discount of the learner."""
 _ROUNDING: Final = 1e-4
 """Energy that counts as none: above what float32 rounds, below what anything costs."""
+_SUMMARISED: Final = (
+    "proxy_return", "true_return", "survival", "food_share", "poison_share", "food_offered",
+    "poison_offered", "shaping_share",
+)  # fmt: skip
 _AMOUNTS_STREAM: Final = 0x5DEECE66
 """Parts the seed of the amounts from the seed of everything else."""
 
@@ -109,6 +113,7 @@ class Goodhart:
             action=ACTION,
             horizon=own.horizon,
             summary=self._summary,
+            summarised=_SUMMARISED,
         )
         """Eight moves, a grid of codes, metric energy."""
 

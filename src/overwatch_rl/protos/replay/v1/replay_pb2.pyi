@@ -105,28 +105,36 @@ class SampleConfig(_message.Message):
     def __init__(self, batch_size: _Optional[int] = ..., env_id: _Optional[str] = ..., prioritized: _Optional[bool] = ..., priority_alpha: _Optional[float] = ..., min_timestamp: _Optional[int] = ..., max_timestamp: _Optional[int] = ..., importance_exponent: _Optional[float] = ...) -> None: ...
 
 class SampleRequest(_message.Message):
-    __slots__ = ("config", "table", "columnar")
+    __slots__ = ("config", "table", "columnar", "writer", "number", "priorities")
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
     COLUMNAR_FIELD_NUMBER: _ClassVar[int]
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    PRIORITIES_FIELD_NUMBER: _ClassVar[int]
     config: SampleConfig
     table: str
     columnar: bool
-    def __init__(self, config: _Optional[_Union[SampleConfig, _Mapping]] = ..., table: _Optional[str] = ..., columnar: _Optional[bool] = ...) -> None: ...
+    writer: str
+    number: int
+    priorities: UpdatePrioritiesRequest
+    def __init__(self, config: _Optional[_Union[SampleConfig, _Mapping]] = ..., table: _Optional[str] = ..., columnar: _Optional[bool] = ..., writer: _Optional[str] = ..., number: _Optional[int] = ..., priorities: _Optional[_Union[UpdatePrioritiesRequest, _Mapping]] = ...) -> None: ...
 
 class SampleResponse(_message.Message):
-    __slots__ = ("transitions", "total_available", "weights", "rows", "encoding_hash")
+    __slots__ = ("transitions", "total_available", "weights", "rows", "encoding_hash", "accepted")
     TRANSITIONS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_AVAILABLE_FIELD_NUMBER: _ClassVar[int]
     WEIGHTS_FIELD_NUMBER: _ClassVar[int]
     ROWS_FIELD_NUMBER: _ClassVar[int]
     ENCODING_HASH_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     transitions: _containers.RepeatedCompositeFieldContainer[Transition]
     total_available: int
     weights: _containers.RepeatedScalarFieldContainer[float]
     rows: Rows
     encoding_hash: str
-    def __init__(self, transitions: _Optional[_Iterable[_Union[Transition, _Mapping]]] = ..., total_available: _Optional[int] = ..., weights: _Optional[_Iterable[float]] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ..., encoding_hash: _Optional[str] = ...) -> None: ...
+    accepted: int
+    def __init__(self, transitions: _Optional[_Iterable[_Union[Transition, _Mapping]]] = ..., total_available: _Optional[int] = ..., weights: _Optional[_Iterable[float]] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ..., encoding_hash: _Optional[str] = ..., accepted: _Optional[int] = ...) -> None: ...
 
 class Rows(_message.Message):
     __slots__ = ("count", "slots", "generations", "weights", "lineages", "versions", "columns")
