@@ -72,9 +72,12 @@ def experience_problems(state: RunState, tick: int) -> Iterator[Problem]:
 
 
 def services_down(state: RunState, keys: Sequence[str], tick: int) -> Iterator[Problem]:
-    """A finding for each service among processes that left a run which goes on without them."""
+    """A finding for each service among processes that left a run which goes on without them.
+
+    What was silent when `keys` were found at `tick` may have reported since.
+    """
     for source in (state.sources[key] for key in keys):
-        if source.role in SCOPE_OF_ROLE:
+        if source.role in SCOPE_OF_ROLE and source.stamp <= tick:
             yield _down(source, tick)
 
 

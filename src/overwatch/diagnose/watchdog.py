@@ -137,10 +137,14 @@ def _is_gone(source: Source, back_stamp: int, tick: int) -> bool:
 
 
 def gone_producers(state: RunState, keys: Sequence[str], tick: int) -> Iterator[Problem]:
-    """One finding for all that are no services: a run loses and gains workers by right."""
+    """One finding for all that are no services: a run loses and gains workers by right.
+
+    What was silent when `keys` were found at `tick` may have reported since.
+    """
     sources = (state.sources[key] for key in keys)
     gone = sorted(
-        (one for one in sources if one.role not in SCOPE_OF_ROLE), key=lambda one: (one.stamp, one.name)
+        (one for one in sources if one.role not in SCOPE_OF_ROLE and one.stamp <= tick),
+        key=lambda one: (one.stamp, one.name),
     )
     if not gone:
         return

@@ -125,5 +125,7 @@ def test_a_service_that_is_gone_is_down(role: str) -> None:
     assert (problem.code, problem.subject, problem.severity) == ("service-down", f"{role} 1", "warning")
     assert "silent for 20s" in problem.message
     assert list(gone_producers(told.state, keys, at(20))) == []
+    told.tell(role, Measured(at=at(20.5), scope=Scope.RUN, values={}), rank=1)
+    assert list(services_down(told.state, keys, at(20))) == [], "it has reported since it was looked at"
     told.tell(role, RunFinished(at=at(21), outcome="completed"), rank=1)
     assert list(services_down(told.state, gone_sources(told.state, at(22)), at(22))) == []
