@@ -42,7 +42,6 @@ from overwatch.events import (
 from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
 from overwatch.otlp.encode import origin_attributes, request
-from overwatch.otlp.templates import TemplateReader
 from overwatch.projection import project
 from overwatch.snapshot import View
 from overwatch.state import RunState, apply, new_run
@@ -149,7 +148,6 @@ class Columns:
 
     def __init__(self) -> None:
         self._state: RunState | None = None
-        self._reader = TemplateReader()
         self._assessment = Assessment()
         self._view = View(rows=ROWS)
 
@@ -157,7 +155,7 @@ class Columns:
         """Milliseconds of each part."""
         stamp = START_NS + tick * TICK_NS + 1_000_000
         marks = [time.process_time()]
-        records = self._reader.read(Signal.LOGS, body).records
+        records = decode(Signal.LOGS, body).records
         marks.append(time.process_time())
         state = self._state = self._state or new_run(records[0])
         for record in records:

@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
-from overwatch.otlp.template import learn
+from overwatch.otlp.shapes import learn
 from tests.bench.doors import shapes
 from tests.bench.doors.servers import (
     LAST_ENV,
@@ -261,10 +261,10 @@ def compare(title: str, all_cases: list[Case], pairs: int) -> None:
 def decoding(size: int) -> None:
     """What reading alone costs, with nothing around it."""
     bodies = shapes.otlp(size // len(shapes.GAUGES), 20)
-    template = learn(bodies[0])
-    assert template is not None
+    shape = learn(bodies[0])
+    assert shape is not None
     for title, read in (
-        ("by template", template.read),
+        ("by its shape", shape.read),
         ("the general path", partial(decode, Signal.METRICS)),
     ):
         took = []

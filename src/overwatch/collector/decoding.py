@@ -1,34 +1,32 @@
 """How bodies are decoded: at the doors, and by the fold where what the doors made of them is not at hand.
 
 Rules: whoever decodes gets the same. What a door made of a body goes with it through the journal (`Made`),
-so that a body is decoded once while the fold keeps up; of a shape that is known it goes instead of the body,
-which nobody then holds once it is written. Templates are learned where the fold asks, whom nobody waits for,
-and read by the doors too. Large bodies are decoded one at a time, whoever asks: each takes many times its
-size. The fold rests between bodies, so that who waits for an answer comes first. Must not know what records
-mean.
+so that a body is decoded once while the fold keeps up; of log records and of a shape that is known it goes
+instead of the body, which nobody then holds once it is written. Shapes are learned where the fold asks, whom
+nobody waits for, and read by the doors too. Large bodies are decoded one at a time, whoever asks: each takes
+many times its size. The fold rests between bodies, so that who waits for an answer comes first. Must not know
+what records mean.
 """
 
 import threading
 import time
+from contextlib import nullcontext
 from typing import Final
 
 import msgspec
 
 from overwatch.collector.calm import Calm, Patience
 from overwatch.journal import Batch, Made, Signal
-from overwatch.otlp.decode import Decoded
+from overwatch.otlp.decode import Decoded, decode
 from overwatch.otlp.packed import packed, unpacked
-from overwatch.otlp.record_template import LEARNED
-from overwatch.otlp.templates import Templates
+from overwatch.otlp.shapes import Shapes
 
 SMALL_BYTES: Final = 32 << 10
 """Bodies up to this size are decoded in the event loop: to wake a thread and to wait for it takes longer.
 
 What is made of an unknown shape goes with its body up to this size: records take much memory."""
 _RECORDS: Final = 8
-"""As many times the size of a body its records take, about..."""
-_COLUMNS: Final = 4
-"""...or columns of log records; those of metrics take a fifth of what names and numbers took as a message."""
+"""As many times the size of a body its records take, about; of a known shape they take a fifth of it."""
 
 _TURN_S: Final = 0.001
 """So long the fold may work on end, in seconds..."""
@@ -40,45 +38,44 @@ LARGE_BYTES: Final = 256 << 10
 
 
 class Decoding:
-    """Decoders and their templates; safe from any thread."""
+    """Decoders and the shapes that they know; safe from any thread."""
 
     def __init__(self) -> None:
         self.calm = Calm()
         """Whether doors take something in."""
         self._patience = Patience(self.calm)
-        self._templates = Templates()
+        self._shapes = Shapes()
         self._large = threading.Lock()
         self._rested_at = 0.0
 
     def recognise(self, signal: Signal, body: bytes) -> Decoded | None:
         """As `decode`, of a body whose shape is known, in no time; else `None`."""
-        return self._templates.read(signal, body)
+        return self._shapes.read(body) if signal is Signal.METRICS else None
 
     def decode(self, signal: Signal, body: bytes, patience: Patience | None) -> Decoded:
-        """As the general path does, a large body that has no template in its turn; raises `MalformedBody`.
+        """As the general path does, a large body of no known shape in its turn; raises `MalformedBody`.
 
         Who is in no hurry rests meanwhile, with this `patience`.
         """
         return self.recognise(signal, body) or self._decode(signal, body, patience)
 
     def _decode(self, signal: Signal, body: bytes, patience: Patience | None) -> Decoded:
-        if patience is None:
-            return self._templates.decode(signal, body)
-        if len(body) <= LARGE_BYTES:
-            return self._templates.decode(signal, body, patience.rest)
-        with self._large:
-            return self._templates.decode(signal, body, patience.rest)
+        rest = None if patience is None else patience.rest
+        with self._large if patience is not None and len(body) > LARGE_BYTES else nullcontext():
+            return decode(signal, body, rest)
 
     def take(self, batch: Batch) -> Decoded:
         """What a batch says; for the fold's thread. Raises `MalformedBody`."""
         self._rest()
         said = _at_hand(batch.made)
-        known = batch.made is not None and batch.made.instead
-        if said is None:
-            said = self.recognise(batch.signal, batch.body)
-            known = said is not None
+        if said is not None and batch.made is not None and batch.made.instead:
+            return said
+        known = None if said is not None else self.recognise(batch.signal, batch.body)
+        if known is not None:
+            return known
         said = said or self._decode(batch.signal, batch.body, self._patience)
-        self._templates.study(batch.signal, batch.body, known=known)
+        if batch.signal is Signal.METRICS:
+            self._shapes.study(batch.body)
         return said
 
     def _rest(self) -> None:
@@ -104,14 +101,13 @@ def _at_hand(made: Made | None) -> Decoded | None:
 def made_of(signal: Signal, body: bytes, decoded: Decoded, *, known: bool) -> Made | None:
     """What goes with a body whose shape was `known`, or was not; `None` where it takes much memory.
 
-    Where no shape is to be learned from it, what it says goes instead of it: in as many bytes, about.
+    What log records say goes instead of them, in as many bytes, about; a shape may be learned from metrics.
     """
     if known:
-        cost = len(body) // 5 if signal is Signal.METRICS else _COLUMNS * len(body)
-        return Made(what=decoded, cost=cost, instead=True)
+        return Made(what=decoded, cost=len(body) // 5, instead=True)
     if len(body) > SMALL_BYTES:
         return None
-    if signal is not Signal.METRICS and not any(type(record.event) in LEARNED for record in decoded.records):
+    if signal is not Signal.METRICS:
         said = packed(decoded, len(body))
         return None if said is None else Made(what=said, cost=len(said), instead=True)
     return Made(what=decoded, cost=_RECORDS * len(body))

@@ -298,9 +298,6 @@ class Intake:
         limit, data = self._limits.max_elements, body.data
         with self._refusing(body):
             if known is not None:
-                if body.signal is Signal.LOGS:
-                    # Records that are known each may be more together than a request may hold.
-                    elements.check_protobuf(body.signal, data, limit)
                 return self._checked(body, data, known, known=True)
             data = checking.as_protobuf(body.signal, data, limit, json=body.json)
             return self._checked(body, data, self._decoding.decode(body.signal, data, patience))

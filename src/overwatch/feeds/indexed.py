@@ -6,8 +6,7 @@ from pathlib import Path
 import msgspec
 
 from overwatch.feeds.source import Account
-from overwatch.otlp.jsonl import MalformedJson
-from overwatch.otlp.jsonreader import JsonReader
+from overwatch.otlp.jsonl import MalformedJson, from_json
 from overwatch.recordings.compaction import runs_in
 from overwatch.recordings.files import LIVE, RecordingFiles
 from overwatch.recordings.index import Entry, Located, RecordingError, read_entry
@@ -25,7 +24,6 @@ class Indexed:
         self.bad_lines = 0
         """Index lines that could not be read, e.g. a tail cut by a crash."""
         self._files = RecordingFiles(folder)
-        self._reader = JsonReader()
         if not self.index.is_file() and not self._files.list().pieces:
             raise RecordingError(f"{folder} has no index.jsonl; name the folder that `otlp_file` wrote to")
 
@@ -58,4 +56,4 @@ class Indexed:
         """The request of an entry."""
         if entry.length > MOST_BYTES:
             raise MalformedJson(f"$: a line of {entry.length} bytes; at most {MOST_BYTES} are read")
-        return self._reader.read(entry.signal, self._files.line(entry).rstrip(b"\r\n"))
+        return from_json(entry.signal, self._files.line(entry).rstrip(b"\r\n"))

@@ -21,9 +21,8 @@ from overwatch.feeds.segments import Lives, Segment
 from overwatch.feeds.source import Source
 from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame
 from overwatch.journal import Batch, Signal
-from overwatch.otlp.decode import Decoded
+from overwatch.otlp.decode import Decoded, decode_batch
 from overwatch.otlp.jsonl import MalformedJson
-from overwatch.otlp.templates import TemplateReader
 from overwatch.otlp.times import timed
 from overwatch.otlp.wire import MalformedBody
 from overwatch.recordings.checkpoints import build
@@ -64,7 +63,6 @@ class Recording:
         """What the index tells beside batches; known once `segments` was asked."""
         self.reached: Fold | None = None
         """The fold of `recorded`, as far as that was read."""
-        self._reader = TemplateReader()
         self._unreadable: set[tuple[str, int]] = set()
 
     @property
@@ -119,9 +117,7 @@ class Recording:
 
     def fold(self, saved: bytes | None = None) -> Fold:
         """A fold to replay this with: an empty one, or that of a checkpoint."""
-        fold = Fold(baseline=self.baseline) if saved is None else Fold.load(saved, self.baseline)
-        fold.read = self._reader.read_batch
-        return fold
+        return Fold(baseline=self.baseline) if saved is None else Fold.load(saved, self.baseline)
 
     def batches(self) -> Iterator[Batch]:
         """Every batch that can be read, with its receive time as `stamp`, in the order of replay."""
@@ -133,7 +129,7 @@ class Recording:
         """Receive time in Unix nanoseconds and records of every batch, in the order of replay."""
         for batch in self.batches():
             try:
-                yield batch.stamp, timed(self._reader.read_batch(batch), batch.stamp)
+                yield batch.stamp, timed(decode_batch(batch), batch.stamp)
             except MalformedBody:
                 self._unreadable.add((batch.signal.value, batch.sequence))
 

@@ -10,15 +10,14 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Callable
 from enum import IntEnum
-from functools import cache
 from typing import BinaryIO, Final, assert_never
 
 from overwatch import __version__
 from overwatch.background import give_way
 from overwatch.journal import Signal
 from overwatch.otlp.checking import verdict
+from overwatch.otlp.jsonl import to_json
 
 REQUEST: Final = struct.Struct("<BBII")
 """What is asked, the place of the signal in `SIGNALS`, the most elements of a body, and its length."""
@@ -65,19 +64,11 @@ def _say(asker: socket.socket, answer: bytes) -> None:
 def _answer(asked: Asked, of: Signal, body: bytes, limit: int) -> bytes:
     match asked:
         case Asked.LINE:
-            return _lines()(of, body)
+            return to_json(of, body)
         case Asked.CHECK | Asked.CHECK_JSON:
             return verdict(of, body, limit, json=asked is Asked.CHECK_JSON)
         case _:
             assert_never(asked)
-
-
-@cache
-def _lines() -> Callable[[Signal, bytes], bytes]:
-    """Writes lines; of two processes the one that only checks has no need of NumPy, which is half of it."""
-    from overwatch.otlp.line_templates import LineTemplates
-
-    return LineTemplates().to_json
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple, assert_never
 
 import msgspec
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
@@ -22,7 +21,6 @@ from overwatch.events import (
     Event,
     LogLine,
     Measured,
-    Origin,
     Record,
     RunFinished,
     Tallied,
@@ -56,20 +54,19 @@ def decode_batch(batch: Batch) -> Decoded:
 def decode(signal: Signal, body: bytes, rest: Rest = None) -> Decoded:
     """The records in one request body; raises `MalformedBody` when it is no protobuf of its signal.
 
-    Who is in no hurry gives a `rest`, which is called between log records.
+    Who is in no hurry gives a `rest`, which is called between items.
     """
-    if signal is Signal.START:
-        return Decoded()
-    message = wire.parse(signal, body)
-    match message:
-        case ExportLogsServiceRequest():
-            return _decode_logs(message, rest)
-        case ExportMetricsServiceRequest():
-            return decode_points(message)
-        case ExportTraceServiceRequest():
-            return Decoded(items=count_spans(message))
+    match signal:
+        case Signal.START:
+            return Decoded()
+        case Signal.LOGS:
+            return _decode_logs(wire.parse_as(ExportLogsServiceRequest, body), rest)
+        case Signal.METRICS:
+            return decode_points(body, rest)
+        case Signal.TRACES:
+            return Decoded(items=count_spans(wire.parse_as(ExportTraceServiceRequest, body)))
         case _:
-            assert_never(message)
+            assert_never(signal)
 
 
 class _Said(NamedTuple):
@@ -89,7 +86,7 @@ def _said(log: LogRecord, attributes: dict[str, Value]) -> _Said:
 
 
 def _decode_logs(message: ExportLogsServiceRequest, rest: Rest) -> Decoded:
-    gathering = LogGathering()
+    gathering = _LogGathering()
     for number, (resource, scope_name, log) in enumerate(_logs(message)):
         if rest is not None and not number % _STRETCH:
             rest()
@@ -97,7 +94,7 @@ def _decode_logs(message: ExportLogsServiceRequest, rest: Rest) -> Decoded:
     return gathering.result()
 
 
-class LogGathering:
+class _LogGathering:
     """Log records of one request on their way to what they say."""
 
     def __init__(self) -> None:
@@ -120,7 +117,10 @@ class LogGathering:
         run_id = run_id_in(resource, said.attributes.get(wire.RUN_ID))
         if run_id is None:
             kind = wire.BY_EVENT_NAME.get(said.name)
-            self._lose(None if kind is None else _event(kind, said, _time(said.log)))
+            event = None if kind is None else _event(kind, said, _time(said.log))
+            if event is not None and begins_run(event):
+                raise RejectedError("no_run", f"{wire.EVENT_PREFIX}{wire.TAGS[type(event)]} {NO_RUN}")
+            self._unattributed += 1
             return
         found = _entity(resource, run_id, said)
         if found is None:
@@ -129,25 +129,6 @@ class LogGathering:
             self._alive.append(found)
         else:
             self._records.extend(found)
-
-    def _lose(self, event: Event | None) -> None:
-        """Count what names no run; raises `RejectedError` for what can be nothing but a run's."""
-        if event is not None and begins_run(event):
-            raise RejectedError("no_run", f"{wire.EVENT_PREFIX}{wire.TAGS[type(event)]} {NO_RUN}")
-        self._unattributed += 1
-
-    def add_spoken(self, resource: Resource, said: "Spoken") -> None:
-        """Take the next log record, whose event is known; raises `RejectedError`, also for no run."""
-        run_id = run_id_in(resource, said.run_id)
-        self.add_said(None if run_id is None else with_run(resource, run_id), said)
-
-    def add_said(self, origin: Origin | None, said: "Spoken") -> None:
-        """The same, of an origin that is known, or none; raises `RejectedError`."""
-        self._items += 1
-        if origin is None:
-            self._lose(said.event)
-        else:
-            self._records.append(Record(origin=origin, event=said.event, seq=said.seq))
 
     def result(self) -> Decoded:
         """Everything taken."""
@@ -159,28 +140,6 @@ class LogGathering:
             untimed=sum(not one.event.at for one in self._records) + sum(not one.at for one in self._alive),
             alive=tuple(self._alive),
         )
-
-
-class Spoken(NamedTuple):
-    """What a log record of ours says, whoever says it."""
-
-    run_id: str | None
-    """Its own attribute, which goes before its resource's."""
-    event: Event
-    seq: int | None
-
-
-def spoken(log: LogRecord) -> Spoken | None:
-    """A log record as an event of ours; `None` where it is anything else, or malformed."""
-    said = _said(log, values_of(log.attributes))
-    kind = wire.BY_EVENT_NAME.get(said.name)
-    if kind is None:
-        return None
-    try:
-        own = as_word(said.attributes.get(wire.RUN_ID))
-        return Spoken(own, _event(kind, said, _time(log)), _seq(said))
-    except RejectedError:
-        return None
 
 
 def count_spans(message: ExportTraceServiceRequest) -> int:
@@ -288,19 +247,6 @@ def _measured(said: _Said, at: int) -> Event:
 
 def _fact(kind: type[Event], said: _Said, at: int) -> Event:
     return _converted(kind, _fields(kind, said, at))
-
-
-def facts_of(kind: type[Event], told: list[dict[str, Value]]) -> list[Event]:
-    """Events of their fields; raises `ValidationError` where one of them is none."""
-    events: list[Event] = msgspec.convert(told, list[kind], builtin_types=(bytes,))  # type: ignore[valid-type]
-    return events
-
-
-def fields_of_fact(log: LogRecord) -> tuple[type[Event], dict[str, Value]] | None:
-    """What event a log record is, and its fields; `None` where it is none of ours, or a measurement."""
-    said = _said(log, values_of(log.attributes))
-    kind = wire.BY_EVENT_NAME.get(said.name)
-    return None if kind is None or kind is Measured else (kind, _fields(kind, said, _time(log)))
 
 
 def _fields(kind: type[Event], said: _Said, at: int) -> dict[str, Value]:

@@ -1,25 +1,40 @@
 """Metrics of foreign producers by the catalogue's names and aliases: gauges as values, the rest as series.
 
+A request is parsed down to its points, each of which comes as bytes: by a schema that differs from OTLP's in
+that alone and means the same on the wire. SDKs write the times and the value of a number first and its
+attributes behind them. The numbers are unpacked, and what the attributes mean is remembered by their bytes,
+since a fleet's points have the same ones in every request. A point that is written in another way is parsed.
+
 Rules: metrics of Overwatch's own SDK are for third parties and yield nothing here; a point that breaks what
-OTLP says MUST hold is a problem; a point without a recorded value ends the value. A
-request is read without memory: what sums and distributions come to is settled later. Must not know who sent
-it.
+OTLP says MUST hold is a problem; a point without a recorded value ends the value. What is remembered is
+bounded, never changes what a request means, and is safe from any thread. What sums and distributions come to
+is settled later. Must not know who sent a request.
 """
 
 import math
+import struct
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
-from typing import Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.common.v1 import common_pb2
+from opentelemetry.proto.metrics.v1 import metrics_pb2
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     AggregationTemporality,
     DataPointFlags,
+    ExponentialHistogramDataPoint,
+    HistogramDataPoint,
     Metric,
     NumberDataPoint,
+    SummaryDataPoint,
 )
+from opentelemetry.proto.resource.v1 import resource_pb2
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource as ResourceMessage
 
 from overwatch import catalog
 from overwatch.catalog import Kind
@@ -30,29 +45,83 @@ from overwatch.otlp.distribution import Distribution
 from overwatch.otlp.histograms import Point as SpreadPoint
 from overwatch.otlp.histograms import distribution_of
 from overwatch.otlp.moments import Moments
-from overwatch.otlp.origin import Resource, resource_of, run_id_in, with_run
-from overwatch.otlp.result import DETAILED, Decoded, Problem, RejectedError
+from overwatch.otlp.origin import Resource, resource_of, run_id_in, values_of, with_run
+from overwatch.otlp.result import DETAILED, Decoded, Problem, RejectedError, Rest
 from overwatch.otlp.series import Point, Series
 from overwatch.otlp.subject import NEEDS, Subject, is_meant, subject_of
-from overwatch.otlp.times import UNTIMED, checked_time
+from overwatch.otlp.times import EARLIEST, LATEST, UNTIMED, checked_time
 from overwatch.otlp.totals import Position
 from overwatch.otlp.unnamed import NO_RUN, OF_A_TRAINER
-from overwatch.otlp.value import Value, attributes_to_python
+from overwatch.otlp.value import Value
+from overwatch.otlp.varint import varint
+
+MOST_BYTES: Final = 32 << 20
+"""Memory of what is remembered, about; beyond it all is forgotten."""
+LONGEST: Final = 1 << 10
+"""Bytes of the longest attributes that are remembered."""
+_LONGEST_RESOURCE: Final = 16 << 10
+_ENTRY_BYTES: Final = 512
+"""That what attributes mean takes beside twice their bytes."""
+_RESOURCE_TIMES: Final = 16
+"""As many times its bytes a resource takes that was read."""
+_STRETCH: Final = 16
+"""Points that are parsed between two rests."""
+_DEEP: Final = 128
+"""Bytes from which on a point may be nested deeper than a parser allows: two a level."""
 
 _DELTA: Final = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
 _STALE: Final = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
+_START, _TIME, _DOUBLE, _INT = 0x11, 0x19, 0x21, 0x31
+"""Tags of a number's fields."""
+_NUMBER: Final = struct.Struct("<BQBd")
+_WHOLE: Final = struct.Struct("<q")
+_TIMES: Final = struct.pack("<BQBQ", _START, 1, _TIME, 1)
 
 _AnyPoint: TypeAlias = NumberDataPoint | SpreadPoint
+_POINTS: Final[dict[str, type[_AnyPoint]]] = {
+    "gauge": NumberDataPoint,
+    "sum": NumberDataPoint,
+    "histogram": HistogramDataPoint,
+    "exponential_histogram": ExponentialHistogramDataPoint,
+    "summary": SummaryDataPoint,
+}
 
 
-def decode_points(message: ExportMetricsServiceRequest) -> Decoded:
-    """What a metrics request tells; records where it has gauges only, else series to settle."""
-    gathering = Gathering()
-    for resource_metrics in message.resource_metrics:
-        resource = resource_of(resource_metrics.resource)
-        for scope_metrics in resource_metrics.scope_metrics:
-            for metric in scope_metrics.metrics:
-                gathering.take(resource, metric)
+def _request_of_raw_points() -> Any:
+    """The message of a metrics request whose points are bytes: both are written with a length before them."""
+    pool = descriptor_pool.DescriptorPool()
+    for module in (common_pb2, resource_pb2, metrics_pb2):
+        file = descriptor_pb2.FileDescriptorProto()
+        module.DESCRIPTOR.CopyToProto(file)
+        for field in (field for message in file.message_type for field in message.field):
+            if field.name == "data_points":
+                field.type = descriptor_pb2.FieldDescriptorProto.TYPE_BYTES
+                field.ClearField("type_name")
+        pool.Add(file)
+    service = descriptor_pb2.FileDescriptorProto()
+    ExportMetricsServiceRequest.DESCRIPTOR.file.CopyToProto(service)
+    pool.Add(service)
+    name = ExportMetricsServiceRequest.DESCRIPTOR.full_name
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+
+
+_RawRequest: Final = _request_of_raw_points()
+
+
+def decode_points(body: bytes, rest: Rest = None) -> Decoded:
+    """What a metrics request tells; records where it has gauges only, else series to settle.
+
+    Raises `MalformedBody`. Who is in no hurry gives a `rest`, which is called between points that are parsed.
+    """
+    gathering = _Gathering(rest)
+    try:
+        for part in _RawRequest.FromString(body).resource_metrics:
+            producer = _MEMORY.producer(part.resource.SerializeToString())
+            for scope in part.scope_metrics:
+                for metric in scope.metrics:
+                    gathering.take(producer, metric)
+    except DecodeError as error:
+        raise wire.malformed(ExportMetricsServiceRequest, body, error) from None
     return gathering.result()
 
 
@@ -60,21 +129,6 @@ def count_points(metric: Metric) -> int:
     """How many data points a metric of any kind holds."""
     kind = metric.WhichOneof("data")
     return 0 if kind is None else len(getattr(metric, kind).data_points)
-
-
-class _Meaning(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom a point speaks of."""
-
-    origin: Origin
-    row: catalog.Metric
-    subject: Subject
-    attributes: dict[str, Value]
-    """The point's own."""
-
-    @property
-    def whom(self) -> "Whom":
-        """The same without what tells points apart."""
-        return Whom(origin=self.origin, row=self.row, subject=self.subject)
 
 
 class Lost(Enum):
@@ -86,28 +140,22 @@ class Lost(Enum):
     """No row is meant by it."""
 
 
-class Whom(msgspec.Struct, frozen=True, kw_only=True):
+class PointSubject(msgspec.Struct, frozen=True, kw_only=True):
     """Of whom a point is a value."""
 
     origin: Origin
     row: catalog.Metric
     subject: Subject
 
-    def is_beside(self, other: "Whom") -> bool:
-        """Whether another one's values of the same time are certainly kept in the same place."""
-        same = self.origin is other.origin and self.row is other.row
-        return same and len(self.subject) == len(other.subject)
-
-
-Outcome: TypeAlias = Whom | Lost
-
 
 class SeriesKey(msgspec.Struct, frozen=True, kw_only=True):
     """Of which series a point is, and how it counts."""
 
-    whom: Whom
+    of: PointSubject
     group: str
+    """What adds up to one value."""
     part: str
+    """Which series of the group."""
     changes: bool
     """Whether its points hold what is new since the one before, rather than everything."""
     rises: bool
@@ -117,7 +165,7 @@ class SeriesKey(msgspec.Struct, frozen=True, kw_only=True):
 
     def point(self, start: int, at: int, value: float | Distribution) -> Point:
         """Its point of a time and since a start, Unix nanoseconds; raises `RejectedError`."""
-        origin, name = self.whom.origin, self.whom.row.name
+        origin, name = self.of.origin, self.of.row.name
         if not isinstance(value, Distribution):
             _check_window(name, start, at)
             if self.changes and not math.isfinite(value):
@@ -128,8 +176,8 @@ class SeriesKey(msgspec.Struct, frozen=True, kw_only=True):
                 raise RejectedError("malformed", f"{name} only rises, and its point is {value}")
         return Point(
             origin=origin,
-            row=self.whom.row,
-            subject=self.whom.subject,
+            row=self.of.row,
+            subject=self.of.subject,
             position=Position(origin.run_id, self.group, self.part, start, at),
             value=value,
             changes=self.changes,
@@ -138,11 +186,70 @@ class SeriesKey(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Gathering:
-    """Points of one request."""
+Outcome: TypeAlias = PointSubject | SeriesKey | Lost
+"""What a point is by its attributes alone: of a gauge its subject, of anything else its series."""
+
+
+class _Told(NamedTuple):
+    """What a metric is beside its points."""
+
+    name: str
+    kind: str
+    changes: bool
+    rises: bool
+
+
+class _Producer:
+    """A resource, and what the attributes of its points mean."""
+
+    def __init__(self, resource: Resource) -> None:
+        self.resource = resource
+        self._known: dict[_Told, dict[bytes, Outcome]] = {}
+
+    def known(self, told: _Told) -> dict[bytes, Outcome]:
+        """By the bytes behind a number: what they mean in a metric."""
+        found = self._known.get(told)
+        if found is None:
+            _MEMORY.spend(len(told.name) + _ENTRY_BYTES)
+            found = self._known[told] = {}
+        return found
+
+
+class _Memory:
+    """Producers that came before, by the bytes of their resource; safe from any thread."""
 
     def __init__(self) -> None:
-        self.items = 0
+        self.producers: dict[bytes, _Producer] = {}
+        self._bytes = 0
+
+    def producer(self, data: bytes) -> _Producer:
+        """The producer of a resource; raises `DecodeError`."""
+        known = self.producers.get(data)
+        if known is None:
+            known = _Producer(resource_of(ResourceMessage.FromString(data)))
+            if len(data) <= _LONGEST_RESOURCE:
+                self.spend(_RESOURCE_TIMES * len(data) + _ENTRY_BYTES)
+                self.producers[data] = known
+        return known
+
+    def spend(self, cost: int) -> None:
+        """Count what is remembered now; where it is too much all is forgotten, before that."""
+        self._bytes += cost
+        if self._bytes > MOST_BYTES:
+            self.producers.clear()
+            self._bytes = 0
+
+
+_MEMORY: Final = _Memory()
+
+
+class _Gathering:
+    """Points of one request."""
+
+    def __init__(self, rest: Rest) -> None:
+        self._rest = rest
+        self._parsed = 0
+        self._items = 0
         """Points that came, whatever became of them."""
         self._moments = Moments()
         self._series: list[Point] = []
@@ -151,85 +258,99 @@ class Gathering:
         self._unmapped = 0
         self._untimed = 0
 
-    def take(self, resource: Resource, metric: Metric) -> None:
+    def take(self, producer: _Producer, metric: Any) -> None:
         """Gather one metric's points; of those that Overwatch's own SDK sends only how many there are."""
-        self.items += count_points(metric)
-        if not resource.origin.ours:
-            self._add(resource, metric)
+        kind = metric.WhichOneof("data")
+        if kind is None:
+            return
+        data = getattr(metric, kind)
+        raws: list[bytes] = data.data_points[:]
+        self._items += len(raws)
+        if producer.resource.origin.ours:
+            for raw in raws:
+                _parsed(kind, raw)
+            return
+        changes = kind not in {"gauge", "summary"} and data.aggregation_temporality == _DELTA
+        told = _Told(metric.name, kind, changes, kind == "sum" and data.is_monotonic)
+        if _POINTS[kind] is NumberDataPoint:
+            self._take_numbers(producer, told, raws)
+        else:
+            for raw in raws:
+                self._take_parsed(producer, told, raw)
 
-    def take_gauge(self, told: Sequence[tuple[Outcome, int, int, float]]) -> None:
-        """Gather the points of a gauge: of whom, since when, when in Unix nanoseconds, and what."""
-        last: Whom | None = None
-        last_at, values = 0, dict[Subject, float]()
-        self.items += len(told)
-        for whom, _, at, value in told:
-            if isinstance(whom, Lost):
-                self._lose(whom)
-                continue
-            if at != last_at or last is None or not last.is_beside(whom):
-                last, last_at = whom, at
-                values = self._moments.name(whom.origin, at, whom.row.scope, whom.row.name, whom.subject)
-            values[whom.subject] = value
-
-    def take_series(self, told: Sequence[Point | Lost]) -> None:
-        """Gather the points of a series."""
-        self.items += len(told)
-        for point in told:
-            if isinstance(point, Lost):
-                self._lose(point)
+    def _take_numbers(self, producer: _Producer, told: _Told, raws: Sequence[bytes]) -> None:
+        known = producer.known(told)
+        last: tuple[object, ...] = ()
+        values: dict[Subject, float] = {}
+        for raw in raws:
+            plain = unpacked(raw)
+            outcome = None if plain is None else known.get(plain.rest)
+            if plain is None or outcome is None:
+                self._take_parsed(producer, told, raw, plain)
+            elif isinstance(outcome, PointSubject):
+                # Points of one gauge are mostly of one moment.
+                origin, row, subject = outcome.origin, outcome.row, outcome.subject
+                if (place := (plain.at, len(subject), row.name, origin)) != last:
+                    last, values = place, self._moments.name(origin, plain.at, row.scope, row.name, subject)
+                values[subject] = plain.value
+            elif isinstance(outcome, SeriesKey):
+                try:
+                    self._series.append(outcome.point(plain.start, plain.at, plain.value))
+                except RejectedError as rejected:
+                    self._reject(rejected)
             else:
-                self._series.append(point)
+                self._lose(outcome)
+
+    def _take_parsed(
+        self, producer: _Producer, told: _Told, raw: bytes, plain: "_Plain | None" = None
+    ) -> None:
+        self._parsed += 1
+        if self._rest is not None and not self._parsed % _STRETCH:
+            self._rest()
+        try:
+            self._add(producer, told, _parsed(told.kind, raw), plain)
+        except RejectedError as rejected:
+            self._reject(rejected)
+
+    def _add(self, producer: _Producer, told: _Told, point: _AnyPoint, plain: "_Plain | None") -> None:
+        at = checked_time(told.name, point.time_unix_nano)
+        stale = bool(point.flags & _STALE)
+        spread = None if stale or isinstance(point, NumberDataPoint) else _distribution(told.name, point)
+        outcome = _outcome_of(producer.resource, told, values_of(point.attributes))
+        if plain is not None and len(plain.rest) <= LONGEST and is_only_attributes(plain.rest):
+            _MEMORY.spend(2 * len(plain.rest) + _ENTRY_BYTES)
+            producer.known(told)[plain.rest] = outcome
+        if isinstance(outcome, Lost):
+            self._lose(outcome)
+            return
+        self._untimed += at == UNTIMED
+        subject = outcome.of if isinstance(outcome, SeriesKey) else outcome
+        if stale:
+            self._moments.end(subject.origin, at, subject.row, subject.subject)
+            return
+        value = _number(subject.row.name, point) if isinstance(point, NumberDataPoint) else spread
+        # A total of nothing says nothing; of changes the window after them follows on theirs.
+        is_nothing = spread is not None and not spread.count and not told.changes
+        if isinstance(outcome, PointSubject) and isinstance(value, float):
+            self._moments.put(subject.origin, at, subject.row, subject.subject, value)
+        elif isinstance(outcome, SeriesKey) and value is not None and not is_nothing:
+            self._series.append(outcome.point(point.start_time_unix_nano, at, value))
 
     def _lose(self, why: Lost) -> None:
         self._unattributed += why is Lost.UNATTRIBUTED
         self._unmapped += why is Lost.UNMAPPED
 
-    def _add(self, resource: Resource, metric: Metric) -> None:
-        row = catalog.find(metric.name)
-        for point in _points(metric):
-            try:
-                self._add_point(resource, metric, row, point)
-            except RejectedError as rejected:
-                known = self._problems[-1] if len(self._problems) >= DETAILED else rejected.problem
-                self._problems.append(known)
-
-    def _add_point(
-        self, resource: Resource, metric: Metric, row: catalog.Metric | None, point: _AnyPoint
-    ) -> None:
-        at = checked_time(metric.name, point.time_unix_nano)
-        stale = bool(point.flags & _STALE)
-        spread = None if stale or isinstance(point, NumberDataPoint) else _distribution(metric.name, point)
-        meaning = _meant(resource, metric, point, row)
-        if isinstance(meaning, Lost):
-            self._lose(meaning)
-            return
-        self._untimed += at == UNTIMED
-        if stale:
-            self._moments.end(meaning.origin, at, meaning.row, meaning.subject)
-        elif isinstance(point, NumberDataPoint):
-            self._add_number(meaning, metric, point)
-        elif spread is not None:
-            key = _series_key(meaning, metric)
-            # Changes of nothing are told too: the window after them follows on theirs.
-            if spread.count or key.changes:
-                self._series.append(key.point(point.start_time_unix_nano, point.time_unix_nano, spread))
-
-    def _add_number(self, meaning: _Meaning, metric: Metric, point: NumberDataPoint) -> None:
-        value = _number(point)
-        if value is None:
-            raise RejectedError("malformed", f"{meaning.row.name} has a point without a value")
-        if metric.WhichOneof("data") == "gauge":
-            self._moments.put(meaning.origin, point.time_unix_nano, meaning.row, meaning.subject, value)
-            return
-        key = _series_key(meaning, metric)
-        self._series.append(key.point(point.start_time_unix_nano, point.time_unix_nano, value))
+    def _reject(self, rejected: RejectedError) -> None:
+        # Details beyond what anybody reads would cost many times the bytes they came in.
+        known = self._problems[-1] if len(self._problems) >= DETAILED else rejected.problem
+        self._problems.append(known)
 
     def result(self) -> Decoded:
         """Everything gathered, in order of first sight."""
         points = tuple(self._series)
         series = Series(moments=self._moments, points=points) if points else None
         return Decoded(
-            items=self.items,
+            items=self._items,
             records=() if points else tuple(self._moments.records()),
             problems=tuple(self._problems),
             unattributed=self._unattributed,
@@ -239,62 +360,92 @@ class Gathering:
         )
 
 
-def outcome_of(resource: Resource, metric: Metric, point: NumberDataPoint) -> Outcome:
-    """Of whom a point of this gauge is, by its attributes alone; raises `RejectedError`."""
-    meaning = _meant(resource, metric, point, catalog.find(metric.name))
-    return meaning if isinstance(meaning, Lost) else meaning.whom
+class _Plain(NamedTuple):
+    """A number that is written plainly."""
+
+    start: int
+    at: int
+    value: float
+    rest: bytes
+    """What follows its numbers: its attributes, mostly."""
 
 
-def series_of(resource: Resource, metric: Metric, point: NumberDataPoint) -> SeriesKey | Lost:
-    """Of which series a point of this sum is, by its attributes alone; raises `RejectedError`."""
-    meaning = _meant(resource, metric, point, catalog.find(metric.name))
-    return meaning if isinstance(meaning, Lost) else _series_key(meaning, metric)
+def unpacked(raw: bytes) -> _Plain | None:
+    """A number whose times and value come first, and whose time can be; `None` for any other."""
+    try:
+        tag, at, value_tag, value = _NUMBER.unpack_from(raw)
+        start, stop = 0, _NUMBER.size
+        if tag == _START:
+            start, stop = at, stop + 9
+            tag, at, value_tag, value = _NUMBER.unpack_from(raw, 9)
+    except struct.error:
+        return None
+    if tag != _TIME or not EARLIEST <= at <= LATEST:
+        return None
+    if value_tag == _INT:
+        value = float(_WHOLE.unpack_from(raw, stop - _WHOLE.size)[0])
+    elif value_tag != _DOUBLE:
+        return None
+    return _Plain(start, at, value, raw[stop:])
 
 
-def _meant(
-    resource: Resource, metric: Metric, point: _AnyPoint, row: catalog.Metric | None
-) -> _Meaning | Lost:
-    """What a point of a metric is about; the name alone may give the `row`; raises `RejectedError`."""
-    attributes = attributes_to_python(point.attributes)
+def is_only_attributes(rest: bytes) -> bool:
+    """Whether nothing behind a number takes the place of it, of its times or of its flags."""
+    # A time of 0 that is written out takes the place of the one before it.
+    point = NumberDataPoint.FromString(_TIMES + rest)
+    is_timed = point.time_unix_nano == 1 and point.start_time_unix_nano == 1
+    return is_timed and not point.flags and point.WhichOneof("value") is None
+
+
+def _parsed(kind: str, raw: bytes) -> _AnyPoint:
+    """A point by itself; raises `DecodeError`, also where it is nested too deep for a request."""
+    if len(raw) >= _DEEP:
+        field = metrics_pb2.Metric.DESCRIPTOR.fields_by_name[kind].number
+        whole = raw
+        for number in (1, field, 2, 2, 1):
+            whole = bytes((number << 3 | 2,)) + varint(len(whole)) + whole
+        ExportMetricsServiceRequest.FromString(whole)
+    return _POINTS[kind].FromString(raw)
+
+
+def _outcome_of(resource: Resource, told: _Told, attributes: dict[str, Value]) -> Outcome:
+    """What a point with these attributes is about; raises `RejectedError`."""
     run_id = run_id_in(resource, attributes.get(wire.RUN_ID))
-    row = row or catalog.find_split(metric.name, attributes)
+    row = catalog.find(told.name) or catalog.find_split(told.name, attributes)
     if row is None or row.kind is Kind.STATE or not is_meant(row, attributes):
         return Lost.UNATTRIBUTED if run_id is None else Lost.UNMAPPED
     if run_id is None:
         if row.scope in OF_A_TRAINER:
-            raise RejectedError("no_run", f"{metric.name} {NO_RUN}")
+            raise RejectedError("no_run", f"{told.name} {NO_RUN}")
         return Lost.UNATTRIBUTED
-    origin = with_run(resource, run_id)
-    if _is_tallied(row, metric):
+    origin, tallied = with_run(resource, run_id), _is_tallied(row, told)
+    if tallied:
         labels = meant_labels(row, attributes)
-        subject: Subject = tuple(word for pair in labels.items() for word in pair)
-        return _Meaning(origin=origin, row=row, subject=subject, attributes=attributes)
-    return _meaning(resource, origin, row, attributes)
+        subject: Subject | None = tuple(word for pair in labels.items() for word in pair)
+    else:
+        subject = subject_of(row.scope, ChainMap(attributes, resource.attributes))
+    if subject is None:
+        raise RejectedError("malformed", f"{row.name} needs {NEEDS[row.scope]} on its points")
+    of = PointSubject(origin=origin, row=row, subject=subject)
+    if told.kind == "gauge":
+        return of
+    return SeriesKey(
+        of=of,
+        group=_group(of, f"{told.kind} {'changes' if told.changes else 'totals'}"),
+        part=_part(attributes),
+        changes=told.changes,
+        rises=told.rises,
+        is_tally=tallied,
+    )
 
 
-def _is_tallied(row: catalog.Metric, metric: Metric) -> bool:
+def _is_tallied(row: catalog.Metric, told: _Told) -> bool:
     """Whether a row that is counted by labels came as its own kind; anything else is a value of it."""
-    kind = metric.WhichOneof("data")
     if not is_tally(row):
         return False
     if row.kind is Kind.COUNTER:
-        return kind == "sum" and bool(metric.sum.is_monotonic)
-    return kind in ("histogram", "exponential_histogram")
-
-
-def _points(metric: Metric) -> Iterable[_AnyPoint]:
-    kind = metric.WhichOneof("data")
-    found: Iterable[_AnyPoint] = () if kind is None else getattr(metric, kind).data_points
-    return found
-
-
-def _meaning(
-    resource: Resource, origin: Origin, row: catalog.Metric, attributes: dict[str, Value]
-) -> _Meaning:
-    subject = subject_of(row.scope, ChainMap(attributes, resource.attributes))
-    if subject is None:
-        raise RejectedError("malformed", f"{row.name} needs {NEEDS[row.scope]} on its points")
-    return _Meaning(origin=origin, row=row, subject=subject, attributes=attributes)
+        return told.kind == "sum" and told.rises
+    return told.kind in ("histogram", "exponential_histogram")
 
 
 def _check_window(name: str, start: int, at: int) -> None:
@@ -310,34 +461,20 @@ def _distribution(name: str, point: SpreadPoint) -> Distribution:
         raise RejectedError("malformed", f"{name}: {error}") from None
 
 
-def _number(point: NumberDataPoint) -> float | None:
+def _number(name: str, point: NumberDataPoint) -> float:
     match point.WhichOneof("value"):
         case "as_double":
             return point.as_double
         case "as_int":
             return float(point.as_int)
         case _:
-            return None
+            raise RejectedError("malformed", f"{name} has a point without a value")
 
 
-def _series_key(meaning: _Meaning, metric: Metric) -> SeriesKey:
-    kind = metric.WhichOneof("data") or ""
-    data = getattr(metric, kind)
-    changes = kind != "summary" and data.aggregation_temporality == _DELTA
-    return SeriesKey(
-        whom=meaning.whom,
-        group=_group(meaning, f"{kind} {'changes' if changes else 'totals'}"),
-        part=_part(meaning.attributes),
-        changes=changes,
-        rises=kind == "sum" and data.is_monotonic,
-        is_tally=_is_tallied(meaning.row, metric),
-    )
-
-
-def _group(meaning: _Meaning, kind: str) -> str:
+def _group(of: PointSubject, kind: str) -> str:
     """What adds up to one value: one producer, metric, subject, and way of telling."""
-    origin = meaning.origin
-    who = (origin.role, origin.rank, origin.epoch, meaning.row.name, kind, *meaning.subject)
+    origin = of.origin
+    who = (origin.role, origin.rank, origin.epoch, of.row.name, kind, *of.subject)
     return msgspec.json.encode(who).decode()
 
 

@@ -4,10 +4,10 @@ Owns the mapping between fields of events and attributes, severities and their n
 message of each signal. Must not know values.
 """
 
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -41,6 +41,7 @@ from overwatch.events import (
 from overwatch.journal import Signal
 
 Request: TypeAlias = ExportLogsServiceRequest | ExportMetricsServiceRequest | ExportTraceServiceRequest
+_Kind = TypeVar("_Kind", bound=Message)
 
 LONGEST_ID: Final = 256
 """Characters of what says who speaks, or of what: a request says it once, for all of its items. A run with a
@@ -174,7 +175,17 @@ def parse(signal: Signal, body: bytes) -> Request:
     kind = REQUESTS.get(signal)
     if kind is None:
         raise MalformedBody(f"signal {signal.value!r} has no OTLP message; use logs, metrics or traces")
+    return parse_as(kind, body)
+
+
+def parse_as(kind: type[_Kind], body: bytes) -> _Kind:
+    """The same, of a kind of request."""
     try:
         return kind.FromString(body)
     except DecodeError as error:
-        raise MalformedBody(f"{len(body)} bytes are no {kind.DESCRIPTOR.name}: {error}") from None
+        raise malformed(kind, body, error) from None
+
+
+def malformed(kind: type[Message], body: bytes, error: DecodeError) -> MalformedBody:
+    """What is to be raised of a body that is no request of its kind."""
+    return MalformedBody(f"{len(body)} bytes are no {kind.DESCRIPTOR.name}: {error}")

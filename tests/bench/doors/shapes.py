@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from overwatch.otlp.slots import slots_of
+from overwatch.otlp.shapes import slots_of
 from overwatch.otlp.value import Value, to_pairs
 
 Places: TypeAlias = npt.NDArray[np.intp]

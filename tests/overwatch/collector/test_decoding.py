@@ -5,20 +5,19 @@ import asyncio
 import msgspec
 import pytest
 
-from overwatch.catalog import Scope
 from overwatch.collector.calm import Patience
 from overwatch.collector.decoding import SMALL_BYTES, Decoding, made_of
 from overwatch.collector.intake import Body, Intake
 from overwatch.collector.limits import LimitsConfig
 from overwatch.collector.tally import Tally
-from overwatch.events import Column, LogLine, Measured, Severity
+from overwatch.events import LogLine, Severity
 from overwatch.journal import Batch, Made, MemoryJournal, Signal
 from overwatch.otlp import checking
 from overwatch.otlp.decode import Decoded, decode
-from overwatch.otlp.lengths import LEARN_AT
+from overwatch.otlp.shapes import LEARN_AT
 from tests.e2e.flooding import label_values
 from tests.overwatch.collector.running import run_started, told
-from tests.overwatch.otlp.test_template import T, fleet
+from tests.overwatch.otlp.test_shapes import T, fleet
 
 LOGS = Signal.LOGS
 
@@ -27,16 +26,16 @@ def _batch(signal: Signal, body: bytes) -> Batch:
     return Batch(sequence=1, stamp=1, signal=signal, body=body)
 
 
-NUMBERS = Measured(at=T, scope=Scope.LEARNER, values={"overwatch.learner.fps": Column.scalar(1.0)})
-"""A shape that is worth a template."""
+NUMBERS = fleet(3, T, 1.0).SerializeToString()
+"""A request of metrics."""
 
 
 def test_what_was_made_of_a_body_is_taken() -> None:
     """The very records come; without them the body is decoded, with the same result."""
-    body = told("run-1", [NUMBERS])
-    kept = decode(LOGS, body)
-    made = made_of(LOGS, body, kept, known=False)
-    batch = _batch(LOGS, body)
+    body = NUMBERS
+    kept = decode(Signal.METRICS, body)
+    made = made_of(Signal.METRICS, body, kept, known=False)
+    batch = _batch(Signal.METRICS, body)
 
     assert Decoding().take(msgspec.structs.replace(batch, made=made)) is kept
     again = Decoding().take(batch)
@@ -44,8 +43,8 @@ def test_what_was_made_of_a_body_is_taken() -> None:
     assert again is not kept
 
 
-def test_facts_go_packed_instead_of_their_body() -> None:
-    """No shape is learned from them, and what they say takes no more memory than they did."""
+def test_log_records_go_packed_instead_of_their_body() -> None:
+    """What they say takes no more memory than they did."""
     body = told("run-1", [run_started()] * 50)
     kept = decode(LOGS, body)
     made = made_of(LOGS, body, kept, known=False)
@@ -80,7 +79,7 @@ def test_the_intake_sends_its_records_along() -> None:
     cursor = journal.cursor("reader")
     intake = Intake(journal, Tally(), LimitsConfig(limit_mib=1 << 20), decoding)
     intake.open()
-    asyncio.run(intake.take(Body(signal=LOGS, data=told("run-1", [NUMBERS]), transport="http")))
+    asyncio.run(intake.take(Body(signal=Signal.METRICS, data=NUMBERS, transport="http")))
     intake.close()
 
     (batch,) = cursor.wait(0)
@@ -103,7 +102,7 @@ def test_without_a_fold_nothing_is_sent_along() -> None:
 
 
 def test_a_shape_that_comes_again_is_recognised() -> None:
-    """The doors read by the templates that were learned where the fold asked."""
+    """The doors read by the shapes that were learned where the fold asked."""
     decoding = Decoding()
     bodies = [fleet(100, T + export, 1.0 + export).SerializeToString() for export in range(LEARN_AT + 1)]
     for body in bodies[:LEARN_AT]:

@@ -1,7 +1,7 @@
 """Streams of requests as clients send them, with all that may happen to one of them; of a seed the same.
 
 A client sends one shape for a while, other numbers each time; now and then something changes in the middle.
-Templates learn along the way, so what they say depends on what came before: a case is a stream.
+Shapes are learned along the way, so what is read depends on what came before: a case is a stream.
 """
 
 import random
@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
+import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint
@@ -31,14 +32,13 @@ from overwatch.events import (
     scalars,
 )
 from overwatch.journal import Signal
+from overwatch.otlp import points, wire
 from overwatch.otlp.decode import decode
 from overwatch.otlp.encode import request
-from overwatch.otlp.jsonl import to_json
-from overwatch.otlp.line_templates import LineTemplates
-from overwatch.otlp.templates import Templates
+from overwatch.otlp.shapes import Shapes
 from overwatch.otlp.value import to_pairs
 from overwatch.otlp.wire import MalformedBody
-from tests.overwatch.otlp.test_template import whole
+from tests.overwatch.otlp.test_shapes import whole
 
 Case: TypeAlias = tuple[Signal, bytes]
 T: Final = 1_790_000_000_000_000_000
@@ -267,29 +267,33 @@ class Judge:
     """Reads a stream both ways."""
 
     def __init__(self) -> None:
-        self._templates, self._lines = Templates(), LineTemplates()
+        self._shapes = Shapes()
         self.asked = self.known = 0
-        """Requests, and those of them that templates could read."""
+        """Requests, and those of them whose shape was known."""
 
     def differs(self, signal: Signal, body: bytes) -> bool:
-        """Whether the two ways disagree on the next request."""
+        """Whether the ways disagree on the next request: by its shape, by attributes, and parsed."""
         self.asked += 1
+        right = _parsed(signal, body)
+        if signal is Signal.METRICS:
+            said = self._shapes.read(body)
+            self.known += said is not None
+            if said is not None and whole(said) != right:
+                return True
+            if said is None and right is not None:
+                self._shapes.study(body)
         try:
-            right: str | None = whole(decode(signal, body))
+            return whole(decode(signal, body)) != right
         except MalformedBody:
-            right = None
-        said = self._templates.read(signal, body)
-        self.known += said is not None
-        if said is None:
-            try:
-                said = self._templates.decode(signal, body)
-            except MalformedBody:
-                return right is not None
-            self._templates.study(signal, body)
-        else:
-            self._templates.study(signal, body, known=True)
-        return (
-            right != whole(said)
-            or self._lines.to_json(signal, body) != to_json(signal, body)
-            or self._lines.to_json(signal, body) != to_json(signal, body)
-        )
+            return right is not None
+
+
+def _parsed(signal: Signal, body: bytes) -> str | None:
+    """What a request says where each of its points is parsed; `None` where OTLP's own parser refuses it."""
+    try:
+        wire.parse(signal, body)
+    except MalformedBody:
+        return None
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(points, "unpacked", lambda _: None)
+        return whole(decode(signal, body))

@@ -7,13 +7,9 @@ import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from overwatch.catalog import Scope
-from overwatch.events import Column, Measured, Origin, Record
 from overwatch.journal import Signal
 from overwatch.otlp import wire
 from overwatch.otlp.decode import decode
-from overwatch.otlp.encode import request
-from overwatch.otlp.templates import TemplateReader
 from overwatch.otlp.validate import counts_of
 from overwatch.otlp.value import to_pairs
 
@@ -75,14 +71,6 @@ def test_a_long_word_is_no_longer_for_being_shared(signal: Signal, body: Callabl
     assert _most(signal, body("x" * LONG)) - _most(signal, body("x")) < 12 * LONG
 
 
-def _numbers(run_id: str, index: int) -> bytes:
-    event = Measured(
-        at=T + index, scope=Scope.ENV, index=index, keys={"env_id": Column.of([0, 1])},
-        values={"overwatch.env.return": Column.of([float(index), 1.0])},
-    )  # fmt: skip
-    return request([Record(origin=Origin(run_id=run_id), event=event, seq=index)], {})
-
-
 def test_a_run_id_that_is_too_long_is_refused_and_said() -> None:
     """It would stand in every line and label of the run; the longest that is taken is."""
     lines = _lines("", **{wire.RUN_ID: "x" * (wire.LONGEST_ID + 1)})
@@ -92,12 +80,3 @@ def test_a_run_id_that_is_too_long_is_refused_and_said() -> None:
     sums = decode(Signal.METRICS, _sums("overwatch.env.return", **{wire.RUN_ID: "x" * (wire.LONGEST_ID + 1)}))
     assert (len(sums.problems), sums.series) == (ITEMS, None)
     assert not decode(Signal.LOGS, _lines("", **{wire.RUN_ID: "x" * wire.LONGEST_ID})).problems
-
-
-@pytest.mark.parametrize("length", [wire.LONGEST_ID, wire.LONGEST_ID + 1])
-def test_templates_refuse_it_as_well(length: int) -> None:
-    """Whatever shape came before, and with whatever id."""
-    reader = TemplateReader()
-    for index in range(1, 9):
-        body = _numbers("x" * length, index)
-        assert reader.read(Signal.LOGS, body) == decode(Signal.LOGS, body)

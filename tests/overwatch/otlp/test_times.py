@@ -9,7 +9,6 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from overwatch.events import Event, Measured
 from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
-from overwatch.otlp.one_pass import OnePass
 from overwatch.otlp.packed import packed, unpacked
 from overwatch.otlp.result import RejectedError
 from overwatch.otlp.settle import settle
@@ -120,13 +119,3 @@ def test_a_point_without_a_time_takes_the_receive_stamp(
 def test_the_end_of_a_value_without_a_time_takes_the_receive_stamp() -> None:
     """A point without a recorded value is no exception."""
     assert {one.at for one in events(Signal.METRICS, point("gauge", 0, flags=1))} == {STAMP}
-
-
-@pytest.mark.parametrize(
-    "at", [0, 1, 1_700_000_000, EARLIEST - 1, EARLIEST, LATEST, LATEST + 1, (1 << 64) - 1]
-)
-def test_one_pass_judges_times_as_the_general_path_does(at: int) -> None:
-    """A time that is none or cannot be goes the general way."""
-    body = point("gauge", at, as_double=0.1)
-    for _ in range(3):
-        assert repr(OnePass().read(body)) == repr(decode(Signal.METRICS, body))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from overwatch.collector.helper import Helper
 from overwatch.journal import Signal
 from overwatch.otlp.__main__ import Asked
-from overwatch.otlp.line_templates import LineTemplates
+from overwatch.otlp.jsonl import to_json
 
 
 class Lines:
@@ -20,7 +20,6 @@ class Lines:
         """`late` says whether too much waits for lines."""
         self._late = late
         self._helper = helper or Helper("writes OTLP/JSON")
-        self._templates = LineTemplates()
         self._is_late = False
         """Too much waits, looked at once a second."""
         self._look_at = 0.0
@@ -31,7 +30,7 @@ class Lines:
         if now >= self._look_at:
             self._look_at, self._is_late = now + 1.0, self._late()
         line = None if self._is_late else self._helper.ask(Asked.LINE, signal, body)
-        return self._templates.to_json(signal, body) if line is None else line
+        return to_json(signal, body) if line is None else line
 
     def stop(self) -> None:
         """End the process, if there is one."""

@@ -1,6 +1,7 @@
-"""A template says what the general path says, or nothing."""
+"""A shape says what the general path says, or nothing; those that come again are learned."""
 
 import math
+import random
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
 from overwatch.otlp.result import Decoded
 from overwatch.otlp.settle import settle
-from overwatch.otlp.template import learn
+from overwatch.otlp.shapes import LEARN_AT, MORE_SELDOM, MOST_LENGTHS, MOST_OF_ONE, Shapes, learn
 from overwatch.otlp.totals import Totals
 from overwatch.otlp.value import to_pairs
 
@@ -119,15 +120,15 @@ def whole(decoded: Decoded) -> str:
 
 @given(st.data())
 def test_other_numbers_are_read_as_the_general_path_reads_them(data: st.DataObject) -> None:
-    """Whatever the shape and whatever the numbers, the template says the same or nothing."""
+    """Whatever the numbers, the shape says the same or nothing."""
     request = data.draw(requests())
     body = request.SerializeToString()
-    template = learn(body)
-    if template is None:
+    shape = learn(body)
+    if shape is None:
         return
     for later in (request, other_numbers(data.draw, request), other_numbers(data.draw, request)):
         told = later.SerializeToString()
-        said = template.read(told)
+        said = shape.read(told)
         if said is not None:
             assert whole(said) == whole(decode(Signal.METRICS, told))
 
@@ -136,12 +137,12 @@ def test_other_numbers_are_read_as_the_general_path_reads_them(data: st.DataObje
 def test_a_changed_byte_is_never_read_wrongly(data: st.DataObject) -> None:
     """Any byte, anywhere: the same as the general path, or nothing."""
     body = bytearray(data.draw(requests()).SerializeToString())
-    template = learn(bytes(body))
-    if template is None:
+    shape = learn(bytes(body))
+    if shape is None:
         return
     place = data.draw(st.integers(0, len(body) - 1))
     body[place] ^= data.draw(st.integers(1, 255))
-    said = template.read(bytes(body))
+    said = shape.read(bytes(body))
     if said is not None:
         assert whole(said) == whole(decode(Signal.METRICS, bytes(body)))
 
@@ -164,12 +165,12 @@ def fleet(
     return request
 
 
-def test_a_fleet_is_read_by_its_template() -> None:
+def test_a_fleet_is_read_by_its_shape() -> None:
     """The next export of the same fleet needs no parser."""
-    template = learn(fleet(300).SerializeToString())
-    assert template is not None
+    shape = learn(fleet(300).SerializeToString())
+    assert shape is not None
     later = fleet(300, T + 10**9, 2.5).SerializeToString()
-    said = template.read(later)
+    said = shape.read(later)
     assert said is not None
     assert said == decode(Signal.METRICS, later)
 
@@ -177,8 +178,8 @@ def test_a_fleet_is_read_by_its_template() -> None:
 @pytest.mark.parametrize("envs", [2, 300])
 def test_totals_beside_gauges_are_settled_as_ever(envs: int) -> None:
     """A sum is continued from what came before, whoever read it."""
-    by_template, by_hand = Totals(), Totals()
-    template = None
+    by_its_shape, by_hand = Totals(), Totals()
+    shape = None
     for export in range(4):
         request = fleet(envs, T + export * 10**9, float(export + 1))
         counter = request.resource_metrics[0].scope_metrics[0].metrics.add(name="overwatch.env.reward")
@@ -190,11 +191,11 @@ def test_totals_beside_gauges_are_settled_as_ever(envs: int) -> None:
             as_int=export * 7,
         )
         body = request.SerializeToString()
-        template = template or learn(body)
-        assert template is not None
-        said = template.read(body)
+        shape = shape or learn(body)
+        assert shape is not None
+        said = shape.read(body)
         assert said is not None
-        assert settle(said, by_template) == settle(decode(Signal.METRICS, body), by_hand)
+        assert settle(said, by_its_shape) == settle(decode(Signal.METRICS, body), by_hand)
 
 
 @pytest.mark.parametrize(
@@ -204,24 +205,24 @@ def test_totals_beside_gauges_are_settled_as_ever(envs: int) -> None:
 )
 def test_another_shape_is_left_to_the_general_path(other: ExportMetricsServiceRequest) -> None:
     """What is not this shape, or whose numbers change what is done, is not read."""
-    template = learn(fleet(300).SerializeToString())
-    assert template is not None
-    assert template.read(other.SerializeToString()) is None
+    shape = learn(fleet(300).SerializeToString())
+    assert shape is not None
+    assert shape.read(other.SerializeToString()) is None
 
 
 def test_fields_that_nobody_knows_are_not_read_over() -> None:
-    """A shape with an unknown field is another shape, of its own template."""
+    """A shape with an unknown field is another shape, of its own shape."""
     body = fleet(10).SerializeToString()
-    template = learn(body)
-    assert template is not None
+    shape = learn(body)
+    assert shape is not None
     unknown = body + b"\x98\x06\x01"
-    assert template.read(unknown) is None
+    assert shape.read(unknown) is None
     other = learn(unknown)
     assert other is not None
     assert other.read(unknown) == decode(Signal.METRICS, unknown)
 
 
-def test_histograms_have_no_template() -> None:
+def test_histograms_have_no_shape() -> None:
     """Their numbers have no fixed width."""
     request = fleet(10)
     metric = request.resource_metrics[0].scope_metrics[0].metrics.add(name="overwatch.policy.update_time")
@@ -229,7 +230,7 @@ def test_histograms_have_no_template() -> None:
     assert learn(request.SerializeToString()) is None
 
 
-def test_values_that_end_have_no_template() -> None:
+def test_values_that_end_have_no_shape() -> None:
     """A point without a recorded value is no number."""
     request = fleet(10)
     for point in request.resource_metrics[0].scope_metrics[0].metrics[0].gauge.data_points:
@@ -260,3 +261,75 @@ def test_a_shape_is_not_learned_from_times_that_cannot_be(start: int, at: int) -
     assert decode(Signal.METRICS, told[0]).problems
     assert learn(told[0]) is None
     assert learn(told[1]) is not None
+
+
+def body(envs: int = 100, export: int = 0, name: str = "") -> bytes:
+    """One export of a fleet; of a name that is as long as others, another shape."""
+    request = fleet(envs, T + export * 10**9, 1.5 + export)
+    if name:
+        request.resource_metrics[0].resource.attributes[1].value.string_value = name
+    return request.SerializeToString()
+
+
+def learned(shapes: Shapes, **given: object) -> None:
+    """Let a shape come until it is known."""
+    for export in range(LEARN_AT):
+        assert shapes.read(body(export=export, **given)) is None  # type: ignore[arg-type]
+        shapes.study(body(export=export, **given))  # type: ignore[arg-type]
+
+
+def test_a_shape_is_learned_when_it_came_a_few_times() -> None:
+    """From then on it is read as the general path reads it."""
+    shapes = Shapes()
+    learned(shapes)
+    later = body(export=7)
+    assert shapes.read(later) == decode(Signal.METRICS, later)
+    assert shapes.learned == 1
+
+
+def test_small_requests_are_left_to_the_general_path() -> None:
+    """It reads them as fast."""
+    shapes = Shapes()
+    for _ in range(LEARN_AT + 1):
+        shapes.study(body(envs=1))
+    assert shapes.learned == 0
+
+
+def test_bodies_of_one_length_that_are_never_alike_are_learned_ever_more_seldom() -> None:
+    """A stream that never repeats costs a few shapes, however long it is."""
+    shapes, dice = Shapes(), random.Random(1)  # noqa: S311 reproducible
+    request = fleet(40)
+    points = request.resource_metrics[0].scope_metrics[0].metrics[0].gauge.data_points
+    for _ in range(LEARN_AT * MORE_SELDOM**3):
+        for point, env in zip(points, dice.sample(range(40), 40), strict=True):
+            point.attributes[0].value.int_value = env
+        shapes.study(request.SerializeToString())
+    assert shapes.learned == 4
+
+
+def test_clients_of_one_length_have_a_shape_each() -> None:
+    """Up to a few; the one that fitted last stays."""
+    shapes = Shapes()
+    names = [f"client-{number}" for number in range(MOST_OF_ONE + 1)]
+    for name in names:
+        for export in range(LEARN_AT * MORE_SELDOM ** (len(names))):
+            if shapes.read(body(export=export, name=name)) is not None:
+                break
+            shapes.study(body(export=export, name=name))
+    known = [name for name in names if shapes.read(body(export=9, name=name)) is not None]
+    assert known == names[1:]
+
+
+def test_memory_is_bounded() -> None:
+    """Shapes that were not used for longest go first, and lengths are not counted for ever."""
+    least = Shapes()
+    learned(least)
+    some = Shapes(most_bytes=400_000)
+    for envs in (100, 200, 300, 400):
+        learned(some, envs=envs)
+    assert some.learned == 4
+    assert some.read(body(envs=100)) is None
+    assert some.read(body(envs=400)) is not None
+    for length in range(MOST_LENGTHS + 10):
+        some.study(bytes(5000 + length))
+    assert some.read(body(envs=400)) is None
