@@ -8,10 +8,10 @@ import os
 import signal
 import subprocess
 import time
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_NB, flock
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ import psutil
 
 from overwatch import discovery
 from overwatch.cli.stack.writing import StackError
+from overwatch.delivery.client import http_request
 
 READY_S: Final = 30.0
 END_S: Final = 15.0
@@ -123,10 +124,7 @@ def wait_ready(server: Server, url: str) -> bool:
 def is_ready(url: str) -> bool:
     """Whether an address answers with 200."""
     try:
-        # No proxy: a server on loopback is asked, whatever the environment says.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(url, timeout=2) as answer:
-            return bool(answer.status == 200)
+        return http_request(url, timeout_s=2, env={}).status == HTTPStatus.OK
     except OSError:
         return False
 
