@@ -10,7 +10,6 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from fcntl import LOCK_EX, LOCK_NB, flock
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -21,6 +20,7 @@ import psutil
 from overwatch import discovery
 from overwatch.cli.stack.writing import StackError
 from overwatch.delivery.client import http_request
+from overwatch.file_lock import try_lock
 
 READY_S: Final = 30.0
 END_S: Final = 15.0
@@ -71,10 +71,8 @@ def alone(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise StackError(f"{folder} cannot be used: {error.strerror or error}") from error
     with lock:
-        try:
-            flock(lock, LOCK_EX | LOCK_NB)
-        except BlockingIOError as error:
-            raise StackError("another `overwatch stack` is at work; wait for it") from error
+        if not try_lock(lock.fileno()):
+            raise StackError("another `overwatch stack` is at work; wait for it")
         yield
 
 
