@@ -37,7 +37,7 @@ from prometheus_client.registry import Collector
 from overwatch.aggregator import Frame
 from overwatch.collector.loop import LoopThread
 from overwatch.serve.exposition import Ahead, Exposition, Source
-from overwatch.serve.families import Family, FamilyKind, Text, page
+from overwatch.serve.metrics_text import Family, FamilyKind, Text, page
 from overwatch.serve.prometheus import PageLimits, RunPage
 from tests.e2e.collecting import collecting
 from tests.overwatch.collector.running import told, update

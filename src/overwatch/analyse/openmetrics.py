@@ -10,7 +10,7 @@ from typing import Final
 from overwatch.analyse.samples import Series, samples, series
 from overwatch.analyse.story import Story
 from overwatch.catalog import label_name, plain_name, prometheus_name
-from overwatch.serve.families import labels_text
+from overwatch.serve.metrics_text import labels_text
 from overwatch.serve.prometheus import RUN_LABEL
 
 LANE_LABEL: Final = label_name("hw.id")

@@ -47,7 +47,7 @@ class Commands(click.Group):
 
 def warn(line: str) -> None:
     """Print a line on standard error."""
-    from overwatch.serve.families import visible
+    from overwatch.serve.metrics_text import visible
 
     click.echo(visible(line), err=True)
 
@@ -57,7 +57,7 @@ def _visible_errors() -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        from overwatch.serve.families import visible
+        from overwatch.serve.metrics_text import visible
 
         error.message = visible(error.message)  # type: ignore[misc]  # click reads it from here
         raise

@@ -61,7 +61,7 @@ def patience(path: Path, recorded: "Input") -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    from overwatch.serve.families import visible
+    from overwatch.serve.metrics_text import visible
 
     shown = f"reading {visible(str(path))} "
 

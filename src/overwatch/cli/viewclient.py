@@ -1,12 +1,13 @@
 """One-shot reads of a collector's view API and scrape page, for commands that need a single answer."""
 
-import urllib.error
 import urllib.parse
-import urllib.request
+from http import HTTPStatus
+from typing import Final
 
 import msgspec
 
 from overwatch import codec, discovery
+from overwatch.delivery.client import http_request
 from overwatch.feeds.live import query_of
 from overwatch.feeds.towers import history_query, is_readable
 from overwatch.snapshot import Snapshot, View
@@ -15,10 +16,17 @@ from overwatch.snapshot.history import decode as decode_history
 
 DEFAULT_VIEW = "ws://127.0.0.1:4380"
 TIMEOUT_S = 5.0
+_MOST: Final = 256 << 20
+"""Bytes of a snapshot, a history or a page that are read."""
 
 
 class ViewUnreachableError(ValueError):
     """No collector answers at the given place."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        """`status` is that of the reply, where there was one."""
+        super().__init__(message)
+        self.status = status
 
 
 def view_url(connect: str | None) -> str:
@@ -43,22 +51,17 @@ def http_url(url: str) -> str:
 def fetch(url: str) -> bytes:
     """The body of a GET; raises `ViewUnreachableError` naming the address and the reason."""
     token = discovery.token_to_read(url)
-    asked = urllib.request.Request(url)  # noqa: S310 the address is the user's own
-    if token is not None:
-        # Not sent on to where the answer might redirect.
-        asked.add_unredirected_header("Authorization", f"Bearer {token}")
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
     try:
-        with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as answer:  # noqa: S310 the address is the user's own
-            body: bytes = answer.read()
-            return body
-    except urllib.error.HTTPError as error:
-        with error:
-            detail = error.read().decode(errors="replace")[:300]
-        raise ViewUnreachableError(f"{url} answered {error.code}: {detail}") from error
+        reply = http_request(url, timeout_s=TIMEOUT_S, headers=headers, most=_MOST)
     except OSError as error:
         raise ViewUnreachableError(
             f"no collector answers at {url} ({error}); run `overwatch collect`, or name it with --connect"
         ) from error
+    if reply.status != HTTPStatus.OK:
+        detail = reply.body.decode(errors="replace")[:300]
+        raise ViewUnreachableError(f"{url} answered {reply.status}: {detail}", reply.status)
+    return reply.body
 
 
 def fetch_history(address: str, run_id: str, ask: Ask) -> History | None:
@@ -77,7 +80,6 @@ def fetch_snapshot(address: str, run_id: str | None, view: View | None = None) -
     try:
         return codec.decode(fetch(f"{http_url(address)}/api/v1/snapshot?{urllib.parse.urlencode(asked)}"))
     except ViewUnreachableError as error:
-        cause = error.__cause__
-        if isinstance(cause, urllib.error.HTTPError) and cause.code == 404 and run_id is None:
+        if error.status == HTTPStatus.NOT_FOUND and run_id is None:
             return None
         raise

@@ -9,7 +9,7 @@ from overwatch.collector.guard import Guard
 from overwatch.collector.health import Health
 from overwatch.collector.settings import CollectorConfig, forwards, listeners
 from overwatch.collector.tally import Tally
-from overwatch.delivery.line import context
+from overwatch.delivery.connection import tls_context
 from overwatch.diagnose.judging import unknown
 
 
@@ -33,7 +33,7 @@ def unusable(config: CollectorConfig) -> Iterator[str]:
             continue
         for tls in [to.origin.tls for to in targets if to.origin.tls is not None]:
             try:
-                context(tls)
+                tls_context(tls)
             except OSError as error:
                 files = ", ".join(file for file in (tls.authorities, tls.certificate, tls.key) if file)
                 found[f"exporters.{name}.tls: {files}: {error.strerror or error}"] = None

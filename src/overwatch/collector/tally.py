@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
-from overwatch.serve.families import Family, FamilyKind
+from overwatch.serve.metrics_text import Family, FamilyKind
 
 _ITEMS: Final = {"log_records": "log records", "metric_points": "metric points", "spans": "spans"}
 

@@ -19,7 +19,7 @@ from overwatch.collector.guard import Entry, plain
 from overwatch.collector.limits import Resident
 from overwatch.collector.tls import TlsConfig
 from overwatch.serve.exposition import Exposition, Source
-from overwatch.serve.families import Family, FamilyKind
+from overwatch.serve.metrics_text import Family, FamilyKind
 from overwatch.state.overflow import Overflow
 
 TOWER: Final = {

@@ -1,6 +1,6 @@
 """Delivery of encoded requests over OTLP: bounded in time and memory whatever a collector does."""
 
 from overwatch.delivery.destination import Destination, destination
-from overwatch.delivery.outlet import Outlet, outlet
+from overwatch.delivery.transport import Transport, transport_to
 
-__all__ = ["Destination", "Outlet", "destination", "outlet"]
+__all__ = ["Destination", "Transport", "destination", "transport_to"]

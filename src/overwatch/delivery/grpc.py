@@ -14,9 +14,10 @@ from typing import Any, Final
 import grpc
 
 from overwatch import __version__
+from overwatch.delivery.connection import MAX_REPLY
 from overwatch.delivery.destination import Destination, Origin, Tls
 from overwatch.delivery.proxy import is_here
-from overwatch.delivery.reply import CLOSED, MAX_REPLY, retry_info_s, taken, told
+from overwatch.delivery.reply import CLOSED, retry_info_s, taken, told
 from overwatch.delivery.request import Answer, Parcel, Verdict
 from overwatch.journal import Signal
 
@@ -47,7 +48,7 @@ _OPTIONS: Final = (
 )
 
 
-class GrpcOutlet:
+class GrpcTransport:
     """One request after the other."""
 
     def __init__(self, destinations: Mapping[Signal, Destination]) -> None:

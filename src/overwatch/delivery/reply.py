@@ -9,16 +9,14 @@ from collections.abc import Iterable
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-import msgspec
 from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
+from overwatch.delivery.connection import MAX_REPLY, Reply
 from overwatch.delivery.request import Answer, Verdict
 
-MAX_REPLY: Final = 4 << 20
-"""Bytes of a reply that are read, after decompression; what OTLP 1.11 recommends."""
 LONGEST_WAIT_S: Final = 60.0
 """The longest that a collector may ask to be left alone."""
 TOO_LONG: Final = Answer(
@@ -31,28 +29,14 @@ _RETRYABLE: Final = frozenset({429, 502, 503, 504})
 _LONGEST_TEXT: Final = 200
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """A reply over HTTP, as far as it matters."""
-
-    status: int
-    reason: str
-    body: bytes
-    """Not compressed; at most `MAX_REPLY`."""
-    is_protobuf: bool = False
-    location: str | None = None
-    """Where a redirect points; it is not followed."""
-    retry_after: str | None = None
-    date: str | None = None
-    """The collector's own clock, which `retry_after` may refer to."""
-
-
 def judge(reply: Reply, now: float) -> Answer:
     """The answer in a reply over HTTP; `now` is Unix time in seconds."""
     if 200 <= reply.status < 300:
         return taken(reply.body)
     detail = f"HTTP {reply.status} {reply.reason}".strip()
-    if reply.location is not None:
-        detail += f", a redirect to {_host(reply.location)}, which is not followed"
+    location = reply.headers.get("location") if 300 <= reply.status < 400 else None
+    if location is not None:
+        detail += f", a redirect to {_host(location)}, which is not followed"
     elif said := _status_message(reply):
         detail += f": {said}"
     again = reply.status in _RETRYABLE
@@ -60,7 +44,7 @@ def judge(reply: Reply, now: float) -> Answer:
         verdict=Verdict.AGAIN if again else Verdict.REFUSED,
         code=str(reply.status),
         detail=told(detail),
-        retry_after_s=retry_after_s(reply.retry_after, reply.date, now) if again else None,
+        retry_after_s=retry_after_s(reply, now) if again else None,
     )
 
 
@@ -76,8 +60,9 @@ def taken(body: bytes) -> Answer:
     return Answer(verdict=Verdict.TAKEN, rejected=rejected, detail=told(partial.error_message))
 
 
-def retry_after_s(value: str | None, date: str | None, now: float) -> float | None:
-    """Seconds of a `Retry-After`, bounded; a date is compared with the collector's own where it told it."""
+def retry_after_s(reply: Reply, now: float) -> float | None:
+    """Seconds of a `Retry-After`, bounded; a date is compared with the server's own clock, if given."""
+    value, date = reply.headers.get("retry-after"), reply.headers.get("date")
     if value is None:
         return None
     try:
@@ -123,7 +108,7 @@ def _host(location: str) -> str:
 
 
 def _status_message(reply: Reply) -> str:
-    if not reply.is_protobuf:
+    if reply.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/x-protobuf":
         return ""
     status = Status()
     try:

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar, assert_never
 
-from overwatch.delivery.outlet import Outlet
 from overwatch.delivery.reply import CLOSED
 from overwatch.delivery.request import Answer, Parcel, Verdict
+from overwatch.delivery.transport import Transport
 
 log: Final = logging.getLogger("overwatch.exporter")
 
@@ -106,14 +106,14 @@ class Sender(Generic[P]):
     def __init__(
         self,
         source: Source[P],
-        open_outlet: Callable[[], Outlet],
+        open_transport: Callable[[], Transport],
         overseer: Overseer,
         pace: Pace | None = None,
     ) -> None:
         self._source = source
-        self._open = open_outlet
+        self._open = open_transport
         self._pace = pace or Pace()
-        self._outlet = open_outlet()
+        self._transport = open_transport()
         self._overseer = overseer
         self._changed = threading.Condition()
         self._is_stopping = False
@@ -144,7 +144,7 @@ class Sender(Generic[P]):
             self._drains += 1
             in_trouble = self._in_trouble
             self._is_cut = self._is_cut or in_trouble
-            stuck = self._outlet
+            stuck = self._transport
             self._changed.notify_all()
         if in_trouble:
             stuck.close()
@@ -158,9 +158,9 @@ class Sender(Generic[P]):
         """End the thread, and with it a try in flight; what was not delivered stays in the source."""
         with self._changed:
             self._is_stopping = True
-            outlet = self._outlet
+            transport = self._transport
             self._changed.notify_all()
-        outlet.close()
+        transport.close()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -222,7 +222,7 @@ class Sender(Generic[P]):
 
     def _try(self, request: Parcel) -> Answer:
         try:
-            return self._outlet.send(request, math.inf)
+            return self._transport.send(request, math.inf)
         except Exception as error:  # noqa: BLE001 the border: one request must not end the others' delivery
             self._fault(error)
             return _FAULT
@@ -231,7 +231,7 @@ class Sender(Generic[P]):
         with self._changed:
             if self._is_stopping or not self._is_cut:
                 return
-            cut, self._outlet, self._is_cut = self._outlet, self._open(), False
+            cut, self._transport, self._is_cut = self._transport, self._open(), False
         cut.close()
 
     def _wait(self, tries: int, answer: Answer, begun: float) -> str | None:

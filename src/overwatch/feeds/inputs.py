@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from overwatch.feeds.indexed import Indexed
-from overwatch.feeds.journalled import Journalled
+from overwatch.feeds.journalled import Journalled, Spooled
 from overwatch.feeds.loose import OtlpFile, Rebuilt
 from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.feeds.snapshotlog import SnapshotLog, is_snapshot, log_files
 from overwatch.feeds.source import Source
-from overwatch.feeds.spooled import Spooled
 from overwatch.journal import LogVersionError
 from overwatch.journal.scan import is_journal
 from overwatch.journal.spooled import is_spool

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
+from overwatch.feeds.journalled import Spooled
 from overwatch.feeds.source import Account, Source
-from overwatch.feeds.spooled import Spooled
 from overwatch.fold import SLOW_NS, next_tick
 from overwatch.journal import Signal
 from overwatch.otlp.jsonl import from_json

@@ -8,13 +8,12 @@ hold.
 
 import contextlib
 import errno
-import fcntl
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from overwatch.file_lock import lock_within, try_lock
 from overwatch.platform import sync, sync_data, write_parts
 
 _LOCK: Final = "lock"
@@ -248,7 +247,8 @@ class Folder:
         with _named(self.path):
             fd = os.open(_LOCK, os.O_RDWR | os.O_CREAT | _SAFE, 0o600, dir_fd=self._fd)
         try:
-            self._wait_for_lock(fd)
+            if not lock_within(fd, _LOCK_PATIENCE_S):
+                raise FolderBusyError(errno.EWOULDBLOCK, f"{self.path} is in use by {_holder(fd)}")
         except OSError:
             os.close(fd)
             raise
@@ -256,20 +256,6 @@ class Folder:
             os.ftruncate(fd, 0)
             os.pwrite(fd, str(os.getpid()).encode(), 0)
         return fd
-
-    def _wait_for_lock(self, fd: int) -> None:
-        patience = time.monotonic() + _LOCK_PATIENCE_S
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                if time.monotonic() > patience:
-                    raise FolderBusyError(
-                        errno.EWOULDBLOCK, f"{self.path} is in use by {_holder(fd)}"
-                    ) from error
-                time.sleep(0.01)
-            else:
-                return
 
 
 def is_held(path: Path) -> bool:
@@ -280,12 +266,9 @@ def is_held(path: Path) -> bool:
     finally:
         os.close(folder)
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not try_lock(fd, shared=True)
     finally:
         os.close(fd)
-    return False
 
 
 def _holder(fd: int) -> str:

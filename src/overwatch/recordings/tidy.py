@@ -5,16 +5,15 @@ is not slowed down, and may be killed at any moment. Rules: one clean-up of a fo
 piece that cannot be rewritten is left as it is and said. Must not know who started it.
 """
 
-import fcntl
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from overwatch.file_lock import locked
 from overwatch.journal import Signal
 from overwatch.otlp.thin import Span
 from overwatch.recordings.checkpoints import bytes_left, forget_up_to
@@ -30,8 +29,8 @@ _USUAL_NS: Final = 3600 * 10**9
 _KINDS: Final = (INDEX, *(signal.value for signal in Signal if signal is not Signal.START))
 
 
-class Orders(msgspec.Struct, frozen=True, kw_only=True):
-    """What one clean-up is told."""
+class CompactionJob(msgspec.Struct, frozen=True, kw_only=True):
+    """One clean-up that is asked for."""
 
     folder: str
     now: int
@@ -63,19 +62,19 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What could not be done."""
 
 
-def tidy(orders: Orders) -> Report:
+def tidy(wanted: CompactionJob) -> Report:
     """Do everything that is due. Raises `OSError` when the folder cannot be used."""
-    folder = Path(orders.folder)
-    with _locked(folder):
-        return _Tidying(folder, orders).run()
+    folder = Path(wanted.folder)
+    with locked(folder / LOCK, 0o640):
+        return _Tidying(folder, wanted).run()
 
 
 class _Tidying:
     """One clean-up."""
 
-    def __init__(self, folder: Path, orders: Orders) -> None:
+    def __init__(self, folder: Path, wanted: CompactionJob) -> None:
         self._folder = folder
-        self._orders = orders
+        self._wanted = wanted
         self._held: dict[Piece, Held] = {}
         self._raised: dict[Piece | None, list[Raised]] = {}
         self._gone: dict[Piece, list[Gone]] = {}
@@ -88,15 +87,15 @@ class _Tidying:
         self._raised[None] = [e for e in _entries(self._folder, None) if isinstance(e, Raised)]
         while True:
             held = self._look()
-            if jobs and self._orders.parent not in (None, os.getppid()):
+            if jobs and self._wanted.parent not in (None, os.getppid()):
                 break
-            fresh = sum(one.size for one in self._held.values() if one.piece.last > self._orders.through)
+            fresh = sum(one.size for one in self._held.values() if one.piece.last > self._wanted.through)
             other = self._live_bytes() + fresh
-            job = next_job(held, self._orders.rules, self._orders.now, other, fresh)
+            job = next_job(held, self._wanted.rules, self._wanted.now, other, fresh)
             if job is None:
                 break
             try:
-                compact(self._folder, job, self._around(), packs=self._orders.rules.packs)
+                compact(self._folder, job, self._around(), packs=self._wanted.rules.packs)
                 jobs += 1
             except OSError as error:
                 self._bad.update(one.piece for one in job.pieces)
@@ -122,7 +121,7 @@ class _Tidying:
         return [
             self._held[piece]
             for piece in found.pieces
-            if piece in self._held and piece not in self._bad and piece.last <= self._orders.through
+            if piece in self._held and piece not in self._bad and piece.last <= self._wanted.through
         ]
 
     def _list(self) -> Inventory:
@@ -153,7 +152,7 @@ class _Tidying:
 
     def _around(self) -> Around:
         told = [raised for many in self._raised.values() for raised in many]
-        before, after = round(self._orders.before_s * 1e9), round(self._orders.after_s * 1e9)
+        before, after = round(self._wanted.before_s * 1e9), round(self._wanted.after_s * 1e9)
         return Around(kept=_spans(told, before, after), usual=_spans(told, max(before, _USUAL_NS), after))
 
     def _live_bytes(self) -> int:
@@ -201,14 +200,3 @@ def _spans(told: Sequence[Raised], before_ns: int, after_ns: int) -> dict[str, l
             start, end = spans[-1][0], max(end, spans.pop()[1])
         spans.append((start, end))
     return found
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Wait until nobody else cleans up here."""
-    fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)

@@ -6,13 +6,13 @@ but the folder. Must not know rings.
 """
 
 import contextlib
-import fcntl
 import os
 from pathlib import Path
 from typing import IO, Final
 
 import msgspec
 
+from overwatch.file_lock import try_lock
 from overwatch.sdk.frames import Hello
 
 SUFFIX: Final = ".hello"
@@ -32,7 +32,7 @@ def write_hello(rings: Path, hello: Hello) -> IO[bytes]:
     file = os.fdopen(os.open(unread, flags, 0o600), "wb")
     try:
         with contextlib.suppress(OSError):  # a place without locks: see `is_meant`
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try_lock(file.fileno())
         file.write(msgspec.msgpack.encode(hello))
         file.flush()
         unread.rename(path_of(rings))
@@ -53,12 +53,11 @@ def is_meant(rings: Path) -> bool:
     except OSError:
         return True
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return not try_lock(fd, shared=True)
     except OSError:
         return True
     finally:
         os.close(fd)
-    return False
 
 
 def read_hello(rings: Path) -> Hello:

@@ -7,7 +7,6 @@ not used; nothing waits for the lock longer than `LOCK_S`. Must not know runs.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -24,6 +23,7 @@ from typing import Final
 
 import overwatch
 from overwatch import discovery, platform
+from overwatch.file_lock import try_lock, unlock
 from overwatch.sdk.trainer_env import common_env, exporter_env
 
 LOCK_S: Final = 5.0
@@ -110,16 +110,14 @@ class Meeting:
         try:
             yield lock
         finally:
-            fcntl.flock(lock, fcntl.LOCK_UN)  # also where a fork has a copy of it
+            unlock(lock)
             os.close(lock)
 
     def _try_lock(self) -> int | None:
         """The lock, where it is free and was not tidied away by its last holder."""
         lock = self._open(".lock", os.O_RDWR | os.O_CREAT)
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(lock).st_nlink:
-                return lock
+        if try_lock(lock) and os.fstat(lock).st_nlink:
+            return lock
         os.close(lock)
         return None
 

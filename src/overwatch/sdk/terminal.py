@@ -25,6 +25,8 @@ VARIABLE: Final = "OVERWATCH_QUIET"
 ASKED_S: Final = 1.0
 """Most time for the collector's answer about the end."""
 _AGAIN_S: Final = 0.05
+_MOST: Final = 64 << 20
+"""Bytes of an answer that are read."""
 _YES: Final = frozenset({"1", "true", "yes", "on"})
 _STEERING: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != ord("\t")}
 """Characters that a terminal would take for its own."""
@@ -114,16 +116,14 @@ def look(run_id: str) -> str:
 
 def last_snapshot(run_id: str, within_s: float) -> "Snapshot | None":
     """What the collector that is announced on this machine shows of a run, once its end is in it."""
-    import urllib.error
-
     from overwatch import codec
 
     deadline = time.monotonic() + within_s
     while (left := deadline - time.monotonic()) > 0:
         try:
             snapshot = codec.decode(_asked("snapshot", {"run": run_id, "rows": "1"}, left))
-        except urllib.error.HTTPError as error:
-            error.close()  # a run of which nothing was folded yet is not known
+        except LookupError:
+            pass  # a run of which nothing was folded yet is not known
         except (OSError, ValueError, msgspec.MsgspecError):
             return None
         else:
@@ -139,7 +139,7 @@ def best_return(run_id: str, within_s: float) -> str | None:
 
     try:
         past = decode(_asked("history", {"run": run_id, "name": "return", "columns": "1"}, within_s))
-    except (OSError, ValueError, msgspec.MsgspecError):
+    except (OSError, LookupError, ValueError, msgspec.MsgspecError):
         return None
     found = next((one for one in past.curves if one.best is not None), None)
     if found is None or found.best is None:
@@ -149,22 +149,25 @@ def best_return(run_id: str, within_s: float) -> str | None:
 
 
 def _asked(what: str, query: dict[str, str], within_s: float) -> bytes:
-    """An answer of the collector that is announced on this machine; raises `OSError`."""
+    """An answer of the collector that is announced on this machine; raises `OSError`.
+
+    Raises `LookupError` where it answers that it has none.
+    """
     import urllib.parse
-    import urllib.request
+
+    from overwatch.delivery.client import http_request
 
     found = discovery.read()
     if found is None or found.view is None:
         raise FileNotFoundError("no collector is announced on this machine")
     base = found.view.replace("ws://", "http://", 1).replace("wss://", "https://", 1)
     url = f"{base}/api/v1/{what}?{urllib.parse.urlencode(query)}"
-    request = urllib.request.Request(url)  # noqa: S310 an address of this machine's announcement
-    if (token := discovery.token_to_read(found.view)) is not None:
-        request.add_unredirected_header("Authorization", f"Bearer {token}")
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=max(within_s, _AGAIN_S)) as answer:
-        body: bytes = answer.read()
-        return body
+    token = discovery.token_to_read(found.view)
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    reply = http_request(url, timeout_s=max(within_s, _AGAIN_S), headers=headers, most=_MOST, env={})
+    if reply.status != 200:
+        raise LookupError(f"{url} answered {reply.status}")
+    return reply.body
 
 
 def _print(lines: list[str]) -> None:

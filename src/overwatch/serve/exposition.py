@@ -16,8 +16,7 @@ from typing import Final
 
 from aiohttp import web
 
-from overwatch.serve.families import Family, Text, page
-from overwatch.serve.negotiation import accepts_gzip, choose
+from overwatch.serve.metrics_text import Family, Text, accepts_gzip, choose, page
 
 EVERY_S: Final = 1.0
 """Between two pages made ahead, at least."""

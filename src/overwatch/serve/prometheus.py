@@ -17,10 +17,18 @@ from overwatch.catalog.bounds import BoundState
 from overwatch.catalog.phases import DURATION_ENDS_S
 from overwatch.catalog.run import GPU_IDLE, PHASE_DURATION
 from overwatch.catalog.tallies import is_tally
-from overwatch.serve.families import Family, FamilyKind, exemplar_text, labels_text
 from overwatch.serve.lifetime import Lifetimes, Part, is_told, part_of
+from overwatch.serve.metrics_text import (
+    Buckets,
+    Family,
+    FamilyBuilder,
+    FamilyKind,
+    States,
+    exemplar_text,
+    known,
+    labels_text,
+)
 from overwatch.serve.services import write_gauges, write_tallies
-from overwatch.serve.sheet import Buckets, Sheet, States, known
 from overwatch.snapshot import Env, Lane, PhaseTimes, Reading, Snapshot, View
 
 if TYPE_CHECKING:
@@ -89,16 +97,16 @@ class RunPage:
         """
         if frame is None:
             return
-        sheet = Sheet(self._limits.most_series)
+        builder = FamilyBuilder(self._limits.most_series)
         plain = View()
         chosen = {run: snapshot for (run, view), snapshot in frame.snapshots.items() if view == plain}
         self._breaches = {key: count for key, count in self._breaches.items() if key[0] in chosen}
         for run_id in sorted(chosen, key=lambda run: (_age_s(chosen[run]), run)):
-            self._run(sheet, run_id, chosen[run_id])
-        self._dropped += sheet.dropped
-        found = list(sheet.families())
+            self._run(builder, run_id, chosen[run_id])
+        self._dropped += builder.dropped
+        found = list(builder.families())
         yield from found
-        yield from self._about(sheet.dropped, sum(family.n for family in found))
+        yield from self._about(builder.dropped, sum(family.n for family in found))
 
     def _about(self, dropped: int, series: int) -> Iterator[Family]:
         """What the page says of itself."""
@@ -115,31 +123,33 @@ class RunPage:
         counter.put("", self._dropped)
         yield counter
 
-    def _run(self, sheet: Sheet, run_id: str, snapshot: Snapshot) -> None:
+    def _run(self, builder: FamilyBuilder, run_id: str, snapshot: Snapshot) -> None:
         part = part_of(snapshot, self._limits.lifetimes)
         if part is Part.NONE:
             return
         labels = _labels(run_id, snapshot)
-        _identity(sheet, labels, snapshot)
-        _liveness(sheet, labels, snapshot)
+        _identity(builder, labels, snapshot)
+        _liveness(builder, labels, snapshot)
         if part is Part.STATE:
             return
-        _counters(sheet, labels, snapshot)
-        _phases(sheet, labels, snapshot)
-        write_tallies(sheet, labels, snapshot.tallies)
+        _counters(builder, labels, snapshot)
+        _phases(builder, labels, snapshot)
+        write_tallies(builder, labels, snapshot.tallies)
         for short, reading in snapshot.policy.items():
-            self._breached(sheet, labels, (run_id, short), reading)
-        _findings(sheet, labels, snapshot)
+            self._breached(builder, labels, (run_id, short), reading)
+        _findings(builder, labels, snapshot)
         if part is Part.END:
             return
         for short, reading in snapshot.policy.items():
-            _policy(sheet, labels, short, reading)
-        write_gauges(sheet, labels, snapshot.services)
-        self._machines(sheet, labels, snapshot)
-        _fleet(sheet, labels, snapshot)
-        self._envs(sheet, labels, snapshot)
+            _policy(builder, labels, short, reading)
+        write_gauges(builder, labels, snapshot.services)
+        self._machines(builder, labels, snapshot)
+        _fleet(builder, labels, snapshot)
+        self._envs(builder, labels, snapshot)
 
-    def _breached(self, sheet: Sheet, labels: str, where: tuple[str, str], reading: Reading) -> None:
+    def _breached(
+        self, builder: FamilyBuilder, labels: str, where: tuple[str, str], reading: Reading
+    ) -> None:
         """How many updates were beyond a limit; of KL from the first scrape on."""
         short = where[1]
         row = find(short, Scope.POLICY)
@@ -148,33 +158,33 @@ class RunPage:
         for level, count in (("warning", reading.warnings), ("critical", reading.criticals)):
             if count or row is KL:
                 said = self._breaches[*where, level] = max(count, self._breaches.get((*where, level), 0))
-                sheet.counter(
+                builder.counter(
                     "overwatch_policy_updates_beyond_limit",
                     "How many updates were beyond this limit of a policy metric, and no further?",
                     f'{labels},metric="{short}",{_LEVELS[level]}',
                     said,
                 )
 
-    def _machines(self, sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
+    def _machines(self, builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
         for lane in snapshot.system.gpus:
             if is_told(lane.age_s, self._limits.lifetimes):
-                _lane(sheet, labels, lane)
+                _lane(builder, labels, lane)
         host = snapshot.system.host
         if host is not None and is_told(host.age_s, self._limits.lifetimes):
             for row in of_scope(Scope.HOST):
-                sheet.row(row, labels, _field(host, row.short))
+                builder.row(row, labels, _field(host, row.short))
 
-    def _envs(self, sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
+    def _envs(self, builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
         """Values of single envs, where they were asked for."""
         most, n = self._limits.per_env, sum(snapshot.board.counts.values())
         if not most:
             return
         if n <= most:
             for env in snapshot.envs:
-                _env(sheet, "", f'{labels},{ENV_LABEL}="{env.env_id}"', env)
+                _env(builder, "", f'{labels},{ENV_LABEL}="{env.env_id}"', env)
             return
         for rank, env in enumerate(_worst(snapshot)[:most], start=1):
-            _env(sheet, "outlier_", f'{labels},rank="{rank}"', env)
+            _env(builder, "outlier_", f'{labels},rank="{rank}"', env)
 
 
 def _single(name: str, asks: str, value: float) -> Family:
@@ -194,7 +204,7 @@ def _labels(run_id: str, snapshot: Snapshot) -> str:
     return labels_text({RUN_LABEL: run_id, **{name: word for name, word in who.items() if word}})
 
 
-def _identity(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
+def _identity(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
     run = snapshot.run
     about = {
         "rl_environment_name": run.task,
@@ -211,31 +221,31 @@ def _identity(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
         "ddp": None if run.modes.ddp is None else str(run.modes.ddp),
     }
     words = labels_text({name: word or "" for name, word in about.items()})
-    sheet.gauge("overwatch_run_info", "What is this run?", f"{labels},{words}", 1)
+    builder.gauge("overwatch_run_info", "What is this run?", f"{labels},{words}", 1)
     if run.service:
         resource = {"host_name": run.node or "", "service_name": run.service.rpartition("/")[2]}
-        sheet.info("target", "Who produces this run?", f"{labels},{labels_text(resource)}")
-    sheet.gauge(
+        builder.info("target", "Who produces this run?", f"{labels},{labels_text(resource)}")
+    builder.gauge(
         "overwatch_run_start_timestamp_seconds", "When did this run start, in Unix time?", labels, run.started
     )
 
 
-def _liveness(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
+def _liveness(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
     link, run = snapshot.link, snapshot.run
     state = run.outcome or "ended" if link.state == "ended" else link.state
     states = _RUN_STATES if state in _RUN_STATES else {**_RUN_STATES, **known("state", [state])}
-    sheet.states("overwatch_run_status", "In which state is this run?", labels, States(states, {state: 1}))
+    builder.states("overwatch_run_status", "In which state is this run?", labels, States(states, {state: 1}))
     data_age = find("overwatch.run.data_age")
     if link.data_age_s is not None and data_age is not None:
-        sheet.row(data_age, labels, link.data_age_s)
-        sheet.gauge(
+        builder.row(data_age, labels, link.data_age_s)
+        builder.gauge(
             "overwatch_run_last_update_timestamp_seconds",
             "When did the newest record of this run come, in Unix time?",
             labels,
             snapshot.time - link.data_age_s,
         )
     if run.checkpoint_age_s is not None:
-        sheet.gauge(
+        builder.gauge(
             "overwatch_run_last_checkpoint_timestamp_seconds",
             "When was the newest checkpoint of this run saved, in Unix time?",
             labels,
@@ -243,17 +253,17 @@ def _liveness(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
         )
 
 
-def _counters(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
+def _counters(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
     for bound, seconds in snapshot.system.idle_gpu_s.items():
-        sheet.row(GPU_IDLE, f"{labels},{labels_text({'bound': bound})}", seconds)
+        builder.row(GPU_IDLE, f"{labels},{labels_text({'bound': bound})}", seconds)
     for short, value in snapshot.counters.items():
         if short in _COUNTER_ROWS and short != GPU_IDLE.short:
-            sheet.row(_COUNTER_ROWS[short], labels, value)
+            builder.row(_COUNTER_ROWS[short], labels, value)
 
 
-def _phases(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
+def _phases(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
     for told in snapshot.phases:
-        sheet.histogram(PHASE_DURATION, f"{labels},{labels_text({'phase': told.name})}", _buckets(told))
+        builder.histogram(PHASE_DURATION, f"{labels},{labels_text({'phase': told.name})}", _buckets(told))
 
 
 def _buckets(told: PhaseTimes) -> Buckets:
@@ -267,22 +277,22 @@ def _buckets(told: PhaseTimes) -> Buckets:
     return Buckets(cumulated=cumulated, total=told.total_s, exemplars=exemplars)
 
 
-def _policy(sheet: Sheet, labels: str, short: str, reading: Reading) -> None:
+def _policy(builder: FamilyBuilder, labels: str, short: str, reading: Reading) -> None:
     row = find(short, Scope.POLICY)
     if (part := head_of(short)) is not None:
         of_head = f"{labels},{labels_text({'metric': part[0].short, part[0].parts: part[1]})}"
-        sheet.gauge(
+        builder.gauge(
             "overwatch_policy_head", "What is this policy metric of one head?", of_head, reading.value
         )
         return
     if row is None:
         asks = "What did the trainer report here?"
         custom = f"{labels},{labels_text({'name': short})}"
-        sheet.gauge("overwatch_policy_custom", asks, custom, reading.value)
+        builder.gauge("overwatch_policy_custom", asks, custom, reading.value)
         return
-    sheet.row(row, labels, reading.value)
+    builder.row(row, labels, reading.value)
     if reading.status in _LEVELS:
-        sheet.states(
+        builder.states(
             "overwatch_policy_status",
             "On which side of its limits is this policy metric?",
             f'{labels},metric="{row.short}"',
@@ -290,11 +300,11 @@ def _policy(sheet: Sheet, labels: str, short: str, reading: Reading) -> None:
         )
 
 
-def _lane(sheet: Sheet, labels: str, lane: Lane) -> None:
+def _lane(builder: FamilyBuilder, labels: str, lane: Lane) -> None:
     lane_labels = f"{labels},{labels_text({label_name('hw.id'): lane.uuid or lane.gpu_id})}"
     for row in of_scope(Scope.GPU):
-        sheet.row(row, lane_labels, _field(lane, row.short))
-    sheet.gauge(
+        builder.row(row, lane_labels, _field(lane, row.short))
+    builder.gauge(
         "overwatch_gpu_memory_full_seconds",
         "In how many seconds is the memory of this GPU full, if its peaks go on rising?",
         lane_labels,
@@ -302,7 +312,7 @@ def _lane(sheet: Sheet, labels: str, lane: Lane) -> None:
     )
     if lane.bound is not None:
         bound = States(_BOUNDS, {BoundState(lane.bound.state).label: 1})
-        sheet.states("overwatch_gpu_bound", "What holds this GPU back?", lane_labels, bound)
+        builder.states("overwatch_gpu_bound", "What holds this GPU back?", lane_labels, bound)
 
 
 def _field(holder: object, short: str) -> float | None:
@@ -310,53 +320,53 @@ def _field(holder: object, short: str) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _fleet(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
+def _fleet(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
     run, board = snapshot.run, snapshot.board
-    sheet.gauge("overwatch_run_update", "At which update is this run?", labels, run.update)
-    sheet.gauge("overwatch_run_steps_per_second", "How many env steps a second?", labels, run.steps_per_s)
+    builder.gauge("overwatch_run_update", "At which update is this run?", labels, run.update)
+    builder.gauge("overwatch_run_steps_per_second", "How many env steps a second?", labels, run.steps_per_s)
     if board.counts:
         states = States(_ENV_STATES, board.counts)
-        sheet.states("overwatch_run_envs", "How many envs are in each state?", labels, states)
+        builder.states("overwatch_run_envs", "How many envs are in each state?", labels, states)
     if snapshot.aggregates.seed_census:
         census = States(_STAGES, snapshot.aggregates.seed_census)
-        sheet.states("overwatch_run_slots", "How many slots are in each seed stage?", labels, census)
+        builder.states("overwatch_run_slots", "How many slots are in each seed stage?", labels, census)
     for rank, env in enumerate(_worst(snapshot)[:OUTLIERS], start=1):
         place = f'{labels},rank="{rank}"'
         score = env.anomaly.score
-        sheet.gauge("overwatch_outlier_anomaly", "How far from normal is the env here?", place, score)
-        sheet.gauge("overwatch_outlier_env", "Which env is at this rank?", place, env.env_id)
+        builder.gauge("overwatch_outlier_anomaly", "How far from normal is the env here?", place, score)
+        builder.gauge("overwatch_outlier_env", "Which env is at this rank?", place, env.env_id)
 
 
-def _findings(sheet: Sheet, labels: str, snapshot: Snapshot) -> None:
+def _findings(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
     """Open findings by severity, and by code those above information that are not acknowledged."""
     counts = States(_SEVERITIES, snapshot.verdict.counts)
-    sheet.states("overwatch_findings", "How many findings are open?", labels, counts)
+    builder.states("overwatch_findings", "How many findings are open?", labels, counts)
     codes: dict[str, float] = {}
     for one in snapshot.findings:
         if one.cleared_at is None and not one.acknowledged and one.severity != "info":
             codes[one.code] = codes.get(one.code, 0) + 1
     words = _CODES if codes.keys() <= _CODES.keys() else _CODES | known("code", codes)
     asks = "How many warnings or criticals of this kind are open and not acknowledged?"
-    sheet.states("overwatch_run_findings", asks, labels, States(words, codes))
+    builder.states("overwatch_run_findings", asks, labels, States(words, codes))
 
 
 def _worst(snapshot: Snapshot) -> list[Env]:
     return sorted(snapshot.envs, key=lambda env: -env.anomaly.score)
 
 
-def _env(sheet: Sheet, prefix: str, labels: str, env: Env) -> None:
+def _env(builder: FamilyBuilder, prefix: str, labels: str, env: Env) -> None:
     """All values of one env that its row of the board has."""
     for row in of_scope(Scope.ENV):
         value = _field(env, _ENV_FIELDS.get(row.short, row.short))
         if row.kind is Kind.GAUGE and value is not None:
-            _env_row(sheet, prefix, labels, row, value)
+            _env_row(builder, prefix, labels, row, value)
 
 
-def _env_row(sheet: Sheet, prefix: str, labels: str, row: Metric, value: float) -> None:
+def _env_row(builder: FamilyBuilder, prefix: str, labels: str, row: Metric, value: float) -> None:
     if prefix:
-        sheet.gauge(f"overwatch_{prefix}{row.short}", f"{row.asks} By rank.", labels, value)
+        builder.gauge(f"overwatch_{prefix}{row.short}", f"{row.asks} By rank.", labels, value)
     else:
-        sheet.row(row, labels, value)
+        builder.row(row, labels, value)
 
 
 def families(frame: "Frame | None", limits: PageLimits | None = None) -> Iterator[Family]:

@@ -10,8 +10,7 @@ from typing import Final
 
 from overwatch.catalog import BY_NAME, Kind, Metric, Scope, find, label_name, prometheus_name
 from overwatch.catalog.tallies import TAKEN_LABELS
-from overwatch.serve.families import exemplar_text, labels_text
-from overwatch.serve.sheet import Buckets, Sheet
+from overwatch.serve.metrics_text import Buckets, FamilyBuilder, exemplar_text, labels_text
 from overwatch.snapshot import Reading, Tally
 
 _COUNTED: Final = "What did this process count here?"
@@ -26,22 +25,22 @@ _HISTOGRAM: Final = Metric(
 )
 
 
-def write_gauges(sheet: Sheet, labels: str, readings: Mapping[str, Reading]) -> None:
+def write_gauges(builder: FamilyBuilder, labels: str, readings: Mapping[str, Reading]) -> None:
     """Add what processes report."""
     for key, reading in readings.items():
         name = key.partition("#")[0]
         row = BY_NAME.get(name)
         who = f"{labels},{labels_text({'role': reading.role or '', 'rank': str(reading.rank or 0)})}"
         if row is not None:
-            sheet.row(row, who, reading.value)
+            builder.row(row, who, reading.value)
         else:
             asks = "What did this process report here?"
-            sheet.gauge(
+            builder.gauge(
                 "overwatch_service_custom", asks, f"{who},{labels_text({'name': name})}", reading.value
             )
 
 
-def write_tallies(sheet: Sheet, labels: str, tallies: Iterable[Tally]) -> None:
+def write_tallies(builder: FamilyBuilder, labels: str, tallies: Iterable[Tally]) -> None:
     """Add what processes count."""
     written = set[str]()
     for one in tallies:
@@ -51,7 +50,7 @@ def write_tallies(sheet: Sheet, labels: str, tallies: Iterable[Tally]) -> None:
         key = f"{one.name if row else one.count is None} {text}"
         if key not in written:
             written.add(key)
-            _write(sheet, row, text, one)
+            _write(builder, row, text, one)
 
 
 def _own(labels: Mapping[str, str]) -> dict[str, str]:
@@ -60,7 +59,7 @@ def _own(labels: Mapping[str, str]) -> dict[str, str]:
     return {f"label_{to}" if to in TAKEN_LABELS else to: labels[name] for name, to in names.items()}
 
 
-def _write(sheet: Sheet, row: Metric | None, labels: str, one: Tally) -> None:
+def _write(builder: FamilyBuilder, row: Metric | None, labels: str, one: Tally) -> None:
     if one.count is not None:
         ends = (*map(str, one.bounds), "+Inf")
         counts = one.counts or (one.count,)
@@ -72,7 +71,7 @@ def _write(sheet: Sheet, row: Metric | None, labels: str, one: Tally) -> None:
             if text is not None:
                 exemplars[sample.bucket] = text
         held = Buckets(cumulated=cumulated, total=one.total, exemplars=exemplars)
-        sheet.histogram(row or _HISTOGRAM, labels, held)
+        builder.histogram(row or _HISTOGRAM, labels, held)
     elif one.total is not None:
         name = "overwatch_service_counted" if row is None else prometheus_name(row).removesuffix("_total")
-        sheet.counter(name, _COUNTED if row is None else row.asks, labels, one.total)
+        builder.counter(name, _COUNTED if row is None else row.asks, labels, one.total)

@@ -1,18 +1,16 @@
 """A message as a POST to a webhook: JSON for programs, Slack's shape for people.
 
-Rules: no redirect is followed, the reply is not read; the address and the headers are secrets and appear in
-no message of ours. Must not know when a message is due.
+Rules: no redirect is followed, of the reply only its status counts; the address and the headers are secrets
+and appear in no message of ours. Must not know when a message is due.
 """
 
-import http.client
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
+from overwatch.delivery.client import http_request
 from overwatch.delivery.destination import header_problem
 from overwatch.delivery.reply import retry_after_s
 from overwatch.serve.notices import Notice, Shape
@@ -54,17 +52,11 @@ class Hook:
         return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}/…"
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: object) -> None:
-        """Never: a message and its headers go where they were meant to go."""
-
-
 class Webhook:
     """Carries messages to a hook."""
 
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
-        self._opener = urllib.request.build_opener(_NoRedirect)
 
     @property
     def shown(self) -> str:
@@ -73,19 +65,17 @@ class Webhook:
 
     def deliver(self, notice: Notice) -> tuple[str, float | None]:
         """Post one message; see `Carrier`."""
-        headers = {"content-type": "application/json", **self._hook.headers}
+        headers = {
+            "content-type": "application/json",
+            **{n.lower(): v for n, v in self._hook.headers.items()},
+        }
         body = notice.body(self._hook.shape)
-        request = urllib.request.Request(self._hook.url, body, headers, method="POST")  # noqa: S310 checked
         try:
-            with self._opener.open(request, timeout=self._hook.timeout_s):
-                return "", None
-        except urllib.error.HTTPError as error:
-            with error:
-                if error.code not in _BUSY and error.code < 500:
-                    return f"HTTP {error.code}", None
-                asked_s = retry_after_s(
-                    error.headers.get("retry-after"), error.headers.get("date"), time.time()
-                )
-                return f"HTTP {error.code}", asked_s or 0.0
-        except (OSError, http.client.HTTPException) as error:
+            reply = http_request(self._hook.url, body, timeout_s=self._hook.timeout_s, headers=headers)
+        except OSError as error:
             return type(error).__name__, 0.0
+        if 200 <= reply.status < 300:
+            return "", None
+        if reply.status not in _BUSY and reply.status < 500:
+            return f"HTTP {reply.status}", None
+        return f"HTTP {reply.status}", retry_after_s(reply, time.time()) or 0.0

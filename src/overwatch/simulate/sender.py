@@ -5,16 +5,15 @@ was refused or was left at the end is counted by reason. A thread of its own, so
 away does not hold up the run's clock. Must not know what requests say.
 """
 
-import http.client
 import threading
-import urllib.error
-import urllib.request
 from collections import Counter, deque
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
 
 from overwatch import discovery
+from overwatch.delivery.client import http_request
 from overwatch.simulate.telling import Told
 
 AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})
@@ -129,20 +128,14 @@ class Sender:
 
     def _post(self, body: bytes) -> int | None:
         """The status that settles the request; `None` when it may be tried again."""
-        headers = {"Content-Type": "application/x-protobuf"}
+        headers = {"content-type": "application/x-protobuf"}
         token = discovery.token(self._config.url, "ingest")
         if token is not None:
-            headers["Authorization"] = f"Bearer {token}"
-        asked = urllib.request.Request(self._config.url, data=body, headers=headers)  # noqa: S310 checked by the config
+            headers["authorization"] = f"Bearer {token}"
         try:
-            with urllib.request.urlopen(asked, timeout=self._config.timeout_s) as answer:  # noqa: S310 as above
-                answer.read()
-                self.trouble = None
-                return 200
-        except urllib.error.HTTPError as error:
-            with error:
-                self.trouble = f"answered {error.code} {error.reason}"
-            return None if error.code in AGAIN else error.code
-        except (OSError, http.client.HTTPException) as error:
-            self.trouble = str(getattr(error, "reason", error))
+            reply = http_request(self._config.url, body, timeout_s=self._config.timeout_s, headers=headers)
+        except OSError as error:
+            self.trouble = str(error)
             return None
+        self.trouble = None if reply.status == HTTPStatus.OK else f"answered {reply.status} {reply.reason}"
+        return None if reply.status in AGAIN else reply.status

@@ -5,12 +5,11 @@ for "not there", is refused with `TakenError` when the file is another. `Permane
 repetition mends; any other exception may pass. Must not know what the files mean.
 """
 
-import fcntl
 import mmap
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
@@ -30,6 +29,7 @@ from obstore.exceptions import (
 )
 from obstore.store import GCSStore, MemoryStore, S3Store
 
+from overwatch.file_lock import locked
 from overwatch.platform import sync, sync_folder
 from overwatch_rl.artifacts.digests import Bytes, xxh3_of
 from overwatch_rl.artifacts.retrying import Patience
@@ -179,14 +179,9 @@ class Folder:
         if held != expected:
             raise TakenError(f"{path} is another than expected")
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        fd = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)  # Held for a rename only; it ends with its process.
-            yield
-        finally:
-            os.close(fd)
+    def _alone(self) -> AbstractContextManager[None]:
+        """For a rename only."""
+        return locked(self._folder / _LOCK, 0o644)
 
     def _path(self, key: str) -> Path:
         if not key or key.startswith("/") or "\0" in key or ".." in key.split("/"):

@@ -3,13 +3,10 @@
 Rules: it ends with the last process that has it, however that ends. Must not know what it guards.
 """
 
-import fcntl
 import os
-import time
 from pathlib import Path
-from typing import Final
 
-_LOOK_S: Final = 0.05
+from overwatch.file_lock import lock_within
 
 
 def held_lock(path: Path, patience_s: float, what: str, out: Path | None = None) -> int:
@@ -24,19 +21,12 @@ def held_lock(path: Path, patience_s: float, what: str, out: Path | None = None)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise ValueError(f"{out} cannot be written: {error.strerror}; name another --out folder") from error
-    until = time.monotonic() + patience_s
     try:
-        while True:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                if time.monotonic() >= until:
-                    raise ValueError(
-                        f"another process {what} in {out}; end it, or name another --out folder"
-                    ) from error
-                time.sleep(_LOOK_S)
-            else:
-                return fd
+        is_free = lock_within(fd, patience_s)
     except BaseException:
         os.close(fd)
         raise
+    if not is_free:
+        os.close(fd)
+        raise ValueError(f"another process {what} in {out}; end it, or name another --out folder")
+    return fd

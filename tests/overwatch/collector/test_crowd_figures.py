@@ -12,8 +12,8 @@ from overwatch.catalog import Scope
 from overwatch.collector import Service
 from overwatch.collector.telemetry import MOST_CAPPED, capped
 from overwatch.events import Measured, scalars
-from overwatch.serve.families import Text
-from overwatch.serve.families import page as families_page
+from overwatch.serve.metrics_text import Text
+from overwatch.serve.metrics_text import page as families_page
 from overwatch.state.overflow import Overflow
 from tests.overwatch.collector.running import eventually, http, run_started, running, told
 

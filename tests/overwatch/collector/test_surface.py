@@ -48,7 +48,8 @@ OUTWARD = {
     "create_connection",
     "SMTP",
     "SMTP_SSL",
-    "outlet",
+    "transport_to",
+    "http_request",
 }
 
 NAMES = [

@@ -3,7 +3,7 @@
 import pytest
 
 from overwatch.collector.tally import HELP, Tally
-from overwatch.serve.families import Family
+from overwatch.serve.metrics_text import Family
 
 
 def _shown(tally: Tally) -> dict[str, Family]:

@@ -15,7 +15,7 @@ from google.rpc.status_pb2 import Status
 
 from overwatch.delivery import Destination, destination
 from overwatch.delivery.endpoint import target
-from overwatch.delivery.grpc import GrpcOutlet
+from overwatch.delivery.grpc import GrpcTransport
 from overwatch.delivery.request import Answer, Verdict
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.request import Request
@@ -55,11 +55,11 @@ def ask(
     endpoint: str, *, env: dict[str, str] | None = None, body: bytes = b"", within_s: float = LONG_S
 ) -> Answer:
     """One request to an endpoint."""
-    outlet = GrpcOutlet({Signal.LOGS: to(endpoint, env)})
+    transport = GrpcTransport({Signal.LOGS: to(endpoint, env)})
     try:
-        return outlet.send(request(body), time.monotonic() + within_s)
+        return transport.send(request(body), time.monotonic() + within_s)
     finally:
-        outlet.close()
+        transport.close()
 
 
 class _Any(grpc.GenericRpcHandler):
@@ -120,11 +120,11 @@ def test_the_three_signals_have_their_services_and_share_a_channel() -> None:
 
     with serving(behave) as (endpoint, handler):
         signals = (Signal.LOGS, Signal.METRICS, Signal.TRACES)
-        outlet = GrpcOutlet({signal: to(endpoint, env, signal) for signal in signals})
+        transport = GrpcTransport({signal: to(endpoint, env, signal) for signal in signals})
         for signal in signals:
-            answer = outlet.send(request(signal.value.encode() * 500, signal), time.monotonic() + LONG_S)
+            answer = transport.send(request(signal.value.encode() * 500, signal), time.monotonic() + LONG_S)
             assert answer == Answer(verdict=Verdict.TAKEN)
-        outlet.close()
+        transport.close()
         prefix = "/opentelemetry.proto.collector"
         assert [method for method, _ in handler.calls] == [
             f"{prefix}.logs.v1.LogsService/Export",
@@ -210,28 +210,28 @@ def test_the_deadline_is_of_the_whole_exchange(script: Callable[[Call], None]) -
 def test_closing_ends_a_try_in_flight(script: Callable[[Call], None]) -> None:
     """From another thread, long before the deadline."""
     with evil(script) as server:
-        outlet = GrpcOutlet({Signal.LOGS: to(server.endpoint)})
-        closer = threading.Thread(target=lambda: (server.wait(lambda it: it.connections), outlet.close()))
+        transport = GrpcTransport({Signal.LOGS: to(server.endpoint)})
+        closer = threading.Thread(target=lambda: (server.wait(lambda it: it.connections), transport.close()))
         closer.start()
         begun = time.monotonic()
-        answer = outlet.send(request(), time.monotonic() + LONG_S)
+        answer = transport.send(request(), time.monotonic() + LONG_S)
         closer.join()
         assert time.monotonic() - begun < LONG_S / 2
         assert (answer.verdict, answer.code) == (Verdict.AGAIN, "closed")
-        assert outlet.send(request(), time.monotonic() + LONG_S).code == "closed"
+        assert transport.send(request(), time.monotonic() + LONG_S).code == "closed"
 
 
 def test_a_closed_port_is_no_refusal_and_its_return_is_seen_at_once() -> None:
     """A new try is a new connection: no back-off of the channel's own hides that the collector is back."""
     port = free_port()
-    outlet = GrpcOutlet({Signal.LOGS: to(f"http://127.0.0.1:{port}")})
+    transport = GrpcTransport({Signal.LOGS: to(f"http://127.0.0.1:{port}")})
     for _ in range(6):
-        answer = outlet.send(request(), time.monotonic() + LONG_S)
+        answer = transport.send(request(), time.monotonic() + LONG_S)
         assert (answer.verdict, answer.code) == (Verdict.AGAIN, "unavailable")
     with ThreadPoolExecutor(1) as pool:
         server = grpc.server(pool, (_Any(lambda *_: b""),))
         server.add_insecure_port(f"127.0.0.1:{port}")
         server.start()
-        assert outlet.send(request(), time.monotonic() + LONG_S).verdict is Verdict.TAKEN
-        outlet.close()
+        assert transport.send(request(), time.monotonic() + LONG_S).verdict is Verdict.TAKEN
+        transport.close()
         server.stop(None).wait()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.delivery import destination, outlet
+from overwatch.delivery import destination, transport_to
 from overwatch.delivery.endpoint import target
 from overwatch.delivery.proxy import Proxy, proxy
 from overwatch.delivery.request import Answer, Verdict
@@ -23,7 +23,7 @@ __all__ = ["pki", "pytestmark"]
 
 def ask(endpoint: str, env: Mapping[str, str], *, within_s: float = 20.0) -> Answer:
     """One request."""
-    made = outlet({Signal.LOGS: destination(Signal.LOGS, target("logs", endpoint, env), env)})
+    made = transport_to({Signal.LOGS: destination(Signal.LOGS, target("logs", endpoint, env), env)})
     try:
         return made.send(request(1), time.monotonic() + within_s)
     finally:

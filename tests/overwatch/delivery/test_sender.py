@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from overwatch.delivery.fortune import Fortune
+from overwatch.delivery.log import DeliveryLog
 from overwatch.delivery.request import Answer, Verdict
 from overwatch.delivery.sender import Pace, Sender
 from overwatch.journal import Signal
@@ -349,7 +349,7 @@ def test_a_log_handler_that_speaks_to_the_sender_makes_no_loop() -> None:
 
 
 class Broken:
-    """An outlet with a fault of its own."""
+    """A transport with a fault of its own."""
 
     def __init__(self, faults: float) -> None:
         self.left = faults
@@ -371,7 +371,7 @@ def test_a_fault_of_our_own_ends_no_delivery(
 ) -> None:
     """It is tried again, then passed over, counted, and told once."""
     source, broken = Waiting(2), Broken(faults)
-    sender = Sender(source, lambda: broken, Fortune("somewhere"), FAST)
+    sender = Sender(source, lambda: broken, DeliveryLog("somewhere"), FAST)
     sender.start()
     assert sender.drain(DEADLINE_S)
     assert sender.stop()
@@ -387,7 +387,7 @@ def test_progress_is_told_and_its_fault_is_outlived() -> None:
         told.release()
         raise OSError("no account")
 
-    sender = Sender(source, lambda: Broken(-math.inf), Fortune("somewhere"), FAST)
+    sender = Sender(source, lambda: Broken(-math.inf), DeliveryLog("somewhere"), FAST)
     sender.start(progress)
     for _ in range(3):
         assert told.acquire(timeout=DEADLINE_S)

@@ -5,9 +5,9 @@ import threading
 from collections import Counter, deque
 from collections.abc import Iterator
 
-from overwatch.delivery import destination, outlet
+from overwatch.delivery import destination, transport_to
 from overwatch.delivery.endpoint import target
-from overwatch.delivery.fortune import Fortune
+from overwatch.delivery.log import DeliveryLog
 from overwatch.delivery.sender import Pace, Sender, Source
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.request import Request
@@ -99,7 +99,7 @@ def sending(
     """A sender of all signals to an endpoint, already started."""
     words = env or {}
     to = {signal: destination(signal, target(signal.value, endpoint, words), words) for signal in SIGNALS}
-    sender = Sender(source, lambda: outlet(to), Fortune(endpoint or "somewhere"), pace)
+    sender = Sender(source, lambda: transport_to(to), DeliveryLog(endpoint or "somewhere"), pace)
     sender.start()
     try:
         yield sender

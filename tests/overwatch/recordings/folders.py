@@ -13,7 +13,7 @@ from overwatch.otlp.jsonl import from_json
 from overwatch.recordings.files import RecordingFiles
 from overwatch.recordings.index import Located, read_entry
 from overwatch.recordings.plan import Rules
-from overwatch.recordings.tidy import Orders, Report, tidy
+from overwatch.recordings.tidy import CompactionJob, Report, tidy
 from overwatch.serve.recording import RecordingWriter
 from tests import fakes
 from tests.fakes import SECOND, START_NS
@@ -65,7 +65,9 @@ class Recorder:
         """Clean up as the collector would."""
         number = self.writer.number - 1 if through is None else through
         return tidy(
-            Orders(folder=str(self.folder), now=now or self.newest, through=number, rules=rules or self.rules)
+            CompactionJob(
+                folder=str(self.folder), now=now or self.newest, through=number, rules=rules or self.rules
+            )
         )
 
 

@@ -10,7 +10,7 @@ from overwatch.otlp.jsonl import from_json
 from overwatch.recordings.files import RecordingFiles
 from overwatch.recordings.index import Located, read_entry
 from overwatch.recordings.plan import Rules
-from overwatch.recordings.tidy import Orders, tidy
+from overwatch.recordings.tidy import CompactionJob, tidy
 from tests.overwatch.recordings.folders import Recorder, batches, names
 
 PACKS = Rules(thins=False)
@@ -111,7 +111,7 @@ def test_what_went_is_an_error_that_names_the_batch(tmp_path: Path) -> None:
 def test_one_job_is_done_for_a_collector_that_has_gone(tmp_path: Path) -> None:
     """So that one that is killed over and over is tidied too, and no process works on unasked."""
     recorder = recorded(tmp_path)
-    orders = Orders(folder=str(tmp_path), now=recorder.newest, through=9, rules=PACKS, parent=1 << 30)
+    orders = CompactionJob(folder=str(tmp_path), now=recorder.newest, through=9, rules=PACKS, parent=1 << 30)
 
     assert tidy(orders).jobs == 1
     assert tidy(msgspec.structs.replace(orders, parent=os.getppid())).jobs == 9

@@ -16,7 +16,7 @@ from overwatch.journal import Signal
 from overwatch.otlp.retention import RetentionLevel
 from overwatch.recordings import compaction
 from overwatch.recordings.plan import Rules
-from overwatch.recordings.tidy import LOCK, Orders, Report
+from overwatch.recordings.tidy import LOCK, CompactionJob, Report
 from tests.fakes import SECOND
 from tests.overwatch.collector.running import eventually
 from tests.overwatch.recordings.folders import Recorder, batches, facts, names, records
@@ -315,9 +315,9 @@ def test_points_of_others_are_thinned_to_the_newest_and_spans_stay(tmp_path: Pat
 
 
 def test_it_runs_as_a_process(tmp_path: Path) -> None:
-    """Orders go in as JSON, a report comes out as JSON."""
+    """CompactionJob go in as JSON, a report comes out as JSON."""
     recorder = recorded(tmp_path)
-    orders = Orders(folder=str(tmp_path), now=recorder.newest, through=3, rules=QUICK)
+    orders = CompactionJob(folder=str(tmp_path), now=recorder.newest, through=3, rules=QUICK)
     command = [sys.executable, "-m", "overwatch.recordings", msgspec.json.encode(orders).decode()]
     done = subprocess.run(command, capture_output=True, timeout=60, check=True)
 
@@ -330,7 +330,7 @@ def test_a_process_gives_way_and_yet_gets_on(tmp_path: Path) -> None:
     """Beside others that use every core it has a share, by which a clean-up ends."""
     with (tmp_path / LOCK).open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        orders = msgspec.json.encode(Orders(folder=str(tmp_path), now=1, through=1)).decode()
+        orders = msgspec.json.encode(CompactionJob(folder=str(tmp_path), now=1, through=1)).decode()
         process = subprocess.Popen([sys.executable, "-m", "overwatch.recordings", orders])
         try:
             eventually(lambda: os.sched_getscheduler(process.pid) == os.SCHED_BATCH)

@@ -19,7 +19,7 @@ from overwatch.feeds.recording import Recording
 from overwatch.fold import FAST_NS, NOT_HUSHED, Fold, Hushed, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import request
-from overwatch.recordings.tidy import Orders, Report, tidy
+from overwatch.recordings.tidy import CompactionJob, Report, tidy
 from tests import fakes
 from tests.fakes import SECOND, START_NS
 from tests.overwatch.collector.running import config
@@ -247,7 +247,7 @@ def record(folder: Path, plan: Plan, *sets: str) -> Result:
         exporter._note_findings()
         if exporter._writer.number != number:
             number = exporter._writer.number
-            orders = Orders(
+            orders = CompactionJob(
                 folder=str(recorded),
                 now=stamp,
                 through=number - 1,

@@ -2,7 +2,6 @@
 
 import fcntl
 from pathlib import Path
-from typing import IO
 
 import pytest
 
@@ -25,12 +24,12 @@ def test_a_greeting_that_can_be_found_is_whole_and_locked(
     rings, found = tmp_path / "rings", list[bool]()
     lock = fcntl.flock
 
-    def locked(file: IO[bytes], how: int) -> None:
+    def locked(file: int, how: int) -> None:
         found.append(bool(list(tmp_path.glob(f"*{greeting.SUFFIX}"))))
         lock(file, how)
 
     with monkeypatch.context() as its:
-        its.setattr(greeting.fcntl, "flock", locked)
+        its.setattr(fcntl, "flock", locked)
         file = greeting.write_hello(rings, HELLO)
     with file:
         assert found == [False]

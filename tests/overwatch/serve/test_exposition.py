@@ -9,7 +9,7 @@ from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
 from overwatch.serve.exposition import IDLE_S, Ahead, Exposition, Source
-from overwatch.serve.families import Family, FamilyKind
+from overwatch.serve.metrics_text import Family, FamilyKind
 
 Scrape = Callable[..., Awaitable[str]]
 

@@ -12,7 +12,7 @@ from overwatch.catalog.alerts import told_codes
 from overwatch.catalog.bounds import BoundState
 from overwatch.events import Column, EarlyStopped, EnvsRemoved, FindingAcknowledged, PhaseEnded
 from overwatch.serve.exposition import Exposition, Source
-from overwatch.serve.families import Family
+from overwatch.serve.metrics_text import Family
 from overwatch.serve.prometheus import PageLimits, RunPage
 from tests import fakes
 from tests.overwatch.serve.framed import Frames, busy_run, gpu

@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 from overwatch import discovery
 from overwatch.cli.doctor.verdict import Verdict, failure, ok
-from overwatch.delivery import destination, outlet
+from overwatch.delivery import destination, transport_to
 from overwatch.delivery.endpoint import target
 from overwatch.delivery.request import Answer, Parcel
 from overwatch.delivery.request import Verdict as Taken
@@ -42,7 +42,7 @@ def reach(endpoint: str | None) -> Iterator[Verdict]:
             AREA, f"{endpoint!r}: {error}", "write http://HOST:4318, https://... or http://HOST:4317"
         )
         return
-    door = outlet({Signal.LOGS: to})
+    door = transport_to({Signal.LOGS: to})
     begin = time.monotonic()
     try:
         parcel = Parcel(signal=Signal.LOGS, body=ExportLogsServiceRequest().SerializeToString())

@@ -8,10 +8,9 @@ import os
 import signal
 import subprocess
 import time
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from fcntl import LOCK_EX, LOCK_NB, flock
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +19,8 @@ import psutil
 
 from overwatch import discovery
 from overwatch.cli.stack.writing import StackError
+from overwatch.delivery.client import http_request
+from overwatch.file_lock import try_lock
 
 READY_S: Final = 30.0
 END_S: Final = 15.0
@@ -70,10 +71,8 @@ def alone(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise StackError(f"{folder} cannot be used: {error.strerror or error}") from error
     with lock:
-        try:
-            flock(lock, LOCK_EX | LOCK_NB)
-        except BlockingIOError as error:
-            raise StackError("another `overwatch stack` is at work; wait for it") from error
+        if not try_lock(lock.fileno()):
+            raise StackError("another `overwatch stack` is at work; wait for it")
         yield
 
 
@@ -123,10 +122,7 @@ def wait_ready(server: Server, url: str) -> bool:
 def is_ready(url: str) -> bool:
     """Whether an address answers with 200."""
     try:
-        # No proxy: a server on loopback is asked, whatever the environment says.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(url, timeout=2) as answer:
-            return bool(answer.status == 200)
+        return http_request(url, timeout_s=2, env={}).status == HTTPStatus.OK
     except OSError:
         return False
 

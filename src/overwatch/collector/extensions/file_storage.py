@@ -3,7 +3,6 @@
 With it the journal lies on disk, in the folder `journal` below; without it in memory.
 """
 
-import fcntl
 import os
 from pathlib import Path
 from typing import Final
@@ -11,6 +10,7 @@ from typing import Final
 import msgspec
 
 from overwatch.collector.start_errors import described
+from overwatch.file_lock import try_lock
 from overwatch.journal import Durability
 
 JOURNAL_MIB: Final = 64
@@ -64,21 +64,22 @@ class FileStorage:
         except OSError as error:
             raise OSError(described(error, self._lock)) from error
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-        except BlockingIOError:
+            is_free = try_lock(fd)
             held_by = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
-            os.close(fd)
-            raise OSError(
-                f"{self._lock.parent} is in use by another collector (pid {held_by}); stop that one, "
-                "or set extensions.file_storage.directory or OVERWATCH_DATA_DIR"
-            ) from None
+            if is_free:
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         except OSError as error:
             os.close(fd)
             raise OSError(
                 f"{described(error, self._lock)}; the folder must be where files can be locked"
             ) from error
+        if not is_free:
+            os.close(fd)
+            raise OSError(
+                f"{self._lock.parent} is in use by another collector (pid {held_by}); stop that one, "
+                "or set extensions.file_storage.directory or OVERWATCH_DATA_DIR"
+            )
         self._fd = fd
 
     def stop(self) -> None:

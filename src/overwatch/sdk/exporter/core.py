@@ -17,9 +17,9 @@ from typing import Final, TypeAlias
 from overwatch.delivery.destination import Destination, destination
 from overwatch.delivery.endpoint import DEFAULT_HTTP, target
 from overwatch.delivery.endpoint import Signal as SignalName
-from overwatch.delivery.fortune import Fortune
-from overwatch.delivery.outlet import outlet
+from overwatch.delivery.log import DeliveryLog
 from overwatch.delivery.sender import Sender
+from overwatch.delivery.transport import transport_to
 from overwatch.events import CheckpointSaved, Event, RunFinished
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.ack_tracker import AckTracker
@@ -102,7 +102,7 @@ class Exporter:
         ways = destinations(hello.endpoint, hello.otlp_env)
         shown = None if hello.quiet else ways[Signal.LOGS].shown
         self._acks = AckTracker(spool, spool.spooled)
-        self._sender = Sender(self._acks, lambda: outlet(ways), Fortune(shown))
+        self._sender = Sender(self._acks, lambda: transport_to(ways), DeliveryLog(shown))
         self._instruments = Instruments(described, spool, frozenset(ways), env)
         said = max(spool.next_seq - 1, source.said)
         self._encoder = BatchEncoder(described, spool, self._instruments, hello.started, said)

@@ -5,12 +5,11 @@ with its reason, and so is a value that DCGM leaves blank. A GPU of which only p
 those parts; where the whole is there too, its parts are left out. Must not know how readings are sent.
 """
 
-import http.client
 import math
 import re
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -33,6 +32,7 @@ from overwatch.catalog.machine import (
     TEMPERATURE,
     UTILIZATION,
 )
+from overwatch.delivery.client import http_request
 from overwatch.sdk.exporter.lanes import MIG_PREFIX, Gpu
 from overwatch.sdk.exporter.nvml import MHZ, throttle_words
 from overwatch.sdk.exporter.readings import Reading, Xid
@@ -91,8 +91,8 @@ class Dcgm:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{URL_VARIABLE}={url!r} is no page; write e.g. http://127.0.0.1:9400/metrics")
-        self._host, self._port, self._secure = parts.hostname, parts.port, parts.scheme == "https"
-        self._path = (parts.path or "/metrics") + (f"?{parts.query}" if parts.query else "")
+        self._host = parts.hostname
+        self._url = parts._replace(path=parts.path or "/metrics").geturl()
         self._limits = limits or DcgmLimits()
         self._errors: dict[str, int] = {}
         """The newest Xid of each GPU; the page keeps it for ever."""
@@ -169,7 +169,7 @@ class Dcgm:
         """What the lines of the page hold; none where there is no page."""
         try:
             page = self._page().decode("utf-8", "replace")
-        except (OSError, ValueError, http.client.HTTPException) as error:
+        except (OSError, ValueError) as error:
             self.unread.note(f"the page of dcgm-exporter at {self._host}", error, f"look at {URL_VARIABLE}")
             return
         for line in page.splitlines():
@@ -183,23 +183,15 @@ class Dcgm:
                 self.unread.note(f"{what} on dcgm-exporter's page", f"{error} in {line.strip()!r}")
 
     def _page(self) -> bytes:
-        """The page; raises `OSError`, `ValueError` or `HTTPException` when it is not to be had in time."""
-        until = time.monotonic() + self._limits.deadline_s
-        make = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-        connection = make(self._host, self._port, timeout=self._limits.deadline_s)
-        try:
-            connection.request("GET", self._path, headers={"Accept": "text/plain"})
-            response = connection.getresponse()
-            if response.status != http.client.OK:
-                raise ValueError(f"the page answered {response.status}")
-            read = bytearray()
-            while part := response.read1(1 << 16):
-                read += part
-                if len(read) > self._limits.size or time.monotonic() > until:
-                    raise ValueError(f"the page is larger than {self._limits.size} bytes, or too slow")
-            return bytes(read)
-        finally:
-            connection.close()
+        """The page; raises `OSError` or `ValueError` when it is not to be had in time."""
+        limits = self._limits
+        headers = {"accept": "text/plain"}
+        reply = http_request(
+            self._url, timeout_s=limits.deadline_s, headers=headers, most=limits.size, env={}
+        )
+        if reply.status != HTTPStatus.OK:
+            raise ValueError(f"the page answered {reply.status}")
+        return reply.body
 
 
 def part_id(uuid: str, part: str) -> str:

@@ -4,7 +4,6 @@ Rules: a lock goes with the process that holds it, and its file when it is given
 sampled.
 """
 
-import fcntl
 import hashlib
 import os
 import threading
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from overwatch import discovery
+from overwatch.file_lock import try_lock
 
 
 class SampleLock:
@@ -51,7 +51,8 @@ def _locked(path: Path) -> IO[bytes]:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+b")
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not try_lock(file.fileno()):
+            raise BlockingIOError(f"{path} is held")
         if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
             raise BlockingIOError(f"{path} was tidied away by its last holder")
     except FileNotFoundError:

@@ -5,7 +5,6 @@ import os
 import threading
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO
 
 import psutil
 import pytest
@@ -380,9 +379,9 @@ def test_a_lock_file_that_was_tidied_away_is_no_lock(monkeypatch: pytest.MonkeyP
     """Its last holder may go between the opening and the locking of the file: the next try has a new one."""
     lock, other, flock = SampleLock("run", "host"), SampleLock("run", "host"), fcntl.flock
 
-    def late(file: IO[bytes], operation: int) -> None:
+    def late(file: int, operation: int) -> None:
         monkeypatch.setattr(fcntl, "flock", flock)
-        Path(f"/proc/self/fd/{file.fileno()}").readlink().unlink()
+        Path(f"/proc/self/fd/{file}").readlink().unlink()
         flock(file, operation)
 
     monkeypatch.setattr(fcntl, "flock", late)

@@ -17,7 +17,7 @@ import msgspec
 
 from overwatch.background import give_way
 from overwatch.collector.exporters.otlp_file.config import OtlpFileConfig
-from overwatch.recordings.tidy import Orders, Report
+from overwatch.recordings.tidy import CompactionJob, Report
 
 _EVERY_S: Final = 60.0
 _SHRUNK_BYTES: Final = 16 << 20
@@ -73,7 +73,7 @@ class Tidying:
 
     def _start(self, now: int, through: int) -> None:
         thinning, self._ordered = self._config.thinning, self._room()
-        orders = Orders(
+        job = CompactionJob(
             folder=str(self._config.path),
             now=now,
             through=through,
@@ -82,7 +82,7 @@ class Tidying:
             after_s=thinning.after_s,
             parent=os.getpid(),
         )
-        command = [sys.executable, "-m", "overwatch.recordings", msgspec.json.encode(orders).decode()]
+        command = [sys.executable, "-m", "overwatch.recordings", msgspec.json.encode(job).decode()]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )

@@ -1,6 +1,6 @@
 """The seam between the sender and a protocol, and the one place that knows which protocols there are.
 
-Rules: an outlet tries once and says what became of it; it never raises for what a collector does. Must
+Rules: a transport tries once and reports what became of it; it never raises for what a collector does. Must
 not know queues or retries.
 """
 
@@ -12,7 +12,7 @@ from overwatch.delivery.request import Answer, Parcel
 from overwatch.journal import Signal
 
 
-class Outlet(Protocol):
+class Transport(Protocol):
     """Gives requests to a collector, one at a time."""
 
     def send(self, request: Parcel, deadline: float) -> Answer:
@@ -22,27 +22,27 @@ class Outlet(Protocol):
         """From any thread: a try in flight ends at once as `AGAIN`, and so does every later one."""
 
 
-def outlet(destinations: Mapping[Signal, Destination]) -> Outlet:
-    """An outlet for some signals; a request of another signal is refused."""
+def transport_to(destinations: Mapping[Signal, Destination]) -> Transport:
+    """A transport for some signals; a request of another signal is refused."""
     by_http = {signal: to for signal, to in destinations.items() if to.protocol != "grpc"}
     by_grpc = {signal: to for signal, to in destinations.items() if to.protocol == "grpc"}
     if not by_grpc:
-        from overwatch.delivery.http import HttpOutlet
+        from overwatch.delivery.http import HttpTransport
 
-        return HttpOutlet(by_http)
-    from overwatch.delivery.grpc import GrpcOutlet
+        return HttpTransport(by_http)
+    from overwatch.delivery.grpc import GrpcTransport
 
     if not by_http:
-        return GrpcOutlet(by_grpc)
-    from overwatch.delivery.http import HttpOutlet
+        return GrpcTransport(by_grpc)
+    from overwatch.delivery.http import HttpTransport
 
-    return _Both(GrpcOutlet(by_grpc), frozenset(by_grpc), HttpOutlet(by_http))
+    return _Both(GrpcTransport(by_grpc), frozenset(by_grpc), HttpTransport(by_http))
 
 
 class _Both:
     """Some signals over gRPC, the others over HTTP."""
 
-    def __init__(self, by_grpc: Outlet, signals: frozenset[Signal], by_http: Outlet) -> None:
+    def __init__(self, by_grpc: Transport, signals: frozenset[Signal], by_http: Transport) -> None:
         self._by_grpc = by_grpc
         self._signals = signals
         self._by_http = by_http
