@@ -21,8 +21,9 @@ from overwatch.feeds.playing import AnyPlayer, player_of
 from overwatch.feeds.recording import RecordingError
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.history import Ask, History
-from overwatch.tui.beside import Beside
+from overwatch.tui.comparison import Comparison
 from overwatch.tui.context import Context, freshness, freshness_of
+from overwatch.tui.input import key_of, press
 from overwatch.tui.keys import Mode, spelt
 from overwatch.tui.panels import welcome
 from overwatch.tui.screens import overview
@@ -61,7 +62,7 @@ def run_tui(
     app = OverwatchApp(feed, feed.address, settings, recorded=folder is not None, attended=attended)
     code = _show(app)
     shown = app.session.snapshot
-    if folder is None or shown is None or not app.session.replaying:
+    if folder is None or shown is None or not app.session.requests.replaying:
         return code
     try:
         player = player_of(open_input(folder))
@@ -87,7 +88,7 @@ def run_replay(
     player: AnyPlayer,
     run_id: str | None,
     settings: Settings | None = None,
-    beside: Beside | None = None,
+    beside: Comparison | None = None,
 ) -> int:
     """Look at a recording until the user quits, beside another where one is given; returns the exit code."""
     from overwatch.feeds.replay import Replay
@@ -98,7 +99,7 @@ def run_replay(
     where = str(player.recording.folder)
     app = OverwatchApp(feed, where, settings, Deck(feed))
     app.session.compare_with(beside)
-    app.session.notice = first_word(player.recording.remarks())
+    app.session.ui.notice = first_word(player.recording.remarks())
     first = feed.settled()
     if first is not None:
         app.session.take(first)
@@ -145,7 +146,7 @@ class Known:
 
     before: Sequence[Snapshot] = ()
     """What it has seen already."""
-    beside: Beside | None = None
+    beside: Comparison | None = None
     past: Callable[[str, Ask], History | None] = lambda _run_id, _ask: None
     """The past of a run."""
     session: Session | None = None
@@ -197,9 +198,10 @@ def shot(
 
 
 def _context(session: Session, shown: Snapshot, size: tuple[int, int], zone: tzinfo | None) -> Context:
-    fresh = freshness_of(shown, session.playback)
+    playback = session.playback
     return Context(
-        width=size[0], height=size[1], fresh=fresh, cursor=session.cursor, ui=session.ui, zone=zone
+        width=size[0], height=size[1], fresh=freshness_of(shown, playback), cursor=session.board.cursor,
+        ui=session.ui, playback=playback, zone=zone,
     )  # fmt: skip
 
 
@@ -209,11 +211,13 @@ class PressError(ValueError):
 
 def _press(session: Session, key: str) -> None:
     name, character = spelt(key)
-    if session.mode is not Mode.PROMPT and session.key(name) is None:
-        near = difflib.get_close_matches(name, sorted({one for row in session.keys for one in row.names}), 1)
+    if session.mode is not Mode.PROMPT and key_of(session, name) is None:
+        near = difflib.get_close_matches(
+            name, sorted({one for row in session.ui.keys for one in row.names}), 1
+        )
         hint = f"did you mean {near[0]}?" if near else "? lists the keys"
         raise PressError(f"{key!r} is no key of the {session.mode.value.lower()}; {hint}")
-    session.press(name, character, 0.0)
+    press(session, name, character, 0.0)
 
 
 def _written(lines: list[Line], fmt: Format, width: int, look: Look) -> str:

@@ -27,7 +27,7 @@ LEAST_WINDOW: Final = 0.01
 _PENDING_S: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Charts:
     """What the user sees of the past."""
 

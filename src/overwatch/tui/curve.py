@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from overwatch.snapshot.history import Curve, Moment
+from overwatch.tui.cache import kept
 from overwatch.tui.grammar import number, short
-from overwatch.tui.kept import kept
 from overwatch.tui.text import Line, Role, Span, clean, fit, right
 
 AXIS: Final = 7

@@ -9,11 +9,10 @@ from rich.cells import cell_len
 
 from overwatch.snapshot import Link, Run, Snapshot, Source, Verdict
 from overwatch.tui.context import Context, Ui, freshness
-from overwatch.tui.keys import Mode
 from overwatch.tui.panels import help as help_panel
 from overwatch.tui.panels import welcome
 from overwatch.tui.playback import Mark, Playback
-from overwatch.tui.prompt import Prompt
+from overwatch.tui.prompt import FILTER, Prompt
 from overwatch.tui.screens import overview
 from overwatch.tui.text import Line, plain
 from tests.overwatch.tui import drawers, scenario
@@ -80,19 +79,18 @@ def test_every_line_is_as_wide_as_the_terminal(state: str) -> None:
 
 
 UIS = {
-    "drawer": Ui(env_id=9, mode=Mode.DRAWER),
-    "full": Ui(env_id=9, mode=Mode.FULL, full=True, scroll=3),
-    "unknown env": Ui(env_id=999_999, mode=Mode.DRAWER),
-    "alarm": Ui(alarm=scenario.FINDINGS[0], mode=Mode.DRAWER, scroll=99),
-    "feed": Ui(mode=Mode.FEED, toggles=frozenset({"errors"}), search="a" * 90, line=3),
-    "prompt": Ui(mode=Mode.PROMPT, prompt=Prompt(kind="filter", text="zzz=漢字テスト " * 12, at=70)),
+    "drawer": Ui(env_id=9),
+    "full": Ui(env_id=9, full=True, scroll=3),
+    "unknown env": Ui(env_id=999_999),
+    "alarm": Ui(alarm=scenario.FINDINGS[0], scroll=99),
+    "feed": Ui(feed_has_keys=True, toggles=frozenset({"errors"}), search="a" * 90, line=3),
+    "prompt": Ui(prompt=Prompt(kind=FILTER, text="zzz=漢字テスト " * 12, at=70)),
     "notice": Ui(notice="漢" * 100),
-    "replay": Ui(
-        playback=Playback(
-            time=50.0, first=0.0, last=100.0, playing=True, marks=(Mark(time=9.0, severity="warning"),)
-        )
-    ),
+    "replay": Ui(),
 }
+_PLAYED = Playback(
+    time=50.0, first=0.0, last=100.0, playing=True, marks=(Mark(time=9.0, severity="warning"),)
+)
 
 
 @pytest.mark.parametrize("ui", UIS)
@@ -101,7 +99,8 @@ def test_whatever_is_open_every_line_is_as_wide_as_the_terminal(ui: str) -> None
     for place, snapshot in enumerate([*STATES.values(), drawers.opened()]):
         for width in range(80 + place, 241, 23):
             height = 24 + (width * 7) % 57
-            ctx = replace(_context(snapshot, width, height), ui=UIS[ui], cursor=9)
+            playback = _PLAYED if ui == "replay" else None
+            ctx = replace(_context(snapshot, width, height), ui=UIS[ui], cursor=9, playback=playback)
             assert _faults(overview.render(snapshot, ctx).lines, width, height) == []
             assert _faults(help_panel.render(snapshot, ctx), width, height) == []
 

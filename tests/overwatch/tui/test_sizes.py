@@ -69,7 +69,7 @@ def _context(scene: str, snapshot: Snapshot, size: tuple[int, int]) -> Context:
     )
     playback = here if scene == "replay" else None
     fresh = freshness_of(snapshot, playback)
-    return Context(width=size[0], height=size[1], fresh=fresh, zone=UTC, ui=Ui(playback=playback))
+    return Context(width=size[0], height=size[1], fresh=fresh, zone=UTC, playback=playback)
 
 
 def _frame(scene: str, size: tuple[int, int]) -> str:
@@ -81,7 +81,7 @@ def _frame(scene: str, size: tuple[int, int]) -> str:
 def _runs_frame(size: tuple[int, int]) -> str:
     """The list of two runs, one of them sick."""
     terminal = Terminal(scenario.storm(), *size)
-    terminal.session.runs = _runs()[:2]
+    terminal.session.ui.runs = _runs()[:2]
     terminal.press("R")
     return "\n".join(line.rstrip() for line in terminal.lines) + "\n"
 
@@ -135,7 +135,7 @@ def test_the_list_of_two_runs_is_the_drawn_one(size: tuple[int, int]) -> None:
 def test_every_page_is_whole_on_a_small_terminal(page: str, size: tuple[int, int]) -> None:
     """Exactly the terminal's lines and cells, and something to read."""
     terminal = Terminal(drawers.opened(), *size)
-    terminal.session.runs = _runs()
+    terminal.session.ui.runs = _runs()
     terminal.press(page)
 
     assert len(terminal.frame.lines) == size[1]

@@ -7,9 +7,9 @@ from typing import Final
 from overwatch.catalog.durations import duration
 from overwatch.projection.verdict import titled
 from overwatch.snapshot import Finding, Snapshot, Subject
+from overwatch.tui.cache import kept
 from overwatch.tui.context import COMPACT_BELOW, WIDE_FROM, Context
 from overwatch.tui.grammar import severity
-from overwatch.tui.kept import kept
 from overwatch.tui.text import Line, Role, Span, cells, clean, cut_middle, fit, left, right, rule, width_of
 
 _HINT_AT = 79

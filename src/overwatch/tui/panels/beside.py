@@ -6,8 +6,8 @@ from typing import Final
 
 from overwatch.analyse.words import change
 from overwatch.snapshot import Snapshot
-from overwatch.tui.beside import Beside, Row
 from overwatch.tui.chart import braille, scale
+from overwatch.tui.comparison import Comparison, Row
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import ABSENT, number, severity, sparkline
 from overwatch.tui.panels import picking
@@ -20,7 +20,7 @@ _AXIS: Final = 9
 _ROLES: Final = {"worse": Role.CRIT, "better": Role.OK, "higher": Role.WARN, "lower": Role.WARN}
 
 
-def render(shown: Beside, snapshot: Snapshot, ctx: Context, rows: int) -> picking.Page:
+def render(shown: Comparison, snapshot: Snapshot, ctx: Context, rows: int) -> picking.Page:
     """Exactly `rows` lines, of both runs at the update where the first one's replay stands."""
     update = float(snapshot.run.update or 0)
     at = [Span(f"both at update {update:,.0f}", Role.MUTED)]
@@ -39,9 +39,9 @@ def render(shown: Beside, snapshot: Snapshot, ctx: Context, rows: int) -> pickin
     return picking.Page(lines=lines[:rows], targets=picking.targets(above, seen))
 
 
-def _said(shown: Beside, side: int, update: float, ctx: Context) -> Line:
+def _said(shown: Comparison, side: int, update: float, ctx: Context) -> Line:
     """A run's name, and its verdict when it was at this update."""
-    told = shown.told(side, update)
+    told = shown.verdict_at(side, update)
     name = left(cut_middle(clean(shown.names[side]), _NAME), _NAME)
     start = [Span(f" {'AB'[side]} "), Span(f"{name} ", Role.TITLE)]
     if told is None:

@@ -61,7 +61,8 @@ def written(snapshot: Snapshot, ctx: Context) -> str:
 
 def _at(snapshot: Snapshot, ctx: Context) -> Snapshot:
     """The snapshot, with how the open env was where that is asked for."""
-    return snapshot if ctx.ui.past is None else ctx.ui.past.of(snapshot)
+    moment = ctx.ui.past.shown
+    return snapshot if moment is None else moment.of(snapshot)
 
 
 def _content(snapshot: Snapshot, inner: int, ctx: Context) -> list[Line]:
@@ -100,9 +101,9 @@ def _heading(snapshot: Snapshot, ctx: Context, *, bound: bool = False) -> str:
         return ""
     env, known = detail.env_of(snapshot, env_id), detail.detail_of(snapshot, env_id)
     words = [f"env {env_id}"]
-    if ctx.ui.past is not None:
-        ago = duration(max(0.0, snapshot.time - ctx.ui.past.time))
-        words.append(f"{clock(ctx.ui.past.time, ctx.zone, millis=False)}, {ago} ago")
+    if (moment := ctx.ui.past.shown) is not None:
+        ago = duration(max(0.0, snapshot.time - moment.time))
+        words.append(f"{clock(moment.time, ctx.zone, millis=False)}, {ago} ago")
     if env is not None:
         lane = [] if env.gpu_id is None else [lane_word(env.gpu_id, compact=False)]
         if bound and lane and known.bound is not None:

@@ -12,14 +12,14 @@ BAR = 10
 
 def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
     """Two lines: identity with the link's state, progress with the render times or the transport."""
-    playback = ctx.ui.playback
+    playback = ctx.playback
     second = _progress(snapshot, ctx) if playback is None else transport.render(playback, ctx)
     return [identity(snapshot.run, ctx), second]
 
 
 def _update(run: Run, ctx: Context) -> str:
     """Where the transport has the place of the progress: the update, where no other panel has it."""
-    if run.update is None or not ctx.compact or ctx.ui.playback is None:
+    if run.update is None or not ctx.compact or ctx.playback is None:
         return ""
     return f"u {_of(run.update, run.updates)}"
 

@@ -8,7 +8,7 @@ from typing import assert_never
 from overwatch.catalog import Stage
 from overwatch.catalog.durations import duration
 from overwatch.snapshot import Anomaly, Env, FeedLine, Lane, Snapshot, Spread
-from overwatch.tui.context import Context
+from overwatch.tui.context import Context, HostOf, Inspected, LaneOf, SlotOf
 from overwatch.tui.grammar import (
     ChipSize,
     chip,
@@ -21,7 +21,6 @@ from overwatch.tui.grammar import (
     status,
     status_counts,
 )
-from overwatch.tui.inspected import HostOf, Inspected, LaneOf, SlotOf
 from overwatch.tui.panels import alarm, detail
 from overwatch.tui.text import Line, Role, Span, clean, fit, left, wrapped
 

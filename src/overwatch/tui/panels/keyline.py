@@ -4,7 +4,7 @@ from overwatch.snapshot import Snapshot
 from overwatch.tui.context import COMPACT_BELOW, Context
 from overwatch.tui.keys import known
 from overwatch.tui.panels.alarms import on_rail
-from overwatch.tui.prompt import Prompt
+from overwatch.tui.prompt import FILTER, Prompt
 from overwatch.tui.text import Line, Role, Span, cells, clean, cut, fit, spread, tail
 
 
@@ -18,8 +18,8 @@ def render(snapshot: Snapshot | None, ctx: Context) -> Line:
     num_alarms = 0 if snapshot is None else min(9, len(on_rail(snapshot)))
     said = [
         _alarm_hint(num_alarms) if key.action == "alarm" else hint
-        for key in known(ctx.ui.keys, slots=slots, replay=ctx.ui.playback is not None)
-        if ctx.ui.mode in (key.modes if key.hinted is None else key.hinted)
+        for key in known(ctx.ui.keys, slots=slots, replay=ctx.playback is not None)
+        if ctx.mode in (key.modes if key.hinted is None else key.hinted)
         and (hint := key.tiny if ctx.width < COMPACT_BELOW else key.hint) is not None
     ]
     said = [hint for hint in said if hint]
@@ -43,19 +43,17 @@ def _prompt(prompt: Prompt, snapshot: Snapshot | None, ctx: Context) -> Line:
     error = prompt.error
     if error is not None:
         answer.append(Span(cut(clean(error), max(10, ctx.width * 3 // 5)), Role.WARN))
-    if prompt.kind == "filter" and snapshot is not None:
+    if prompt.kind is FILTER and snapshot is not None:
         passing = _passing(snapshot)
         if passing and ctx.width - sum(cells(span.text) for span in answer) > 40:
             answer.append(Span(("   " if answer else "") + passing))
     if not answer:
-        ends = "does" if prompt.kind == "command" else "keeps"
-        answer = [Span(f"Tab completes, Enter {ends} it, Esc goes back", Role.MUTED)]
+        answer = [Span(f"Tab completes, Enter {prompt.kind.entered} it, Esc goes back", Role.MUTED)]
     room = max(4, ctx.width - 6 - sum(cells(span.text) for span in answer))
     before = tail(prompt.text[: prompt.at], room - 1)
     after = prompt.text[prompt.at :]
     caret = after[:1] or " "
-    sign = ": " if prompt.kind == "command" else "/ "
-    typed = [Span(sign, Role.TITLE), Span(before), Span(caret, Role.ACCENT), Span(after[1:])]
+    typed = [Span(prompt.kind.sign, Role.TITLE), Span(before), Span(caret, Role.ACCENT), Span(after[1:])]
     return spread(typed, answer, ctx.width)
 
 

@@ -7,7 +7,7 @@ from overwatch.snapshot import Reading, Snapshot
 from overwatch.tui.chart import NO_DOT, braille, scale
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import short, sparkline
-from overwatch.tui.history import History
+from overwatch.tui.memory import History
 from overwatch.tui.panels import picking, pulse
 from overwatch.tui.text import Line, Role, Span, blank, cells, clean, cut, cut_middle, fit, left, right, rule
 

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from overwatch.snapshot import Reading, Snapshot
 from overwatch.tui import charts as past
+from overwatch.tui.cache import kept
 from overwatch.tui.charts import resampled
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import ABSENT, age, no_zero, sparkline
-from overwatch.tui.kept import kept
 from overwatch.tui.text import Line, Role, Span, clean, fit, left, right, rule
 
 ROWS: Final = 3

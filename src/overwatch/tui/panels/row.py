@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from overwatch.catalog import Stage, parse_stage
 from overwatch.snapshot import Env, Slot
+from overwatch.tui.cache import kept
 from overwatch.tui.grammar import ABSENT, ChipSize, chip, lane_word, number, operation, reasons, status
-from overwatch.tui.kept import kept
 from overwatch.tui.panels import columns as cols
 from overwatch.tui.panels.columns import Columns
 from overwatch.tui.text import Line, Role, Span, clean, fit, left, right

@@ -3,8 +3,7 @@
 from typing import Final, assert_never
 
 from overwatch.snapshot import Snapshot
-from overwatch.tui.context import Context
-from overwatch.tui.paging import Page
+from overwatch.tui.context import Context, Page
 from overwatch.tui.panels import (
     beside,
     choices,
@@ -37,8 +36,8 @@ def render(page: Page, snapshot: Snapshot | None, ctx: Context) -> picking.Page:
         head = [small.identity(snapshot.run, ctx), *verdict.render(snapshot, ctx)]
     elif snapshot is not None:
         head = [header.identity(snapshot.run, ctx)]
-        if page is Page.COMPARE and ctx.ui.playback is not None:
-            head.append(transport.render(ctx.ui.playback, ctx))
+        if page is Page.COMPARE and ctx.playback is not None:
+            head.append(transport.render(ctx.playback, ctx))
         head += verdict.render(snapshot, ctx)
     rows = ctx.height - len(head) - 1
     drawn = _page(page, snapshot, ctx, rows)

@@ -111,7 +111,7 @@ def _frame(snapshot: Snapshot, ctx: Context) -> Frame:
     top, rows = [*top, *beside], rows - len(beside)
     if ctx.ui.opened:
         drawn = _with_drawer(snapshot, ctx, rows)
-    elif ctx.ui.heat is None and wide.fits(snapshot, ctx):
+    elif ctx.ui.heat_of is None and wide.fits(snapshot, ctx):
         drawn = _with_charts(snapshot, ctx, rows, share)
     else:
         drawn = _board_and_feed(snapshot, ctx, rows, share)
@@ -125,7 +125,7 @@ def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) 
     """`rows` lines: board, rollups, and the feed, which has half of them while it has the keys."""
     fleet = rollups.render(snapshot, ctx)
     lanes = ctx.ui.heat_of == "gpu"
-    if ctx.ui.heat is not None and (snapshot.system.gpus if lanes else snapshot.envs):
+    if ctx.ui.heat_of is not None and (snapshot.system.gpus if lanes else snapshot.envs):
         drawn = (heatmap.lanes if lanes else heatmap.render)(snapshot, ctx.ui.heat, ctx, rows - len(fleet))
         return Frame(
             lines=[*drawn.lines, *fleet], walk=drawn.walk, cursor=drawn.cursor, targets=drawn.targets
@@ -136,7 +136,7 @@ def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) 
         targets = (*[None] * len(lines), *said.targets)
         return Frame(lines=[*lines, *said.lines], targets=targets)
     asked = share.feed
-    if ctx.ui.mode is Mode.FEED:
+    if ctx.mode is Mode.FEED:
         asked = max(asked, min((rows - len(fleet)) // 2, rows - len(fleet) - 2 - LEAST_BOARD))
     said = feed.render(snapshot, ctx, asked)
     drawn = board.render(snapshot, ctx, rows - len(fleet) - len(said.lines) - 2)

@@ -24,20 +24,22 @@ def draw(
 ) -> Frame:
     """The frame of this moment; `shown` is the snapshot with what this terminal adds.
 
-    Tells the session how far it can scroll and where its cursor can go; `context` is asked anew after that.
+    Sets how far the session can scroll and where its cursor can go; `context` is asked anew after that.
     """
     ctx = context()
     if session.mode is Mode.HELP:
-        session.clamp(help_panel.most_scroll(shown, ctx))
+        session.ui.scroll = min(session.ui.scroll, help_panel.most_scroll(shown, ctx))
         return Frame(lines=help_panel.render(shown, context()))
-    if session.page is not None and (shown is not None or not small.is_bare(ctx)):
-        page = listing.render(session.page, shown, ctx)
+    if session.ui.page is not None and (shown is not None or not small.is_bare(ctx)):
+        session.ui.picked = session.picked
+        page = listing.render(session.ui.page, shown, ctx)
         return Frame(lines=page.lines, targets=page.targets)
     if shown is None:
         return Frame(lines=welcome.render(waiting(), ctx))
     frame = overview.render(shown, ctx)
-    session.clamp(frame.most_scroll)
-    if session.drawn(frame.walk, shown) or session.ui.scroll != ctx.ui.scroll:
+    session.shown, wanted = shown, session.ui.scroll
+    session.ui.scroll = min(wanted, frame.most_scroll)
+    if session.board.drawn(frame.walk) or session.ui.scroll != wanted:
         frame = overview.render(shown, context())
     return frame
 
