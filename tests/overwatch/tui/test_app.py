@@ -386,11 +386,6 @@ def test_a_refused_view_is_said_on_the_key_line() -> None:
     _run(steps)
 
 
-def test_every_key_has_an_action() -> None:
-    """A row of the key table that the session does not know breaks here."""
-    assert [key.action for key in KEYS if not hasattr(Session, f"do_{key.action}")] == []
-
-
 def test_silence_is_counted_here_and_shown() -> None:
     """When nothing arrives the screen stays, says how old it is, and marks its values."""
 
