@@ -26,14 +26,11 @@ from overwatch.tui.context import Context, freshness, freshness_of
 from overwatch.tui.input import key_of, press
 from overwatch.tui.keys import Mode, spelt
 from overwatch.tui.panels import welcome
-from overwatch.tui.screens import overview
-from overwatch.tui.screens.overview import Frame
-from overwatch.tui.screens.whole import draw
+from overwatch.tui.screen import Frame, draw, overview
 from overwatch.tui.session import Session
 from overwatch.tui.settings import Settings
-from overwatch.tui.svg import svg
 from overwatch.tui.text import Line, clean
-from overwatch.tui.theme import Look
+from overwatch.tui.theme import Look, svg
 
 if TYPE_CHECKING:
     from overwatch.tui.app import Attended, OverwatchApp
@@ -137,7 +134,7 @@ def once(
     if fmt == "json":
         return codec.encode(snapshot).decode()
     ctx = Context(width=width, height=height, fresh=freshness(snapshot.link, 0.0), zone=zone)
-    return _written(overview.render(snapshot, ctx).lines, fmt, width, look or Look())
+    return _written(overview(snapshot, ctx).lines, fmt, width, look or Look())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

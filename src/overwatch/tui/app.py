@@ -40,12 +40,10 @@ from overwatch.tui.input import click, paste, press, wheel
 from overwatch.tui.keys import Mode
 from overwatch.tui.panels import welcome
 from overwatch.tui.playback import Transport
-from overwatch.tui.screens.overview import Frame
-from overwatch.tui.screens.whole import copied, draw
+from overwatch.tui.screen import Frame, copied, draw
 from overwatch.tui.session import Session
 from overwatch.tui.settings import Settings
-from overwatch.tui.svg import svg
-from overwatch.tui.theme import Look
+from overwatch.tui.theme import Look, svg
 
 FRAME_S: Final = 0.1
 SELECT_S: Final = 0.12

@@ -16,9 +16,8 @@ from overwatch.tui.charts import Charts
 from overwatch.tui.comparison import Comparison
 from overwatch.tui.feed_lines import Scrollback
 from overwatch.tui.grammar import age
-from overwatch.tui.heat import Heat
 from overwatch.tui.keys import KEYS, Key, Mode
-from overwatch.tui.memory import History, Past
+from overwatch.tui.memory import Heat, History, Past
 from overwatch.tui.playback import Playback
 from overwatch.tui.prompt import Prompt
 from overwatch.tui.text import Role, clean

@@ -209,6 +209,15 @@ def _opening(title: str) -> tuple[Span, ...]:
     return (Span("─ ", Role.MUTED), Span(title, Role.TITLE), Span(" "))
 
 
+def labelled(rows: Iterable[tuple[str, str]], label: int, width: int, spare: int = 0) -> list[Line]:
+    """Each text behind its label of so many cells, wrapped; one that is empty has no line."""
+    return [
+        fit([Span(left("" if place else name, label), Role.MUTED), Span(part)], width)
+        for name, text in rows
+        for place, part in enumerate(wrapped(text, max(8, width - label - spare)) if text else ())
+    ]
+
+
 def blank(width: int) -> Line:
     """An empty line."""
     return (Span(" " * width),)

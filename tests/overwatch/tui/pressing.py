@@ -10,8 +10,7 @@ from overwatch.tui.context import Context, Place, freshness, freshness_of
 from overwatch.tui.input import press
 from overwatch.tui.panels import welcome
 from overwatch.tui.playback import Mark, Playback, Transport
-from overwatch.tui.screens.overview import Frame
-from overwatch.tui.screens.whole import draw
+from overwatch.tui.screen import Frame, draw
 from overwatch.tui.session import Session
 from overwatch.tui.settings import Settings
 from overwatch.tui.text import plain

@@ -14,7 +14,7 @@ from overwatch.tui.comparison import Comparison, comparison_of
 from overwatch.tui.context import Context, Page, Ui, freshness
 from overwatch.tui.keys import Mode
 from overwatch.tui.playback import Playback
-from overwatch.tui.screens import listing
+from overwatch.tui.screen import page as page_of
 from overwatch.tui.session import Session
 from tests.overwatch.simulate.runs import overwatch, record
 
@@ -81,7 +81,7 @@ def test_a_recording_that_plays_has_its_transport_there(
     shown = Ui(page=Page.COMPARE, beside=both)
     playback = Playback(time=snapshot.time, first=snapshot.time, last=snapshot.time + 80, playing=True)
     still, plays = (
-        listing.render(
+        page_of(
             Page.COMPARE,
             snapshot,
             Context(width=width, height=height, fresh=freshness(snapshot.link, 0.0), ui=shown, playback=at),

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from overwatch.snapshot import Snapshot
-from overwatch.tui.chart import braille, scale
+from overwatch.tui.curve import braille, scale
 from overwatch.tui.grammar import to_ascii
 from overwatch.tui.keys import Mode
 from overwatch.tui.memory import UPDATES, History

@@ -15,7 +15,7 @@ from overwatch.tui import once
 from overwatch.tui.context import Context, Ui, replayed
 from overwatch.tui.playback import Mark, Playback
 from overwatch.tui.prompt import FILTER, Prompt
-from overwatch.tui.screens import overview
+from overwatch.tui.screen import overview
 from overwatch.tui.text import plain
 from overwatch.tui.theme import Look
 from tests.overwatch.tui import drawers, scenario
@@ -35,7 +35,7 @@ DRAWER_COMPACT = _frame("drawer_compact")
 
 
 def _drawn(snapshot: Snapshot, ctx: Context) -> list[str]:
-    return [plain(line).rstrip() for line in overview.render(snapshot, ctx).lines]
+    return [plain(line).rstrip() for line in overview(snapshot, ctx).lines]
 
 
 def test_the_overview_at_120_by_40_is_the_sketch() -> None:

@@ -8,9 +8,9 @@ import pytest
 from overwatch.snapshot import Anomaly, Snapshot
 from overwatch.tui.actions.board import open_env
 from overwatch.tui.context import LaneAt
-from overwatch.tui.heat import MOST_ENVS, SAMPLES, Heat
 from overwatch.tui.input import press
 from overwatch.tui.keys import Mode
+from overwatch.tui.memory import MOST_ENVS, SAMPLES, Heat
 from overwatch.tui.panels.drawer import written
 from tests.overwatch.tui import drawers, scenario
 from tests.overwatch.tui.pressing import Terminal

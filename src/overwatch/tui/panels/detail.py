@@ -14,7 +14,7 @@ from overwatch.catalog import Stage, parse_stage
 from overwatch.snapshot import Detail, Env, Reason, SeedEvent, Slot, Snapshot, Trend
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import ABSENT, clock, no_zero, number, operation, sparkline, stage_role
-from overwatch.tui.panels.columns import metric_word
+from overwatch.tui.panels.rows import metric_word
 from overwatch.tui.text import Line, Role, Span, cells, clean, cut, fit, left, right, rule, wrapped
 
 LABEL: Final = 6

@@ -1,11 +1,19 @@
-"""The last line: what the keys do here, from the key table; the prompt while the user types; notices."""
+"""The last line: what the keys do here, from the key table; the prompt while the user types; notices.
+
+Above the prompt are the words that the one under the caret may become.
+"""
+
+from typing import Final
 
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import COMPACT_BELOW, Context
 from overwatch.tui.keys import known
 from overwatch.tui.panels.alarms import on_rail
 from overwatch.tui.prompt import FILTER, Prompt
-from overwatch.tui.text import Line, Role, Span, cells, clean, cut, fit, spread, tail
+from overwatch.tui.text import Line, Role, Span, cells, clean, cut, fit, left, spread, tail
+
+MOST_CHOICES: Final = 8
+_WORD: Final = 20
 
 
 def render(snapshot: Snapshot | None, ctx: Context) -> Line:
@@ -62,3 +70,20 @@ def _passing(snapshot: Snapshot) -> str:
     if total is None:
         return ""
     return f"{total:,} env" if matched is None else f"{matched:,} of {total:,} env"
+
+
+def choices(ctx: Context) -> list[Line]:
+    """At most `MOST_CHOICES` lines, fewer on a short terminal; the chosen one is always among them."""
+    prompt = ctx.ui.prompt
+    if prompt is None:
+        return []
+    found = prompt.candidates
+    room = min(MOST_CHOICES, max(0, ctx.height // 4))
+    first = max(0, min((prompt.chosen or 0) - room // 2, len(found) - room))
+    lines: list[Line] = []
+    for place, candidate in enumerate(found[first : first + room], first):
+        role = Role.ACCENT if place == prompt.chosen else Role.TITLE
+        word = left(clean(candidate.word), max(_WORD, len(candidate.word)))
+        note = cut(candidate.note, ctx.width - cells(word) - 4)
+        lines.append(fit([Span("  "), Span(word, role), Span(f" {note}", Role.MUTED)], ctx.width))
+    return lines

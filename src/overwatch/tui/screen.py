@@ -1,35 +1,43 @@
-"""The first screen: every panel, and who gets how many rows; with the drawer open, what makes way for it.
+"""What a session shows: help, a page, the overview, or that it waits; and who gets how many rows of it.
 
-The same lines are the live screen, `--format text` and the SVG: what a test compares is what is seen.
+The same lines are the live screen, `--format text` and the SVG: what a test compares is what is seen. A page
+has exactly as many lines as the terminal. Must not know Textual or time.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Final, assert_never
 
 from overwatch.snapshot import Snapshot
-from overwatch.tui.context import AlarmAt, Context, Place, Target
+from overwatch.tui.context import AlarmAt, Context, Page, Place, Target
 from overwatch.tui.keys import Mode
 from overwatch.tui.panels import (
     alarms,
+    beside,
     board,
-    choices,
+    curves,
     drawer,
     feed,
     header,
     heatmap,
     keyline,
     learning,
+    lists,
     parting,
-    pulse,
-    rollups,
-    services,
+    policy,
     small,
     system,
     verdict,
-    wide,
+    welcome,
 )
-from overwatch.tui.text import Line, Span
+from overwatch.tui.panels import help as help_panel
+from overwatch.tui.session import Session
+from overwatch.tui.text import Line, Span, blank
 
 LEAST_BOARD = 4
+_AT_ANY_SIZE: Final = (Page.CURVES, Page.CONFIG)
+_LEAST: Final = 8
+"""Lines below which those have no room either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +87,9 @@ def shares(height: int) -> Shares:
     return Shares(lanes=8, alarms=6, feed=10, services=8)
 
 
-def render(snapshot: Snapshot, ctx: Context) -> Frame:
+def overview(snapshot: Snapshot, ctx: Context) -> Frame:
     """Exactly `ctx.height` lines of exactly `ctx.width` cells; choices lie over what is above the prompt."""
-    frame, over = _frame(snapshot, ctx), choices.render(ctx)
+    frame, over = _frame(snapshot, ctx), keyline.choices(ctx)
     if not over:
         return frame
     return replace(frame, lines=[*frame.lines[: -1 - len(over)], *over, frame.lines[-1]])
@@ -91,12 +99,12 @@ def _frame(snapshot: Snapshot, ctx: Context) -> Frame:
     if not small.fits(ctx):
         return Frame(lines=small.render(snapshot, ctx))
     if ctx.ui.opened and (ctx.compact or ctx.ui.full):
-        return _full(snapshot, ctx)
+        return _with_full_drawer(snapshot, ctx)
     share = shares(ctx.height)
     top = [
         *header.render(snapshot, ctx),
         *verdict.render(snapshot, ctx),
-        *pulse.render(snapshot, ctx),
+        *policy.pulse(snapshot, ctx),
         *parting.strip(snapshot, ctx),
         *system.render(snapshot, ctx, share.lanes),
     ]
@@ -107,11 +115,11 @@ def _frame(snapshot: Snapshot, ctx: Context) -> Frame:
     rows = ctx.height - len(top) - len(rail.lines) - 1
     # The board and the feed with their titles, and a row of the fleet, come first.
     spare = rows - LEAST_BOARD - share.feed - 3
-    beside = services.render(snapshot, ctx, max(0, min(share.services, spare)))
+    beside = system.services(snapshot, ctx, max(0, min(share.services, spare)))
     top, rows = [*top, *beside], rows - len(beside)
     if ctx.ui.opened:
         drawn = _with_drawer(snapshot, ctx, rows)
-    elif ctx.ui.heat_of is None and wide.fits(snapshot, ctx):
+    elif ctx.ui.heat_of is None and learning.fits_beside(snapshot, ctx):
         drawn = _with_charts(snapshot, ctx, rows, share)
     else:
         drawn = _board_and_feed(snapshot, ctx, rows, share)
@@ -123,7 +131,7 @@ def _frame(snapshot: Snapshot, ctx: Context) -> Frame:
 
 def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) -> Frame:
     """`rows` lines: board, rollups, and the feed, which has half of them while it has the keys."""
-    fleet = rollups.render(snapshot, ctx)
+    fleet = board.rollups(snapshot, ctx)
     lanes = ctx.ui.heat_of == "gpu"
     if ctx.ui.heat_of is not None and (snapshot.system.gpus if lanes else snapshot.envs):
         drawn = (heatmap.lanes if lanes else heatmap.render)(snapshot, ctx.ui.heat, ctx, rows - len(fleet))
@@ -148,9 +156,9 @@ def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) 
 
 def _with_charts(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) -> Frame:
     """Board and feed as wide as they need to be, and at their right the past of what matters most."""
-    left = replace(ctx, width=wide.board_width(snapshot, ctx))
+    left = replace(ctx, width=learning.board_width(snapshot, ctx))
     drawn = _board_and_feed(snapshot, left, rows, share)
-    charts = wide.render(snapshot, replace(ctx, width=ctx.width - left.width - 1), rows)
+    charts = learning.beside_board(snapshot, replace(ctx, width=ctx.width - left.width - 1), rows)
     lines = [(*one, Span(" "), *other) for one, other in zip(drawn.lines, charts, strict=True)]
     return replace(drawn, lines=lines, edge=left.width)
 
@@ -159,7 +167,7 @@ def _with_drawer(snapshot: Snapshot, ctx: Context, rows: int) -> Frame:
     """`rows` lines: the board's title, then board and feed beside the box."""
     box = drawer.box(snapshot, ctx, rows - 1)
     beside = replace(ctx, width=ctx.width - drawer.width(ctx) - 1, beside=True)
-    fleet = rollups.render(snapshot, beside)
+    fleet = board.rollups(snapshot, beside)
     title_and_lines = max(4, min(12, (rows - len(fleet)) // 3))
     said = feed.render(snapshot, beside, title_and_lines - 1)
     drawn = board.render(snapshot, beside, rows - 1 - len(fleet) - len(said.lines) - 1)
@@ -172,10 +180,10 @@ def _with_drawer(snapshot: Snapshot, ctx: Context, rows: int) -> Frame:
     )  # fmt: skip
 
 
-def _full(snapshot: Snapshot, ctx: Context) -> Frame:
+def _with_full_drawer(snapshot: Snapshot, ctx: Context) -> Frame:
     """The drawer under verdict and pulse; the cursor's walk stays that of the board behind it."""
     head = [header.identity(snapshot.run, ctx)] if ctx.compact else header.render(snapshot, ctx)
-    above = [*head, *verdict.render(snapshot, ctx), *pulse.render(snapshot, ctx)]
+    above = [*head, *verdict.render(snapshot, ctx), *policy.pulse(snapshot, ctx)]
     rows = ctx.height - len(above) - 1
     drawn = drawer.full(snapshot, ctx, rows)
     behind = board.render(snapshot, ctx, rows)
@@ -185,3 +193,87 @@ def _full(snapshot: Snapshot, ctx: Context) -> Frame:
         cursor=behind.cursor,
         most_scroll=drawn.most_scroll,
     )
+
+
+def page(page: Page, snapshot: Snapshot | None, ctx: Context) -> lists.Page:
+    """One frame; without a snapshot the list of runs alone."""
+    if small.is_bare(ctx) and (page not in _AT_ANY_SIZE or ctx.height <= _LEAST):
+        return lists.Page(lines=[] if snapshot is None else small.render(snapshot, ctx))
+    head: list[Line] = []
+    if snapshot is not None and not small.fits(ctx):
+        head = [small.identity(snapshot.run, ctx), *verdict.render(snapshot, ctx)]
+    elif snapshot is not None:
+        head = [header.identity(snapshot.run, ctx)]
+        if page is Page.COMPARE and ctx.playback is not None:
+            head.append(header.transport(ctx.playback, ctx))
+        head += verdict.render(snapshot, ctx)
+    rows = ctx.height - len(head) - 1
+    drawn = _listed(page, snapshot, ctx, rows)
+    body = [*drawn.lines, *[blank(ctx.width)] * (rows - len(drawn.lines))]
+    over = keyline.choices(ctx)
+    if over:
+        body[-len(over) :] = over
+    lines = [*head, *body, keyline.render(snapshot, ctx)]
+    return lists.Page(lines=lines, targets=(*[None] * len(head), *drawn.targets))
+
+
+def _listed(page: Page, snapshot: Snapshot | None, ctx: Context, rows: int) -> lists.Page:
+    if page is Page.RUNS:
+        return lists.runs(ctx.ui.runs, None if snapshot is None else snapshot.run.run_id, ctx, rows)
+    if snapshot is None:
+        return lists.Page(lines=[])
+    match page:
+        case Page.FINDINGS:
+            return lists.findings(snapshot, ctx, rows)
+        case Page.POLICY:
+            return policy.page(snapshot, ctx.ui.history, ctx, rows)
+        case Page.COMPARE:
+            both = ctx.ui.beside
+            return lists.Page(lines=[]) if both is None else beside.render(both, snapshot, ctx, rows)
+        case Page.CURVES:
+            return lists.Page(lines=curves.render(snapshot, ctx, rows))
+        case Page.CONFIG:
+            return lists.Page(lines=lists.configuration(snapshot, ctx, rows))
+        case Page.LOGS:
+            return lists.logs(ctx, rows)
+        case _:
+            assert_never(page)
+
+
+def draw(
+    session: Session,
+    shown: Snapshot | None,
+    context: Callable[[], Context],
+    waiting: Callable[[], welcome.Waiting],
+) -> Frame:
+    """The frame of this moment; `shown` is the snapshot with what this terminal adds.
+
+    Sets how far the session can scroll and where its cursor can go; `context` is asked anew after that.
+    """
+    ctx = context()
+    if session.mode is Mode.HELP:
+        session.ui.scroll = min(session.ui.scroll, help_panel.most_scroll(shown, ctx))
+        return Frame(lines=help_panel.render(shown, context()))
+    if session.ui.page is not None and (shown is not None or not small.is_bare(ctx)):
+        session.ui.picked = session.picked
+        listed = page(session.ui.page, shown, ctx)
+        return Frame(lines=listed.lines, targets=listed.targets)
+    if shown is None:
+        return Frame(lines=welcome.render(waiting(), ctx))
+    frame = overview(shown, ctx)
+    session.shown, wanted = shown, session.ui.scroll
+    session.ui.scroll = min(wanted, frame.most_scroll)
+    if session.board.drawn(frame.walk) or session.ui.scroll != wanted:
+        frame = overview(shown, context())
+    return frame
+
+
+def copied(shown: Snapshot, ctx: Context) -> str:
+    """What is open as plain text, else the row under the cursor."""
+    if ctx.ui.opened:
+        return drawer.written(shown, ctx)
+    frame = overview(shown, ctx)
+    if isinstance(frame.cursor, int):
+        row = replace(ctx, ui=replace(ctx.ui, env_id=frame.cursor))
+        return drawer.written(shown, row)
+    return shown.verdict.text
