@@ -65,24 +65,24 @@ def _counts(rows: BoardRows, chosen: Chosen) -> dict[int, list[int]]:
 
 
 def _group(rows: BoardRows, lane: int, chosen: Chosen, counts: Sequence[int], num_shown: int) -> Group:
-    told = rows.rollups.middles.get(lane) if chosen.filter is None else None
-    if told is None:
+    added_up = rows.rollups.middles.get(lane) if chosen.filter is None else None
+    if added_up is None:
         members = rows.lanes[lane]
         if chosen.mask is not None:
             members = np.flatnonzero(chosen.mask & (rows.state.envs.lane[: rows.state.envs.n] == lane))
-        told = middles_of(
+        added_up = middles_of(
             {"return": rows.returns, "metric": rows.metric, "rent": rows.rent, "fps": rows.fps}, members
         )
     return Group(
         gpu_id=rows.lane_names[lane],
         n_envs=sum(counts),
         counts=_named(counts),
-        median_return=told.median_return,
-        median_metric=told.median_metric,
-        median_rent=told.median_rent,
-        median_fps=told.median_fps,
-        p10_return=told.p10_return,
-        p90_return=told.p90_return,
+        median_return=added_up.median_return,
+        median_metric=added_up.median_metric,
+        median_rent=added_up.median_rent,
+        median_fps=added_up.median_fps,
+        p10_return=added_up.p10_return,
+        p90_return=added_up.p90_return,
         hidden=sum(counts) - num_shown,
         anomaly=lane_anomaly(rows.judged, None if lane < 0 else rows.state.lane_names.words[lane]),
     )
@@ -95,20 +95,20 @@ def _named(counts: Sequence[int]) -> dict[str, int]:
 
 def aggregates(rows: BoardRows) -> Aggregates:
     """Census of seeds and mix of recent actions, of all and of each lane, and the envs at both ends."""
-    told = rows.rollups
+    added_up = rows.rollups
     return Aggregates(
-        seed_census=_census(told.fleet),
+        seed_census=_census(added_up.fleet),
         actions=_actions(rows.state),
-        best=_ends(told.best),
-        worst=_ends(told.worst),
+        best=_ends(added_up.best),
+        worst=_ends(added_up.worst),
         lanes=tuple(
             LaneAggregates(
                 gpu_id=rows.lane_names[lane],
-                seed_census=_census(told.lanes[lane]),
-                actions=_mix(rows.state, told.lanes[lane]),
+                seed_census=_census(added_up.lanes[lane]),
+                actions=_mix(rows.state, added_up.lanes[lane]),
             )
             for lane in rows.lane_order
-            if lane in told.lanes
+            if lane in added_up.lanes
         ),
     )
 

@@ -21,7 +21,7 @@ from overwatch.state.feed import CRASH, GATE, MOVE, measured
 from overwatch.state.run import Entry, RunState
 
 EVENTS: Final = 32
-"""Newest facts about the env that are told, and lines of its lifecycle."""
+"""Newest facts about the env that are shown, and lines of its lifecycle."""
 SHOWN: Final = 24
 """Points of a trend."""
 CLEANING: Final = frozenset(stage.label for stage in of_life(Life.CLEANING))
@@ -94,7 +94,7 @@ def _trends(state: RunState, row: int, returns: tuple[float | None, ...]) -> dic
 def _actions(state: RunState, row: int) -> tuple[str, ...]:
     """The newest operations first: `88,214 PRUNE r1c1 conv_light`."""
     actions = state.envs.actions
-    said = []
+    lines = []
     for place in actions.of(row).tolist():
         step = int(actions.step[row, place])
         words = [
@@ -103,8 +103,8 @@ def _actions(state: RunState, row: int) -> tuple[str, ...]:
             _word(state.slot_names.words, int(actions.slot[row, place])),
             _word(state.blueprint_names.words, int(actions.blueprint[row, place])),
         ]
-        said.append(safe(" ".join(word for word in words if word)))
-    return tuple(line for line in said if line)
+        lines.append(safe(" ".join(word for word in words if word)))
+    return tuple(line for line in lines if line)
 
 
 def _word(words: Sequence[str], code: int) -> str:
@@ -118,12 +118,12 @@ def _event(entry: Entry) -> str:
 
 def seed_events(facts: Sequence[Entry]) -> tuple[SeedEvent, ...]:
     """The lifecycle in the facts about one env, which come oldest first."""
-    told: list[SeedEvent | None] = []
+    story: list[SeedEvent | None] = []
     gates: dict[str | None, tuple[int, Entry]] = {}
     for fact in facts:
         if fact.kind == GATE:
-            gates[fact.seed_id] = len(told), fact
-            told.append(
+            gates[fact.seed_id] = len(story), fact
+            story.append(
                 _seed_event(fact, f"{_name(fact)} {'passed' if _passed(fact) else 'failed'}", _measured(fact))
             )
         elif fact.kind == MOVE:
@@ -131,12 +131,12 @@ def seed_events(facts: Sequence[Entry]) -> tuple[SeedEvent, ...]:
             if gate is not None and (fact.at - gate.at > DECIDED_NS or not _decided(gate, fact)):
                 gate = None
             if gate is not None:
-                told[place] = None
+                story[place] = None
             if fact.message.partition(">")[0] not in CLEANING:
-                told.append(_seed_event(fact, fact.message, _why(fact, gate)))
+                story.append(_seed_event(fact, fact.message, _why(fact, gate)))
         elif fact.kind == CRASH:
-            told.append(_seed_event(fact, "CRASHED", _crash(fact)))
-    return tuple(event for event in reversed(told) if event is not None)
+            story.append(_seed_event(fact, "CRASHED", _crash(fact)))
+    return tuple(event for event in reversed(story) if event is not None)
 
 
 def _seed_event(fact: Entry, text: str, why: str) -> SeedEvent:
@@ -144,7 +144,7 @@ def _seed_event(fact: Entry, text: str, why: str) -> SeedEvent:
 
 
 def _decided(gate: Entry, move: Entry) -> bool:
-    """Whether a gate just before a move says nothing that the move does not: a pass, or why it was culled."""
+    """Whether a gate just before a move adds nothing to the move: a pass, or why it was culled."""
     return _passed(gate) or move.fields.get("reason") in (None, "gate")
 
 
@@ -152,8 +152,8 @@ def _why(move: Entry, gate: Entry | None) -> str:
     """`G2: gradient ratio 0.04 < 0.10`, `G2 0.71`, else `by policy, age 9`."""
     reason, age = move.fields.get("reason"), move.fields.get("age")
     if gate is not None and (reason in (None, "gate") or _name(gate) in (reason or "")):
-        said = _measured(gate)
-        return f"{_name(gate)} {said or 'passed'}" if _passed(gate) else f"{_name(gate)}: {said or 'failed'}"
+        what = _measured(gate)
+        return f"{_name(gate)} {what or 'passed'}" if _passed(gate) else f"{_name(gate)}: {what or 'failed'}"
     words = [] if reason is None else [reason.removeprefix("pruned ") if " " in reason else f"by {reason}"]
     return ", ".join([*words, *([] if age is None else [f"age {age}"])])
 
@@ -167,7 +167,7 @@ def _passed(gate: Entry) -> bool:
 
 
 def _measured(gate: Entry) -> str:
-    """What the gate measured, as far as it was told."""
+    """What the gate measured, as far as it was sent."""
     fields = gate.fields
     return measured(fields.get("why"), fields.get("failed", "").partition(",")[0], fields.get("score"))
 

@@ -46,8 +46,8 @@ TREND_RESIDUALS: Final = 2.0
 def readings(state: RunState, judged: Judged) -> dict[str, Reading]:
     """All policy rows in catalogue order, then the run's own custom values by name.
 
-    A row that nothing was heard of is there as absent, unless nothing tells it today. The entropy of a policy
-    that has converged is low and as it should be.
+    A row that nothing was received of is there as absent, unless nothing emits it today. The entropy of a
+    policy that has converged is low and as it should be.
     """
     tick = judged.assessment.tick
     found: dict[str, Reading] = {}
@@ -153,7 +153,7 @@ def _direction(row: Metric) -> str | None:
 
 
 def absent(row: Metric) -> Reading:
-    """A row that nothing was heard of."""
+    """A row that nothing was received of."""
     return Reading(label=row.label, direction=_direction(row))
 
 

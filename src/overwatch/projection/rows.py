@@ -121,8 +121,8 @@ def _columns(rows: BoardRows, at: np.ndarray) -> list[list[float | None]]:
     step_time = rows.step_time[at]
     returns = rows.state.envs.mean_return(at)
     every = (rows.reward[at], returns, rows.metric[at], rows.rent[at], step_time, fps_of(step_time))
-    told = numbers(np.concatenate(every))
-    return [told[place * at.size : (place + 1) * at.size] for place in range(len(every))]
+    flat = numbers(np.concatenate(every))
+    return [flat[place * at.size : (place + 1) * at.size] for place in range(len(every))]
 
 
 def _anomaly(rows: BoardRows, row: int, score: float) -> Anomaly:
@@ -174,7 +174,7 @@ def slots_of(state: RunState, at: np.ndarray) -> list[dict[str, Slot]]:
         _GLYPHS[stages].tolist(),
         _words_of(blueprints, np.where(named, column(envs.blueprint), -1)) if blueprints else nothing,
         numbers(column(envs.alpha)),
-        _told(ages, ages >= 0),
+        _where_known(ages, ages >= 0),
         _gates(envs, words, at, named),
         numbers(np.where(named, column(envs.grad), np.nan)) if envs.graded else nothing,
         strict=True,
@@ -189,10 +189,10 @@ def slots_of(state: RunState, at: np.ndarray) -> list[dict[str, Slot]]:
 
 def numbers(values: np.ndarray) -> list[float | None]:
     """Finite floats; `None` for what is not."""
-    return _told(values, np.isfinite(values))
+    return _where_known(values, np.isfinite(values))
 
 
-def _told(values: np.ndarray, known: Mask) -> list[float | None]:
+def _where_known(values: np.ndarray, known: Mask) -> list[float | None]:
     found: list[float | None] = values.tolist()
     if known.all():
         return found

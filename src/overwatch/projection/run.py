@@ -22,7 +22,7 @@ FEED_LINES: Final = 100
 
 
 def run_view(state: RunState, judged: Judged) -> Run:
-    """Who the run is, who tells of it and how far it has come."""
+    """Who the run is, what emits it and how far it has come."""
     return msgspec.structs.replace(
         _run(state, judged),
         service=safe_or_none(state.origin.service),
@@ -97,7 +97,7 @@ def _ranks(state: RunState) -> int:
 
 
 def _n_envs(state: RunState) -> int | None:
-    """As many as the run said it has; once it removed some, as many as there are."""
+    """As many as the run reported; once it removed some, as many as there are."""
     if state.envs.removed_at:
         return state.envs.n
     return (state.started.n_envs if state.started else None) or state.envs.n or None
@@ -153,14 +153,14 @@ def _steps_per_s(state: RunState) -> float | None:
 
 
 def _throughput(judged: Judged) -> Throughput | None:
-    told, baseline = judged.assessment.watched.slow.throughput, judged.baseline
-    if told is None:
+    known, baseline = judged.assessment.watched.slow.throughput, judged.baseline
+    if known is None:
         return None
     return Throughput(
-        unit=told.unit,
-        now=told.now,
-        best=told.best,
-        baseline=baseline if baseline is not None and baseline.unit == told.unit else None,
+        unit=known.unit,
+        now=known.now,
+        best=known.best,
+        baseline=baseline if baseline is not None and baseline.unit == known.unit else None,
     )
 
 
@@ -196,8 +196,8 @@ def phase_times(phases: Iterable[Mapping[str, Phase]]) -> tuple[PhaseTimes, ...]
     for of_rank in phases:
         for name, phase in of_rank.items():
             by_name.setdefault(name, []).append(phase)
-    told = [_times(name, ranks) for name, ranks in by_name.items()]
-    longest = sorted(told, key=lambda one: (-one.total_s, one.name))[:MOST_PHASES]
+    known = [_times(name, ranks) for name, ranks in by_name.items()]
+    longest = sorted(known, key=lambda one: (-one.total_s, one.name))[:MOST_PHASES]
     return tuple(sorted(longest, key=lambda one: one.name))
 
 
@@ -211,7 +211,7 @@ def _times(name: str, ranks: list[Phase]) -> PhaseTimes:
 
 
 def _exemplars(ranks: list[Phase]) -> list[Exemplar]:
-    """Of each place the newest that a trace shows, whichever rank told it."""
+    """Of each place the newest that a trace shows, whichever rank emitted it."""
     found = []
     for place in range(len(DURATION_ENDS_S) + 1):
         traced = [phase.traced[place] for phase in ranks if place in phase.traced]

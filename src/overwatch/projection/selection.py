@@ -1,7 +1,7 @@
 """Which envs a view shows, and in which order: the filter applied, the rows sorted.
 
 Works on whole columns, so that a filter over tens of thousands of envs costs a tick little. Pure. A filter
-that cannot be read filters nothing: whoever takes one from a user checks it first.
+that cannot be read filters nothing: who takes one from a user checks it first.
 """
 
 from collections.abc import Callable

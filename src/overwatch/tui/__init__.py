@@ -104,7 +104,7 @@ def run_replay(
 
 
 def first_word(remarks: Sequence[str]) -> str | None:
-    """What the screen of a recording says first of what is not in it; `None` where nothing must be said."""
+    """What the screen of a recording shows first of what is not in it; `None` where it is complete."""
     if not remarks:
         return None
     more = f" (and {len(remarks) - 1} more: overwatch replay tells all)" if len(remarks) > 1 else ""

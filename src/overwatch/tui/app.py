@@ -134,12 +134,12 @@ class OverwatchApp(App[int]):
         self.session.ui.recorded = recorded
         self._area = Size(0, 0)
         self._frame = Frame(lines=[])
-        self._asked = View()
+        self._selected = View()
         self._painted_at = 0.0
         self._pending: asyncio.TimerHandle | None = None
         self._selecting: Timer | None = None
-        self._asking_past = False
-        self._past_of: object = None
+        self._requesting_past = False
+        self._requested_past: object = None
         """What the past was asked for last."""
         self._paint_ms: deque[float] = deque(maxlen=_PAINTS)
 
@@ -152,7 +152,7 @@ class OverwatchApp(App[int]):
         yield self.canvas
 
     def on_mount(self) -> None:
-        """Start following, and leave the terminal in order whoever ends us."""
+        """Start following, and leave the terminal in order however it ends."""
         self.set_interval(1.0, self._every_second)
         self._list_soon()
         _: Worker[None] = self.run_worker(self._follow, exit_on_error=True)
@@ -192,7 +192,7 @@ class OverwatchApp(App[int]):
             self.exit(128 + signal.SIGINT if is_interrupt else 0)
             return
         self._do_requests()
-        self._ask_past()
+        self._request_past()
         self._select_soon()
         self.paint()
 
@@ -269,15 +269,15 @@ class OverwatchApp(App[int]):
             self.session.ui.notice = "acknowledged"
         self._paint_soon()
 
-    def _ask_past(self) -> None:
+    def _request_past(self) -> None:
         """Ask for what charts need, once a second or where the user wants something else."""
         shown, asks = self.session.snapshot, self.session.asks()
         if shown is None or not asks:
             return
         playback = self.session.playback
         wanted = (int(shown.time), 1.0 if playback is None else round(playback.known, 2), asks)
-        if wanted != self._past_of and not self._asking_past:
-            self._past_of, self._asking_past = wanted, True
+        if wanted != self._requested_past and not self._requesting_past:
+            self._requested_past, self._requesting_past = wanted, True
             _: Worker[None] = self.run_worker(partial(self._take_past, asks), group="past")
 
     async def _take_past(self, asks: list[tuple[str, Ask]]) -> None:
@@ -288,15 +288,15 @@ class OverwatchApp(App[int]):
                     self.session.remember(found)
                     self._paint_soon()
         finally:
-            self._asking_past = False
-        self._ask_past()  # the user may have wanted something else since
+            self._requesting_past = False
+        self._request_past()  # the user may have wanted something else since
 
     def _select_soon(self) -> None:
         """Ask for the view that the session needs; typing asks when it rests."""
         if self._selecting is not None:
             self._selecting.stop()
             self._selecting = None
-        if self.session.view == self._asked:
+        if self.session.view == self._selected:
             return
         if self.session.mode is Mode.PROMPT:
             self._selecting = self.set_timer(SELECT_S, self._select)
@@ -305,8 +305,8 @@ class OverwatchApp(App[int]):
 
     def _select(self) -> None:
         self._selecting = None
-        self._asked = self.session.view
-        self._feed.select(self._asked)
+        self._selected = self.session.view
+        self._feed.select(self._selected)
 
     async def _follow(self) -> None:
         self._select_soon()
@@ -314,7 +314,7 @@ class OverwatchApp(App[int]):
             async for update in updates:
                 if isinstance(update, Snapshot):
                     self.session.take(update)
-                    self._ask_past()
+                    self._request_past()
                 elif update.state == "up" and update.reason is not None:
                     self.session.ui.notice = update.reason
                 self._paint_soon()
@@ -332,7 +332,7 @@ class OverwatchApp(App[int]):
             self.session.print(self._attended.new_lines(), time.time())
             if self._attended.ended is not None:
                 self.session.ui.notice = f"{self._attended.ended} · q leaves"
-        self._ask_past()  # more of it may have been read since
+        self._request_past()  # more of it may have been read since
         self.paint()
 
     def _paint_soon(self) -> None:

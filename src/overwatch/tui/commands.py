@@ -28,7 +28,7 @@ _SETS: Final[dict[str, tuple[str, ...]]] = {
 
 
 class CommandError(ValueError):
-    """A command that cannot be done; says what there is instead."""
+    """A command that cannot be done; names what there is instead."""
 
 
 Choices = Callable[[str, Vocabulary], tuple[Candidate, ...]]

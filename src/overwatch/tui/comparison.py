@@ -57,9 +57,9 @@ class Comparison:
 
     def verdict_at(self, side: int, update: float) -> Told | None:
         """The verdict on a run when it was at an update."""
-        said = self.verdicts[side]
-        at = bisect_right([one.update for one in said], update)
-        return said[at - 1] if at else None
+        own = self.verdicts[side]
+        at = bisect_right([one.update for one in own], update)
+        return own[at - 1] if at else None
 
 
 def comparison_of(first: "Story", second: "Story") -> Comparison:

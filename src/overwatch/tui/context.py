@@ -41,7 +41,7 @@ class Freshness:
     """`live`, `slow`, `catching_up`, `stale`, `silent`, `lost` or `ended`."""
     age_s: float | None
     cut_off: bool = False
-    """The data stopped coming to this terminal, whatever the collector last said of it."""
+    """The data stopped coming to this terminal, whatever the collector last sent of it."""
     was_old: bool = False
     """In a recording: what is shown was old when it was live."""
     simulated: bool = False
@@ -89,7 +89,7 @@ class Freshness:
 
 
 def freshness(link: Link, waited_s: float, *, connected: bool = True) -> Freshness:
-    """Judge the link by the collector's word and by how long this terminal has heard nothing.
+    """Judge the link by the collector's word and by how long this terminal received nothing.
 
     Without a connection, two seconds of silence are enough to call it stale. An ended run stays ended.
     """

@@ -18,7 +18,7 @@ _ENDS: Final = (">FOSSILIZED", ">PRUNED")
 _DEBUG: Final = frozenset({"debug", "trace"})
 _POLICY: Final = frozenset({"early_stopped", "curriculum_changed", "non_finite_seen", "measured"})
 _BEFORE_S: Final = 10.0
-"""What led to a finding was said so long before it at most: a finding has to hold before it is one."""
+"""What led to a finding was logged so long before it at most: a finding has to hold before it is one."""
 
 
 class Scrollback:
@@ -92,10 +92,10 @@ def _has(line: FeedLine, word: str) -> bool:
     }
     if sign and key in ids:
         return value in ids[key]
-    said = (line.subsystem, line.message, line.seed_id, line.slot, line.gpu_id, line.severity)
+    texts = (line.subsystem, line.message, line.seed_id, line.slot, line.gpu_id, line.severity)
     fields = (f"{name}={text}" for name, text in line.fields.items())
     named = "" if line.env_id is None else f"env {line.env_id}"
-    return word in " ".join((*(text or "" for text in said), *fields, named)).lower()
+    return word in " ".join((*(text or "" for text in texts), *fields, named)).lower()
 
 
 def line_of(finding: Finding, feed: Sequence[FeedLine]) -> int | None:

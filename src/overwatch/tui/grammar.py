@@ -61,7 +61,7 @@ _PREFIXES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 class ChipSize(Enum):
-    """How much a chip says; the value is its width in cells, 0 for a whole line."""
+    """How much a chip shows; the value is its width in cells, 0 for a whole line."""
 
     DOT = 1
     SMALL = 4

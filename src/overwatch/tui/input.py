@@ -28,15 +28,15 @@ def _of(do: Callable[[Session, str], None]) -> Action:
     return lambda session, arg: do(session, arg.of)
 
 
-def _ask(session: Session, kind: Kind, text: str) -> None:
+def _prompt(session: Session, kind: Kind, text: str) -> None:
     vocabulary = session.vocabulary
     session.ui.prompt = Prompt(kind=kind, text=text, at=len(text), before=text, vocabulary=vocabulary)
 
 
-def ask_command(session: Session) -> None:
+def open_command(session: Session) -> None:
     """Ask for a command."""
     session.ui.helping = False
-    _ask(session, commands.COMMAND, "")
+    _prompt(session, commands.COMMAND, "")
 
 
 ACTIONS: Final[dict[str, Action]] = {
@@ -46,11 +46,11 @@ ACTIONS: Final[dict[str, Action]] = {
     "cause": _plain(feed.cause),
     "choose": _plain(pages.choose),
     "close": _plain(board.close),
-    "command": _plain(ask_command),
+    "command": _plain(open_command),
     "copy": _plain(board.copy),
     "curve": charts.pick,
     "faster": _by(recording.faster),
-    "filter": lambda session, _: _ask(session, FILTER, session.board.filter),
+    "filter": lambda session, _: _prompt(session, FILTER, session.board.filter),
     "focus": _of(board.focus),
     "fold": _plain(board.fold),
     "full": _plain(board.full),
@@ -65,7 +65,7 @@ ACTIONS: Final[dict[str, Action]] = {
     "map": _of(board.heatmap),
     "mark": _by(recording.mark),
     "mark_run": _plain(charts.mark_run),
-    "match": lambda session, _: _ask(session, commands.COMMAND, f"curves {session.ui.charts.pattern}"),
+    "match": lambda session, _: _prompt(session, commands.COMMAND, f"curves {session.ui.charts.pattern}"),
     "moment": _plain(feed.moment),
     "move": _by(board.move),
     "next_panel": _plain(board.next_panel),
@@ -85,7 +85,7 @@ ACTIONS: Final[dict[str, Action]] = {
     "reverse": _plain(board.reverse),
     "rewind": _plain(feed.rewind),
     "scroll": _by(board.scroll),
-    "search": lambda session, _: _ask(session, SEARCH, session.ui.search),
+    "search": lambda session, _: _prompt(session, SEARCH, session.ui.search),
     "sort": _plain(board.sort_next),
     "step": _by(recording.step),
     "suspend": _plain(pages.suspend),

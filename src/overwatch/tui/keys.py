@@ -52,11 +52,11 @@ class Key:
     does: str
     modes: tuple[Mode, ...] = (Mode.BOARD, Mode.FEED, Mode.DRAWER, Mode.FULL)
     hint: str | None = None
-    """What the key line says; nothing where it has no room for this key."""
+    """What the key line has; nothing where it has no room for this key."""
     tiny: str | None = None
-    """What the key line says below 120 cells."""
+    """What the key line has below 120 cells."""
     hinted: tuple[Mode, ...] | None = None
-    """Where the key line says it, if not in all its modes."""
+    """Where the key line has it, if not in all its modes."""
     slots: bool = False
     """Only for runs that have slots."""
     replay: bool = False
@@ -299,7 +299,7 @@ def spelt(key: str) -> tuple[str, str | None]:
 
 
 def keymap(changes: Mapping[str, Sequence[str]]) -> tuple[Key, ...]:
-    """The table with a user's keys; raises `KeymapError` for what is unknown, empty or said twice."""
+    """The table with a user's keys; raises `KeymapError` for what is unknown, empty or used twice."""
     names = {key.name for key in KEYS}
     for name, wanted in changes.items():
         if name not in names:

@@ -139,18 +139,18 @@ def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) 
             lines=[*drawn.lines, *fleet], walk=drawn.walk, cursor=drawn.cursor, targets=drawn.targets
         )
     if learning.wanted(snapshot):
-        said = feed.render(snapshot, ctx, share.feed)
-        lines = learning.render(snapshot, ctx, rows - len(said.lines))
-        targets = (*[None] * len(lines), *said.targets)
-        return Frame(lines=[*lines, *said.lines], targets=targets)
+        below = feed.render(snapshot, ctx, share.feed)
+        lines = learning.render(snapshot, ctx, rows - len(below.lines))
+        targets = (*[None] * len(lines), *below.targets)
+        return Frame(lines=[*lines, *below.lines], targets=targets)
     asked = share.feed
     if ctx.mode is Mode.FEED:
         asked = max(asked, min((rows - len(fleet)) // 2, rows - len(fleet) - 2 - LEAST_BOARD))
-    said = feed.render(snapshot, ctx, asked)
-    drawn = board.render(snapshot, ctx, rows - len(fleet) - len(said.lines) - 2)
+    below = feed.render(snapshot, ctx, asked)
+    drawn = board.render(snapshot, ctx, rows - len(fleet) - len(below.lines) - 2)
     return Frame(
-        lines=[*drawn.lines, *fleet, *said.lines], walk=drawn.walk, cursor=drawn.cursor,
-        targets=(*drawn.targets, *[None] * len(fleet), *said.targets),
+        lines=[*drawn.lines, *fleet, *below.lines], walk=drawn.walk, cursor=drawn.cursor,
+        targets=(*drawn.targets, *[None] * len(fleet), *below.targets),
     )  # fmt: skip
 
 
@@ -169,14 +169,14 @@ def _with_drawer(snapshot: Snapshot, ctx: Context, rows: int) -> Frame:
     beside = replace(ctx, width=ctx.width - drawer.width(ctx) - 1, beside=True)
     fleet = board.rollups(snapshot, beside)
     title_and_lines = max(4, min(12, (rows - len(fleet)) // 3))
-    said = feed.render(snapshot, beside, title_and_lines - 1)
-    drawn = board.render(snapshot, beside, rows - 1 - len(fleet) - len(said.lines) - 1)
-    left = [*drawn.lines, *fleet, *said.lines]
+    below = feed.render(snapshot, beside, title_and_lines - 1)
+    drawn = board.render(snapshot, beside, rows - 1 - len(fleet) - len(below.lines) - 1)
+    left = [*drawn.lines, *fleet, *below.lines]
     lines = [board.title(snapshot, ctx)]
     lines += [(*one, Span(" "), *other) for one, other in zip(left, box.lines, strict=True)]
     return Frame(
         lines=lines, walk=drawn.walk, cursor=drawn.cursor, most_scroll=box.most_scroll, edge=beside.width,
-        targets=(None, *drawn.targets, *[None] * len(fleet), *said.targets),
+        targets=(None, *drawn.targets, *[None] * len(fleet), *below.targets),
     )  # fmt: skip
 
 

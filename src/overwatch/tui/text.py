@@ -18,7 +18,7 @@ _UNSAFE: Final = frozenset({"Cc", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 class Role(Enum):
-    """What a piece of text means; a theme says how that looks."""
+    """What a piece of text means; a theme has how that looks."""
 
     TEXT = "text"
     MUTED = "muted"
@@ -119,7 +119,7 @@ def cut(text: str, width: int) -> str:
 
 
 def cut_middle(text: str, width: int) -> str:
-    """An id: cut in its middle, so that both ends can be told apart."""
+    """An id: cut in its middle, so that both ends are seen."""
     if cells(text) <= width:
         return text
     if width < 3:

@@ -24,7 +24,7 @@ _NAME_LINES: Final = 3
 _MARKS: Final = {"critical": "!! ", "warning": "! "}
 
 _NO_ALARMS: Final = frozenset({"collector-away"})
-"""What the verdict line says in whole, and nobody has to do anything about."""
+"""What the verdict line has in whole, and needs no action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ def render(shown: Comparison, snapshot: Snapshot, ctx: Context, rows: int) -> li
     update = float(snapshot.run.update or 0)
     at = [Span(f"both at update {update:,.0f}", Role.MUTED)]
     lines = [rule("COMPARE", at, ctx.width), fit([Span(f" {clean(shown.headline)}")], ctx.width)]
-    lines += [_said(shown, side, update, ctx) for side in (0, 1)]
+    lines += [_verdict_line(shown, side, update, ctx) for side in (0, 1)]
     lines.append(fit([Span(_head(ctx), Role.MUTED)], ctx.width))
     above = len(lines)
     tall = max(4, min(12, rows // 3))
@@ -39,15 +39,15 @@ def render(shown: Comparison, snapshot: Snapshot, ctx: Context, rows: int) -> li
     return lists.Page(lines=lines[:rows], targets=lists.targets_of(above, seen))
 
 
-def _said(shown: Comparison, side: int, update: float, ctx: Context) -> Line:
+def _verdict_line(shown: Comparison, side: int, update: float, ctx: Context) -> Line:
     """A run's name, and its verdict when it was at this update."""
-    told = shown.verdict_at(side, update)
+    newest = shown.verdict_at(side, update)
     name = left(cut_middle(clean(shown.names[side]), _NAME), _NAME)
     start = [Span(f" {'AB'[side]} "), Span(f"{name} ", Role.TITLE)]
-    if told is None:
+    if newest is None:
         return fit([*start, Span("nothing was heard of it yet", Role.MUTED)], ctx.width)
     room = ctx.width - _NAME - 10
-    return fit([*start, severity(told.severity), Span(f" {cut(clean(told.text), room)}")], ctx.width)
+    return fit([*start, severity(newest.severity), Span(f" {cut(clean(newest.text), room)}")], ctx.width)
 
 
 def _head(ctx: Context) -> str:

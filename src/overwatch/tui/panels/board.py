@@ -16,7 +16,7 @@ from overwatch.tui.panels.rows import Columns, metric_word
 from overwatch.tui.text import Line, Role, Span, blank, cells, clean, cut, fit, left, right, rule, width_of
 
 _APART: Final = 1.0
-"""Anomaly from which on a lane's row says it."""
+"""Anomaly from which on a lane's row shows it."""
 _OPS: Final = ("WAIT", "GERM", "ADV", "SETA", "FOSS", "PRUNE")
 """The usual operations in the order of a seed's life; others follow."""
 _WORST_AT: Final = 53
@@ -159,8 +159,8 @@ class _Drawing:
         values = cols.group_values(group, columns, old=self.ctx.fresh.old)
         room = self.ctx.width - columns.prefix - width_of(values) - 1
         note = "; ".join([*(["medians"] if opened and values else []), *self._apart(group)])
-        said = Span(f" {cut(note, room)}" if note and room > 3 else "", Role.MUTED)
-        return self._marked([*fit(spans, columns.prefix), *values, said], group, opened=opened)
+        about = Span(f" {cut(note, room)}" if note and room > 3 else "", Role.MUTED)
+        return self._marked([*fit(spans, columns.prefix), *values, about], group, opened=opened)
 
     def _apart(self, group: Group) -> list[str]:
         """How far the lane is from the others, and why, where it is."""

@@ -1,6 +1,6 @@
 """The drawer: a box at the right of the board, or the full screen, around the detail of what is open.
 
-Owns what it says of a finding, a lane, a slot's seed, the host and one line of the feed; of an env `detail`
+Owns what it shows of a finding, a lane, a slot's seed, the host and one line of the feed; of an env `detail`
 does. What is not known has no line; long texts are wrapped at blanks.
 """
 
@@ -116,7 +116,7 @@ def _drawn(snapshot: Snapshot, inner: int, ctx: Context) -> list[Line]:
 
 
 def _window(content: list[Line], rows: int, ctx: Context, inner: int) -> tuple[list[Line], int]:
-    """The lines in sight; where some are not, the last one says so."""
+    """The lines in sight; where some are not, the last one counts them."""
     over = len(content) - rows
     if over <= 0:
         return [*content, *[blank(inner)] * -over], 0
@@ -406,8 +406,8 @@ def _slot(snapshot: Snapshot, of: SlotOf, width: int, ctx: Context) -> list[Line
     for place, event in enumerate(seen):
         at = clock(event.time, ctx.zone, millis=False)
         label = Span(left("events" if place == 0 else "", _LABEL), Role.MUTED)
-        said = f"{at} {clean(event.text)}  {clean(event.why)}"
-        lines.append(fit([label, Span(said)], width))
+        happened = f"{at} {clean(event.text)}  {clean(event.why)}"
+        lines.append(fit([label, Span(happened)], width))
     return lines
 
 

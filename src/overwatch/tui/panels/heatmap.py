@@ -42,7 +42,7 @@ def lanes(snapshot: Snapshot, heat: Heat, ctx: Context, rows: int) -> Drawn:
 
 
 def _share(sample: Sample | None) -> tuple[str, Role]:
-    """A cell that says how busy a lane was at its least."""
+    """A cell for how busy a lane was at its least."""
     if sample is None:
         return " ", Role.MUTED
     level = min(len(BARS) - 1, max(0, int(sample.score * len(BARS))))

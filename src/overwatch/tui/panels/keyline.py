@@ -24,16 +24,16 @@ def render(snapshot: Snapshot | None, ctx: Context) -> Line:
         return fit([Span(f" {clean(ctx.ui.notice)}", Role.INFO)], ctx.width)
     slots = snapshot is not None and snapshot.run.slots_enabled
     num_alarms = 0 if snapshot is None else min(9, len(on_rail(snapshot)))
-    said = [
+    hints = [
         _alarm_hint(num_alarms) if key.action == "alarm" else hint
         for key in known(ctx.ui.keys, slots=slots, replay=ctx.playback is not None)
         if ctx.mode in (key.modes if key.hinted is None else key.hinted)
         and (hint := key.tiny if ctx.width < COMPACT_BELOW else key.hint) is not None
     ]
-    said = [hint for hint in said if hint]
-    ending = "  ".join(said[-2:])
+    hints = [hint for hint in hints if hint]
+    ending = "  ".join(hints[-2:])
     line = ""
-    for hint in said[:-2]:
+    for hint in hints[:-2]:
         if len(f" {line}{hint}  {ending}") <= ctx.width:
             line += f"{hint}  "
     return fit([Span(f" {line}{ending}", Role.MUTED)], ctx.width)

@@ -46,14 +46,14 @@ def wanted(snapshot: Snapshot) -> bool:
 
 def names(snapshot: Snapshot) -> tuple[str, ...]:
     """The numbers that are drawn, the most important first."""
-    told = {
+    reported = {
         name: None
         for name, reading in snapshot.policy.items()
         if reading.value is not None or reading.non_finite is not None
     }
-    both = [name for name in told if parting.is_drawn_as(name, snapshot)]
-    told = {name: None for name in told if not both or name not in past.WITH_PROXY}
-    return tuple(dict.fromkeys((*both, *(name for name in FIRST if name in told), *told)))[:MOST]
+    both = [name for name in reported if parting.is_drawn_as(name, snapshot)]
+    reported = {name: None for name in reported if not both or name not in past.WITH_PROXY}
+    return tuple(dict.fromkeys((*both, *(name for name in FIRST if name in reported), *reported)))[:MOST]
 
 
 def render(snapshot: Snapshot, ctx: Context, rows: int) -> list[Line]:

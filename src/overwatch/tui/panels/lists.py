@@ -1,7 +1,7 @@
 """Pages that list something: runs, findings, the trainer's own log, the configuration; and what they share.
 
-A list shows the lines around the one under the cursor, and below it what that one says. Must not know where
-lines come from.
+A list shows the lines around the one under the cursor, and below it the whole of that one. Must not know
+where lines come from.
 """
 
 from collections.abc import Mapping, Sequence
@@ -129,7 +129,7 @@ def _run_state(run: RunLine) -> str:
 
 
 def findings(snapshot: Snapshot, ctx: Context, rows: int) -> Page:
-    """Title, a line a finding, and below what the one under the cursor says; exactly what fits `rows`."""
+    """Title, a line a finding, and below the whole of the one under the cursor; exactly what fits `rows`."""
     found = snapshot.findings
     open_ones = sum(one.cleared_at is None for one in found)
     acked = sum(one.acknowledged for one in found)

@@ -1,4 +1,4 @@
-"""Below 80 × 24: what matters most, as far as it fits; every line says one thing in words.
+"""Below 80 × 24: what matters most, as far as it fits; every line is one thing in words.
 
 Owns what gives way: first the rest, then envs, lanes and policy rows that are not OK, then the findings'
 names; the verdict never does. Pure.
