@@ -385,6 +385,9 @@ def test_whatever_is_pressed_the_frame_fits_and_escape_leads_back(
     width, height = (80, 24) if small else (120, 40)
     terminal = _terminal(width, height)
     for key in keys:
+        prompt = terminal.session.ui.prompt
+        if key == "enter" and prompt is not None and prompt.taken.text.strip() == "quit":
+            continue
         terminal.press(key)
         assert {len(line) for line in terminal.lines} == {width}
         assert len(terminal.lines) == height
