@@ -2,14 +2,15 @@
 
 import ast
 from functools import cache
-from pathlib import Path
 from typing import Final
 
-SRC: Final = Path(__file__).parents[2] / "src"
+from tests.contracts.trees import SRC, bases, imports, modules
+
 MAX_FILE: Final = 600
 MAX_FUNCTION: Final = 60
 MAX_NUMERIC_STEP: Final = 70
 MAX_PARAMETERS: Final = 6
+MAX_DEPTH: Final = 2
 
 NUMERIC: Final = ("overwatch_rl/algorithms/", "overwatch_rl/training/", "overwatch_rl/worlds/")
 """One linear numeric step is kept whole here."""
@@ -23,6 +24,22 @@ WIDE: Final[dict[str, str]] = {
     "overwatch/sdk/stepping.py:rollout": "one keyword a part of what steps they are",
 }
 """Functions with more parameters, each with its reason."""
+
+
+DEEP: Final = (
+    "overwatch.generate.registry_reading._Event",
+    "overwatch.generate.registry_reading._Metric",
+    "overwatch.generate.registry_reading._Span",
+    "overwatch.sdk.run.Run",
+    "overwatch.sdk.stepping.Stepping",
+    "overwatch.state.earned.Earned",
+    "overwatch.state.latest.Latest",
+    "overwatch_rl.telemetry.running.Lines",
+)
+"""Classes with more classes above them that are still there."""
+
+SPREAD: Final = ("overwatch.sdk.facts.Facts", "overwatch.sdk.stepping.Stepping")
+"""Parts of a class in files of their own that are still there."""
 
 
 @cache
@@ -72,3 +89,34 @@ def test_parameter_lists_are_short() -> None:
     }
 
     assert wide == set(WIDE)
+
+
+def _depth(name: tuple[str, str]) -> int:
+    return 1 + max((_depth(base) for base in bases()[name]), default=0)
+
+
+def test_inheritance_is_shallow() -> None:
+    """Above a class of the source is at most one other of it."""
+    deep = sorted(".".join(name) for name in bases() if _depth(name) > MAX_DEPTH)
+
+    assert deep == list(DEEP)
+
+
+def test_no_class_is_spread_over_files() -> None:
+    """A base class that only one other file knows, for its only heir there, is a part of that class."""
+    trees = modules()
+    users: dict[str, set[str]] = {}
+    for name in trees:
+        for used in imports(name, trees):
+            users.setdefault(used, set()).add(name)
+    heirs: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for name, above in bases().items():
+        for base in above:
+            heirs.setdefault(base, []).append(name)
+    spread = sorted(
+        ".".join(base)
+        for base, own in heirs.items()
+        if len(own) == 1 and own[0][0] != base[0] and users[base[0]] == {own[0][0]}
+    )
+
+    assert spread == list(SPREAD)

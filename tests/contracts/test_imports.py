@@ -1,11 +1,20 @@
 """Arrows point down; the contract that says so can fail."""
 
+import ast
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
+
+from tests.contracts import trees
 
 ROOT = Path(__file__).parents[2]
+CIRCLES: Final = (
+    ("overwatch_rl.weights.channels", "overwatch_rl.weights.rpc"),
+    ("overwatch_rl.weights.checking", "overwatch_rl.weights.subscriber"),
+)
+"""Those that are still there."""
 
 
 def _lint(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -66,3 +75,23 @@ def test_a_module_outside_of_the_layers_is_found(tmp_path: Path) -> None:
 
     assert result.returncode != 0
     assert "helpers" in result.stdout
+
+
+def test_no_modules_import_one_another() -> None:
+    """Nor do they through others, or for types alone: what is in a circle can be read only as a whole."""
+    found = trees.circles(trees.modules())
+
+    assert [tuple(ring) for ring in found] == list(CIRCLES)
+
+
+def test_a_circle_is_found_through_a_third_module_and_for_types() -> None:
+    """A module that is imported by the circle, or imports it, is not part of it."""
+    texts = {
+        "a": "from b import one",
+        "b": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import c",
+        "c": "def late() -> None:\n    from a import two",
+        "leaf": "",
+        "top": "import a, leaf",
+    }
+
+    assert trees.circles({name: ast.parse(text) for name, text in texts.items()}) == [["a", "b", "c"]]

@@ -37,7 +37,7 @@ from overwatch.otlp.encode import request
 from overwatch.serve.exposition import Exposition, Source
 from overwatch.serve.prometheus import families
 from overwatch.tui.context import Context, freshness
-from overwatch.tui.panels import alarm
+from overwatch.tui.panels import drawer
 
 SECOND, start = 1_000_000_000, 1_800_000_000 * 1_000_000_000
 fold, tick, origin = Fold(), next_tick(start), Origin(run_id="new", epoch="e", ours=True)
@@ -61,7 +61,7 @@ found = [one for one in snapshot.findings if one.subject.id == "novelty"]
 source = Source(families=lambda _: families(frame), version=lambda: frame)
 page = Exposition(source).render("", compress=False).body.decode().splitlines()
 context = Context(width=120, height=40, fresh=freshness(snapshot.link, 0.0))
-lines = [line for one in found for line in alarm.content(snapshot, one, 90, context)]
+lines = [line for one in found for line in drawer.finding(snapshot, one, 90, context)]
 print(json.dumps({
     "wrong": catalog_problems(),
     "value": snapshot.policy["novelty"].value,

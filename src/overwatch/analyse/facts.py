@@ -6,7 +6,7 @@ from typing import Final
 from overwatch.analyse.curves import fresh_values
 from overwatch.catalog import Stage
 from overwatch.events import Event, GateEvaluated, RunStarted, SeedStageChanged
-from overwatch.projection.feed import feed_line
+from overwatch.projection.run import feed_line
 from overwatch.projection.text import safe, safe_or_none
 from overwatch.snapshot import FeedLine
 from overwatch.state.feed import entry_of

@@ -23,7 +23,7 @@ from overwatch.snapshot.history import Ask as HistoryAsk
 from overwatch.snapshot.history import History
 
 if TYPE_CHECKING:
-    from overwatch.tui.beside import Beside
+    from overwatch.tui.comparison import Comparison
     from overwatch.tui.session import Session
     from overwatch.tui.settings import Settings
 
@@ -232,16 +232,16 @@ def _recorded(
     return ask, player.history, Session(Deck(replay, still=True), settings)
 
 
-def _beside(source: Source) -> "Beside | None":
+def _beside(source: Source) -> "Comparison | None":
     """The recording and the other one, compared; raises `BadInputError` where they cannot be."""
     if source.other is None or source.recording is None:
         return None
-    from overwatch.tui.comparing import beside
+    from overwatch.tui.comparison import comparison_of
 
     with saying():
         first = read_stories(source.recording, source.run_id, facts=False)
         second = read_stories(source.other, None, facts=False)
-        return beside(first[0], second[0])
+        return comparison_of(first[0], second[0])
 
 
 def _player(source: Source, path: Path) -> AnyPlayer:

@@ -9,15 +9,12 @@ import numpy as np
 from overwatch.catalog import Kind, Scope, of_scope
 from overwatch.diagnose import Judged
 from overwatch.events.adding import added
-from overwatch.projection.board import BoardRows, board
+from overwatch.projection.board import aggregates, board
 from overwatch.projection.detail import detail
-from overwatch.projection.feed import feed_rate, feed_view
-from overwatch.projection.parting import parting_view
-from overwatch.projection.phases import phase_times
-from overwatch.projection.policy import readings
-from overwatch.projection.rollups import aggregates
-from overwatch.projection.run import link_view, run_view
-from overwatch.projection.servicelines import service_lines
+from overwatch.projection.policy import parting_view, readings
+from overwatch.projection.rows import BoardRows
+from overwatch.projection.run import feed_rate, feed_view, link_view, phase_times, run_view
+from overwatch.projection.service_lines import service_lines
 from overwatch.projection.services import gauges, tallies, totals
 from overwatch.projection.system import system_view
 from overwatch.projection.verdict import findings_view, verdict_view

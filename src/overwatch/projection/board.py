@@ -1,82 +1,27 @@
-"""The flight board: env rows in rank order within their lane, worst lane first.
+"""The flight board: env rows in rank order within their lane, worst lane first, and what is added up of them.
 
 Selects, cuts and formats what `diagnose` ranked and added up; only what a filter leaves is added up here.
 """
 
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
+from overwatch.catalog.stages import Stage
 from overwatch.diagnose.anomaly import STATUSES
-from overwatch.diagnose.assess import Judged
-from overwatch.diagnose.rollups import fps_of, middles_of
-from overwatch.projection.rows import env_views, lane_anomaly
-from overwatch.projection.selection import Chosen, Mask, choose
-from overwatch.projection.text import safe_all
-from overwatch.snapshot import Board, Env, Group, View
-from overwatch.state.arrays import Floats, Ints
-from overwatch.state.envs import Envs
+from overwatch.diagnose.rollups import End, Sums, middles_of
+from overwatch.projection.rows import UNKNOWN, WORDS, BoardRows, env_views, lane_anomaly
+from overwatch.projection.selection import Chosen, choose
+from overwatch.projection.text import safe
+from overwatch.snapshot import Aggregates, Best, Board, Env, Group, LaneAggregates, View
 from overwatch.state.places import num_of
 from overwatch.state.run import RunState
 
-_UNKNOWN: Final = len(STATUSES)
-_WORDS: Final = (*STATUSES, "unknown")
-_SHOWN: Final = (*range(len(STATUSES) - 1, -1, -1), _UNKNOWN)
+_SHOWN: Final = (*range(len(STATUSES) - 1, -1, -1), UNKNOWN)
 """Worst first."""
-
-
-class BoardRows:
-    """What the board needs of all envs at one tick, worked out once."""
-
-    def __init__(self, state: RunState, judged: Judged) -> None:
-        envs = state.envs
-        self.state = state
-        self.judged = judged
-        self.anomalies = judged.anomalies
-        self.rollups = judged.assessment.second.rollups
-        self.order = judged.assessment.ranks.order
-        self.metric = present(envs, "metric")
-        self.rent = present(envs, "rent")
-        self.reward = present(envs, "reward")
-        self.step_time = present(envs, "step_time")
-        self.stale = judged.link.state in ("stale", "silent", "lost")
-        codes = judged.anomalies.codes
-        self.codes: Ints = np.where(codes == 0, _UNKNOWN, codes) if self.stale else codes
-        """Status of each env as its place among the words, shape (n,)."""
-        self.lane_names = (*safe_all(state.lane_names.words), None)
-        """By lane code; the last one is that of -1."""
-        self.lanes = envs.by_lane()
-        """Rows of each lane."""
-        self.lane_order = envs.lanes_by(self.order)
-        """Lane codes by their worst env; -1 is the lane that was not named."""
-
-    @cached_property
-    def returns(self) -> Floats:
-        """Return of each env, shape (n,)."""
-        return self.state.envs.mean_return()
-
-    @cached_property
-    def fps(self) -> Floats:
-        """Steps a second of each env, shape (n,)."""
-        return fps_of(self.step_time)
-
-    def words(self, at: Ints) -> list[str]:
-        """Status words of these rows."""
-        if not self.anomalies.factors and not self.stale:
-            return [STATUSES[0]] * at.size
-        return [_WORDS[code] for code in self.codes[at].tolist()]
-
-    def of_status(self, wanted: Callable[[str], bool]) -> Mask:
-        """Which envs have a status that is wanted, shape (n,)."""
-        hits = np.array([wanted(word) for word in _WORDS], dtype=np.bool_)
-        return hits[self.codes]
-
-
-def present(envs: Envs, name: str) -> Floats:
-    """One measure of all envs, shape (n,); NaN where it was never measured."""
-    return envs.values[name][: envs.n]
+_STAGES: Final = tuple((stage.value, stage.code) for stage in Stage)
+_UNKNOWN_STAGE: Final = Stage.UNKNOWN.value
 
 
 def board(rows: BoardRows, view: View) -> tuple[Board, tuple[Env, ...]]:
@@ -107,7 +52,7 @@ def _lanes(rows: BoardRows, chosen: Chosen) -> tuple[int, ...]:
 
 def _counts(rows: BoardRows, chosen: Chosen) -> dict[int, list[int]]:
     """Envs of each lane by status, of those that pass the filter; lanes without any are left out."""
-    width = len(_WORDS)
+    width = len(WORDS)
     if chosen.mask is None and not rows.stale and not rows.anomalies.factors:
         sizes = {lane: num_of(on) for lane, on in rows.lanes.items()}
         return {lane: [size, *[0] * (width - 1)] for lane, size in sizes.items()}
@@ -120,34 +65,76 @@ def _counts(rows: BoardRows, chosen: Chosen) -> dict[int, list[int]]:
 
 
 def _group(rows: BoardRows, lane: int, chosen: Chosen, counts: Sequence[int], num_shown: int) -> Group:
-    told = rows.rollups.middles.get(lane) if chosen.filter is None else None
-    if told is None:
+    added_up = rows.rollups.middles.get(lane) if chosen.filter is None else None
+    if added_up is None:
         members = rows.lanes[lane]
         if chosen.mask is not None:
             members = np.flatnonzero(chosen.mask & (rows.state.envs.lane[: rows.state.envs.n] == lane))
-        told = middles_of(
+        added_up = middles_of(
             {"return": rows.returns, "metric": rows.metric, "rent": rows.rent, "fps": rows.fps}, members
         )
     return Group(
         gpu_id=rows.lane_names[lane],
         n_envs=sum(counts),
         counts=_named(counts),
-        median_return=told.median_return,
-        median_metric=told.median_metric,
-        median_rent=told.median_rent,
-        median_fps=told.median_fps,
-        p10_return=told.p10_return,
-        p90_return=told.p90_return,
+        median_return=added_up.median_return,
+        median_metric=added_up.median_metric,
+        median_rent=added_up.median_rent,
+        median_fps=added_up.median_fps,
+        p10_return=added_up.p10_return,
+        p90_return=added_up.p90_return,
         hidden=sum(counts) - num_shown,
         anomaly=lane_anomaly(rows.judged, None if lane < 0 else rows.state.lane_names.words[lane]),
     )
 
 
-def number(value: float) -> float | None:
-    """A finite float, else `None`."""
-    return float(value) if np.isfinite(value) else None
-
-
 def _named(counts: Sequence[int]) -> dict[str, int]:
     """Envs by status word, worst first; those of none are left out."""
-    return {_WORDS[code]: counts[code] for code in _SHOWN if counts and counts[code]}
+    return {WORDS[code]: counts[code] for code in _SHOWN if counts and counts[code]}
+
+
+def aggregates(rows: BoardRows) -> Aggregates:
+    """Census of seeds and mix of recent actions, of all and of each lane, and the envs at both ends."""
+    added_up = rows.rollups
+    return Aggregates(
+        seed_census=_census(added_up.fleet),
+        actions=_actions(rows.state),
+        best=_ends(added_up.best),
+        worst=_ends(added_up.worst),
+        lanes=tuple(
+            LaneAggregates(
+                gpu_id=rows.lane_names[lane],
+                seed_census=_census(added_up.lanes[lane]),
+                actions=_mix(rows.state, added_up.lanes[lane]),
+            )
+            for lane in rows.lane_order
+            if lane in added_up.lanes
+        ),
+    )
+
+
+def _census(sums: Sums) -> dict[str, int]:
+    """Slots by stage; every stage is there, UNKNOWN only where there is one."""
+    counts = sums.seeds
+    return {
+        word: counts[code] for word, code in _STAGES if counts and (word != _UNKNOWN_STAGE or counts[code])
+    }
+
+
+def _mix(state: RunState, sums: Sums) -> dict[str, float]:
+    total = sum(sums.ops)
+    return {safe(word): n / total for word, n in zip(state.op_names.words, sums.ops, strict=False) if n}
+
+
+def _actions(state: RunState) -> dict[str, float]:
+    totals: dict[str, int] = {}
+    for counts in state.actions.items:
+        for op, count in counts.items():
+            totals[op] = totals.get(op, 0) + count
+    everything = sum(totals.values())
+    known = [op for op in state.op_names.words if op in totals]
+    return {safe(op): totals[op] / everything for op in known}
+
+
+def _ends(ends: Sequence[End]) -> tuple[Best, ...]:
+    return tuple(Best(env_id=end.env_id, field=end.field, value=end.value) for end in ends)

@@ -1,24 +1,33 @@
-"""The selected env: its row, its reasons with weights, its trends, what it did and what happened to it."""
+"""The selected env: its row, its reasons with weights, its trends, what it did and what happened to it.
+
+What happened to its seeds comes newest first: moves with what decided them, gates, and a crash. A gate that
+decided a move is part of the move's line; one that nothing followed has a line of its own. How a slot is
+cleaned up after a cull goes by itself, and its slot shows it: those moves are left out.
+"""
 
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
+from overwatch.catalog.stages import Life, of_life
 from overwatch.diagnose.assess import Judged
-from overwatch.projection.board import BoardRows, number
-from overwatch.projection.lifecycle import seed_events
-from overwatch.projection.rows import env_views
+from overwatch.projection.rows import BoardRows, env_views, number
 from overwatch.projection.system import bound_view
 from overwatch.projection.text import safe
-from overwatch.snapshot import Detail, Reason, Trend
+from overwatch.snapshot import Detail, Reason, SeedEvent, Trend
 from overwatch.state.earned import RETURNS
+from overwatch.state.feed import CRASH, GATE, MOVE, measured
 from overwatch.state.run import Entry, RunState
 
 EVENTS: Final = 32
-"""Newest facts about the env that are told, and lines of its lifecycle."""
+"""Newest facts about the env that are shown, and lines of its lifecycle."""
 SHOWN: Final = 24
 """Points of a trend."""
+CLEANING: Final = frozenset(stage.label for stage in of_life(Life.CLEANING))
+"""Stages that a slot leaves by itself."""
+DECIDED_NS: Final = 1_000_000_000
+"""Longest time between a gate and the move that it decided."""
 
 
 def detail(rows: BoardRows, judged: Judged, env_id: int) -> Detail:
@@ -85,7 +94,7 @@ def _trends(state: RunState, row: int, returns: tuple[float | None, ...]) -> dic
 def _actions(state: RunState, row: int) -> tuple[str, ...]:
     """The newest operations first: `88,214 PRUNE r1c1 conv_light`."""
     actions = state.envs.actions
-    said = []
+    lines = []
     for place in actions.of(row).tolist():
         step = int(actions.step[row, place])
         words = [
@@ -94,8 +103,8 @@ def _actions(state: RunState, row: int) -> tuple[str, ...]:
             _word(state.slot_names.words, int(actions.slot[row, place])),
             _word(state.blueprint_names.words, int(actions.blueprint[row, place])),
         ]
-        said.append(safe(" ".join(word for word in words if word)))
-    return tuple(line for line in said if line)
+        lines.append(safe(" ".join(word for word in words if word)))
+    return tuple(line for line in lines if line)
 
 
 def _word(words: Sequence[str], code: int) -> str:
@@ -105,3 +114,64 @@ def _word(words: Sequence[str], code: int) -> str:
 def _event(entry: Entry) -> str:
     words = [entry.slot or "", entry.message, *(f"{name}={value}" for name, value in entry.fields.items())]
     return safe(" ".join(word for word in words if word))
+
+
+def seed_events(facts: Sequence[Entry]) -> tuple[SeedEvent, ...]:
+    """The lifecycle in the facts about one env, which come oldest first."""
+    story: list[SeedEvent | None] = []
+    gates: dict[str | None, tuple[int, Entry]] = {}
+    for fact in facts:
+        if fact.kind == GATE:
+            gates[fact.seed_id] = len(story), fact
+            story.append(
+                _seed_event(fact, f"{_name(fact)} {'passed' if _passed(fact) else 'failed'}", _measured(fact))
+            )
+        elif fact.kind == MOVE:
+            place, gate = gates.pop(fact.seed_id, (0, None))
+            if gate is not None and (fact.at - gate.at > DECIDED_NS or not _decided(gate, fact)):
+                gate = None
+            if gate is not None:
+                story[place] = None
+            if fact.message.partition(">")[0] not in CLEANING:
+                story.append(_seed_event(fact, fact.message, _why(fact, gate)))
+        elif fact.kind == CRASH:
+            story.append(_seed_event(fact, "CRASHED", _crash(fact)))
+    return tuple(event for event in reversed(story) if event is not None)
+
+
+def _seed_event(fact: Entry, text: str, why: str) -> SeedEvent:
+    return SeedEvent(time=fact.at / 1e9, slot=safe(fact.slot or ""), text=safe(text), why=safe(why))
+
+
+def _decided(gate: Entry, move: Entry) -> bool:
+    """Whether a gate just before a move adds nothing to the move: a pass, or why it was culled."""
+    return _passed(gate) or move.fields.get("reason") in (None, "gate")
+
+
+def _why(move: Entry, gate: Entry | None) -> str:
+    """`G2: gradient ratio 0.04 < 0.10`, `G2 0.71`, else `by policy, age 9`."""
+    reason, age = move.fields.get("reason"), move.fields.get("age")
+    if gate is not None and (reason in (None, "gate") or _name(gate) in (reason or "")):
+        what = _measured(gate)
+        return f"{_name(gate)} {what or 'passed'}" if _passed(gate) else f"{_name(gate)}: {what or 'failed'}"
+    words = [] if reason is None else [reason.removeprefix("pruned ") if " " in reason else f"by {reason}"]
+    return ", ".join([*words, *([] if age is None else [f"age {age}"])])
+
+
+def _name(gate: Entry) -> str:
+    return gate.message.partition("=")[2]
+
+
+def _passed(gate: Entry) -> bool:
+    return gate.fields.get("passed") == "yes"
+
+
+def _measured(gate: Entry) -> str:
+    """What the gate measured, as far as it was sent."""
+    fields = gate.fields
+    return measured(fields.get("why"), fields.get("failed", "").partition(",")[0], fields.get("score"))
+
+
+def _crash(fact: Entry) -> str:
+    step, error = fact.fields.get("step"), fact.fields.get("error", "")
+    return error if step is None else f"at step {int(step):,}: {error}"

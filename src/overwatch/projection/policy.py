@@ -1,4 +1,7 @@
-"""The policy pulse: one reading a row, with its text, limit and trend. Selects and formats, never judges."""
+"""The policy pulse: one reading a row, with its text, limit and trend; and the proxy beside the true return.
+
+Selects and formats, never judges.
+"""
 
 import math
 from typing import Final
@@ -18,13 +21,15 @@ from overwatch.catalog import (
     head_of,
     of_scope,
 )
+from overwatch.catalog.goodhart import GAP, PROXY, TRUE
 from overwatch.catalog.gradients import ENTROPY_NATS
 from overwatch.catalog.policy import ENTROPY
 from overwatch.diagnose import Judged
+from overwatch.diagnose.hacking import LEAST, WORDS
 from overwatch.events.adding import added
 from overwatch.projection.text import safe
 from overwatch.snapshot import Limit as LimitView
-from overwatch.snapshot import Reading
+from overwatch.snapshot import Parting, Reading
 from overwatch.state.judge import Judgement
 from overwatch.state.policy import Series
 from overwatch.state.ring import median
@@ -41,8 +46,8 @@ TREND_RESIDUALS: Final = 2.0
 def readings(state: RunState, judged: Judged) -> dict[str, Reading]:
     """All policy rows in catalogue order, then the run's own custom values by name.
 
-    A row that nothing was heard of is there as absent, unless nothing tells it today. The entropy of a policy
-    that has converged is low and as it should be.
+    A row that nothing was received of is there as absent, unless nothing emits it today. The entropy of a
+    policy that has converged is low and as it should be.
     """
     tick = judged.assessment.tick
     found: dict[str, Reading] = {}
@@ -148,7 +153,7 @@ def _direction(row: Metric) -> str | None:
 
 
 def absent(row: Metric) -> Reading:
-    """A row that nothing was heard of."""
+    """A row that nothing was received of."""
     return Reading(label=row.label, direction=_direction(row))
 
 
@@ -189,3 +194,41 @@ def trend(history: list[float | None]) -> str | None:
     if abs(rise) <= max(TREND_RESIDUALS * scatter, 0.02 * abs(mean)):
         return "flat"
     return "up" if rise > 0 else "down"
+
+
+def parting_view(state: RunState, judged: Judged) -> Parting | None:
+    """What a view may know of it; `None` where neither return is reported."""
+    proxy, true = state.policy.get(PROXY.name), state.policy.get(TRUE.name)
+    if proxy is None and true is None:
+        return None
+    known, pairs, gap = judged.assessment.policy.hacking, state.pairs.total, state.policy.get(GAP.name)
+    way = known.stands or known.way
+    word, text = _state(proxy, true, pairs, known.stands)
+    if word == "together" and way is not None:
+        word, text = "parting", f"not held long enough yet: {WORDS[way]}"
+    return Parting(
+        state=word,
+        text=text,
+        gap=None if gap is None else gap.value,
+        pairs=pairs,
+        needed=LEAST,
+        way=way,
+        factors=known.factors,
+    )
+
+
+def _state(proxy: Series | None, true: Series | None, pairs: int, stands: str | None) -> tuple[str, str]:
+    if stands is not None:
+        return "parted", WORDS[stands]
+    if not _differs(true):
+        return "no-true-signal", "no true signal"
+    if not _differs(proxy):
+        return "no-true-signal", "no proxy beside the true return"
+    if pairs < LEAST:
+        return "waiting", f"{pairs} of {LEAST} updates"
+    return "together", "the true return follows"
+
+
+def _differs(series: Series | None) -> bool:
+    """Whether it is reported at all, and is not the same in all updates."""
+    return series is not None and series.highest is not None and series.highest != series.lowest

@@ -1,19 +1,28 @@
-"""Identity, progress, link: the parts of a snapshot that are about the run as a whole."""
+"""The parts of a snapshot that are about the run as a whole: identity, progress, link, feed, phases."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
+from overwatch.catalog.phases import DURATION_ENDS_S
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.link import LinkJudgement
 from overwatch.diagnose.skew import ahead_s
-from overwatch.projection.text import safe, safe_all, safe_or_none
-from overwatch.snapshot import Link, Metric, Modes, Run, Source, Throughput
-from overwatch.state.run import RunState
+from overwatch.events.adding import added
+from overwatch.projection.text import safe, safe_all, safe_fields, safe_or_none
+from overwatch.snapshot import Exemplar, FeedLine, Link, Metric, Modes, PhaseTimes, Run, Source, Throughput
+from overwatch.state.rhythm import Phase
+from overwatch.state.run import Entry, RunState
 
-RATE_WINDOW_NS = 10_000_000_000
+RATE_NS: Final = 10_000_000_000
+MOST_PHASES: Final = 8
+"""Phases that are shown, so that their number is bounded whatever a trainer names."""
+FEED_LINES: Final = 100
 
 
 def run_view(state: RunState, judged: Judged) -> Run:
-    """Who the run is, who tells of it and how far it has come."""
+    """Who the run is, what emits it and how far it has come."""
     return msgspec.structs.replace(
         _run(state, judged),
         service=safe_or_none(state.origin.service),
@@ -88,7 +97,7 @@ def _ranks(state: RunState) -> int:
 
 
 def _n_envs(state: RunState) -> int | None:
-    """As many as the run said it has; once it removed some, as many as there are."""
+    """As many as the run reported; once it removed some, as many as there are."""
     if state.envs.removed_at:
         return state.envs.n
     return (state.started.n_envs if state.started else None) or state.envs.n or None
@@ -136,7 +145,7 @@ def _checkpoint_age_s(state: RunState, link: LinkJudgement) -> float | None:
 
 def _steps_per_s(state: RunState) -> float | None:
     """Env steps a second over the newest ten seconds of producer time."""
-    marks = [mark for mark in state.step_marks.items if state.last_at - mark[0] <= RATE_WINDOW_NS]
+    marks = [mark for mark in state.step_marks.items if state.last_at - mark[0] <= RATE_NS]
     if len(marks) < 2 or marks[-1][0] == marks[0][0]:
         return None
     (first_at, first_steps), (last_at, last_steps) = marks[0], marks[-1]
@@ -144,14 +153,14 @@ def _steps_per_s(state: RunState) -> float | None:
 
 
 def _throughput(judged: Judged) -> Throughput | None:
-    told, baseline = judged.assessment.watched.slow.throughput, judged.baseline
-    if told is None:
+    known, baseline = judged.assessment.watched.slow.throughput, judged.baseline
+    if known is None:
         return None
     return Throughput(
-        unit=told.unit,
-        now=told.now,
-        best=told.best,
-        baseline=baseline if baseline is not None and baseline.unit == told.unit else None,
+        unit=known.unit,
+        now=known.now,
+        best=known.best,
+        baseline=baseline if baseline is not None and baseline.unit == known.unit else None,
     )
 
 
@@ -179,3 +188,83 @@ def link_view(state: RunState, judged: LinkJudgement, tick: int) -> Link:
             for key, source in state.sources.items()
         ),
     )
+
+
+def phase_times(phases: Iterable[Mapping[str, Phase]]) -> tuple[PhaseTimes, ...]:
+    """Those phases of all ranks and services that took most of the time, by name."""
+    by_name: dict[str, list[Phase]] = {}
+    for of_rank in phases:
+        for name, phase in of_rank.items():
+            by_name.setdefault(name, []).append(phase)
+    known = [_times(name, ranks) for name, ranks in by_name.items()]
+    longest = sorted(known, key=lambda one: (-one.total_s, one.name))[:MOST_PHASES]
+    return tuple(sorted(longest, key=lambda one: one.name))
+
+
+def _times(name: str, ranks: list[Phase]) -> PhaseTimes:
+    return PhaseTimes(
+        name=safe(name),
+        counts=tuple(map(sum, zip(*(phase.counts for phase in ranks), strict=True))),
+        total_s=added(phase.total_s for phase in ranks),
+        exemplars=tuple(_exemplars(ranks)),
+    )
+
+
+def _exemplars(ranks: list[Phase]) -> list[Exemplar]:
+    """Of each place the newest that a trace shows, whichever rank emitted it."""
+    found = []
+    for place in range(len(DURATION_ENDS_S) + 1):
+        traced = [phase.traced[place] for phase in ranks if place in phase.traced]
+        if traced:
+            newest = max(traced, key=lambda one: (one.at, one.span_id))
+            found.append(
+                Exemplar(
+                    bucket=place,
+                    duration_s=newest.duration_s,
+                    at=newest.at / 1e9,
+                    trace_id=safe(newest.trace_id),
+                    span_id=safe(newest.span_id),
+                )
+            )
+    return found
+
+
+def feed_rate(state: RunState) -> float | None:
+    """Lines a second over the newest ten seconds of producer time; `None` before the first line."""
+    marks = state.feed_marks.items
+    if not marks:
+        return None
+    young = [mark for mark in marks if state.last_at - mark[0] < RATE_NS]
+    before = young[0][1] if young else state.feed_total
+    span_s = min(RATE_NS, state.last_at - state.first_at) / 1e9
+    return (state.feed_total - before) / max(1.0, span_s)
+
+
+def feed_view(state: RunState) -> tuple[FeedLine, ...]:
+    """The newest lines of the feed, oldest first."""
+    newest = state.feed.items[-FEED_LINES:]
+    return tuple(feed_line(entry, _lane_of(state, entry.env_id)) for entry in newest)
+
+
+def feed_line(entry: Entry, gpu_id: str | None = None) -> FeedLine:
+    """One line as a view may show it, of an env on a lane."""
+    return FeedLine(
+        time=entry.at / 1e9,
+        severity=entry.severity,
+        subsystem=safe(entry.subsystem),
+        message=safe(entry.message),
+        env_id=entry.env_id,
+        gpu_id=gpu_id,
+        slot=safe_or_none(entry.slot),
+        seed_id=safe_or_none(entry.seed_id),
+        kind=entry.kind,
+        fields=safe_fields(entry.fields),
+    )
+
+
+def _lane_of(state: RunState, env_id: int | None) -> str | None:
+    if env_id is None:
+        return None
+    row = state.envs.find(env_id)
+    lane = -1 if row is None else int(state.envs.lane[row])
+    return None if lane < 0 else safe(state.lane_names.words[lane])

@@ -1,30 +1,27 @@
 """Which envs a view shows, and in which order: the filter applied, the rows sorted.
 
 Works on whole columns, so that a filter over tens of thousands of envs costs a tick little. Pure. A filter
-that cannot be read filters nothing: whoever takes one from a user checks it first.
+that cannot be read filters nothing: who takes one from a user checks it first.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from overwatch.catalog import parse_stage
 from overwatch.projection.filtering import COMPARE, LANE_KEYS, SLOT_KEYS, FilterError, Term, parse
+from overwatch.projection.rows import BoardRows
 from overwatch.snapshot import View
 from overwatch.state.arrays import Floats, Ints
+from overwatch.state.places import Mask
 from overwatch.state.run import Names
-
-if TYPE_CHECKING:
-    from overwatch.projection.board import BoardRows
 
 SORTS: Final = ("anomaly", "env", "return", "reward", "metric", "fps")
 READ_REASONS: Final = 1024
 """A searched word is looked for in the reasons of so many of the worst envs."""
 
-Mask: TypeAlias = npt.NDArray[np.bool_]
 Wanted: TypeAlias = Callable[[str], bool]
 
 
@@ -40,7 +37,7 @@ class Chosen:
     """The filter that was applied; absent where there is none."""
 
 
-def choose(rows: "BoardRows", view: View) -> Chosen:
+def choose(rows: BoardRows, view: View) -> Chosen:
     """The envs that pass the view's filter, in its order."""
     order = _sorted(rows, view)
     try:
@@ -53,7 +50,7 @@ def choose(rows: "BoardRows", view: View) -> Chosen:
     return Chosen(order=order[mask[order]], mask=mask, filter=view.filter)
 
 
-def _sorted(rows: "BoardRows", view: View) -> Ints:
+def _sorted(rows: BoardRows, view: View) -> Ints:
     """Rows by the view's key; ties keep the order by anomaly, and what has no value comes last."""
     if view.sort == "anomaly":
         return rows.order if view.descending else rows.order[::-1]
@@ -67,14 +64,14 @@ def _sorted(rows: "BoardRows", view: View) -> Ints:
     return sorted_rows
 
 
-def _numbers(rows: "BoardRows") -> dict[str, Floats]:
+def _numbers(rows: BoardRows) -> dict[str, Floats]:
     return {
         "score": rows.anomalies.scores, "return": rows.returns, "reward": rows.reward,
         "metric": rows.metric, "fps": rows.fps,
     }  # fmt: skip
 
 
-def _passing(rows: "BoardRows", terms: tuple[Term, ...]) -> Mask:
+def _passing(rows: BoardRows, terms: tuple[Term, ...]) -> Mask:
     mask = np.ones(rows.state.envs.n, dtype=np.bool_)
     for term in terms:
         if term.key not in SLOT_KEYS:
@@ -85,7 +82,7 @@ def _passing(rows: "BoardRows", terms: tuple[Term, ...]) -> Mask:
     return mask
 
 
-def _matches(rows: "BoardRows", term: Term) -> Mask:
+def _matches(rows: BoardRows, term: Term) -> Mask:
     n = rows.state.envs.n
     if term.key is None:
         return _found(rows, term.values[0])
@@ -105,7 +102,7 @@ def _matches(rows: "BoardRows", term: Term) -> Mask:
     return compared & np.isfinite(values)
 
 
-def _lanes(rows: "BoardRows", term: Term) -> Wanted:
+def _lanes(rows: BoardRows, term: Term) -> Wanted:
     """Which lanes a term means: by name, by the machine they are part of, or by their rank."""
     ranks, nodes = rows.state.lane_ranks, rows.state.lane_ids.nodes
     match term.key:
@@ -130,7 +127,7 @@ def _coded(codes: Ints, names: Names, wanted: Wanted) -> Mask:
     return np.isin(codes, hits)
 
 
-def _slots_match(rows: "BoardRows", terms: tuple[Term, ...]) -> Mask:
+def _slots_match(rows: BoardRows, terms: tuple[Term, ...]) -> Mask:
     """Whether one slot of the env meets every term; with negated terms alone, whether no slot meets one."""
     envs = rows.state.envs
     there = envs.stage[: envs.n] >= 0
@@ -145,7 +142,7 @@ def _slots_match(rows: "BoardRows", terms: tuple[Term, ...]) -> Mask:
     return found
 
 
-def _grid(rows: "BoardRows", term: Term) -> Mask:
+def _grid(rows: BoardRows, term: Term) -> Mask:
     """Which slots of which envs meet one term, shape (n, slots)."""
     state = rows.state
     envs = state.envs
@@ -166,7 +163,7 @@ def _grid(rows: "BoardRows", term: Term) -> Mask:
     return shown
 
 
-def _found(rows: "BoardRows", word: str) -> Mask:
+def _found(rows: BoardRows, word: str) -> Mask:
     """Where a searched word occurs: id, lane, status, last action, blueprints, reasons."""
     state, n = rows.state, rows.state.envs.n
 
@@ -184,7 +181,7 @@ def _found(rows: "BoardRows", word: str) -> Mask:
     return mask
 
 
-def _acted(rows: "BoardRows", wanted: Wanted) -> Mask:
+def _acted(rows: BoardRows, wanted: Wanted) -> Mask:
     actions, n = rows.state.envs.actions, rows.state.envs.n
     if not n:
         return np.zeros(0, dtype=np.bool_)

@@ -79,7 +79,7 @@ def _lane(state: RunState, name: str, judged: Judged) -> Lane:
     tick, slow = judged.assessment.tick, judged.assessment.watched.slow
     readings, throttle = state.lanes[name], state.throttles.get(name)
     trend, rank = slow.past.memory.get(name), rank_of(state, name)
-    told = throttle is not None and (tick - throttle.stamp) / 1e9 <= GAUGE_LIMIT_S
+    is_known = throttle is not None and (tick - throttle.stamp) / 1e9 <= GAUGE_LIMIT_S
     return Lane(
         gpu_id=safe(name),
         uuid=safe_or_none(state.lane_ids.ids.get(name)),
@@ -97,7 +97,7 @@ def _lane(state: RunState, name: str, judged: Judged) -> Lane:
         power_limit_w=_fresh(readings, "power_limit_w", tick),
         clock_hz=_fresh(readings, "clock_hz", tick),
         clock_max_hz=_fresh(readings, "clock_max_hz", tick),
-        throttle=tuple(safe(reason) for reason in throttle.reasons) if throttle and told else (),
+        throttle=tuple(safe(reason) for reason in throttle.reasons) if throttle and is_known else (),
         process_memory_bytes=_fresh(readings, "process_memory_bytes", tick),
         pcie_receive_bytes_per_s=_fresh(readings, "pcie_receive_bytes_per_s", tick),
         pcie_transmit_bytes_per_s=_fresh(readings, "pcie_transmit_bytes_per_s", tick),

@@ -97,9 +97,9 @@ def _verdict(state: RunState, judged: Judged, open_now: list[Finding], seen: int
         for word in _RANK
         if any(finding.severity == word for finding in open_now)
     }
-    unheard = _about_the_line(state, judged, open_now, counts)
-    if unheard is not None:
-        return unheard
+    of_the_line = _about_the_line(state, judged, open_now, counts)
+    if of_the_line is not None:
+        return of_the_line
     if judged.link.state in OVER:
         return _at_the_end(state, judged, open_now, counts)
     if not open_now and seen:
@@ -192,10 +192,10 @@ def _lane_cause(code: str, lane: str, waiting: list[str]) -> str | None:
     if code.endswith("-storm"):
         return f"{code.replace('-', ' ')} on {lane}"
     names = {"thermal-throttle": "is throttled (thermal)", "power-throttle": "is throttled (power)"}
-    said = {**names, "straggler": "is a straggler", "oom-forecast": "runs out of memory"}.get(code)
-    if said is None:
+    state_words = {**names, "straggler": "is a straggler", "oom-forecast": "runs out of memory"}.get(code)
+    if state_words is None:
         return None
-    alone = f"{lane} {said}"
+    alone = f"{lane} {state_words}"
     if len(waiting) != 1 or code == "oom-forecast":
         return alone
     longer = (f"{alone} and {safe(waiting[0])} waits{more}" for more in (" for it", ""))

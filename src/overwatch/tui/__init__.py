@@ -21,18 +21,16 @@ from overwatch.feeds.playing import AnyPlayer, player_of
 from overwatch.feeds.recording import RecordingError
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.history import Ask, History
-from overwatch.tui.beside import Beside
+from overwatch.tui.comparison import Comparison
 from overwatch.tui.context import Context, freshness, freshness_of
+from overwatch.tui.input import key_of, press
 from overwatch.tui.keys import Mode, spelt
 from overwatch.tui.panels import welcome
-from overwatch.tui.screens import overview
-from overwatch.tui.screens.overview import Frame
-from overwatch.tui.screens.whole import draw
+from overwatch.tui.screen import Frame, draw, overview
 from overwatch.tui.session import Session
 from overwatch.tui.settings import Settings
-from overwatch.tui.svg import svg
 from overwatch.tui.text import Line, clean
-from overwatch.tui.theme import Look
+from overwatch.tui.theme import Look, svg
 
 if TYPE_CHECKING:
     from overwatch.tui.app import Attended, OverwatchApp
@@ -61,7 +59,7 @@ def run_tui(
     app = OverwatchApp(feed, feed.address, settings, recorded=folder is not None, attended=attended)
     code = _show(app)
     shown = app.session.snapshot
-    if folder is None or shown is None or not app.session.replaying:
+    if folder is None or shown is None or not app.session.requests.replaying:
         return code
     try:
         player = player_of(open_input(folder))
@@ -87,7 +85,7 @@ def run_replay(
     player: AnyPlayer,
     run_id: str | None,
     settings: Settings | None = None,
-    beside: Beside | None = None,
+    beside: Comparison | None = None,
 ) -> int:
     """Look at a recording until the user quits, beside another where one is given; returns the exit code."""
     from overwatch.feeds.replay import Replay
@@ -98,7 +96,7 @@ def run_replay(
     where = str(player.recording.folder)
     app = OverwatchApp(feed, where, settings, Deck(feed))
     app.session.compare_with(beside)
-    app.session.notice = first_word(player.recording.remarks())
+    app.session.ui.notice = first_word(player.recording.remarks())
     first = feed.settled()
     if first is not None:
         app.session.take(first)
@@ -106,7 +104,7 @@ def run_replay(
 
 
 def first_word(remarks: Sequence[str]) -> str | None:
-    """What the screen of a recording says first of what is not in it; `None` where nothing must be said."""
+    """What the screen of a recording shows first of what is not in it; `None` where it is complete."""
     if not remarks:
         return None
     more = f" (and {len(remarks) - 1} more: overwatch replay tells all)" if len(remarks) > 1 else ""
@@ -136,7 +134,7 @@ def once(
     if fmt == "json":
         return codec.encode(snapshot).decode()
     ctx = Context(width=width, height=height, fresh=freshness(snapshot.link, 0.0), zone=zone)
-    return _written(overview.render(snapshot, ctx).lines, fmt, width, look or Look())
+    return _written(overview(snapshot, ctx).lines, fmt, width, look or Look())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +143,7 @@ class Known:
 
     before: Sequence[Snapshot] = ()
     """What it has seen already."""
-    beside: Beside | None = None
+    beside: Comparison | None = None
     past: Callable[[str, Ask], History | None] = lambda _run_id, _ask: None
     """The past of a run."""
     session: Session | None = None
@@ -197,9 +195,10 @@ def shot(
 
 
 def _context(session: Session, shown: Snapshot, size: tuple[int, int], zone: tzinfo | None) -> Context:
-    fresh = freshness_of(shown, session.playback)
+    playback = session.playback
     return Context(
-        width=size[0], height=size[1], fresh=fresh, cursor=session.cursor, ui=session.ui, zone=zone
+        width=size[0], height=size[1], fresh=freshness_of(shown, playback), cursor=session.board.cursor,
+        ui=session.ui, playback=playback, zone=zone,
     )  # fmt: skip
 
 
@@ -209,11 +208,13 @@ class PressError(ValueError):
 
 def _press(session: Session, key: str) -> None:
     name, character = spelt(key)
-    if session.mode is not Mode.PROMPT and session.key(name) is None:
-        near = difflib.get_close_matches(name, sorted({one for row in session.keys for one in row.names}), 1)
+    if session.mode is not Mode.PROMPT and key_of(session, name) is None:
+        near = difflib.get_close_matches(
+            name, sorted({one for row in session.ui.keys for one in row.names}), 1
+        )
         hint = f"did you mean {near[0]}?" if near else "? lists the keys"
         raise PressError(f"{key!r} is no key of the {session.mode.value.lower()}; {hint}")
-    session.press(name, character, 0.0)
+    press(session, name, character, 0.0)
 
 
 def _written(lines: list[Line], fmt: Format, width: int, look: Look) -> str:

@@ -33,20 +33,17 @@ from overwatch.feeds.live import Connection, Update
 from overwatch.feeds.towers import AckError, Listed, Towers
 from overwatch.snapshot import Snapshot, Timing, View
 from overwatch.snapshot.history import Ask, History
-from overwatch.tui import pointing
 from overwatch.tui.canvas import Canvas
-from overwatch.tui.context import Context, Freshness, freshness_of
+from overwatch.tui.context import Context, Freshness, Page, freshness_of
 from overwatch.tui.driver import ClickDriver
+from overwatch.tui.input import click, paste, press, wheel
 from overwatch.tui.keys import Mode
-from overwatch.tui.paging import Page
 from overwatch.tui.panels import welcome
 from overwatch.tui.playback import Transport
-from overwatch.tui.screens.overview import Frame
-from overwatch.tui.screens.whole import copied, draw
+from overwatch.tui.screen import Frame, copied, draw
 from overwatch.tui.session import Session
 from overwatch.tui.settings import Settings
-from overwatch.tui.svg import svg
-from overwatch.tui.theme import Look
+from overwatch.tui.theme import Look, svg
 
 FRAME_S: Final = 0.1
 SELECT_S: Final = 0.12
@@ -134,15 +131,15 @@ class OverwatchApp(App[int]):
         self._address = address
         self.session = Session(transport, settings)
         self.canvas = Canvas(self._look)
-        self.session.recorded = recorded
+        self.session.ui.recorded = recorded
         self._area = Size(0, 0)
         self._frame = Frame(lines=[])
-        self._asked = View()
+        self._selected = View()
         self._painted_at = 0.0
         self._pending: asyncio.TimerHandle | None = None
         self._selecting: Timer | None = None
-        self._asking_past = False
-        self._past_of: object = None
+        self._requesting_past = False
+        self._requested_past: object = None
         """What the past was asked for last."""
         self._paint_ms: deque[float] = deque(maxlen=_PAINTS)
 
@@ -155,7 +152,7 @@ class OverwatchApp(App[int]):
         yield self.canvas
 
     def on_mount(self) -> None:
-        """Start following, and leave the terminal in order whoever ends us."""
+        """Start following, and leave the terminal in order however it ends."""
         self.set_interval(1.0, self._every_second)
         self._list_soon()
         _: Worker[None] = self.run_worker(self._follow, exit_on_error=True)
@@ -178,24 +175,24 @@ class OverwatchApp(App[int]):
         if isinstance(event, events.Key):
             self._press(event)
         elif isinstance(event, events.Paste):
-            self.session.paste(event.text)
+            paste(self.session, event.text)
         elif isinstance(event, events.MouseDown):
-            pointing.click(self.session, self._frame.target(event.x, event.y), time.monotonic())
+            click(self.session, self._frame.target(event.x, event.y), time.monotonic())
         elif isinstance(event, events.MouseScrollDown | events.MouseScrollUp):
             down = 1 if isinstance(event, events.MouseScrollDown) else -1
             beyond = self._frame.beyond(event.x)
-            pointing.wheel(self.session, down, time.monotonic(), drawer=beyond)
+            wheel(self.session, down, time.monotonic(), drawer=beyond)
         elif isinstance(event, events.MouseEvent):
             return
         else:
             await super().on_event(event)
             return
-        if self.session.leaving:
+        if self.session.requests.leaving:
             is_interrupt = isinstance(event, events.Key) and event.key == "ctrl+c"
             self.exit(128 + signal.SIGINT if is_interrupt else 0)
             return
-        self._tell()
-        self._ask_past()
+        self._do_requests()
+        self._request_past()
         self._select_soon()
         self.paint()
 
@@ -203,31 +200,31 @@ class OverwatchApp(App[int]):
         """Ctrl-C is for the program that runs beside, for as long as it does; the rest is the session's."""
         attended = self._attended
         if event.key == "ctrl+c" and attended is not None and attended.ended is None:
-            self.session.notice = attended.interrupt()
+            self.session.ui.notice = attended.interrupt()
         else:
-            self.session.press(event.key, event.character, time.monotonic())
+            press(self.session, event.key, event.character, time.monotonic())
 
-    def _tell(self) -> None:
+    def _do_requests(self) -> None:
         """Do what the session cannot do by itself: go to another run, acknowledge, ask for the runs."""
-        session = self.session
+        session, requests = self.session, self.session.requests
         if isinstance(self._driver, ClickDriver):
             self._driver.report_mouse(on=session.settings.mouse)
-        if session.going is not None:
-            self._feed.go(session.going)
-            session.going = None
-        if session.acknowledging is not None and session.snapshot is not None:
-            self.run_worker(self._acknowledge(session.acknowledging, session.snapshot.run.run_id))
-            session.acknowledging = None
-        if session.suspending:
-            session.suspending = False
+        if requests.going is not None:
+            self._feed.go(requests.going)
+            requests.going = None
+        if requests.acknowledging is not None and session.snapshot is not None:
+            self.run_worker(self._acknowledge(requests.acknowledging, session.snapshot.run.run_id))
+            requests.acknowledging = None
+        if requests.suspending:
+            requests.suspending = False
             self.action_suspend_process()
-        if session.copying:
-            session.copying = False
+        if requests.copying:
+            requests.copying = False
             self._copy()
-        if session.saving is not None:
-            file, session.saving = session.saving, None
-            session.notice = self._save(file)
-        if session.page is Page.RUNS:
+        if requests.saving is not None:
+            file, requests.saving = requests.saving, None
+            session.ui.notice = self._save(file)
+        if session.ui.page is Page.RUNS:
             self._list_soon()
 
     def _copy(self) -> None:
@@ -236,7 +233,9 @@ class OverwatchApp(App[int]):
         if shown is not None:
             text = copied(shown, self._seen_with(*self._area, shown))
             self.copy_to_clipboard(text)
-            self.session.notice = f"copied {len(text.splitlines())} lines, if this terminal lets us (OSC 52)"
+            self.session.ui.notice = (
+                f"copied {len(text.splitlines())} lines, if this terminal lets us (OSC 52)"
+            )
 
     def _save(self, file: str) -> str:
         """Write the screen as SVG; what to say."""
@@ -257,28 +256,28 @@ class OverwatchApp(App[int]):
         _: Worker[None] = self.run_worker(self._list, group="runs", exclusive=True)
 
     async def _list(self) -> None:
-        self.session.runs = await self._feed.runs()
-        if self.session.page is Page.RUNS:
+        self.session.ui.runs = await self._feed.runs()
+        if self.session.ui.page is Page.RUNS:
             self._paint_soon()
 
     async def _acknowledge(self, finding_id: str, run_id: str) -> None:
         try:
             await self._feed.acknowledge(finding_id, run_id)
         except AckError as error:
-            self.session.notice = str(error)
+            self.session.ui.notice = str(error)
         else:
-            self.session.notice = "acknowledged"
+            self.session.ui.notice = "acknowledged"
         self._paint_soon()
 
-    def _ask_past(self) -> None:
+    def _request_past(self) -> None:
         """Ask for what charts need, once a second or where the user wants something else."""
         shown, asks = self.session.snapshot, self.session.asks()
         if shown is None or not asks:
             return
         playback = self.session.playback
         wanted = (int(shown.time), 1.0 if playback is None else round(playback.known, 2), asks)
-        if wanted != self._past_of and not self._asking_past:
-            self._past_of, self._asking_past = wanted, True
+        if wanted != self._requested_past and not self._requesting_past:
+            self._requested_past, self._requesting_past = wanted, True
             _: Worker[None] = self.run_worker(partial(self._take_past, asks), group="past")
 
     async def _take_past(self, asks: list[tuple[str, Ask]]) -> None:
@@ -289,15 +288,15 @@ class OverwatchApp(App[int]):
                     self.session.remember(found)
                     self._paint_soon()
         finally:
-            self._asking_past = False
-        self._ask_past()  # the user may have wanted something else since
+            self._requesting_past = False
+        self._request_past()  # the user may have wanted something else since
 
     def _select_soon(self) -> None:
         """Ask for the view that the session needs; typing asks when it rests."""
         if self._selecting is not None:
             self._selecting.stop()
             self._selecting = None
-        if self.session.view == self._asked:
+        if self.session.view == self._selected:
             return
         if self.session.mode is Mode.PROMPT:
             self._selecting = self.set_timer(SELECT_S, self._select)
@@ -306,8 +305,8 @@ class OverwatchApp(App[int]):
 
     def _select(self) -> None:
         self._selecting = None
-        self._asked = self.session.view
-        self._feed.select(self._asked)
+        self._selected = self.session.view
+        self._feed.select(self._selected)
 
     async def _follow(self) -> None:
         self._select_soon()
@@ -315,9 +314,9 @@ class OverwatchApp(App[int]):
             async for update in updates:
                 if isinstance(update, Snapshot):
                     self.session.take(update)
-                    self._ask_past()
+                    self._request_past()
                 elif update.state == "up" and update.reason is not None:
-                    self.session.notice = update.reason
+                    self.session.ui.notice = update.reason
                 self._paint_soon()
 
     def _every_second(self) -> None:
@@ -327,13 +326,13 @@ class OverwatchApp(App[int]):
         if not self.is_headless and Size(*shutil.get_terminal_size()) != self._area:
             # Of signals that come one within the other, Textual hears the older size last.
             signal.raise_signal(signal.SIGWINCH)
-        if self.session.page is Page.RUNS:
+        if self.session.ui.page is Page.RUNS:
             self._list_soon()
         if self._attended is not None:
             self.session.print(self._attended.new_lines(), time.time())
             if self._attended.ended is not None:
-                self.session.notice = f"{self._attended.ended} · q leaves"
-        self._ask_past()  # more of it may have been read since
+                self.session.ui.notice = f"{self._attended.ended} · q leaves"
+        self._request_past()  # more of it may have been read since
         self.paint()
 
     def _paint_soon(self) -> None:
@@ -368,7 +367,7 @@ class OverwatchApp(App[int]):
         session = self.session
         if session.snapshot is None:
             return None
-        held = session.hold.apply(session.snapshot, time.monotonic())
+        held = session.board.hold.apply(session.snapshot, time.monotonic())
         return msgspec.structs.replace(held, feed=session.feed, timing=self._timing())
 
     def _seen_with(self, width: int, height: int, snapshot: Snapshot | None) -> Context:
@@ -380,7 +379,8 @@ class OverwatchApp(App[int]):
             connected = self._feed.connection.state == "up"
             fresh = freshness_of(snapshot, playback, waited_s, connected=connected)
         return Context(
-            width=width, height=height, fresh=fresh, waited_s=waited_s, cursor=session.cursor, ui=session.ui,
+            width=width, height=height, fresh=fresh, waited_s=waited_s, cursor=session.board.cursor,
+            playback=playback, ui=session.ui,
             zone=UTC if session.settings.clock == "utc" else None,
         )  # fmt: skip
 

@@ -27,7 +27,7 @@ LEAST_WINDOW: Final = 0.01
 _PENDING_S: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Charts:
     """What the user sees of the past."""
 
@@ -61,8 +61,8 @@ def names(snapshot: Snapshot, charts: Charts) -> tuple[str, ...]:
     """All numbers of a run that pass the pattern, in the order in which they are drawn."""
     history = charts.histories.get(snapshot.run.run_id)
     known = (*snapshot.policy,) if history is None else (*history.names, *_fresh(snapshot, history))
-    told = [name for name in known if history is not None or _is_told(snapshot.policy[name])]
-    ordered = dict.fromkeys((*(name for name in FIRST if name in told), *told))
+    reported = [name for name in known if history is not None or _has_value(snapshot.policy[name])]
+    ordered = dict.fromkeys((*(name for name in FIRST if name in reported), *reported))
     shown = (name for name in ordered if matches(name, charts.pattern))
     if charts.overlay == OVERLAYS[1]:
         return tuple(name for name in shown if "#" not in name)
@@ -71,11 +71,11 @@ def names(snapshot: Snapshot, charts: Charts) -> tuple[str, ...]:
 
 def _fresh(snapshot: Snapshot, history: History) -> tuple[str, ...]:
     return tuple(
-        name for name, reading in snapshot.policy.items() if _is_told(reading) and name not in history.names
+        name for name, reading in snapshot.policy.items() if _has_value(reading) and name not in history.names
     )
 
 
-def _is_told(reading: Reading) -> bool:
+def _has_value(reading: Reading) -> bool:
     return reading.value is not None or reading.non_finite is not None
 
 

@@ -1,22 +1,23 @@
 """Everything that can be typed after `:`, once: names, arguments, what they do. The palette is this table.
 
-A command is one row here. Rows act through the session's public methods alone; what cannot be done is a
-`CommandError` that names the word and what there is instead. Must not know drawing.
+A command is one row here. What cannot be done is a `CommandError` that names the word and what there is
+instead. Must not know drawing.
 """
 
 import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import msgspec
 
 from overwatch.projection.filtering import FilterError
 from overwatch.projection.filtering import parse as parse_filter
-from overwatch.tui.completion import Candidate, Vocabulary, begun, of_filter, word_at
+from overwatch.tui.actions import board, charts, feed, pages, recording
 from overwatch.tui.playback import PLACES
+from overwatch.tui.prompt import Candidate, Kind, Vocabulary, begun, of_filter
+from overwatch.tui.session import Session
 from overwatch.tui.settings import THEME_NAMES
-
-if TYPE_CHECKING:
-    from overwatch.tui.session import Session
 
 _SETS: Final[dict[str, tuple[str, ...]]] = {
     "theme": THEME_NAMES,
@@ -27,7 +28,7 @@ _SETS: Final[dict[str, tuple[str, ...]]] = {
 
 
 class CommandError(ValueError):
-    """A command that cannot be done; says what there is instead."""
+    """A command that cannot be done; names what there is instead."""
 
 
 Choices = Callable[[str, Vocabulary], tuple[Candidate, ...]]
@@ -53,7 +54,7 @@ class Command:
 
     name: str
     does: str
-    run: Callable[["Session", str], None]
+    run: Callable[[Session, str], None]
     """Raises `CommandError`; gets the argument without blanks around it."""
     argument: str = ""
     """What comes after the name, as help writes it; empty where nothing does."""
@@ -68,12 +69,15 @@ class Command:
         return vocabulary.replay if self.replay else not (self.live and vocabulary.replay)
 
 
-def _act(action: str, argument: int | str = 0) -> Callable[["Session", str], None]:
-    """As if the key for it was pressed."""
-    return lambda session, _: session.act(action, argument)
+def _do(do: Callable[[Session], None]) -> Callable[[Session, str], None]:
+    return lambda session, _: do(session)
 
 
-def _sort(session: "Session", text: str) -> None:
+def _of(do: Callable[[Session, str], None], which: str) -> Callable[[Session, str], None]:
+    return lambda session, _: do(session, which)
+
+
+def _sort(session: Session, text: str) -> None:
     name, _, way = text.partition(" ")
     if name not in session.sorts:
         raise CommandError(
@@ -81,43 +85,43 @@ def _sort(session: "Session", text: str) -> None:
         )
     if way.strip() not in ("", "asc", "desc"):
         raise CommandError(f"a direction is asc or desc, not {way.strip()!r}")
-    session.sort_by(name, descending=None if not way.strip() else way.strip() == "desc")
+    session.board.sort_by(name, descending=None if not way.strip() else way.strip() == "desc")
 
 
-def _filter(session: "Session", text: str) -> None:
+def _filter(session: Session, text: str) -> None:
     try:
         parse_filter(text, slots=session.slots)
     except FilterError as error:
         raise CommandError(str(error)) from None
-    session.filter_by(text)
+    session.board.filter_by(text)
 
 
-def _env(session: "Session", text: str) -> None:
+def _env(session: Session, text: str) -> None:
     if not text.isdecimal():
         raise CommandError(f"an environment is a number, not {text!r}; e.g. env 17")
-    session.open_env(int(text))
+    board.open_env(session, int(text))
 
 
-def _alarm(session: "Session", text: str) -> None:
+def _alarm(session: Session, text: str) -> None:
     if not text.isdecimal():
         raise CommandError(f"an alarm is a number of the rail, not {text!r}; e.g. alarm 1")
-    session.do_alarm(int(text))
+    board.open_alarm(session, int(text))
 
 
-def _lane(session: "Session", text: str) -> None:
+def _lane(session: Session, text: str) -> None:
     lanes = () if session.shown is None else tuple(lane.gpu_id for lane in session.shown.system.gpus)
     if text not in lanes:
         raise CommandError(f"no lane is called {text!r}; {_one_of(text, lanes)}")
-    session.unfold(text)
+    board.unfold(session, text)
 
 
-def _run(session: "Session", text: str) -> None:
-    if not session.watch(text):
+def _run(session: Session, text: str) -> None:
+    if not pages.watch(session, text):
         runs = session.vocabulary.runs
         raise CommandError(f"no run is called {text!r}; {_one_of(text, runs)}")
 
 
-def _set(session: "Session", text: str) -> None:
+def _set(session: Session, text: str) -> None:
     name, _, value = text.partition(" ")
     if name == "utc" and not value:
         name, value = "clock", "utc"
@@ -125,21 +129,28 @@ def _set(session: "Session", text: str) -> None:
         raise CommandError(f"there is no setting {name!r}; {_one_of(name, tuple(_SETS))}")
     if value.strip() not in _SETS[name]:
         raise CommandError(f"{name} cannot be {value.strip()!r}; {_one_of(value.strip(), _SETS[name])}")
-    session.change(name, value.strip())
+    wanted = value.strip() == "on" if name == "mouse" else value.strip()
+    session.settings = msgspec.structs.replace(session.settings, **{name: wanted})
+    notice = f"{name} is {value.strip()} until you leave; write it into the settings file to keep it"
+    session.ui.notice = notice
 
 
-def _seek(session: "Session", text: str) -> None:
+def _seek(session: Session, text: str) -> None:
     try:
-        session.seek(text)
+        recording.seek(session, text)
     except ValueError as error:
         raise CommandError(str(error)) from None
 
 
-def _speed(session: "Session", text: str) -> None:
+def _speed(session: Session, text: str) -> None:
     try:
-        session.set_speed(text)
+        recording.set_speed(session, text)
     except ValueError as error:
         raise CommandError(str(error)) from None
+
+
+def _save(session: Session, file: str) -> None:
+    session.requests.saving = file or "auto"
 
 
 def _places(text: str, _: Vocabulary) -> tuple[Candidate, ...]:
@@ -165,47 +176,48 @@ COMMANDS: Final = (
     Command(name="filter", argument="TERMS", does="show only what passes; all without", run=_filter,
             choices=of_filter),
     Command(name="search", argument="WORDS", does="only feed lines with these words; all without",
-            run=lambda session, text: session.search_for(text)),
-    Command(name="errors", does="only errors in the feed, or no longer", run=_act("toggle", "errors")),
+            run=feed.search),
+    Command(name="errors", does="only errors in the feed, or no longer", run=_of(feed.toggle, "errors")),
     Command(name="updates", does="only policy updates in the feed, or no longer",
-            run=_act("toggle", "policy")),
-    Command(name="policy", does="all of the policy, with charts", run=_act("page", "policy")),
+            run=_of(feed.toggle, "policy")),
+    Command(name="policy", does="all of the policy, with charts", run=_of(pages.toggle, "policy")),
     Command(name="curves", argument="[PATTERN]", does="every number as a chart; only those that pass",
-            run=lambda session, text: session.match_curves(text)),
+            run=charts.match),
     Command(name="config", does="the run's configuration, revision and environment",
-            run=_act("page", "config")),
-    Command(name="pause", does="stop the feed, or follow again", run=_act("pause")),
+            run=_of(pages.toggle, "config")),
+    Command(name="pause", does="stop the feed, or follow again", run=_do(feed.pause)),
     Command(name="set", argument="SETTING VALUE", does="theme, glyphs or clock, until you leave", run=_set,
             choices=_settings),
-    Command(name="heatmap", does="the board as a heatmap over time, or back", run=_act("map")),
-    Command(name="host", does="the host and its five busiest processes", run=_act("host")),
-    Command(name="gpus", does="the board as a heatmap of GPUs over time, or back", run=_act("map", "gpu")),
-    Command(name="log", does="the trainer's own log and console", run=_act("page", "logs")),
-    Command(name="verbose", does="every line of the feed, or only facts and warnings", run=_act("level")),
-    Command(name="mark", does="mark the environment under the cursor", run=_act("pin")),
-    Command(name="copy", does="what is open, or the row, into the clipboard", run=_act("copy")),
+    Command(name="heatmap", does="the board as a heatmap over time, or back", run=_of(board.heatmap, "env")),
+    Command(name="host", does="the host and its five busiest processes", run=_do(board.host)),
+    Command(name="gpus", does="the board as a heatmap of GPUs over time, or back",
+            run=_of(board.heatmap, "gpu")),
+    Command(name="log", does="the trainer's own log and console", run=_of(pages.toggle, "logs")),
+    Command(name="verbose", does="every line of the feed, or only facts and warnings", run=_do(feed.level)),
+    Command(name="mark", does="mark the environment under the cursor", run=_do(board.pin)),
+    Command(name="copy", does="what is open, or the row, into the clipboard", run=_do(board.copy)),
     Command(name="screenshot", argument="[FILE]", does="write the screen as SVG",
-            run=lambda session, text: session.save_picture(text)),
-    Command(name="compare", does="this run beside another", run=_act("page", "compare"), replay=True),
-    Command(name="findings", does="all findings of the run", run=_act("page", "findings")),
-    Command(name="ack", does="acknowledge the finding of the drawer or the cursor", run=_act("ack"),
-            live=True),
-    Command(name="runs", does="all runs of all collectors", run=_act("page", "runs")),
+            run=_save),
+    Command(name="compare", does="this run beside another", run=_of(pages.toggle, "compare"), replay=True),
+    Command(name="findings", does="all findings of the run", run=_of(pages.toggle, "findings")),
+    Command(name="ack", does="acknowledge the finding of the drawer or the cursor", live=True,
+            run=_do(pages.acknowledge)),
+    Command(name="runs", does="all runs of all collectors", run=_of(pages.toggle, "runs")),
     Command(name="run", argument="ID", does="watch another run", run=_run,
             choices=_words(lambda known: known.runs)),
-    Command(name="play", does="play or pause the recording", run=_act("play"), replay=True),
+    Command(name="play", does="play or pause the recording", run=_do(recording.play), replay=True),
     Command(name="seek", argument="PLACE", run=_seek, replay=True, choices=_places,
             does=f"go to {PLACES}"),
     Command(name="speed", argument="TIMES", does="play 0.1 to 1000 times as fast", run=_speed, replay=True,
             choices=_words(lambda _: ("0.1", "0.5", "1", "10", "100", "1000"))),
-    Command(name="replay", does="replay this run from its recording", run=_act("replay"), live=True),
-    Command(name="home", does="the overview, cursor on the worst environment", run=_act("home")),
-    Command(name="help", does="keys, filters, marks", run=_act("help")),
-    Command(name="quit", does="leave; the run is not touched", run=_act("leave")),
+    Command(name="replay", does="replay this run from its recording", run=_do(recording.replay), live=True),
+    Command(name="home", does="the overview, cursor on the worst environment", run=_do(pages.home)),
+    Command(name="help", does="keys, filters, marks", run=_do(pages.show_help)),
+    Command(name="quit", does="leave; the run is not touched", run=_do(pages.leave)),
 )  # fmt: skip
 
 
-def run(session: "Session", line: str, vocabulary: Vocabulary) -> None:
+def run(session: Session, line: str, vocabulary: Vocabulary) -> None:
     """Do what was typed; the beginning of a name is enough where it is one command's alone.
 
     Raises `CommandError`.
@@ -257,4 +269,5 @@ def complete(line: str, vocabulary: Vocabulary) -> tuple[Candidate, ...]:
         return ()
 
 
-__all__ = ["COMMANDS", "Command", "CommandError", "check", "complete", "run", "word_at"]
+COMMAND: Final = Kind(sign=": ", entered="does", check=check, complete=complete)
+"""The prompt for all of them."""

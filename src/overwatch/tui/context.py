@@ -3,22 +3,21 @@
 The terminal itself counts how long nothing has arrived: a screen that no longer moves must say so. Pure.
 """
 
-from collections.abc import Mapping
+from collections import deque
 from dataclasses import dataclass, field
 from datetime import tzinfo
+from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 from overwatch.catalog.durations import duration
 from overwatch.feeds.towers import Listed
 from overwatch.snapshot import FeedLine, Finding, Link, Snapshot
-from overwatch.tui.beside import Beside
 from overwatch.tui.charts import Charts
+from overwatch.tui.comparison import Comparison
+from overwatch.tui.feed_lines import Scrollback
 from overwatch.tui.grammar import age
-from overwatch.tui.heat import Heat
-from overwatch.tui.history import History
-from overwatch.tui.inspected import Inspected
 from overwatch.tui.keys import KEYS, Key, Mode
-from overwatch.tui.past import Moment
+from overwatch.tui.memory import Heat, History, Past
 from overwatch.tui.playback import Playback
 from overwatch.tui.prompt import Prompt
 from overwatch.tui.text import Role, clean
@@ -26,6 +25,8 @@ from overwatch.tui.text import Role, clean
 COMPACT_BELOW: Final = 120
 WIDE_FROM: Final = 160
 SHORT_BELOW: Final = 30
+CONSOLE: Final = 1000
+"""Lines of a program's console that are kept."""
 SLOW_S: Final = 2.0
 STALE_S: Final = 5.0
 _RANK: Final = {"live": 0, "slow": 1, "catching_up": 1, "stale": 2, "silent": 2, "lost": 3}
@@ -40,7 +41,7 @@ class Freshness:
     """`live`, `slow`, `catching_up`, `stale`, `silent`, `lost` or `ended`."""
     age_s: float | None
     cut_off: bool = False
-    """The data stopped coming to this terminal, whatever the collector last said of it."""
+    """The data stopped coming to this terminal, whatever the collector last sent of it."""
     was_old: bool = False
     """In a recording: what is shown was old when it was live."""
     simulated: bool = False
@@ -88,7 +89,7 @@ class Freshness:
 
 
 def freshness(link: Link, waited_s: float, *, connected: bool = True) -> Freshness:
-    """Judge the link by the collector's word and by how long this terminal has heard nothing.
+    """Judge the link by the collector's word and by how long this terminal received nothing.
 
     Without a connection, two seconds of silence are enough to call it stale. An ended run stays ended.
     """
@@ -152,61 +153,98 @@ Target: TypeAlias = Place | AlarmAt | LineAt | PickAt
 """What a click can mean."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ui:
-    """What the user opened, folded, typed and toggled."""
+class LaneOf(NamedTuple):
+    """A lane in the drawer, by its name."""
 
-    mode: Mode = Mode.BOARD
-    folds: Mapping[str | None, bool] = field(default_factory=dict)
+    gpu_id: str
+
+
+class SlotOf(NamedTuple):
+    """A slot of an env in the drawer: the seed in it, and those before."""
+
+    env_id: int
+    slot: str
+
+
+class HostOf(NamedTuple):
+    """The host in the drawer, with its busiest processes."""
+
+
+Inspected: TypeAlias = LaneOf | SlotOf | HostOf | FeedLine
+"""What the drawer can be about besides an env and a finding."""
+
+
+class Page(Enum):
+    """What takes the place of the overview; each has a `Mode` of its name."""
+
+    RUNS = "runs"
+    FINDINGS = "findings"
+    POLICY = "policy"
+    COMPARE = "compare"
+    CURVES = "curves"
+    CONFIG = "config"
+    LOGS = "logs"
+
+
+@dataclass(slots=True, kw_only=True)
+class Ui:
+    """What the user opened, folded, typed and toggled, and what this terminal saw; panels read it."""
+
+    keys: tuple[Key, ...] = KEYS
+    """The user's keys."""
+    notice: str | None = None
+    """One message to the user on the key line."""
+    prompt: Prompt | None = None
+    helping: bool = False
+    topic: int = 0
+    """The page of help."""
+    recorded: bool = False
+    """There is a recording of this run that can be opened from here."""
+
+    env_id: int | None = None
+    """The env in the drawer."""
+    alarm: Finding | None = None
+    """The finding in the drawer."""
+    inspected: Inspected | None = None
+    """The lane, slot or line in the drawer."""
+    full: bool = False
+    """The drawer takes the whole screen."""
+    scroll: int = 0
+    """Lines of the drawer's or help's text above its first shown one."""
+    past: Past = field(default_factory=Past)
+    """How the env in the drawer was, where that is shown and not how it is."""
+
+    folds: dict[str | None, bool] = field(default_factory=dict)
     """Lanes that the user opened (true) or closed."""
+    pinned: frozenset[int] = frozenset()
+    """Envs that the user marked."""
+    heat: Heat = field(default_factory=Heat)
+    heat_of: str | None = None
+    """What the heatmap in the board's place has rows of: `env` or `gpu`; `None` is the board."""
+    heat_step: int = 1
+    """Seconds in a cell of it."""
+
+    scrollback: Scrollback = field(default_factory=Scrollback)
+    feed_has_keys: bool = False
     toggles: frozenset[str] = frozenset()
     """Which kinds of feed lines are shown; all without."""
     search: str = ""
     """Words that every shown feed line has."""
     line: int | None = None
     """The feed's line under the cursor, counted back from the newest; `None` follows."""
-    prompt: Prompt | None = None
-    env_id: int | None = None
-    """The env in the drawer."""
-    past: Moment | None = None
-    """How the env in the drawer was, where that is shown and not how it is."""
-    alarm: Finding | None = None
-    """The finding in the drawer."""
-    full: bool = False
-    """The drawer takes the whole screen."""
-    scroll: int = 0
-    """Lines of the drawer's or help's text above its first shown one."""
-    playback: Playback | None = None
-    """The place in a recording; absent when live."""
-    recorded: bool = False
-    """There is a recording of this run that can be opened from here."""
-    notice: str | None = None
-    """One thing to tell the user on the key line."""
-    inspected: Inspected | None = None
-    """The lane, slot or line in the drawer."""
-    pinned: frozenset[int] = frozenset()
-    """Envs that the user marked."""
-    heat: Heat | None = None
-    """What the board shows as a heatmap, where it is one."""
-    history: History = field(default_factory=History)
-    """The policy's numbers over more updates than a snapshot carries."""
-    heat_of: str = "env"
-    """What the heatmap has rows of: `env` or `gpu`."""
     facts: bool | None = None
     """The feed leaves out what comes too fast to be read; absent where no level was chosen."""
-    logs: tuple[FeedLine, ...] = ()
-    """The trainer's own lines, newest first, for their page."""
-    topic: int = 0
-    """The page of help."""
-    heat_step: int = 1
-    """Seconds in a cell of it."""
-    keys: tuple[Key, ...] = KEYS
-    """The user's keys."""
-    runs: tuple[Listed, ...] = ()
-    """All runs that are known."""
+
+    page: Page | None = None
     picked: int = 0
     """Where the cursor of a page is."""
-    beside: Beside | None = None
+    runs: tuple[Listed, ...] = ()
+    """All runs that are known."""
+    console: deque[FeedLine] = field(default_factory=lambda: deque(maxlen=CONSOLE))
+    """What a program beside this terminal printed."""
+    history: History = field(default_factory=History)
+    """The policy's numbers over more updates than a snapshot carries."""
+    beside: Comparison | None = None
     """This run and another, where they are compared."""
     charts: Charts = field(default_factory=Charts)
     """What is seen of the past."""
@@ -215,6 +253,36 @@ class Ui:
     def opened(self) -> bool:
         """Whether the drawer is open."""
         return self.env_id is not None or self.alarm is not None or self.inspected is not None
+
+    @property
+    def logs(self) -> tuple[FeedLine, ...]:
+        """The lines of the trainer's own log and console, newest first."""
+        lines = (*self.scrollback.lines(frozenset({"log"})), *self.console)
+        return tuple(sorted(lines, key=lambda line: line.time)[::-1])
+
+    def mode(self, *, compact: bool) -> Mode:
+        """Where keys go."""
+        if self.helping:
+            return Mode.HELP
+        if self.prompt is not None:
+            return Mode.PROMPT
+        if self.page is not None:
+            return Mode[self.page.name]
+        if self.opened and (self.full or compact):
+            return Mode.FULL
+        if self.feed_has_keys:
+            return Mode.FEED
+        return Mode.DRAWER if self.opened else Mode.BOARD
+
+    def clear_drawer(self) -> None:
+        """Nothing is in the drawer; the next thing is as large as this was."""
+        self.env_id = self.alarm = self.inspected = self.line = None
+        self.scroll = 0
+
+    def close(self) -> None:
+        """Close the drawer."""
+        self.clear_drawer()
+        self.full = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +300,14 @@ class Context:
     """Clock times are shown in it; `None` means this machine's."""
     beside: bool = False
     """These lines stand left of the drawer."""
-    ui: Ui = Ui()
+    playback: Playback | None = None
+    """The place in a recording; absent when live."""
+    ui: Ui = field(default_factory=Ui)
+
+    @property
+    def mode(self) -> Mode:
+        """Where keys go."""
+        return self.ui.mode(compact=self.compact)
 
     @property
     def compact(self) -> bool:

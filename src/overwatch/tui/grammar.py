@@ -15,7 +15,7 @@ from overwatch.catalog import Stage, parse_stage
 from overwatch.catalog.durations import duration
 from overwatch.catalog.stages import Tone
 from overwatch.snapshot import Slot
-from overwatch.tui.text import Role, Span, cells, clean, cut
+from overwatch.tui.text import Role, Span, cells, clean, cut, left
 
 ABSENT: Final = "–"
 BARS: Final = "▁▂▃▄▅▆▇█"
@@ -61,7 +61,7 @@ _PREFIXES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 class ChipSize(Enum):
-    """How much a chip says; the value is its width in cells, 0 for a whole line."""
+    """How much a chip shows; the value is its width in cells, 0 for a whole line."""
 
     DOT = 1
     SMALL = 4
@@ -105,12 +105,7 @@ def chip(name: str, slot: Slot | None, size: ChipSize, codes: dict[str, str]) ->
     else:
         share = "" if alpha is None else no_zero(f"{alpha:.2f}")
         text = f"{stage.glyph}{cut(clean(name), 4)} {code} {share}".rstrip()
-    return Span(_exactly(text, size.value), role)
-
-
-def _exactly(text: str, width: int) -> str:
-    short = cut(text, width)
-    return short + " " * (width - cells(short))
+    return Span(left(text, size.value), role)
 
 
 def _full_chip(name: str, slot: Slot, stage: Stage) -> str:
@@ -130,7 +125,7 @@ def blueprint_code(blueprint: str | None, codes: dict[str, str]) -> str:
     """Two letters of a blueprint; one that the run did not announce is cut."""
     if blueprint is None:
         return ""
-    return _exactly(clean(codes.get(blueprint, blueprint)), 2)
+    return left(clean(codes.get(blueprint, blueprint)), 2)
 
 
 def sparkline(

@@ -20,7 +20,7 @@ ThemeName = Literal["auto", "default", "ansi", "colour-blind", "mono"]
 THEME_NAMES: Final[tuple[ThemeName, ...]] = ("auto", "default", "ansi", "colour-blind", "mono")
 
 
-def _said(text: str) -> msgspec.Meta:
+def _doc(text: str) -> msgspec.Meta:
     return msgspec.Meta(description=text)
 
 
@@ -33,22 +33,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     theme: Annotated[
         ThemeName,
-        _said("Colours. auto: mono where NO_COLOR is set, ansi on terminals of 16 colours, else default."),
+        _doc("Colours. auto: mono where NO_COLOR is set, ansi on terminals of 16 colours, else default."),
     ] = "auto"
     glyphs: Annotated[
         Literal["auto", "unicode", "ascii"],
-        _said("What is drawn with. auto: ASCII where the locale is not UTF-8 or TERM is dumb."),
+        _doc("What is drawn with. auto: ASCII where the locale is not UTF-8 or TERM is dumb."),
     ] = "auto"
-    clock: Annotated[Literal["local", "utc"], _said("Time zone of clock times: this machine's, or UTC.")] = (
+    clock: Annotated[Literal["local", "utc"], _doc("Time zone of clock times: this machine's, or UTC.")] = (
         "local"
     )
     mouse: Annotated[
         bool,
-        _said("Clicks select and open, the wheel scrolls. Off, the terminal keeps its mouse for itself."),
+        _doc("Clicks select and open, the wheel scrolls. Off, the terminal keeps its mouse for itself."),
     ] = True
     keys: Annotated[
         dict[str, list[str]],
-        _said("Keys by what they do, e.g. filter: [slash, f]; names are those of the help page."),
+        _doc("Keys by what they do, e.g. filter: [slash, f]; names are those of the help page."),
     ] = {}
 
     def __post_init__(self) -> None:

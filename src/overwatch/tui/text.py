@@ -18,7 +18,7 @@ _UNSAFE: Final = frozenset({"Cc", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 class Role(Enum):
-    """What a piece of text means; a theme says how that looks."""
+    """What a piece of text means; a theme has how that looks."""
 
     TEXT = "text"
     MUTED = "muted"
@@ -119,7 +119,7 @@ def cut(text: str, width: int) -> str:
 
 
 def cut_middle(text: str, width: int) -> str:
-    """An id: cut in its middle, so that both ends can be told apart."""
+    """An id: cut in its middle, so that both ends are seen."""
     if cells(text) <= width:
         return text
     if width < 3:
@@ -207,6 +207,15 @@ def rule(title: str, note: Iterable[Span], width: int) -> Line:
 
 def _opening(title: str) -> tuple[Span, ...]:
     return (Span("─ ", Role.MUTED), Span(title, Role.TITLE), Span(" "))
+
+
+def labelled(rows: Iterable[tuple[str, str]], label: int, width: int, spare: int = 0) -> list[Line]:
+    """Each text behind its label of so many cells, wrapped; one that is empty has no line."""
+    return [
+        fit([Span(left("" if place else name, label), Role.MUTED), Span(part)], width)
+        for name, text in rows
+        for place, part in enumerate(wrapped(text, max(8, width - label - spare)) if text else ())
+    ]
 
 
 def blank(width: int) -> Line:

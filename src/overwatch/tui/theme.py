@@ -1,15 +1,18 @@
-"""How a role looks: tables from `Role` to a style. Code elsewhere never names a colour.
+"""How a role looks: tables from `Role` to a style; and a frame as an SVG with the same cells and colours.
 
-The colour-blind theme has blue and orange for ok and warn, vermilion and bold for crit.
-Every coloured thing also differs in its text, so any theme may drop colour. Must not know what is drawn.
+Code elsewhere never names a colour. The colour-blind theme has blue and orange for ok and warn, vermilion and
+bold for crit. Every coloured thing also differs in its text, so any theme may drop colour. Must not know what
+is drawn.
 """
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from rich.segment import Segment
+from rich.console import Console
+from rich.segment import Segment, Segments
 from rich.style import Style
 
 from overwatch.tui.grammar import to_ascii
@@ -85,3 +88,19 @@ class Look:
         if self.ascii:
             return [Segment(to_ascii(span.text), styles[span.role]) for span in line]
         return [Segment(span.text, styles[span.role]) for span in line]
+
+
+def svg(lines: list[Line], width: int, look: Look) -> str:
+    """The lines as a picture of a terminal of that width."""
+    console = Console(
+        record=True,
+        width=width,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        legacy_windows=False,
+    )
+    for line in lines:
+        console.print(Segments([*look.segments(line), Segment.line()]), end="")
+    drawn = console.export_svg(title="overwatch", unique_id="overwatch")
+    return drawn.replace("<text ", '<text xml:space="preserve" ')

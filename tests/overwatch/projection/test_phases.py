@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from overwatch.projection.phases import phase_times
+from overwatch.projection.run import phase_times
 from overwatch.state.rhythm import Phase
 
 AT = 1_800_000_000_000_000_000

@@ -18,10 +18,9 @@ from overwatch.snapshot import (
     Snapshot,
     Trend,
 )
-from overwatch.tui.beside import Beside, Side
-from overwatch.tui.beside import Row as BesideRow
+from overwatch.tui.comparison import Comparison, Side
+from overwatch.tui.comparison import Row as BesideRow
 from overwatch.tui.context import Context, Ui, freshness
-from overwatch.tui.keys import Mode
 from tests.overwatch.tui import scenario
 from tests.overwatch.tui.scenario import bars
 
@@ -139,7 +138,7 @@ def _side(*values: float) -> Side:
     return Side(updates=tuple(map(float, range(len(values)))), values=values)
 
 
-BOTH = Beside(
+BOTH = Comparison(
     names=("digits-0712", "digits-0713"),
     headline="B parts from A at update 3: KL",
     rows=(
@@ -169,7 +168,6 @@ BOTH = Beside(
 
 def looking(snapshot: Snapshot, width: int, height: int, ui: Ui | None = None) -> Context:
     """One terminal at which env 9 was opened, or as told."""
-    compact = width < 120
-    ui = ui or Ui(env_id=9, mode=Mode.FULL if compact else Mode.DRAWER)
+    ui = ui or Ui(env_id=9)
     fresh = freshness(snapshot.link, 0.0)
     return Context(width=width, height=height, fresh=fresh, cursor=9, zone=UTC, ui=ui)

@@ -7,10 +7,10 @@ import msgspec
 
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import Context, Place, freshness, freshness_of
+from overwatch.tui.input import press
 from overwatch.tui.panels import welcome
 from overwatch.tui.playback import Mark, Playback, Transport
-from overwatch.tui.screens.overview import Frame
-from overwatch.tui.screens.whole import draw
+from overwatch.tui.screen import Frame, draw
 from overwatch.tui.session import Session
 from overwatch.tui.settings import Settings
 from overwatch.tui.text import plain
@@ -75,7 +75,7 @@ class Terminal:
         """Keys by Textual's names; single characters type themselves."""
         for key in keys:
             names = {"/": "slash", " ": "space", "=": "equals_sign", ">": "greater_than_sign"}
-            self.session.press(names.get(key, key), key if len(key) == 1 else None, self.now)
+            press(self.session, names.get(key, key), key if len(key) == 1 else None, self.now)
             self.paint()
 
     def type(self, text: str) -> None:
@@ -87,7 +87,7 @@ class Terminal:
         session = self.session
         raw = session.snapshot
         assert raw is not None
-        shown = msgspec.structs.replace(session.hold.apply(raw, self.now), feed=session.feed)
+        shown = msgspec.structs.replace(session.board.hold.apply(raw, self.now), feed=session.feed)
         frame = draw(
             session, shown, lambda: self._context(shown), lambda: welcome.Waiting(collector="", state="")
         )
@@ -99,8 +99,8 @@ class Terminal:
         busy = playback is not None and playback.busy
         fresh = freshness_of(shown, playback) if busy else freshness(shown.link, 0.0)
         return Context(
-            width=self.width, height=self.height, fresh=fresh, cursor=self.session.cursor, zone=UTC,
-            ui=self.session.ui,
+            width=self.width, height=self.height, fresh=fresh, cursor=self.session.board.cursor, zone=UTC,
+            ui=self.session.ui, playback=playback,
         )  # fmt: skip
 
     @property

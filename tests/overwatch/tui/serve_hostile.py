@@ -16,6 +16,7 @@ from overwatch.feeds.towers import Listed
 from overwatch.snapshot import View
 from overwatch.snapshot.history import Ask, History
 from overwatch.tui.app import OverwatchApp
+from overwatch.tui.input import press
 from tests.overwatch.tui import drawers, hostile
 from tests.overwatch.tui.test_paging import _runs
 
@@ -74,7 +75,7 @@ class Hostile:
     def press(self, key: str) -> None:
         """As if the user did."""
         if self.app is not None:
-            self.app.session.press(key, None, 0.0)
+            press(self.app.session, key, None, 0.0)
             self.app.paint()
 
 

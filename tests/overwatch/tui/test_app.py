@@ -13,8 +13,10 @@ from overwatch.feeds.live import Update
 from overwatch.feeds.towers import AckError, Listed
 from overwatch.snapshot import RunLine, Snapshot, View
 from overwatch.snapshot.history import Ask, History
+from overwatch.tui.actions import pages
 from overwatch.tui.app import OverwatchApp
-from overwatch.tui.keys import KEYS, Mode, known
+from overwatch.tui.input import ACTIONS, press
+from overwatch.tui.keys import KEYS, Arg, Mode, known
 from overwatch.tui.session import Session
 from overwatch.tui.text import plain
 from tests.overwatch.tui import drawers, scenario
@@ -289,6 +291,11 @@ _ELSEWHERE = ("leave", "suspend", "replay")
 """Keys that end or stop the application; tested on their own."""
 
 
+def test_every_key_has_an_action_and_every_action_a_key() -> None:
+    """A row of one table without one of the other would do nothing."""
+    assert {key.action for key in KEYS} == set(ACTIONS)
+
+
 @pytest.mark.parametrize("replay", [False, True])
 def test_every_key_reaches_its_action(replay: bool) -> None:  # noqa: FBT001
     """In every mode of the table, and once through Textual: nothing else takes a key away."""
@@ -303,13 +310,13 @@ def test_every_key_reaches_its_action(replay: bool) -> None:  # noqa: FBT001
         for key, mode in [(one, mode) for one in table for mode in one.modes]:
             _fresh(app, mode)
             assert app.session.mode is mode, (key, mode)
-            _spy(app.session, key.action, seen)
+            _spy(key.action, seen)
             if mode is key.modes[0]:
                 await pilot.press(key.names[-1])
                 while not seen:
                     await pilot.pause(0.01)
             else:
-                app.session.press(key.names[0], None, 0.0)
+                press(app.session, key.names[0], None, 0.0)
             assert seen == [key.action], (key.names, mode)
             seen.clear()
 
@@ -320,32 +327,29 @@ def _fresh(app: OverwatchApp, mode: Mode) -> None:
     """The overview without prompt, folds, filters and maps, then into the mode."""
     session = app.session
     if session.mode is Mode.PROMPT:
-        session.press("escape", None, 0.0)
-    if session.ui.heat is not None:
-        session.act("map")
-    session._folds = {}
-    session.filter_by("")
-    session.search_for("")
-    session.do_home(0)
+        press(session, "escape", None, 0.0)
+    session.ui.heat_of, session.ui.folds, session.ui.search = None, {}, ""
+    session.board.filter_by("")
+    pages.home(session)
     app.paint()
     if mode is Mode.COMPARE:
         session.compare_with(drawers.BOTH)
     if mode is Mode.CONFIG:
-        session.act("page", "config")
+        pages.toggle(session, "config")
     for name in _INTO[mode]:
-        session.press(name, None, 0.0)
+        press(session, name, None, 0.0)
 
 
-def _spy(session: Session, action: str, seen: list[str]) -> None:
+def _spy(action: str, seen: list[str]) -> None:
     """Note the next call of an action, and let it happen."""
-    real = getattr(Session, f"do_{action}")
+    real = ACTIONS[action]
 
-    def noting(argument: int | str) -> None:
+    def noting(session: Session, arg: Arg) -> None:
         seen.append(action)
-        delattr(session, f"do_{action}")
-        real(session, argument)
+        ACTIONS[action] = real
+        real(session, arg)
 
-    setattr(session, f"do_{action}", noting)
+    ACTIONS[action] = noting
 
 
 def test_the_view_follows_what_is_opened_sorted_and_typed() -> None:
@@ -380,11 +384,6 @@ def test_a_refused_view_is_said_on_the_key_line() -> None:
         assert "view refused" not in _screen(pilot)
 
     _run(steps)
-
-
-def test_every_key_has_an_action() -> None:
-    """A row of the key table that the session does not know breaks here."""
-    assert [key.action for key in KEYS if not hasattr(Session, f"do_{key.action}")] == []
 
 
 def test_silence_is_counted_here_and_shown() -> None:

@@ -1,6 +1,5 @@
 """Two runs beside one another in the terminal: both stand where the replay of the first stands."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,13 +9,12 @@ from overwatch.feeds.inputs import open_input
 from overwatch.feeds.playing import player_of
 from overwatch.snapshot import View
 from overwatch.tui import Known, shot
-from overwatch.tui.beside import Beside
-from overwatch.tui.comparing import beside
-from overwatch.tui.context import Context, Ui, freshness
+from overwatch.tui.actions import pages
+from overwatch.tui.comparison import Comparison, comparison_of
+from overwatch.tui.context import Context, Page, Ui, freshness
 from overwatch.tui.keys import Mode
-from overwatch.tui.paging import Page
 from overwatch.tui.playback import Playback
-from overwatch.tui.screens import listing
+from overwatch.tui.screen import page as page_of
 from overwatch.tui.session import Session
 from tests.overwatch.simulate.runs import overwatch, record
 
@@ -33,12 +31,12 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def both(logs: tuple[Path, Path]) -> Beside:
+def both(logs: tuple[Path, Path]) -> Comparison:
     """Compared."""
-    return beside(read_story(logs[0]), read_story(logs[1]))
+    return comparison_of(read_story(logs[0]), read_story(logs[1]))
 
 
-def _frame(logs: tuple[Path, Path], both: Beside, second: float, keys: tuple[str, ...] = ()) -> list[str]:
+def _frame(logs: tuple[Path, Path], both: Comparison, second: float, keys: tuple[str, ...] = ()) -> list[str]:
     player = player_of(open_input(logs[0]))
     player.seek(player.first + int(second * 1e9))
     text = shot(lambda view: player.look(None, view), "text", (120, 40), keys, Known(beside=both))
@@ -49,7 +47,7 @@ def _row(lines: list[str], name: str) -> str:
     return next(line for line in lines if line[1:].strip().startswith(name))
 
 
-def test_both_are_shown_at_the_same_update(logs: tuple[Path, Path], both: Beside) -> None:
+def test_both_are_shown_at_the_same_update(logs: tuple[Path, Path], both: Comparison) -> None:
     """Alike before the collapse, apart after it; each with its own verdict of that time."""
     before, after = _frame(logs, both, 30), _frame(logs, both, 60)
 
@@ -63,7 +61,7 @@ def test_both_are_shown_at_the_same_update(logs: tuple[Path, Path], both: Beside
     assert "parts from A at update 4" in "".join(after)
 
 
-def test_the_curve_under_the_cursor_is_drawn(logs: tuple[Path, Path], both: Beside) -> None:
+def test_the_curve_under_the_cursor_is_drawn(logs: tuple[Path, Path], both: Comparison) -> None:
     """Every line is as wide as the terminal; the cursor goes from number to number."""
     lines = _frame(logs, both, 60, ("j",))
 
@@ -74,21 +72,21 @@ def test_the_curve_under_the_cursor_is_drawn(logs: tuple[Path, Path], both: Besi
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (200, 60)])
 def test_a_recording_that_plays_has_its_transport_there(
-    logs: tuple[Path, Path], both: Beside, width: int, height: int
+    logs: tuple[Path, Path], both: Comparison, width: int, height: int
 ) -> None:
     """On the line on which the overview has it; a click finds what is below it where it is now."""
     player = player_of(open_input(logs[0]))
     snapshot = player.look(None, View())
     assert snapshot is not None
-    shown = Ui(mode=Mode.COMPARE, beside=both)
+    shown = Ui(page=Page.COMPARE, beside=both)
     playback = Playback(time=snapshot.time, first=snapshot.time, last=snapshot.time + 80, playing=True)
     still, plays = (
-        listing.render(
+        page_of(
             Page.COMPARE,
             snapshot,
-            Context(width=width, height=height, fresh=freshness(snapshot.link, 0.0), ui=ui),
+            Context(width=width, height=height, fresh=freshness(snapshot.link, 0.0), ui=shown, playback=at),
         )
-        for ui in (shown, replace(shown, playback=playback))
+        for at in (None, playback)
     )
 
     assert [len(page.lines) for page in (still, plays)] == [height, height]
@@ -112,17 +110,17 @@ def test_it_fits_each_terminal(logs: tuple[Path, Path], size: str) -> None:
     assert "COMPARE" in done.stdout
 
 
-def test_its_key_opens_and_closes_it(both: Beside) -> None:
+def test_its_key_opens_and_closes_it(both: Comparison) -> None:
     """Without another run it says how to name one."""
     session = Session()
     session.compare_with(both)
     assert session.mode is Mode.COMPARE
-    session.do_page("compare")
-    assert session.page is None
+    pages.toggle(session, "compare")
+    assert session.ui.page is None
     session.compare_with(None)
-    session.do_page("compare")
-    assert session.page is not Page.COMPARE
-    assert "overwatch tui --compare" in str(session.notice)
+    pages.toggle(session, "compare")
+    assert session.ui.page is not Page.COMPARE
+    assert "overwatch tui --compare" in str(session.ui.notice)
 
 
 def test_what_excludes_it_is_said(logs: tuple[Path, Path], tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from overwatch.snapshot import Snapshot
-from overwatch.tui.chart import braille, scale
+from overwatch.tui.curve import braille, scale
 from overwatch.tui.grammar import to_ascii
-from overwatch.tui.history import SAMPLES, History
 from overwatch.tui.keys import Mode
+from overwatch.tui.memory import UPDATES, History
 from overwatch.tui.panels.policy import asks
 from tests.overwatch.tui import scenario
 from tests.overwatch.tui.pressing import Terminal
@@ -66,9 +66,9 @@ def test_history_grows_by_what_is_new_and_is_bounded() -> None:
     snapshot = _update(snapshot, 400, 0.5)
     history.take(snapshot)
     assert history.of("kl_divergence").count(None) == 400 - 315 - 10
-    for number in range(401, 401 + 2 * SAMPLES):
+    for number in range(401, 401 + 2 * UPDATES):
         history.take(_update(snapshot, number, 0.5))
-    assert len(history.of("kl_divergence")) == SAMPLES
+    assert len(history.of("kl_divergence")) == UPDATES
     history.take(_update(snapshot, 3, 0.5))
     assert len(history.of("kl_divergence")) == len(first)
 

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from overwatch.tui import commands
-from overwatch.tui.completion import Vocabulary
 from overwatch.tui.keys import Mode
+from overwatch.tui.prompt import Vocabulary
 from tests.overwatch.tui import scenario
 from tests.overwatch.tui.pressing import Terminal
 
@@ -78,7 +78,7 @@ def test_enter_on_a_candidate_takes_and_does_it() -> None:
 
 def test_the_beginning_of_a_name_is_enough_where_it_is_one_commands_alone() -> None:
     """Else both are named and nothing is done."""
-    assert _done("e 9").session.notice == "'e' may be env or errors"
+    assert _done("e 9").session.ui.notice == "'e' may be env or errors"
     assert _done("en 9").session.view.env_id == 9
 
 
@@ -91,7 +91,7 @@ def test_each_command_does_its_work() -> None:
     assert _done("errors").session.ui.toggles == {"errors"}
     assert _done("help").session.mode is Mode.HELP
     assert _done("pause").session.ui.line == 0
-    assert _done("quit").session.leaving
+    assert _done("quit").session.requests.leaving
     assert _done("set theme mono").session.settings.theme == "mono"
     assert _done("set utc").session.settings.clock == "utc"
 
@@ -114,8 +114,8 @@ def test_each_command_does_its_work() -> None:
 def test_what_cannot_be_done_names_the_word_and_what_there_is(text: str, said: str) -> None:
     """On the last line, and nothing changes."""
     terminal = _done(text)
-    assert terminal.session.notice is not None
-    assert terminal.session.notice.startswith(said)
+    assert terminal.session.ui.notice is not None
+    assert terminal.session.ui.notice.startswith(said)
     assert said[:60] in terminal.lines[-1]
     assert terminal.session.view == Terminal(scenario.storm()).session.view
 

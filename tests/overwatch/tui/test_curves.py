@@ -226,7 +226,7 @@ def test_the_page_of_curves_has_every_number() -> None:
     assert "─ KL " in terminal.screen
     assert "─ RETURN " not in terminal.screen
     terminal.press("enter", "c")
-    assert terminal.session.page is None
+    assert terminal.session.ui.page is None
 
 
 def test_a_pattern_leaves_the_numbers_that_pass() -> None:
@@ -281,9 +281,9 @@ def test_ranks_and_marked_runs_lie_over_a_curve() -> None:
     assert snapshot is not None
     terminal.press("o")
     assert "no run is marked" in terminal.screen
-    terminal.session.runs = _runs()
+    terminal.session.ui.runs = _runs()
     terminal.press("c", "R", "k", "m")
-    marked = terminal.session.charts.marked
+    marked = terminal.session.ui.charts.marked
     assert len(marked) == 1
     terminal.session.remember(pasts.of(snapshot, marked[0], lift=50.0))
     terminal.press("R", "c")

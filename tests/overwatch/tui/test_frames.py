@@ -13,10 +13,9 @@ from overwatch.sdk.exporter.xid import unread_line
 from overwatch.snapshot import Bound, FeedLine, Lane, SeedEvent, Slot, Snapshot, System, Trend
 from overwatch.tui import once
 from overwatch.tui.context import Context, Ui, replayed
-from overwatch.tui.keys import Mode
 from overwatch.tui.playback import Mark, Playback
-from overwatch.tui.prompt import Prompt
-from overwatch.tui.screens import overview
+from overwatch.tui.prompt import FILTER, Prompt
+from overwatch.tui.screen import overview
 from overwatch.tui.text import plain
 from overwatch.tui.theme import Look
 from tests.overwatch.tui import drawers, scenario
@@ -36,7 +35,7 @@ DRAWER_COMPACT = _frame("drawer_compact")
 
 
 def _drawn(snapshot: Snapshot, ctx: Context) -> list[str]:
-    return [plain(line).rstrip() for line in overview.render(snapshot, ctx).lines]
+    return [plain(line).rstrip() for line in overview(snapshot, ctx).lines]
 
 
 def test_the_overview_at_120_by_40_is_the_sketch() -> None:
@@ -184,13 +183,13 @@ def test_a_trend_shows_all_of_its_window() -> None:
 def test_an_alarm_that_is_not_about_an_env_says_all_it_knows() -> None:
     """The finding, its next step, and the lane's bound with its signals."""
     full = scenario.storm()
-    ui = Ui(alarm=full.findings[0], mode=Mode.DRAWER)
+    ui = Ui(alarm=full.findings[0])
     text = "\n".join(_drawn(full, drawers.looking(full, 120, 40, ui)))
 
     assert "┌ CRIT · gpu1 · throttled ─" in text
     assert "next      raise the fan curve or lower power cap" in text
     assert "bound     THROTTLED !!" in text
-    policy = Ui(alarm=full.findings[3], mode=Mode.FULL, full=True)
+    policy = Ui(alarm=full.findings[3], full=True)
     text = "\n".join(_drawn(full, drawers.looking(full, 120, 40, policy)))
     assert "value     0.0231   limit >.015" in text
 
@@ -203,7 +202,7 @@ def test_a_paused_recording_has_the_transport_in_its_second_line() -> None:
         marks=(Mark(time=scenario.NOW - 300, severity="warning"),),
     )  # fmt: skip
     ctx = replace(
-        drawers.looking(snapshot, 120, 40, Ui(playback=playback)), fresh=replayed(snapshot.link, playback)
+        drawers.looking(snapshot, 120, 40, Ui()), fresh=replayed(snapshot.link, playback), playback=playback
     )
     first, second = _drawn(snapshot, ctx)[:2]
 
@@ -220,7 +219,7 @@ def test_the_filter_prompt_takes_the_key_line() -> None:
     board = msgspec.structs.replace(full.board, filter="status=degraded", matched=11)
     snapshot = msgspec.structs.replace(full, board=board)
     text = "status=degraded gpu=0 slot=r1c1 stge=pruned"
-    ui = Ui(mode=Mode.PROMPT, prompt=Prompt(kind="filter", text=text, at=len(text)))
+    ui = Ui(prompt=Prompt(kind=FILTER, text=text, at=len(text)))
     lines = _drawn(snapshot, drawers.looking(snapshot, 120, 40, ui))
 
     assert lines[-1].startswith(f"/ {text} ")

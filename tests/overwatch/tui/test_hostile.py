@@ -42,7 +42,7 @@ def _few(curve: Curve) -> Curve:
 
 def _shown(page: str, text: str, width: int) -> list[str]:
     terminal = Terminal(hostile.poisoned_snapshot(drawers.opened(), text), width, 40)
-    terminal.session.runs = tuple(
+    terminal.session.ui.runs = tuple(
         Listed(collector=text, run=None if one.run is None else hostile.poisoned(one.run, text), reason=text)
         for one in _runs()
     )

@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from overwatch.snapshot import Anomaly, Snapshot
+from overwatch.tui.actions.board import open_env
 from overwatch.tui.context import LaneAt
-from overwatch.tui.heat import MOST_ENVS, SAMPLES, Heat
+from overwatch.tui.input import press
 from overwatch.tui.keys import Mode
+from overwatch.tui.memory import MOST_ENVS, SAMPLES, Heat
 from overwatch.tui.panels.drawer import written
 from tests.overwatch.tui import drawers, scenario
 from tests.overwatch.tui.pressing import Terminal
@@ -22,7 +24,7 @@ def _later(snapshot: Snapshot, seconds: float) -> Snapshot:
 def test_i_shows_all_that_is_known_of_the_lane_under_the_cursor(width: int) -> None:
     """Envs, memory, power, clocks, and what holds it back; Escape closes it."""
     terminal = Terminal(scenario.storm(), width)
-    terminal.session.cursor = 17
+    terminal.session.board.cursor = 17
     terminal.press("i")
     assert "lane gpu1" in terminal.screen
     assert "1140 of 1,980 MHz" in terminal.screen.replace("1,140", "1140")
@@ -42,11 +44,11 @@ def test_the_dips_of_a_lane_are_shown_where_they_are_known() -> None:
     terminal = Terminal(
         msgspec.structs.replace(storm, system=msgspec.structs.replace(storm.system, gpus=lanes))
     )
-    terminal.session.cursor = LaneAt("gpu0")
+    terminal.session.board.cursor = LaneAt("gpu0")
     terminal.press("i")
     assert "below 50% for 31% of a minute, p95 850.0 ms" in terminal.screen
     terminal.press("escape")
-    terminal.session.cursor = 17
+    terminal.session.board.cursor = 17
     terminal.press("i")
     assert "below 50%" not in terminal.screen
 
@@ -54,7 +56,7 @@ def test_the_dips_of_a_lane_are_shown_where_they_are_known() -> None:
 def test_a_closed_lane_can_be_inspected() -> None:
     """The cursor on its fold."""
     terminal = Terminal(scenario.storm())
-    terminal.session.cursor = LaneAt("gpu0")
+    terminal.session.board.cursor = LaneAt("gpu0")
     terminal.press("i")
     assert "lane gpu0" in terminal.screen
 
@@ -62,7 +64,7 @@ def test_a_closed_lane_can_be_inspected() -> None:
 def test_i_in_the_drawer_goes_from_slot_to_slot() -> None:
     """Stage, blueprint, age, gate and what became of it; Escape goes back to the env."""
     terminal = Terminal(drawers.opened())
-    terminal.session.open_env(9)
+    open_env(terminal.session, 9)
     terminal.press("i")
     assert "env 9 · r0c0" in terminal.screen
     assert "TRAINING conv_small" in terminal.screen
@@ -88,7 +90,7 @@ def test_marked_envs_are_starred_and_shown_alone() -> None:
     terminal = Terminal(scenario.storm())
     terminal.press("M")
     assert "m marks" in terminal.lines[-1]
-    terminal.session.cursor = 9
+    terminal.session.board.cursor = 9
     terminal.press("m")
     assert any("   9*" in line for line in terminal.lines)
     terminal.press("M")
@@ -157,7 +159,7 @@ def test_a_longer_cell_shows_the_worst_of_its_time_and_reaches_further_back() ->
 def test_what_is_copied_is_what_is_open_without_its_box() -> None:
     """Plain text, and no control but line ends."""
     terminal = Terminal(drawers.opened())
-    terminal.session.open_env(9)
+    open_env(terminal.session, 9)
     terminal.paint()
     assert terminal.session.shown is not None
     text = written(terminal.session.shown, terminal._context(terminal.session.shown))
@@ -180,7 +182,7 @@ def test_copy_and_screenshot_reach_the_terminal(tmp_path: Path) -> None:
         for target in (file, tmp_path / "none" / "shot.svg"):
             await pilot.press("colon")
             for letter in f"screenshot {target}":
-                pilot.app.session.press(letter, letter, 0.0)  # type: ignore[attr-defined]  # our own app
+                press(pilot.app.session, letter, letter, 0.0)  # type: ignore[attr-defined]  # our own app
             await pilot.press("enter")
             await _shows(pilot, "written: " if target is file else "cannot write")
         assert "<svg" in file.read_text()

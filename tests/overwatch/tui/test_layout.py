@@ -9,12 +9,11 @@ from rich.cells import cell_len
 
 from overwatch.snapshot import Link, Run, Snapshot, Source, Verdict
 from overwatch.tui.context import Context, Ui, freshness
-from overwatch.tui.keys import Mode
 from overwatch.tui.panels import help as help_panel
 from overwatch.tui.panels import welcome
 from overwatch.tui.playback import Mark, Playback
-from overwatch.tui.prompt import Prompt
-from overwatch.tui.screens import overview
+from overwatch.tui.prompt import FILTER, Prompt
+from overwatch.tui.screen import overview
 from overwatch.tui.text import Line, plain
 from tests.overwatch.tui import drawers, scenario
 
@@ -76,23 +75,22 @@ def test_every_line_is_as_wide_as_the_terminal(state: str) -> None:
     for place, width in enumerate(range(80, 241, 4)):
         height = 24 + (place * 11) % 57
         ctx = _context(snapshot, width, height, waited_s=7.0 * (place % 2))
-        assert _faults(overview.render(snapshot, ctx).lines, width, height) == []
+        assert _faults(overview(snapshot, ctx).lines, width, height) == []
 
 
 UIS = {
-    "drawer": Ui(env_id=9, mode=Mode.DRAWER),
-    "full": Ui(env_id=9, mode=Mode.FULL, full=True, scroll=3),
-    "unknown env": Ui(env_id=999_999, mode=Mode.DRAWER),
-    "alarm": Ui(alarm=scenario.FINDINGS[0], mode=Mode.DRAWER, scroll=99),
-    "feed": Ui(mode=Mode.FEED, toggles=frozenset({"errors"}), search="a" * 90, line=3),
-    "prompt": Ui(mode=Mode.PROMPT, prompt=Prompt(kind="filter", text="zzz=漢字テスト " * 12, at=70)),
+    "drawer": Ui(env_id=9),
+    "full": Ui(env_id=9, full=True, scroll=3),
+    "unknown env": Ui(env_id=999_999),
+    "alarm": Ui(alarm=scenario.FINDINGS[0], scroll=99),
+    "feed": Ui(feed_has_keys=True, toggles=frozenset({"errors"}), search="a" * 90, line=3),
+    "prompt": Ui(prompt=Prompt(kind=FILTER, text="zzz=漢字テスト " * 12, at=70)),
     "notice": Ui(notice="漢" * 100),
-    "replay": Ui(
-        playback=Playback(
-            time=50.0, first=0.0, last=100.0, playing=True, marks=(Mark(time=9.0, severity="warning"),)
-        )
-    ),
+    "replay": Ui(),
 }
+_PLAYED = Playback(
+    time=50.0, first=0.0, last=100.0, playing=True, marks=(Mark(time=9.0, severity="warning"),)
+)
 
 
 @pytest.mark.parametrize("ui", UIS)
@@ -101,8 +99,9 @@ def test_whatever_is_open_every_line_is_as_wide_as_the_terminal(ui: str) -> None
     for place, snapshot in enumerate([*STATES.values(), drawers.opened()]):
         for width in range(80 + place, 241, 23):
             height = 24 + (width * 7) % 57
-            ctx = replace(_context(snapshot, width, height), ui=UIS[ui], cursor=9)
-            assert _faults(overview.render(snapshot, ctx).lines, width, height) == []
+            playback = _PLAYED if ui == "replay" else None
+            ctx = replace(_context(snapshot, width, height), ui=UIS[ui], cursor=9, playback=playback)
+            assert _faults(overview(snapshot, ctx).lines, width, height) == []
             assert _faults(help_panel.render(snapshot, ctx), width, height) == []
 
 
@@ -113,14 +112,14 @@ def test_the_edges_of_the_layouts_hold_for_every_state(width: int, height: int) 
     """Where one layout becomes another, every state still fits."""
     for snapshot in STATES.values():
         ctx = _context(snapshot, width, height)
-        assert _faults(overview.render(snapshot, ctx).lines, width, height) == []
+        assert _faults(overview(snapshot, ctx).lines, width, height) == []
 
 
 @pytest.mark.parametrize(("width", "height"), [(1, 1), (2, 5), (20, 3), (72, 20), (79, 60), (200, 23)])
 def test_a_small_terminal_gets_the_small_form(width: int, height: int) -> None:
     """Below 80 by 24 there is no traceback and no wrapped line, and the size is said."""
     for snapshot in STATES.values():
-        lines = overview.render(snapshot, _context(snapshot, width, height)).lines
+        lines = overview(snapshot, _context(snapshot, width, height)).lines
         assert _faults(lines, width, height) == []
     if width >= 30:
         assert f"80x24 needed, {width}x{height} here" in plain(lines[-1])
@@ -144,7 +143,7 @@ def test_the_other_screens_fit_too(width: int, height: int) -> None:
 def test_each_cause_is_on_screen_at_80_by_24() -> None:
     """The smallest full layout shows all three causes without a key."""
     text = "\n".join(
-        plain(line) for line in overview.render(scenario.storm(), _context(scenario.storm(), 80, 24)).lines
+        plain(line) for line in overview(scenario.storm(), _context(scenario.storm(), 80, 24)).lines
     )
 
     assert "gpu1 is throttled" in text
@@ -159,7 +158,7 @@ def test_a_clock_that_is_ahead_is_told_beside_the_telemetry() -> None:
     wrong = msgspec.structs.replace(right, link=msgspec.structs.replace(right.link, sources=sources))
 
     def shown(snapshot: Snapshot) -> list[str]:
-        lines = overview.render(snapshot, _context(snapshot, 140, 40)).lines
+        lines = overview(snapshot, _context(snapshot, 140, 40)).lines
         return [text for line in lines if "telemetry lag" in (text := plain(line))]
 
     assert [line.rstrip().endswith("clock 42s ahead") for line in shown(wrong)] == [True]

@@ -3,9 +3,10 @@
 import msgspec
 
 from overwatch.snapshot import Anomaly, FeedLine, Finding, Snapshot, Subject
+from overwatch.tui.actions.board import open_env
+from overwatch.tui.feed_lines import finding_of, line_of
 from overwatch.tui.keys import Mode
-from overwatch.tui.moments import finding_of, line_of
-from overwatch.tui.past import MOMENTS, Past
+from overwatch.tui.memory import MOMENTS, Past
 from tests.overwatch.tui import drawers, scenario
 from tests.overwatch.tui.pressing import Deck, Terminal
 
@@ -88,7 +89,7 @@ def test_t_goes_from_a_line_of_the_feed_to_its_finding_and_back() -> None:
 def test_t_says_what_it_cannot_do() -> None:
     """No finding under the cursor; a feed that begins too late."""
     terminal = Terminal(_storm())
-    terminal.session.cursor = 22
+    terminal.session.board.cursor = 22
     terminal.press("t")
     assert "no finding about what is under the cursor" in terminal.lines[-1]
     late = scenario.storm()
@@ -120,7 +121,7 @@ def _later(seconds: float, reward: float) -> Snapshot:
 def test_the_drawer_goes_back_and_on_second_by_second() -> None:
     """What it shows then is what was shown then, with its time; the newest is now again."""
     terminal = Terminal(drawers.opened())
-    terminal.session.open_env(9)
+    open_env(terminal.session, 9)
     for second in range(1, 6):
         terminal.take(_later(second, second / 2))
     assert "DEGRADED 2.5" in next(line for line in terminal.lines if "┌ env 9" in line)

@@ -5,8 +5,8 @@ import pytest
 
 from overwatch.feeds.towers import Listed
 from overwatch.snapshot import RunLine
+from overwatch.tui.context import Page
 from overwatch.tui.keys import Mode
-from overwatch.tui.paging import Page
 from tests.overwatch.tui import scenario
 from tests.overwatch.tui.pressing import Terminal
 
@@ -30,7 +30,7 @@ def _runs() -> tuple[Listed, ...]:
 def _listing(width: int = 120) -> Terminal:
     """The list of runs over a storm."""
     terminal = Terminal(scenario.storm(), width)
-    terminal.session.runs = _runs()
+    terminal.session.ui.runs = _runs()
     terminal.press("R")
     return terminal
 
@@ -55,35 +55,35 @@ def test_an_archived_run_is_marked_and_can_be_gone_to() -> None:
     """It is in the list like any other, with the word before its verdict; a living one has no such word."""
     terminal = Terminal(scenario.storm(), 120)
     over = _line("old-7", state="ended", outcome="completed", archived=True, data_age_s=86_400.0)
-    terminal.session.runs = (over, *_runs())
+    terminal.session.ui.runs = (over, *_runs())
     terminal.press("R")
     marked = [line for line in terminal.lines if "archived" in line]
     assert len(marked) == 1
     assert "old-7" in marked[0]
     assert "COMPLETED 1d" in marked[0]
     terminal.press("k", "k", "enter")
-    assert terminal.session.going == over
+    assert terminal.session.requests.going == over
 
 
 def test_enter_goes_to_the_run_under_the_cursor() -> None:
     """And closes the list; a collector that does not answer is not gone to."""
     terminal = _listing()
     terminal.press("k", "enter")
-    assert terminal.session.going == _runs()[0]
+    assert terminal.session.requests.going == _runs()[0]
     assert terminal.session.mode is Mode.BOARD
     terminal = _listing()
     terminal.press("j", "j", "enter")
-    assert terminal.session.going is None
+    assert terminal.session.requests.going is None
     assert "does not answer: connection refused" in terminal.lines[-1]
 
 
 def test_the_next_run_is_one_key_away_and_comes_round() -> None:
     """Silent collectors are passed over; alone there is no other."""
     terminal = Terminal(scenario.storm())
-    terminal.session.runs = _runs()
+    terminal.session.ui.runs = _runs()
     terminal.press("N")
-    assert terminal.session.going == _runs()[0]
-    terminal.session.runs = _runs()[1:]
+    assert terminal.session.requests.going == _runs()[0]
+    terminal.session.ui.runs = _runs()[1:]
     terminal.press("N")
     assert "no other run" in terminal.lines[-1]
 
@@ -91,11 +91,11 @@ def test_the_next_run_is_one_key_away_and_comes_round() -> None:
 def test_a_run_is_chosen_by_name() -> None:
     """A command; a name that is none says which there are."""
     terminal = Terminal(scenario.storm())
-    terminal.session.runs = _runs()
+    terminal.session.ui.runs = _runs()
     terminal.press("colon")
     terminal.type("run ant-3")
     terminal.press("enter")
-    assert terminal.session.going == _runs()[0]
+    assert terminal.session.requests.going == _runs()[0]
     terminal.press("colon")
     terminal.type("run ant-4")
     terminal.press("enter")
@@ -113,7 +113,7 @@ def test_the_findings_page_lists_all_with_the_next_step_of_one() -> None:
     terminal.press("j")
     assert findings[1].hint[:40] in terminal.screen
     terminal.press("enter")
-    assert terminal.session.page is None
+    assert terminal.session.ui.page is None
     assert terminal.session.view.env_id == 17
 
 
@@ -122,20 +122,20 @@ def test_a_acknowledges_what_is_under_the_cursor_or_open() -> None:
     findings = scenario.storm().findings
     listed = Terminal(scenario.storm())
     listed.press("A", "j", "a")
-    assert listed.session.acknowledging == findings[1].id
+    assert listed.session.requests.acknowledging == findings[1].id
     opened = Terminal(scenario.storm())
     opened.press("1", "a")
-    assert opened.session.acknowledging == findings[0].id
+    assert opened.session.requests.acknowledging == findings[0].id
     board = Terminal(scenario.storm())
     board.press("j")
-    board.session.cursor = 17
+    board.session.board.cursor = 17
     board.press("a")
-    assert board.session.acknowledging == findings[1].id
+    assert board.session.requests.acknowledging == findings[1].id
     nowhere = Terminal(scenario.storm())
-    nowhere.session.cursor = 22
+    nowhere.session.board.cursor = 22
     nowhere.press("a")
-    assert nowhere.session.page is Page.FINDINGS
-    assert nowhere.session.acknowledging is None
+    assert nowhere.session.ui.page is Page.FINDINGS
+    assert nowhere.session.requests.acknowledging is None
 
 
 def test_escape_leaves_every_page() -> None:

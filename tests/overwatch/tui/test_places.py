@@ -56,10 +56,10 @@ def test_escape_cancels_a_seek_before_it_closes_anything() -> None:
     deck.playback = Playback(time=50.0, first=0.0, last=100.0, playing=False, busy=True, part=0.4)
     terminal.press("escape")
     assert ("cancel", 0.0) in deck.told
-    assert terminal.session.page is not None
+    assert terminal.session.ui.page is not None
     deck.playback = Playback(time=50.0, first=0.0, last=100.0, playing=False)
     terminal.press("escape")
-    assert terminal.session.page is None
+    assert terminal.session.ui.page is None
 
 
 def test_a_seek_under_way_shows_how_far_it_is_and_how_to_stop_it() -> None:

@@ -9,10 +9,11 @@ import pytest
 from textual.events import MouseScrollDown
 from textual.pilot import Pilot
 
+from overwatch.tui.actions.board import open_env
 from overwatch.tui.app import OverwatchApp
 from overwatch.tui.context import Target
+from overwatch.tui.input import click, wheel
 from overwatch.tui.keys import Mode
-from overwatch.tui.pointing import click, wheel
 from tests.overwatch.tui import drawers, scenario
 from tests.overwatch.tui.pressing import Terminal
 from tests.overwatch.tui.ptys import in_order, running
@@ -56,7 +57,7 @@ def test_a_click_selects_a_row_and_a_second_one_opens_it(width: int) -> None:
 def test_an_open_drawer_follows_the_click_and_is_no_target_itself() -> None:
     """Left of its edge the rows, right of it nothing."""
     terminal = Terminal(drawers.opened())
-    terminal.session.open_env(9)
+    open_env(terminal.session, 9)
     terminal.paint()
     y = _line(terminal, " 12 DEGRADED")
     assert _click(terminal, y, x=terminal.frame.edge or 0) is None
@@ -87,12 +88,12 @@ def test_a_click_on_an_alarm_a_feed_line_and_a_lane() -> None:
 def test_clicks_on_pages_pick_and_choose() -> None:
     """The first click puts the cursor, the second does what Enter does."""
     terminal = Terminal(scenario.storm())
-    terminal.session.runs = _runs()
+    terminal.session.ui.runs = _runs()
     terminal.press("R")
     _click(terminal, _line(terminal, "ant-3"))
     assert terminal.session.picked == 0
     _click(terminal, _line(terminal, "ant-3"))
-    assert terminal.session.going == _runs()[0]
+    assert terminal.session.requests.going == _runs()[0]
     terminal.press("A")
     _click(terminal, _line(terminal, "crashed at step 88,214"))
     assert terminal.session.picked == 1
@@ -113,7 +114,7 @@ def test_what_is_no_target_does_nothing_and_no_click_reaches_through_help_or_a_p
     for key in ("slash", "question_mark"):
         terminal.press(key)
         click(terminal.session, 9, terminal.now)
-        assert terminal.session.cursor is None
+        assert terminal.session.board.cursor is None
         terminal.press("escape")
 
 
@@ -135,7 +136,7 @@ def test_the_wheel_moves_what_has_the_keys(keys: tuple[str, ...], mode: Mode) ->
 def test_over_the_drawer_the_wheel_scrolls_its_text() -> None:
     """And over the board it goes to the next env."""
     terminal = Terminal(drawers.opened(), 120, 30)
-    terminal.session.open_env(9)
+    open_env(terminal.session, 9)
     terminal.paint()
     wheel(terminal.session, 1, terminal.now, drawer=True)
     terminal.paint()

@@ -5,6 +5,7 @@ import pytest
 
 from overwatch.catalog import Scope, of_scope
 from overwatch.snapshot import FeedLine, Process, Snapshot
+from overwatch.tui.actions.board import open_env
 from overwatch.tui.panels.help import TOPICS
 from tests.overwatch.tui import scenario
 from tests.overwatch.tui.pressing import Terminal
@@ -57,7 +58,7 @@ def test_what_is_asked_for_by_name_has_no_level() -> None:
     terminal.press("2", "slash", "c", "a", "c", "h", "e", "enter")
     assert "cache miss" in _feed(terminal)
     other = Terminal(_storm())
-    other.session.open_env(9)
+    open_env(other.session, 9)
     other.paint()
     assert "BLENDING>PRUNED" in _feed(other)
 
@@ -139,7 +140,7 @@ def test_help_has_no_word_about_slots_where_there_are_none() -> None:
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 def test_one_key_shows_the_hosts_busiest_processes(size: tuple[int, int]) -> None:
-    """Beside CPU and memory; again, and they are gone; without any it is said where they come from."""
+    """Comparison CPU and memory; again, and they are gone; without any it is said where they come from."""
     full = scenario.storm()
     assert full.system.host is not None
     busy = (Process(pid=4242, name="python", cpu=3.98, ram_bytes=4 * 2**30),)

@@ -25,11 +25,11 @@ from tests.overwatch.tui.pressing import Terminal
 def test_r_leaves_for_the_recording_where_one_is_known() -> None:
     """The session ends asking for the replay; the live run is not touched."""
     terminal = Terminal(scenario.storm())
-    terminal.session.recorded = True
+    terminal.session.ui.recorded = True
     terminal.press("r")
 
-    assert terminal.session.replaying
-    assert terminal.session.leaving
+    assert terminal.session.requests.replaying
+    assert terminal.session.requests.leaving
 
 
 def test_the_screen_says_first_what_could_not_be_read(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_r_says_what_to_type_where_no_recording_is_known() -> None:
     terminal = Terminal(scenario.storm())
     terminal.press("r")
 
-    assert not terminal.session.leaving
+    assert not terminal.session.requests.leaving
     assert "overwatch tui --replay DIR" in terminal.lines[-1]
 
 

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from overwatch.snapshot import Snapshot
+from overwatch.tui.context import Page
 from overwatch.tui.keys import Mode
-from overwatch.tui.paging import Page
 from overwatch.tui.playback import Mark
 from overwatch.tui.text import width_of
 from overwatch.tui.theme import THEMES, Look
@@ -51,7 +51,7 @@ def _scene(page: str, state: str, size: tuple[int, int]) -> Terminal:
     marks = (Mark(time=9.0, severity="warning"), Mark(time=70.0, severity="critical"))
     deck = Deck(marks) if state == "replay" else None
     terminal = Terminal(STATES[state](), *size, transport=deck)
-    terminal.session.runs = _runs()
+    terminal.session.ui.runs = _runs()
     for second in range(1, 4):
         later = STATES[state]()
         terminal.take(msgspec.structs.replace(later, time=later.time + second))
@@ -70,7 +70,7 @@ def test_every_mode_and_every_page_is_among_the_scenes() -> None:
     for page in PAGES:
         session = _scene(page, "storm", (120, 40)).session
         seen.add(session.mode)
-        pages.add(session.page)
+        pages.add(session.ui.page)
     assert seen == set(Mode)
     assert pages == {None, *Page}
 

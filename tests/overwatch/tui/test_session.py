@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from overwatch.snapshot import Anomaly, Snapshot
 from overwatch.tui.context import LaneAt
+from overwatch.tui.input import paste, press
 from overwatch.tui.keys import KEYS, Mode, known
 from tests.overwatch.tui import drawers, scenario
 from tests.overwatch.tui.pressing import Terminal
@@ -23,7 +24,7 @@ def _terminal(width: int = 120, height: int = 40) -> Terminal:
 def test_enter_opens_the_env_under_the_cursor(closing: str, width: int, height: int) -> None:
     """The view asks for its detail; Enter, Esc and g close it again."""
     terminal = _terminal(width, height)
-    first = terminal.session.walk[0]
+    first = terminal.session.board.walk[0]
     terminal.press("enter")
 
     assert terminal.session.view.env_id == first == 17
@@ -155,19 +156,19 @@ def test_the_prompt_can_be_edited(keys: list[str], text: str) -> None:
     terminal = _terminal()
     terminal.press("/")
     for key in keys:
-        terminal.session.press(key, " " if key == "space" else key if len(key) == 1 else None, terminal.now)
+        press(terminal.session, key, " " if key == "space" else key if len(key) == 1 else None, terminal.now)
     terminal.paint()
 
     assert terminal.session.view.filter == text
-    assert not terminal.session.leaving
+    assert not terminal.session.requests.leaving
 
 
 def test_text_can_be_pasted_into_the_prompt() -> None:
     """Without its controls."""
     terminal = _terminal()
     terminal.press("/")
-    terminal.session.paste("gpu=0\n\x1b")
-    terminal.session.paste(" x")
+    paste(terminal.session, "gpu=0\n\x1b")
+    paste(terminal.session, " x")
 
     assert terminal.session.view.filter == "gpu=0 x"
 
@@ -179,7 +180,7 @@ def test_digits_open_what_an_alarm_is_about() -> None:
     assert terminal.session.view.env_id == 17
     terminal.press("3")
     assert "WARN · gpu0 · cull-storm" in terminal.screen
-    assert terminal.session.cursor == 9
+    assert terminal.session.board.cursor == 9
     terminal.press("4")
     assert "WARN · policy · policy-kl" in terminal.screen
     terminal.press("9")
@@ -201,7 +202,7 @@ def test_o_folds_a_lane_and_enter_opens_it() -> None:
     terminal = _terminal()
     terminal.press("o")
 
-    assert terminal.session.cursor == LaneAt("gpu1")
+    assert terminal.session.board.cursor == LaneAt("gpu1")
     assert terminal.under_cursor.startswith("> gpu1")
     assert "env 17" not in terminal.screen.split("FLIGHT BOARD")[1].split("seeds")[0]
     terminal.press("enter")
@@ -213,9 +214,9 @@ def test_o_folds_a_lane_and_enter_opens_it() -> None:
 def test_lanes_that_are_closed_for_want_of_room_can_be_opened() -> None:
     """The cursor reaches them after the rows."""
     terminal = Terminal(scenario.huge())
-    place = terminal.session.walk[-1]
+    place = terminal.session.board.walk[-1]
     assert isinstance(place, LaneAt)
-    terminal.session.cursor = place
+    terminal.session.board.cursor = place
     terminal.paint()
     terminal.press("enter")
 
@@ -305,7 +306,7 @@ def test_the_order_is_held_for_two_seconds_after_a_key() -> None:
     full = drawers.opened()
     terminal = Terminal(full)
     terminal.press("j", "j", "j")
-    assert terminal.session.cursor == 9
+    assert terminal.session.board.cursor == 9
     calmer = {9: Anomaly(score=0.1), 27: Anomaly(score=9.9)}
     envs = [msgspec.structs.replace(env, anomaly=calmer.get(env.env_id, env.anomaly)) for env in full.envs]
     envs.sort(key=lambda env: (env.gpu_id != "gpu1", -env.anomaly.score))
@@ -319,7 +320,7 @@ def test_the_order_is_held_for_two_seconds_after_a_key() -> None:
     terminal.now += 0.2
     terminal.take(moved)
     assert "held" not in terminal.screen
-    assert terminal.session.cursor == 9
+    assert terminal.session.board.cursor == 9
     assert "27 DEGRADED  9.9" in terminal.lines[terminal.lines.index(next(
         line for line in terminal.lines if line.startswith("▾ gpu0"))) + 1]  # fmt: skip
 
@@ -332,7 +333,7 @@ def test_another_run_closes_what_was_open() -> None:
     terminal.take(other)
 
     assert terminal.session.mode is Mode.BOARD
-    assert terminal.session.cursor is None
+    assert terminal.session.board.cursor is None
 
 
 def test_help_is_made_from_the_key_table() -> None:
@@ -384,19 +385,22 @@ def test_whatever_is_pressed_the_frame_fits_and_escape_leads_back(
     width, height = (80, 24) if small else (120, 40)
     terminal = _terminal(width, height)
     for key in keys:
+        prompt = terminal.session.ui.prompt
+        if key == "enter" and prompt is not None and prompt.taken.text.strip() == "quit":
+            continue
         terminal.press(key)
         assert {len(line) for line in terminal.lines} == {width}
         assert len(terminal.lines) == height
-    cursor = terminal.session.cursor
+    cursor = terminal.session.board.cursor
     terminal.now += 10
     envs = list(drawers.opened().envs)
     jitter.shuffle(envs)  # type: ignore[attr-defined]  # hypothesis gives a random.Random
     terminal.take(msgspec.structs.replace(drawers.opened(), envs=tuple(envs)))
     if isinstance(cursor, int):
-        assert terminal.session.cursor == cursor
+        assert terminal.session.board.cursor == cursor
     terminal.press(*["escape"] * 6)
     assert terminal.session.mode is Mode.BOARD
-    assert not terminal.session.leaving
+    assert not terminal.session.requests.leaving
 
 
 def _snapshot_with_ids(ids: list[int]) -> Snapshot:
@@ -408,8 +412,8 @@ def test_when_its_env_leaves_the_cursor_goes_to_the_nearest_row() -> None:
     """And stays on the board."""
     terminal = Terminal(_snapshot_with_ids([17, 9, 12, 30]))
     terminal.press("j", "j")
-    assert terminal.session.cursor == 12
+    assert terminal.session.board.cursor == 12
     terminal.now += 10
     terminal.take(_snapshot_with_ids([17, 9]))
 
-    assert terminal.session.cursor == 9
+    assert terminal.session.board.cursor == 9

@@ -15,7 +15,7 @@ from overwatch.projection.verdict import titled
 from overwatch.snapshot import Finding, Service, Snapshot, Subject
 from overwatch.tui.context import Context, Ui, freshness_of
 from overwatch.tui.playback import Playback
-from overwatch.tui.screens import overview
+from overwatch.tui.screen import LEAST_BOARD, overview
 from overwatch.tui.text import plain, width_of
 from tests.overwatch.tui import drawers, scenario, states
 from tests.overwatch.tui.pressing import Terminal
@@ -69,19 +69,19 @@ def _context(scene: str, snapshot: Snapshot, size: tuple[int, int]) -> Context:
     )
     playback = here if scene == "replay" else None
     fresh = freshness_of(snapshot, playback)
-    return Context(width=size[0], height=size[1], fresh=fresh, zone=UTC, ui=Ui(playback=playback))
+    return Context(width=size[0], height=size[1], fresh=fresh, zone=UTC, playback=playback)
 
 
 def _frame(scene: str, size: tuple[int, int]) -> str:
     snapshot = SCENES[scene]()
-    lines = overview.render(snapshot, _context(scene, snapshot, size)).lines
+    lines = overview(snapshot, _context(scene, snapshot, size)).lines
     return "\n".join(plain(line).rstrip() for line in lines) + "\n"
 
 
 def _runs_frame(size: tuple[int, int]) -> str:
     """The list of two runs, one of them sick."""
     terminal = Terminal(scenario.storm(), *size)
-    terminal.session.runs = _runs()[:2]
+    terminal.session.ui.runs = _runs()[:2]
     terminal.press("R")
     return "\n".join(line.rstrip() for line in terminal.lines) + "\n"
 
@@ -111,7 +111,7 @@ def test_an_age_of_an_alarm_is_never_cut(size: tuple[int, int], age_s: float, sh
     storm = scenario.storm()
     first = msgspec.structs.replace(storm.findings[0], since=storm.time - age_s)
     aged = msgspec.structs.replace(storm, findings=(first, *storm.findings[1:]))
-    lines = map(plain, overview.render(aged, _context("storm", aged, size)).lines)
+    lines = map(plain, overview(aged, _context("storm", aged, size)).lines)
     row = next(line for line in lines if line.startswith("1 CRIT"))
 
     assert row[:21].split()[-1] == shown
@@ -135,7 +135,7 @@ def test_the_list_of_two_runs_is_the_drawn_one(size: tuple[int, int]) -> None:
 def test_every_page_is_whole_on_a_small_terminal(page: str, size: tuple[int, int]) -> None:
     """Exactly the terminal's lines and cells, and something to read."""
     terminal = Terminal(drawers.opened(), *size)
-    terminal.session.runs = _runs()
+    terminal.session.ui.runs = _runs()
     terminal.press(page)
 
     assert len(terminal.frame.lines) == size[1]
@@ -148,7 +148,7 @@ def test_every_page_is_whole_on_a_small_terminal(page: str, size: tuple[int, int
 def test_every_open_finding_is_named_in_words(size: tuple[int, int], count: int) -> None:
     """However many there are, each has its name on the first screen, next to its number."""
     snapshot = _with(scenario.healthy(), *CODES[:count])
-    lines = [plain(line) for line in overview.render(snapshot, _context("storm", snapshot, size)).lines]
+    lines = [plain(line) for line in overview(snapshot, _context("storm", snapshot, size)).lines]
     text = "\n".join(lines)
 
     for place, finding in enumerate(snapshot.findings, start=1):
@@ -163,7 +163,7 @@ def test_no_size_is_blank(width: int, height: int) -> None:
     """The verdict comes first, then the worst finding; every line is as wide as the terminal."""
     for make in (scenario.healthy, scenario.storm, states.lost, states.ended_sick):
         snapshot = make()
-        lines = overview.render(snapshot, _context("storm", snapshot, (width, height))).lines
+        lines = overview(snapshot, _context("storm", snapshot, (width, height))).lines
         assert len(lines) == height
         assert {width_of(line) for line in lines} == {width}
         assert any(plain(line).strip() for line in lines)
@@ -178,9 +178,9 @@ def test_services_take_no_row_of_the_panels_that_are_always_there(
     make: Callable[[], Snapshot], size: tuple[int, int]
 ) -> None:
     """One line below 30 rows; what is above, the alarms and the board's title stay as they were."""
-    without = [plain(one) for one in overview.render(make(), _context("storm", make(), size)).lines]
+    without = [plain(one) for one in overview(make(), _context("storm", make(), size)).lines]
     full = with_services(make())
-    lines = [plain(one) for one in overview.render(full, _context("storm", full, size)).lines]
+    lines = [plain(one) for one in overview(full, _context("storm", full, size)).lines]
     own = [line for line in lines if line.startswith(("rollouts", "replay"))]
     alarms, board = (
         next(n for n, line in enumerate(without) if line.startswith("─") and word in line)
@@ -212,11 +212,11 @@ def test_services_give_way_where_there_is_no_room(height: int, count: int) -> No
 
     def rows(snapshot: Snapshot) -> int:
         ctx = _context("storm", snapshot, (80, height))
-        lines = [plain(one) for one in overview.render(snapshot, ctx).lines]
+        lines = [plain(one) for one in overview(snapshot, ctx).lines]
         return sum(" g0 " in line or " g1 " in line for line in lines)
 
     bare = _with(scenario.healthy(), *CODES[:count])
-    assert rows(with_services(bare)) >= min(rows(bare), overview.LEAST_BOARD)
+    assert rows(with_services(bare)) >= min(rows(bare), LEAST_BOARD)
 
 
 def test_what_is_not_ok_comes_before_what_is() -> None:
@@ -235,7 +235,7 @@ def test_a_cause_is_cut_only_where_it_has_no_room() -> None:
     snapshot = msgspec.structs.replace(full, verdict=verdict)
 
     def shown(width: int) -> str:
-        return plain(overview.render(snapshot, _context("storm", snapshot, (width, 40))).lines[2])
+        return plain(overview(snapshot, _context("storm", snapshot, (width, 40))).lines[2])
 
     assert " · ".join(causes) in shown(200)
     assert "first cause" in shown(160)
@@ -252,7 +252,7 @@ def test_reasons_are_whole_where_a_wide_terminal_has_room() -> None:
     env = msgspec.structs.replace(first, anomaly=msgspec.structs.replace(first.anomaly, reasons=long))
     snapshot = msgspec.structs.replace(full, envs=(env, *full.envs[1:]))
     ctx = _context("storm", snapshot, (200, 60))
-    text = "\n".join(plain(line) for line in overview.render(snapshot, ctx).lines)
+    text = "\n".join(plain(line) for line in overview(snapshot, ctx).lines)
 
     assert " · ".join(long) in text
     assert "─ RETURN " in text
@@ -268,7 +268,7 @@ def test_alarms_are_whole_on_a_wide_terminal() -> None:
     )
     snapshot = msgspec.structs.replace(full, findings=(first, *full.findings[1:]))
     ctx = _context("storm", snapshot, (200, 60))
-    text = "\n".join(plain(line) for line in overview.render(snapshot, ctx).lines)
+    text = "\n".join(plain(line) for line in overview(snapshot, ctx).lines)
 
     assert f"{message}  › raise the value coefficient; raise" in text
 
@@ -278,7 +278,7 @@ def test_cleared_findings_are_no_open_alarms() -> None:
     full = _with(scenario.healthy(), *CODES[:3])
     gone = msgspec.structs.replace(full.findings[2], cleared_at=full.time - 2)
     snapshot = msgspec.structs.replace(full, findings=(*full.findings[:2], gone))
-    lines = [plain(one) for one in overview.render(snapshot, _context("storm", snapshot, (80, 24))).lines]
+    lines = [plain(one) for one in overview(snapshot, _context("storm", snapshot, (80, 24))).lines]
 
     assert any(line.startswith("─ ALARMS 2 ") for line in lines)
 
@@ -288,7 +288,7 @@ def test_the_drawer_of_a_small_terminal_is_under_the_verdict() -> None:
     snapshot = drawers.opened()
     ui = Ui(alarm=snapshot.findings[0])
     ctx = replace(_context("storm", snapshot, (60, 20)), ui=ui)
-    lines = [plain(line) for line in overview.render(snapshot, ctx).lines]
+    lines = [plain(line) for line in overview(snapshot, ctx).lines]
 
     assert len(lines) == 20
     assert {len(line) for line in lines} == {60}

@@ -11,7 +11,7 @@ import pytest
 from overwatch.snapshot import Snapshot
 from overwatch.tui import once
 from overwatch.tui.context import Ui
-from overwatch.tui.screens import overview
+from overwatch.tui.screen import overview
 from overwatch.tui.text import plain
 from tests.overwatch.tui import drawers, states
 
@@ -71,7 +71,7 @@ def test_a_lost_run_offers_its_recording_where_one_is_known() -> None:
 
     def verdict(*, recorded: bool) -> str:
         ctx = drawers.looking(lost, 120, 40, Ui(recorded=recorded))
-        return plain(overview.render(lost, ctx).lines[2])
+        return plain(overview(lost, ctx).lines[2])
 
     assert verdict(recorded=True) == said + "r replay ".rjust(120 - len(said))
     assert verdict(recorded=False) == said + "overwatch tui --replay DIR ".rjust(120 - len(said))
@@ -92,4 +92,4 @@ def test_a_moment_of_another_day_has_its_date() -> None:
     tomorrow = msgspec.structs.replace(late, time=late.time + 86_400)
     ctx = replace(drawers.looking(tomorrow, 140, 40), zone=UTC)
 
-    assert "showing 2026-07-12 12:36:19, catching" in plain(overview.render(tomorrow, ctx).lines[2])
+    assert "showing 2026-07-12 12:36:19, catching" in plain(overview(tomorrow, ctx).lines[2])

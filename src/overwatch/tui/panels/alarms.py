@@ -7,9 +7,9 @@ from typing import Final
 from overwatch.catalog.durations import duration
 from overwatch.projection.verdict import titled
 from overwatch.snapshot import Finding, Snapshot, Subject
+from overwatch.tui.cache import kept
 from overwatch.tui.context import COMPACT_BELOW, WIDE_FROM, Context
 from overwatch.tui.grammar import severity
-from overwatch.tui.kept import kept
 from overwatch.tui.text import Line, Role, Span, cells, clean, cut_middle, fit, left, right, rule, width_of
 
 _HINT_AT = 79
@@ -24,7 +24,7 @@ _NAME_LINES: Final = 3
 _MARKS: Final = {"critical": "!! ", "warning": "! "}
 
 _NO_ALARMS: Final = frozenset({"collector-away"})
-"""What the verdict line says in whole, and nobody has to do anything about."""
+"""What the verdict line has in whole, and needs no action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,11 @@ from typing import Final
 
 from overwatch.analyse.words import change
 from overwatch.snapshot import Snapshot
-from overwatch.tui.beside import Beside, Row
-from overwatch.tui.chart import braille, scale
+from overwatch.tui.comparison import Comparison, Row
 from overwatch.tui.context import Context
+from overwatch.tui.curve import braille, scale
 from overwatch.tui.grammar import ABSENT, number, severity, sparkline
-from overwatch.tui.panels import picking
+from overwatch.tui.panels import lists
 from overwatch.tui.text import Line, Role, Span, blank, clean, cut, cut_middle, fit, left, right, rule
 
 _NAME: Final = 18
@@ -20,34 +20,34 @@ _AXIS: Final = 9
 _ROLES: Final = {"worse": Role.CRIT, "better": Role.OK, "higher": Role.WARN, "lower": Role.WARN}
 
 
-def render(shown: Beside, snapshot: Snapshot, ctx: Context, rows: int) -> picking.Page:
+def render(shown: Comparison, snapshot: Snapshot, ctx: Context, rows: int) -> lists.Page:
     """Exactly `rows` lines, of both runs at the update where the first one's replay stands."""
     update = float(snapshot.run.update or 0)
     at = [Span(f"both at update {update:,.0f}", Role.MUTED)]
     lines = [rule("COMPARE", at, ctx.width), fit([Span(f" {clean(shown.headline)}")], ctx.width)]
-    lines += [_said(shown, side, update, ctx) for side in (0, 1)]
+    lines += [_verdict_line(shown, side, update, ctx) for side in (0, 1)]
     lines.append(fit([Span(_head(ctx), Role.MUTED)], ctx.width))
     above = len(lines)
     tall = max(4, min(12, rows // 3))
-    seen = picking.window(ctx.ui.picked, len(shown.rows), max(1, rows - above - tall - 1))
+    seen = lists.window(ctx.ui.picked, len(shown.rows), max(1, rows - above - tall - 1))
     for place in seen:
         line = _row(shown.rows[place], update, ctx)
-        lines.append(picking.marked(line, ctx.width, here=place == ctx.ui.picked))
+        lines.append(lists.marked(line, ctx.width, here=place == ctx.ui.picked))
     lines += [blank(ctx.width)] * (rows - tall - 1 - len(lines))
     if shown.rows:
         lines += _curves(shown.rows[min(ctx.ui.picked, len(shown.rows) - 1)], update, ctx, tall)
-    return picking.Page(lines=lines[:rows], targets=picking.targets(above, seen))
+    return lists.Page(lines=lines[:rows], targets=lists.targets_of(above, seen))
 
 
-def _said(shown: Beside, side: int, update: float, ctx: Context) -> Line:
+def _verdict_line(shown: Comparison, side: int, update: float, ctx: Context) -> Line:
     """A run's name, and its verdict when it was at this update."""
-    told = shown.told(side, update)
+    newest = shown.verdict_at(side, update)
     name = left(cut_middle(clean(shown.names[side]), _NAME), _NAME)
     start = [Span(f" {'AB'[side]} "), Span(f"{name} ", Role.TITLE)]
-    if told is None:
+    if newest is None:
         return fit([*start, Span("nothing was heard of it yet", Role.MUTED)], ctx.width)
     room = ctx.width - _NAME - 10
-    return fit([*start, severity(told.severity), Span(f" {cut(clean(told.text), room)}")], ctx.width)
+    return fit([*start, severity(newest.severity), Span(f" {cut(clean(newest.text), room)}")], ctx.width)
 
 
 def _head(ctx: Context) -> str:

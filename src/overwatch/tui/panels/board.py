@@ -1,19 +1,25 @@
-"""Flight board: env rows grouped by lane, worst first, with the reasons in words and a strip of chips."""
+"""Flight board: env rows grouped by lane, worst first, with the reasons in words and a strip of chips.
+
+Below it the census of the seeds, the mix of the recent actions, and the envs at both ends of the fleet.
+"""
 
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from overwatch.snapshot import Bound, Group, Snapshot
+from overwatch.catalog import Stage
+from overwatch.snapshot import Best, Bound, Group, Snapshot
 from overwatch.tui.context import Context, LaneAt, Place, Target
-from overwatch.tui.grammar import lane_word, number, status_counts
-from overwatch.tui.panels import columns as cols
-from overwatch.tui.panels import row
-from overwatch.tui.panels.columns import Columns
+from overwatch.tui.grammar import lane_word, number, operation, short, stage_role, status_counts
+from overwatch.tui.panels import rows as cols
 from overwatch.tui.panels.plan import Fold, Head, Item, More, Plan, Row, Wish, flat, grouped
+from overwatch.tui.panels.rows import Columns, metric_word
 from overwatch.tui.text import Line, Role, Span, blank, cells, clean, cut, fit, left, right, rule, width_of
 
 _APART: Final = 1.0
-"""Anomaly from which on a lane's row says it."""
+"""Anomaly from which on a lane's row shows it."""
+_OPS: Final = ("WAIT", "GERM", "ADV", "SETA", "FOSS", "PRUNE")
+"""The usual operations in the order of a seed's life; others follow."""
+_WORST_AT: Final = 53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +42,11 @@ def render(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
     cursor = ctx.cursor if ctx.cursor in visible else (visible[0] if visible else None)
     bounds = {lane.gpu_id: lane.bound for lane in snapshot.system.gpus}
     run = snapshot.run
-    alike = row.Rows(
+    alike = cols.Rows(
         columns=columns, width=ctx.width, codes=run.blueprints, slots=run.slots, old=ctx.fresh.old
     )
     drawing = _Drawing(
-        snapshot=snapshot, ctx=ctx, columns=columns, rows=row.shared("board", alike), cursor=cursor,
+        snapshot=snapshot, ctx=ctx, columns=columns, rows=cols.shared("board", alike), cursor=cursor,
         bounds=bounds,
     )  # fmt: skip
     lines = [] if ctx.beside else [title(snapshot, ctx)]
@@ -116,7 +122,7 @@ class _Drawing:
     snapshot: Snapshot
     ctx: Context
     columns: Columns
-    rows: row.Rows
+    rows: cols.Rows
     cursor: Place | None
     bounds: dict[str, Bound | None]
 
@@ -125,7 +131,7 @@ class _Drawing:
         match item:
             case Row(env=env):
                 pinned = env.env_id in self.ctx.ui.pinned
-                return row.line(env.env_id, env, self.rows, env.env_id == self.cursor, pinned)
+                return cols.line(env.env_id, env, self.rows, env.env_id == self.cursor, pinned)
             case Head():
                 return fit(self._group(item.group, opened=item.opened), self.ctx.width)
             case Fold():
@@ -153,8 +159,8 @@ class _Drawing:
         values = cols.group_values(group, columns, old=self.ctx.fresh.old)
         room = self.ctx.width - columns.prefix - width_of(values) - 1
         note = "; ".join([*(["medians"] if opened and values else []), *self._apart(group)])
-        said = Span(f" {cut(note, room)}" if note and room > 3 else "", Role.MUTED)
-        return self._marked([*fit(spans, columns.prefix), *values, said], group, opened=opened)
+        about = Span(f" {cut(note, room)}" if note and room > 3 else "", Role.MUTED)
+        return self._marked([*fit(spans, columns.prefix), *values, about], group, opened=opened)
 
     def _apart(self, group: Group) -> list[str]:
         """How far the lane is from the others, and why, where it is."""
@@ -207,3 +213,69 @@ def _without_first(line: Line) -> list[Span]:
     """The line without its first cell."""
     first, *rest = line
     return [Span(first.text[1:], first.role), *rest]
+
+
+def rollups(snapshot: Snapshot, ctx: Context) -> list[Line]:
+    """The census and, in the standard layout, best and worst; what nothing filled is left out."""
+    lines = []
+    if ctx.beside:
+        alone = _census(snapshot, compact=False)[2:]
+        return [fit([Span(" "), *alone], ctx.width)] if alone else []
+    census = _census(snapshot, compact=ctx.compact)
+    room = ctx.width - 2 - sum(len(span.text) for span in census) - (4 if census else 0)
+    actions = _actions(snapshot, room, compact=ctx.compact)
+    if census or actions:
+        between = [Span("  " if ctx.compact else "    ")] if census and actions else []
+        lines.append(fit([Span(" "), *census, *between, *actions], ctx.width))
+    ends = snapshot.aggregates
+    if (ends.best or ends.worst) and not ctx.compact and not ctx.short:
+        lines.append(_ends(snapshot, ctx.width))
+    return lines
+
+
+def _census(snapshot: Snapshot, *, compact: bool) -> list[Span]:
+    counts = snapshot.aggregates.seed_census
+    if not counts or not snapshot.run.slots_enabled:
+        return []
+    spans = [] if compact else [Span("seeds", Role.MUTED), Span("  ")]
+    for stage in (*(stage for stage in Stage if stage is not Stage.UNKNOWN), Stage.UNKNOWN):
+        if stage.value in counts:
+            spans += [Span(stage.glyph, stage_role(stage)), Span("" if compact else " ")]
+            spans += [Span(short(counts[stage.value])), Span(" " if compact else "  ")]
+    return spans[:-1]
+
+
+def _actions(snapshot: Snapshot, room: int, *, compact: bool) -> list[Span]:
+    """The usual operations, then others, as many as fit whole."""
+    shares = {operation(name): share for name, share in snapshot.aggregates.actions.items()}
+    names = [*(name for name in _OPS if name in shares), *(name for name in shares if name not in _OPS)]
+    if not names:
+        return []
+    start, gap = ("", " ") if compact else ("actions  ", "  ")
+    called = {name: clean(name) for name in names}
+    words = [f"{called[name][:4] if compact else called[name]} {shares[name]:.0%}" for name in names]
+    if compact:
+        words = [word.removesuffix("%") for word in words]
+    kept = 0
+    while kept < len(words) and len(start + gap.join(words[: kept + 1])) + compact <= room:
+        kept += 1
+    if not kept:
+        return []
+    text = gap.join(words[:kept]) + ("%" if compact else "")
+    return [Span(start, Role.MUTED), Span(text)] if start else [Span(text)]
+
+
+def _ends(snapshot: Snapshot, width: int) -> Line:
+    best = [Span(" "), Span("best", Role.MUTED), Span("  " + _named(snapshot.aggregates.best, snapshot))]
+    worst = [Span("worst", Role.MUTED), Span("  " + _named(snapshot.aggregates.worst, snapshot))]
+    at = min(max(_WORST_AT, sum(len(span.text) for span in best) + 2), width // 2 + 12)
+    return fit((*fit(best, at), *worst), width)
+
+
+def _named(ends: tuple[Best, ...], snapshot: Snapshot) -> str:
+    words = []
+    for end in ends:
+        name = metric_word(snapshot) if end.field == "metric" else clean(end.field)
+        spec = ".2f" if end.field == "metric" else "+.2f"
+        words.append(f"env {end.env_id} {name} {number(end.value, spec, 8)}")
+    return " · ".join(words)

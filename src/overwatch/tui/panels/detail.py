@@ -1,4 +1,4 @@
-"""What the drawer says of one env: why it stands out, its slots, its trends, what it did last.
+"""What the drawer shows of one env: why it stands out, its slots, its trends, what it did last.
 
 Two forms of the same content: narrow, for the box at the right of the board, and wide, for the full screen.
 A part that the run does not have is not there. Must not know the box around it.
@@ -14,7 +14,7 @@ from overwatch.catalog import Stage, parse_stage
 from overwatch.snapshot import Detail, Env, Reason, SeedEvent, Slot, Snapshot, Trend
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import ABSENT, clock, no_zero, number, operation, sparkline, stage_role
-from overwatch.tui.panels.columns import metric_word
+from overwatch.tui.panels.rows import metric_word
 from overwatch.tui.text import Line, Role, Span, cells, clean, cut, fit, left, right, rule, wrapped
 
 LABEL: Final = 6
@@ -75,7 +75,7 @@ def wide(snapshot: Snapshot, env_id: int, width: int, ctx: Context) -> list[Line
         return [fit([Span(f" {_missing(detail, ctx)}", Role.MUTED)], width)]
     roomy = not ctx.short
     indent = LABEL + 1 if roomy else LABEL
-    why = _flow(_said(env, detail, brief=not roomy), width - indent - 1, "   ", 4)
+    why = _flow(_phrases(env, detail, brief=not roomy), width - indent - 1, "   ", 4)
     lines = [_labelled(" why" if place == 0 else "", row, indent, width) for place, row in enumerate(why)]
     if roomy:
         lines += [_labelled(" bound", row, indent, width) for row in _bound(env, detail)]
@@ -113,21 +113,21 @@ def _why(env: Env, detail: Detail, room: int) -> list[list[Span]]:
 
 def _reason(reason: Reason, room: int) -> list[list[Span]]:
     """Weight, name and text; a text that is too long goes on below."""
-    name, said = clean(reason.name), clean(reason.text)
+    name, wording = clean(reason.name), clean(reason.text)
     weight = f"{reason.weight:+.1f} "
     aligned = left(name, max(11, cells(name))) + "  "
-    if cells(weight + aligned + said) > room - 1:
+    if cells(weight + aligned + wording) > room - 1:
         aligned = name + "  "
     for long, brief in _SHORT_WORDS:
-        if cells(weight + aligned + said) > room - 1:
-            said = said.replace(long, brief)
+        if cells(weight + aligned + wording) > room - 1:
+            wording = wording.replace(long, brief)
     indent = cells(weight + aligned)
-    first, *more = wrapped(said, max(12, room - 1 - indent))
+    first, *more = wrapped(wording, max(12, room - 1 - indent))
     lines = [[Span(weight), Span(aligned, Role.TITLE), Span(first)]]
     return lines + [[Span(" " * indent + line)] for line in more[:2]]
 
 
-def _said(env: Env, detail: Detail, *, brief: bool) -> list[str]:
+def _phrases(env: Env, detail: Detail, *, brief: bool) -> list[str]:
     """One phrase a reason; `brief` leaves out what the details below say."""
     if not detail.reasons:
         return [clean(word) for word in env.anomaly.reasons or ("nothing stands out",)]
@@ -140,10 +140,10 @@ def _said(env: Env, detail: Detail, *, brief: bool) -> list[str]:
 
 def _phrase(reason: Reason) -> str:
     """Name and text up to its cause; the text alone where it begins with the name's own word."""
-    name, said = clean(reason.name), clean(reason.text).partition(": ")[0]
-    if said.split(" ")[0] != name.split(",")[0]:
-        return f"{name} {said}"
-    return said.replace(", ", " with ", 1)
+    name, wording = clean(reason.name), clean(reason.text).partition(": ")[0]
+    if wording.split(" ")[0] != name.split(",")[0]:
+        return f"{name} {wording}"
+    return wording.replace(", ", " with ", 1)
 
 
 def _bound(env: Env, detail: Detail) -> list[list[Span]]:
@@ -194,7 +194,7 @@ def _slots(snapshot: Snapshot, env: Env, *, wide: bool) -> list[list[Span]]:
 
 
 def _measures_gradients(snapshot: Snapshot, env: Env) -> bool:
-    """Whether this run tells gradient health at all, so that the column does not come and go."""
+    """Whether this run reports gradient health at all, so that the column does not come and go."""
     return any(slot.grad is not None for row in (env, *snapshot.envs) for slot in row.slots.values())
 
 
@@ -219,10 +219,10 @@ def _age(slot: Slot, stage: Stage, embargo: int | None, room: int) -> str:
 
 def _gate(gate: str | None, room: int, *, wide: bool) -> str:
     """The last gate and its result; narrow without what failed."""
-    said = clean(gate or ABSENT)
+    wording = clean(gate or ABSENT)
     if not wide:
-        said = said.partition(":")[0].replace("passed", "pass")
-    return cut(said, room)
+        wording = wording.partition(":")[0].replace("passed", "pass")
+    return cut(wording, room)
 
 
 def _gate_role(gate: str | None) -> Role:
@@ -360,13 +360,13 @@ def _seed_events(snapshot: Snapshot, detail: Detail, room: int, ctx: Context) ->
 
 def _seed_event(event: SeedEvent, room: int, ctx: Context) -> list[Span]:
     """Time, slot, move and why; the gaps close before the why is shortened. Without a slot nothing aligns."""
-    said, why, slot = clean(event.text), clean(event.why), clean(event.slot)
-    said = left(said, max(15, cells(said))) if slot else said
+    wording, why, slot = clean(event.text), clean(event.why), clean(event.slot)
+    wording = left(wording, max(15, cells(wording))) if slot else wording
     start = f"{clock(event.time, ctx.zone, millis=False)} " + (f"{slot} " if slot else "")
-    gap = "   " if cells(f"{start}{said}   {why}") <= room else "  "
-    left_over = max(0, room - cells(start + said + gap))
+    gap = "   " if cells(f"{start}{wording}   {why}") <= room else "  "
+    left_over = max(0, room - cells(start + wording + gap))
     shown = _shortened(why, left_over) if slot else cut(why, left_over)
-    return [Span(start, Role.MUTED), Span(said + gap), Span(shown)]
+    return [Span(start, Role.MUTED), Span(wording + gap), Span(shown)]
 
 
 def _shortened(why: str, room: int) -> str:

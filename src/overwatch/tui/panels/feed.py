@@ -9,11 +9,11 @@ from datetime import tzinfo
 from typing import NamedTuple
 
 from overwatch.snapshot import FeedLine, Snapshot
+from overwatch.tui.cache import kept
 from overwatch.tui.context import Context, LineAt
+from overwatch.tui.feed_lines import TOGGLES
 from overwatch.tui.grammar import clock, pairs, quoted, severity, short
-from overwatch.tui.kept import kept
 from overwatch.tui.keys import Mode
-from overwatch.tui.scrollback import TOGGLES
 from overwatch.tui.text import Line, Role, Span, blank, clean, cut, fit, left, rule, width_of
 
 
@@ -27,7 +27,7 @@ class Drawn:
 
 def render(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
     """Title (in compact only when it has the keys) and exactly `rows` lines in all but the title."""
-    focused = ctx.ui.mode is Mode.FEED
+    focused = ctx.mode is Mode.FEED
     lines = (
         []
         if (ctx.compact or (ctx.short and not ctx.beside)) and not _chosen(ctx)
@@ -58,19 +58,19 @@ def render(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
 
 
 def _chosen(ctx: Context) -> bool:
-    return ctx.ui.mode is Mode.FEED or bool(ctx.ui.toggles or ctx.ui.search)
+    return ctx.mode is Mode.FEED or bool(ctx.ui.toggles or ctx.ui.search)
 
 
 def _title(snapshot: Snapshot, ctx: Context) -> Line:
     if ctx.beside:
         name = "FEED" if ctx.ui.env_id is None else f"FEED env={ctx.ui.env_id}"
-        return rule(name, [Span("focus", Role.ACCENT)] if ctx.ui.mode is Mode.FEED else [], ctx.width)
+        return rule(name, [Span("focus", Role.ACCENT)] if ctx.mode is Mode.FEED else [], ctx.width)
     return rule("FEED", _note(snapshot, ctx), ctx.width)
 
 
 def _note(snapshot: Snapshot, ctx: Context) -> list[Span]:
     ui = ctx.ui
-    known = {"seeds": snapshot.run.slots_enabled, "log": ui.mode is Mode.FEED or "log" in ui.toggles}
+    known = {"seeds": snapshot.run.slots_enabled, "log": ctx.mode is Mode.FEED or "log" in ui.toggles}
     words = [name for name in TOGGLES if known.get(name, True)]
     spans = []
     for word in ("all", *words):
@@ -81,7 +81,7 @@ def _note(snapshot: Snapshot, ctx: Context) -> list[Span]:
         spans += [Span("· search ", Role.MUTED), Span(cut(clean(ui.search), 24), Role.ACCENT), Span(" ")]
     state = "following" if ui.line is None else f"{ui.line:,} newer below"
     rate = "" if snapshot.feed_rate is None else f" · {short(snapshot.feed_rate)}/s"
-    focus = [Span("focus", Role.ACCENT), Span(" · ", Role.MUTED)] if ui.mode is Mode.FEED else []
+    focus = [Span("focus", Role.ACCENT), Span(" · ", Role.MUTED)] if ctx.mode is Mode.FEED else []
     level = {None: "", True: "facts and warnings, v all · ", False: "every line, v fewer · "}[ui.facts]
     if ui.toggles or ui.search:
         level = ""

@@ -1,25 +1,31 @@
-"""Identity and progress: which run this is, how far it is, and how fresh what you see is."""
+"""Identity and progress: which run this is, how far it is, how fresh it is; where a recording stands."""
+
+from typing import Final
 
 from overwatch.catalog.durations import duration
 from overwatch.snapshot import Run, Snapshot, Timing
 from overwatch.tui.context import Context
-from overwatch.tui.grammar import ABSENT, short
-from overwatch.tui.panels import transport
+from overwatch.tui.grammar import ABSENT, clock, short
+from overwatch.tui.playback import Playback
 from overwatch.tui.text import Line, Role, Span, clean, cut_middle, fit, spread, width_of
 
 BAR = 10
+_KEYS: Final = "Space {play}  , . step  < > speed  [ ] alarm  : seek"
+_BUSY: Final = "Esc cancels"
+_SHORT_KEYS: Final = "Space , . < > [ ]"
+_ROLES: Final = {"c": Role.CRIT, "w": Role.WARN, "┃": Role.TITLE}
 
 
 def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
     """Two lines: identity with the link's state, progress with the render times or the transport."""
-    playback = ctx.ui.playback
-    second = _progress(snapshot, ctx) if playback is None else transport.render(playback, ctx)
+    playback = ctx.playback
+    second = _progress(snapshot, ctx) if playback is None else transport(playback, ctx)
     return [identity(snapshot.run, ctx), second]
 
 
 def _update(run: Run, ctx: Context) -> str:
     """Where the transport has the place of the progress: the update, where no other panel has it."""
-    if run.update is None or not ctx.compact or ctx.ui.playback is None:
+    if run.update is None or not ctx.compact or ctx.playback is None:
         return ""
     return f"u {_of(run.update, run.updates)}"
 
@@ -178,4 +184,48 @@ def _paint(timing: Timing | None, ctx: Context) -> list[Span]:
     return [
         Span("paint ", Role.MUTED),
         Span(f"{timing.last_render_ms:.1f}/{timing.mean_render_ms:.1f}{unit}", Role.MUTED),
+    ]
+
+
+def transport(playback: Playback, ctx: Context) -> Line:
+    """One line."""
+    state = "> " if playback.playing else "  " if playback.still else "||"
+    tenths = int(playback.time * 10) % 10
+    now = f"{clock(playback.time, ctx.zone, millis=False)}.{tenths}"
+    start = [Span(f" {state} {now} of {clock(playback.last, ctx.zone, millis=False)}  ")]
+    speed = f"{playback.speed:g}x" if playback.speed < 1 else f"{playback.speed:.1f}x"
+    speed = "" if playback.still else speed
+    keys = (
+        ""
+        if playback.still
+        else _BUSY
+        if playback.busy
+        else _SHORT_KEYS
+        if ctx.compact
+        else _KEYS.format(play="pause" if playback.playing else "play")
+    )
+    room = ctx.width - width_of(start) - len(speed) - len(keys) - 10
+    return spread(
+        [*start, *_timeline(playback, max(8, min(60, room))), Span(f"  {speed}")],
+        [Span(keys, Role.MUTED)],
+        ctx.width,
+    )
+
+
+def _timeline(playback: Playback, cells: int) -> list[Span]:
+    span_s = max(playback.last - playback.first, 1e-9)
+
+    def place(time: float) -> int:
+        return min(cells - 1, max(0, int((time - playback.first) / span_s * cells)))
+
+    here = place(playback.time)
+    bar = ["━"] * here + ["─"] * (cells - here)
+    for severity, letter in (("warning", "w"), ("critical", "c")):
+        for mark in playback.marks:
+            if mark.severity == severity:
+                bar[place(mark.time)] = letter
+    bar[here] = "┃"
+    return [
+        Span(letter, _ROLES.get(letter, Role.TEXT if index < here else Role.MUTED))
+        for index, letter in enumerate(bar)
     ]

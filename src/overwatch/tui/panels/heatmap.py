@@ -10,7 +10,7 @@ from overwatch.catalog.durations import duration
 from overwatch.snapshot import Snapshot
 from overwatch.tui.context import Context, Place
 from overwatch.tui.grammar import BARS, lane_word, status
-from overwatch.tui.heat import STEPS, Heat, Sample
+from overwatch.tui.memory import STEPS, Heat, Sample
 from overwatch.tui.panels.board import Drawn
 from overwatch.tui.panels.plan import worst_first
 from overwatch.tui.text import Line, Role, Span, blank, clean, cut_middle, fit, left, right, rule
@@ -42,7 +42,7 @@ def lanes(snapshot: Snapshot, heat: Heat, ctx: Context, rows: int) -> Drawn:
 
 
 def _share(sample: Sample | None) -> tuple[str, Role]:
-    """A cell that says how busy a lane was at its least."""
+    """A cell for how busy a lane was at its least."""
     if sample is None:
         return " ", Role.MUTED
     level = min(len(BARS) - 1, max(0, int(sample.score * len(BARS))))

@@ -141,7 +141,7 @@ def text(snapshot: Snapshot | None, ctx: Context) -> list[Line]:
         return [*lines, *_marks(ctx.width, slots=slots)]
     if snapshot is not None:
         lines.append(_current(snapshot, ctx))
-    keys = known(ctx.ui.keys, slots=slots, replay=ctx.ui.playback is not None)
+    keys = known(ctx.ui.keys, slots=slots, replay=ctx.playback is not None)
     return [*lines, *_columns([_keys(mode, keys) for mode in _HEADINGS], ctx.width)]
 
 

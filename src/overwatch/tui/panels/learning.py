@@ -1,19 +1,22 @@
-"""Curves in the board's place, for a run that sends no environments: the return large, then the others.
+"""Curves of the return and of what is worst: in the board's place or beside it.
 
-Owns which numbers and how large. Pure. Must not know boards.
+Owns which numbers, how large, and how wide the board is beside them. Pure.
 """
 
+from dataclasses import replace
 from typing import Final
 
-from overwatch.snapshot import Snapshot
+from overwatch.snapshot import Snapshot, Trend
 from overwatch.snapshot.history import Curve
 from overwatch.tui import charts as past
 from overwatch.tui.charts import FIRST
 from overwatch.tui.context import Context
-from overwatch.tui.curve import Plot, draw
+from overwatch.tui.curve import Plot, braille, draw, scale
+from overwatch.tui.grammar import number
 from overwatch.tui.panels import parting
+from overwatch.tui.panels import rows as rows_of
 from overwatch.tui.panels.curves import titled
-from overwatch.tui.text import Line, Role, Span, blank, fit
+from overwatch.tui.text import Line, Role, Span, blank, cells, clean, fit, right, rule
 
 MOST: Final = 10
 """Numbers that are drawn."""
@@ -22,6 +25,16 @@ _LEAST: Final = 4
 _BESIDE: Final = 8
 """Rows of a chart beside the board, at the least."""
 _WIDE: Final = 39
+LEAST_WIDTH: Final = 180
+LEAST_HEIGHT: Final = 40
+_BOARD: Final = 120
+"""Cells of the board at the least."""
+_CHARTS: Final = 48
+"""Cells of the charts at the least."""
+_STEP: Final = 10
+"""The board grows by so many cells at a time, so that it does not move with every reason."""
+_TALLEST: Final = 14
+_VALUES: Final = 9
 
 
 def wanted(snapshot: Snapshot) -> bool:
@@ -33,14 +46,14 @@ def wanted(snapshot: Snapshot) -> bool:
 
 def names(snapshot: Snapshot) -> tuple[str, ...]:
     """The numbers that are drawn, the most important first."""
-    told = {
+    reported = {
         name: None
         for name, reading in snapshot.policy.items()
         if reading.value is not None or reading.non_finite is not None
     }
-    both = [name for name in told if parting.is_drawn_as(name, snapshot)]
-    told = {name: None for name in told if not both or name not in past.WITH_PROXY}
-    return tuple(dict.fromkeys((*both, *(name for name in FIRST if name in told), *told)))[:MOST]
+    both = [name for name in reported if parting.is_drawn_as(name, snapshot)]
+    reported = {name: None for name in reported if not both or name not in past.WITH_PROXY}
+    return tuple(dict.fromkeys((*both, *(name for name in FIRST if name in reported), *reported)))[:MOST]
 
 
 def render(snapshot: Snapshot, ctx: Context, rows: int) -> list[Line]:
@@ -98,3 +111,56 @@ def _chart(
         moments=past.moments(snapshot, ctx.ui.charts), axis=high > _LEAST,
     )  # fmt: skip
     return [fit(line, wide) for line in (titled(one, plot), *draw(one, plot))]
+
+
+def fits_beside(snapshot: Snapshot, ctx: Context) -> bool:
+    """Whether there is room for charts, and anything to draw beside a board."""
+    is_large = ctx.width >= LEAST_WIDTH and ctx.height >= LEAST_HEIGHT
+    return is_large and bool(names(snapshot)) and not wanted(snapshot)
+
+
+def board_width(snapshot: Snapshot, ctx: Context) -> int:
+    """As wide as its longest reasons need it; the rest goes to the charts."""
+    reasons = (" · ".join(map(clean, env.anomaly.reasons)) for env in snapshot.envs)
+    room = rows_of.layout(snapshot, replace(ctx, width=_BOARD)).why
+    more = max(0, max(map(cells, reasons), default=0) - room)
+    return min(_BOARD + -(-more // _STEP) * _STEP, ctx.width - _CHARTS - 1)
+
+
+def beside_board(snapshot: Snapshot, ctx: Context, rows: int) -> list[Line]:
+    """Exactly `rows` lines of `ctx.width` cells."""
+    trend = _env(snapshot)
+    if trend is None:
+        return beside(snapshot, ctx, rows)
+    tall = min(_TALLEST, rows // 4)
+    return [*beside(snapshot, ctx, rows - tall), *_own(snapshot, trend, ctx, tall - 1)]
+
+
+def _env(snapshot: Snapshot) -> Trend | None:
+    """How the return of the selected env went."""
+    detail = snapshot.detail
+    trend = None if detail is None else detail.trends.get("return")
+    return trend if trend is not None and any(value is not None for value in trend.values) else None
+
+
+def _own(snapshot: Snapshot, trend: Trend, ctx: Context, rows: int) -> list[Line]:
+    """The selected env's return, with the fleet's p10 to p90 at the axis."""
+    env_id = snapshot.detail.env_id if snapshot.detail is not None else 0
+    low, high = scale(trend.values, None)
+    groups = [group for group in snapshot.board.groups if group.p10_return is not None]
+    band = "".join(
+        f" · fleet {number(group.p10_return, '+.2f', 7)} to {number(group.p90_return, '+.2f', 7)}"
+        for group in groups[:1]
+        if group.p10_return is not None and group.p90_return is not None
+    )
+    wide = max(4, ctx.width - _VALUES - 2)
+    note = [Span(f"{clean(trend.window)}{band}", Role.MUTED)]
+    lines = [rule(f"ENV {env_id} RETURN", note, ctx.width)]
+    marks = {0: f"{high:.3g}", rows - 1: f"{low:.3g}"}
+    apart = max(1, 2 * wide // max(1, len(trend.values)))
+    values = tuple(value for value in trend.values for _ in range(apart))
+    for place, dots in enumerate(braille(values, wide, rows, (low, high))):
+        lines.append(
+            fit([Span(f"{right(marks.get(place, ''), _VALUES)} ", Role.MUTED), Span(dots)], ctx.width)
+        )
+    return lines

@@ -1,16 +1,27 @@
-"""The page of the policy: every reading with status, limit and spread, and a large chart of one of them."""
+"""The policy: the pulse with nine values, and the page of every reading with a large chart of one of them."""
 
 import re
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from msgspec.structs import replace
 
 from overwatch.catalog import Scope, find, head_of
 from overwatch.snapshot import Reading, Snapshot
-from overwatch.tui.chart import NO_DOT, braille, scale
+from overwatch.tui import charts as past
+from overwatch.tui.cache import kept
+from overwatch.tui.charts import resampled
 from overwatch.tui.context import Context
-from overwatch.tui.grammar import short, sparkline
-from overwatch.tui.history import History
-from overwatch.tui.panels import picking, pulse
+from overwatch.tui.curve import NO_DOT, braille, scale
+from overwatch.tui.grammar import ABSENT, age, no_zero, short, sparkline
+from overwatch.tui.memory import History
+from overwatch.tui.panels import lists
 from overwatch.tui.text import Line, Role, Span, blank, cells, clean, cut, cut_middle, fit, left, right, rule
 
+ROWS: Final = 3
+_BESIDE: Final = 30
+"""Cells of a place of the pulse that are no sparkline."""
+Bars: TypeAlias = tuple[float | None, ...]
 _NAME = 20
 _VALUE = 9
 _AXIS = 9
@@ -21,33 +32,157 @@ _APART = 16
 """Dots from one update to the next while there are few."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One place of the pulse."""
+
+    name: str
+    """Short name in the snapshot's `policy`."""
+    label: str
+    tiny: str
+    """At most five cells, for compact."""
+
+
+CELLS: Final = (
+    Cell(name="return", label="return", tiny="ret"),
+    Cell(name="kl_divergence", label="KL", tiny="KL"),
+    Cell(name="entropy", label="entropy", tiny="ent"),
+    Cell(name="explained_variance", label="expl var", tiny="ev"),
+    Cell(name="clip_fraction", label="clip", tiny="clip"),
+    Cell(name="grad_norm", label="grad", tiny="grad"),
+    Cell(name="learning_rate", label="lr", tiny="lr"),
+    Cell(name="update_time", label="update", tiny="upd"),
+    Cell(name="value_loss", label="val loss", tiny=""),
+)
+BARS: Final = 10
+"""Updates of a sparkline at 120 cells."""
+_ARROWS: Final = {"up": "↑", "down": "↓", "flat": "→"}
+_WORDS: Final = {"ok": ("OK", Role.TEXT), "warning": ("WARN", Role.WARN), "critical": ("CRIT", Role.CRIT)}
+_NONE: Final = Reading()
+
+
+def pulse(snapshot: Snapshot, ctx: Context) -> list[Line]:
+    """Title and three rows of three cells; in compact two rows of four, without a title."""
+    old = ctx.fresh.old
+    if ctx.compact:
+        cells = [_tiny(cell, _reading(cell, snapshot), old) for cell in CELLS if cell.tiny]
+        return [fit([s for cell in cells[i : i + 4] for s in cell], ctx.width) for i in (0, 4)]
+    pitch = ctx.width // 3
+    lines = [rule("POLICY PULSE", _note(snapshot, ctx), ctx.width)]
+    for row in range(ROWS):
+        drawn = [
+            _full(cell, _reading(cell, snapshot), old, pitch, past.bars(snapshot, ctx.ui.charts, cell.name))
+            for cell in CELLS[3 * row : 3 * row + 3]
+        ]
+        lines.append(fit([span for cell in drawn for span in cell], ctx.width))
+    return lines
+
+
+def _reading(cell: Cell, snapshot: Snapshot) -> Reading:
+    """Without its age, which goes on while nothing changes."""
+    known = snapshot.policy.get(cell.name)
+    return _NONE if known is None else replace(known, age_s=None)
+
+
+def _note(snapshot: Snapshot, ctx: Context) -> list[Span]:
+    run = snapshot.run
+    if run.update is None:
+        return [Span(f"no update yet · preset {clean(run.preset)}", Role.MUTED)]
+    ages = (snapshot.policy[cell.name].age_s for cell in CELLS if cell.name in snapshot.policy)
+    newest = next((known for known in ages if known is not None), None)
+    ago = "" if newest is None else f", {age(newest + ctx.waited_s)} ago"
+    ago = ", END" if ctx.fresh.state == "ended" else ago
+    bars = " · bars: whole run" if run.run_id in ctx.ui.charts.histories else ""
+    text = f"update {run.update:,}{ago}{bars} · preset {clean(run.preset)} · last column: limit in use"
+    return [Span(text, Role.MUTED)]
+
+
+def judged(reading: Reading, *, old: bool, width: int = 7) -> list[Span]:
+    """Value in `width` cells, arrow and status, 7 cells more."""
+    word, role = _WORDS.get(reading.status, ("", Role.TEXT))
+    word = "" if reading.limit is None and reading.status == "ok" else word
+    value = _value(reading, width, old=old, compact=False)
+    return [value, _arrow(reading), Span(" "), Span(left(word, 5), role)]
+
+
+@kept
+def _full(cell: Cell, reading: Reading, old: bool, width: int, bars: Bars) -> Line:  # noqa: FBT001 (kept by position)
+    limit = clean(reading.limit.text) if reading.limit and reading.status != "absent" else ""
+    wide = max(10, width - _BESIDE)
+    spans = [
+        Span(left(cell.label, 9), Role.MUTED),
+        *judged(reading, old=old),
+        *sparkline(resampled(bars or reading.history, wide), wide, reading.scale),
+        Span(" " + left(limit, 5), Role.MUTED),
+    ]
+    return fit(spans, width)
+
+
+@kept
+def _tiny(cell: Cell, reading: Reading, old: bool) -> Line:  # noqa: FBT001 (kept by position)
+    word, role = _WORDS.get(reading.status, ("", Role.TEXT))
+    letter = word[:1] if reading.status in ("warning", "critical") else " "
+    return (
+        Span(left(cell.tiny, 5), Role.MUTED),
+        _value(reading, 7, old=old, compact=True),
+        _arrow(reading),
+        Span(letter or " ", role),
+        *sparkline(reading.history[-5:], 5, reading.scale),
+        Span(" "),
+    )
+
+
+def _value(reading: Reading, width: int, *, old: bool, compact: bool) -> Span:
+    text = clean(reading.text)
+    if compact:
+        text = text.removesuffix("max")
+    if compact or len(text) + old > width:
+        text = text.replace("e-0", "e-").replace("e+0", "e")
+    if len(text) + old > width:
+        text = no_zero(text)
+    if text in (ABSENT, "n/a"):
+        return Span(right(text, width), Role.MUTED)
+    if reading.non_finite is not None:
+        return Span(right(text, width), Role.CRIT)
+    if old:
+        return Span(right(f"~{text}", width), Role.STALE)
+    return Span(right(text, width), _WORDS[reading.status][1] if reading.status in _WORDS else Role.TEXT)
+
+
+def _arrow(reading: Reading) -> Span:
+    mark = _ARROWS.get(reading.trend or "", " ")
+    if reading.trend == "flat" or reading.direction is None:
+        return Span(mark, Role.MUTED)
+    return Span(mark, Role.GOOD if reading.trend == reading.direction else Role.BAD)
+
+
 def names(snapshot: Snapshot) -> tuple[str, ...]:
     """The readings in the page's order: those of the pulse first, then the others that have a value."""
-    first = [cell.name for cell in pulse.CELLS if cell.name in snapshot.policy]
+    first = [cell.name for cell in CELLS if cell.name in snapshot.policy]
     rest = (name for name, reading in snapshot.policy.items() if reading.status != "absent")
     return tuple(dict.fromkeys((*first, *rest)))
 
 
-def render(snapshot: Snapshot, history: History, ctx: Context, rows: int) -> picking.Page:
+def page(snapshot: Snapshot, history: History, ctx: Context, rows: int) -> lists.Page:
     """Exactly `rows` lines: a title, the readings, and the chart of the one under the cursor."""
     found = names(snapshot)
     note = f"{len(found)} readings · preset {clean(snapshot.run.preset)}"
     lines = [rule("POLICY", [Span(note, Role.MUTED)], ctx.width)]
     if not found:
         lines.append(fit([Span("  no update yet", Role.MUTED)], ctx.width))
-        return picking.Page(lines=[*lines, *[blank(ctx.width)] * (rows - len(lines))][:rows])
+        return lists.Page(lines=[*lines, *[blank(ctx.width)] * (rows - len(lines))][:rows])
     tall = max(4, min(rows // 2 - 1, max(14, rows - 3 - len(found))))
-    shown = picking.window(ctx.ui.picked, len(found), max(1, rows - 2 - tall))
+    shown = lists.window(ctx.ui.picked, len(found), max(1, rows - 2 - tall))
     for place in shown:
         name = found[place]
         row = _row(name, snapshot.policy[name], history, ctx)
-        lines.append(picking.marked(row, ctx.width, here=place == ctx.ui.picked))
+        lines.append(lists.marked(row, ctx.width, here=place == ctx.ui.picked))
     lines += [blank(ctx.width)] * (rows - tall - 1 - len(lines))
     name = found[min(ctx.ui.picked, len(found) - 1)]
     question = fit([Span(f" {asks(name)}", Role.INFO)], ctx.width)
     tall -= 1
     lines += [question, *chart(name, snapshot.policy[name], history, ctx, tall)]
-    return picking.Page(lines=lines[:rows], targets=picking.targets(1, shown))
+    return lists.Page(lines=lines[:rows], targets=lists.targets_of(1, shown))
 
 
 def _row(name: str, reading: Reading, history: History, ctx: Context) -> list[Span]:
@@ -58,7 +193,7 @@ def _row(name: str, reading: Reading, history: History, ctx: Context) -> list[Sp
     spread = "" if reading.spread is None else f"  ranks differ by {short(reading.spread)}"
     return [
         Span(f" {left(cut_middle(clean(reading.label or name), _NAME), _NAME)} "),
-        *pulse.judged(reading, old=ctx.fresh.old, width=_VALUE),
+        *judged(reading, old=ctx.fresh.old, width=_VALUE),
         *sparkline(values if len(values) > len(reading.history) else reading.history, bars, reading.scale),
         Span(f" {left(limit, 8)}{spread}", Role.MUTED),
         *_question(name, spread, bars, ctx),

@@ -1,4 +1,4 @@
-"""Below 80 × 24: what matters most, as far as it fits; every line says one thing in words.
+"""Below 80 × 24: what matters most, as far as it fits; every line is one thing in words.
 
 Owns what gives way: first the rest, then envs, lanes and policy rows that are not OK, then the findings'
 names; the verdict never does. Pure.
@@ -11,7 +11,7 @@ from overwatch.projection.verdict import titled
 from overwatch.snapshot import Env, Finding, Lane, Run, Service, Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import clock, reasons, severity, sparkline, status, status_counts
-from overwatch.tui.panels import drawer, keyline, pulse, verdict
+from overwatch.tui.panels import drawer, keyline, policy, verdict
 from overwatch.tui.panels.alarms import on_rail
 from overwatch.tui.panels.plan import worst_first
 from overwatch.tui.text import Line, Role, Span, blank, cells, clean, cut, cut_middle, fit, spread, width_of
@@ -114,13 +114,13 @@ def _policy(snapshot: Snapshot, ctx: Context) -> tuple[list[Line], list[Line]]:
     bars = min(20, max(0, ctx.width - 34))
     bad: list[Line] = []
     calm: list[Line] = []
-    for cell in pulse.CELLS:
+    for cell in policy.CELLS:
         reading = snapshot.policy.get(cell.name)
         if reading is None or reading.status == "absent":
             continue
         limit = "" if reading.limit is None else f" {clean(reading.limit.text)}"
         spans = [
-            Span(f" {cell.label:9}", Role.MUTED), *pulse.judged(reading, old=old),
+            Span(f" {cell.label:9}", Role.MUTED), *policy.judged(reading, old=old),
             *(sparkline(reading.history, bars, reading.scale) if bars else ()), Span(limit, Role.MUTED),
         ]  # fmt: skip
         (calm if reading.status == "ok" and reading.non_finite is None else bad).append(fit(spans, ctx.width))

@@ -59,7 +59,7 @@ def wrapped_lines(snapshot: Snapshot, ctx: Context, most: int) -> list[Line]:
 
 def _text(snapshot: Snapshot, ctx: Context) -> str:
     """The snapshot's words, with moments in the terminal's zone."""
-    return _MOMENT.sub(lambda said: _local(said[0], snapshot.time, ctx), clean(snapshot.verdict.text))
+    return _MOMENT.sub(lambda found: _local(found[0], snapshot.time, ctx), clean(snapshot.verdict.text))
 
 
 def _causes(text: str, room: int) -> str:
@@ -100,8 +100,8 @@ def _local(moment: str, now: float, ctx: Context) -> str:
         unix_s = datetime.fromisoformat(moment).timestamp()
     except ValueError:
         return moment
-    said, day = clock(unix_s, ctx.zone, millis=False), date(unix_s, ctx.zone)
-    return said if day == date(now, ctx.zone) else f"{day} {said}"
+    time, day = clock(unix_s, ctx.zone, millis=False), date(unix_s, ctx.zone)
+    return time if day == date(now, ctx.zone) else f"{day} {time}"
 
 
 def _counts(verdict: Verdict, *, compact: bool) -> list[Span]:

@@ -1,6 +1,6 @@
 """What was drawn for a place stays until what it was drawn from changes: a frame costs what changed in it.
 
-For pure functions alone. Equal inputs are told by `==`, which finds the same object at once. Must not know
+For pure functions alone. Equal inputs are found by `==`, which finds the same object at once. Must not know
 what is drawn.
 """
 

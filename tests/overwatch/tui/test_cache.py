@@ -2,7 +2,7 @@
 
 import msgspec
 
-from overwatch.tui.kept import _MOST, kept
+from overwatch.tui.cache import _MOST, kept
 from tests.overwatch.tui import scenario
 from tests.overwatch.tui.pressing import Terminal
 

@@ -1,15 +1,28 @@
-"""Columns of the flight board: which there are at this width, and what gives way when there is no room.
+"""Rows of the flight board: which columns there are at this width, what gives way, and each env in them.
 
-Columns depend on the terminal and on what the run reports, never on the values of the moment.
+Columns depend on the terminal and on what the run reports, never on the values of the moment. A row is drawn
+anew when it changed.
 """
 
 from dataclasses import dataclass, replace
 from typing import Final
 
-from overwatch.snapshot import Env, Group, Snapshot
+from overwatch.catalog import Stage, parse_stage
+from overwatch.snapshot import Env, Group, Slot, Snapshot
+from overwatch.tui.cache import kept
 from overwatch.tui.context import Context
-from overwatch.tui.grammar import ABSENT, ChipSize, lane_word, no_zero, number
-from overwatch.tui.text import Role, Span, cells, clean, cut, right
+from overwatch.tui.grammar import (
+    ABSENT,
+    ChipSize,
+    chip,
+    lane_word,
+    no_zero,
+    number,
+    operation,
+    reasons,
+    status,
+)
+from overwatch.tui.text import Line, Role, Span, cells, clean, cut, fit, left, right
 from overwatch.tui.text import head as head_of
 
 LEAST_WHY: Final = 24
@@ -80,7 +93,7 @@ def layout(snapshot: Snapshot, ctx: Context) -> Columns:
         lambda c: replace(c, fps=0),
         lambda c: replace(c, metric=0),
         lambda c: replace(c, status=4),
-        lambda c: _dots(c, snapshot),
+        lambda c: _with_dots(c, snapshot),
         lambda c: replace(c, value_width=0),
     )
     for give_way in steps:
@@ -96,7 +109,7 @@ def _beside(snapshot: Snapshot, width: int) -> Columns:
     columns = replace(
         full, metric=0, rent=0, fps=0, action=0, chips=0, heads=(), value_width=min(5, full.value_width)
     )
-    columns = _dots(columns, snapshot)
+    columns = _with_dots(columns, snapshot)
     if width - columns.fixed < LEAST_WHY_BESIDE:
         columns = replace(columns, chips=min(columns.chips, 6))
     return replace(columns, why=max(0, width - columns.fixed))
@@ -124,21 +137,21 @@ def _all(snapshot: Snapshot, *, compact: bool) -> Columns:
         chip=ChipSize.DOT,
         heads=(),
     )
-    return _chips(columns, snapshot) if snapshot.run.slots_enabled else columns
+    return _with_chips(columns, snapshot) if snapshot.run.slots_enabled else columns
 
 
-def _chips(columns: Columns, snapshot: Snapshot) -> Columns:
+def _with_chips(columns: Columns, snapshot: Snapshot) -> Columns:
     names = snapshot.run.slots
     known = set(names)
     alike = all(env.slots.keys() <= known for env in snapshot.envs)
     if columns.compact or not names:
-        return _dots(columns, snapshot)
+        return _with_dots(columns, snapshot)
     if alike:
         return replace(columns, chip=ChipSize.SMALL, chips=5 * len(names) - 1, heads=names)
     return replace(columns, chip=ChipSize.LABELLED, chips=3 * (ChipSize.LABELLED.value + 1) - 1)
 
 
-def _dots(columns: Columns, snapshot: Snapshot) -> Columns:
+def _with_dots(columns: Columns, snapshot: Snapshot) -> Columns:
     if not snapshot.run.slots_enabled:
         return columns
     most = max((len(env.slots) for env in snapshot.envs), default=len(snapshot.run.slots))
@@ -207,3 +220,89 @@ def _value(value: float | None, spec: str, width: int, *, old: bool, bare: bool)
     text = number(value, spec, width - old)
     text = no_zero(text) if bare else text
     return Span(right(f"~{text}", width), Role.STALE) if old else Span(right(text, width))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """What the rows of one board have in common."""
+
+    columns: Columns
+    width: int
+    codes: dict[str, str]
+    """Two letters of each blueprint."""
+    slots: tuple[str, ...]
+    """The run's slots, in their order."""
+    old: bool
+    """Values are marked as old."""
+
+
+@kept
+def shared(_: str, rows: Rows) -> Rows:
+    """The same object for equal ones, so that rows need not compare all of it."""
+    return rows
+
+
+@kept
+def line(env_id: int, env: Env, rows: Rows, here: bool, pinned: bool) -> Line:  # noqa: FBT001 (kept by position)
+    """The row of an env; `here` is the cursor, `pinned` the user's mark."""
+    columns = rows.columns
+    word = status(env.status, compact=columns.status == 4)
+    spans = [
+        Span(">" if here else " "),
+        Span(right(str(env_id), columns.env)),
+        Span("*", Role.INFO) if pinned else Span(" "),
+    ]
+    if columns.lane:
+        spans.append(Span(left(lane_word(env.gpu_id, compact=True), columns.lane) + " ", Role.MUTED))
+    calm = Role.MUTED if env.status == "ok" else Role.TEXT
+    spans += [
+        Span(left(word.text, max(columns.status, len(word.text))), word.role),
+        Span(_score(env.anomaly.score, len(word.text) - columns.status) + " ", calm),
+        Span(left(reasons(env.anomaly.reasons, columns.why), columns.why)),
+        *env_values(env, columns, old=rows.old),
+    ]
+    if columns.action:
+        spans.append(Span(" " + _action(env.last_action, columns)))
+    if columns.chips:
+        spans += [Span(" "), *_chips(env_id, env.slots, rows)]
+    drawn = fit(spans, rows.width)
+    return tuple(Span(span.text, Role.ACCENT) for span in drawn) if here else drawn
+
+
+def _score(score: float, over: int) -> str:
+    """The anomaly; a status that is longer than its column takes the cells before it."""
+    room = 5 - max(0, over)
+    return right(number(score, ".1f", min(4, room - 1)), room)
+
+
+def _action(action: str | None, columns: Columns) -> str:
+    op, _, where = (clean(action or ABSENT)).partition(" ")
+    if columns.compact:
+        return left(operation(op)[:4], columns.action)
+    return left(f"{left(operation(op), 5)} {where}" if where else operation(op), columns.action)
+
+
+@kept
+def _chips(_: int, slots: dict[str, Slot], rows: Rows) -> list[Span]:
+    """The slots, which change less often than the numbers beside them."""
+    columns = rows.columns
+    if columns.heads:
+        chips = [chip(name, slots.get(name), ChipSize.SMALL, rows.codes) for name in columns.heads]
+        return [span for one in chips for span in (one, Span(" "))][:-1]
+    known = [name for name in rows.slots if name in slots]
+    names = known + [name for name in slots if name not in rows.slots]
+    wide = len(names) * (ChipSize.LABELLED.value + 1) - 1
+    if columns.chip is ChipSize.LABELLED and wide <= columns.chips:
+        chips = [chip(name, slots[name], ChipSize.LABELLED, rows.codes) for name in names]
+        return list(fit([span for one in chips for span in (one, Span(" "))][:-1], columns.chips))
+    return _dots(slots, names, columns.chips)
+
+
+def _dots(slots: dict[str, Slot], names: list[str], room: int) -> list[Span]:
+    more = []
+    if len(names) > room:
+        awake = [name for name in names if parse_stage(slots[name].stage) is not Stage.DORMANT]
+        names, total = awake[: room - 4], len(names)
+        more = [Span(f"+{total - len(names)}", Role.MUTED)]
+    dots = [chip(name, slots[name], ChipSize.DOT, {}) for name in names]
+    return list(fit([*dots, *more], room))

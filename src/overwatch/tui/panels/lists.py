@@ -1,0 +1,239 @@
+"""Pages that list something: runs, findings, the trainer's own log, the configuration; and what they share.
+
+A list shows the lines around the one under the cursor, and below it the whole of that one. Must not know
+where lines come from.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from overwatch.catalog.durations import duration
+from overwatch.catalog.runbooks import runbook
+from overwatch.feeds.towers import Listed
+from overwatch.snapshot import FeedLine, Finding, RunLine, Snapshot
+from overwatch.tui.context import Context, PickAt
+from overwatch.tui.grammar import ABSENT, age, clock, quoted, severity
+from overwatch.tui.panels.alarms import subject
+from overwatch.tui.text import (
+    Line,
+    Role,
+    Span,
+    blank,
+    cells,
+    clean,
+    cut,
+    cut_middle,
+    fit,
+    labelled,
+    left,
+    right,
+    rule,
+    wrapped,
+)
+
+_RUN_ID = 24
+_BEFORE = 33
+"""Cells before the message."""
+_SUBSYSTEM: Final = 12
+_LOG_DETAIL: Final = 6
+"""Lines for the one under the cursor."""
+
+_NO_LOG: Final = (
+    "no line of the trainer's own log has come",
+    "overwatch.sdk.logs has a handler for logging and a processor for structlog;",
+    "overwatch watch -- python train.py takes the console too",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page's lines, and what a click on each means; further ones mean nothing."""
+
+    lines: list[Line]
+    targets: tuple[PickAt | None, ...] = ()
+
+
+def window(picked: int, count: int, room: int) -> range:
+    """Which of `count` lines are shown in `room`: the picked one in the middle where that can be."""
+    first = max(0, min(picked - room // 2, count - room))
+    return range(first, min(count, first + room))
+
+
+def targets_of(above: int, shown: range) -> tuple[PickAt | None, ...]:
+    """What clicks mean under so many lines of head."""
+    return (*[None] * above, *map(PickAt, shown))
+
+
+def marked(line: Sequence[Span], width: int, *, here: bool) -> Line:
+    """A line of the list, behind the mark of the cursor."""
+    drawn = fit([Span(">" if here else " "), *line], width)
+    return tuple(Span(span.text, Role.ACCENT) for span in drawn) if here else drawn
+
+
+def runs(listed: tuple[Listed, ...], watched: str | None, ctx: Context, rows: int) -> Page:
+    """Title, head, and at most `rows - 2` runs; the one under the cursor is always among them."""
+    count = sum(one.run is not None for one in listed)
+    lines = [
+        rule("RUNS", [Span(f"{count} run{'' if count == 1 else 's'}", Role.MUTED)], ctx.width),
+        fit([Span(_runs_head(ctx), Role.MUTED)], ctx.width),
+    ]
+    room = max(0, rows - len(lines))
+    if not listed:
+        lines.append(fit([Span("  asking the collector", Role.MUTED)], ctx.width))
+        return Page(lines=lines[:rows])
+    many = len({one.collector for one in listed}) > 1
+    shown = window(ctx.ui.picked, len(listed), room)
+    places = targets_of(len(lines), shown)
+    for place in shown:
+        one = listed[place]
+        line = _run(one.run, watched, ctx) if one.run is not None else _no_answer(one)
+        if many and one.run is not None:
+            line = [*line, Span(f"  {clean(one.collector)}", Role.MUTED)]
+        lines.append(marked(line, ctx.width, here=place == ctx.ui.picked))
+    return Page(lines=lines, targets=places)
+
+
+def _runs_head(ctx: Context) -> str:
+    kinds = "" if ctx.compact else f"{'task':20} {'algo':8} "
+    return f"    {'run':{_RUN_ID}} {kinds}{'state':12} {'update':>8} {'env':>7}  verdict"
+
+
+def _no_answer(listed: Listed) -> list[Span]:
+    return [
+        Span(f"   {left(cut_middle(clean(listed.collector), _RUN_ID), _RUN_ID)} "),
+        Span(cut(clean(listed.reason or "no answer"), 60), Role.CRIT),
+    ]
+
+
+def _run(run: RunLine, watched: str | None, ctx: Context) -> list[Span]:
+    here = "* " if run.run_id == watched else "  "
+    spans = [Span(f" {here}{left(cut_middle(clean(run.run_id), _RUN_ID), _RUN_ID)} ", Role.TITLE)]
+    if not ctx.compact:
+        task, algo = clean(run.task or ABSENT), clean(run.algo or ABSENT)
+        spans.append(Span(f"{left(cut_middle(task, 20), 20)} {left(algo, 8)} "))
+    spans.append(Span(left(_run_state(run), 12) + " "))
+    update = ABSENT if run.update is None else f"{run.update:,}"
+    envs = ABSENT if run.n_envs is None else f"{run.n_envs:,}"
+    spans.append(Span(f"{right(update, 8)} {right(envs, 7)}  "))
+    archived = [Span("  archived", Role.MUTED)] if run.archived else []
+    return [*spans, severity(run.severity), *archived, Span(f"  {clean(run.text)}")]
+
+
+def _run_state(run: RunLine) -> str:
+    word = clean(run.outcome or run.state).upper().replace("_", " ")
+    if run.data_age_s is None:
+        return word
+    ended = run.state == "ended"
+    return f"{word} {duration(run.data_age_s, coarse=True) if ended else age(run.data_age_s)}"
+
+
+def findings(snapshot: Snapshot, ctx: Context, rows: int) -> Page:
+    """Title, a line a finding, and below the whole of the one under the cursor; exactly what fits `rows`."""
+    found = snapshot.findings
+    open_ones = sum(one.cleared_at is None for one in found)
+    acked = sum(one.acknowledged for one in found)
+    note = [Span(f"{open_ones} open, {acked} acknowledged · a acknowledges", Role.MUTED)]
+    lines = [rule("FINDINGS", note, ctx.width)]
+    if not found:
+        lines.append(fit([Span("  nothing is wrong", Role.MUTED)], ctx.width))
+        return Page(lines=lines[:rows])
+    about = _about(found[ctx.ui.picked], ctx)
+    shown = window(ctx.ui.picked, len(found), max(1, rows - 1 - len(about)))
+    for place in shown:
+        row = _finding(snapshot, found[place], ctx)
+        lines.append(marked(row, ctx.width, here=place == ctx.ui.picked))
+    return Page(lines=[*lines, *about][:rows], targets=targets_of(1, shown))
+
+
+def _finding(snapshot: Snapshot, finding: Finding, ctx: Context) -> list[Span]:
+    ago = max(0.0, snapshot.time + ctx.waited_s - finding.since)
+    state = "acked" if finding.acknowledged else "cleared" if finding.cleared_at is not None else ""
+    return [
+        Span(" "),
+        severity(finding.severity),
+        Span(f" {left(cut_middle(subject(finding.subject), 10), 10)} {right(duration(ago), 6)} "),
+        Span(left(state, 8), Role.MUTED),
+        Span(cut(clean(finding.message), ctx.width - _BEFORE - 1)),
+    ]
+
+
+def _about(finding: Finding, ctx: Context) -> list[Line]:
+    """Code, next step and evidence of one finding."""
+    parts = [("next", finding.hint)]
+    parts += [("because", " · ".join(finding.factors))]
+    parts += [("also", f"{finding.symptoms:,} symptoms counted under it")] if finding.symptoms else []
+    known = runbook(finding.code)
+    if known is not None:
+        parts += [("means", known.means), ("confirm", known.confirm), ("do", known.act)]
+    rows = ((f" {label}", clean(text)) for label, text in parts)
+    lines = [rule(clean(finding.code).upper(), [], ctx.width), *labelled(rows, 10, ctx.width, 2)]
+    return lines[: max(8, ctx.height // 2)]
+
+
+def logs(ctx: Context, rows: int) -> Page:
+    """Exactly `rows` lines."""
+    lines = ctx.ui.logs
+    note = f"{len(lines):,} lines, newest first" if lines else "none"
+    drawn = [rule("LOG", [Span(note, Role.MUTED)], ctx.width)]
+    if not lines:
+        drawn += [fit([Span(f"  {text}", Role.MUTED)], ctx.width) for text in _NO_LOG]
+        return Page(lines=[*drawn, *[blank(ctx.width)] * rows][:rows])
+    shown = window(ctx.ui.picked, len(lines), max(1, rows - 2 - _LOG_DETAIL))
+    drawn += [marked(_log(lines[place], ctx), ctx.width, here=place == ctx.ui.picked) for place in shown]
+    drawn += [blank(ctx.width)] * (rows - _LOG_DETAIL - 1 - len(drawn))
+    drawn += _log_whole(lines[min(ctx.ui.picked, len(lines) - 1)], ctx)
+    drawn += [blank(ctx.width)] * (rows - len(drawn))
+    return Page(lines=drawn[:rows], targets=targets_of(1, shown))
+
+
+def _log(line: FeedLine, ctx: Context) -> list[Span]:
+    word = severity(line.severity)
+    return [
+        Span(f"{clock(line.time, ctx.zone, millis=not ctx.compact)} ", Role.MUTED),
+        Span(left(word.text, 5), word.role),
+        Span(f"{left(cut(clean(line.subsystem), _SUBSYSTEM), _SUBSYSTEM)} ", Role.MUTED),
+        Span(clean(line.message)),
+    ]
+
+
+def _log_whole(line: FeedLine, ctx: Context) -> list[Line]:
+    """All of a line, with its fields."""
+    fields = "  ".join(f"{clean(key)}={quoted(value)}" for key, value in line.fields.items())
+    texts = [
+        *wrapped(clean(line.message), ctx.width - 2),
+        *(wrapped(fields, ctx.width - 2) if fields else ()),
+    ]
+    head = rule(f"{severity(line.severity).text} {clean(line.subsystem)}", [], ctx.width)
+    return [head, *(fit([Span(f" {text}")], ctx.width) for text in texts[:_LOG_DETAIL])]
+
+
+def configuration(snapshot: Snapshot, ctx: Context, rows: int) -> list[Line]:
+    """Exactly `rows` lines, scrolled by the page's cursor."""
+    lines = _configuration(snapshot, ctx)
+    at = max(0, min(ctx.ui.picked, len(lines) - rows + 1))
+    shown = lines[at : at + rows - 1]
+    more = len(lines) - at - len(shown)
+    head = rule("CONFIGURATION", [Span(f"{more} more lines: j", Role.MUTED)] if more > 0 else [], ctx.width)
+    return [head, *shown, *[blank(ctx.width)] * (rows - 1 - len(shown))][:rows]
+
+
+def _configuration(snapshot: Snapshot, ctx: Context) -> list[Line]:
+    """All lines."""
+    history = ctx.ui.charts.histories.get(snapshot.run.run_id)
+    about = None if history is None else history.about
+    if about is None:
+        return [fit([Span("  waiting for what the collector has of it", Role.MUTED)], ctx.width)]
+    none = {"settings": "none was sent; overwatch.run(config={...}) sends them"}
+    return [
+        *_settings(about.revision or {"revision": "none was sent"}, ctx),
+        *_settings(about.environment, ctx),
+        rule("SETTINGS", [Span(f"{len(about.config)}", Role.MUTED)], ctx.width),
+        *_settings(dict(sorted(about.config.items())) or none, ctx),
+    ]
+
+
+def _settings(rows: Mapping[str, str], ctx: Context) -> list[Line]:
+    wide = min(32, max((cells(clean(name)) for name in rows), default=0) + 2)
+    texts = ((" " + left(clean(name), wide), clean(value) or " ") for name, value in rows.items())
+    return labelled(texts, wide + 1, ctx.width, 1)

@@ -1,1 +1,0 @@
-"""Screens put panels together; they own who gets how many rows."""
