@@ -359,11 +359,8 @@ def test_sighup_reloads_certificates_and_tokens(pki: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize("door", DOORS)
 def test_every_door_has_the_least_version_that_is_set(pki: Path, tmp_path: Path, door: str) -> None:
     """With 1.3 as the least, a client that knows 1.2 only gets no further than the handshake."""
-    grpcs = "receivers.otlp.protocols.grpc.tls={cert_file: %s/server.pem, key_file: %s/server.key}" % (
-        pki,
-        pki,
-    )
-    sets = (*tls(pki), "service.security.tls.min_version='1.3'", grpcs)
+    own = f"{{cert_file: {pki}/server.pem, key_file: {pki}/server.key}}"
+    sets = (*tls(pki), "service.security.tls.min_version='1.3'", f"receivers.otlp.protocols.grpc.tls={own}")
     with running(tmp_path / "data", *sets) as service:
         old, new = client(pki), client(pki)
         old.maximum_version = ssl.TLSVersion.TLSv1_2

@@ -20,7 +20,7 @@ from overwatch.delivery.endpoint import Signal as SignalName
 from overwatch.delivery.fortune import Fortune
 from overwatch.delivery.outlet import outlet
 from overwatch.delivery.sender import Sender
-from overwatch.events import CheckpointSaved, Event, RunFinished
+from overwatch.events import CheckpointSaved, EnvCrashed, Event, NonFiniteSeen, RunFinished, RunStateChanged
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.envs import global_envs
 from overwatch.sdk.exporter.gpus import Trainer, lane_map
@@ -42,7 +42,9 @@ log: Final = logging.getLogger("overwatch.exporter")
 NOT_SENT: Final = "not_sent"
 """Why updates are gone that a killed trainer had folded and not yet written."""
 WINDOW_S: Final = 0.1
-"""How long numbers gather before they are told: ten requests a second at most."""
+"""How long numbers gather into one record: ten a second at most."""
+SEND_S: Final = 0.3
+"""How long records gather into one request, unless one of them is urgent: about three requests a second."""
 _RINGS: Final = (Ring.NUMBERS, Ring.FACTS)
 BACKLOG_S: Final = 1.0
 """How long they wait for company behind a backlog, which then drains in fewer requests."""
@@ -64,6 +66,8 @@ _NAMES: Final[dict[Signal, SignalName]] = {
     Signal.METRICS: "metrics",
     Signal.TRACES: "traces",
 }
+_URGENT: Final = (EnvCrashed, NonFiniteSeen, RunStateChanged, RunFinished)
+"""What is sent with the window that holds it."""
 Tell: TypeAlias = Callable[[Progress], None]
 
 
@@ -120,7 +124,9 @@ class Exporter:
         self._finished: RunFinished | None = None
         """How the trainer itself ended."""
         self._items: list[Item] = []
-        self._due = self._export_at = self._drops_at = time.monotonic()
+        self._is_urgent = False
+        """Something gathered that must not wait."""
+        self._due = self._send_at = self._export_at = self._drops_at = time.monotonic()
         if not said:
             self._station.describe(hello.started, hello.run_id)
             self._say(started(hello, node=node, sha=found.sha, dirty=found.dirty))
@@ -177,6 +183,7 @@ class Exporter:
             for event in events:
                 known = self._known(event)
                 self._finished = known if isinstance(known, RunFinished) else self._finished
+                self._is_urgent |= isinstance(known, _URGENT)
                 counts, counted = counted, 0
                 size = weight(event) if is_rolled else item.size // len(events)
                 self._station.take(known, place, size=size, counted=counts, is_rolled=is_rolled)
@@ -207,14 +214,17 @@ class Exporter:
             self._station.tell_drops(self._dropped())
         if self._station.is_empty and not self._items and self._source.malformed == self._malformed:
             self._say_trouble()
-        elif now >= self._export_at or self._spool.is_empty or self._station.is_full:
+        elif now >= self._export_at or self._station.is_full:
+            self._export()
+        elif self._spool.is_empty and (self._is_urgent or now >= self._send_at):
             self._export()
         else:
             self._station.close_window()
 
     def _export(self) -> None:
         """Bring what gathered to the spool, then let go of it in the rings."""
-        self._export_at = time.monotonic() + BACKLOG_S
+        now = time.monotonic()
+        self._send_at, self._export_at, self._is_urgent = now + SEND_S, now + BACKLOG_S, False
         known, self._malformed = self._malformed, self._source.malformed
         if self._malformed > known:
             self._spool.refuse(self._malformed - known, INVALID, {})
