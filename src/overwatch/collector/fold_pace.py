@@ -14,6 +14,8 @@ _LEARNT_BYTES: Final = 64 << 10
 """Bytes in a tick from which on it says how fast the fold is."""
 _SPARED_BYTES: Final = 1 << 20
 """Bytes that may wait for the fold in any case."""
+_LOOK_S: Final = 0.05
+"""How long one estimate counts, in seconds."""
 _KEPT: Final = 0.8
 """How much of what was learnt about the fold is left after each tick that says more."""
 
@@ -32,6 +34,7 @@ class FoldPace:
         self._cpu_s = 0.0
         """The fold's thread's time at that moment."""
         self._learnt_bytes, self._learnt_s = 0.0, 0.0
+        self._looked_at, self._behind_s = 0.0, 0.0
 
     @property
     def position(self) -> int:
@@ -65,12 +68,18 @@ class FoldPace:
         self._cursor.keep(position)
 
     def behind_s(self) -> float:
-        """How long the fold has still to do, in seconds; 0 where little waits."""
+        """How long the fold has still to do, in seconds, as of a moment ago; 0 where little waits."""
+        now = time.monotonic()
+        if now - self._looked_at >= _LOOK_S:
+            self._looked_at, self._behind_s = now, self._estimate(now)
+        return self._behind_s
+
+    def _estimate(self, now: float) -> float:
         unread = self._unread()
         with self._lock:
             waiting = unread + self._taken
             if waiting <= _SPARED_BYTES:
                 return 0.0
-            running_s = time.monotonic() - self._taken_at if self._taken else 0.0
+            running_s = now - self._taken_at if self._taken else 0.0
             rate = self._learnt_bytes / self._learnt_s if self._learnt_s > 0 else 0.0
             return max(running_s, waiting / rate if rate else 0.0)

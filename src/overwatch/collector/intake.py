@@ -196,7 +196,7 @@ class Intake:
         """As `_check`, once the large bodies before it are checked."""
         try:
             if self._large is not None:
-                return self._large.submit(self._check, body)
+                return self._large.submit(self._check_later, body)
         except RuntimeError as error:
             raise self.refuse(Reason.STOPPING, _CLOSED, body.transport) from error
         raise self.refuse(Reason.STOPPING, _CLOSED, body.transport)
@@ -227,9 +227,13 @@ class Intake:
                 counts.message,
             )  # fmt: skip
 
+    def _check_later(self, body: Body) -> _Checked:
+        """As `_check`, if a body that waited may still be taken in."""
+        self.admit(body.transport)
+        return self._check(body)
+
     def _check(self, body: Body, known: Decoded | None = None) -> _Checked:
         """The body as protobuf, and what is in it, unless that is known; raises `RefusedError`."""
-        self.admit(body.transport)
         data, limit = body.data, self._limits.max_elements
         try:
             if known is None:

@@ -206,7 +206,7 @@ class Exporter:
         self._station.say(self._lanes.translate(event))
 
     def _close_window(self) -> None:
-        """A tenth of a second is over; with a backlog before it what it held waits for company."""
+        """A tenth of a second is over."""
         now = time.monotonic()
         self._due = now + WINDOW_S
         if now >= self._drops_at:
@@ -214,12 +214,15 @@ class Exporter:
             self._station.tell_drops(self._dropped())
         if self._station.is_empty and not self._items and self._source.malformed == self._malformed:
             self._say_trouble()
-        elif now >= self._export_at or self._station.is_full:
-            self._export()
-        elif self._spool.is_empty and (self._is_urgent or now >= self._send_at):
+        elif self._is_due(now):
             self._export()
         else:
             self._station.close_window()
+
+    def _is_due(self, now: float) -> bool:
+        """Whether what gathered goes to the spool; with a backlog there it waits longer."""
+        is_next = self._spool.is_empty and (self._is_urgent or now >= self._send_at)
+        return is_next or now >= self._export_at or self._station.is_full
 
     def _export(self) -> None:
         """Bring what gathered to the spool, then let go of it in the rings."""
