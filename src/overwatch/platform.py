@@ -269,31 +269,5 @@ def raise_file_limit(wanted: int) -> None:
             return
 
 
-def folder_for_sockets(wanted: Path, name: str) -> Path:
-    """The folder that is wanted, or one whose path is short enough for a socket at `name` below it."""
-    is_short = len(os.fsencode(wanted / name)) <= _LONGEST_ADDRESS
-    return wanted if is_short or _numbers().is_dir() else _SHORT
-
-
-class ShortPath:
-    """A folder by its number, where the system has such a path: a socket's address has a longest length."""
-
-    def __init__(self, folder: Path) -> None:
-        """Raises `OSError`."""
-        self._folder, self._fd = str(folder), -1
-        if _numbers().is_dir():
-            self._fd = os.open(folder, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
-            self._folder = str(_numbers() / str(self._fd))
-
-    def of(self, name: str) -> str:
-        """The address of one of that name."""
-        return f"{self._folder}/{name}"
-
-    def close(self) -> None:
-        """Let go of the folder."""
-        if self._fd != -1:
-            os.close(self._fd)
-
-
 def _numbers() -> Path:
     return PROC / "self/fd"

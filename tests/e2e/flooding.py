@@ -28,6 +28,8 @@ FLOODER = "127.0.0.9"
 """Where floods come from: not the address of the good client."""
 PACE_S = 0.01
 """Time between two requests of the good client."""
+RETRIED = frozenset({429, 503})
+"""Answers after which it sends the same again."""
 
 
 @dataclass(slots=True)
@@ -146,15 +148,19 @@ class GoodClient:
             )
             body = request([Record(origin=self._origin, event=event, seq=self._told)], {})
             asked = time.monotonic()
-            connection.request("POST", "/v1/logs", body, PROTOBUF)
-            answer = connection.getresponse()
-            answer.read()
-            if answer.status == 200:
-                self.waits_ms.append(1000 * (time.monotonic() - asked))
-                self.last = event.message
-            else:
-                self.refused[answer.status] += 1
+            while (status := self._send(connection, body)) in RETRIED:
+                self.refused[status] += 1
+                time.sleep(PACE_S)
+            assert status == 200
+            self.waits_ms.append(1000 * (time.monotonic() - asked))
+            self.last = event.message
         connection.close()
+
+    def _send(self, connection: http.client.HTTPConnection, body: bytes) -> int:
+        connection.request("POST", "/v1/logs", body, PROTOBUF)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
 
 
 def most_memory_mib(pid: int) -> dict[str, float]:

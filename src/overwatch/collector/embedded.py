@@ -41,7 +41,7 @@ class Tower:
             raise ValueError(f"a tower holds at least 1 MiB, not {budget_mib}")
         self._journal = MemoryJournal(now, budget_mib << 20)
         self._aggregator = Aggregator(self._journal.cursor("aggregator"), now, sinks)
-        self._door = threading.Lock()
+        self._listener = threading.Lock()
         self._is_shut = False
 
     def start(self) -> None:
@@ -50,7 +50,7 @@ class Tower:
 
     def stop(self) -> None:
         """Fold what was exported, then end; what is exported from now on is answered FAILURE."""
-        with self._door:
+        with self._listener:
             self._is_shut = True
         self._aggregator.stop(_DRAIN_S)
 
@@ -79,7 +79,7 @@ class Tower:
 
     def _take(self, signal: Signal, request: Message) -> bool:
         body = request.SerializeToString()
-        with self._door:
+        with self._listener:
             if self._is_shut:
                 return False
             try:

@@ -19,7 +19,7 @@ from aiohttp import hdrs, web
 
 from overwatch import discovery
 from overwatch.collector.auth import Denial, Role, Tokens, TokensConfig
-from overwatch.collector.crowd import CrowdConfig
+from overwatch.collector.connections import ConnectionsConfig
 from overwatch.collector.health import Health
 from overwatch.collector.net import Address
 from overwatch.collector.tally import Tally
@@ -98,8 +98,8 @@ class Entry:
     """Says a refusal in the door's own words."""
     bodies: bool = False
     """Whether requests have bodies; who waits for `100 Continue` then gets it once he is let in."""
-    crowd: CrowdConfig | None = None
-    """How many may stand before it, and how long; the defaults if left out."""
+    connections: ConnectionsConfig | None = None
+    """How many connections there may be, and how long each; the defaults if left out."""
 
 
 class Guard:

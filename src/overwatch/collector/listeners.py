@@ -20,3 +20,5 @@ class Listener:
     """Whose token it asks for; `None` asks for none."""
     shares_tls: bool = True
     """Whether it takes the TLS of `service.security` where it has none of its own."""
+    takes_min_version: bool = True
+    """Whether its server can refuse TLS 1.2."""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, Literal
 
-import grpc.aio
 import msgspec
 import structlog
 from aiohttp.http import HttpProcessingError
@@ -20,9 +19,9 @@ from overwatch.collector.secrets import redact
 
 _THEIRS: Final[dict[str, tuple[type[Exception], ...]]] = {
     "aiohttp.server": (HttpProcessingError,),
-    "grpc._cython.cygrpc": (UnicodeDecodeError, grpc.aio.InternalError),
+    "grpc._cython.cygrpc": (UnicodeDecodeError,),
 }
-"""By logger: what it tells of a sender's mistake, or of one who left before his answer."""
+"""By logger: what it tells of a sender's mistake."""
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 
 

@@ -11,7 +11,14 @@ from typing import Any, Final, TypeVar
 
 from aiohttp import hdrs, web
 
-from overwatch.collector.crowd import HANDLING, LINGER_S, SERVER, Ahead, Crowd, CrowdConfig, CrowdedSite
+from overwatch.collector.connections import (
+    HANDLING,
+    LINGER_S,
+    SERVER,
+    ConnectionLimiter,
+    ConnectionsConfig,
+    LimitedSite,
+)
 from overwatch.collector.net import Address, Listening, listen
 from overwatch.collector.tls import Certificates
 
@@ -25,7 +32,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._loop = _new_loop()
-        self._thread = threading.Thread(target=self._run, name="doors", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="listeners", daemon=True)
         self._hosted: set[web.AppRunner] = set()
 
     def start(self) -> None:
@@ -41,12 +48,11 @@ class LoopThread:
         runner: web.AppRunner,
         listening: Listening,
         context: ssl.SSLContext | None,
-        crowd: Crowd,
-        ahead: Ahead | None = None,
+        limiter: ConnectionLimiter,
     ) -> None:
         """Serve an application at a socket, in plain text without a `context`; runs in the loop."""
         await runner.setup()
-        await CrowdedSite(runner, listening.sock, context, crowd, ahead).start()
+        await LimitedSite(runner, listening.sock, context, limiter).start()
         self._hosted.add(runner)
 
     async def drop(self, runner: web.AppRunner) -> None:
@@ -86,8 +92,8 @@ async def _without_version(_: web.Request, answer: web.StreamResponse) -> None:
     answer.headers[hdrs.SERVER] = SERVER
 
 
-class Door:
-    """A web application at an address; made by `Context.door`, which guards it."""
+class WebListener:
+    """A web application at an address; made by `Context.web_listener`, which guards it."""
 
     def __init__(
         self,
@@ -95,19 +101,16 @@ class Door:
         wanted: Address,
         app: web.Application,
         certificates: Certificates | None,
-        crowd: CrowdConfig | None = None,
-        *,
-        ahead: Ahead | None = None,
+        connections: ConnectionsConfig | None = None,
     ) -> None:
         self._loop = loop
         self.may_move = True
         """Whether another port will do where the wanted one is busy; set before `open`."""
         self._wanted = wanted
         self._certificates = certificates
-        self._ahead = ahead
-        self.crowd = Crowd(crowd or CrowdConfig())
+        self.limiter = ConnectionLimiter(connections or ConnectionsConfig())
         """Its connections."""
-        self.crowd.watch(app)
+        self.limiter.watch(app)
         app.on_response_prepare.append(_without_version)
         self._runner = web.AppRunner(
             app,
@@ -127,7 +130,7 @@ class Door:
         listening = listen(self._wanted, may_move=self.may_move)
         try:
             context = None if self._certificates is None else self._certificates.context()
-            hosted = self._loop.host(self._runner, listening, context, self.crowd, self._ahead)
+            hosted = self._loop.host(self._runner, listening, context, self.limiter)
             self._loop.call(hosted)
         except BaseException:
             listening.sock.close()

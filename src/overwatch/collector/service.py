@@ -21,13 +21,14 @@ from overwatch.background import leave_a_core
 from overwatch.collector.budget import StorageBudget
 from overwatch.collector.clock import SteadyClock
 from overwatch.collector.components import component_of
+from overwatch.collector.connections import raise_file_limit
 from overwatch.collector.context import Board, Component, Context
 from overwatch.collector.counting import CountingCursor
-from overwatch.collector.crowd import raise_file_limit
 from overwatch.collector.decoding import Decoding
 from overwatch.collector.exporters.aggregator import AggregatorConfig
 from overwatch.collector.exporters.otlp_file import OtlpFileConfig, OtlpFileExporter
 from overwatch.collector.extensions.file_storage import FileStorageConfig
+from overwatch.collector.fold_pace import FoldPace
 from overwatch.collector.guard import Guard
 from overwatch.collector.health import Health, Phase
 from overwatch.collector.intake import Intake
@@ -37,7 +38,6 @@ from overwatch.collector.receivers.otlp import OtlpConfig
 from overwatch.collector.refusals import Refusals
 from overwatch.collector.rotation import Rotation
 from overwatch.collector.settings import CollectorConfig
-from overwatch.collector.shares import FoldPace
 from overwatch.collector.start_errors import described
 from overwatch.collector.storage import Storage
 from overwatch.collector.tally import Tally
@@ -304,8 +304,8 @@ class Service:
 
     def _check_files(self) -> None:
         """Report the listeners for whose connections the system's limit of open files is too small."""
-        crowds = self._context.crowds.items()
-        fewer = {name: one for name, one in crowds if one.is_short_of_files and one.most < ENOUGH}
+        limiters = self._context.limiters.items()
+        fewer = {name: one for name, one in limiters if one.is_short_of_files and one.most < ENOUGH}
         if fewer:
             found = ", ".join(
                 f"{one.most} of {one.config.max_connections} connections at {name}"

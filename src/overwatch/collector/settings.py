@@ -181,6 +181,9 @@ def problems(config: CollectorConfig) -> Iterator[tuple[str, str]]:
     yield from _apart(config)
     for listener in listeners(config):
         yield from _reach(config.service.security, listener)
+        if listener.tls and listener.tls.min_version != "1.2" and not listener.takes_min_version:
+            fix = "give it a `tls` of its own with min_version 1.2, or put a gateway before it"
+            yield listener.path, f"its server cannot refuse TLS 1.2, which min_version asks for; {fix}"
 
 
 def listeners(config: CollectorConfig) -> Iterator[Listener]:

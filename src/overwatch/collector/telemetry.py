@@ -4,7 +4,7 @@ Names are otelcol's where it has one, so that its dashboards and alerts work her
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -13,8 +13,8 @@ from overwatch import __version__
 from overwatch.aggregator import Aggregator
 from overwatch.collector.auth import Role
 from overwatch.collector.budget import StorageBudget
+from overwatch.collector.connections import ConnectionLimiter
 from overwatch.collector.context import Context
-from overwatch.collector.crowd import Crowd
 from overwatch.collector.guard import Entry, plain
 from overwatch.collector.limits import Resident
 from overwatch.collector.tls import TlsConfig
@@ -57,45 +57,24 @@ class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """TLS of this listener; that of `service.security` if left out."""
 
 
-def connections(crowds: Mapping[str, Crowd]) -> Iterator[Family]:
-    """The connections of each listener, and which were refused."""
-    size = Family(
-        "overwatch_listener_connections",
-        FamilyKind.GAUGE,
-        "How many connections are open?",
-        labels=["listener"],
+def connections(limiters: Mapping[str, ConnectionLimiter]) -> Iterator[Family]:
+    """The connections of each web listener, and which were refused."""
+    rows: tuple[tuple[str, FamilyKind, str, Callable[[ConnectionLimiter], float]], ...] = (
+        ("connections", FamilyKind.GAUGE, "How many connections are open?", lambda one: one.size),
+        (
+            "turned_away_connections",
+            FamilyKind.COUNTER,
+            "How many connections were beyond the most that a listener takes?",
+            lambda one: one.turned_away,
+        ),
+        ("connections_limit", FamilyKind.GAUGE, "How many connections may be open?", lambda one: one.most),
+        ("cut_connections", FamilyKind.COUNTER, "How many connections took too long?", lambda one: one.cut),
     )
-    away = Family(
-        "overwatch_listener_turned_away_connections",
-        FamilyKind.COUNTER,
-        "How many connections were beyond the most that a listener takes?",
-        labels=["listener"],
-    )
-    displaced = Family(
-        "overwatch_listener_displaced_connections",
-        FamilyKind.COUNTER,
-        "How many connections gave way to those of addresses with fewer?",
-        labels=["listener"],
-    )
-    most = Family(
-        "overwatch_listener_connections_limit",
-        FamilyKind.GAUGE,
-        "How many connections may be open?",
-        labels=["listener"],
-    )
-    cut = Family(
-        "overwatch_listener_cut_connections",
-        FamilyKind.COUNTER,
-        "How many connections took too long, or broke the rules of HTTP/2?",
-        labels=["listener"],
-    )
-    for name, crowd in sorted(crowds.items()):
-        size.add([name], crowd.size)
-        most.add([name], crowd.most)
-        away.add([name], crowd.turned_away)
-        displaced.add([name], crowd.displaced)
-        cut.add([name], crowd.cut)
-    yield from (size, most, away, displaced, cut)
+    for name, kind, asks, value in rows:
+        family = Family(f"overwatch_listener_{name}", kind, asks, labels=["listener"])
+        for listener, limiter in sorted(limiters.items()):
+            family.add([listener], value(limiter))
+        yield family
 
 
 def certificates(ends: Mapping[str, float]) -> Family:
@@ -196,15 +175,15 @@ class SelfMetrics:
         self._resident = Resident()
         # A fresh version each time: these numbers change without any event to hang a cache on.
         exposition = Exposition(Source(families=lambda _: self._families(), version=object))
-        self._door = context.door(config.address, exposition.app(), _ENTRY, config.tls)
+        self._listener = context.web_listener(config.address, exposition.app(), _ENTRY, config.tls)
 
     def start(self) -> None:
         """Serve."""
-        self._context.board.note("telemetry", "http", self._door.open(), secure=self._door.secure)
+        self._context.board.note("telemetry", "http", self._listener.open(), secure=self._listener.secure)
 
     def stop(self) -> None:
         """Serve no more."""
-        self._door.close()
+        self._listener.close()
 
     def _families(self) -> Iterator[Family]:
         yield from self._context.tally.families()
@@ -251,7 +230,7 @@ class SelfMetrics:
         held.add([], self._context.journal.held_bytes)
         yield held
         yield from self._queues()
-        yield from connections(self._context.crowds)
+        yield from connections(self._context.limiters)
         yield from stored(self._context.storage)
         yield certificates(self._context.guard.certificate_ends)
         failing = Family(

@@ -8,6 +8,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -17,9 +18,8 @@ from overwatch.collector.certificate_dates import first_end
 
 NAME: Final = "tls"
 
-HTTP1: Final = ("http/1.1",)
-HTTP2: Final = ("h2",)
-"""What a door speaks, as TLS agrees on it."""
+_PROTOCOLS: Final = ("http/1.1",)
+"""What a web listener speaks, as TLS agrees on it."""
 
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
@@ -48,16 +48,28 @@ class TlsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return (self.cert_file, self.key_file, *((self.client_ca_file,) if self.client_ca_file else ()))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pem:
+    """What the files of one section hold, for servers with a TLS of their own."""
+
+    key: bytes
+    chain: bytes
+    authorities: bytes | None
+
+
 class Certificates:
     """What one `tls` section stands for at the moment; safe from any thread."""
 
     def __init__(self, config: TlsConfig, tell: Callable[[str | None], None]) -> None:
         """`tell` is told why files cannot be used, and `None` once they can."""
-        self._config = config
+        self.config = config
+        """Its section."""
         self._tell = tell
         self._lock = threading.Lock()
-        self._doors: dict[tuple[str, ...], ssl.SSLContext] = {}
-        self._now: dict[tuple[str, ...], ssl.SSLContext] = {}
+        self._listening: ssl.SSLContext | None = None
+        self._now: ssl.SSLContext | None = None
+        self.pem = Pem(key=b"", chain=b"", authorities=None)
+        """Another object whenever the files were read anew."""
         self._seen: tuple[tuple[int, ...], ...] = ()
         self._looked = 0.0
         self.ends: float | None = None
@@ -73,25 +85,24 @@ class Certificates:
         with self._lock:
             self._try()
 
-    def context(self, protocols: tuple[str, ...] = HTTP1) -> ssl.SSLContext:
-        """For a server's sockets; each handshake takes the certificates of its moment."""
-        if protocols not in self._doors:
-            door = self._make(protocols)
+    def context(self) -> ssl.SSLContext:
+        """For a web server's sockets; each handshake takes the certificates of its moment."""
+        if self._listening is None:
+            self._listening = self._make()
 
             def take(handshake: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _: ssl.SSLContext) -> None:
                 self.look()
-                if protocols in self._now:
-                    handshake.context = self._now[protocols]
+                if self._now is not None:
+                    handshake.context = self._now
 
-            door.sni_callback = take
-            self._doors[protocols] = door
-        return self._doors[protocols]
+            self._listening.sni_callback = take
+        return self._listening
 
     def look(self) -> None:
         """Take up files that changed, if it is time to look at them."""
         with self._lock:
             now = time.monotonic()
-            if now - self._looked < self._config.reload_interval_s:
+            if now - self._looked < self.config.reload_interval_s:
                 return
             self._looked = now
             if self._signature() != self._seen:
@@ -108,15 +119,24 @@ class Certificates:
 
     def _load(self) -> None:
         seen = self._signature()
-        self._now = {protocols: self._make(protocols) for protocols in (HTTP1, HTTP2)}
-        self.ends = first_end(self._config.cert_file.read_text(encoding="utf-8", errors="replace"))
+        self._now = self._make()
+        self.pem = self._read()
+        self.ends = first_end(self.config.cert_file.read_text(encoding="utf-8", errors="replace"))
         self._seen, self._looked = seen, time.monotonic()
 
-    def _make(self, protocols: tuple[str, ...]) -> ssl.SSLContext:
-        config = self._config
+    def _read(self) -> Pem:
+        config = self.config
+        return Pem(
+            key=config.key_file.read_bytes(),
+            chain=config.cert_file.read_bytes(),
+            authorities=None if config.client_ca_file is None else config.client_ca_file.read_bytes(),
+        )
+
+    def _make(self) -> ssl.SSLContext:
+        config = self.config
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = _VERSIONS[config.min_version]
-        context.set_alpn_protocols(protocols)
+        context.set_alpn_protocols(_PROTOCOLS)
         # A resumed session would outlive the authority that vouched for its client.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
@@ -139,7 +159,7 @@ class Certificates:
     def _signature(self) -> tuple[tuple[int, ...], ...]:
         """What changes when a file does; a file that is gone has none."""
         found: list[tuple[int, ...]] = []
-        for file in self._config.files:
+        for file in self.config.files:
             try:
                 state = file.stat()
             except OSError:

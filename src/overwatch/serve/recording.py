@@ -32,10 +32,8 @@ _DATA: Final = tuple(signal.value for signal in Signal if signal is not Signal.S
 class RecordingWriter:
     """Writes `<signal>.jsonl` and `index.jsonl` in a folder, which it makes when needed."""
 
-    def __init__(self, folder: Path, signals: Iterable[Signal], to_json: ToJson = jsonl.to_json) -> None:
-        """`to_json` makes a line of a body, as `jsonl.to_json` does."""
+    def __init__(self, folder: Path, signals: Iterable[Signal]) -> None:
         self._folder = folder
-        self._to_json = to_json
         self._files = {signal: LineFile(folder / f"{signal.value}.jsonl") for signal in signals}
         self._index = LineFile(folder / f"{INDEX}.jsonl")
         self._is_settled = False
@@ -72,7 +70,7 @@ class RecordingWriter:
         """Write one batch, then its place. Raises `OSError`; then neither is there."""
         self._settle()
         file = self._files[batch.signal]
-        line = self._to_json(batch.signal, batch.body) + b"\n"
+        line = jsonl.to_json(batch.signal, batch.body) + b"\n"
         mark = file.mark()
         file.append(line)
         entry = {

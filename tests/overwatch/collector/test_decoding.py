@@ -1,21 +1,16 @@
-"""What the doors decoded, and the fold takes."""
+"""What the listeners decoded, and the fold takes."""
 
 import asyncio
 
 import msgspec
-import pytest
 
-from overwatch.collector.calm import Patience
 from overwatch.collector.decoding import SMALL_BYTES, Decoding, made_of
 from overwatch.collector.intake import Body, Intake
 from overwatch.collector.limits import LimitsConfig
 from overwatch.collector.tally import Tally
-from overwatch.events import LogLine, Severity
-from overwatch.journal import Batch, Made, MemoryJournal, Signal
-from overwatch.otlp import checking
+from overwatch.journal import Batch, MemoryJournal, Signal
 from overwatch.otlp.decode import Decoded, decode
 from overwatch.otlp.shapes import LEARN_AT
-from tests.e2e.flooding import label_values
 from tests.overwatch.collector.running import run_started, told
 from tests.overwatch.otlp.test_shapes import T, fleet
 
@@ -34,7 +29,7 @@ def test_what_was_made_of_a_body_is_taken() -> None:
     """The very records come; without them the body is decoded, with the same result."""
     body = NUMBERS
     kept = decode(Signal.METRICS, body)
-    made = made_of(Signal.METRICS, body, kept, known=False)
+    made = made_of(body, kept, known=False)
     batch = _batch(Signal.METRICS, body)
 
     assert Decoding().take(msgspec.structs.replace(batch, made=made)) is kept
@@ -43,31 +38,12 @@ def test_what_was_made_of_a_body_is_taken() -> None:
     assert again is not kept
 
 
-def test_log_records_go_packed_instead_of_their_body() -> None:
-    """What they say takes no more memory than they did."""
-    body = told("run-1", [run_started()] * 50)
-    kept = decode(LOGS, body)
-    made = made_of(LOGS, body, kept, known=False)
-
-    assert made is not None
-    assert made.instead
-    assert made.cost < 2 * len(body)
-    assert Decoding().take(msgspec.structs.replace(_batch(LOGS, b""), made=made)) == kept
-
-
-def test_what_was_packed_and_cannot_be_read_is_no_empty_body() -> None:
-    """It is an error where there is no body to read instead."""
-    made = Made(what=b"nonsense", cost=8, instead=True)
-    with pytest.raises(msgspec.DecodeError):
-        Decoding().take(msgspec.structs.replace(_batch(LOGS, b""), made=made))
-
-
 def test_what_a_large_body_of_an_unknown_shape_says_is_not_kept() -> None:
     """Its records take many times its size; of a known shape columns are kept instead of the body."""
     large = bytes(SMALL_BYTES + 1)
 
-    assert made_of(LOGS, large, Decoded(), known=False) is None
-    unknown, known = (made_of(Signal.METRICS, b"body", Decoded(), known=known) for known in (False, True))
+    assert made_of(large, Decoded(), known=False) is None
+    unknown, known = (made_of(b"body", Decoded(), known=known) for known in (False, True))
     assert unknown is not None
     assert known is not None
     assert (unknown.instead, known.instead) == (False, True)
@@ -109,34 +85,3 @@ def test_a_shape_that_comes_again_is_recognised() -> None:
         assert decoding.recognise(Signal.METRICS, body) is None
         assert decoding.take(_batch(Signal.METRICS, body)) == decode(Signal.METRICS, body)
     assert decoding.recognise(Signal.METRICS, bodies[-1]) == decode(Signal.METRICS, bodies[-1])
-
-
-class Counting(Patience):
-    """Counts its rests."""
-
-    rests = 0
-
-    def rest(self) -> float:
-        """Once more."""
-        self.rests += 1
-        return 0.0
-
-
-def test_who_is_in_no_hurry_rests_between_parts() -> None:
-    """Between new attributes of metrics, and between log records, often."""
-    lines = told("run-1", [LogLine(at=T, severity=Severity.INFO, message=str(n)) for n in range(500)])
-    for signal, body in ((Signal.METRICS, next(label_values(0, 2000, 2000))), (LOGS, lines)):
-        decoding = Decoding()
-        patience = Counting(decoding.calm)
-        assert decoding.decode(signal, body, patience) == decode(signal, body)
-        assert 30 <= patience.rests <= 500
-
-
-@pytest.mark.parametrize("words", [True, False], ids=["whole", "broken"])
-def test_what_another_process_made_of_a_body_is_taken(*, words: bool) -> None:
-    """It comes as bytes; where they cannot be read, the body is."""
-    body = told("run-1", [run_started()])
-    said = checking.heard(checking.verdict(LOGS, body, 1000, json=False)).said if words else b"nonsense"
-    assert said is not None
-    batch = msgspec.structs.replace(_batch(LOGS, body), made=Made(what=said, cost=len(said)))
-    assert Decoding().take(batch) == decode(LOGS, body)

@@ -1,24 +1,18 @@
-"""Bodies that are checked apart, by a thread or a process: the same answers, and nobody waits for them."""
+"""Bodies from the event loop and from threads: the same answers, refusals and records."""
 
 import asyncio
-import os
-import signal
-import time
 
 import pytest
 
-from overwatch.collector.decoding import SMALL_BYTES, Decoding
+from overwatch.collector.decoding import Decoding
 from overwatch.collector.intake import Accepted, Body, Intake, Reason, RefusedError
 from overwatch.collector.limits import LimitsConfig
 from overwatch.collector.tally import Tally
-from overwatch.events import LogLine, Severity
 from overwatch.journal import Journal, MemoryJournal, Signal
-from overwatch.otlp.__main__ import Asked
 from overwatch.otlp.decode import decode
 from overwatch.otlp.jsonl import to_json
 from tests.fakes import START_NS
-from tests.overwatch.collector.running import eventually, run_started, told
-from tests.overwatch.collector.test_limits import Gated
+from tests.overwatch.collector.running import run_started, told
 from tests.overwatch.collector.test_otlp_conformance import one_bad_log, span, two_bad_points
 from tests.overwatch.otlp.test_elements import empties
 from tests.overwatch.otlp.test_unnamed import metrics
@@ -38,13 +32,6 @@ def intake(journal: Journal, decoding: Decoding | None = None, **limits: int) ->
     return made
 
 
-def with_process(own: Intake) -> Intake:
-    """The same, whose helper answers."""
-    asked = BODIES[0].signal, BODIES[0].data, 1000
-    eventually(lambda: own._helper.ask(Asked.CHECK, *asked, is_worth_it=True))
-    return own
-
-
 def taken(own: Intake, bodies: list[Body]) -> list[Accepted]:
     """What their senders are told."""
 
@@ -54,78 +41,59 @@ def taken(own: Intake, bodies: list[Body]) -> list[Accepted]:
     return asyncio.run(take_all())
 
 
-def test_a_process_checks_as_the_collector_does() -> None:
-    """Senders are told the same, the journal holds the same, and the fold takes the same, decoded already."""
+@pytest.mark.parametrize("large_body_size", [1, 1 << 20], ids=["large", "small"])
+def test_a_thread_that_waits_takes_in_as_the_loop_does(large_body_size: int) -> None:
+    """The answers are the same, the journal holds the same, and the fold takes the same."""
     journals = [MemoryJournal(lambda: 1) for _ in range(2)]
     cursors = [journal.cursor("fold", made=True) for journal in journals]
-    here, apart = (intake(journal, Decoding(), large_body_size=1) for journal in journals)
-    with_process(apart)
-    assert taken(apart, BODIES) == taken(here, BODIES)
-    assert (here._helper.answered, apart._helper.answered) == (0, 1 + len(BODIES))
+    loop, thread = (intake(journal, Decoding(), large_body_size=large_body_size) for journal in journals)
+    assert [thread.take_blocking(body) for body in BODIES] == taken(loop, BODIES)
     for body, ours, theirs in zip(BODIES, *(cursor.wait(0) for cursor in cursors), strict=True):
         assert (theirs.body, theirs.items) == (ours.body, ours.items)
-        assert theirs.made is not None
-        said = decode(body.signal, ours.body)
-        assert Decoding().take(theirs) == Decoding().take(ours) == said
-    here.close()
-    apart.close()
+        assert Decoding().take(theirs) == Decoding().take(ours) == decode(body.signal, ours.body)
+    for own in (loop, thread):
+        own.close()
 
 
 @pytest.mark.parametrize("json", [False, True], ids=["protobuf", "json"])
-def test_a_process_refuses_as_the_collector_does(*, json: bool) -> None:
+def test_a_thread_that_waits_refuses_as_the_loop_does(*, json: bool) -> None:
     """What is no request, and one of too many parts, with the same words."""
     many = b'{"resourceLogs":[' + b"{}," * 2000 + b"{}]}" if json else empties(2000)
-    here, apart = (intake(MemoryJournal(lambda: 1), large_body_size=1, max_elements=1000) for _ in range(2))
-    with_process(apart)
+    own = intake(MemoryJournal(lambda: 1), large_body_size=1, max_elements=1000)
     for data, reason in ((many, Reason.TOO_LARGE), (b"\xff{", Reason.MALFORMED)):
-        said: list[str] = []
-        for own in (here, apart):
+        body = Body(signal=Signal.LOGS, data=data, transport="http", json=json)
+        refusals: list[str] = []
+        for take in (own.take_blocking, lambda body: taken(own, [body])):
             with pytest.raises(RefusedError) as refused:
-                taken(own, [Body(signal=Signal.LOGS, data=data, transport="http", json=json)])
+                take(body)
             assert refused.value.reason is reason
-            said.append(str(refused.value))
-        assert said[0] == said[1]
-    here.close()
-    apart.close()
-
-
-def test_a_process_that_is_killed_costs_no_body() -> None:
-    """They are checked here."""
-    own = with_process(intake(MemoryJournal(lambda: 1), large_body_size=1))
-    assert own._helper.pid is not None
-    os.kill(own._helper.pid, signal.SIGKILL)
-    assert [answer.rejected for answer in taken(own, BODIES)] == [0, 1, 2, 0]
-    assert own._helper.failures == 1
+            refusals.append(str(refused.value))
+        assert refusals[0] == refusals[1]
     own.close()
 
 
-def lines(count: int) -> bytes:
-    """A request of log lines."""
-    at = time.time_ns()
-    return told("run", [LogLine(at=at, severity=Severity.INFO, message=f"line {n}") for n in range(count)])
+def test_large_bodies_after_the_end_are_refused() -> None:
+    """Neither the loop nor a thread waits for a thread that is gone."""
+    own = intake(MemoryJournal(lambda: 1), large_body_size=1)
+    own.close()
+    for take in (own.take_blocking, lambda body: taken(own, [body])):
+        with pytest.raises(RefusedError) as refused:
+            take(BODIES[0])
+        assert refused.value.reason is Reason.STOPPING
 
 
-def test_who_crowds_others_waits_apart() -> None:
-    """While bodies wait, small ones of who sends most go to the thread; another peer's pass."""
-    decoding = Gated()
-    own = intake(MemoryJournal(lambda: 1), decoding)
-    large, small = lines(1000), lines(5)
-    assert len(small) < 1000 < SMALL_BYTES < len(large)
-
-    async def send(peer: str, data: bytes) -> Accepted:
-        return await own.take(Body(signal=Signal.LOGS, data=data, transport="http", peer=peer))
-
-    async def flood() -> None:
-        await send("good", small)
-        # Larger than tiny, smaller than what the gate holds up.
-        crowding = [asyncio.ensure_future(send("flood", data)) for data in (large, lines(20))]
-        for _ in range(20):
-            await send("good", small)
-        assert not any(task.done() for task in crowding)
-        decoding.gate.set()
-        await asyncio.gather(*crowding)
-
-    asyncio.run(flood())
+def test_nothing_is_taken_in_while_the_fold_is_behind() -> None:
+    """The refusal is one to retry and gives the seconds; bodies are taken in once the fold keeps up."""
+    lag_s = [60.0]
+    own = intake(MemoryJournal(lambda: 1), max_fold_lag_s=3)
+    own.heed(lambda: lag_s[0])
+    with pytest.raises(RefusedError, match=r"60\.0 s") as refused:
+        own.admit("http")
+    assert refused.value.reason is Reason.BUSY
+    assert own.overload is not None
+    assert own.problem is None
+    lag_s[0] = 1.0
+    assert len(taken(own, BODIES)) == len(BODIES)
     own.close()
 
 

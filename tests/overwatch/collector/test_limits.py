@@ -10,7 +10,6 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
-from overwatch.collector.calm import Patience
 from overwatch.collector.decoding import Decoding
 from overwatch.collector.intake import Body, Intake, Reason, RefusedError
 from overwatch.collector.limits import (
@@ -140,14 +139,14 @@ class Gated(Decoding):
         self.gate = threading.Event()
         self.inside = self.most = 0
 
-    def decode(self, signal: Signal, body: bytes, patience: Patience | None) -> Decoded:
+    def decode(self, signal: Signal, body: bytes) -> Decoded:
         """As ever, once the gate is open."""
         if len(body) > 1000:
             self.inside += 1
             self.most = max(self.most, self.inside)
             assert self.gate.wait(10)
             self.inside -= 1
-        return super().decode(signal, body, patience)
+        return super().decode(signal, body)
 
 
 def test_small_bodies_pass_while_large_ones_wait_for_each_other() -> None:

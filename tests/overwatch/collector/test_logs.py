@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import grpc.aio
 import pytest
 
-from overwatch.collector.logs import LogsConfig, formatter, on_stderr
+from overwatch.collector.logs import formatter
 from overwatch.collector.secrets import SHOWN, Secret, redact, texts_in
 from overwatch.discovery import path as discovery_path
 from overwatch.journal import Signal
@@ -98,17 +97,6 @@ def test_a_head_that_is_no_text_makes_no_line(tmp_path: Path, word: bytes, inste
                 heard += connection.recv(1 << 16) or pytest.fail("the connection ended")
     said = (tmp_path / "collector.log").read_text()
     assert [mark for mark in ("Traceback", "Invalid", "hpack") if mark in said] == []
-
-
-def test_a_client_who_left_before_the_answer_makes_no_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each answer that could not be sent is told by gRPC with a traceback; of a fault of ours it still is."""
-    log = logging.getLogger("grpc._cython.cygrpc")
-    with on_stderr(LogsConfig(), frozenset):
-        for error in (grpc.aio.InternalError("execute_batch"), KeyError("ours")):
-            log.error("%s raised by servicer method", type(error).__name__, exc_info=error)
-    said = capsys.readouterr().err
-    assert "KeyError raised" in said
-    assert "InternalError" not in said
 
 
 def test_secrets_within_secrets_and_quotes_go_whole() -> None:

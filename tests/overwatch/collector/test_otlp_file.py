@@ -17,7 +17,6 @@ from overwatch.analyse.source import open_source
 from overwatch.analyse.story import stories
 from overwatch.collector import Service
 from overwatch.collector.exporters.otlp_file import exporter
-from overwatch.collector.exporters.otlp_file.lines import Lines
 from overwatch.config import ConfigError
 from overwatch.events import EnvCrashed, LogLine, Severity
 from overwatch.feeds.journalled import Journalled
@@ -142,7 +141,7 @@ def test_a_batch_that_no_line_can_be_made_of_is_left_out_alone(
             raise ValueError("no line of this")
         return to_json(signal, body)
 
-    monkeypatch.setattr(Lines, "to_json", lambda _, signal, body: made(signal, body))
+    monkeypatch.setattr("overwatch.otlp.jsonl.to_json", made)
     for life in range(2):
         with running(tmp_path) as service:
             if life == 0:

@@ -122,21 +122,6 @@ def test_what_lies_in_the_way_is_refused_by_its_whole_path(tmp_path: Path, name:
     assert "Errno" not in str(caught.value)
 
 
-@pytest.mark.parametrize("lies", ["nothing", "file"])
-def test_a_runtime_folder_that_cannot_be_is_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lies: str
-) -> None:
-    """With the variables that name another."""
-    place = Path("/proc/none/run") if lies == "nothing" else tmp_path / "file"
-    if lies == "file":
-        place.touch()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
-    with pytest.raises(
-        StartError, match=rf"{place}: [A-Z][a-z ]+; set XDG_RUNTIME_DIR \(TMPDIR without it\)"
-    ):
-        Service(config(tmp_path / "data")).start()
-
-
 @pytest.mark.parametrize("place", ["none/ready", "folder"])
 def test_a_ready_file_that_cannot_be_written_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str

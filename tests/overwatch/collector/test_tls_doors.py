@@ -16,6 +16,7 @@ import pytest
 from overwatch.collector import Service, StartError
 from overwatch.collector.certificate_dates import first_end
 from overwatch.collector.signals import WIRES
+from overwatch.config import ConfigError
 from overwatch.journal import Signal
 from tests.overwatch.collector.pki import OPENSSL, authority, signed
 from tests.overwatch.collector.running import config, eventually, run_started, running, told
@@ -355,18 +356,25 @@ def test_sighup_reloads_certificates_and_tokens(pki: Path, tmp_path: Path) -> No
         process.wait()
 
 
-@pytest.mark.parametrize("door", [*DOORS, "otlp_grpc"])
+@pytest.mark.parametrize("door", DOORS)
 def test_every_door_has_the_least_version_that_is_set(pki: Path, tmp_path: Path, door: str) -> None:
-    """With 1.3 as the least, a client that knows 1.2 only gets no further than the handshake, gRPC's too."""
-    sets = (*tls(pki), "service.security.tls.min_version='1.3'")
+    """With 1.3 as the least, a client that knows 1.2 only gets no further than the handshake."""
+    own = f"{{cert_file: {pki}/server.pem, key_file: {pki}/server.key}}"
+    sets = (*tls(pki), "service.security.tls.min_version='1.3'", f"receivers.otlp.protocols.grpc.tls={own}")
     with running(tmp_path / "data", *sets) as service:
         old, new = client(pki), client(pki)
         old.maximum_version = ssl.TLSVersion.TLSv1_2
         for context in (old, new):
-            context.set_alpn_protocols(["h2"] if door == "otlp_grpc" else ["http/1.1"])
+            context.set_alpn_protocols(["http/1.1"])
         with pytest.raises(ssl.SSLError):
             shown(service, door, old)
         with secured(service, door, new) as connection:
             agreed = connection.version(), connection.selected_alpn_protocol()
 
-    assert agreed == ("TLSv1.3", "h2" if door == "otlp_grpc" else "http/1.1")
+    assert agreed == ("TLSv1.3", "http/1.1")
+
+
+def test_a_least_version_that_grpc_cannot_hold_is_refused(pki: Path, tmp_path: Path) -> None:
+    """It is not taken for granted in silence: the listener is named, and what to do."""
+    with pytest.raises(ConfigError, match=r"protocols\.grpc\.endpoint: its server cannot refuse TLS 1\.2"):
+        config(tmp_path, *tls(pki), "service.security.tls.min_version='1.3'")

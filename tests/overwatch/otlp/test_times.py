@@ -9,7 +9,6 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from overwatch.events import Event, Measured
 from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
-from overwatch.otlp.packed import packed, unpacked
 from overwatch.otlp.result import RejectedError
 from overwatch.otlp.settle import settle
 from overwatch.otlp.times import EARLIEST, LATEST, checked_time, timed
@@ -48,8 +47,6 @@ def line(name: str, at: int = 0, observed: int = 0) -> bytes:
 def events(signal: Signal, body: bytes) -> list[Event]:
     """What a request comes to in a batch that came in at `STAMP`."""
     decoded = decode(signal, body)
-    again = packed(decoded, 1 << 16)
-    assert again is None or unpacked(again) == decoded
     assert not decoded.problems
     return [record.event for record in settle(timed(decoded, STAMP), Totals()).records]
 

@@ -25,7 +25,7 @@ ENTRIES: Final = (
     ),
     Runbook(
         code="connections-refused",
-        means="A cap of connections refuses clients; they get 503 or UNAVAILABLE with the cap, and retry.",
+        means="A cap of connections refuses HTTP clients; they get 503 with the cap, and retry.",
         confirm=(
             "See `overwatch_listener_connections` beside its limit, by listener; the health page and the log "
             "name the cap: `max_connections`, `max_connections_per_peer`, or the limit of open files."

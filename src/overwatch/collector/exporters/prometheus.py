@@ -67,15 +67,15 @@ class PrometheusExporter:
     """A frame sink behind a door; the page is made ahead of who asks, of the frame that is newest then."""
 
     def __init__(self, config: PrometheusConfig, context: Context, name: str = NAME) -> None:
-        self._listener = name.replace(NAME, _ENTRY.name, 1)
+        self._name = name.replace(NAME, _ENTRY.name, 1)
         self._context = context
         self._frame: Frame | None = None
-        page, entry = RunPage(config.limits), replace(_ENTRY, name=self._listener)
+        page, entry = RunPage(config.limits), replace(_ENTRY, name=self._name)
         exposition = Exposition(
             Source(families=lambda _: page.families(self._frame), version=lambda: self._frame)
         )
         self._ahead = Ahead(exposition)
-        self._door = context.door(config.endpoint, exposition.app(), entry, config.tls)
+        self._listener = context.web_listener(config.endpoint, exposition.app(), entry, config.tls)
 
     def publish(self, frame: "Frame") -> None:
         """Keep the latest frame."""
@@ -83,13 +83,13 @@ class PrometheusExporter:
 
     def start(self) -> None:
         """Serve."""
-        self._context.board.note(self._listener, "http", self._door.open(), secure=self._door.secure)
+        self._context.board.note(self._name, "http", self._listener.open(), secure=self._listener.secure)
         self._ahead.start()
 
     def stop(self) -> None:
         """Serve no more."""
         self._ahead.stop()
-        self._door.close()
+        self._listener.close()
 
     def close(self) -> None:
         """End of frames; the last one stays readable until `stop`."""

@@ -82,15 +82,15 @@ class HealthCheck:
         app.router.add_get(config.path, self._overall)
         app.router.add_get(LIVE, self._live)
         app.router.add_get(READY, self._ready)
-        self._door = context.door(config.endpoint, app, _ENTRY, config.tls, shared=False)
+        self._listener = context.web_listener(config.endpoint, app, _ENTRY, config.tls, shared=False)
 
     def start(self) -> None:
         """Answer."""
-        self._context.board.note("health", "http", self._door.open(), secure=self._door.secure)
+        self._context.board.note("health", "http", self._listener.open(), secure=self._listener.secure)
 
     def stop(self) -> None:
         """Answer no more."""
-        self._door.close()
+        self._listener.close()
 
     async def _overall(self, request: web.Request) -> web.Response:
         return self._answer(request, patience_s=self._patience_s)

@@ -52,11 +52,11 @@ class ViewExtension:
         api = ViewApi(context.aggregator, context.bell, self._keep, context.archive, may)
         guard.on_change(api.review)
         self._context = context
-        self._door = context.door(config.endpoint, api.app(), _ENTRY, config.tls)
+        self._listener = context.web_listener(config.endpoint, api.app(), _ENTRY, config.tls)
 
     def start(self) -> None:
         """Serve."""
-        self._context.board.note("view", "ws", self._door.open(), secure=self._door.secure)
+        self._context.board.note("view", "ws", self._listener.open(), secure=self._listener.secure)
 
     async def _keep(self, run_id: str, event: FindingAcknowledged) -> None:
         origin = Origin(run_id=run_id, role=_ROLE, ours=True)
@@ -66,4 +66,4 @@ class ViewExtension:
     def stop(self) -> None:
         """Hang up on all readers and serve no more."""
         self._context.bell.close()
-        self._door.close()
+        self._listener.close()

@@ -15,8 +15,6 @@ from overwatch.collector.limits import LimitsConfig, Room
 from overwatch.collector.listeners import Listener
 from overwatch.collector.net import parse
 from overwatch.collector.receivers.otlp_grpc import GrpcConfig, OtlpGrpc
-from overwatch.collector.receivers.otlp_grpc_front import Front
-from overwatch.collector.receivers.otlp_grpc_guard import GrpcGuard
 from overwatch.collector.receivers.otlp_http import HttpConfig, OtlpHttp, denied
 
 GRACE_S: Final = 2.0
@@ -47,7 +45,13 @@ class OtlpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def listeners(self) -> tuple[Listener, ...]:
         """The addresses of both transports."""
         return tuple(
-            Listener(path=f"protocols.{name}.endpoint", endpoint=one.endpoint, tls=one.tls, role=Role.INGEST)
+            Listener(
+                path=f"protocols.{name}.endpoint",
+                endpoint=one.endpoint,
+                tls=one.tls,
+                role=Role.INGEST,
+                takes_min_version=name != "grpc",
+            )
             for name, one in (("http", self.protocols.http), ("grpc", self.protocols.grpc))
         )
 
@@ -58,20 +62,15 @@ class OtlpReceiver:
     def __init__(self, config: OtlpConfig, context: Context, _: str = "otlp") -> None:
         self._config = config.protocols
         self._context = context
-        certificates = context.guard.certificates(self._config.grpc.tls)
-        front = Front(self._config.grpc.connections, certificates, context.caps("otlp_grpc"))
-        context.crowds["otlp_grpc"] = front.crowd
-        self._grpc = OtlpGrpc(self._config.grpc, context, GrpcGuard(context.guard), front)
         in_flight = config.limits.queue_bytes(config.limits.max_in_flight_mib)
+        largest = max(self._config.http.max_request_body_size, self._config.grpc.max_recv_msg_size_mib << 20)
         # Two of the largest bodies fit a peer's half, so that who may send one is never refused for good.
-        room = Room(in_flight, max(in_flight // 2, 2 * self._config.http.max_request_body_size))
-        tokens = context.guard.tokens
-        http = OtlpHttp(self._config.http, context.intake, context.signals, room, lambda: tokens.changes)
-        entry = replace(_ENTRY, crowd=self._config.http.connections)
-        self.express = http.express
-        """Answers ahead of the web server."""
-        self._http = context.door(
-            self._config.http.endpoint, http.app(), entry, self._config.http.tls, ahead=http.express
+        room = Room(in_flight, max(in_flight // 2, 2 * largest))
+        self._grpc = OtlpGrpc(self._config.grpc, context, room)
+        http = OtlpHttp(self._config.http, context.intake, context.signals, room)
+        entry = replace(_ENTRY, connections=self._config.http.connections)
+        self._http = context.web_listener(
+            self._config.http.endpoint, http.app(), entry, self._config.http.tls
         )
 
     def start(self) -> None:

@@ -1,40 +1,69 @@
 """OTLP over gRPC: the three `Export` methods as raw bytes, so that a body is parsed once and kept as sent.
 
-Rules: the same meaning as over HTTP in gRPC's words; success is answered after the journal has the bytes; a
-call whose message does not come costs no thread, and is cut. Must not know HTTP or what a body means.
+A pool of threads answers, one for each call in flight. `grpc.server` lives through what ends gRPC's server
+for event loops for all clients: a path that is no text.
+
+Rules: the same meaning as over HTTP in gRPC's words; a call is judged by its metadata before its message is
+read; success is answered after the journal has the bytes; a call whose message does not come is cut. Calls in
+flight are capped, and those of one address; connections by gRPC's own limits. Must not know HTTP or what a
+body means.
 """
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final, TypeAlias, assert_never
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeAlias, assert_never
 
 import grpc
-import grpc.aio
 import msgspec
 
+from overwatch.collector.auth import Denial, Role
+from overwatch.collector.connections import most_connections
 from overwatch.collector.context import Context
-from overwatch.collector.crowd import CrowdConfig
-from overwatch.collector.intake import RETRY_AFTER_S, Body, Reason, RefusedError
+from overwatch.collector.guard import Guard, said
+from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Body, Reason, RefusedError
+from overwatch.collector.limits import Hold, NoRoomError, Room
 from overwatch.collector.net import Address, AddressError, Listening, listen
 from overwatch.collector.receivers import status
-from overwatch.collector.receivers.otlp_grpc_front import Front
-from overwatch.collector.receivers.otlp_grpc_guard import GrpcGuard
 from overwatch.collector.receivers.status import Code
 from overwatch.collector.signals import WIRES, response
-from overwatch.collector.start_errors import described
-from overwatch.collector.tls import TlsConfig
+from overwatch.collector.tls import Certificates, TlsConfig
 from overwatch.journal import Signal
 
-Call: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
-Export: TypeAlias = Callable[[AsyncIterator[bytes], Call], Awaitable[bytes]]
+Call: TypeAlias = grpc.ServicerContext
+Export: TypeAlias = Callable[[Iterator[bytes], Call], bytes]
 
 TRANSPORT: Final = "grpc"
+LISTENER: Final = "otlp_grpc"
+_SPARE_THREADS: Final = 8
+"""Threads beyond those of calls in flight: they tell others to come back."""
+_MOST_WAITING: Final = 8
+"""So many times the calls in flight may wait for a thread; gRPC itself refuses more."""
+_LOOK_S: Final = 0.25
 _MOST_OF_GRPC: Final = 2**31 - 1
 """The largest setting that gRPC takes; its times are milliseconds."""
 _MOST_S: Final = _MOST_OF_GRPC // 1000
 
 _log = logging.getLogger("overwatch.collector")
+
+
+class GrpcConnectionsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`connections` of the gRPC listener."""
+
+    max_connections: int = 2048
+    """Most open connections, others are closed; fewer where the system's limit of open files is too small."""
+    read_header_timeout_s: float = 10.0
+    """Longest time for a new connection's TLS and first settings, in seconds."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_connections <= _MOST_OF_GRPC:
+            raise ValueError(f"max_connections {self.max_connections} is not in 1..{_MOST_OF_GRPC}")
+        if not 0 < self.read_header_timeout_s <= _MOST_S:
+            raise ValueError(
+                f"read_header_timeout_s {self.read_header_timeout_s} is not more than 0 and at most {_MOST_S}"
+            )
 
 
 class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,12 +75,14 @@ class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Largest message in MiB, after decompression."""
     max_concurrent_streams: int = 32
     """Most requests in flight on one connection; a client keeps the others back."""
-    max_concurrent_calls: int = 1024
-    """Most requests in flight on all connections; beyond it senders are told to come back."""
+    max_concurrent_calls: int = 256
+    """Most requests in flight on all connections, a thread each; beyond it senders are told to come back."""
+    max_concurrent_calls_per_peer: int | None = None
+    """Most of them from one address; half if left out."""
     read_timeout_s: float = 10.0
     """Longest time for a whole message to arrive, in seconds."""
-    connections: CrowdConfig = CrowdConfig(max_connections=2048)
-    """How many connections there may be, and how long each may take to ask its first."""
+    connections: GrpcConnectionsConfig = GrpcConnectionsConfig()
+    """How many connections there may be, and how long each may take to begin."""
     max_connection_idle_s: float | None = None
     """Connections without a call are closed after this many seconds; never if unset."""
     max_connection_age_s: float | None = None
@@ -67,103 +98,33 @@ class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ValueError(
                 f"max_concurrent_streams {self.max_concurrent_streams} is not in 1..{_MOST_OF_GRPC}"
             )
-        if self.max_concurrent_calls < 1:
-            raise ValueError(f"max_concurrent_calls {self.max_concurrent_calls} is not positive")
+        for name in ("max_concurrent_calls", "max_concurrent_calls_per_peer"):
+            calls = getattr(self, name)
+            if calls is not None and calls < 1:
+                raise ValueError(f"{name} {calls} is not positive")
         for name in ("read_timeout_s", "max_connection_idle_s", "max_connection_age_s"):
             value = getattr(self, name)
             if value is not None and not 0 < value <= _MOST_S:
                 raise ValueError(f"{name} {value} is not more than 0 and at most {_MOST_S}")
 
-
-class OtlpGrpc:
-    """The gRPC server of the OTLP receiver; it runs in the collector's loop."""
-
-    def __init__(self, config: GrpcConfig, context: Context, guard: GrpcGuard, front: Front) -> None:
-        self._config = config
-        self._intake = context.intake
-        self._signals = context.signals
-        self._loop = context.loop
-        self._guard = guard
-        self.front = front
-        """Its port."""
-        self._calls = 0
-        self._server: grpc.aio.Server | None = None
-        self._watching: asyncio.Task[None] | None = None
-        for signal in self._signals:
-            self._intake.know(signal, TRANSPORT)
-
     @property
-    def secure(self) -> bool:
-        """Whether the port speaks TLS."""
-        return self.front.secure
+    def calls_of_a_peer(self) -> int:
+        """Most calls in flight from one address."""
+        half = max(1, self.max_concurrent_calls // 2)
+        return half if self.max_concurrent_calls_per_peer is None else self.max_concurrent_calls_per_peer
 
-    def open(self, wanted: Address, *, may_move: bool = True) -> Listening:
-        """Serve at an address, or as `listen` does where its port is busy; raises `AddressError`."""
-        listening = listen(wanted, may_move=may_move)
-        try:
-            self.front.prepare()
-            self._loop.call(self._serve(listening))
-        except OSError as error:
-            listening.sock.close()
-            self.front.end()
-            raise AddressError(f"cannot serve gRPC at {listening.address}: {described(error)}") from error
-        return listening
-
-    def close(self, grace_s: float) -> None:
-        """Stop accepting and let requests in flight end within `grace_s` seconds."""
-        if self._server is not None:
-            self._loop.call(self._end(grace_s))
-            self.front.end()
-
-    async def _serve(self, listening: Listening) -> None:
-        self._server = await self._begin()
-        self._watching = asyncio.get_running_loop().create_task(self._watch())
-        await self.front.open(listening)
-
-    async def _begin(self) -> grpc.aio.Server:
-        server = grpc.aio.server(
-            handlers=[self._handler(signal) for signal in self._signals],
-            interceptors=(self._guard,),
-            options=self._options(),
-            compression=grpc.Compression.NoCompression,
-        )
-        try:
-            server.add_insecure_port(self.front.address)
-        except RuntimeError as error:
-            raise OSError(str(error)) from error
-        await server.start()
-        return server
-
-    async def _watch(self) -> None:
-        """Begin again whenever gRPC's server takes no connections any more: clients must find a server."""
-        while self._server is not None:
-            await self.front.refused.wait()
-            self.front.refused.clear()
-            if self._server is None:
-                return
-            _log.error("the gRPC server ended by itself; another one takes its place")
-            self._intake.refuse(Reason.FAULT, "", TRANSPORT)
-            # What ended it has no end of its own: its open calls are cut.
-            await self._server.stop(0)
-            try:
-                self._server = await self._begin()
-            except OSError:
-                _log.exception("no gRPC server can take its place; the next client makes another try")
-
-    async def _end(self, grace_s: float) -> None:
-        await self.front.close()
-        server, self._server = self._server, None
-        if server is not None:
-            await server.stop(grace_s)
-        if self._watching is not None:
-            self._watching.cancel()
-            self._watching = None
-
-    def _options(self) -> list[tuple[str, int]]:
+    def options(self) -> list[tuple[str, int]]:
+        """The limits that are gRPC's own."""
         options = [
-            ("grpc.max_receive_message_length", self._config.max_recv_msg_size_mib << 20),
-            ("grpc.max_concurrent_streams", self._config.max_concurrent_streams),
-            ("grpc.server_handshake_timeout_ms", int(self._config.read_timeout_s * 1000)),
+            # A busy port is an error, not shared.
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", self.max_recv_msg_size_mib << 20),
+            ("grpc.max_concurrent_streams", self.max_concurrent_streams),
+            (
+                "grpc.max_allowed_incoming_connections",
+                most_connections(self.connections.max_connections),
+            ),
+            ("grpc.server_handshake_timeout_ms", int(self.connections.read_header_timeout_s * 1000)),
             ("grpc.keepalive_time_ms", 20_000),
             ("grpc.keepalive_timeout_ms", 10_000),
             # A client that vanished between two calls is let go, too.
@@ -171,10 +132,70 @@ class OtlpGrpc:
             ("grpc.http2.ping_timeout_ms", 10_000),
         ]
         for name in ("max_connection_idle", "max_connection_age"):
-            seconds = getattr(self._config, f"{name}_s")
+            seconds = getattr(self, f"{name}_s")
             if seconds is not None:
                 options.append((f"grpc.{name}_ms", int(seconds * 1000)))
         return options
+
+
+class OtlpGrpc:
+    """The gRPC server of the OTLP receiver."""
+
+    def __init__(self, config: GrpcConfig, context: Context, room: Room) -> None:
+        """`room` is what bodies on their way in may take."""
+        self._config = config
+        self._intake = context.intake
+        self._signals = context.signals
+        self._guard = context.guard
+        self._certificates = context.guard.certificates(config.tls)
+        self._room = room
+        self._calls = Room(config.max_concurrent_calls, config.calls_of_a_peer)
+        self._late = _Late(config.read_timeout_s)
+        self._pool: ThreadPoolExecutor | None = None
+        self._server: grpc.Server | None = None
+        for signal in self._signals:
+            self._intake.know(signal, TRANSPORT)
+
+    @property
+    def secure(self) -> bool:
+        """Whether the port speaks TLS."""
+        return self._certificates is not None
+
+    def open(self, wanted: Address, *, may_move: bool = True) -> Listening:
+        """Serve at an address, or as `listen` does where its port is busy; raises `AddressError`."""
+        most = self._config.max_concurrent_calls
+        self._pool = ThreadPoolExecutor(most + _SPARE_THREADS, "otlp-grpc")
+        self._server = grpc.server(
+            self._pool,
+            handlers=[self._handler(signal) for signal in self._signals],
+            interceptors=(_TokenGuard(self._guard),),
+            options=self._config.options(),
+            maximum_concurrent_rpcs=most * _MOST_WAITING,
+        )
+        # gRPC takes no socket of ours: it takes the port once ours has let go of it.
+        listening = listen(wanted, may_move=may_move)
+        place = Address(host=listening.sock.getsockname()[0], port=listening.address.port)
+        listening.sock.close()
+        try:
+            if self._certificates is None:
+                self._server.add_insecure_port(str(place))
+            else:
+                self._server.add_secure_port(str(place), _credentials(self._certificates))
+        except RuntimeError as error:
+            self.close(0)
+            raise AddressError(f"cannot serve gRPC at {listening.address}: {error}") from error
+        self._late.start()
+        self._server.start()
+        return listening
+
+    def close(self, grace_s: float) -> None:
+        """Stop accepting and let requests in flight end within `grace_s` seconds."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.stop(grace_s).wait()
+        self._late.stop()
+        if self._pool is not None:
+            self._pool.shutdown()
 
     def _handler(self, signal: Signal) -> grpc.GenericRpcHandler:
         # On the wire a stream of one message is a unary call; a stream may be given up while it waits.
@@ -182,71 +203,184 @@ class OtlpGrpc:
         return grpc.method_handlers_generic_handler(WIRES[signal].service, {"Export": method})
 
     def _export(self, signal: Signal) -> Export:
-        async def export(messages: AsyncIterator[bytes], call: Call) -> bytes:
-            self._calls += 1
+        def export(messages: Iterator[bytes], call: Call) -> bytes:
+            peer = _address(call)
+            if not self._calls.take(1, peer):
+                wanted = "requests are being taken in already, in all or from your address"
+                return _refused(call, self._intake.refuse(Reason.BUSY, f"as many {wanted}", TRANSPORT))
             try:
-                return await self._answer(signal, messages, call)
+                return self._answer(signal, messages, call, peer)
             except RefusedError as error:
                 return _refused(call, error)
-            except Exception:  # noqa: BLE001 the door's border: a fault of ours is told in gRPC's words and counted
+            except grpc.RpcError:
+                # The call has ended before its message came.
+                raise
+            except Exception:  # noqa: BLE001 the border of a call: a fault of ours is told in gRPC's words and counted
                 _log.exception("a call of %s failed", WIRES[signal].service)
-                said = "the collector failed; its log says why"
-                return _refused(call, self._intake.refuse(Reason.FAULT, said, TRANSPORT))
+                why = "the collector failed; its log says why"
+                return _refused(call, self._intake.refuse(Reason.FAULT, why, TRANSPORT))
             finally:
-                self._calls -= 1
+                self._calls.give(1, peer)
 
         return export
 
-    async def _answer(self, signal: Signal, messages: AsyncIterator[bytes], call: Call) -> bytes:
+    def _answer(self, signal: Signal, messages: Iterator[bytes], call: Call, peer: str) -> bytes:
         """The answer to one call; raises `RefusedError`."""
-        self._intake.admit(TRANSPORT, TRANSPORT)
-        if self._calls > self._config.max_concurrent_calls:
-            said = f"{self._calls - 1} requests are being taken in already"
-            raise self._intake.refuse(Reason.BUSY, said, TRANSPORT)
+        self._intake.admit(TRANSPORT)
+        self._late.begin(call)
         try:
-            async with asyncio.timeout(self._config.read_timeout_s):
-                data = await anext(messages)
-        except TimeoutError:
-            said = f"the message did not arrive within {self._config.read_timeout_s:g} s"
-            return _ended(call, grpc.StatusCode.DEADLINE_EXCEEDED, said)
-        except StopAsyncIteration:
-            said = "a call has exactly one message; it had none"
-            return _ended(call, grpc.StatusCode.UNIMPLEMENTED, said)
-        # Who is at the other end of gRPC's server is not known here: its clients share one turn.
-        body = Body(signal=signal, data=data, transport=TRANSPORT, peer=TRANSPORT)
-        accepted = await self._intake.take(body)
+            data = next(messages, None)
+        finally:
+            self._late.end(call)
+        if data is None:
+            return _ended(call, grpc.StatusCode.UNIMPLEMENTED, "a call has exactly one message; it had none")
+        accepted = self._take(Body(signal=signal, data=data, transport=TRANSPORT, peer=peer))
         return response(signal, accepted.rejected, accepted.message).SerializeToString()
+
+    def _take(self, body: Body) -> Accepted:
+        hold = Hold(self._room, body.peer)
+        try:
+            hold.grow(len(body.data))
+            return self._intake.take_blocking(body)
+        except NoRoomError as error:
+            raise self._intake.refuse(Reason.BUSY, str(error), TRANSPORT) from error
+        finally:
+            hold.end()
+
+
+class _Late:
+    """Ends calls whose message does not come in time: one thread looks at all of them."""
+
+    def __init__(self, within_s: float) -> None:
+        self._within_s = within_s
+        self._waiting: dict[Call, float] = {}
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="otlp-grpc-late", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def begin(self, call: Call) -> None:
+        """A call waits for its message."""
+        with self._lock:
+            self._waiting[call] = time.monotonic() + self._within_s
+
+    def end(self, call: Call) -> None:
+        """It does not any more."""
+        with self._lock:
+            del self._waiting[call]
+
+    def _run(self) -> None:
+        while not self._ended.wait(_LOOK_S):
+            now = time.monotonic()
+            with self._lock:
+                late = [call for call, due in self._waiting.items() if due < now]
+            for call in late:
+                call.cancel()
+
+
+class _TokenGuard(grpc.ServerInterceptor):  # type: ignore[misc] # grpc has no types
+    """Stands before all methods of a server, those that do not exist among them."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler | None],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler | None:
+        """The handler of a call, or one that refuses it."""
+        metadata = handler_call_details.invocation_metadata
+        tokens = [value for key, value in metadata if key == "authorization" and isinstance(value, str)]
+        denial = self._guard.tokens.judge(Role.INGEST, tokens)
+        if denial is None:
+            return continuation(handler_call_details)
+        self._guard.count(LISTENER, "authorization")
+        return _refusing(denial)
+
+
+def _refusing(denial: Denial) -> grpc.RpcMethodHandler:
+    code = {
+        Denial.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
+        Denial.FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
+    }[denial]
+    # A handler of a stream is called before any message is read; that of a single message, after it.
+    return grpc.stream_unary_rpc_method_handler(lambda _, call: _ended(call, code, said(denial, Role.INGEST)))
+
+
+def _credentials(certificates: Certificates) -> grpc.ServerCredentials:
+    """TLS with the certificates of each handshake's moment."""
+    shown = certificates.pem
+
+    def changed() -> Any:
+        """What is new since the last handshake; `None` for nothing."""
+        nonlocal shown
+        certificates.look()
+        if certificates.pem is shown:
+            return None
+        shown = certificates.pem
+        return _configuration(certificates)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(certificates),
+        changed,
+        require_client_authentication=certificates.config.client_ca_file is not None,
+    )
+
+
+def _configuration(certificates: Certificates) -> Any:
+    pem = certificates.pem
+    return grpc.ssl_server_certificate_configuration([(pem.key, pem.chain)], pem.authorities)
+
+
+def _address(call: Call) -> str:
+    """The address at the other end of a call, without its port."""
+    return str(call.peer()).rpartition(":")[0]
 
 
 def _ended(
-    call: Call, code: grpc.StatusCode, said: str, trailing: tuple[tuple[str, bytes], ...] = ()
+    call: Call, code: grpc.StatusCode, why: str, trailing: tuple[tuple[str, bytes], ...] = ()
 ) -> bytes:
-    """Refuse a call; what is returned takes the place of its answer, and is not sent.
+    """Refuse a call; what is returned takes the place of its answer.
 
-    Nothing is raised: gRPC keeps with the call what `abort` raises, and so all that its frames held, a body
-    among it, until garbage is collected.
+    Nothing is raised, as `abort` does: a traceback would keep all that its frames hold, a body among it.
     """
     call.set_code(code)
-    call.set_details(said)
+    call.set_details(why)
     call.set_trailing_metadata(trailing)
     return b""
 
 
 def _refused(call: Call, error: RefusedError) -> bytes:
-    said = str(error)
+    why = str(error)
     match error.reason:
         case Reason.MALFORMED:
-            details = status.protobuf(Code.INVALID_ARGUMENT, said)
+            details = status.protobuf(Code.INVALID_ARGUMENT, why)
             trailing = (("grpc-status-details-bin", details),)
-            return _ended(call, grpc.StatusCode.INVALID_ARGUMENT, said, trailing)
+            return _ended(call, grpc.StatusCode.INVALID_ARGUMENT, why, trailing)
         case Reason.TOO_LARGE:
-            return _ended(call, grpc.StatusCode.RESOURCE_EXHAUSTED, said)
+            return _ended(call, grpc.StatusCode.RESOURCE_EXHAUSTED, why)
         case Reason.FAULT:
-            return _ended(call, grpc.StatusCode.INTERNAL, said)
-        case Reason.FULL | Reason.STOPPING | Reason.BUSY | Reason.MEMORY:
-            details = status.protobuf(Code.UNAVAILABLE, said, RETRY_AFTER_S)
-            retry = ("google.rpc.retryinfo-bin", status.retry_info(RETRY_AFTER_S))
-            both = (("grpc-status-details-bin", details), retry)
-            return _ended(call, grpc.StatusCode.UNAVAILABLE, said, both)
+            return _ended(call, grpc.StatusCode.INTERNAL, why)
+        case Reason.BUSY:
+            return _later(call, grpc.StatusCode.RESOURCE_EXHAUSTED, Code.RESOURCE_EXHAUSTED, why)
+        case Reason.FULL | Reason.STOPPING | Reason.MEMORY:
+            return _later(call, grpc.StatusCode.UNAVAILABLE, Code.UNAVAILABLE, why)
         case _:
             assert_never(error.reason)
+
+
+def _later(call: Call, code: grpc.StatusCode, canonical: Code, why: str) -> bytes:
+    """Ask the sender to come back: OTLP's clients send again where there is a `RetryInfo`."""
+    details = status.protobuf(canonical, why, RETRY_AFTER_S)
+    retry = ("google.rpc.retryinfo-bin", status.retry_info(RETRY_AFTER_S))
+    return _ended(call, code, why, (("grpc-status-details-bin", details), retry))

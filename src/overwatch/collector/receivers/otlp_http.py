@@ -6,7 +6,6 @@ success is answered after the journal has the bytes. Must not know gRPC or what 
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, assert_never
@@ -15,12 +14,11 @@ import msgspec
 from aiohttp import web
 from google.protobuf.message import Message
 
-from overwatch.collector.crowd import CrowdConfig
+from overwatch.collector.connections import ConnectionsConfig
 from overwatch.collector.guard import Refused, expected
 from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Body, Intake, Reason, RefusedError
 from overwatch.collector.limits import Hold, NoRoomError, Room
 from overwatch.collector.receivers import bodies, status
-from overwatch.collector.receivers.otlp_express import Express, Manners, Said
 from overwatch.collector.receivers.status import Code
 from overwatch.collector.signals import WIRES, Wire, response
 from overwatch.collector.tls import TlsConfig
@@ -42,7 +40,7 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Longest time for a whole body to arrive, in seconds."""
     max_concurrent_requests: int = 4096
     """Most bodies that are read at once; beyond it senders are told to come back."""
-    connections: CrowdConfig = CrowdConfig(request_timeout_s=30.0)
+    connections: ConnectionsConfig = ConnectionsConfig(request_timeout_s=30.0)
     """How many connections there may be, and how long each may take."""
 
     tls: TlsConfig | None = None
@@ -94,22 +92,13 @@ class OtlpHttp:
         intake: Intake,
         signals: frozenset[Signal],
         room: Room,
-        epoch: Callable[[], int],
     ) -> None:
-        """`epoch` is another number whenever who was let in before must be judged anew."""
         self._config = config
         self._room = room
         self._intake = intake
         self._slices = asyncio.Lock()
-        manners = Manners(
-            transport=TRANSPORT,
-            limit=config.max_request_body_size,
-            most=config.max_concurrent_requests,
-            say=_said,
-            epoch=epoch,
-        )
-        self.express = Express(manners, intake, room)
-        """Stands before the application."""
+        self._reading = 0
+        """Bodies that are being read or taken in."""
         self._wires = {WIRES[signal].path: WIRES[signal] for signal in signals}
         for signal in signals:
             intake.know(signal, TRANSPORT)
@@ -122,20 +111,16 @@ class OtlpHttp:
 
     async def _answer(self, request: web.Request) -> web.Response:
         encoding = _encoding(request)
-        taken: Signal | None = None
         try:
             wire = self._route(request)
             encoding = _required(request)
             accepted = await self._accept(request, wire, encoding)
-            taken = wire.signal if encoding is Encoding.PROTOBUF else None
         except Refusal as refusal:
             return _write(refusal.answer, encoding or Encoding.JSON)
         except Exception:  # noqa: BLE001 the door's border: a fault of ours is told in OTLP's words and counted
             _log.exception("a request to %s failed", request.path)
             said = str(self._intake.refuse(Reason.FAULT, "the collector failed; its log says why", TRANSPORT))
             return _write(Answer(status=500, code=Code.INTERNAL, message=said), encoding or Encoding.JSON)
-        finally:
-            self.express.judged(request, taken)
         return _succeed(wire, accepted, encoding)
 
     def _route(self, request: web.Request) -> Wire:
@@ -155,14 +140,14 @@ class OtlpHttp:
         return wire
 
     async def _accept(self, request: web.Request, wire: Wire, encoding: Encoding) -> Accepted:
-        if self.express.reading >= self._config.max_concurrent_requests:
-            said = f"{self.express.reading} requests are being read already"
+        if self._reading >= self._config.max_concurrent_requests:
+            said = f"{self._reading} requests are being read already"
             raise _refusal(self._intake.refuse(Reason.BUSY, said, TRANSPORT))
-        self.express.reading += 1
+        self._reading += 1
         peer = request.remote or ""
         hold = Hold(self._room, peer)
         try:
-            self._intake.admit(TRANSPORT, peer)
+            self._intake.admit(TRANSPORT)
             data = await self._body(request, hold)
             json = encoding is Encoding.JSON
             body = Body(signal=wire.signal, data=data, transport=TRANSPORT, json=json, peer=peer)
@@ -171,7 +156,7 @@ class OtlpHttp:
             raise _refusal(error) from error
         finally:
             hold.end()
-            self.express.reading -= 1
+            self._reading -= 1
 
     async def _body(self, request: web.Request, hold: Hold) -> bytes:
         limit = self._config.max_request_body_size
@@ -262,13 +247,6 @@ def _succeed(wire: Wire, accepted: Accepted, encoding: Encoding) -> web.Response
             "errorMessage": accepted.message,
         }
     return web.Response(body=msgspec.json.encode(said), content_type=encoding.value)
-
-
-def _said(signal: Signal, said: Said) -> web.Response:
-    """What became of a body, in protobuf."""
-    if isinstance(said, Accepted):
-        return _succeed(WIRES[signal], said, Encoding.PROTOBUF)
-    return _write(_refusal(said).answer, Encoding.PROTOBUF)
 
 
 def _write(answer: Answer, encoding: Encoding) -> web.Response:

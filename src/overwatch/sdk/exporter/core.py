@@ -20,7 +20,7 @@ from overwatch.delivery.endpoint import Signal as SignalName
 from overwatch.delivery.log import DeliveryLog
 from overwatch.delivery.sender import Sender
 from overwatch.delivery.transport import transport_to
-from overwatch.events import CheckpointSaved, Event, RunFinished
+from overwatch.events import CheckpointSaved, EnvCrashed, Event, NonFiniteSeen, RunFinished, RunStateChanged
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.ack_tracker import AckTracker
 from overwatch.sdk.exporter.backlog import Backlog
@@ -43,7 +43,9 @@ log: Final = logging.getLogger("overwatch.exporter")
 NOT_SENT: Final = "not_sent"
 """Why updates are gone that a killed trainer had folded and not yet written."""
 WINDOW_S: Final = 0.1
-"""How long numbers gather before they are told: ten requests a second at most."""
+"""How long numbers gather into one record: ten a second at most."""
+SEND_S: Final = 0.3
+"""How long records gather into one request, unless one of them is urgent: about three requests a second."""
 _RINGS: Final = (Ring.NUMBERS, Ring.FACTS)
 _BUSY_S: Final = 0.01
 _IDLE_S: Final = WINDOW_S
@@ -63,6 +65,8 @@ _NAMES: Final[dict[Signal, SignalName]] = {
     Signal.METRICS: "metrics",
     Signal.TRACES: "traces",
 }
+_URGENT: Final = (EnvCrashed, NonFiniteSeen, RunStateChanged, RunFinished)
+"""What is sent with the window that holds it."""
 Tell: TypeAlias = Callable[[Progress], None]
 
 
@@ -118,8 +122,10 @@ class Exporter:
         self._finished: RunFinished | None = None
         """How the trainer itself ended."""
         self._items: list[Item] = []
+        self._is_urgent = False
+        """Something gathered that must not wait."""
         self._backlog = Backlog()
-        self._due = self._drops_at = time.monotonic()
+        self._due = self._send_at = self._drops_at = time.monotonic()
         if not said:
             self._encoder.describe(hello.started, hello.run_id)
             self._say(started(hello, node=node, sha=found.sha, dirty=found.dirty))
@@ -179,6 +185,7 @@ class Exporter:
             for event in events:
                 known = self._known(event)
                 self._finished = known if isinstance(known, RunFinished) else self._finished
+                self._is_urgent |= isinstance(known, _URGENT)
                 counts, counted = counted, 0
                 size = weight(event) if is_rolled else one.size // len(events)
                 self._encoder.take(known, place, size=size, counted=counts, is_rolled=is_rolled)
@@ -201,7 +208,7 @@ class Exporter:
         self._encoder.say(self._lanes.translate(event))
 
     def _close_window(self) -> None:
-        """A tenth of a second is over; with a backlog before it what it held waits for company."""
+        """A tenth of a second is over."""
         now = time.monotonic()
         self._due = now + WINDOW_S
         if now >= self._drops_at:
@@ -209,14 +216,22 @@ class Exporter:
             self._encoder.tell_drops(self._dropped())
         if self._encoder.is_empty and not self._items and self._source.malformed == self._malformed:
             self._say_trouble()
-        elif self._encoder.is_full or self._backlog.is_due(now, is_behind=not self._spool.is_empty):
+        elif self._is_due(now):
             self._export()
         else:
             self._encoder.close_window()
 
+    def _is_due(self, now: float) -> bool:
+        """Whether what gathered goes to the spool; with a backlog there it waits longer."""
+        is_behind = not self._spool.is_empty
+        is_next = is_behind or self._is_urgent or now >= self._send_at
+        return self._encoder.is_full or (is_next and self._backlog.is_due(now, is_behind=is_behind))
+
     def _export(self) -> None:
         """Bring what gathered to the spool, then let go of it in the rings."""
-        self._backlog.left(time.monotonic(), is_behind=not self._spool.is_empty)
+        now = time.monotonic()
+        self._backlog.left(now, is_behind=not self._spool.is_empty)
+        self._send_at, self._is_urgent = now + SEND_S, False
         known, self._malformed = self._malformed, self._source.malformed
         if self._malformed > known:
             self._spool.refuse(self._malformed - known, INVALID, {})

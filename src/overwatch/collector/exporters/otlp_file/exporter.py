@@ -17,10 +17,8 @@ from typing import Final
 
 import msgspec
 
-from overwatch.collector.calm import Patience
 from overwatch.collector.context import Context
 from overwatch.collector.exporters.otlp_file.config import OtlpFileConfig
-from overwatch.collector.exporters.otlp_file.lines import Lines
 from overwatch.collector.exporters.otlp_file.noticing import Noticing
 from overwatch.collector.exporters.otlp_file.tidying import Tidying
 from overwatch.collector.signals import WIRES
@@ -36,8 +34,6 @@ NAME: Final = "otlp_file"
 _WAIT_S: Final = 0.25
 _KEEP_S: Final = 2.0
 """Time between two places that are kept: what a restart writes again at most."""
-_LATE: Final = 0.125
-"""From this share of the room for batches that wait on, lines have no lower priority than answers."""
 _MIB: Final = 1 << 20
 _MINUTE_NS: Final = 60_000_000_000
 
@@ -71,9 +67,7 @@ class OtlpFileExporter:
         self._given = 0
         """The newest piece that a restart does not cut any more."""
         self._folder = str(config.path)
-        self._lines = Lines(lambda: context.journal.lag(name).unread > _LATE)
-        self._patience = Patience(context.intake.calm)
-        self._writer = RecordingWriter(config.path, context.exporting(name), self._lines.to_json)
+        self._writer = RecordingWriter(config.path, context.exporting(name))
         self._kept: CursorFile | None = context.journal.place(name)
         place = None if self._kept is None else self._kept.place
         if self._kept is None:
@@ -127,7 +121,6 @@ class OtlpFileExporter:
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()
-        self._lines.stop()
         self._tidying.stop()
         self._writer.close()
         if self._kept is not None:
@@ -197,7 +190,6 @@ class OtlpFileExporter:
         if batch.signal is Signal.START:
             self._writer.start(batch)
         elif batch.signal in self._writer.signals:
-            self._patience.rest()
             self._writer.write(batch)
         self._newest = batch.stamp
 

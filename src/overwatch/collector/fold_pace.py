@@ -1,62 +1,23 @@
-"""Who sends more than a fair share, and whether that matters now: the fold has much to do still.
+"""How long the fold will take for what waits, so that nothing more is taken in while that is too long.
 
-Rules: while the fold keeps up, nobody is refused for what they send. Where it does not, who sends more than
-the mean of all peers is told to come back, before the body is read; who sends less is taken in. What is
-remembered is a few seconds old and bounded. Must not know protocols.
+Must not know protocols.
 """
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from overwatch.journal import Batch, Cursor
 
-_WINDOW_S: Final = 2.0
-"""What was sent counts for one to two times this, in seconds."""
-_MOST_PEERS: Final = 4096
-"""Peers told apart; beyond them all count as one."""
 _LEARNT_BYTES: Final = 64 << 10
 """Bytes in a tick from which on it says how fast the fold is."""
 _SPARED_BYTES: Final = 1 << 20
 """Bytes that may wait for the fold in any case."""
+_LOOK_S: Final = 0.05
+"""How long one estimate counts, in seconds."""
 _KEPT: Final = 0.8
 """How much of what was learnt about the fold is left after each tick that says more."""
-
-
-class Shares:
-    """Bytes that each peer sent lately; for the event loop's thread."""
-
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self._began = now()
-        self._sent, self._before = Counter[str](), Counter[str]()
-        """In this window, and in the one before it."""
-
-    def spend(self, peer: str, size: int) -> None:
-        """A peer sent so many bytes."""
-        self._turn()
-        known = peer in self._sent or len(self._sent) < _MOST_PEERS
-        self._sent[peer if known else ""] += size
-
-    def is_large(self, peer: str) -> bool:
-        """Whether a peer sent at least the mean of all who sent something."""
-        self._turn()
-        own = self._sent[peer] + self._before[peer]
-        everybody = self._sent.total() + self._before.total()
-        return own > 0 and own * len(self._sent.keys() | self._before.keys()) >= everybody
-
-    def crowds(self, peer: str) -> bool:
-        """Whether there are others, and a peer sent at least the mean of all."""
-        return self.is_large(peer) and len(self._sent.keys() | self._before.keys()) > 1
-
-    def _turn(self) -> None:
-        passed = self._now() - self._began
-        if passed >= _WINDOW_S:
-            self._before = self._sent if passed < 2 * _WINDOW_S else Counter()
-            self._sent = Counter()
-            self._began += passed
 
 
 class FoldPace:
@@ -73,6 +34,7 @@ class FoldPace:
         self._cpu_s = 0.0
         """The fold's thread's time at that moment."""
         self._learnt_bytes, self._learnt_s = 0.0, 0.0
+        self._looked_at, self._behind_s = 0.0, 0.0
 
     @property
     def position(self) -> int:
@@ -106,12 +68,18 @@ class FoldPace:
         self._cursor.keep(position)
 
     def behind_s(self) -> float:
-        """How long the fold has still to do, in seconds; 0 where little waits."""
+        """How long the fold has still to do, in seconds, as of a moment ago; 0 where little waits."""
+        now = time.monotonic()
+        if now - self._looked_at >= _LOOK_S:
+            self._looked_at, self._behind_s = now, self._estimate(now)
+        return self._behind_s
+
+    def _estimate(self, now: float) -> float:
         unread = self._unread()
         with self._lock:
             waiting = unread + self._taken
             if waiting <= _SPARED_BYTES:
                 return 0.0
-            running_s = time.monotonic() - self._taken_at if self._taken else 0.0
+            running_s = now - self._taken_at if self._taken else 0.0
             rate = self._learnt_bytes / self._learnt_s if self._learnt_s > 0 else 0.0
             return max(running_s, waiting / rate if rate else 0.0)

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from overwatch.collector import Service
-from overwatch.collector.crowd import Crowd, CrowdConfig
+from overwatch.collector.connections import ConnectionLimiter, ConnectionsConfig
 from tests.overwatch.collector.running import eventually, http, running
 
 HEAD = b"POST /v1/logs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-protobuf\r\n"
 
 
 @contextlib.contextmanager
-def crowded(folder: Path, **keys: float) -> Iterator[tuple[Service, int]]:
-    """A collector whose OTLP/HTTP door has these limits of connections, and its port."""
+def limited(folder: Path, **keys: float) -> Iterator[tuple[Service, int]]:
+    """A collector whose OTLP/HTTP listener has these limits of connections, and its port."""
     sets = [f"receivers.otlp.protocols.http.connections.{key}={value}" for key, value in keys.items()]
     with running(folder, *sets) as service:
         yield service, int(str(service.endpoints.otlp_http).rpartition(":")[2])
@@ -49,7 +49,7 @@ def good(service: Service) -> bool:
 )
 def test_headers_that_do_not_come_are_cut(tmp_path: Path, said: bytes) -> None:
     """A connection without a whole head of a request ends at the deadline; others are served meanwhile."""
-    with crowded(tmp_path, read_header_timeout_s=0.5) as (service, port):
+    with limited(tmp_path, read_header_timeout_s=0.5) as (service, port):
         slow = [connect(port, said) for _ in range(50)]
         assert good(service)
         assert all(is_cut(connection) for connection in slow)
@@ -57,66 +57,16 @@ def test_headers_that_do_not_come_are_cut(tmp_path: Path, said: bytes) -> None:
             connection.close()
 
 
-def test_a_connection_without_a_line_costs_no_web_server() -> None:
-    """Its end is made with the first line, and hears all that came before; or none is made at all."""
-    made: list[Hears] = []
-
-    def make() -> Hears:
-        made.append(Hears())
-        return made[-1]
-
-    async def connect_two() -> None:
-        loop = asyncio.get_running_loop()
-        crowd = Crowd(CrowdConfig())
-        server = await loop.create_server(crowd.around(make), "127.0.0.1", 0)
-        place = server.sockets[0].getsockname()
-        (_, silent), (reader, writer) = [await asyncio.open_connection(*place) for _ in range(2)]
-        for word in (b"G", b"ET ", b"/ HTTP/1.1\r\nHost"):
-            assert not made
-            writer.write(word)
-            assert await reader.readexactly(1) == b"." if b"\n" in word else not await trickled(crowd, word)
-        assert [one.heard for one in made] == [b"GET / HTTP/1.1\r\nHost"]
-        crowd.close_silent()
-        silent.close()
-        writer.close()
-        server.close()
-
-    asyncio.run(connect_two())
-
-
-async def trickled(crowd: Crowd, word: bytes) -> bool:
-    """Wait until a word has come; whether somebody answers it."""
-    for _ in range(10_000):
-        if any(watched._early.endswith(word) for watched in crowd._watched.values()):
-            break
-        await asyncio.sleep(0)
-    return any(watched._inner is not None for watched in crowd._watched.values())
-
-
-class Hears(asyncio.Protocol):
-    """Answers each word with a dot."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember where to answer."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport, self.heard = transport, b""
-
-    def data_received(self, data: bytes) -> None:
-        """A word."""
-        self.heard += data
-        self.transport.write(b".")
-
-
-@pytest.mark.parametrize("said", [b"x" * 2000, b"hello\r\n"], ids=["no end", "no request"])
+@pytest.mark.parametrize("said", [b"x" * 20_000, b"hello\r\n\r\n"], ids=["no end", "no request"])
 def test_what_is_no_request_is_refused_before_the_deadline(tmp_path: Path, said: bytes) -> None:
     """A line that is none of HTTP, and one that does not end, are answered at once."""
-    with crowded(tmp_path, read_header_timeout_s=60) as (_, port), connect(port, said) as wrong:
+    with limited(tmp_path, read_header_timeout_s=60) as (_, port), connect(port, said) as wrong:
         assert wrong.recv(4096).startswith(b"HTTP/1.0 400 ")
 
 
 def test_a_silent_connection_ends_with_the_collector(tmp_path: Path) -> None:
     """Nobody waits for who has asked nothing."""
-    with crowded(tmp_path, read_header_timeout_s=60) as (_, port):
+    with limited(tmp_path, read_header_timeout_s=60) as (_, port):
         silent = connect(port, b"P")
     assert is_cut(silent)
     silent.close()
@@ -125,7 +75,7 @@ def test_a_silent_connection_ends_with_the_collector(tmp_path: Path) -> None:
 def test_a_second_request_has_the_same_deadline(tmp_path: Path) -> None:
     """On a connection that was answered, the next head must come in time too; none need come at all."""
     whole = HEAD + b"Content-Length: 0\r\n\r\n"
-    with crowded(tmp_path, read_header_timeout_s=0.5) as (_, port), connect(port, whole) as slow:
+    with limited(tmp_path, read_header_timeout_s=0.5) as (_, port), connect(port, whole) as slow:
         assert slow.recv(4096).startswith(b"HTTP/1.1 200 ")
         slow.sendall(HEAD)
         assert is_cut(slow)
@@ -133,7 +83,7 @@ def test_a_second_request_has_the_same_deadline(tmp_path: Path) -> None:
 
 def test_one_peer_has_its_share_of_connections(tmp_path: Path) -> None:
     """Beyond the cap a connection is closed at once; one that ends makes room."""
-    with crowded(tmp_path, max_connections_per_peer=3) as (service, port):
+    with limited(tmp_path, max_connections_per_peer=3) as (service, port):
         held = [connect(port, b"") for _ in range(3)]
         with connect(port, b"") as late:
             assert is_cut(late)
@@ -152,27 +102,24 @@ def served(service: Service) -> bool:
 def test_a_slow_answer_ends_with_its_deadline(tmp_path: Path) -> None:
     """A request whose body trickles in is cut when its time is over, whatever trickles in."""
     with (
-        crowded(tmp_path, request_timeout_s=0.5) as (_, port),
+        limited(tmp_path, request_timeout_s=0.5) as (_, port),
         connect(port, HEAD + b"Content-Length: 1000\r\n\r\npart") as slow,
     ):
         assert is_cut(slow)
 
 
-@pytest.mark.parametrize("name", CrowdConfig.__struct_fields__)
+@pytest.mark.parametrize("name", ConnectionsConfig.__struct_fields__)
 def test_limits_are_positive(name: str) -> None:
     """No cap and no deadline is 0."""
     with pytest.raises(ValueError, match=name):
-        CrowdConfig(**{name: 0})
-
-
-ANY = CrowdConfig(max_connections=4)
+        ConnectionsConfig(**{name: 0})
 
 
 def test_a_refused_request_is_answered_with_the_cap(tmp_path: Path) -> None:
     """503, when to come back, and the name of the setting; the page of health and the counter show it."""
-    with crowded(tmp_path, max_connections_per_peer=2) as (service, port):
+    with limited(tmp_path, max_connections_per_peer=2) as (service, port):
         held = [connect(port, b"") for _ in range(2)]
-        assert eventually(lambda: service.context.crowds["otlp_http"].size == 2)
+        assert eventually(lambda: service.context.limiters["otlp_http"].size == 2)
         url = f"{service.endpoints.otlp_http}/v1/logs"
         refused = http(url, b"x" * 100_000, "POST", Content_Type="application/x-protobuf")
         assert (refused.status, refused.headers["Retry-After"]) == (503, "2")
@@ -185,74 +132,40 @@ def test_a_refused_request_is_answered_with_the_cap(tmp_path: Path) -> None:
             connection.close()
 
 
-class Open(asyncio.Protocol):
-    """A connection of a test's own address, to a crowd without a socket."""
+class Open:
+    """As much of a transport as a limiter uses."""
 
-    def __init__(self, crowd: Crowd, peer: str) -> None:
-        self.closed = False
-        self.protocol = crowd.around(Hears)()
-        self.peer = peer
-        self.protocol.connection_made(self)  # type: ignore[arg-type] # as much of a transport as is used
-
-    def get_extra_info(self, _: str) -> tuple[str, int]:
-        """Its address."""
-        return self.peer, 1
+    def __init__(self) -> None:
+        self.protocol: asyncio.Protocol | None = None
 
     def set_protocol(self, protocol: asyncio.Protocol) -> None:
         """The answer to a refusal."""
         self.protocol = protocol
 
-    def close(self) -> None:
-        """It is given up."""
-        self.closed = True
-
-    abort = close
+    def abort(self) -> None:
+        """It is refused without an answer."""
 
 
-def peers(crowd: Crowd, *names: str) -> list[bool]:
-    """Connect from these addresses in order; which connections are still open at the end."""
-    opened = [Open(crowd, name) for name in names]
-    return [one.protocol.__class__.__name__ == "_Watched" and not one.closed for one in opened]
+def enter(limiter: ConnectionLimiter, peer: str = "a") -> bool:
+    """Whether one more connection of an address is let in."""
+    return limiter.enter(Open(), peer)  # type: ignore[arg-type] # as above
 
 
-@pytest.mark.parametrize(
-    ("names", "stay"),
-    [
-        ("aaaa", [True] * 4),
-        ("aaaaa", [True] * 4 + [False]),
-        ("aaaab", [False, True, True, True, True]),
-        ("aaaabb", [False, False, True, True, True, True]),
-        ("aaaabbb", [False, False, True, True, True, True, False]),
-        ("abcde", [True] * 4 + [False]),
-    ],
-)
-def test_one_address_has_all_until_another_needs_one(names: str, stay: list[bool]) -> None:
-    """At the total cap the address with the most gives way, down to an equal share."""
+def test_a_connection_that_ends_makes_room_for_any_other() -> None:
+    """The cap counts those that are open."""
 
     async def fill_up() -> list[bool]:
-        return peers(Crowd(ANY), *names)
+        limiter = ConnectionLimiter(ConnectionsConfig(max_connections=2))
+        first = [enter(limiter, peer) for peer in "abc"]
+        limiter.leave("a")
+        return [*first, enter(limiter, "c"), enter(limiter, "a")]
 
-    assert asyncio.run(fill_up()) == stay
-
-
-def test_a_connection_between_requests_is_given_up_before_one_that_asks() -> None:
-    """A newcomer takes an idle connection, though a busy one is older."""
-
-    async def fill_up() -> list[bool]:
-        crowd = Crowd(ANY)
-        mine = [Open(crowd, "a") for _ in range(4)]
-        watched = crowd._watched[mine[2]]  # type: ignore[index] # as above
-        watched.begin(None)
-        watched.end()
-        Open(crowd, "b")
-        return [one.closed for one in mine]
-
-    assert asyncio.run(fill_up()) == [False, False, True, False]
+    assert asyncio.run(fill_up()) == [True, True, False, True, False]
 
 
 def test_a_cap_is_reported_once_until_it_is_calm(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not one line a refusal: it begins, and it ends once nothing was refused for a while."""
-    monkeypatch.setattr("overwatch.collector.crowd.CALM_S", 0.05)
+    monkeypatch.setattr("overwatch.collector.connections.CALM_S", 0.05)
     reports: list[str | None] = []
 
     async def storm() -> None:
@@ -263,13 +176,13 @@ def test_a_cap_is_reported_once_until_it_is_calm(monkeypatch: pytest.MonkeyPatch
             if cap is None:
                 calm.set()
 
-        crowd = Crowd(CrowdConfig(max_connections=1), report)
+        limiter = ConnectionLimiter(ConnectionsConfig(max_connections=1), report)
         for _ in range(50):
-            Open(crowd, "a")
-        assert crowd.turned_away == 49
+            enter(limiter)
+        assert limiter.turned_away == 49
         assert len(reports) == 1
         await calm.wait()
-        Open(crowd, "a")
+        enter(limiter)
 
     asyncio.run(storm())
     assert [report is None for report in reports] == [False, True, False]
@@ -279,8 +192,8 @@ def test_a_cap_is_reported_once_until_it_is_calm(monkeypatch: pytest.MonkeyPatch
 def test_the_cap_fits_the_open_files(monkeypatch: pytest.MonkeyPatch, limit: int, most: int) -> None:
     """Where the system's limit is smaller than the setting, it is the cap, and the condition names it."""
     monkeypatch.setattr("resource.getrlimit", lambda _: (limit, limit))
-    crowd = Crowd(CrowdConfig())
-    assert (crowd.most, crowd.is_short_of_files) == (most, most < 4096)
+    limiter = ConnectionLimiter(ConnectionsConfig())
+    assert (limiter.most, limiter.is_short_of_files) == (most, most < 4096)
 
 
 BAD = {
