@@ -30,7 +30,7 @@ _SPARE_FILES: Final = 128
 _FEWEST: Final = 8
 """Connections that are taken whatever the system's limit is."""
 _WANTED_FILES: Final = 1 << 16
-_MOST_REFUSALS: Final = 512
+_MOST_REFUSALS: Final = 2048
 """Refused connections that wait for their answer; more are closed without one."""
 LINGER_S: Final = 2.0
 """How long open requests may take to end when an application is taken down, in seconds."""
@@ -91,7 +91,7 @@ class ConnectionLimiter:
         self.config = config
         self.most = most_connections(config.max_connections)
         """Most open connections."""
-        self._most_refusals = min(_MOST_REFUSALS, self.most)
+        self._most_refusals = most_connections(_MOST_REFUSALS)
         self.report = report
         """Gets the cap that takes effect, and `None` once none does any more."""
         self._refused_at = 0.0
