@@ -60,14 +60,15 @@ def _bounds(shots: list[Snapshot]) -> list[tuple[str, str]]:
 
 
 def test_a_healthy_cluster_as_it_is_by_default_is_not_at_fault(tmp_path: Path) -> None:
-    """From its start to its end no alert fires and nothing is found to warn of; it learns or takes turns."""
+    """From its start to its end no alert fires; it learns or takes turns; findings are of its policy only."""
     shots = _flown(tmp_path, learner_config({}, {}), 30)
     states = {state for state, _ in _bounds(shots)}
     found = [one for shot in shots for one in shot.findings]
 
     assert states <= {"LEARNER-BOUND", "SYNC-BOUND", "unknown"}
     assert states & {"LEARNER-BOUND", "SYNC-BOUND"}
-    assert {(one.code, one.severity, one.message) for one in found if one.severity != "info"} == set()
+    assert {one.code for one in found if one.severity == "critical"} == set()
+    assert {one.code for one in found if one.subject.scope != "policy"} == set()
     assert fired(*pages(tmp_path / "tower" / "otlp"), tmp_path, REAL) == set()
     assert _saved(shots) < 1.0
 

@@ -169,9 +169,9 @@ def test_one_trace_goes_through_learner_and_replay(seen: Seen) -> None:
 def test_episodes_and_checkpoints_name_the_span_of_their_phase(seen: Seen) -> None:
     """The span that they name was sent, is of that phase, and is in the trace that they name."""
     spans = {span["spanId"]: (role, span) for role, span in seen.spans}
-    for name, role, phase in (
-        ("episode_ended", "actor", "collect"),
-        ("checkpoint_saved", "learner", "checkpoint"),
+    for name, role, phases in (
+        ("episode_ended", "actor", {"collect"}),
+        ("checkpoint_saved", "learner", {"checkpoint", "last_checkpoint"}),
     ):
         facts = [log for of, log in seen.facts(name) if of == role and log.get("spanId")]
         assert facts
@@ -180,4 +180,4 @@ def test_episodes_and_checkpoints_name_the_span_of_their_phase(seen: Seen) -> No
         for log, (of, span) in known:
             said = {one["key"]: one["value"] for one in span["attributes"]}
             assert (of, span["traceId"]) == (role, log["traceId"])
-            assert said["overwatch.phase"]["stringValue"] == phase
+            assert said["overwatch.phase"]["stringValue"] in phases

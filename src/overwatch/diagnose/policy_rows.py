@@ -107,8 +107,6 @@ def is_judged(state: RunState, fleet: Fleet, row: Metric, series: Series) -> boo
     """Whether a row that is beyond its limit means anything yet, or still."""
     if row is ENTROPY:
         return not has_converged(state, fleet)
-    if row in (KL, CLIP_FRACTION) and _learns_by_it(state, fleet, row, series):
-        return False
     clipped = row is GRAD_NORM and is_clipped(state)
     # What a policy that learns was like before is no measure of it now, unless it jumped.
     if row in OF_BEFORE and earns_more(state, fleet) and (clipped or not _jumped(series)):
@@ -123,16 +121,6 @@ def is_judged(state: RunState, fleet: Fleet, row: Metric, series: Series) -> boo
     if not targets_vary(state):
         return False
     return returns_vary(state, fleet) if row is EXPLAINED_VARIANCE else not _explains_well(state)
-
-
-def _learns_by_it(state: RunState, fleet: Fleet, row: Metric, series: Series) -> bool:
-    """Whether steps are a little large and returns rise by them, in a run that bounds them by no target.
-
-    Our preset goodhart:small takes steps of 0.015 to 0.03 nats while it learns fastest, clipping 30 %.
-    """
-    needed, window = row.hold
-    is_small = sum(status == Status.CRITICAL for status in series.statuses.items[-window:]) < needed
-    return is_small and state.declared("target_kl") is None and earns_more(state, fleet)
 
 
 def _jumped(series: Series) -> bool:

@@ -285,33 +285,3 @@ def test_a_drift_far_below_its_limit_is_none(row: str) -> None:
     warming: Rows = lambda n: {row: limit * wobble(n) * (0.05 + 0.3 * min(1.0, max(0, n - 30) / 60))}  # noqa: E731 as above
 
     assert Watched().updates(range(1, 161), warming).opened == {}
-
-
-@pytest.mark.parametrize(
-    ("kl", "gain", "config", "found"),
-    [
-        (0.018, 3, {}, set()),
-        (0.018, 0, {}, {"policy-kl-divergence"}),
-        (0.018, 3, {"target_kl": "0.015"}, {"policy-kl-divergence"}),
-        (0.04, 3, {}, {"policy-kl-divergence"}),
-    ],
-)
-def test_steps_a_little_large_are_no_fault_while_returns_rise(
-    kl: float, gain: int, config: dict[str, str], found: set[str]
-) -> None:
-    """Beyond the warning limit of KL; beyond the critical one, or that of the run's own target, they are."""
-    moving: Rows = lambda n: {  # noqa: E731 as above
-        "kl_divergence": kl * wobble(n), "return": (20 + gain * n) * wobble(3 * n),
-    }  # fmt: skip
-
-    assert Watched(config).updates(range(1, 61), moving).opened.keys() == found
-
-
-@pytest.mark.parametrize(("gain", "found"), [(3, set()), (0, {"policy-clip-fraction"})])
-def test_much_that_is_clipped_is_no_fault_while_returns_rise(gain: int, found: set[str]) -> None:
-    """Where KL is not known to be small."""
-    clipping: Rows = lambda n: {  # noqa: E731 as above
-        "clip_fraction": 0.3 * wobble(n), "return": (20 + gain * n) * wobble(3 * n),
-    }  # fmt: skip
-
-    assert Watched().updates(range(1, 61), clipping).opened.keys() == found

@@ -258,6 +258,5 @@ def record(folder: Path, plan: Plan, *sets: str) -> Result:
             result.report = tidy(orders)
             size = sum(path.stat().st_size for path in recorded.iterdir())
             result.sizes.append((second / DAY, size))
-    exporter._lines.stop()
     exporter._writer.close()
     return result
