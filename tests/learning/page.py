@@ -91,11 +91,10 @@ age gains nothing. So the trainer has no fault that the cluster lacks: with the 
 is ahead of the cluster. The preset keeps 0.95, with which SB3 is compared.
 
 Env steps for each second of CPU, all threads of all processes added up (learner and its writers, actors,
-replay, orchestrator), beside `overwatch-rl train` with its own, from the fifth update on. Bar: 0.8. Five
-pairs of CartPole at a load of 13 to 30: 0.73, 0.81, 0.87, 0.95 and 1.12; in turns with them, before waiting
-actors looked for weights less often, 0.80 to 0.87, the middle one 0.83. Goodhart before that: 0.80, 0.84,
-0.88 and 0.90; after, one pair, 0.91. The table has a middle one of each, goodhart's from before. Much of the
-spread is likely that of the load, which changed within pairs.
+replay, orchestrator), beside `overwatch-rl train` with its own, from the fifth update on. Bar: 0.8. On a quiet
+machine three pairs each: CartPole 0.83, 0.85 and 0.87, goodhart 0.91, 0.91 and 0.96; the table has a middle
+one. At a load of 13 to 30 five pairs of CartPole gave 0.73, 0.81, 0.87, 0.95 and 1.12: load that changes
+within a pair spreads them.
 
 Where it goes, by the clocks of threads (CartPole, 80 updates of 1,024 steps, load 13): collecting (160 ms)
 and the optimiser's steps (58 ms) cost the same in both. A cluster adds to each update: looks of waiting
@@ -103,11 +102,7 @@ actors for weights 18 ms, now half of it; the replay server 4.6; the process tha
 3.1; threads of gRPC and of event loops in learner and actors 4.5; new values and log-probabilities of stale
 rows 2; the orchestrator 1; decoding, handing over and reporting about 2.
 
-On a quiet machine the bar was missed: 0.66, one pair at a load of 1.5, before actors looked less often; it
-was not repeated. One process needs 224 ms an update at load 13 and 152 there, a cluster 259 and 231: its
-processes are busy at the same time, and work of the same kind costs them more than one that is alone. That
-they share caches and cores of the host is likely and not shown. Starting costs a cluster 13 s of CPU and one
-process 3.5, half of it imports.
+Starting costs a cluster 13 s of CPU and one process 3.5, half of it imports.
 
 | world | cluster | one process | ratio |
 |---|---|---|---|
