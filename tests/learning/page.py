@@ -93,8 +93,8 @@ is ahead of the cluster. The preset keeps 0.95, with which SB3 is compared.
 Env steps for each second of CPU, all threads of all processes added up (learner and its writers, actors,
 replay, orchestrator), beside `overwatch-rl train` with its own, from the fifth update on. Bar: 0.8. On a
 quiet machine three pairs each: CartPole 0.83, 0.85 and 0.87, goodhart 0.91, 0.91 and 0.96; the table has a
-middle one. At a load of 13 to 30 five pairs of CartPole gave 0.73, 0.81, 0.87, 0.95 and 1.12: load that changes
-within a pair spreads them.
+middle one. At a load of 13 to 30 five pairs of CartPole gave 0.73, 0.81, 0.87, 0.95 and 1.12: load that
+changes within a pair spreads them.
 
 Where it goes, by the clocks of threads (CartPole, 80 updates of 1,024 steps, load 13): collecting (160 ms)
 and the optimiser's steps (58 ms) cost the same in both. A cluster adds to each update: looks of waiting
