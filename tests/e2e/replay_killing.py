@@ -105,7 +105,7 @@ class Killing:
         there.close()
         self.lives += 1
         self._is_leasing = False
-        if is_last or self.chance.random() < 0.3:
+        if is_last or self.lives % 3 == 0:
             self._die(here)
         for number, chunks in self.waiting.items():
             here.send(("append", (number, chunks)))

@@ -11,7 +11,7 @@ from typing import Final
 
 
 class Life(Enum):
-    """What a slot does in a stage, as far as whoever counts slots cares."""
+    """What a slot does in a stage: the groups by which slots are counted."""
 
     UNKNOWN = "unknown"
     RESTING = "resting"

@@ -60,7 +60,7 @@ class Component:
     config: type[msgspec.Struct]
     """Its section; no two rows have the same."""
     about: str
-    """One sentence, for whoever writes a configuration."""
+    """One sentence, for the author of a configuration."""
     factory: str | None
     """`module:name`, called with a section, the context and a whole name; `None`: the service makes it."""
     is_several: bool = True

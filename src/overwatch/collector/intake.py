@@ -151,7 +151,7 @@ class Intake:
 
     @property
     def overload(self) -> str | None:
-        """Why senders are told to come back later; `None` while none is."""
+        """Why senders must retry later; `None` while none must."""
         return self.problem or self._lagging()
 
     def _lagging(self) -> str | None:

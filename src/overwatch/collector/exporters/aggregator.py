@@ -14,9 +14,9 @@ class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """`exporters.aggregator`."""
 
     journal_size_mib: int = 256
-    """Most MiB of accepted batches that wait for their readers; beyond it senders are told to retry."""
+    """Most MiB of accepted batches that wait for their readers; beyond it senders must retry."""
     baseline: str | None = None
-    """A recording, or a log of snapshots; a run that gets less done than the one in it is told so."""
+    """A recording, or a log of snapshots; a run that gets less done than the one in it is reported."""
     preset: str | None = None
     """Whose limits judge every run, e.g. `grpo`; without, each run says itself."""
     max_runs: int = 1024

@@ -76,7 +76,7 @@ class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     max_concurrent_streams: int = 32
     """Most requests in flight on one connection; a client keeps the others back."""
     max_concurrent_calls: int = 256
-    """Most requests in flight on all connections, a thread each; beyond it senders are told to come back."""
+    """Most requests in flight on all connections, a thread each; beyond it senders must retry."""
     max_concurrent_calls_per_peer: int | None = None
     """Most of them from one address; half if left out."""
     read_timeout_s: float = 10.0
