@@ -290,7 +290,9 @@ def test_an_operator_tunes_pauses_resumes_and_terminates_a_learner() -> None:
         assert (run["state"], run["tuned"], run["step"]) == ("terminated", {"learning_rate": 1e-4}, 1 << 40)
         assert run["heartbeat"]["status"] == "terminated"
     assert pair.learner.did == ["tune", "drain", "refill", "drain", "checkpoint"]
-    assert set(beats) == {"ok"}
+    assert "ok" in beats
+    # A busy machine may bring two to the server at once: the second is refused as too soon, and not repeated.
+    assert set(beats) <= {"ok", "late"}
 
 
 def test_a_learner_that_died_in_a_pause_comes_back_paused() -> None:

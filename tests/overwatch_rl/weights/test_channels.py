@@ -264,12 +264,16 @@ def test_of_writers_at_once_the_greatest_version_stays(
             writer.start()
         seen = []
         while any(writer.is_alive() for writer in writers):
-            text = run.key.newest()
+            try:
+                text = run.key.newest()
+            except OSError:
+                continue  # The server fails some requests of so many at once; whoever polls looks again.
             assert text is not None
             seen.append(msgspec.json.decode(text, type=type(pattern)).version)
         text = run.key.newest()
 
     assert failed == []
+    assert seen
     assert text is not None
     assert msgspec.json.decode(text, type=type(pattern)).version == Version(1, 60)
     assert seen == sorted(seen)
