@@ -34,12 +34,11 @@ from overwatch.otlp import wire
 from overwatch.otlp.encode import Pieces, as_bytes, encode, resource_logs
 from overwatch.otlp.value import Value
 from overwatch.sdk.conflate import Count
-from overwatch.sdk.exporter.batching import Updates
 from overwatch.sdk.exporter.instruments import Instruments
-from overwatch.sdk.exporter.nonfinite import non_finite
+from overwatch.sdk.exporter.record_events import measured, non_finite
 from overwatch.sdk.exporter.spooling import Store
 from overwatch.sdk.exporter.window import Window
-from overwatch.sdk.frames import Hello, SpanEnded
+from overwatch.sdk.frames import Hello, SpanEnded, Update
 
 log: Final = logging.getLogger("overwatch.exporter")
 
@@ -105,6 +104,8 @@ class BatchEncoder:
         self._rings: dict[Ring, int] = {}
         self._newest: int | None = None
         """Number of the newest update."""
+        self._undrawn: Update | None = None
+        """The newest update, where third parties do not have it yet."""
         self._told = 0
         self._told_at = 0.0
         self._held = {ring: _Held() for ring in Ring}
@@ -121,20 +122,18 @@ class BatchEncoder:
             elif isinstance(event, EpisodeEnded | CheckpointSaved):
                 event = self._instruments.loops.placed(event)
             elif isinstance(event, Measured) and event.scope is Scope.POLICY:
+                self._draw()
                 self._report(Count(event.updates(self._newest), None, event.index))
             self._window.add(event, size=size, counted=counted, is_rolled=is_rolled)
             self._note(event)
             self._rings[place.ring] = place.sequence
 
-    def take_many(self, said: Updates | Event, place: Place, *, size: int, counted: int) -> None:
-        """Take `counted` records at once, none of whose values need a fact of their own."""
+    def take_update(self, update: Update, place: Place, *, size: int) -> None:
+        """Take an update that the trainer emitted, none of whose values needs a fact of its own."""
         with self._lock:
-            if isinstance(said, Updates):
-                self._window.add_updates(said)
-                self._report(said.rows.count)
-            else:
-                self._window.add(said, size=size, counted=counted)
-            self._instruments.note(said.newest if isinstance(said, Updates) else said)
+            self._report(Count(1, update.index, update.index))
+            self._window.add_update(update, size=size)
+            self._undrawn = update
             self._rings[place.ring] = place.sequence
 
     def take_span(self, span: SpanEnded, place: Place, *, size: int) -> None:
@@ -220,6 +219,12 @@ class BatchEncoder:
         values = scalars({SDK_DROPPED.name: float(total)})
         self.say(Measured(at=time.time_ns(), scope=Scope.TOWER, values=values))
 
+    def _draw(self) -> None:
+        """Draw the newest update for third parties, who look every other second."""
+        if self._undrawn is not None:
+            self._instruments.note(measured(self._undrawn))
+            self._undrawn = None
+
     def _note(self, event: Event) -> None:
         """Draw an event for third parties, and add the facts that follow from its numbers."""
         self._instruments.note(event)
@@ -229,6 +234,7 @@ class BatchEncoder:
                 self._instruments.note(seen)
 
     def _close_window(self) -> None:
+        self._draw()
         self._size += self._window.size_bytes
         passed = self._window.take()
         measured = (event for event in passed.numbers if isinstance(event, Measured))

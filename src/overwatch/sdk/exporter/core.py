@@ -25,16 +25,14 @@ from overwatch.journal import Signal
 from overwatch.sdk.exporter.ack_tracker import AckTracker
 from overwatch.sdk.exporter.backlog import Backlog
 from overwatch.sdk.exporter.batch_encoder import INVALID, TELL_S, BatchEncoder, Place, Ring, started
-from overwatch.sdk.exporter.batching import Batch, Updates, batched
-from overwatch.sdk.exporter.envs import global_envs
 from overwatch.sdk.exporter.gpus import Trainer, lane_map
 from overwatch.sdk.exporter.instruments import Instruments
+from overwatch.sdk.exporter.record_events import global_envs, is_plain, unpacked, weight
 from overwatch.sdk.exporter.resource import host_name, resource, revision
 from overwatch.sdk.exporter.sampler import Sampler
 from overwatch.sdk.exporter.spool import Spool
 from overwatch.sdk.exporter.spools import SpoolMeta, spool_folder, spool_root
-from overwatch.sdk.exporter.unpack import unpacked, weight
-from overwatch.sdk.frames import Hello, Progress, Rolled, SpanEnded
+from overwatch.sdk.frames import Hello, Progress, Rolled, SpanEnded, Update
 from overwatch.sdk.rings.source import Item, RingSource
 from overwatch.sdk.trainer_env import env_of
 
@@ -158,41 +156,38 @@ class Exporter:
     def _read(self) -> int:
         """Take what the rings hold; how many bytes that were."""
         items = self._source.read(_READ)
-        for one in batched(items, self._before.get(Ring.NUMBERS.value, 0)):
-            item = one.last if isinstance(one, Batch) else one
+        for item in items:
+            # To let go of a record is to let go of all before it in its ring.
+            if self._items and self._items[-1].ring == item.ring and not self._items[-1].upto:
+                self._items.pop()
             self._items.append(item)
             if item.sequence > self._before.get(_RINGS[item.ring].value, 0):
-                self._take(one, item)
+                self._take(item)
             if self._encoder.is_full:
                 self._export()
         return sum(item.size for item in items)
 
-    def _take(self, one: Item | Batch, last: Item) -> None:
-        """Take a record, or a batch whose last one is `last`."""
-        place = Place(_RINGS[last.ring], last.sequence)
-        counted = sum(part.n for part in one.parts) if isinstance(one, Batch) else one.count
+    def _take(self, item: Item) -> None:
+        place, counted = Place(_RINGS[item.ring], item.sequence), item.count
         try:
-            if isinstance(one, Batch):
-                for part in one.parts:
-                    many = part if isinstance(part, Updates) else self._known(part.newest)
-                    self._encoder.take_many(many, place, size=part.size, counted=part.n)
-                    counted -= part.n
+            if isinstance(item.content, Update) and is_plain(item.content):
+                self._encoder.take_update(item.content, place, size=item.size)
                 return
-            if isinstance(one.content, SpanEnded):
-                self._encoder.take_span(one.content, place, size=one.size)
+            if isinstance(item.content, SpanEnded):
+                self._encoder.take_span(item.content, place, size=item.size)
                 return
-            events, is_rolled = unpacked(one.content, self._hello.words), isinstance(one.content, Rolled)
+            events, is_rolled = unpacked(item.content, self._hello.words), isinstance(item.content, Rolled)
             for event in events:
                 known = self._known(event)
                 self._finished = known if isinstance(known, RunFinished) else self._finished
                 self._is_urgent |= isinstance(known, _URGENT)
                 counts, counted = counted, 0
-                size = weight(event) if is_rolled else one.size // len(events)
+                size = weight(event) if is_rolled else item.size // len(events)
                 self._encoder.take(known, place, size=size, counted=counts, is_rolled=is_rolled)
-        except Exception as error:  # noqa: BLE001 the border: a record must not end the telling of the others
+        except Exception as error:  # noqa: BLE001 the border: a record must not end the export of the others
             self._poison += 1
             if self._poison == 1:
-                log.warning("a record cannot be told: %s: %s", type(error).__name__, error)
+                log.warning("a record cannot be exported: %s: %s", type(error).__name__, error)
             self._encoder.skip(place, counted=counted)
             return
         if counted:
