@@ -36,7 +36,7 @@ from overwatch.otlp.value import Value
 from overwatch.sdk.conflate import Count
 from overwatch.sdk.exporter.instruments import Instruments
 from overwatch.sdk.exporter.record_events import measured, non_finite
-from overwatch.sdk.exporter.spooling import Store
+from overwatch.sdk.exporter.spool import Spool
 from overwatch.sdk.exporter.window import Window
 from overwatch.sdk.frames import Hello, SpanEnded, Update
 
@@ -88,13 +88,13 @@ class BatchEncoder:
     def __init__(
         self,
         resource: Resource,
-        store: Store,
+        spool: Spool,
         instruments: Instruments,
         started: RunStarted,
         said: int = 0,
     ) -> None:
         self._instruments = instruments
-        self._store = store
+        self._spool = spool
         self._resource = resource
         self.order = 0
         """Of the newest request."""
@@ -211,6 +211,14 @@ class BatchEncoder:
                 self._export(ring, {ring.value: done[ring]} if ring in done else {})
             return {ring.value: sequence for ring, sequence in done.items()}
 
+    def collect(self, *, is_last: bool = False) -> None:
+        """Put the newest values into the spool for third parties; the last time the open spans too."""
+        with self._lock:
+            if is_last:
+                self._instruments.loops.finish()
+                self._instruments.loops.flush()
+            self._instruments.collect()
+
     def tell_drops(self, total: int, *, now: bool = False) -> None:
         """Say how many records this producer has dropped, when that has changed."""
         if total == self._told or (not now and time.monotonic() - self._told_at < TELL_S):
@@ -253,7 +261,7 @@ class BatchEncoder:
         held, self._held[ring] = self._held[ring], _Held()
         if held.records:
             body = resource_logs(self._resource.attributes, held.records, self._resource.schema_url)
-            request = self._store.put(
+            request = self._spool.put(
                 Signal.LOGS,
                 body,
                 is_fact=ring is Ring.FACTS,
@@ -263,9 +271,9 @@ class BatchEncoder:
             )
             self.order = request.order
         if held.spans:
-            self._store.hand_on(held.spans, place)
+            self._spool.hand_on(held.spans, place)
         if held.unsaid or (place and not held.records and not held.spans):
-            self._store.refuse(held.unsaid, INVALID, place)
+            self._spool.refuse(held.unsaid, INVALID, place)
 
     def _emit(self, event: Event, records: list[bytes]) -> bool:
         try:

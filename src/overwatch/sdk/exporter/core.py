@@ -50,7 +50,6 @@ _IDLE_S: Final = WINDOW_S
 _LEAST_S: Final = 0.001
 _MUCH: Final = 512 << 10
 """Bytes of one look into the rings after which the next one comes soon: the ring holds eight times that."""
-_METRICS_S: Final = 1.0
 _STOP_S: Final = 0.05
 _LATE_S: Final = 1.0
 """With less time than this the exporter of a short trainer has hardly begun."""
@@ -105,9 +104,10 @@ class Exporter:
         shown = None if hello.quiet else ways[Signal.LOGS].shown
         self._acks = AckTracker(spool, spool.spooled)
         self._sender = Sender(self._acks, lambda: transport_to(ways), DeliveryLog(shown))
-        self._instruments = Instruments(described, spool, frozenset(ways), env)
+        instruments = Instruments(described, spool, frozenset(ways), env)
+        self._collect_s = instruments.interval_s
         said = max(spool.next_seq - 1, source.said)
-        self._encoder = BatchEncoder(described, spool, self._instruments, hello.started, said)
+        self._encoder = BatchEncoder(described, spool, instruments, hello.started, said)
         self._encoder.fit(spool.room)
         self._before = spool.spooled
         self._malformed = 0
@@ -124,6 +124,7 @@ class Exporter:
         """Something gathered that must not wait."""
         self._backlog = Backlog()
         self._due = self._send_at = self._drops_at = time.monotonic()
+        self._collect_at = self._due + self._collect_s
         if not said:
             self._encoder.describe(hello.started, hello.run_id)
             self._say(started(hello, node=node, sha=found.sha, dirty=found.dirty))
@@ -138,7 +139,6 @@ class Exporter:
             if self._sampler is not None:
                 self._sampler.stop()
             self._sender.stop(_STOP_S)
-            self._instruments.close()
 
     def _run(self, shutdown: ShutdownSignal) -> None:
         self._sender.start(self._progressed)
@@ -209,6 +209,9 @@ class Exporter:
         if now >= self._drops_at:
             self._drops_at = now + TELL_S
             self._encoder.tell_drops(self._dropped())
+        if now >= self._collect_at:
+            self._collect_at = now + self._collect_s
+            self._encoder.collect()
         if self._encoder.is_empty and not self._items and self._source.malformed == self._malformed:
             self._say_trouble()
         elif self._is_due(now):
@@ -264,7 +267,7 @@ class Exporter:
             self._end(shutdown)
         self._encoder.tell_drops(self._dropped(), now=True)
         self._export()
-        self._instruments.flush(min(max(deadline - time.monotonic(), 0.0) / 2, _METRICS_S))
+        self._encoder.collect(is_last=True)
         self._sender.drain(deadline - time.monotonic() - _STOP_S)
         if shutdown.is_exit:
             self._write_last_account()

@@ -68,7 +68,7 @@ class Window:
     def __init__(self, preset: str = "ppo", config: Mapping[str, str] | None = None) -> None:
         self._updates = Conflator(preset, config)
         self._rows: Rows | None = None
-        """Updates of the same names, which are folded at once: for a busy trainer that is five times as fast."""
+        """Updates of the same names; to fold them at once costs a busy trainer a fifth."""
         self._folded: list[Measured] = []
         self._newest: int | None = None
         """Number of the newest update that was held."""
