@@ -96,8 +96,6 @@ class BatchEncoder:
         self._instruments = instruments
         self._spool = spool
         self._resource = resource
-        self.order = 0
-        """Of the newest request."""
         self._lock = threading.Lock()
         self._window = Window(started.judged_by, started.config)
         self._seq = said
@@ -201,15 +199,14 @@ class BatchEncoder:
         with self._lock:
             self._close_window()
 
-    def export(self) -> Mapping[str, int]:
-        """Send all that gathered to the spool; by ring, the last record that is safe there now."""
+    def export(self) -> None:
+        """Send all that gathered to the spool."""
         with self._lock:
             self._close_window()
             self._instruments.loops.flush()
             done, self._rings, self._size = self._rings, {}, 0
             for ring in (Ring.NUMBERS, Ring.FACTS):
                 self._export(ring, {ring.value: done[ring]} if ring in done else {})
-            return {ring.value: sequence for ring, sequence in done.items()}
 
     def collect(self, *, is_last: bool = False) -> None:
         """Put the newest values into the spool for third parties; the last time the open spans too."""
@@ -261,7 +258,7 @@ class BatchEncoder:
         held, self._held[ring] = self._held[ring], _Held()
         if held.records:
             body = resource_logs(self._resource.attributes, held.records, self._resource.schema_url)
-            request = self._spool.put(
+            self._spool.put(
                 Signal.LOGS,
                 body,
                 is_fact=ring is Ring.FACTS,
@@ -269,11 +266,10 @@ class BatchEncoder:
                 last_seq=self._seq,
                 rings=place,
             )
-            self.order = request.order
         if held.spans:
-            self._spool.hand_on(held.spans, place)
+            self._spool.account(held.spans, place)
         if held.unsaid or (place and not held.records and not held.spans):
-            self._spool.refuse(held.unsaid, INVALID, place)
+            self._spool.account(held.unsaid, place, INVALID)
 
     def _emit(self, event: Event, records: list[bytes]) -> bool:
         try:

@@ -22,8 +22,6 @@ from overwatch.delivery.sender import Sender
 from overwatch.delivery.transport import transport_to
 from overwatch.events import CheckpointSaved, EnvCrashed, Event, NonFiniteSeen, RunFinished, RunStateChanged
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.ack_tracker import AckTracker
-from overwatch.sdk.exporter.backlog import Backlog
 from overwatch.sdk.exporter.batch_encoder import INVALID, TELL_S, BatchEncoder, Place, Ring, started
 from overwatch.sdk.exporter.gpus import Trainer, lane_map
 from overwatch.sdk.exporter.instruments import Instruments
@@ -64,6 +62,9 @@ _NAMES: Final[dict[Signal, SignalName]] = {
 }
 _URGENT: Final = (EnvCrashed, NonFiniteSeen, RunStateChanged, RunFinished)
 """What is sent with the window that holds it."""
+FIRST_S: Final = 1.0
+MOST_S: Final = 8.0
+"""What the exporter has read by then lies in the trainer's rings alone, not on disk."""
 Tell: TypeAlias = Callable[[Progress], None]
 
 
@@ -85,6 +86,28 @@ class ShutdownSignal(ABC):
         return None
 
 
+class Backlog:
+    """When what gathered leaves for the spool while earlier requests still wait there.
+
+    With nothing before it, it leaves at once. Behind a backlog it waits for company, each time twice as long:
+    whatever a collector can take, the number of requests falls below it, and what is shown of the run does
+    not grow older and older. Nothing arrives later by that, since what is in the spool goes first.
+    """
+
+    def __init__(self) -> None:
+        self._due = 0.0
+        self._wait_s = FIRST_S
+
+    def is_due(self, now: float, *, is_behind: bool) -> bool:
+        """Whether what gathered leaves now; `is_behind` while the spool is not empty."""
+        return not is_behind or now >= self._due
+
+    def left(self, now: float, *, is_behind: bool) -> None:
+        """Note that it left, behind earlier requests or not."""
+        self._wait_s = min(self._wait_s * 2, MOST_S) if is_behind else FIRST_S
+        self._due = now + self._wait_s
+
+
 class Exporter:
     """Everything between the rings and the collector."""
 
@@ -102,8 +125,7 @@ class Exporter:
         described = resource(hello, found, node)
         ways = destinations(hello.endpoint, hello.otlp_env)
         shown = None if hello.quiet else ways[Signal.LOGS].shown
-        self._acks = AckTracker(spool, spool.spooled)
-        self._sender = Sender(self._acks, lambda: transport_to(ways), DeliveryLog(shown))
+        self._sender = Sender(spool, lambda: transport_to(ways), DeliveryLog(shown))
         instruments = Instruments(described, spool, frozenset(ways), env)
         self._collect_s = instruments.interval_s
         said = max(spool.next_seq - 1, source.said)
@@ -232,12 +254,10 @@ class Exporter:
         self._send_at, self._is_urgent = now + SEND_S, False
         known, self._malformed = self._malformed, self._source.malformed
         if self._malformed > known:
-            self._spool.refuse(self._malformed - known, INVALID, {})
+            self._spool.account(self._malformed - known, {}, INVALID)
         self._encoder.close_window()
         self._source.said = self._encoder.said
-        rings = self._encoder.export()
-        if rings:
-            self._acks.put(self._encoder.order, rings)
+        self._encoder.export()
         self._encoder.fit(self._spool.room)
         items, self._items = self._items, []
         if items:
@@ -262,7 +282,7 @@ class Exporter:
         while self._read() or (self._source.waiting and time.monotonic() < deadline):
             pass
         if unsaid := self._source.unsaid:
-            self._spool.refuse(unsaid, NOT_SENT, {})
+            self._spool.account(unsaid, {}, NOT_SENT)
         if not shutdown.is_exit:
             self._end(shutdown)
         self._encoder.tell_drops(self._dropped(), now=True)
@@ -291,12 +311,12 @@ class Exporter:
         return not self._source.waiting and not self._items
 
     def _dropped(self) -> int:
-        return sum(self._spool.dropped.values()) + sum(self._source.dropped().values())
+        return sum(self._spool.books.dropped.values()) + sum(self._source.dropped().values())
 
     def _progressed(self) -> None:
         """A request has been settled."""
         self._write_account()
-        if self._spool.delivered:
+        if self._spool.books.delivered:
             self._delivers()
 
     def _write_last_account(self) -> None:
@@ -305,14 +325,14 @@ class Exporter:
 
     def _write_account(self) -> None:
         with self._accounting:  # an older account must not come after a newer one
-            at_risk = self._spool.at_risk
+            books = self._spool.books
             is_whole = self._is_final and self.is_emptied
             progress = Progress(
-                delivered=self._spool.delivered,
-                dropped=dict(self._spool.dropped),
-                settled=self._acks.settled(),
-                at_risk=at_risk,
-                kept=self._spool.waiting - at_risk if is_whole else None,
+                delivered=books.delivered,
+                dropped=dict(books.dropped),
+                settled=self._spool.settled,
+                at_risk=books.at_risk,
+                kept=books.waiting - books.at_risk if is_whole else None,
                 final=self._is_final,
             )
             self._tell(progress)
