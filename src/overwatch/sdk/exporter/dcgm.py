@@ -33,10 +33,9 @@ from overwatch.catalog.machine import (
     UTILIZATION,
 )
 from overwatch.delivery.client import http_request
+from overwatch.sdk.exporter.gpu_sources import Reading, Unread, Xid
 from overwatch.sdk.exporter.lanes import MIG_PREFIX, Gpu
 from overwatch.sdk.exporter.nvml import MHZ, throttle_words
-from overwatch.sdk.exporter.readings import Reading, Xid
-from overwatch.sdk.exporter.unread import Unread
 
 URL_VARIABLE: Final = "OVERWATCH_DCGM_URL"
 MIB: Final = float(1 << 20)
