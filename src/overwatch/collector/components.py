@@ -26,7 +26,7 @@ from overwatch.collector.exporters.webhook import WebhookConfig
 from overwatch.collector.extensions.file_storage import FileStorageConfig
 from overwatch.collector.extensions.health_check import HealthCheckConfig
 from overwatch.collector.extensions.view import ViewConfig
-from overwatch.collector.listeners import Listener
+from overwatch.collector.guard import Listener
 from overwatch.collector.receivers.otlp import OtlpConfig
 
 _HERE: Final = "overwatch.collector"

@@ -28,8 +28,7 @@ from overwatch.collector.exporters.forward_config import (
     OtlpHttpExporterConfig,
 )
 from overwatch.collector.extensions.file_storage import FileStorageConfig
-from overwatch.collector.guard import SecurityConfig
-from overwatch.collector.listeners import Listener
+from overwatch.collector.guard import Listener, SecurityConfig
 from overwatch.collector.logs import LogsConfig
 from overwatch.collector.net import AddressError, parse
 from overwatch.collector.telemetry import MetricsConfig

@@ -18,7 +18,7 @@ from overwatch.collector.context import Context
 from overwatch.collector.guard import Entry, plain
 from overwatch.collector.limits import Resident
 from overwatch.collector.tls import TlsConfig
-from overwatch.serve.exposition import Exposition, Source
+from overwatch.serve.exposition import Exposition
 from overwatch.serve.metrics_text import Family, FamilyKind
 from overwatch.state.overflow import Overflow
 
@@ -174,7 +174,7 @@ class SelfMetrics:
         self._context = context
         self._resident = Resident()
         # A fresh version each time: these numbers change without any event to hang a cache on.
-        exposition = Exposition(Source(families=lambda _: self._families(), version=object))
+        exposition = Exposition(self._families)
         self._listener = context.web_listener(config.address, exposition.app(), _ENTRY, config.tls)
 
     def start(self) -> None:

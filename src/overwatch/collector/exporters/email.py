@@ -21,7 +21,7 @@ import msgspec
 
 from overwatch.collector.exporters.notices import Notice, NotifierConfig
 from overwatch.collector.net import is_loopback
-from overwatch.collector.secrets import Secret
+from overwatch.collector.setting_types import Secret
 
 Encryption: TypeAlias = Literal["starttls", "tls", "none"]
 PORTS: Final[dict[Encryption, int]] = {"starttls": 587, "tls": 465, "none": 25}

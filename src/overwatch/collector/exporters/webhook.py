@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from overwatch.collector.exporters.notices import Notice, NotifierConfig, Shape
-from overwatch.collector.secrets import Secret
+from overwatch.collector.setting_types import Secret
 from overwatch.delivery.client import http_request
 from overwatch.delivery.destination import header_problem
 from overwatch.delivery.reply import retry_after_s

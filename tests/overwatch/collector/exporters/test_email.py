@@ -18,7 +18,7 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword
 
 from overwatch.collector.exporters.email import EmailConfig, mail
 from overwatch.collector.exporters.notices import Notice
-from overwatch.collector.secrets import Secret
+from overwatch.collector.setting_types import Secret
 from overwatch.snapshot import Finding, Subject
 from tests.overwatch.collector import pki
 from tests.overwatch.collector.exporters.test_webhook import Books, crashed, notifying

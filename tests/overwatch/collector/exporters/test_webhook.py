@@ -19,7 +19,7 @@ from overwatch.collector.context import Context
 from overwatch.collector.exporters.notices import Notice, Notices, NotifierConfig
 from overwatch.collector.exporters.notifier import Notifier
 from overwatch.collector.exporters.webhook import WebhookConfig
-from overwatch.collector.secrets import Secret
+from overwatch.collector.setting_types import Secret
 from overwatch.fold import FAST_NS, Frame
 from overwatch.snapshot import Finding, Subject
 from tests.overwatch.serve.framed import Frames, busy_run
