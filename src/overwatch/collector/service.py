@@ -33,11 +33,10 @@ from overwatch.collector.intake import Decoding, Intake
 from overwatch.collector.loop import LoopThread
 from overwatch.collector.net import AddressError
 from overwatch.collector.receivers.otlp import OtlpConfig
-from overwatch.collector.settings import CollectorConfig
+from overwatch.collector.settings import ARCHIVE, ENDED, JOURNAL, CollectorConfig, written
 from overwatch.collector.storage import Storage
 from overwatch.collector.tally import Tally
 from overwatch.collector.telemetry import SelfMetrics
-from overwatch.collector.written import ARCHIVE, ENDED, JOURNAL, written
 from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
 from overwatch.fold import LifeStarted
 from overwatch.journal import LogVersionError, MemoryJournal, Signal

@@ -24,8 +24,9 @@ the newer format among equals, text 0.0.4 where it names nothing; names here are
 
 import math
 import re
+import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
@@ -72,16 +73,15 @@ class Text(Enum):
 class Family:
     """One name with its samples, under construction."""
 
-    __slots__ = ("_heads", "_labels", "_suffix", "_values", "asks", "exemplars", "kind", "name")
+    __slots__ = ("_heads", "_suffix", "_values", "asks", "exemplars", "kind", "name")
 
-    def __init__(self, name: str, kind: FamilyKind, asks: str, labels: Sequence[str] = ()) -> None:
+    def __init__(self, name: str, kind: FamilyKind, asks: str) -> None:
         """`name` is without the suffix that its kind adds: a counter's `_total`, an info's `_info`."""
         self.name = name
         self.kind = kind
         self.asks = asks
         self.exemplars: dict[int, str] = {}
         """Text of an exemplar by the place of its sample."""
-        self._labels = tuple(labels)
         self._suffix = _SUFFIX.get(kind, "")
         self._heads: list[str] = []
         """What stands before the number of each sample, with the end of the line before."""
@@ -96,12 +96,8 @@ class Family:
         """Each sample as its name with labels, and its value."""
         yield from zip((head[1:-1] for head in self._heads), self._values, strict=True)
 
-    def add(self, words: Sequence[str], value: float) -> None:
-        """Add a sample with the family's labels; `words` are their values."""
-        self.put(labels_text(dict(zip(self._labels, words, strict=True))), value)
-
     def put(self, labels: str, value: float) -> None:
-        """Add a sample whose labels are text already, as of `labels_text`."""
+        """Add a sample; labels are text already, as of `labels_text`."""
         self._put(self._suffix, labels, value)
 
     def put_histogram(self, labels: str, buckets: Mapping[str, int], total: float | None) -> None:
@@ -195,7 +191,7 @@ class FamilyBuilder:
 
     __slots__ = ("_families", "_room", "dropped")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int = sys.maxsize) -> None:
         self._families: dict[str, Family] = {}
         self._room = most
         self.dropped = 0

@@ -40,7 +40,6 @@ from overwatch.serve.metrics_text import (
     Buckets,
     Family,
     FamilyBuilder,
-    FamilyKind,
     exemplar_text,
     known,
     labels_text,
@@ -164,22 +163,16 @@ class RunPage:
         self._dropped += builder.dropped
         found = list(builder.families())
         yield from found
-        yield from self._about(builder.dropped, sum(family.n for family in found))
-
-    def _about(self, dropped: int, series: int) -> Iterator[Family]:
-        """What the page says of itself."""
-        yield _single("overwatch_prometheus_series", "How many series of runs are on this page?", series)
+        about, series = FamilyBuilder(), sum(family.n for family in found)
+        asks = "How many series of runs are on this page?"
+        about.gauge("overwatch_prometheus_series", asks, "", series)
         asks = "How many series of runs may be on this page?"
-        yield _single("overwatch_prometheus_series_limit", asks, self._limits.most_series)
+        about.gauge("overwatch_prometheus_series_limit", asks, "", self._limits.most_series)
         asks = "How many series have no room on this page?"
-        yield _single("overwatch_prometheus_series_dropped", asks, dropped)
-        counter = Family(
-            "overwatch_prometheus_dropped_series",
-            FamilyKind.COUNTER,
-            "How many series had no room, over all pages so far?",
-        )
-        counter.put("", self._dropped)
-        yield counter
+        about.gauge("overwatch_prometheus_series_dropped", asks, "", builder.dropped)
+        asks = "How many series had no room, over all pages so far?"
+        about.counter("overwatch_prometheus_dropped_series", asks, "", self._dropped)
+        yield from about.families()
 
     def _run(self, builder: FamilyBuilder, run_id: str, snapshot: Snapshot) -> None:
         part = self._limits.part_of(snapshot)
@@ -243,12 +236,6 @@ class RunPage:
             return
         for rank, env in enumerate(_worst(snapshot)[:most], start=1):
             _env(builder, "outlier_", f'{labels},rank="{rank}"', env)
-
-
-def _single(name: str, asks: str, value: float) -> Family:
-    family = Family(name, FamilyKind.GAUGE, asks)
-    family.put("", value)
-    return family
 
 
 def _age_s(snapshot: Snapshot) -> float:

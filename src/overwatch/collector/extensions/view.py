@@ -14,8 +14,7 @@ from overwatch.collector.tls import TlsConfig
 from overwatch.events import FindingAcknowledged, Origin, Record
 from overwatch.journal import Signal
 from overwatch.otlp.encode import request as encoded
-from overwatch.serve.answers import problem
-from overwatch.serve.stream import ViewApi
+from overwatch.serve.stream import ViewApi, problem
 
 
 def _refused(_: web.Request, refused: Refused) -> web.Response:

@@ -27,8 +27,7 @@ from overwatch.collector.guard import Guard, said
 from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Body, Reason, RefusedError
 from overwatch.collector.limits import Hold, NoRoomError, Room
 from overwatch.collector.net import Address, AddressError, Listening, listen
-from overwatch.collector.receivers import status
-from overwatch.collector.receivers.status import Code
+from overwatch.collector.receivers.status import Code, retry_info, status
 from overwatch.collector.signals import WIRES, response
 from overwatch.collector.tls import Certificates, TlsConfig
 from overwatch.journal import Signal
@@ -339,7 +338,7 @@ def _refused(call: Call, error: RefusedError) -> bytes:
     why = str(error)
     match error.reason:
         case Reason.MALFORMED:
-            details = status.protobuf(Code.INVALID_ARGUMENT, why)
+            details = status(Code.INVALID_ARGUMENT, why).SerializeToString()
             trailing = (("grpc-status-details-bin", details),)
             return _ended(call, grpc.StatusCode.INVALID_ARGUMENT, why, trailing)
         case Reason.TOO_LARGE:
@@ -356,6 +355,6 @@ def _refused(call: Call, error: RefusedError) -> bytes:
 
 def _later(call: Call, code: grpc.StatusCode, canonical: Code, why: str) -> bytes:
     """Ask the sender to come back: OTLP's clients send again where there is a `RetryInfo`."""
-    details = status.protobuf(canonical, why, RETRY_AFTER_S)
-    retry = ("google.rpc.retryinfo-bin", status.retry_info(RETRY_AFTER_S))
+    details = status(canonical, why, RETRY_AFTER_S).SerializeToString()
+    retry = ("google.rpc.retryinfo-bin", retry_info(RETRY_AFTER_S).SerializeToString())
     return _ended(call, code, why, (("grpc-status-details-bin", details), retry))
