@@ -2,7 +2,7 @@
 
 import pytest
 
-from overwatch.collector.durations import Duration, seconds
+from overwatch.collector.setting_types import Duration, seconds
 
 
 @pytest.mark.parametrize(

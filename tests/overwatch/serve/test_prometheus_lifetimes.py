@@ -1,7 +1,6 @@
 """How long a run and its readings stay on the page of the runs."""
 
 from overwatch.events import FindingAcknowledged
-from overwatch.serve.lifetime import Lifetimes
 from overwatch.serve.prometheus import PageLimits
 from tests import fakes
 from tests.overwatch.serve.framed import Frames, busy_run, host
@@ -26,7 +25,7 @@ def test_policy_values_live_as_long_as_the_run() -> None:
 
 def test_a_run_that_ended_leaves_its_end_for_a_while() -> None:
     """Its values go at once, state and counters after the expiration."""
-    limits = PageLimits(lifetimes=Lifetimes(expiration_s=10))
+    limits = PageLimits(expiration_s=10)
     frames = Frames()
     busy_run(frames)
     ended = frames.tell("run-1", [fakes.finished(frames.now, "failed")])
@@ -39,7 +38,7 @@ def test_a_run_that_ended_leaves_its_end_for_a_while() -> None:
 
 def test_what_stood_at_the_end_is_on_the_page_as_long_as_the_end() -> None:
     """An alert on it fires, and does not stay for ever."""
-    limits = PageLimits(lifetimes=Lifetimes(expiration_s=10))
+    limits = PageLimits(expiration_s=10)
     frames = Frames()
     busy_run(frames)
     ended = frames.tell("run-1", [fakes.finished(frames.now)])
@@ -63,7 +62,7 @@ def test_a_killed_run_is_lost_on_the_page_at_once() -> None:
 
 def test_a_silent_run_keeps_its_state_for_its_alert() -> None:
     """Of a producer that promised no end: the state stays until it emits, is acknowledged, or is too old."""
-    limits = PageLimits(lifetimes=Lifetimes(lost_retention_s=400))
+    limits = PageLimits(lost_retention_s=400)
     frames = Frames()
     frames.tell("run-1", [fakes.policy(frames.now, 1, kl_divergence=0.01)], ours=False)
     silent = frames.skip(1_900)
@@ -77,7 +76,7 @@ def test_a_silent_run_keeps_its_state_for_its_alert() -> None:
 
 def test_a_lost_run_keeps_its_state_until_the_retention_is_over() -> None:
     """State and moments stay for an alert to stand on; values of a policy that may be dead do not."""
-    limits = PageLimits(lifetimes=Lifetimes(lost_retention_s=90))
+    limits = PageLimits(lost_retention_s=90)
     frames = Frames()
     busy_run(frames)
     lost = frames.skip(650)
@@ -114,7 +113,7 @@ def test_a_lost_run_that_speaks_again_is_whole() -> None:
 
 def test_a_reading_that_nobody_renews_is_gone() -> None:
     """A machine whose sampler died has no numbers after the expiration, while its run goes on."""
-    limits = PageLimits(lifetimes=Lifetimes(expiration_s=10))
+    limits = PageLimits(expiration_s=10)
     frames = Frames()
     busy_run(frames)
     frames.skip(50)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from overwatch.aggregator import Frame
+from overwatch.collector.exporters.aggregator import CLEAR_NS, PART, Refusals
 from overwatch.collector.health import Health
-from overwatch.collector.refusals import CLEAR_NS, PART, Refusals
 from overwatch.fold import FAST_NS, SLOW_NS, Fold
 from overwatch.room import Room
 from tests import fakes

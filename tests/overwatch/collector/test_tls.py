@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.collector.certificate_dates import first_end
+from overwatch.collector.tls import first_end
 from tests.overwatch.collector.pki import OPENSSL, authority, signed
 
 pytestmark = pytest.mark.skipif(OPENSSL is None, reason="no openssl to make certificates with")

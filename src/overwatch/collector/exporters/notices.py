@@ -9,7 +9,6 @@ Pure: the frame's tick is the only clock. Must not know how messages travel.
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
@@ -35,18 +34,30 @@ _SLACK: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "`": "'",
 """What would call people, draw a link or end a code span, as text that only looks like it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoticeLimits:
-    """What is told."""
+class NotifierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is sent, how fast and by what: what the sections of all notifiers have."""
 
     min_severity: Level = "warning"
-    """The least severe finding that is told."""
+    """The least severe finding that is sent: `info`, `warning` or `critical`."""
     per_minute: int = 30
-    """Messages in any minute; what comes on top waits for its turn."""
+    """Messages in any minute; what comes on top waits for its turn, the most severe first."""
+    timeout_s: float = 10.0
+    """Seconds that delivering a message may take; then it is given up and tried again."""
 
     def __post_init__(self) -> None:
         if self.per_minute < 1:
             raise ValueError(f"at least one message a minute is sent, not {self.per_minute}")
+        if not 0 < self.timeout_s <= 60:
+            raise ValueError(f"a message arrives within 60 s or is given up, not {self.timeout_s} s")
+
+    @property
+    def shown(self) -> str:
+        """Where messages go, without what may be secret in it."""
+        raise NotImplementedError
+
+    def deliver(self, notice: "Notice") -> tuple[str, float | None]:
+        """What went wrong, empty when nothing did, and how long to wait at least for another try, if any."""
+        raise NotImplementedError
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,9 +141,9 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 class Notices:
     """What was told, and what is to be told next. For one thread."""
 
-    def __init__(self, limits: NoticeLimits | None = None, told: Iterable[Told] = ()) -> None:
+    def __init__(self, config: NotifierConfig, told: Iterable[Told] = ()) -> None:
         """`told` is what an earlier life told."""
-        self._limits = limits or NoticeLimits()
+        self._config = config
         self._told = {one.key: one for one in told}
         self._waiting: set[Key] = set()
         """Starts that were not told yet."""
@@ -185,7 +196,7 @@ class Notices:
         self._sent.append(self._tick)
 
     def _is_news(self, key: Key, finding: Finding) -> bool:
-        loud = _RANK.get(finding.severity, 0) >= _RANK[self._limits.min_severity]
+        loud = _RANK.get(finding.severity, 0) >= _RANK[self._config.min_severity]
         return loud and key not in self._told
 
     def _gone(self, shown: Iterable[str]) -> set[str]:
@@ -205,7 +216,7 @@ class Notices:
         """As many as may be sent now; the others wait."""
         while self._sent and self._sent[0] <= self._tick - _MINUTE_NS:
             self._sent.popleft()
-        room = self._limits.per_minute - len(self._sent)
+        room = self._config.per_minute - len(self._sent)
         due.sort(key=lambda one: -_RANK.get(one[2].severity, 0))
         return [
             Notice(

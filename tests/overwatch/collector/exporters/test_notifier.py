@@ -10,8 +10,8 @@ from overwatch.collector.service import Service
 from overwatch.config import load
 from tests import fakes
 from tests.overwatch.collector import running as collecting
-from tests.overwatch.serve.test_mail import Postbox, server
-from tests.overwatch.serve.test_webhook import receiver
+from tests.overwatch.collector.exporters.test_email import Postbox, server
+from tests.overwatch.collector.exporters.test_webhook import receiver
 
 
 def test_a_crash_is_told_to_the_webhook(tmp_path: Path) -> None:

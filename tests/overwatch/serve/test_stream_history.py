@@ -92,11 +92,11 @@ def test_a_run_that_made_room_keeps_its_past(tmp_path: Path) -> None:
 
 def test_without_a_tick_the_answer_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A collector that does not tick answers 503 after its patience."""
-    monkeypatch.setattr("overwatch.serve.past.ANSWER_S", 0.01)
+    monkeypatch.setattr("overwatch.serve.stream.ANSWER_S", 0.01)
 
     async def work(tower: HandDrivenTower, client: ClientSession) -> None:
         coming = asyncio.get_running_loop().create_future()
-        monkeypatch.setattr("overwatch.serve.past.asyncio.wrap_future", lambda _: coming)
+        monkeypatch.setattr("overwatch.serve.stream.asyncio.wrap_future", lambda _: coming)
         tower.update("run-1", 1)
         assert (await client.get(PATH)).status == 503
 

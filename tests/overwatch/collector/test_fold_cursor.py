@@ -2,7 +2,8 @@
 
 import time
 
-from overwatch.collector.fold_pace import FoldPace
+from overwatch.collector.fold_cursor import FOLD, FoldCursor
+from overwatch.collector.tally import Tally
 from overwatch.journal import MemoryJournal, Signal
 
 MIB = 1 << 20
@@ -11,7 +12,7 @@ MIB = 1 << 20
 def test_the_fold_tells_how_long_what_waits_will_take() -> None:
     """From the CPU that the last ticks took for their bytes; little that waits is no matter."""
     journal = MemoryJournal(time.time_ns, 1 << 30)
-    pace = FoldPace(journal.cursor("fold"), lambda: journal.backlog["fold"])
+    pace = FoldCursor(journal.cursor(FOLD), journal, Tally(), frozenset())
     journal.append(Signal.LOGS, bytes(MIB))
     assert pace._estimate(time.monotonic()) == 0
     assert len(pace.seal(time.time_ns())) == 1
@@ -28,7 +29,7 @@ def test_the_fold_tells_how_long_what_waits_will_take() -> None:
 def test_a_fold_that_is_at_one_tick_for_long_is_behind() -> None:
     """Even where nothing was learnt yet, and nothing waits besides."""
     journal = MemoryJournal(time.time_ns, 1 << 30)
-    pace = FoldPace(journal.cursor("fold"), lambda: journal.backlog["fold"])
+    pace = FoldCursor(journal.cursor(FOLD), journal, Tally(), frozenset())
     journal.append(Signal.LOGS, bytes(2 * MIB))
     pace.seal(time.time_ns())
     pace._taken_at -= 60
@@ -37,7 +38,9 @@ def test_a_fold_that_is_at_one_tick_for_long_is_behind() -> None:
 
 def test_an_estimate_counts_for_a_moment() -> None:
     """Asking for each request costs nothing."""
-    asked: list[None] = []
-    pace = FoldPace(MemoryJournal(time.time_ns).cursor("fold"), lambda: asked.append(None) or 0)  # type: ignore[func-returns-value] # it counts
-    assert {pace.behind_s() for _ in range(100)} == {0.0}
-    assert 1 <= len(asked) < 100
+    journal = MemoryJournal(time.time_ns, 1 << 30)
+    pace = FoldCursor(journal.cursor(FOLD), journal, Tally(), frozenset())
+    journal.append(Signal.LOGS, bytes(2 * MIB))
+    pace.seal(time.time_ns())
+    pace._taken_at -= 60
+    assert len({pace.behind_s() for _ in range(100)}) < 100

@@ -1,32 +1,39 @@
-"""How long the fold will take for what waits, so that nothing more is taken in while that is too long.
+"""The fold's cursor: counts what it takes, and estimates how long it will take for what waits.
 
-Must not know protocols.
+Rules: batches of earlier lives were accepted by another process and are not counted. While the estimate is
+too long, nothing more is taken in. Must not know protocols.
 """
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
-from overwatch.journal import Batch, Cursor
+from overwatch.collector.signals import WIRES
+from overwatch.collector.tally import Tally
+from overwatch.journal import Batch, Cursor, Journal, Signal
+from overwatch.otlp.validate import items_of
 
+FOLD: Final = "aggregator"
+"""The name of the fold's cursor, of its exporter and of its part in health."""
 _LEARNT_BYTES: Final = 64 << 10
-"""Bytes in a tick from which on it says how fast the fold is."""
+"""Bytes in a tick from which on it shows how fast the fold is."""
 _SPARED_BYTES: Final = 1 << 20
 """Bytes that may wait for the fold in any case."""
 _LOOK_S: Final = 0.05
 """How long one estimate counts, in seconds."""
 _KEPT: Final = 0.8
-"""How much of what was learnt about the fold is left after each tick that says more."""
+"""How much of what was learnt about the fold is left after each tick that shows more."""
 
 
-class FoldPace:
-    """The fold's cursor, and how long the fold will take for what waits. Safe from any thread."""
+class FoldCursor:
+    """A place in the journal; what `seal` and `wait` give counts as sent. Safe from any thread."""
 
-    def __init__(self, cursor: Cursor, unread: Callable[[], int]) -> None:
-        """`unread` says how many bytes the cursor has not read."""
+    def __init__(self, cursor: Cursor, journal: Journal, tally: Tally, signals: frozenset[Signal]) -> None:
         self._cursor = cursor
-        self._unread = unread
+        self._journal = journal
+        self._tally = tally
+        self._signals = signals
         self._lock = threading.Lock()
         self._taken = 0
         """Bytes that the fold took last, and may still be at."""
@@ -35,6 +42,8 @@ class FoldPace:
         """The fold's thread's time at that moment."""
         self._learnt_bytes, self._learnt_s = 0.0, 0.0
         self._looked_at, self._behind_s = 0.0, 0.0
+        for signal in signals:
+            self._add(signal, 0)
 
     @property
     def position(self) -> int:
@@ -53,7 +62,7 @@ class FoldPace:
                 self._learnt_bytes = self._learnt_bytes * _KEPT + self._taken
                 self._learnt_s = self._learnt_s * _KEPT + spent - self._cpu_s
             self._taken = 0
-        batches = self._cursor.seal(tick)
+        batches = self._counted(self._cursor.seal(tick))
         with self._lock:
             self._taken = sum(batch.size for batch in batches)
             self._taken_at, self._cpu_s = time.monotonic(), time.thread_time()
@@ -61,10 +70,10 @@ class FoldPace:
 
     def wait(self, timeout_s: float) -> list[Batch]:
         """Unread batches; waits up to `timeout_s` seconds for the first."""
-        return self._cursor.wait(timeout_s)
+        return self._counted(self._cursor.wait(timeout_s))
 
     def keep(self, position: int) -> None:
-        """Say that batches before `position` are not needed again."""
+        """Let go of batches before `position`."""
         self._cursor.keep(position)
 
     def behind_s(self) -> float:
@@ -75,7 +84,7 @@ class FoldPace:
         return self._behind_s
 
     def _estimate(self, now: float) -> float:
-        unread = self._unread()
+        unread = self._journal.backlog.get(FOLD, 0)
         with self._lock:
             waiting = unread + self._taken
             if waiting <= _SPARED_BYTES:
@@ -83,3 +92,13 @@ class FoldPace:
             running_s = now - self._taken_at if self._taken else 0.0
             rate = self._learnt_bytes / self._learnt_s if self._learnt_s > 0 else 0.0
             return max(running_s, waiting / rate if rate else 0.0)
+
+    def _counted(self, batches: list[Batch]) -> list[Batch]:
+        for batch in batches:
+            if batch.signal in self._signals:
+                self._add(batch.signal, items_of(batch))
+        return batches
+
+    def _add(self, signal: Signal, items: int) -> None:
+        for verb, amount in (("sent", items), ("send_failed", 0)):
+            self._tally.add(f"otelcol_exporter_{verb}_{WIRES[signal].items}", amount, exporter=FOLD)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.collector.start_errors import described
+from overwatch.collector.extensions.file_storage import described
 
 
 @pytest.mark.parametrize("number", sorted(errno.errorcode))

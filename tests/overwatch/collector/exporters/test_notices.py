@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overwatch.collector.exporters.notices import GONE_NS, Notice, Notices, NotifierConfig, Told
 from overwatch.fold import FAST_NS, Frame
-from overwatch.serve.notices import GONE_NS, Notice, NoticeLimits, Notices, Told
 from overwatch.snapshot import Finding, Subject
 from tests import fakes
 from tests.overwatch.serve.framed import Frames, busy_run
@@ -35,7 +35,7 @@ def _crashing(frames: Frames, notices: Notices, crashes: int = 1) -> list[tuple[
 
 def test_a_crash_is_told_once_when_it_starts_and_once_when_it_ends() -> None:
     """However many frames it stands in."""
-    frames, notices = Frames(), Notices(NoticeLimits(min_severity="critical"))
+    frames, notices = Frames(), Notices(NotifierConfig(min_severity="critical"))
     start = fakes.envs(frames.now, range(32), 1, reward=[1.0] * 32, step_time=[0.01] * 32)
     _tell(notices, frames.tell("run-1", [fakes.started(frames.now, n_envs=32), start]))
     told = _crashing(frames, notices)
@@ -49,7 +49,7 @@ def test_what_is_less_severe_is_not_told() -> None:
     """Only what was asked for."""
     frame = busy_run(Frames())
     severities = {
-        level: {notice.finding.severity for notice in Notices(NoticeLimits(min_severity=level)).due(frame)}
+        level: {notice.finding.severity for notice in Notices(NotifierConfig(min_severity=level)).due(frame)}
         for level in ("info", "warning", "critical")
     }
     assert severities["critical"] == {"critical"}
@@ -89,7 +89,7 @@ def _said(notices: list[Notice]) -> list[tuple[str, str]]:
 
 def test_a_flood_is_capped_and_the_rest_waits_for_its_turn() -> None:
     """Five a minute, the most severe first; each is told once."""
-    frame, notices = busy_run(Frames()), Notices(NoticeLimits(per_minute=5))
+    frame, notices = busy_run(Frames()), Notices(NotifierConfig(per_minute=5))
     many = [_finding(number, "critical" if number > 9 else "warning") for number in range(12)]
     first = _tell(notices, _standing(frame, *many))
     assert _said(first) == [("started", name) for name in ("f10", "f11", "f0", "f1", "f2")]
@@ -105,7 +105,7 @@ def test_a_flood_is_capped_and_the_rest_waits_for_its_turn() -> None:
 
 def test_what_is_over_before_its_turn_is_counted_and_never_told() -> None:
     """Neither its start nor its end."""
-    frame, notices = busy_run(Frames()), Notices(NoticeLimits(per_minute=5))
+    frame, notices = busy_run(Frames()), Notices(NotifierConfig(per_minute=5))
     many = [_finding(number) for number in range(12)]
     _tell(notices, _standing(frame, *many))
     assert _tell(notices, _standing(frame, ticks=1)) == []
@@ -117,7 +117,7 @@ def test_what_is_over_before_its_turn_is_counted_and_never_told() -> None:
 
 def test_an_end_waits_for_its_turn_and_is_told() -> None:
     """Whoever was told of a start waits for it, however much else is to be told."""
-    frame, notices = busy_run(Frames()), Notices(NoticeLimits(per_minute=2))
+    frame, notices = busy_run(Frames()), Notices(NotifierConfig(per_minute=2))
     _tell(notices, _standing(frame, _finding(0), _finding(1)))
     assert _tell(notices, _standing(frame, _finding(2, "critical"), ticks=10)) == []
     later = _tell(notices, _standing(frame, _finding(2, "critical"), ticks=600))
@@ -127,7 +127,7 @@ def test_an_end_waits_for_its_turn_and_is_told() -> None:
 
 def test_what_stands_again_before_its_end_was_told_has_not_ended() -> None:
     """Who reads the messages never saw it go."""
-    frame, notices = busy_run(Frames()), Notices(NoticeLimits(per_minute=1))
+    frame, notices = busy_run(Frames()), Notices(NotifierConfig(per_minute=1))
     _tell(notices, _standing(frame, _finding(0)))
     assert _tell(notices, _standing(frame, ticks=1)) == []
     assert _tell(notices, _standing(frame, _finding(0), ticks=700)) == []
@@ -136,7 +136,7 @@ def test_what_stands_again_before_its_end_was_told_has_not_ended() -> None:
 
 def test_what_did_not_arrive_is_told_as_long_as_it_stands() -> None:
     """Nobody is told of an outage's findings that are over when it is."""
-    frame, notices = busy_run(Frames()), Notices()
+    frame, notices = busy_run(Frames()), Notices(NotifierConfig())
     for ticks in range(3):
         assert _said(notices.due(_standing(frame, _finding(0), _finding(1), ticks=ticks))) == [
             ("started", "f0"),
@@ -153,7 +153,7 @@ def test_a_life_goes_on_where_an_earlier_one_was() -> None:
     """What it told is not told again, and what ended meanwhile is."""
     frame = busy_run(Frames())
     told = [Told(run_id="run-1", finding=_finding(number)) for number in (0, 1)]
-    assert _said(_tell(Notices(told=told), _standing(frame, _finding(1), _finding(2)))) == [
+    assert _said(_tell(Notices(NotifierConfig(), told=told), _standing(frame, _finding(1), _finding(2)))) == [
         ("started", "f2"),
         ("ended", "f0"),
     ]
@@ -164,7 +164,7 @@ def test_a_run_that_is_not_there_has_ten_minutes_to_come_back() -> None:
     frame = _standing(busy_run(Frames()), _finding(0))
     empty = dataclasses.replace(frame, snapshots={})
     for away_ns, said in ((GONE_NS - FAST_NS, []), (GONE_NS, [("ended", "f0")])):
-        notices = Notices(told=[Told(run_id="run-1", finding=_finding(0))])
+        notices = Notices(NotifierConfig(), told=[Told(run_id="run-1", finding=_finding(0))])
         assert _tell(notices, empty) == []
         assert _said(_tell(notices, dataclasses.replace(empty, tick=empty.tick + away_ns))) == said
         assert _said(_tell(notices, dataclasses.replace(frame, tick=empty.tick + GONE_NS + FAST_NS))) == (
@@ -177,7 +177,7 @@ def test_starts_and_ends_alternate_and_agree_with_what_stands(
     course: list[set[int]], cap: int, ticks: int
 ) -> None:
     """Whatever comes and goes: never two starts, never an end alone, and in the end what was told is true."""
-    notices, told = Notices(NoticeLimits(per_minute=cap)), Counter[str]()
+    notices, told = Notices(NotifierConfig(per_minute=cap)), Counter[str]()
     at = 0
     for standing in (*course, *[course[-1] if course else set()] * 20):
         at += ticks
@@ -195,7 +195,7 @@ def test_starts_and_ends_alternate_and_agree_with_what_stands(
 
 def test_a_message_is_json_or_slacks_shape() -> None:
     """Programs get the finding whole, people a sentence and the next step."""
-    notice = Notices().due(busy_run(Frames()))[0]
+    notice = Notices(NotifierConfig()).due(busy_run(Frames()))[0]
     whole = msgspec.json.decode(notice.body("json"))
     assert (whole["version"], whole["status"], whole["run_id"]) == (1, "started", "run-1")
     assert whole["finding"]["code"] == notice.finding.code
@@ -218,7 +218,7 @@ def test_telemetrys_words_call_nobody_and_are_no_markup() -> None:
 def test_a_cap_below_one_is_refused() -> None:
     """Said with the value."""
     with pytest.raises(ValueError, match="not 0"):
-        NoticeLimits(per_minute=0)
+        NotifierConfig(per_minute=0)
 
 
 def _at_end(finding: Finding, ended_at: float = 900.0) -> Finding:
@@ -227,7 +227,7 @@ def _at_end(finding: Finding, ended_at: float = 900.0) -> Finding:
 
 def test_what_stood_at_a_run_s_end_is_reported_as_that_and_never_as_ended() -> None:
     """Once; not when the run leaves the collector either, since nothing cleared."""
-    frame, notices = _FRAME, Notices()
+    frame, notices = _FRAME, Notices(NotifierConfig())
     first, second = _finding(0, "critical"), _finding(1)
     assert _said(_tell(notices, _standing(frame, first, second))) == [("started", "f0"), ("started", "f1")]
 
@@ -243,7 +243,7 @@ def test_what_stood_at_a_run_s_end_is_reported_as_that_and_never_as_ended() -> N
 
 def test_what_was_found_with_the_end_is_reported_once() -> None:
     """A failure starts when the run is over: one message, in no shape a second."""
-    frame, notices = _FRAME, Notices()
+    frame, notices = _FRAME, Notices(NotifierConfig())
     failed = _at_end(_finding(0, "critical"))
 
     (notice,) = _tell(notices, _standing(frame, failed))
@@ -253,7 +253,7 @@ def test_what_was_found_with_the_end_is_reported_once() -> None:
 
 def test_a_new_attempt_ends_what_stood_before_it() -> None:
     """The run is judged again, and the finding is not there: that is an end."""
-    frame, notices = _FRAME, Notices()
+    frame, notices = _FRAME, Notices(NotifierConfig())
     _tell(notices, _standing(frame, _finding(0, "critical")))
     _tell(notices, _standing(frame, _at_end(_finding(0, "critical")), ticks=10))
 
@@ -262,7 +262,7 @@ def test_a_new_attempt_ends_what_stood_before_it() -> None:
 
 def test_people_read_that_it_was_open_when_the_run_ended() -> None:
     """No green mark, no underscore."""
-    frame, notices = _FRAME, Notices()
+    frame, notices = _FRAME, Notices(NotifierConfig())
     _tell(notices, _standing(frame, _finding(0, "critical")))
     (notice,) = _tell(notices, _standing(frame, _at_end(_finding(0, "critical")), ticks=10))
     text = msgspec.json.decode(notice.body("slack"))["text"]

@@ -9,15 +9,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
 
+from overwatch.collector.context import Context
+from overwatch.collector.exporters.notices import Notice, Notices, NotifierConfig
+from overwatch.collector.exporters.notifier import Notifier
+from overwatch.collector.exporters.webhook import WebhookConfig
+from overwatch.collector.setting_types import Secret
 from overwatch.fold import FAST_NS, Frame
-from overwatch.serve.notices import Notice, Notices
-from overwatch.serve.notifier import Notifier
-from overwatch.serve.webhook import Hook, Webhook
 from overwatch.snapshot import Finding, Subject
 from tests.overwatch.serve.framed import Frames, busy_run
 
@@ -78,27 +81,29 @@ def receiver(location: str | None = None) -> Iterator[Received]:
 
 
 class Books:
-    """What the webhook reported."""
+    """What a notifier counted, and the health that it reported."""
 
     def __init__(self) -> None:
         self.arrived = self.gone = 0
         self.errors: list[str] = []
         self._changed = threading.Condition()
 
-    def sent(self) -> None:
+    def add(self, name: str, amount: int, exporter: str) -> None:  # noqa: ARG002 as its tally
+        """Count, as the tally does."""
+        with self._changed:
+            self.arrived += amount if "sent" in name else 0
+            self.gone += amount if "lost" in name else 0
+            self._changed.notify_all()
+
+    def watch(self, _: str, goes_on: Callable[[], bool]) -> None:
+        """Watch its thread, as the health does."""
+        self.goes_on = goes_on
+
+    def recovered(self, _: str) -> None:
         """One arrived."""
-        with self._changed:
-            self.arrived += 1
-            self._changed.notify_all()
 
-    def lost(self, count: int) -> None:
-        """So many are lost."""
-        with self._changed:
-            self.gone += count
-            self._changed.notify_all()
-
-    def trouble(self, error: str) -> None:
-        """Why."""
+    def failed(self, _: str, error: str) -> None:
+        """Why one did not."""
         with self._changed:
             self.errors.append(error)
             self._changed.notify_all()
@@ -131,16 +136,28 @@ class Kept:
             raise self.error
 
 
+def notifying(config: NotifierConfig, books: Books, memory: Kept | None = None) -> Notifier:
+    """A notifier that reports to `books`."""
+    journal = SimpleNamespace(note=lambda _: memory)
+    context = SimpleNamespace(tally=books, health=books, journal=journal)
+    return Notifier(config, cast("Context", context), "webhook")
+
+
 @contextmanager
-def sending(hook: Hook, books: Books, memory: Kept | None = None) -> Iterator[Notifier]:
+def sending(hook: WebhookConfig, books: Books, memory: Kept | None = None) -> Iterator[Notifier]:
     """A notifier to a webhook that is closed in the end."""
-    webhook = Notifier(Webhook(hook), books, memory=memory)
+    webhook = notifying(hook, books, memory)
     webhook.start()
     try:
         yield webhook
     finally:
         webhook.close()
         webhook.close()
+
+
+def hook(url: str, **how: Any) -> WebhookConfig:
+    """The section of a webhook."""
+    return WebhookConfig(url=Secret(url), **how)
 
 
 def crashed(*envs: int, ticks: int = 0) -> Frame:
@@ -170,7 +187,7 @@ def test_findings_arrive_with_the_headers_that_were_given() -> None:
     """Each finding of a frame is one message."""
     books = Books()
     with receiver() as received:
-        with sending(Hook(url=received.url, headers={"x-token": "hush"}), books) as webhook:
+        with sending(hook(received.url, headers={"x-token": Secret("hush")}), books) as webhook:
             webhook.publish(busy_run(Frames()))
             received.wait(1)
         assert {body["status"] for body in received.bodies} == {"started"}
@@ -183,7 +200,7 @@ def test_a_busy_server_is_tried_again_and_a_refusing_one_is_not() -> None:
     books = Books()
     with receiver() as received:
         received.statuses = [503, 200]
-        with sending(Hook(url=received.url, shape="slack"), books) as webhook:
+        with sending(hook(received.url, shape="slack"), books) as webhook:
             webhook.publish(crashed(1))
             received.wait(1)
             webhook.publish(crashed(1))
@@ -195,7 +212,7 @@ def test_a_busy_server_is_tried_again_and_a_refusing_one_is_not() -> None:
     books = Books()
     with receiver() as received:
         received.statuses = [404]
-        with sending(Hook(url=received.url), books) as webhook:
+        with sending(hook(received.url), books) as webhook:
             webhook.publish(crashed(1))
             books.wait(lambda books: books.gone)
             webhook.publish(crashed(1))
@@ -208,7 +225,7 @@ def test_after_an_outage_the_server_is_told_what_stands() -> None:
     books = Books()
     with receiver() as received:
         received.statuses = [503, 200]
-        with sending(Hook(url=received.url), books) as webhook:
+        with sending(hook(received.url), books) as webhook:
             webhook.publish(crashed(1, 2))
             received.wait(1)
             for tick, envs in enumerate(((1, 2, 3), (2, 3), (3,)), start=1):
@@ -226,7 +243,7 @@ def test_a_server_that_asks_for_time_gets_it() -> None:
     books = Books()
     with receiver() as received:
         received.statuses, received.retry_after = [429, 200], "60"
-        with sending(Hook(url=received.url), books) as webhook:
+        with sending(hook(received.url), books) as webhook:
             webhook.publish(crashed(1))
             books.wait(lambda books: books.errors)
             assert 50 < webhook._again_at - time.monotonic() <= 60
@@ -240,10 +257,10 @@ def test_a_life_goes_on_where_the_last_one_was() -> None:
     """What arrived is not told again; what ended meanwhile is told, and so is what was not delivered."""
     memory, books = Kept(), Books()
     with receiver() as received:
-        with sending(Hook(url=received.url), books, memory) as webhook:
+        with sending(hook(received.url), books, memory) as webhook:
             webhook.publish(crashed(1, 2))
             books.wait(lambda books: books.arrived == 2)
-        with sending(Hook(url=received.url), books, memory) as webhook:
+        with sending(hook(received.url), books, memory) as webhook:
             webhook.publish(crashed(2, 3))
             books.wait(lambda books: books.arrived == 4)
         assert said(received)[2:] == [("started", "env-crashed:env:3"), ("ended", "env-crashed:env:1")]
@@ -256,7 +273,7 @@ def test_without_a_memory_that_works_it_is_told_again(caplog: pytest.LogCaptureF
         if memory.data is None:
             memory.error = OSError(errno.EIO, os.strerror(errno.EIO))
         with receiver() as received:
-            with sending(Hook(url=received.url), books, memory) as webhook:
+            with sending(hook(received.url), books, memory) as webhook:
                 webhook.publish(crashed(1))
                 books.wait(lambda books: books.arrived)
             assert said(received) == [("started", "env-crashed:env:1")]
@@ -268,7 +285,7 @@ def test_an_error_of_ours_is_said_and_does_not_end_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What it kept from being told is told once it is over."""
-    monkeypatch.setattr("overwatch.serve.notifier._LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr("overwatch.collector.exporters.notifier._LONGEST_PAUSE_S", 0.01)
     real, looked = Notices.due, []
 
     def due(self: Notices, frame: Frame) -> list[Notice]:
@@ -280,12 +297,12 @@ def test_an_error_of_ours_is_said_and_does_not_end_it(
     monkeypatch.setattr(Notices, "due", due)
     books = Books()
     with receiver() as received:
-        with sending(Hook(url=received.url), books) as webhook:
+        with sending(hook(received.url), books) as webhook:
             webhook.publish(crashed(1))
             books.wait(lambda books: books.errors)
             webhook.publish(crashed(1, ticks=1))
             books.wait(lambda books: books.arrived)
-            assert webhook.is_running
+            assert books.goes_on()
         assert said(received) == [("started", "env-crashed:env:1")]
     assert "ZeroDivisionError" in books.errors[0]
     assert [record.exc_info is not None for record in caplog.records] == [True]
@@ -296,7 +313,7 @@ def test_a_redirect_is_not_followed() -> None:
     books = Books()
     with receiver() as elsewhere, receiver(location=elsewhere.url) as received:
         received.statuses = [307]
-        with sending(Hook(url=received.url), books) as webhook:
+        with sending(hook(received.url), books) as webhook:
             webhook.publish(crashed(1))
             received.wait(1)
         assert elsewhere.bodies == []
@@ -311,6 +328,6 @@ def test_a_redirect_is_not_followed() -> None:
 def test_an_address_that_is_none_is_refused_without_saying_it(url: str) -> None:
     """A webhook's address is a secret."""
     with pytest.raises(ValueError, match=r"no http|no URL has") as refused:
-        Hook(url=url)
+        hook(url)
     assert "secret" not in str(refused.value)
-    assert "secret" not in repr(Hook(url="https://host/secret"))
+    assert "secret" not in repr(hook("https://host/secret"))
