@@ -32,7 +32,7 @@ from overwatch.catalog.machine import (
     TEMPERATURE,
     UTILIZATION,
 )
-from overwatch.delivery.client import http_request
+from overwatch.delivery.connection import http_request
 from overwatch.sdk.exporter.gpu_sources import Reading, Unread, Xid
 from overwatch.sdk.exporter.lanes import MIG_PREFIX, Gpu
 from overwatch.sdk.exporter.nvml import MHZ, throttle_words
