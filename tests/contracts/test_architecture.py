@@ -36,12 +36,10 @@ def _thread_names() -> set[str]:
     found = set()
     for path in (SRC / "overwatch").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Thread"):
-                found |= {
-                    word.value.value
-                    for word in node.keywords
-                    if word.arg == "name" and isinstance(word.value, ast.Constant)
-                }
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("Thread", "Periodic")):
+                named = [word.value for word in node.keywords if word.arg == "name"]
+                first = node.args[:1] if ast.unparse(node.func) == "Periodic" else []
+                found |= {str(one.value) for one in (*named, *first) if isinstance(one, ast.Constant)}
     return found
 
 
