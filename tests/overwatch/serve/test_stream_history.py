@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from aiohttp import ClientSession
-from overwatch.snapshot.history import HISTORY_VERSION, History
 
 from overwatch.serve.archive import Archive
+from overwatch.snapshot.history import HISTORY_VERSION, History
 from tests import fakes
 from tests.overwatch.serve.test_archive import how, passed_by
 from tests.overwatch.serve.test_stream import HandDrivenTower, scenario
