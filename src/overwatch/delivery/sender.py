@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar, assert_never
 
 from overwatch.delivery.answer import CLOSED, Answer, Parcel, Verdict
-from overwatch.delivery.transport import Transport
+from overwatch.delivery.transport import OtlpTransport
 
 log: Final = logging.getLogger("overwatch.exporter")
 
@@ -107,7 +107,7 @@ class Sender(Generic[P]):
     def __init__(
         self,
         source: Source[P],
-        open_transport: Callable[[], Transport],
+        open_transport: Callable[[], OtlpTransport],
         overseer: Overseer,
         pace: Pace | None = None,
     ) -> None:

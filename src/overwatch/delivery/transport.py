@@ -34,7 +34,7 @@ class Line(Protocol):
         """Let go of the connection; not while a try is in flight."""
 
 
-class Transport:
+class OtlpTransport:
     """Gives requests to a collector, one at a time."""
 
     def __init__(self, destinations: Mapping[Signal, Destination]) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from overwatch import __version__
-from overwatch.delivery import Transport, destination, sender
+from overwatch.delivery import OtlpTransport, destination, sender
 from overwatch.delivery.answer import Answer, Parcel, Verdict
 from overwatch.events import ActionTaken, EpisodeEnded, Event, Measured, Origin, Record
 from overwatch.journal import Signal
@@ -125,7 +125,7 @@ class Sender:
         """Why the newest try failed; `None` after one that did not."""
         to = destination(Signal.LOGS, config.endpoint)
         pace = sender.Pace(first_s=config.first_wait_s, longest_s=config.longest_wait_s, token_s=0.0)
-        self._sender = sender.Sender(self, lambda: Transport({Signal.LOGS: to}), self, pace)
+        self._sender = sender.Sender(self, lambda: OtlpTransport({Signal.LOGS: to}), self, pace)
 
     def start(self) -> None:
         """Begin to deliver."""

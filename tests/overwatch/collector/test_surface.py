@@ -48,7 +48,7 @@ OUTWARD = {
     "create_connection",
     "SMTP",
     "SMTP_SSL",
-    "Transport",
+    "OtlpTransport",
     "http_request",
 }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.delivery import Transport, destination
+from overwatch.delivery import OtlpTransport, destination
 from overwatch.delivery.answer import Answer, Verdict
 from overwatch.delivery.destination import Proxy, proxy
 from overwatch.journal import Signal
@@ -22,7 +22,7 @@ __all__ = ["pki", "pytestmark"]
 
 def ask(endpoint: str, env: Mapping[str, str], *, within_s: float = 20.0) -> Answer:
     """One request."""
-    made = Transport({Signal.LOGS: destination(Signal.LOGS, endpoint, env)})
+    made = OtlpTransport({Signal.LOGS: destination(Signal.LOGS, endpoint, env)})
     try:
         return made.send(request(1), time.monotonic() + within_s)
     finally:

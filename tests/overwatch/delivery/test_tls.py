@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from overwatch.delivery import Transport, destination
+from overwatch.delivery import OtlpTransport, destination
 from overwatch.delivery.answer import Answer, Verdict
 from overwatch.journal import Signal
 from tests.overwatch.delivery.evil import OK, Call, evil, serving
@@ -82,7 +82,7 @@ def trusting(pki: Path, name: str = "ca", *, shows: str | None = None) -> dict[s
 
 def ask(endpoint: str, env: dict[str, str], *, body: bytes = b"1", within_s: float = LONG_S) -> Answer:
     """One request."""
-    made = Transport({Signal.LOGS: destination(Signal.LOGS, endpoint, env)})
+    made = OtlpTransport({Signal.LOGS: destination(Signal.LOGS, endpoint, env)})
     try:
         return made.send(request(1, body), time.monotonic() + within_s)
     finally:
@@ -93,7 +93,7 @@ def test_a_trusted_collector_gets_requests_over_one_kept_connection(pki: Path) -
     """Large ones too."""
     with evil(serving(OK), tls=serverside(pki, "here")) as server:
         endpoint, env = f"https://127.0.0.1:{server.port}", trusting(pki)
-        made = Transport({Signal.LOGS: destination(Signal.LOGS, endpoint, env)})
+        made = OtlpTransport({Signal.LOGS: destination(Signal.LOGS, endpoint, env)})
         for order in range(1, 4):
             sent = request(order, bytes([order]) * (4 << 20))
             assert made.send(sent, time.monotonic() + LONG_S).verdict is Verdict.TAKEN

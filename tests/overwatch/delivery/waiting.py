@@ -5,7 +5,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Iterator
 
-from overwatch.delivery import Transport, destination
+from overwatch.delivery import OtlpTransport, destination
 from overwatch.delivery.sender import DeliveryLog, Pace, Sender, Source
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.queues import Request
@@ -97,7 +97,7 @@ def sending(
     """A sender of all signals to an endpoint, already started."""
     words = env or {}
     to = {signal: destination(signal, endpoint, words) for signal in SIGNALS}
-    sender = Sender(source, lambda: Transport(to), DeliveryLog(endpoint or "somewhere"), pace)
+    sender = Sender(source, lambda: OtlpTransport(to), DeliveryLog(endpoint or "somewhere"), pace)
     sender.start()
     try:
         yield sender

@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 from overwatch import discovery
 from overwatch.cli.doctor.verdict import Verdict, failure, ok
-from overwatch.delivery import Transport, destination
+from overwatch.delivery import OtlpTransport, destination
 from overwatch.delivery.answer import Answer, Parcel
 from overwatch.delivery.answer import Verdict as Taken
 from overwatch.journal import Signal
@@ -41,7 +41,7 @@ def reach(endpoint: str | None) -> Iterator[Verdict]:
             AREA, f"{endpoint!r}: {error}", "write http://HOST:4318, https://... or http://HOST:4317"
         )
         return
-    door = Transport({Signal.LOGS: to})
+    door = OtlpTransport({Signal.LOGS: to})
     begin = time.monotonic()
     try:
         parcel = Parcel(signal=Signal.LOGS, body=ExportLogsServiceRequest().SerializeToString())

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from overwatch.delivery.destination import DEFAULT_HTTP, Destination, destination
 from overwatch.delivery.sender import DeliveryLog, Sender
-from overwatch.delivery.transport import Transport
+from overwatch.delivery.transport import OtlpTransport
 from overwatch.events import CheckpointSaved, EnvCrashed, Event, NonFiniteSeen, RunFinished, RunStateChanged
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.batch_encoder import INVALID, TELL_S, BatchEncoder, Place, Ring, started
@@ -117,7 +117,7 @@ class Exporter:
         described = resource(hello, found, node)
         ways = destinations(hello.endpoint, hello.otlp_env)
         shown = None if hello.quiet else ways[Signal.LOGS].shown
-        self._sender = Sender(spool, lambda: Transport(ways), DeliveryLog(shown))
+        self._sender = Sender(spool, lambda: OtlpTransport(ways), DeliveryLog(shown))
         instruments = Instruments(described, spool, frozenset(ways), env)
         self._collect_s = instruments.interval_s
         said = max(spool.next_seq - 1, source.said)
