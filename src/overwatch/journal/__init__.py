@@ -10,10 +10,21 @@ Must not know what the bytes mean.
 
 from typing import Final
 
-from overwatch.journal.batches import Batch, Cursor, Journal, JournalFullError, Lag, Made, Signal
+from overwatch.journal.batches import (
+    Batch,
+    Cursor,
+    Durability,
+    Journal,
+    JournalFullError,
+    JournalLimits,
+    Lag,
+    Made,
+    Signal,
+)
 from overwatch.journal.commits import GroupCommit, Writes
-from overwatch.journal.cursors import CursorFile, Place
+from overwatch.journal.cursors import CursorFile, Note, Place
 from overwatch.journal.durable import DurableJournal
+from overwatch.journal.files import LogVersionError, Reader
 from overwatch.journal.folder import (
     DiskFiles,
     File,
@@ -23,11 +34,7 @@ from overwatch.journal.folder import (
     FolderLostError,
     is_held,
 )
-from overwatch.journal.limits import Durability, JournalLimits
 from overwatch.journal.memory import MemoryJournal
-from overwatch.journal.notes import Note
-from overwatch.journal.parts import LogVersionError
-from overwatch.journal.reader import Reader
 from overwatch.journal.records import HEADER_BYTES, Record
 from overwatch.journal.segments import Log, LogLimits, LogSyncError, LogWriteError, Placed, Recovery
 

@@ -17,9 +17,8 @@ from typing import NamedTuple
 import msgspec
 
 from overwatch.deflate import fast_zlib
+from overwatch.journal.files import Part, Parts, Reader
 from overwatch.journal.folder import File, Folder
-from overwatch.journal.parts import Part, Parts
-from overwatch.journal.reader import Reader
 from overwatch.journal.records import HEADER_BYTES, Header, Record, Scanner, pack
 
 
