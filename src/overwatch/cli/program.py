@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from overwatch.sdk.ending import signal_name
-from overwatch.sdk.exporter.gone import Parent
+from overwatch.sdk.exporter.parent import Parent
 
 _TAIL_BYTES: Final = 8192
 _MOST_NEW: Final = 1 << 16

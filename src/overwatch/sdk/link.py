@@ -131,7 +131,7 @@ class Link:
 
     def _open_thread(self, hello: Hello, limits: RingLimits | None) -> Exporter:
         """The exporter as a thread; OpenTelemetry is then loaded into the trainer."""
-        from overwatch.sdk.exporter.thread import ExporterThread
+        from overwatch.sdk.exporter.core import ExporterThread
 
         started = hello.started
         self.rings = RingSet(

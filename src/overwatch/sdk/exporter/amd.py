@@ -12,17 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
-from overwatch.catalog.machine import (
-    CLOCK,
-    CLOCK_MAX,
-    ECC_UNCORRECTED,
-    MEMORY_TOTAL,
-    MEMORY_USED,
-    POWER,
-    POWER_LIMIT,
-    TEMPERATURE,
-    UTILIZATION,
-)
+from overwatch.catalog import machine
 from overwatch.extras import AMD
 from overwatch.sdk.exporter.gpu_sources import Codes, Look, Unread, Xid, text_of
 from overwatch.sdk.exporter.lanes import Gpu, Numbering
@@ -197,19 +187,19 @@ def _clock(smi: ModuleType, gpu: Any, which: str) -> float | None:
 
 _Question: TypeAlias = Callable[[ModuleType, Any], float | None]
 _QUESTIONS: Final[dict[str, _Question]] = {
-    UTILIZATION.name: lambda smi, gpu: _times(smi.amdsmi_get_gpu_activity(gpu)["gfx_activity"], 0.01),
-    TEMPERATURE.name: _temperature,
-    POWER.name: _power,
-    POWER_LIMIT.name: lambda smi, gpu: _times(smi.amdsmi_get_power_cap_info(gpu)["power_cap"], 1e-6),
-    CLOCK.name: lambda smi, gpu: _clock(smi, gpu, "clk"),
-    CLOCK_MAX.name: lambda smi, gpu: _clock(smi, gpu, "max_clk"),
-    ECC_UNCORRECTED.name: lambda smi, gpu: _number(
+    machine.UTILIZATION.name: lambda smi, gpu: _times(smi.amdsmi_get_gpu_activity(gpu)["gfx_activity"], 0.01),
+    machine.TEMPERATURE.name: _temperature,
+    machine.POWER.name: _power,
+    machine.POWER_LIMIT.name: lambda smi, gpu: _times(smi.amdsmi_get_power_cap_info(gpu)["power_cap"], 1e-6),
+    machine.CLOCK.name: lambda smi, gpu: _clock(smi, gpu, "clk"),
+    machine.CLOCK_MAX.name: lambda smi, gpu: _clock(smi, gpu, "max_clk"),
+    machine.ECC_UNCORRECTED.name: lambda smi, gpu: _number(
         smi.amdsmi_get_gpu_total_ecc_count(gpu)["uncorrectable_count"]
     ),
-    MEMORY_USED.name: lambda smi, gpu: _number(
+    machine.MEMORY_USED.name: lambda smi, gpu: _number(
         smi.amdsmi_get_gpu_memory_usage(gpu, smi.AmdSmiMemoryType.VRAM)
     ),
-    MEMORY_TOTAL.name: lambda smi, gpu: _number(
+    machine.MEMORY_TOTAL.name: lambda smi, gpu: _number(
         smi.amdsmi_get_gpu_memory_total(gpu, smi.AmdSmiMemoryType.VRAM)
     ),
 }

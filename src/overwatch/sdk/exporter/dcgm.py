@@ -16,22 +16,7 @@ from urllib.parse import urlsplit
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from overwatch.catalog.machine import (
-    CLOCK,
-    CLOCK_MAX,
-    ECC_UNCORRECTED,
-    MEMORY_TOTAL,
-    MEMORY_USED,
-    NVLINK_RECEIVE,
-    NVLINK_TRANSMIT,
-    PCIE_RECEIVE,
-    PCIE_TRANSMIT,
-    POWER,
-    POWER_LIMIT,
-    SM_ACTIVITY,
-    TEMPERATURE,
-    UTILIZATION,
-)
+from overwatch.catalog import machine
 from overwatch.delivery.connection import http_request
 from overwatch.sdk.exporter.gpu_sources import Reading, Unread, Xid
 from overwatch.sdk.exporter.lanes import MIG_PREFIX, Gpu
@@ -41,21 +26,21 @@ URL_VARIABLE: Final = "OVERWATCH_DCGM_URL"
 MIB: Final = float(1 << 20)
 
 _NUMBERS: Final = {
-    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": (UTILIZATION.name, 1.0),
-    "DCGM_FI_DEV_GPU_UTIL": (UTILIZATION.name, 0.01),
-    "DCGM_FI_PROF_SM_ACTIVE": (SM_ACTIVITY.name, 1.0),
-    "DCGM_FI_DEV_FB_USED": (MEMORY_USED.name, MIB),
-    "DCGM_FI_DEV_GPU_TEMP": (TEMPERATURE.name, 1.0),
-    "DCGM_FI_DEV_POWER_USAGE": (POWER.name, 1.0),
-    "DCGM_FI_DEV_POWER_MGMT_LIMIT": (POWER_LIMIT.name, 1.0),
-    "DCGM_FI_DEV_ENFORCED_POWER_LIMIT": (POWER_LIMIT.name, 1.0),
-    "DCGM_FI_DEV_SM_CLOCK": (CLOCK.name, MHZ),
-    "DCGM_FI_DEV_MAX_SM_CLOCK": (CLOCK_MAX.name, MHZ),
-    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": (ECC_UNCORRECTED.name, 1.0),
-    "DCGM_FI_PROF_PCIE_RX_BYTES": (PCIE_RECEIVE.name, 1.0),
-    "DCGM_FI_PROF_PCIE_TX_BYTES": (PCIE_TRANSMIT.name, 1.0),
-    "DCGM_FI_PROF_NVLINK_RX_BYTES": (NVLINK_RECEIVE.name, 1.0),
-    "DCGM_FI_PROF_NVLINK_TX_BYTES": (NVLINK_TRANSMIT.name, 1.0),
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": (machine.UTILIZATION.name, 1.0),
+    "DCGM_FI_DEV_GPU_UTIL": (machine.UTILIZATION.name, 0.01),
+    "DCGM_FI_PROF_SM_ACTIVE": (machine.SM_ACTIVITY.name, 1.0),
+    "DCGM_FI_DEV_FB_USED": (machine.MEMORY_USED.name, MIB),
+    "DCGM_FI_DEV_GPU_TEMP": (machine.TEMPERATURE.name, 1.0),
+    "DCGM_FI_DEV_POWER_USAGE": (machine.POWER.name, 1.0),
+    "DCGM_FI_DEV_POWER_MGMT_LIMIT": (machine.POWER_LIMIT.name, 1.0),
+    "DCGM_FI_DEV_ENFORCED_POWER_LIMIT": (machine.POWER_LIMIT.name, 1.0),
+    "DCGM_FI_DEV_SM_CLOCK": (machine.CLOCK.name, MHZ),
+    "DCGM_FI_DEV_MAX_SM_CLOCK": (machine.CLOCK_MAX.name, MHZ),
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": (machine.ECC_UNCORRECTED.name, 1.0),
+    "DCGM_FI_PROF_PCIE_RX_BYTES": (machine.PCIE_RECEIVE.name, 1.0),
+    "DCGM_FI_PROF_PCIE_TX_BYTES": (machine.PCIE_TRANSMIT.name, 1.0),
+    "DCGM_FI_PROF_NVLINK_RX_BYTES": (machine.NVLINK_RECEIVE.name, 1.0),
+    "DCGM_FI_PROF_NVLINK_TX_BYTES": (machine.NVLINK_TRANSMIT.name, 1.0),
 }
 """Field, row and what one unit of the field is of the row's; a later field goes before an earlier one."""
 _MEMORY_PARTS: Final = ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_RESERVED")
@@ -229,6 +214,6 @@ def _reading(fields: Mapping[str, float]) -> Reading:
     }  # fmt: skip
     used, free, reserved = (fields.get(part) for part in _MEMORY_PARTS)
     if used is not None and free is not None:
-        numbers[MEMORY_TOTAL.name] = (used + free + (reserved or 0.0)) * MIB
+        numbers[machine.MEMORY_TOTAL.name] = (used + free + (reserved or 0.0)) * MIB
     flags = next((int(fields[field]) for field in _THROTTLE if field in fields), None)
     return Reading(numbers=numbers, throttle=None if flags is None else throttle_words(flags))

@@ -14,21 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
-from overwatch.catalog.machine import (
-    CLOCK,
-    CLOCK_MAX,
-    ECC_UNCORRECTED,
-    MEMORY_TOTAL,
-    MEMORY_USED,
-    NVLINK_RECEIVE,
-    NVLINK_TRANSMIT,
-    PCIE_RECEIVE,
-    PCIE_TRANSMIT,
-    POWER,
-    POWER_LIMIT,
-    TEMPERATURE,
-    UTILIZATION,
-)
+from overwatch.catalog import machine
 from overwatch.extras import GPU
 from overwatch.platform import PROC
 from overwatch.sdk.exporter import dips
@@ -212,7 +198,7 @@ class Nvml:
             unread=self.unread,
             own_memory=partial(_own_memory, nvml, handle, self._pid),
             readings={
-                UTILIZATION.name: partial(_utilization, nvml, handle, uuid),
+                machine.UTILIZATION.name: partial(_utilization, nvml, handle, uuid),
                 **{name: partial(ask, nvml, handle) for name, ask in _QUESTIONS.items()},
                 "NVLink": _Links(nvml, handle).rates,
             },
@@ -246,8 +232,8 @@ class _Links:
         """By catalogue name; none on the first look."""
         nvml, rates = self._nvml, dict[str, float]()
         asked = {
-            NVLINK_TRANSMIT.name: nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
-            NVLINK_RECEIVE.name: nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
+            machine.NVLINK_TRANSMIT.name: nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
+            machine.NVLINK_RECEIVE.name: nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
         }
         fields = nvml.nvmlDeviceGetFieldValues(self._handle, [(code, ALL_LINKS) for code in asked.values()])
         now = time.monotonic()
@@ -270,31 +256,33 @@ def _own_memory(nvml: ModuleType, gpu: Any, pid: int) -> float | None:
 def _utilization(nvml: ModuleType, gpu: Any, uuid: str) -> dict[str, float]:
     """With its dips, which are read all the time once they are asked for."""
     value = nvml.nvmlDeviceGetUtilizationRates(gpu).gpu / 100
-    return {UTILIZATION.name: value, **dips.SHARED.of(uuid)}
+    return {machine.UTILIZATION.name: value, **dips.SHARED.of(uuid)}
 
 
 def _memory(nvml: ModuleType, gpu: Any) -> dict[str, float]:
     info = nvml.nvmlDeviceGetMemoryInfo(gpu)
-    return {MEMORY_TOTAL.name: float(info.total), MEMORY_USED.name: float(info.used)}
+    return {machine.MEMORY_TOTAL.name: float(info.total), machine.MEMORY_USED.name: float(info.used)}
 
 
 _Question: TypeAlias = Callable[[ModuleType, Any], Found]
 _QUESTIONS: Final[dict[str, _Question]] = {
-    TEMPERATURE.name: lambda nvml, gpu: float(nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU)),
-    POWER.name: lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1000,
-    POWER_LIMIT.name: lambda nvml, gpu: nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1000,
-    CLOCK.name: lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM) * MHZ,
-    CLOCK_MAX.name: lambda nvml, gpu: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM) * MHZ,
-    ECC_UNCORRECTED.name: lambda nvml, gpu: float(
+    machine.TEMPERATURE.name: lambda nvml, gpu: float(
+        nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU)
+    ),
+    machine.POWER.name: lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1000,
+    machine.POWER_LIMIT.name: lambda nvml, gpu: nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1000,
+    machine.CLOCK.name: lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM) * MHZ,
+    machine.CLOCK_MAX.name: lambda nvml, gpu: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM) * MHZ,
+    machine.ECC_UNCORRECTED.name: lambda nvml, gpu: float(
         nvml.nvmlDeviceGetTotalEccErrors(gpu, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
     ),
-    PCIE_RECEIVE.name: lambda nvml, gpu: (
+    machine.PCIE_RECEIVE.name: lambda nvml, gpu: (
         nvml.nvmlDeviceGetPcieThroughput(gpu, nvml.NVML_PCIE_UTIL_RX_BYTES) * KIB
     ),
-    PCIE_TRANSMIT.name: lambda nvml, gpu: (
+    machine.PCIE_TRANSMIT.name: lambda nvml, gpu: (
         nvml.nvmlDeviceGetPcieThroughput(gpu, nvml.NVML_PCIE_UTIL_TX_BYTES) * KIB
     ),
-    MEMORY_USED.name: _memory,
+    machine.MEMORY_USED.name: _memory,
 }
 
 

@@ -283,11 +283,6 @@ class Spool:
         """What is wrong with the disk, for a person."""
         return self._trouble
 
-    @property
-    def is_cursor_lost(self) -> bool:
-        """A place could not be read on opening: requests may be delivered a second time."""
-        return any(queue.is_cursor_lost for queue in self._queues.queues)
-
     def _is_lost(self) -> bool:
         try:
             if self._folder is not None:
