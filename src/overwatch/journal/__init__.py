@@ -24,7 +24,6 @@ from overwatch.journal.batches import (
 from overwatch.journal.commits import GroupCommit, Writes
 from overwatch.journal.cursors import CursorFile, Note, Place
 from overwatch.journal.durable import DurableJournal
-from overwatch.journal.files import LogVersionError, Reader
 from overwatch.journal.folder import (
     DiskFiles,
     File,
@@ -35,7 +34,7 @@ from overwatch.journal.folder import (
     is_held,
 )
 from overwatch.journal.memory import MemoryJournal
-from overwatch.journal.records import HEADER_BYTES, Record
+from overwatch.journal.records import HEADER_BYTES, LogVersionError, Reader, Record
 from overwatch.journal.segments import Log, LogLimits, LogSyncError, LogWriteError, Placed, Recovery
 
 __all__ = [

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from overwatch.journal.batches import CHUNK_BYTES, KINDS, Batch, Lag
-from overwatch.journal.files import Reader
+from overwatch.journal.records import Reader
 from overwatch.journal.segments import Log
 
 PENDING_BYTES: Final = 8 << 20

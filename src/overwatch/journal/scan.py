@@ -17,8 +17,7 @@ from typing import Final
 import msgspec
 
 from overwatch.journal.batches import KINDS, Signal
-from overwatch.journal.files import parts_in
-from overwatch.journal.records import Scanner
+from overwatch.journal.records import Scanner, parts_in
 
 _LOG = "journal"
 LOGS: Final = ("facts", "numbers")

@@ -17,9 +17,8 @@ from typing import NamedTuple
 import msgspec
 
 from overwatch.deflate import fast_zlib
-from overwatch.journal.files import Part, Parts, Reader
 from overwatch.journal.folder import File, Folder
-from overwatch.journal.records import HEADER_BYTES, Header, Record, Scanner, pack
+from overwatch.journal.records import HEADER_BYTES, Header, Part, Parts, Reader, Record, Scanner, pack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

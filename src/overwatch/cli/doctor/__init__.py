@@ -57,7 +57,7 @@ def doctor(
 def _checks(path: Path | None, sets: tuple[str, ...], endpoint: str | None) -> dict[str, Check]:
     from overwatch import config as configuration
     from overwatch.cli.doctor import clocks, disks, files, gpus, ports, reach, screens, versions
-    from overwatch.sdk.exporter.spools import spool_root
+    from overwatch.sdk.exporter.spool import spool_root
 
     config: CollectorConfig | str
     try:

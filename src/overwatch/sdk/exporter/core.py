@@ -25,8 +25,7 @@ from overwatch.sdk.exporter.instruments import Instruments
 from overwatch.sdk.exporter.record_events import global_envs, is_plain, unpacked, weight
 from overwatch.sdk.exporter.resource import host_name, resource, revision
 from overwatch.sdk.exporter.sampler import Sampler
-from overwatch.sdk.exporter.spool import Spool
-from overwatch.sdk.exporter.spools import SpoolMeta, spool_folder, spool_root
+from overwatch.sdk.exporter.spool import Spool, SpoolMeta, spool_folder, spool_root
 from overwatch.sdk.frames import Hello, Progress, Rolled, SpanEnded, Update
 from overwatch.sdk.rings.ringset import RingSet
 from overwatch.sdk.rings.source import Item, RingSource

@@ -8,7 +8,6 @@ those parts; where the whole is there too, its parts are left out. Must not know
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
@@ -53,31 +52,17 @@ _BLANK: Final = float(1 << 47)
 """DCGM writes "no value" as a number near the end of its type: this one of doubles is the smallest."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DcgmLimits:
-    """How much of a page is waited for."""
-
-    deadline_s: float = 2.0
-    """For a whole page."""
-    size: int = 4 << 20
-    """Largest page, bytes."""
-
-    def __post_init__(self) -> None:
-        if self.deadline_s <= 0 or self.size <= 0:
-            raise ValueError(f"deadline_s {self.deadline_s} and size {self.size} of a page must be positive")
-
-
 class Dcgm:
     """One dcgm-exporter."""
 
-    def __init__(self, url: str, limits: DcgmLimits | None = None) -> None:
-        """Raises `ValueError` when `url` is no HTTP address."""
+    def __init__(self, url: str, *, deadline_s: float = 2.0, size: int = 4 << 20) -> None:
+        """A page of `size` bytes at most is waited for so long. Raises `ValueError` for no HTTP address."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{URL_VARIABLE}={url!r} is no page; write e.g. http://127.0.0.1:9400/metrics")
         self._host = parts.hostname
         self._url = parts._replace(path=parts.path or "/metrics").geturl()
-        self._limits = limits or DcgmLimits()
+        self._deadline_s, self._size = deadline_s, size
         self._errors: dict[str, int] = {}
         """The newest Xid of each GPU; the page keeps it for ever."""
         self._fresh: list[Xid] = []
@@ -168,11 +153,8 @@ class Dcgm:
 
     def _page(self) -> bytes:
         """The page; raises `OSError` or `ValueError` when it is not to be had in time."""
-        limits = self._limits
         headers = {"accept": "text/plain"}
-        reply = http_request(
-            self._url, timeout_s=limits.deadline_s, headers=headers, most=limits.size, env={}
-        )
+        reply = http_request(self._url, timeout_s=self._deadline_s, headers=headers, most=self._size, env={})
         if reply.status != HTTPStatus.OK:
             raise ValueError(f"the page answered {reply.status}")
         return reply.body
