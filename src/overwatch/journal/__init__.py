@@ -21,11 +21,10 @@ from overwatch.journal.batches import (
     Made,
     Signal,
 )
-from overwatch.journal.commits import GroupCommit, Writes
+from overwatch.journal.commits import GroupCommit
 from overwatch.journal.cursors import CursorFile, Note, Place
 from overwatch.journal.durable import DurableJournal
 from overwatch.journal.folder import (
-    DiskFiles,
     File,
     Files,
     Folder,
@@ -43,7 +42,6 @@ __all__ = [
     "Batch",
     "Cursor",
     "CursorFile",
-    "DiskFiles",
     "Durability",
     "DurableJournal",
     "File",
@@ -70,7 +68,6 @@ __all__ = [
     "Record",
     "Recovery",
     "Signal",
-    "Writes",
     "is_held",
 ]
 

@@ -25,7 +25,6 @@ import msgspec
 from overwatch.journal import (
     HEADER_BYTES,
     CursorFile,
-    DiskFiles,
     Files,
     Folder,
     FolderBusyError,
@@ -110,7 +109,7 @@ class Spool:
         limits: SpoolLimits | None = None,
         *,
         meta: SpoolMeta | None = None,
-        files: Callable[[int], Files] = DiskFiles,
+        files: Callable[[int], Files] = Files,
     ) -> None:
         """Open or begin the spool in a folder; `meta` is written into it.
 
