@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from overwatch.catalog import machine
 from overwatch.extras import AMD
-from overwatch.sdk.exporter.gpu_sources import Codes, Look, Unread, Xid, text_of
+from overwatch.sdk.exporter.gpu_sources import Codes, Look, Unread, Xid
 from overwatch.sdk.exporter.lanes import Gpu, Numbering
 
 DRIVER_FILES: Final = (Path("/dev/kfd"),)
@@ -53,11 +53,7 @@ class Amd:
         smi = self._smi = _load(self.unread) if is_there else None
         if smi is None:
             return ()
-        try:
-            handles = smi.amdsmi_get_processor_handles()
-        except Exception as error:  # noqa: BLE001 the border: a driver may do anything
-            self.unread.note("the number of AMD GPUs", error)
-            return ()
+        handles = self.unread.read("the number of AMD GPUs", smi.amdsmi_get_processor_handles, ())
         return tuple(gpu for place, one in enumerate(handles) if (gpu := self._gpu(smi, place, one)))
 
     def _close(self) -> None:
@@ -71,20 +67,19 @@ class Amd:
         numbered: Mapping[str, Any] = {}
         with contextlib.suppress(Exception):  # older releases have no such question
             numbered = smi.amdsmi_get_gpu_enumeration_info(handle)
-        try:
-            uuid = str(numbered.get("hip_uuid") or smi.amdsmi_get_gpu_device_uuid(handle))
-        except Exception as error:  # noqa: BLE001 the border: a driver may do anything
-            self.unread.note(f"AMD GPU {place}", error)
+        unread = self.unread
+        uuid = unread.text(
+            f"AMD GPU {place}", lambda: numbered.get("hip_uuid") or smi.amdsmi_get_gpu_device_uuid(handle)
+        )
+        if not uuid:
             return None
         self._handles[uuid] = handle
         number = _number(numbered.get("hip_id"))
         asic = partial(smi.amdsmi_get_gpu_asic_info, handle)
         return Gpu(
             uuid=uuid,
-            model=text_of(self.unread, f"the name of AMD GPU {place}", lambda: asic()["market_name"]),
-            pci=text_of(
-                self.unread, f"the bus of AMD GPU {place}", partial(smi.amdsmi_get_gpu_device_bdf, handle)
-            ),
+            model=unread.text(f"the name of AMD GPU {place}", lambda: asic()["market_name"]),
+            pci=unread.text(f"the bus of AMD GPU {place}", partial(smi.amdsmi_get_gpu_device_bdf, handle)),
             index=place if number is None else int(number),
             numbering=Numbering.UNKNOWN if number is None else Numbering.HIP,
         )

@@ -18,7 +18,7 @@ from overwatch.catalog import machine
 from overwatch.extras import GPU
 from overwatch.platform import PROC
 from overwatch.sdk.exporter import dips
-from overwatch.sdk.exporter.gpu_sources import Codes, Found, Look, Unread, Xid, as_text, text_of
+from overwatch.sdk.exporter.gpu_sources import Codes, Found, Look, Unread, Xid, as_text
 from overwatch.sdk.exporter.lanes import Gpu
 
 MHZ: Final = 1e6
@@ -132,11 +132,7 @@ class Nvml:
         nvml = self._nvml = load(self._files, self.unread)
         if nvml is None:
             return ()
-        try:
-            count = nvml.nvmlDeviceGetCount()
-        except Exception as error:  # noqa: BLE001 the border: a driver may do anything
-            self.unread.note("the number of GPUs", error)
-            return ()
+        count = self.unread.read("the number of GPUs", nvml.nvmlDeviceGetCount, 0)
         found = [gpu for index in range(count) if (gpu := self._gpu(nvml, index)) is not None]
         self._uuids = {_address(handle): uuid for uuid, handle in self._handles.items()}
         self._listen(nvml)
@@ -151,15 +147,15 @@ class Nvml:
 
     def _gpu(self, nvml: ModuleType, index: int) -> Gpu | None:
         """One GPU; `None` where it does not give its UUID."""
-        try:
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = as_text(partial(nvml.nvmlDeviceGetUUID, handle))
-        except Exception as error:  # noqa: BLE001 the border: a driver may do anything
-            self.unread.note(f"GPU {index}", error)
-            return None
         unread = self.unread
-        model = text_of(unread, f"the name of GPU {index}", lambda: nvml.nvmlDeviceGetName(handle))
-        pci = text_of(unread, f"the bus of GPU {index}", lambda: nvml.nvmlDeviceGetPciInfo(handle).busId)
+        handle = unread.read(f"GPU {index}", partial(nvml.nvmlDeviceGetHandleByIndex, index), None)
+        if handle is None:
+            return None
+        uuid = unread.text(f"GPU {index}", partial(nvml.nvmlDeviceGetUUID, handle))
+        if not uuid:
+            return None
+        model = unread.text(f"the name of GPU {index}", partial(nvml.nvmlDeviceGetName, handle))
+        pci = unread.text(f"the bus of GPU {index}", lambda: nvml.nvmlDeviceGetPciInfo(handle).busId)
         self._handles[uuid] = handle
         split = _is_split(nvml, handle)
         parts = _parts(nvml, handle) if split else {}

@@ -4,13 +4,13 @@ Rules: nothing leaves the files before it is released; a source made later goes 
 know where records go.
 """
 
-import fcntl
 import heapq
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from overwatch.file_lock import try_lock
 from overwatch.sdk.conflate import Folded
 from overwatch.sdk.rings.file import RingFile, open_ring
 from overwatch.sdk.rings.layout import W_SAID
@@ -149,12 +149,12 @@ def _claimed(path: Path) -> int:
     """A lock on reading rings, which goes with its process; raises `OSError`."""
     fd = os.open(part_of(path, FACTS), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        raise
+        is_free = try_lock(fd)
     except OSError:
-        pass  # a place without locks: whoever comes reads
+        is_free = True  # a place without locks: whoever comes reads
+    if not is_free:
+        os.close(fd)
+        raise BlockingIOError(f"{path} is read by another process")
     return fd
 
 
