@@ -11,7 +11,7 @@ from typing import Final, assert_never
 from overwatch.collector.context import Context
 from overwatch.collector.exporters.forward_queue import Shipment
 from overwatch.collector.signals import WIRES
-from overwatch.delivery.request import Answer, Verdict
+from overwatch.delivery.answer import Answer, Verdict
 from overwatch.journal import Signal
 from overwatch.otlp.validate import count_items
 

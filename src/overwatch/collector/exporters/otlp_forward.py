@@ -20,7 +20,7 @@ from overwatch.collector.exporters.forward_config import (
     OtlpHttpExporterConfig,
 )
 from overwatch.collector.exporters.forward_queue import Passed, Shipment, Turns, shipment
-from overwatch.delivery import transport_to
+from overwatch.delivery import OtlpTransport
 from overwatch.delivery.sender import Sender
 from overwatch.journal import Batch
 
@@ -139,7 +139,7 @@ class _Forwarder:
 
     def _hire(self) -> None:
         """One more sender, with a connection of its own."""
-        sender = Sender(self._turns, lambda: transport_to(self._to), self._account, self._pace)
+        sender = Sender(self._turns, lambda: OtlpTransport(self._to), self._account, self._pace)
         self._senders.append(sender)
         sender.start()
 
