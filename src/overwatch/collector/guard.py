@@ -111,6 +111,8 @@ class Entry:
     """The role that all other methods need."""
     answer: Answer
     """Says a refusal in the door's own words."""
+    scheme: str = "http"
+    """Of its URL, without TLS."""
     bodies: bool = False
     """Whether requests have bodies; who waits for `100 Continue` then gets it once he is let in."""
     connections: ConnectionsConfig | None = None

@@ -6,7 +6,7 @@ Must not know what the applications answer.
 import asyncio
 import ssl
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from aiohttp import hdrs, web
@@ -105,7 +105,9 @@ class WebListener:
     ) -> None:
         self._loop = loop
         self.may_move = True
-        """Whether another port will do where the wanted one is busy; set before `open`."""
+        """Whether another port will do where the wanted one is busy; set before `start`."""
+        self.announce: Callable[[Listening, bool], None] = lambda _, __: None
+        """Gets where it listens, and whether with TLS."""
         self._wanted = wanted
         self._certificates = certificates
         self.limiter = ConnectionLimiter(connections or ConnectionsConfig())
@@ -120,12 +122,7 @@ class WebListener:
         )
         self._opened = False
 
-    @property
-    def secure(self) -> bool:
-        """Whether it speaks TLS."""
-        return self._certificates is not None
-
-    def open(self) -> Listening:
+    def start(self) -> None:
         """Listen and serve; raises `AddressError` when no port can be had."""
         listening = listen(self._wanted, may_move=self.may_move)
         try:
@@ -136,9 +133,9 @@ class WebListener:
             listening.sock.close()
             raise
         self._opened = True
-        return listening
+        self.announce(listening, self._certificates is not None)
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Stop accepting, let open requests end, close; a second call does nothing."""
         if self._opened:
             self._opened = False

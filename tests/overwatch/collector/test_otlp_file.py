@@ -409,7 +409,7 @@ def test_the_place_is_kept_between_two_rotations(tmp_path: Path, monkeypatch: py
 
 def own_metrics(service: Service) -> bytes:
     """The collector's own page."""
-    return http(f"{service.context.board.url('telemetry')}/metrics").body
+    return http(f"{service.context.urls.get('telemetry')}/metrics").body
 
 
 def all_entries(folder: Path) -> list[Entry]:

@@ -66,10 +66,8 @@ class PrometheusExporter:
     """A frame sink behind a door; the page is made ahead of who asks, of the frame that is newest then."""
 
     def __init__(self, config: PrometheusConfig, context: Context, name: str = NAME) -> None:
-        self._name = name.replace(NAME, _ENTRY.name, 1)
-        self._context = context
         self._frame: Frame | None = None
-        page, entry = RunPage(config.limits), replace(_ENTRY, name=self._name)
+        page, entry = RunPage(config.limits), replace(_ENTRY, name=name.replace(NAME, _ENTRY.name, 1))
         self._exposition = Exposition(lambda: page.families(self._frame), lambda: self._frame)
         app = self._exposition.app()
         self._listener = context.web_listener(config.endpoint, app, entry, config.tls)
@@ -80,13 +78,13 @@ class PrometheusExporter:
 
     def start(self) -> None:
         """Serve."""
-        self._context.board.note(self._name, "http", self._listener.open(), secure=self._listener.secure)
+        self._listener.start()
         self._exposition.start_ahead()
 
     def stop(self) -> None:
         """Serve no more."""
         self._exposition.stop_ahead()
-        self._listener.close()
+        self._listener.stop()
 
     def close(self) -> None:
         """End of frames; the last one stays readable until `stop`."""

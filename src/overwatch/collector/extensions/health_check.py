@@ -85,11 +85,11 @@ class HealthCheck:
 
     def start(self) -> None:
         """Answer."""
-        self._context.board.note("health", "http", self._listener.open(), secure=self._listener.secure)
+        self._listener.start()
 
     def stop(self) -> None:
         """Answer no more."""
-        self._listener.close()
+        self._listener.stop()
 
     async def _overall(self, request: web.Request) -> web.Response:
         return self._answer(request, patience_s=self._patience_s)

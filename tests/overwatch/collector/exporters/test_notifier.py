@@ -130,7 +130,7 @@ def test_a_crash_that_stands_is_told_once_in_two_lives(tmp_path: Path) -> None:
 def _crash(service: Service, env: int = 2, run: str = "crashing") -> None:
     at = time.time_ns()
     events = [fakes.envs(at, range(4), 1, reward=[1.0] * 4), fakes.crashed(at, env)]
-    url = f"{service.context.board.url('otlp_http')}/v1/logs"
+    url = f"{service.context.urls.get('otlp_http')}/v1/logs"
     body = collecting.told(run, events)
     assert collecting.http(url, body, content_type="application/x-protobuf").status == 200
 
