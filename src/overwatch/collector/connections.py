@@ -18,6 +18,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from overwatch import platform
+from overwatch.collector.setting_types import bounded
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -62,10 +63,7 @@ class ConnectionsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Longest time for a client to read an answer, in seconds."""
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ValueError(f"{name} {value} is not positive")
+        bounded(self, *self.__struct_fields__)
 
 
 def raise_file_limit() -> None:

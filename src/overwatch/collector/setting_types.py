@@ -92,3 +92,19 @@ def seconds(name: str, text: Duration) -> float:
             f"{name} {said!r} is no duration; write a number and a unit, e.g. 300ms, 5s or 1m30s"
         )
     return math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def bounded(
+    section: msgspec.Struct, *names: str, least: float | None = None, most: float | None = None
+) -> None:
+    """Raise `ValueError` for a value that is set and out of bounds; without `least` it is positive."""
+    for name in names:
+        value = getattr(section, name)
+        if value is None:
+            continue
+        is_low = not value > 0 if least is None else not value >= least
+        if most is None and is_low:
+            raise ValueError(f"{name} {value} is {'not positive' if least is None else f'less than {least}'}")
+        if most is not None and (is_low or value > most):
+            within = f"more than 0 and at most {most}" if least is None else f"in {least}..{most}"
+            raise ValueError(f"{name} {value} is not {within}")

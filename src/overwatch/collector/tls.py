@@ -17,6 +17,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from overwatch.collector.setting_types import bounded
+
 NAME: Final = "tls"
 
 _PROTOCOLS: Final = ("http/1.1",)
@@ -49,8 +51,7 @@ class TlsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Least seconds between two looks whether the files changed; new connections cause one too."""
 
     def __post_init__(self) -> None:
-        if self.reload_interval_s < 0:
-            raise ValueError(f"reload_interval_s {self.reload_interval_s} is negative")
+        bounded(self, "reload_interval_s", least=0)
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -114,13 +114,6 @@ class PageLimits:
     """Runs of at most so many envs have series of each env, by its id; those of more have the values of as
     many of their worst, by rank, since ids that come and go would be new series for ever."""
 
-    def __post_init__(self) -> None:
-        for name in ("most_series", "expiration_s", "lost_retention_s"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} {getattr(self, name)} is not positive")
-        if not 0 <= self.per_env <= MOST_ENVS:
-            raise ValueError(f"per_env {self.per_env} is not within 0 and {MOST_ENVS}")
-
     def part_of(self, snapshot: Snapshot) -> Part:
         """What of a run is shown."""
         age_s = snapshot.link.data_age_s or 0.0

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 import msgspec
 
-from overwatch.collector.setting_types import Duration, Secret, seconds
+from overwatch.collector.setting_types import Duration, Secret, bounded, seconds
 from overwatch.collector.signals import WIRES
 from overwatch.delivery.destination import Destination, Headers, Origin, Tls, header_problem
 from overwatch.delivery.endpoint import Protocol
@@ -107,10 +107,8 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def __post_init__(self) -> None:
         if not self.enabled:
             raise ValueError("enabled: false cannot be had: what is acknowledged never waits for a target")
-        if not 1 <= self.num_consumers <= _MOST_CONSUMERS:
-            raise ValueError(f"num_consumers {self.num_consumers} must be 1 to {_MOST_CONSUMERS}")
-        if self.queue_size is not None and self.queue_size < 1:
-            raise ValueError(f"queue_size {self.queue_size} is not positive; leave it out for no limit")
+        bounded(self, "num_consumers", least=1, most=_MOST_CONSUMERS)
+        bounded(self, "queue_size")
         if self.storage not in (None, "file_storage"):
             raise ValueError(f"storage {self.storage!r} is not known; there is file_storage")
 

@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from overwatch.catalog.titles import title
+from overwatch.collector.setting_types import bounded
 from overwatch.fold import Frame
 from overwatch.snapshot import Finding, View
 
@@ -45,10 +46,8 @@ class NotifierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Seconds that delivering a message may take; then it is given up and tried again."""
 
     def __post_init__(self) -> None:
-        if self.per_minute < 1:
-            raise ValueError(f"at least one message a minute is sent, not {self.per_minute}")
-        if not 0 < self.timeout_s <= 60:
-            raise ValueError(f"a message arrives within 60 s or is given up, not {self.timeout_s} s")
+        bounded(self, "per_minute")
+        bounded(self, "timeout_s", most=60)
 
     @property
     def shown(self) -> str:

@@ -25,6 +25,7 @@ import msgspec
 
 from overwatch.background import give_way
 from overwatch.collector.context import Context
+from overwatch.collector.setting_types import bounded
 from overwatch.collector.signals import WIRES
 from overwatch.fold import DEFAULT_VIEW, Frame
 from overwatch.journal import Batch, CursorFile, Place, Signal
@@ -71,12 +72,7 @@ class RotationConfig(_Section, frozen=True, kw_only=True):
     """Older pieces go, whatever the budget; none do if left out."""
 
     def __post_init__(self) -> None:
-        if self.max_megabytes < 1:
-            raise ValueError(f"max_megabytes {self.max_megabytes} is not positive")
-        if not self.max_minutes > 0:
-            raise ValueError(f"max_minutes {self.max_minutes} is not positive")
-        if self.max_days is not None and not self.max_days > 0:
-            raise ValueError(f"max_days {self.max_days} is not positive; leave it out to keep all")
+        bounded(self, "max_megabytes", "max_minutes", "max_days")
 
 
 class BudgetConfig(_Section, frozen=True, kw_only=True):
@@ -88,8 +84,7 @@ class BudgetConfig(_Section, frozen=True, kw_only=True):
     """Most MiB of all runs together."""
 
     def __post_init__(self) -> None:
-        if self.run_mib < 1:
-            raise ValueError(f"run_mib {self.run_mib} is not positive")
+        bounded(self, "run_mib")
         if self.folder_mib < self.run_mib:
             raise ValueError(f"folder_mib {self.folder_mib} is less than run_mib {self.run_mib}")
 
@@ -109,9 +104,7 @@ class ThinningConfig(_Section, frozen=True, kw_only=True):
     """...to so many seconds after it opened."""
 
     def __post_init__(self) -> None:
-        for name in ("whole_minutes", "second_hours", "before_s", "after_s"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} {getattr(self, name)} is less than 0")
+        bounded(self, "whole_minutes", "second_hours", "before_s", "after_s", least=0)
         if self.second_hours * 60 < self.whole_minutes:
             raise ValueError(
                 f"second_hours {self.second_hours} is less than whole_minutes {self.whole_minutes}"

@@ -8,7 +8,7 @@ import msgspec
 from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
 from overwatch.collector.guard import Entry, Listener, plain
-from overwatch.collector.setting_types import Duration, seconds
+from overwatch.collector.setting_types import Duration, bounded, seconds
 from overwatch.collector.tls import TlsConfig
 from overwatch.serve.exposition import Exposition
 from overwatch.serve.prometheus import MOST_ENVS, MOST_SERIES, PageLimits, RunPage
@@ -38,13 +38,11 @@ class PrometheusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """TLS of this listener; that of `service.security` if left out."""
 
     def __post_init__(self) -> None:
-        if self.max_series < 1:
-            raise ValueError(f"max_series {self.max_series} is not positive")
+        bounded(self, "max_series")
         for name in ("metric_expiration", "lost_retention"):
             if seconds(name, getattr(self, name)) <= 0:
                 raise ValueError(f"{name} {getattr(self, name)!r} is not positive; write e.g. 5m")
-        if not 0 <= self.per_env <= MOST_ENVS:
-            raise ValueError(f"per_env {self.per_env} is not within 0 and {MOST_ENVS}")
+        bounded(self, "per_env", least=0, most=MOST_ENVS)
 
     @property
     def listeners(self) -> tuple[Listener, ...]:

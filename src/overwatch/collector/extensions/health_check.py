@@ -13,6 +13,7 @@ from aiohttp import web
 from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
 from overwatch.collector.guard import Entry, Listener, plain
+from overwatch.collector.setting_types import bounded
 from overwatch.collector.tls import TlsConfig
 
 FRAME_AGE_S: Final = 10.0
@@ -39,8 +40,7 @@ class ComponentHealthConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     """So long a component may be in trouble before it does, in seconds; 0 for at once."""
 
     def __post_init__(self) -> None:
-        if self.recovery_duration_s < 0:
-            raise ValueError(f"recovery_duration_s {self.recovery_duration_s} is below 0")
+        bounded(self, "recovery_duration_s", least=0)
 
 
 class HealthCheckConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

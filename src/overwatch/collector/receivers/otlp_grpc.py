@@ -28,6 +28,7 @@ from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Body, Reason, Re
 from overwatch.collector.limits import Hold, NoRoomError, Room
 from overwatch.collector.net import Address, AddressError, Listening, listen
 from overwatch.collector.receivers.status import Code, retry_info, status
+from overwatch.collector.setting_types import bounded
 from overwatch.collector.signals import WIRES, response
 from overwatch.collector.tls import Certificates, TlsConfig
 from overwatch.journal import Signal
@@ -58,12 +59,8 @@ class GrpcConnectionsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     """Longest time for a new connection's TLS and first settings, in seconds."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_connections <= _MOST_OF_GRPC:
-            raise ValueError(f"max_connections {self.max_connections} is not in 1..{_MOST_OF_GRPC}")
-        if not 0 < self.read_header_timeout_s <= _MOST_S:
-            raise ValueError(
-                f"read_header_timeout_s {self.read_header_timeout_s} is not more than 0 and at most {_MOST_S}"
-            )
+        bounded(self, "max_connections", least=1, most=_MOST_OF_GRPC)
+        bounded(self, "read_header_timeout_s", most=_MOST_S)
 
 
 class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,20 +89,10 @@ class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """TLS of this listener; that of `service.security` if left out."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_recv_msg_size_mib <= 64:
-            raise ValueError(f"max_recv_msg_size_mib {self.max_recv_msg_size_mib} is not in 1..64")
-        if not 1 <= self.max_concurrent_streams <= _MOST_OF_GRPC:
-            raise ValueError(
-                f"max_concurrent_streams {self.max_concurrent_streams} is not in 1..{_MOST_OF_GRPC}"
-            )
-        for name in ("max_concurrent_calls", "max_concurrent_calls_per_peer"):
-            calls = getattr(self, name)
-            if calls is not None and calls < 1:
-                raise ValueError(f"{name} {calls} is not positive")
-        for name in ("read_timeout_s", "max_connection_idle_s", "max_connection_age_s"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value <= _MOST_S:
-                raise ValueError(f"{name} {value} is not more than 0 and at most {_MOST_S}")
+        bounded(self, "max_recv_msg_size_mib", least=1, most=64)
+        bounded(self, "max_concurrent_streams", least=1, most=_MOST_OF_GRPC)
+        bounded(self, "max_concurrent_calls", "max_concurrent_calls_per_peer")
+        bounded(self, "read_timeout_s", "max_connection_idle_s", "max_connection_age_s", most=_MOST_S)
 
     @property
     def calls_of_a_peer(self) -> int:

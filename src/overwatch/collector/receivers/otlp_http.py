@@ -22,6 +22,7 @@ from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Body, Intake, Re
 from overwatch.collector.limits import Hold, NoRoomError, Room
 from overwatch.collector.receivers import bodies
 from overwatch.collector.receivers.status import Code, status
+from overwatch.collector.setting_types import bounded
 from overwatch.collector.signals import WIRES, Wire, response
 from overwatch.collector.tls import TlsConfig
 from overwatch.journal import Signal
@@ -49,14 +50,8 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """TLS of this listener; that of `service.security` if left out."""
 
     def __post_init__(self) -> None:
-        if self.max_request_body_size < 1 or self.max_request_body_size > 64 << 20:
-            raise ValueError(
-                f"max_request_body_size {self.max_request_body_size} is not in 1..67108864 bytes"
-            )
-        if self.max_concurrent_requests < 1:
-            raise ValueError(f"max_concurrent_requests {self.max_concurrent_requests} is not positive")
-        if self.read_timeout_s <= 0:
-            raise ValueError(f"read_timeout_s {self.read_timeout_s} is not positive")
+        bounded(self, "max_request_body_size", least=1, most=64 << 20)
+        bounded(self, "max_concurrent_requests", "read_timeout_s")
 
 
 class Encoding(Enum):
