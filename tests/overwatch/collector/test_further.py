@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
-from tests.overwatch.serve.test_webhook import receiver
 
 from overwatch.cli.configuration import config as config_command
 from overwatch.collector import Service
@@ -16,6 +15,7 @@ from overwatch.collector.exporters.webhook import WebhookConfig
 from overwatch.config import ConfigError, as_yaml, load
 from overwatch.feeds.recording import Recording
 from tests import fakes
+from tests.overwatch.collector.exporters.test_webhook import receiver
 from tests.overwatch.collector.forwarding import counted, eventually, give, line, sets, trouble
 from tests.overwatch.collector.running import http, running, told
 from tests.overwatch.collector.test_otlp_forward import RUN, lines, numbered, shown
