@@ -62,16 +62,12 @@ class Health:
         """Components by pipeline, e.g. `{"pipeline:logs": ("receiver:otlp",)}`."""
         self._graph = graph or {}
         self._lock = threading.Lock()
-        self._phase = Phase.STARTING
+        self.phase = Phase.STARTING
+        """Where the collector is in its life."""
         self._since = self._phase_since = datetime.now(UTC)
         self._began = time.monotonic()
         self._troubles: dict[str, _Trouble] = {}
         self._watched: dict[str, Callable[[], bool]] = {}
-
-    @property
-    def phase(self) -> Phase:
-        """Where the collector is in its life."""
-        return self._phase
 
     @property
     def uptime_s(self) -> float:
@@ -81,8 +77,8 @@ class Health:
     def enter(self, phase: Phase) -> None:
         """Go to the next phase."""
         with self._lock:
-            if phase is not self._phase:
-                self._phase, self._phase_since = phase, datetime.now(UTC)
+            if phase is not self.phase:
+                self.phase, self._phase_since = phase, datetime.now(UTC)
 
     def watch(self, component: str, goes_on: Callable[[], bool]) -> None:
         """Look, whenever somebody asks, whether a component that must go on does."""
@@ -143,7 +139,7 @@ class Health:
         """
         self._look()
         with self._lock:
-            phase, since, troubles = self._phase, self._phase_since, dict(self._troubles)
+            phase, since, troubles = self.phase, self._phase_since, dict(self._troubles)
         available = is_accepting and phase is Phase.OK and not _lasts(troubles, patience_s)
         body = Answer(
             status="Server available" if available else "Server not available",
@@ -157,7 +153,7 @@ class Health:
 
     def _look(self) -> None:
         """See who ended that should go on."""
-        if self._phase is Phase.OK:
+        if self.phase is Phase.OK:
             with self._lock:
                 watched = list(self._watched.items())
             for component in [name for name, goes_on in watched if not goes_on()]:

@@ -17,7 +17,7 @@ from overwatch.collector.connections import (
     SERVER,
     ConnectionLimiter,
     ConnectionsConfig,
-    LimitedSite,
+    LimitedConnection,
 )
 from overwatch.collector.net import Address, Listening, listen
 from overwatch.collector.tls import Certificates
@@ -25,6 +25,8 @@ from overwatch.collector.tls import Certificates
 T = TypeVar("T")
 
 _CALL_S: Final = 30.0
+_HANDSHAKE_S: Final = 10.0
+_BACKLOG: Final = 512
 
 
 class LoopThread:
@@ -33,7 +35,7 @@ class LoopThread:
     def __init__(self) -> None:
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._run, name="listeners", daemon=True)
-        self._hosted: set[web.AppRunner] = set()
+        self._hosted: dict[web.AppRunner, asyncio.Server] = {}
 
     def start(self) -> None:
         """Begin to run the loop."""
@@ -52,12 +54,20 @@ class LoopThread:
     ) -> None:
         """Serve an application at a socket, in plain text without a `context`; runs in the loop."""
         await runner.setup()
-        await LimitedSite(runner, listening.sock, context, limiter).start()
-        self._hosted.add(runner)
+        server, loop = runner.server, asyncio.get_running_loop()
+        if server is None:
+            raise RuntimeError("the runner was not set up")
+        self._hosted[runner] = await loop.create_server(
+            lambda: LimitedConnection(limiter, server, loop),
+            sock=listening.sock,
+            ssl=context,
+            backlog=_BACKLOG,
+            ssl_handshake_timeout=None if context is None else _HANDSHAKE_S,
+        )
 
     async def drop(self, runner: web.AppRunner) -> None:
         """Stop accepting, let open requests end, close; runs in the loop."""
-        self._hosted.discard(runner)
+        self._hosted.pop(runner).close()
         await runner.cleanup()
 
     def stop(self) -> None:

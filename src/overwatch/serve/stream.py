@@ -13,7 +13,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
 from aiohttp import WSMsgType, web
@@ -31,11 +31,10 @@ from overwatch.snapshot.history import Ask as HistoryAsk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from concurrent.futures import Future
 
     from multidict import MultiMapping
 
-    from overwatch.aggregator import Frame
+    from overwatch.aggregator import Aggregator, Frame
 
 MOST_ROWS: Final = 4096
 ANSWER_S: Final = 3.0
@@ -85,27 +84,6 @@ def answer(status: int, body: bytes) -> web.Response:
 def problem(status: int, message: str, parameter: str | None) -> web.Response:
     """An answer that is an error: what is wrong, and the parameter or header that it is about."""
     return answer(status, msgspec.json.encode({"error": message, "parameter": parameter}))
-
-
-class Tower(Protocol):
-    """What makes frames and takes registrations of views."""
-
-    @property
-    def frame(self) -> "Frame | None":
-        """The latest frame."""
-        ...
-
-    def watch(self, run_id: str | None, view: View) -> None:
-        """Include a view in frames; raises `ValueError` when there are too many."""
-        ...
-
-    def unwatch(self, run_id: str | None, view: View) -> None:
-        """Leave a view out of frames again."""
-        ...
-
-    def history(self, run_id: str | None, ask: HistoryAsk) -> "Future[History | None]":
-        """The past of a run, as of the next tick."""
-        ...
 
 
 class Bell:
@@ -158,7 +136,7 @@ class ViewApi:
 
     def __init__(
         self,
-        tower: Tower,
+        tower: "Aggregator",
         bell: Bell,
         keep: Keep | None = None,
         archive: Archive | None = None,

@@ -78,8 +78,8 @@ def test_every_route_is_known_and_guarded(tmp_path: Path) -> None:
     with running(tmp_path) as service:
         ports = {urlsplit(url).port: name for name, url in service.context.urls.items()}
         found = {}
-        for runner in service.context.loop._hosted:
-            name = ports[runner.addresses[0][1]]
+        for runner, server in service.context.loop._hosted.items():
+            name = ports[server.sockets[0].getsockname()[1]]
             app = runner.app
             found[name] = {
                 (route.method, route.resource.canonical) for route in app.router.routes() if route.resource
