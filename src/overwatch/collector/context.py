@@ -6,6 +6,7 @@ Must not know which components there are.
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from aiohttp import web
@@ -80,15 +81,6 @@ class Context:
         if listening.moved is not None:
             _log.warning("%s: %s", name, listening.moved)
 
-    def _caps(self, listener: str) -> Callable[[str | None], None]:
-        """The report of a listener whose cap of connections takes effect, or does no more: a condition."""
-        name = f"listener:{listener}"
-
-        def report(cap: str | None) -> None:
-            self.health.recovered(name) if cap is None else self.health.failed(name, cap)
-
-        return report
-
     def web_listener(
         self,
         endpoint: str,
@@ -105,6 +97,6 @@ class Context:
         listener = WebListener(self.loop, wanted, guarded, certificates, entry.connections)
         listener.may_move = endpoint not in self.fixed
         listener.announce = lambda found, secure: self.listens(entry.name, entry.scheme, found, secure=secure)
-        listener.limiter.report = self._caps(entry.name)
+        listener.limiter.report = partial(self.health.report, f"listener:{entry.name}")
         self.limiters[entry.name] = listener.limiter
         return listener

@@ -163,10 +163,8 @@ class Guard:
         with self._rotating:
             before = self.tokens.changes
             wrong = self.tokens.reload(at_once=at_once)
-            if wrong:
-                self._health.failed(NAME, f"the tokens of before are kept: {'; '.join(wrong)}")
-            else:
-                self._health.recovered(NAME)
+            kept = f"the tokens of before are kept: {'; '.join(wrong)}" if wrong else None
+            self._health.report(NAME, kept)
             if self.tokens.changes != before:
                 _log.info("the tokens changed")
                 for react in self._on_change:
@@ -196,10 +194,7 @@ class Guard:
             self._unusable.pop(config, None)
             if error is not None:
                 self._unusable[config] = error
-            if self._unusable:
-                self._health.failed(TLS, "; ".join(self._unusable.values()))
-            else:
-                self._health.recovered(TLS)
+            self._health.report(TLS, "; ".join(self._unusable.values()) or None)
 
     @property
     def certificate_ends(self) -> dict[str, float]:

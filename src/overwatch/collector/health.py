@@ -102,6 +102,13 @@ class Health:
         if known is None or is_for_good:
             _log.error("%s fails: %s", component, error)
 
+    def report(self, component: str, error: str | None) -> None:
+        """Note why a component cannot do its work, or that it can."""
+        if error is None:
+            self.recovered(component)
+        else:
+            self._failed(component, error)
+
     def lost(self, component: str, error: str) -> None:
         """Note that a component ended in a way that only a restart mends."""
         self._failed(component, error, is_for_good=True)

@@ -91,11 +91,6 @@ def available_bytes(root: Path = Path("/")) -> int:
     return of_machine if group is None else min(of_machine, int(group.limit * _OF_GROUP))
 
 
-def resident_bytes() -> int:
-    """Memory that this process holds now."""
-    return Resident()()
-
-
 class Resident:
     """Memory that this process holds now, also when it can open no file any more."""
 

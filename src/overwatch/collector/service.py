@@ -9,7 +9,8 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -77,6 +78,14 @@ def _baseline(path: str | None) -> Baseline | None:
 
 class _SnapshotExporter(Component, FrameSink, Protocol):
     """A component that is a frame sink."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fold:
+    """The aggregator as a component."""
+
+    start: Callable[[], None]
+    stop: Callable[[], None]
 
 
 class Service:
@@ -224,17 +233,11 @@ class Service:
     def _make_archive(self) -> Archive:
         """What keeps the runs that make room."""
         aggregator, diagnosis = self.config.one(AggregatorConfig), self.config.diagnosis
-        health = self.context.health
 
         def how() -> tuple[Judging, Baseline | None]:
             return judging(diagnosis), _baseline(aggregator.baseline)
 
-        def report(error: str | None) -> None:
-            if error is None:
-                health.recovered(ARCHIVE)
-            else:
-                health.failed(ARCHIVE, error)
-
+        report = partial(self.context.health.report, ARCHIVE)
         folder = self.config.one(FileStorageConfig).directory / ENDED
         archive = Archive(folder, self.context.storage.room(ARCHIVE), how, report)
         self.context = replace(self.context, archive=archive)
@@ -276,7 +279,7 @@ class Service:
         began = self.context.journal.append(Signal.START, msgspec.json.encode(life))
         aggregator = self._aggregator
         if aggregator is not None:
-            self._begin(_Folding(aggregator, self._exported(), began.stamp))
+            self._begin(_Fold(lambda: aggregator.start(began.stamp), lambda: self._end_fold(aggregator)))
             self.context.health.watch(FOLD, lambda: aggregator.is_running)
         for name in self.config.running_receivers:
             self._begin(self._make("receivers", name))
@@ -310,6 +313,12 @@ class Service:
 
     def _exported(self) -> list[OtlpFileExporter]:
         return [part for part in self._started if isinstance(part, OtlpFileExporter)]
+
+    def _end_fold(self, aggregator: Aggregator) -> None:
+        """Fold what was accepted and publish the last frame: its tick ends the recordings."""
+        last = aggregator.stop(DRAIN_S)
+        for recording in self._exported():
+            recording.end_at(last)
 
     def _begin(self, component: Component) -> None:
         self._started.append(component)
@@ -379,22 +388,3 @@ class Service:
         except Exception:  # noqa: BLE001 whatever it is, it is logged and counted here
             self.failed_stops += 1
             _log.exception("%s did not stop cleanly", type(component).__name__)
-
-
-class _Folding:
-    """The aggregator as a component: its last tick ends the recording."""
-
-    def __init__(self, aggregator: Aggregator, recordings: list[OtlpFileExporter], stamp: int) -> None:
-        self._aggregator = aggregator
-        self._stamp = stamp
-        self._recordings = recordings
-
-    def start(self) -> None:
-        """Begin ticking."""
-        self._aggregator.start(self._stamp)
-
-    def stop(self) -> None:
-        """Fold what was accepted and publish the last frame."""
-        last = self._aggregator.stop(DRAIN_S)
-        for recording in self._recordings:
-            recording.end_at(last)

@@ -338,10 +338,7 @@ class OtlpFileExporter:
 
     def _tidied(self, report: Report) -> None:
         """The border to the process that cleans up: what it could not do is said."""
-        if report.error is None:
-            self._context.health.recovered(self._cleaning)
-        else:
-            self._context.health.failed(self._cleaning, report.error)
+        self._context.health.report(self._cleaning, report.error)
         tally = self._context.tally
         tally.show("overwatch_recording_bytes", report.bytes + self._writer.size, exporter=self._name)
         tally.show("overwatch_recording_pieces", report.pieces, exporter=self._name)

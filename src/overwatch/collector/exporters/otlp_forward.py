@@ -215,13 +215,12 @@ class OtlpForwarder:
 
     def _save(self, *, sync: bool = False) -> None:
         """The border to the disk: without a place kept, a restart only sends more again."""
-        part = f"{self._name}.place"
+        trouble = None
         try:
             self._passed.save(sync=sync)
         except OSError as error:
-            self._context.health.failed(part, f"its place is not kept: {error.strerror or error}")
-        else:
-            self._context.health.recovered(part)
+            trouble = f"its place is not kept: {error.strerror or error}"
+        self._context.health.report(f"{self._name}.place", trouble)
 
 
 class DeliveryStats:

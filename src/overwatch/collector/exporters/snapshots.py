@@ -72,7 +72,4 @@ class SnapshotsExporter:
     def _report(self, written: int, lost: int, error: str | None) -> None:
         self._tally.add("overwatch_exporter_written_lines", written, exporter=self._name)
         self._tally.add("overwatch_exporter_lost_lines", lost, exporter=self._name)
-        if error is None:
-            self._health.recovered(self._name)
-        else:
-            self._health.failed(self._name, error)
+        self._health.report(self._name, error)

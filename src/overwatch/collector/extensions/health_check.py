@@ -104,7 +104,7 @@ class HealthCheck:
         self, request: web.Request, *, patience_s: float | None = None, is_accepting: bool = True
     ) -> web.Response:
         self._look_at_frames()
-        self._look_at_load()
+        self._context.health.report(_RECEIVER, self._context.intake.overload)
         detailed = self._context.guard.may(Role.READ, request)
         status, body = self._context.health.answer(
             detailed=detailed, patience_s=patience_s, is_accepting=is_accepting
@@ -116,14 +116,7 @@ class HealthCheck:
         if frame is None:
             return
         age_s = (self._context.now() - frame.tick) / 1e9
-        if age_s > FRAME_AGE_S:
-            self._context.health.failed("aggregator", f"the latest frame is {age_s:.0f} s old")
-        else:
-            self._context.health.recovered("aggregator")
-
-    def _look_at_load(self) -> None:
-        overload = self._context.intake.overload
-        if overload is not None:
-            self._context.health.failed(_RECEIVER, overload)
-        else:
-            self._context.health.recovered(_RECEIVER)
+        is_late = age_s > FRAME_AGE_S
+        self._context.health.report(
+            "aggregator", f"the latest frame is {age_s:.0f} s old" if is_late else None
+        )
