@@ -19,7 +19,7 @@ from overwatch.collector.loop import WebListener
 from overwatch.collector.tls import TlsConfig
 from overwatch.serve.exposition import Exposition
 from overwatch.serve.metrics_text import Family, FamilyBuilder, labels_text
-from overwatch.state.overflow import Overflow
+from overwatch.state.names import Overflow
 
 TOWER: Final = {
     "batches": "How many batches did the fold take?",

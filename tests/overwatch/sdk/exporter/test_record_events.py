@@ -1,4 +1,4 @@
-"""Records taken in batches say exactly what they say one by one, whatever lies between them."""
+"""Updates folded as rows say exactly what they say one by one, whatever lies between them."""
 
 import random
 import tempfile
@@ -13,11 +13,8 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from overwatch.catalog import Scope
 from overwatch.events import Event, LogLine, Measured, Severity
-from overwatch.sdk.exporter.batching import Batch, Updates, batched
-from overwatch.sdk.exporter.nonfinite import non_finite
-from overwatch.sdk.exporter.unpack import unpacked
+from overwatch.sdk.exporter.record_events import is_plain, non_finite, unpacked
 from overwatch.sdk.exporter.window import Passed, Window
 from overwatch.sdk.frames import Update
 from overwatch.sdk.rings.columns import ColumnWriter
@@ -68,32 +65,25 @@ class Reader:
     """Reads like the exporter, and folds like it."""
 
     source: RingSource
-    in_batches: bool
+    in_rows: bool
     window: Window = field(default_factory=Window)
     facts: list[Event] = field(default_factory=list)
     count: int = 0
-    together: int = 0
 
     def read(self, limit: int) -> list[Item]:
         """What there is."""
         found: list[Item] = []
         while items := self.source.read(limit):
             found += items
-            for one in batched(items, 0) if self.in_batches else items:
+            for one in items:
                 self._take(one)
         return found
 
-    def _take(self, one: Item | Batch) -> None:
-        if isinstance(one, Batch):
-            self.count += sum(part.n for part in one.parts)
-            self.together += sum(part.n for part in one.parts if part.n > 1)
-            for part in one.parts:
-                if isinstance(part, Updates):
-                    self.window.add_updates(part)
-                else:
-                    self.window.add(part.newest, size=part.size, counted=part.n)
-            return
+    def _take(self, one: Item) -> None:
         self.count += one.count
+        if self.in_rows and isinstance(one.content, Update) and is_plain(one.content):
+            self.window.add_update(one.content, size=one.size)
+            return
         for event in unpacked(one.content, None):
             self.window.add(event, size=one.size)
             if isinstance(event, Measured):
@@ -114,10 +104,10 @@ def ring_sets() -> Iterator[RingSet]:
 
 @contextmanager
 def both(rings: RingSet) -> Iterator[tuple[Reader, Reader]]:
-    """One that takes each record, and one that takes batches."""
+    """One that takes each update in its long form, and one that takes rows."""
     sources = RingSource(rings.path), RingSource(rings.path)
     try:
-        yield Reader(sources[0], in_batches=False), Reader(sources[1], in_batches=True)
+        yield Reader(sources[0], in_rows=False), Reader(sources[1], in_rows=True)
     finally:
         for source in sources:
             source.close()
@@ -157,7 +147,7 @@ stretches = st.tuples(
     st.integers(0, 30),
     st.sampled_from([float("nan"), float("inf")]),
 )
-def test_a_batch_says_what_its_records_say(
+def test_rows_say_what_their_records_say(
     rounds: list[list[tuple[list[str], int, float, int | None]]], limit: int, odd: int, wrong: float
 ) -> None:
     """In windows, facts, counts and sizes; over laps of the ring, and with values that are not finite."""
@@ -180,36 +170,6 @@ def test_a_batch_says_what_its_records_say(
         assert one.count == number
 
 
-def test_a_busy_trainer_is_taken_in_batches() -> None:
-    """Twelve numbers and a column in turn come together, in one part each."""
-    with ring_sets() as rings, both(rings) as (one, other):
-        trainer = Trainer(rings)
-        for number in range(200):
-            trainer.emit("a", number, 0.1, number)
-            trainer.emit("envs", number, 0.1, number)
-        one.read(2048)
-        other.read(2048)
-        assert other.count == other.together == 400
-        same(one, other)
-
-
-def test_no_batch_goes_over_a_fact() -> None:
-    """What a trainer emitted before a fact is taken before it."""
-    with ring_sets() as rings:
-        trainer = Trainer(rings)
-        for number in range(3):
-            trainer.emit("frame", 10 * number + 1, 0.1, number)
-            trainer.emit("frame", 10 * number + 2, 0.1, number)
-            trainer.emit("fact", 10 * number + 3, 0.1, number)
-        source = RingSource(rings.path)
-        taken = [
-            one.parts[0].n if isinstance(one, Batch) else type(one.content)
-            for one in batched(source.read(), 0)
-        ]
-        source.close()
-        assert taken == [2, LogLine] * 3
-
-
 @given(st.integers(0, 10_000), st.integers(0, 255))
 def test_a_damaged_record_is_passed_over_either_way(seed: int, byte: int) -> None:
     """Whatever byte of whatever record: the others are read, and it is counted."""
@@ -226,18 +186,6 @@ def test_a_damaged_record_is_passed_over_either_way(seed: int, byte: int) -> Non
             other.read(1024)
         same(one, other)
         assert one.source.waiting == other.source.waiting == 0
-
-
-def test_no_batch_goes_over_the_last_record_of_an_earlier_life() -> None:
-    """What was sent before is skipped record by record, and what follows is not."""
-    with ring_sets() as rings:
-        trainer = Trainer(rings)
-        for number in range(100):
-            trainer.emit("envs", number, 0.1, number)
-        source = RingSource(rings.path)
-        taken = [one for one in batched(source.read(), 50) if isinstance(one, Batch)]
-        source.close()
-        assert [(one.last.sequence, one.parts[0].n) for one in taken] == [(50, 50), (100, 50)]
 
 
 def test_a_form_that_lies_makes_its_records_malformed() -> None:
@@ -266,32 +214,3 @@ def test_names_that_two_forms_have_are_told_as_they_came_last() -> None:
         one.read(1024)
         other.read(1024)
         same(one, other)
-
-
-def test_steps_that_go_back_stand_alone() -> None:
-    """How many steps there were is counted from record to record."""
-    with ring_sets() as rings, both(rings) as (one, other):
-        trainer = Trainer(rings)
-        for number in range(100):
-            trainer.emit("envs", number, 0.1, 50 - number)
-        one.read(1024)
-        other.read(1024)
-        assert other.together == 0
-        same(one, other)
-
-
-def test_a_part_says_for_how_many_it_stands() -> None:
-    """The newest of columns has the number of the first beside its own."""
-    with ring_sets() as rings:
-        trainer = Trainer(rings)
-        for number in range(5):
-            trainer.emit("envs", number, 0.1, number)
-        source = RingSource(rings.path)
-        (batch,) = batched(source.read(), 0)
-        source.close()
-        assert isinstance(batch, Batch)
-        newest = batch.parts[0].newest
-        assert newest.scope is Scope.ENV
-        assert newest.index == 4
-        assert newest.conflated is not None
-        assert (newest.conflated.n, newest.conflated.first) == (5, 0)

@@ -1,29 +1,45 @@
-"""One of the spool's two queues: requests on disk, and after them, while the disk is in trouble, in memory.
+"""What waits in a spool: two queues of requests, facts and numbers, one order, one request being delivered.
 
 Owns how a request lies in a record, and the counts: accepted = delivered + waiting + dropped, in records, at
 any time and over a restart. For that each record says how many records were stored before it, so that a
-damaged one is counted by what it held. Must not know why a request goes, nor the other queue.
+damaged one is counted by what it held. Rules: the oldest request of both queues is the next; to make room the
+oldest numbers go first, and facts only for facts. A request that is being delivered is never dropped: when
+its place is needed it leaves its queue and stays with its taker. Must not know folders or locks.
 """
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
+from overwatch.delivery.request import Parcel
 from overwatch.journal import CursorFile, Log, Place, Reader, Record, Signal
 from overwatch.journal.cursors import MAX_NOTE_BYTES
 from overwatch.journal.durable import KINDS
 from overwatch.journal.spooled import LOGS, before, parted
-from overwatch.sdk.exporter.request import Request
 
 LOST: Final = "spool_lost"
 """Why a record is gone that was damaged on disk, or was in memory when its process died."""
+FULL: Final = "spool_full"
 _OTHER: Final = "other"
 _MOST_REASONS: Final = 32
 _LONGEST_REASON: Final = 64
 _SIGNALS: Final = {kind: signal for signal, kind in KINDS.items() if signal is not Signal.START}
+
+
+class Request(Parcel, frozen=True, kw_only=True):
+    """An export request with what the trainer's counts say of it."""
+
+    order: int
+    """1 for the first request of a producer's life, then without gaps; survives a restart of the exporter."""
+    is_fact: bool
+    """Holds at least one fact; numbers are given up first."""
+    records: int
+    """Records of the trainer in it; the exporter's own are not counted."""
+    last_seq: int
+    """`overwatch.seq` of the newest log record in it or before it; 0 before the first."""
 
 
 class DeliveryStats(msgspec.Struct, array_like=True):
@@ -135,11 +151,6 @@ class DiskQueue:
         return sum(entry.request.records for entry in self.memory)
 
     @property
-    def bytes(self) -> int:
-        """Bytes of the requests in the queue."""
-        return self.disk_bytes + self.memory_bytes
-
-    @property
     def disk_bytes(self) -> int:
         """Bytes of the records on disk that were not passed."""
         if self._reader is None:
@@ -230,7 +241,7 @@ class DiskQueue:
             self._passed += self._kept.request.records
             self._kept = None
 
-    def save(self, mark: Mark, *, sync: bool = False) -> None:
+    def save(self, mark: Mark) -> None:
         """Keep counts and place, and remove the files that were passed. Raises `OSError`."""
         if self._log is None or self._cursor is None or self._reader is None:
             return
@@ -238,17 +249,11 @@ class DiskQueue:
         may_drop = self._log.can_drop(position)
         note = msgspec.msgpack.encode(_Note(self._passed, self.stats, mark))
         if len(note) > MAX_NOTE_BYTES:
-            short = Mark(mark.order, mark.last_seq)
-            note = msgspec.msgpack.encode(_Note(self._passed, self.stats, short))
-        self._cursor.save(Place(position=position, note=note), sync=sync or may_drop)
+            note = msgspec.msgpack.encode(_Note(self._passed, self.stats, Mark(mark.order, mark.last_seq)))
+        self._cursor.save(Place(position=position, note=note), sync=may_drop)
         self.is_dirty = False
         if may_drop:
             self._log.drop(position)
-
-    def sync(self) -> None:
-        """Return when what is on disk survives a power loss. Raises `OSError`."""
-        if self._log is not None:
-            self._log.sync()
 
     def _load(self) -> _Kept | None:
         """The next whole request on disk."""
@@ -257,10 +262,15 @@ class DiskQueue:
         before = self._reader.unread_bytes
         while (record := self._reader.next()) is not None:
             found = _decoded(record)
-            if found is not None and found[0].stored >= self._passed:
-                self._miss(found[0].stored - self._passed)
-                request = _request(record, *found, is_fact=self.is_fact)
-                return _Kept(request, record.sequence, before - self._reader.unread_bytes)
+            if found is None or found[0].stored < self._passed:
+                continue
+            meta, body = found
+            self._miss(meta.stored - self._passed)
+            request = Request(
+                order=meta.order, signal=_SIGNALS[record.kind], body=body, is_fact=self.is_fact,
+                records=meta.records, last_seq=meta.last_seq,
+            )  # fmt: skip
+            return _Kept(request, record.sequence, before - self._reader.unread_bytes)
         self._miss(self._stored - self._passed)
         return None
 
@@ -312,17 +322,136 @@ def _decoded_note(place: Place | None) -> _Note | None:
         return None
 
 
-def _request(record: Record, meta: _Meta, body: bytes, *, is_fact: bool) -> Request:
-    return Request(
-        order=meta.order,
-        signal=_SIGNALS[record.kind],
-        body=body,
-        is_fact=is_fact,
-        records=meta.records,
-        last_seq=meta.last_seq,
-    )
-
-
 def _stored_before(log: Log) -> int:
     """Records stored before the oldest that is kept."""
     return next((found[0].stored for record in log.read() if (found := _decoded(record))), 0)
+
+
+class PriorityQueues:
+    """Facts and numbers. Not safe for use from several threads at once."""
+
+    def __init__(self, budget_bytes: int, memory_bytes: int) -> None:
+        self._budget = budget_bytes
+        self._memory = memory_bytes
+        self.facts, self.numbers = DiskQueue(is_fact=True), DiskQueue(is_fact=False)
+        self.queues = (self.facts, self.numbers)
+        self.taken: Request | None = None
+        """The request that is being delivered."""
+        self._is_lifted = False
+        """It has left its queue."""
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """Records given up, by reason."""
+        total: Counter[str] = Counter()
+        for queue in self.queues:
+            total.update(queue.stats.dropped)
+        return total
+
+    @property
+    def waiting(self) -> int:
+        """Records of requests that are not settled."""
+        return self.in_memory + sum(queue.waiting - queue.held for queue in self.queues)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of requests on the queues."""
+        return sum(queue.disk_bytes + queue.memory_bytes for queue in self.queues)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether a request is in memory only."""
+        return self._is_lifted or any(queue.memory for queue in self.queues)
+
+    @property
+    def in_memory(self) -> int:
+        """Records of requests that are in memory only."""
+        lifted = self.taken.records if self.taken is not None and self._is_lifted else 0
+        return lifted + sum(queue.held for queue in self.queues)
+
+    def of(self, request: Request) -> DiskQueue:
+        """The queue that a request belongs in."""
+        return self.facts if request.is_fact else self.numbers
+
+    def oldest(self) -> Request | None:
+        """The request to deliver next: the one that is being delivered, while there is one."""
+        if self.taken is not None:
+            return self.taken
+        heads = [head for queue in self.queues if (head := queue.head()) is not None]
+        return min(heads, key=lambda head: head.order, default=None)
+
+    def take(self) -> Request | None:
+        """The oldest request is being delivered from now on."""
+        self.taken = self.oldest()
+        return self.taken
+
+    def settle(self, request: Request) -> DiskQueue | None:
+        """The taken request has left the queues; the queue to account for it, `None` where that was done.
+
+        Raises `ValueError` for a request that was not taken.
+        """
+        if self.taken is None or self.taken.order != request.order:
+            raise ValueError(f"request {request.order} was not taken, or is settled already")
+        queue, is_lifted = self.of(request), self._is_lifted
+        self.taken, self._is_lifted = None, False
+        if not is_lifted:
+            head = queue.head()
+            if head is None or head.order != request.order:
+                return None
+            queue.pass_head()
+        queue.is_dirty = True
+        return queue
+
+    def lift(self) -> None:
+        """Keep the taken request when its queue goes."""
+        if self.taken is not None and not self._is_lifted:
+            self._pass(self.of(self.taken))
+
+    def make_room(self, queue: DiskQueue, size: int) -> bool:
+        """Drop the oldest until a request of `size` bytes fits in `queue`; whether it does."""
+        if size > self._budget:
+            return False
+        while self.bytes + size > self._budget:
+            victim = next((victim for victim in self._victims(queue) if victim.head() is not None), None)
+            if victim is None:
+                return False
+            self._pass(victim)
+        return True
+
+    def hold(self, queue: DiskQueue, entry: Entry) -> None:
+        """Keep a request in memory, older ones of it going first; else drop it."""
+        size = len(entry.request.body)
+        while size <= self._memory and self._held_bytes() + size > self._memory:
+            victim = next((victim for victim in self._victims(queue) if victim.memory), None)
+            if victim is None:
+                break
+            self._account(victim, victim.unload().request)
+        if self._held_bytes() + size > self._memory:
+            self.drop(queue, entry.request)
+        else:
+            queue.hold(entry)
+
+    def drop(self, queue: DiskQueue, request: Request) -> None:
+        """Count a request as given up for want of room."""
+        queue.stats.drop(FULL, request.records)
+        queue.is_dirty = True
+
+    def _victims(self, queue: DiskQueue) -> tuple[DiskQueue, ...]:
+        """Whose oldest go for a request of a queue, the first ones first."""
+        return (self.numbers, self.facts) if queue.is_fact else (self.numbers,)
+
+    def _held_bytes(self) -> int:
+        return sum(queue.memory_bytes for queue in self.queues)
+
+    def _pass(self, queue: DiskQueue) -> None:
+        """The oldest request of a queue goes."""
+        head = queue.head()
+        if head is not None:
+            queue.pass_head()
+            self._account(queue, head)
+
+    def _account(self, queue: DiskQueue, gone: Request) -> None:
+        if self.taken is not None and gone.order == self.taken.order:
+            self._is_lifted = True
+        else:
+            self.drop(queue, gone)

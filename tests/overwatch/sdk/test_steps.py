@@ -13,7 +13,7 @@ from overwatch.catalog import Scope
 from overwatch.catalog.run import STEPS
 from overwatch.events import Event, Measured
 from overwatch.otlp import times
-from overwatch.sdk import stepping
+from overwatch.sdk import steps
 from overwatch.sdk.rollouts import cut
 from tests.overwatch.sdk.rollouts.local import by_hand, folded, local, measured
 from tests.overwatch.sdk.rollouts.world import WORDS, World
@@ -43,7 +43,7 @@ def test_tensors_are_the_arrays_they_hold() -> None:
         }
         other.report(two.run, turned)
         assert one.records() == two.records()
-        assert (one.run._refused, two.run._refused) == (0, 0)
+        assert (one.run._channel.refused, two.run._channel.refused) == (0, 0)
 
 
 def test_the_training_thread_reads_no_value_of_a_rollout() -> None:
@@ -57,7 +57,7 @@ def test_the_training_thread_reads_no_value_of_a_rollout() -> None:
         assert {name.removeprefix("aten::") for name in recorder.seen} <= COPIES, recorder.seen
         assert recorder.seen["aten::cat"] == 1
         assert len(one.records()) == 2
-        assert one.run._refused == 0
+        assert one.run._channel.refused == 0
 
 
 @pytest.mark.parametrize("as_tensors", ["tensors", "arrays"])
@@ -76,7 +76,7 @@ def test_columns_that_are_lent_may_change_once_the_next_call_returned(as_tensors
             for some in lent[:-1]:
                 for values in some.values():
                     values[:] = 0
-        assert one.run._device.waiting == 3
+        assert one.run._channel.device.waiting == 3
         assert one.records() == two.records()
 
 
@@ -101,8 +101,8 @@ def test_a_rollout_on_meta_is_refused_without_a_read() -> None:
         world.report(one.run, columns)
         one.run.update(update=1, loss=torch.zeros((), device="meta"))
         one.run.beat(1, 0.2)
-        one.run._device.settle(10.0)
-        assert one.run._refused == len(columns) + 1
+        one.run._channel.device.settle(10.0)
+        assert one.run._channel.refused == len(columns) + 1
 
 
 def test_columns_may_change_after_the_call() -> None:
@@ -150,7 +150,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     moved = SimpleNamespace(now=100.0)
     moved.monotonic = lambda: moved.now
     moved.time_ns = lambda: int(moved.now * 1e9)
-    monkeypatch.setattr(stepping, "time", moved)
+    monkeypatch.setattr(steps, "time", moved)
     return moved
 
 
@@ -225,7 +225,7 @@ def test_a_rollout_of_a_run_without_beats_sends_none() -> None:
 
 def test_times_that_are_taken_are_those_that_a_collector_takes() -> None:
     """What it would reject record by record, as of a clock that began with the machine, is refused here."""
-    assert (stepping.EARLIEST_S * 10**9, (stepping.LATEST_S + 1) * 10**9 - 1) == (
+    assert (steps.EARLIEST_S * 10**9, (steps.LATEST_S + 1) * 10**9 - 1) == (
         times.EARLIEST,
         times.LATEST,
     )
