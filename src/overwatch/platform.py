@@ -129,7 +129,7 @@ def is_cut(line: socket.socket) -> bool:
 
 
 def give_up_after(line: socket.socket, seconds: float) -> None:
-    """Have the kernel end a TCP connection whose other end is gone without a word, where it can."""
+    """Have the kernel end a TCP connection whose other end vanished, where it can."""
     if (option := getattr(socket, "TCP_USER_TIMEOUT", None)) is not None:
         line.setsockopt(socket.IPPROTO_TCP, option, round(seconds * 1000))
 

@@ -143,7 +143,7 @@ class Tokens:
         if given is None:
             return Denial.UNAUTHENTICATED
         presented = _digest(given)
-        # Every token is looked at, so that the time tells nothing about which one is near.
+        # Every token is looked at, so that the time gives nothing away about which one is near.
         matched = {held for held, digest in self._digests if hmac.compare_digest(digest, presented)}
         if not matched:
             return Denial.UNAUTHENTICATED

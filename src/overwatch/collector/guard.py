@@ -106,11 +106,11 @@ class Entry:
 
     name: str
     reads: Role | None
-    """The role that safe methods need; `None` is nobody's."""
+    """The role that safe methods need; `None` needs no token."""
     acts: Role | None
     """The role that all other methods need."""
     answer: Answer
-    """Says a refusal in the door's own words."""
+    """Writes a refusal in the listener's own protocol."""
     scheme: str = "http"
     """Of its URL, without TLS."""
     bodies: bool = False
@@ -189,7 +189,7 @@ class Guard:
         return self._certificates[config]
 
     def _told(self, config: TlsConfig, error: str | None) -> None:
-        """What one section's certificates say; health has one word for those of all, good and bad."""
+        """What one section's certificates report; health has one condition for those of all."""
         with self._telling:
             self._unusable.pop(config, None)
             if error is not None:
@@ -272,7 +272,7 @@ class Guard:
 
 
 def said(denial: Denial, role: Role) -> str:
-    """What is told to a client that has not the right token."""
+    """The answer to a client that has not the right token."""
     if denial is Denial.FORBIDDEN:
         return f"this token may not do that; use one of role {role.value!r}"
     return f"send `authorization: Bearer <token>` with a token of role {role.value!r}"
@@ -325,7 +325,7 @@ def _port(text: str) -> bool:
 
 
 async def expected(_: web.Request) -> None:
-    """For the routes of an entry with bodies: `100 Continue` is the guard's to say, after its judgement."""
+    """For the routes of an entry with bodies: `100 Continue` is sent by the guard, after its judgement."""
 
 
 def plain(_: web.Request, refused: Refused) -> web.Response:

@@ -19,7 +19,7 @@ _log = logging.getLogger("overwatch.collector")
 
 
 class Phase(Enum):
-    """Where the collector is in its life; the value is otelcol's word."""
+    """Where the collector is in its life; the value is otelcol's name for it."""
 
     STARTING = "Starting"
     OK = "OK"
@@ -81,7 +81,7 @@ class Health:
                 self.phase, self._phase_since = phase, datetime.now(UTC)
 
     def watch(self, component: str, goes_on: Callable[[], bool]) -> None:
-        """Look, whenever somebody asks, whether a component that must go on does."""
+        """Look, at each request, whether a component that must go on does."""
         with self._lock:
             self._watched[component] = goes_on
 
@@ -131,7 +131,7 @@ class Health:
 
     @property
     def degraded(self) -> dict[str, str]:
-        """What each component that fails last said."""
+        """The last error of each component that fails."""
         self._look()
         with self._lock:
             return {name: trouble.error for name, trouble in self._troubles.items()}

@@ -46,9 +46,9 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     large_body_size: int = 1 << 20
     """Bodies of more bytes than this are decoded one at a time."""
     max_in_flight_mib: int = 64
-    """Most MiB of HTTP bodies that are being read; beyond it senders are told to come back."""
+    """Most MiB of HTTP bodies that are being read; beyond it senders must retry later."""
     max_fold_lag_s: float = 3.0
-    """While the fold needs more seconds than this for what waits, who sends most is told to come back."""
+    """While the fold needs more seconds than this for what waits, senders must retry later."""
     limit_mib: int | None = None
     """Most MiB of memory for the process; 4096, or half of what the machine has, or three quarters of what
     its control group may use, if left out."""

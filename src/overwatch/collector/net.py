@@ -1,4 +1,4 @@
-"""Addresses: reading them, saying who can reach them, taking a free port and naming who holds a busy one.
+"""Addresses: how they are read and who can reach them, a free port, and who holds a busy one.
 
 Must not know what is served at an address.
 """

@@ -64,7 +64,7 @@ def _stay() -> None:
 
 
 class StartError(RuntimeError):
-    """The collector cannot start; the message says why and what to do."""
+    """The collector cannot start; the message has the reason and what to do."""
 
 
 def _baseline(path: str | None) -> Baseline | None:
@@ -341,7 +341,7 @@ class Service:
             _log.info("%s at %s", name, url)
 
     def reload(self) -> None:
-        """Take new tokens and certificates up; what cannot be used is told, and the old ones hold on."""
+        """Take new tokens and certificates up; what cannot be used is logged, and the old ones hold on."""
         wrong = self.context.guard.reload()
         for what in wrong:
             _log.error("not all is taken up: %s", what)

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 SHOWN: Final = "[REDACTED]"
-"""What stands for a secret; otelcol's word."""
+"""What stands for a secret, as in otelcol."""
 
 _BEARER: Final = re.compile(r"(?i)\b(bearer|basic)(\s+|%20)[A-Za-z0-9._~+/=%-]+")
 _USERINFO: Final = re.compile(r"(?<=://)[^/\s@:]+:[^/\s@]+(?=@)")
@@ -78,7 +78,7 @@ def redact(text: str, known: frozenset[str] = frozenset()) -> str:
 
 
 def seconds(name: str, text: Duration) -> float:
-    """A duration in seconds; raises `ValueError` that speaks of `name`.
+    """A duration in seconds; raises `ValueError` that names `name`.
 
     >>> seconds("timeout", "1m30s"), seconds("timeout", "300ms"), seconds("timeout", 0)
     (90.0, 0.3, 0.0)

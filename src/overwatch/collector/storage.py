@@ -1,6 +1,6 @@
 """The collector's memory of earlier lives: the journal on disk, its checkpoints, and where to go on.
 
-Rules: opening never needs a person; what is damaged is passed over and said. A clock that went back is set
+Rules: opening never needs a person; what is damaged is passed over and logged. A clock that went back is set
 after the journal's last stamp, so that time never falls. Must not know what components do with it.
 """
 

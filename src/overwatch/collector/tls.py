@@ -72,7 +72,7 @@ class Certificates:
     """What one `tls` section stands for at the moment; safe from any thread."""
 
     def __init__(self, config: TlsConfig, tell: Callable[[str | None], None]) -> None:
-        """`tell` is told why files cannot be used, and `None` once they can."""
+        """`tell` gets why files cannot be used, and `None` once they can."""
         self.config = config
         """Its section."""
         self._tell = tell
@@ -92,7 +92,7 @@ class Certificates:
             self._load()
 
     def reload(self) -> None:
-        """Read the files again, the border to the disk: what is wrong is told."""
+        """Read the files again, the border to the disk: what is wrong is reported."""
         with self._lock:
             self._try()
 

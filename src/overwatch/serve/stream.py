@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MOST_ROWS: Final = 4096
 ANSWER_S: Final = 3.0
-"""How long a request for a view that nobody read yet waits for its first snapshot, in seconds."""
+"""How long a request for a view without readers waits for its first snapshot, in seconds."""
 
 REVOKED: Final = 1008
 """Code that closes the stream of a reader that may not read any more; WebSocket's for a policy."""
@@ -76,7 +76,7 @@ def only(query: Mapping[str, str], known: frozenset[str]) -> None:
 
 
 def answer(status: int, body: bytes) -> web.Response:
-    """An answer of JSON that nobody keeps."""
+    """An answer of JSON that no cache keeps."""
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
 
@@ -105,7 +105,7 @@ class Bell:
         self.latest = frame
         loop = self._loop
         if loop is not None:
-            # The loop may close between the check and the call; nobody waits there any more then.
+            # The loop may close between the check and the call; nothing waits there any more then.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._ring)
 
@@ -402,7 +402,7 @@ class ViewApi:
 
 
 async def _until_closed(socket: web.WebSocketResponse) -> None:
-    """Read and ignore what the peer says until it closes; answers to pings come from here."""
+    """Read and ignore what the peer sends until it closes; answers to pings come from here."""
     async for _ in socket:
         continue
 
@@ -422,7 +422,7 @@ def _ask(query: Mapping[str, str]) -> Ask:
 
 
 def _word(query: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
-    """One of the known words; the first of them where nothing is said."""
+    """One of the known words; the first of them where none is given."""
     word = query.get(name) or known[0]
     if word not in known:
         raise BadRequest(400, f"{name}={word[:40]!r} is not one of {', '.join(known)}", name)

@@ -31,7 +31,7 @@ class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     baseline: str | None = None
     """A recording, or a log of snapshots; a run that gets less done than the one in it is reported."""
     preset: str | None = None
-    """Whose limits judge every run, e.g. `grpo`; without, each run says itself."""
+    """Whose limits judge every run, e.g. `grpo`; without, each run names its own."""
     max_runs: int = 1024
     """Most runs in memory; the ones that have been over for longest make room, others are refused."""
     max_state_mib: int | None = None

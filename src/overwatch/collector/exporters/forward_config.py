@@ -1,4 +1,4 @@
-"""`exporters.otlp` and `exporters.otlphttp`: where batches are forwarded to, in otelcol's words.
+"""`exporters.otlp` and `exporters.otlphttp`: where batches are forwarded to, by otelcol's keys.
 
 Owns the keys, their defaults (otelcol's, but for the length of the queue), what of them cannot work, and the
 destinations and the pace that they come to. Must not know batches.
@@ -61,7 +61,7 @@ class RetryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     max_interval: Duration = "30s"
     """What the pauses grow to; a target may ask for up to a minute."""
     max_elapsed_time: Duration = "300s"
-    """How long one request is tried before it is given up, counted and said; `0` never gives up."""
+    """How long one request is tried before it is given up, counted and logged; `0` never gives up."""
 
     def __post_init__(self) -> None:
         self.pace()

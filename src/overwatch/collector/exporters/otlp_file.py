@@ -1,7 +1,7 @@
 """The exporter `otlp_file`: every accepted batch into a recording, once, and the recording kept small.
 
-Rules: a thread and a cursor of its own, so that a slow disk holds up nobody. A disk that fails is tried again
-for as long as the journal has room for what waits; then batches are lost, and counted. Its place in the
+Rules: a thread and a cursor of its own, so that a slow disk holds up nothing else. A disk that fails is tried
+again for as long as the journal has room for what waits; then batches are lost, and counted. Its place in the
 journal is kept together with the length of every file: the next life cuts the files to that and goes on, so
 that no line is doubled or missing. What was rotated is given away once that place is kept too: to a process
 that keeps the recording small, never two at a time; it is no loss when it is killed. Findings are noted in
@@ -337,7 +337,7 @@ class OtlpFileExporter:
             self._context.health.failed(self._cleaning, str(error))
 
     def _tidied(self, report: Report) -> None:
-        """The border to the process that cleans up: what it could not do is said."""
+        """The border to the process that cleans up: what it could not do is reported."""
         self._context.health.report(self._cleaning, report.error)
         tally = self._context.tally
         tally.show("overwatch_recording_bytes", report.bytes + self._writer.size, exporter=self._name)
@@ -346,7 +346,7 @@ class OtlpFileExporter:
         tally.show_each("overwatch_recording_gone_records", "rl_run_id", report.gone, exporter=self._name)
 
     def _spoiled(self, batch: Batch, error: Exception) -> None:
-        """A batch cannot be written, however often it is tried; told the first time, and counted."""
+        """A batch cannot be written, however often it is tried; logged the first time, and counted."""
         tally = self._context.tally
         if not tally.get("overwatch_exporter_faults", exporter=self._name):
             _log.error("%s: batch %d is left out; others go on", self._name, batch.sequence, exc_info=error)
@@ -380,7 +380,7 @@ class OtlpFileExporter:
         self._give()
 
     def _guarded(self, write: Callable[[], None]) -> bool:
-        """The border to the disk: an error is said once by health."""
+        """The border to the disk: an error is logged once by health."""
         try:
             write()
         except OSError as error:
@@ -495,7 +495,7 @@ class Tidying:
 
 
 def _report(printed: bytes, complained: bytes) -> Report:
-    """What the process reported; its last words where that cannot be read."""
+    """What the process reported; the last line of its errors where that cannot be read."""
     try:
         return _reported(printed)
     except msgspec.DecodeError:

@@ -1,10 +1,10 @@
 """The exporters `otlp` and `otlphttp`: every accepted batch to another OTLP server, as it came.
 
-Rules: a cursor and threads of their own, so that a slow or dead target holds up nobody; the bytes that were
-accepted are the bytes that are sent, several batches in one request where they wait. A batch leaves the queue
-when the target has it, when the target says that it will never take it, when patience ends, or when the
-journal needs the room; all but the first are counted by reason and said. The place in the journal is kept at
-each end, so that a restart sends again only what was on its way. Must not know what the batches mean.
+Rules: a cursor and threads of their own, so that a slow or dead target holds up nothing else; the bytes that
+were accepted are the bytes that are sent, several batches in one request where they wait. A batch leaves the
+queue when the target has it, when the target rejects it for good, when patience ends, or when the journal
+needs the room; all but the first are counted by reason and logged. The place in the journal is kept at each
+end, so that a restart sends again only what was on its way. Must not know what the batches mean.
 """
 
 import logging
@@ -37,7 +37,7 @@ _LAST_TRY_S: Final = 1.0
 REJECTED: Final = "rejected"
 """Why items of a request are gone that the target took but for these."""
 _REFUSALS_IN_A_ROW: Final = 3
-"""After so many a target is in trouble: one bad request tells nothing of the others."""
+"""After so many a target is in trouble: one bad request proves nothing about others."""
 
 _log = logging.getLogger("overwatch.collector")
 

@@ -29,7 +29,7 @@ class PrometheusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     max_series: int = MOST_SERIES
     """Most series on the page; what has no room is counted on it."""
     metric_expiration: Duration = "5m"
-    """For how long the last word of a run that ended stays, and a reading of a machine that tells no more."""
+    """For how long the last state of a run that ended stays, and readings of a machine that is gone."""
     lost_retention: Duration = "24h"
     """For how long the state of a lost run stays, unless it speaks again or its loss is acknowledged."""
     per_env: int = 0

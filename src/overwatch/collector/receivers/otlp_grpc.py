@@ -3,7 +3,7 @@
 A pool of threads answers, one for each call in flight. `grpc.server` lives through what ends gRPC's server
 for event loops for all clients: a path that is no text.
 
-Rules: the same meaning as over HTTP in gRPC's words; a call is judged by its metadata before its message is
+Rules: the same meaning as over HTTP, as gRPC has it; a call is judged by its metadata before its message is
 read; success is answered after the journal has the bytes; a call whose message does not come is cut. Calls in
 flight are capped, and those of one address; connections by gRPC's own limits. Must not know HTTP or what a
 body means.
@@ -39,7 +39,7 @@ Export: TypeAlias = Callable[[Iterator[bytes], Call], bytes]
 TRANSPORT: Final = "grpc"
 LISTENER: Final = "otlp_grpc"
 _SPARE_THREADS: Final = 8
-"""Threads beyond those of calls in flight: they tell others to come back."""
+"""Threads beyond those of calls in flight: they answer that others must retry."""
 _MOST_WAITING: Final = 8
 """So many times the calls in flight may wait for a thread; gRPC itself refuses more."""
 _LOOK_S: Final = 0.25
@@ -205,7 +205,7 @@ class OtlpGrpc:
             except grpc.RpcError:
                 # The call has ended before its message came.
                 raise
-            except Exception:  # noqa: BLE001 the border of a call: a fault of ours is told in gRPC's words and counted
+            except Exception:  # noqa: BLE001 the border of a call: a fault of ours is answered and counted
                 _log.exception("a call of %s failed", WIRES[signal].service)
                 why = "the collector failed; its log says why"
                 return _refused(call, self._intake.refuse(Reason.FAULT, why, TRANSPORT))
