@@ -86,6 +86,6 @@ def _one_line(_: object, __: str, event: EventDict) -> EventDict:
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether a line is not about bytes that are no HTTP: their sender has an answer, and could fill a disk."""
+    """Whether a line is not about bytes that are no HTTP: their sender got an answer, and may be many."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, _THEIRS.get(record.name, ()))
