@@ -16,7 +16,7 @@ from overwatch.analyse.audit import AuditConfig, audit
 from overwatch.analyse.source import open_source
 from overwatch.analyse.story import stories
 from overwatch.collector import Service
-from overwatch.collector.exporters.otlp_file import exporter
+from overwatch.collector.exporters import otlp_file
 from overwatch.config import ConfigError
 from overwatch.events import EnvCrashed, LogLine, Severity
 from overwatch.feeds.journalled import Journalled
@@ -237,7 +237,7 @@ def test_a_disk_that_works_again_at_the_stop_gets_what_waits(
         write(writer, batch)
 
     monkeypatch.setattr(RecordingWriter, "write", refused_at_first)
-    monkeypatch.setattr(exporter, "_WAIT_S", 60.0)
+    monkeypatch.setattr(otlp_file, "_WAIT_S", 60.0)
     with running(tmp_path, f"service.extensions={extensions}") as service:
         send(service, told("run-a", [run_started()]))
         eventually(lambda: tried)
@@ -409,7 +409,7 @@ def test_the_place_is_kept_between_two_rotations(tmp_path: Path, monkeypatch: py
 
 def own_metrics(service: Service) -> bytes:
     """The collector's own page."""
-    return http(f"{service.context.board.url('telemetry')}/metrics").body
+    return http(f"{service.context.urls.get('telemetry')}/metrics").body
 
 
 def all_entries(folder: Path) -> list[Entry]:

@@ -11,7 +11,7 @@ import psutil
 
 from overwatch.cli.doctor.verdict import Verdict, failure, ok, warning
 from overwatch.collector.budget import look, summary
-from overwatch.collector.exporters.otlp_file.config import OtlpFileConfig
+from overwatch.collector.exporters.otlp_file import OtlpFileConfig
 from overwatch.collector.exporters.snapshots import SnapshotsConfig
 from overwatch.collector.settings import CollectorConfig, written
 from overwatch.platform import SHARED_MEMORY
