@@ -27,7 +27,7 @@ import msgspec
 
 from overwatch import platform
 from overwatch.sdk import meeting
-from overwatch.sdk.frames import Arrival, Close, Progress, encode, progress_of
+from overwatch.sdk.frames import Arrival, Close, Progress, progress_of
 from overwatch.sdk.trainer_env import common_env, exporter_env
 
 log: Final = logging.getLogger("overwatch.sdk")
@@ -103,7 +103,8 @@ class ExporterProcess:
     def say_close(self, deadline: float, *, at_exit: bool) -> None:
         """Ask it to deliver what there is until `deadline` (monotonic seconds) and end: see `Close`."""
         with contextlib.suppress(OSError):
-            self._line.send(encode(Close(deadline=deadline, at_exit=at_exit)), platform.NO_SIGNAL)
+            data = msgspec.msgpack.encode(Close(deadline=deadline, at_exit=at_exit))
+            self._line.send(data, platform.NO_SIGNAL)
         with contextlib.suppress(OSError):
             self._line.shutdown(socket.SHUT_WR)
 

@@ -5,7 +5,7 @@ from typing import Final
 from overwatch.catalog import Scope
 from overwatch.events import Event, Measured, scalars
 from overwatch.sdk.conflate import Folded
-from overwatch.sdk.frames import Close, Dropped, Hello, Rolled, SpanEnded, Update
+from overwatch.sdk.frames import Rolled, SpanEnded, Update
 from overwatch.sdk.rings.records import Content
 from overwatch.sdk.words import WordTables
 
@@ -25,7 +25,7 @@ def unpacked(record: Content, words: WordTables | None) -> list[Event]:
             from overwatch.sdk.rollouts.events import events_of
 
             return list(events_of(record, words))
-        case Hello() | Close() | Dropped() | SpanEnded():
+        case SpanEnded():
             return []
         case _:
             return [record]

@@ -15,7 +15,7 @@ from overwatch.sdk.conflate import Folded
 from overwatch.sdk.rings.file import RingFile, open_ring
 from overwatch.sdk.rings.layout import W_SAID
 from overwatch.sdk.rings.reader import RingReader
-from overwatch.sdk.rings.records import Content, Form, RecordError, content_of, decode_form, time_of
+from overwatch.sdk.rings.records import Content, Form, RecordError, content_of, decode_form
 from overwatch.sdk.rings.ringset import FACTS, NUMBERS, RingSet, part_of
 from overwatch.sdk.rings.writer import dropped
 
@@ -44,7 +44,7 @@ class Item:
     @property
     def at(self) -> int:
         """Unix nanoseconds on the trainer's clock."""
-        return time_of(self.content)
+        return self.content.at
 
 
 class RingSource:
