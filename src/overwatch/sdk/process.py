@@ -18,7 +18,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Final
@@ -130,16 +129,12 @@ class ExporterProcess:
         self._line.close()
 
     def _await_end(self, timeout_s: float | None) -> bool:
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         poll = select.poll()
         with contextlib.suppress(OSError, ValueError):
             poll.register(self._line, select.POLLIN)
-            while not self._ended.is_set():
-                left = None if deadline is None else max(deadline - time.monotonic(), 0.0) * 1000
-                if poll.poll(left):
-                    self._ended.set()
-                elif deadline is not None and time.monotonic() >= deadline:
-                    return False
+            wait_ms = None if timeout_s is None else timeout_s * 1000
+            if not self._ended.is_set() and not poll.poll(wait_ms):
+                return False
         self._ended.set()
         return True
 

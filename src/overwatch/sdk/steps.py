@@ -81,7 +81,7 @@ class Steps:
             self._beat_s += duration_s
             if self._beat_s < BEAT_S:
                 return
-        self._channel.attempt("beat", lambda: self._beat(step, duration_s))
+        self._channel.attempt("beat", self._beat, step, duration_s)
 
     def _beat(self, step: int, duration_s: float) -> None:
         seconds = number(duration_s)
@@ -153,13 +153,8 @@ class Steps:
         known = KNOWN.get(name)
         if known is not None and not known.is_number:
             return None
-        try:
-            if name.startswith(SLOTS):
-                return self._channel.names.full(name.removeprefix(SLOTS), Scope.SLOT)
-            return self._channel.names.full(name, Scope.ENV)
-        except RefusedError as error:
-            self._channel.refuse(name, error)
-            return None
+        scope = Scope.SLOT if name.startswith(SLOTS) else Scope.ENV
+        return self._channel.accept(name, self._channel.names.full, name.removeprefix(SLOTS), scope)
 
 
 class _Writing:

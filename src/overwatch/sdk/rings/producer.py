@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from overwatch.sdk.conflate import Conflator, Rows
-from overwatch.sdk.rings.layout import W_FOLDED, W_RELEASED, Kind, untagged
+from overwatch.sdk.rings.file import W_FOLDED, W_RELEASED, Kind, untagged
 from overwatch.sdk.rings.records import Forms, folded_entry, frame_update, row_of
 from overwatch.sdk.rings.writer import Entry, RingWriter, dropped
 

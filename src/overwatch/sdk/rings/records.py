@@ -15,7 +15,7 @@ from overwatch.catalog import Scope
 from overwatch.events import Column, Measured, Tallied
 from overwatch.sdk.conflate import Folded
 from overwatch.sdk.frames import Frame, Rolled, SpanEnded, Update
-from overwatch.sdk.rings.layout import Kind, tag, untagged
+from overwatch.sdk.rings.file import Kind, tag, untagged
 from overwatch.sdk.rings.writer import Entry
 
 
@@ -72,11 +72,6 @@ def entry(frame: Frame) -> Entry:
 def folded_entry(folded: Folded, upto: int) -> Entry:
     """Folded updates as a record; `upto` counts all that were ever folded."""
     return Entry(tag(Kind.FOLDED), encode(FoldedUpto(upto, folded)))
-
-
-def encode_form(form: Form) -> bytes:
-    """A form as it is kept in the ring's file."""
-    return encode(form)
 
 
 def decode_form(data: bytes) -> Form:

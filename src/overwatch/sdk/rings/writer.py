@@ -55,9 +55,9 @@ from zlib import crc32
 
 import msgspec
 
-from overwatch.sdk.rings.file import FENCE, RingFile
-from overwatch.sdk.rings.layout import (
+from overwatch.sdk.rings.file import (
     ALIGN,
+    FENCE,
     FORM,
     HEAD,
     HEADER_BYTES,
@@ -71,6 +71,7 @@ from overwatch.sdk.rings.layout import (
     W_PUBLISHED,
     W_RELEASED,
     WHOLE,
+    RingFile,
     checksum,
     end_of,
     padded,

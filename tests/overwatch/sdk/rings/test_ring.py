@@ -8,9 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.sdk.rings.file import RingError, create, open_ring
-from overwatch.sdk.rings.layout import HEAD, W_PUBLISHED, end_of, mark, sequence_of
-from overwatch.sdk.rings.reader import RingReader
+from overwatch.sdk.rings.file import (
+    HEAD,
+    W_PUBLISHED,
+    RingError,
+    create,
+    end_of,
+    mark,
+    open_ring,
+    sequence_of,
+)
+from overwatch.sdk.rings.source import RingReader
 from overwatch.sdk.rings.writer import Entry, RingWriter, dropped
 
 SIZE, FORMS = 16 << 10, 4 << 10
