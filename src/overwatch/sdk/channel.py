@@ -18,7 +18,7 @@ from overwatch.sdk.device import DeviceValues
 from overwatch.sdk.frames import Frame
 from overwatch.sdk.link import Link
 from overwatch.sdk.names import MAX_NAME, Names
-from overwatch.sdk.packing import Tensor, is_tensor
+from overwatch.sdk.packing import Shape, Tensor, is_tensor
 from overwatch.sdk.tallies import Tallies
 from overwatch.sdk.values import Numbers, Numeric, RefusedError, number, numbers
 
@@ -187,7 +187,7 @@ class Channel:
                 late[name] = Column.of(array if len(array) == rows else array.repeat(rows))
             then({**values.columns, **late})
 
-        self.device.offer_columns(values.late, arrived)
+        self.device.offer_arrays(values.late, Shape.COLUMNS, arrived)
 
     def numbers_when_there(
         self, values: Mapping[str, Numeric | Tensor], then: Callable[[dict[str, float]], None]

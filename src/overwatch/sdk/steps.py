@@ -17,6 +17,7 @@ from overwatch.events import MAX_ROWS, EpisodeEnded, LogLine, Measured, Severity
 from overwatch.sdk.channel import Channel
 from overwatch.sdk.frames import Rolled
 from overwatch.sdk.link import Link
+from overwatch.sdk.packing import Shape
 from overwatch.sdk.rings.records import entry, is_fact
 from overwatch.sdk.rollouts.columns import KNOWN, SLOTS, Span
 from overwatch.sdk.rollouts.given import Given, given, sound
@@ -69,9 +70,8 @@ class Steps:
         slots = len(self._words.slots) if any(name.startswith(SLOTS) for name in taken.shapes) else 1
         if span.steps * span.envs * slots > MAX_ROWS:
             self._reduce(taken, span)
-        self._channel.device.offer_tables(
-            taken.tensors, partial(self._arrived, span, taken), held=taken.nbytes
-        )
+        arrived = partial(self._arrived, span, taken)
+        self._channel.device.offer_arrays(taken.tensors, Shape.TABLES, arrived, held=taken.nbytes)
         if self._beat_step is not None and self._n_envs is not None:
             self._send_beat(span.last_step, self._n_envs)
 

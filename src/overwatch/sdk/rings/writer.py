@@ -108,20 +108,6 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 class RingWriter:
     """Appends records. Every method but the constructor needs the token."""
 
-    __slots__ = (
-        "closed",
-        "data",
-        "file",
-        "largest",
-        "limit",
-        "off",
-        "seen",
-        "token",
-        "view",
-        "word",
-        "words",
-    )
-
     def __init__(self, file: RingFile, share: int) -> None:
         self.file = file
         self.view = file.view
