@@ -17,6 +17,7 @@ import platform
 import stat
 import struct
 import threading
+from collections import Counter
 from collections.abc import Callable
 from enum import IntEnum
 from pathlib import Path
@@ -147,6 +148,11 @@ class RingFile:
     def data(self) -> int:
         """Where records begin."""
         return self.words[W_DATA]
+
+    def dropped(self) -> Counter[str]:
+        """What was not written, by reason, as the header has it."""
+        counts = {reason: self.words[W_DROPPED + place] for place, reason in enumerate(REASONS)}
+        return +Counter(counts)
 
     def again(self) -> "RingFile":
         """The same memory for a reader in this process."""

@@ -21,7 +21,7 @@ from overwatch.platform import SHARED_MEMORY
 from overwatch.sdk.conflate import Conflator
 from overwatch.sdk.frames import Frame
 from overwatch.sdk.rings.file import create
-from overwatch.sdk.rings.producer import FactProducer, NumberProducer
+from overwatch.sdk.rings.producer import NumberProducer, RingProducer
 from overwatch.sdk.rings.records import Form, encode, entry, is_fact
 from overwatch.sdk.rings.writer import Entry, RingWriter
 
@@ -89,7 +89,7 @@ class RingSet:
         self._idle: list[None] = [None]
         self.helper_errors = 0
         """How often the helper ended with an error and was replaced."""
-        self.facts = FactProducer(facts, self._wake, limits.backlog_bytes)
+        self.facts = RingProducer(facts, self._wake, limits.backlog_bytes)
         self.numbers = NumberProducer(numbers, self._wake, Conflator(preset, config), self._forms.__getitem__)
         self._both = (self.facts, self.numbers)
 
@@ -104,7 +104,7 @@ class RingSet:
 
     def count_drop(self, reason: str) -> None:
         """Count a record that could not even be made."""
-        self.facts.count_drop(reason)
+        self.facts.set_aside(reason)
 
     def add_form(self, form: Form) -> int | None:
         """Make a form known; its number, `None` when there is no room.
@@ -133,7 +133,7 @@ class RingSet:
             return self._last
         accepted = sum(producer.accepted for producer in self._both)
         waiting = sum(producer.waiting for producer in self._both)
-        dropped = sum((Counter(producer.dropped()) for producer in self._both), Counter())
+        dropped = sum((producer.ring.file.dropped() for producer in self._both), Counter())
         published = accepted - waiting - dropped.total()
         return Account(accepted=accepted, published=published, waiting=waiting, dropped=dict(dropped))
 

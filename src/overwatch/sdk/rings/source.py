@@ -42,7 +42,7 @@ from overwatch.sdk.rings.file import (
 )
 from overwatch.sdk.rings.records import Content, Form, RecordError, content_of, decode_form
 from overwatch.sdk.rings.ringset import FACTS, NUMBERS, RingSet, part_of
-from overwatch.sdk.rings.writer import Entry, dropped
+from overwatch.sdk.rings.writer import Entry
 
 _LOOKS: Final = 3
 """How often a wrong record is looked at before it is given up."""
@@ -282,7 +282,7 @@ class RingSource:
 
     def dropped(self) -> dict[str, int]:
         """What the trainer's side has dropped so far, by reason."""
-        return dict(sum((Counter(dropped(file)) for file in self._files), Counter()))
+        return dict(sum((file.dropped() for file in self._files), Counter()))
 
     def close(self) -> None:
         """Let go of the files; they stay."""

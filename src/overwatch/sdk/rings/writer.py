@@ -50,7 +50,6 @@ Rules: nothing here waits or makes a system call. Must not know frames.
 import functools
 import struct
 from collections.abc import Callable
-from typing import Final
 from zlib import crc32
 
 import msgspec
@@ -77,8 +76,6 @@ from overwatch.sdk.rings.file import (
     padded,
     sequence_of,
 )
-
-_REASON: Final = {reason: W_DROPPED + place for place, reason in enumerate(REASONS)}
 
 
 @functools.lru_cache(maxsize=256)
@@ -184,7 +181,7 @@ class RingWriter:
 
     def drop(self, reason: str, count: int = 1) -> None:
         """Count records that are not written."""
-        self.words[_REASON.get(reason, _REASON["other"])] += count
+        self.words[W_DROPPED + REASONS.index(reason if reason in REASONS else "other")] += count
 
     def add_form(self, data: bytes) -> int | None:
         """Keep a form where the reader finds it for ever; its place is its number, `None` without room."""
@@ -206,9 +203,3 @@ class RingWriter:
         self.closed = True
         self.limit = 0
         self.file.close()
-
-
-def dropped(file: RingFile) -> dict[str, int]:
-    """What was not written, by reason, as the header has it, for either side."""
-    counts = {reason: file.words[W_DROPPED + place] for place, reason in enumerate(REASONS)}
-    return {reason: count for reason, count in counts.items() if count}
