@@ -145,8 +145,8 @@ class Steps:
         cutter = self._cutter = self._cutter or Cutter()
         if taken.is_reduced:
             cutter.forget(span)
-            return _Writing(self._channel.link, reduced(span, tables, names)).go_on
-        return _Writing(self._channel.link, cutter.records(span, tables, names)).go_on
+        records = (reduced if taken.is_reduced else cutter.records)(span, tables, names)
+        return _Writing(self._channel.link, records).go_on
 
     def _number_name(self, name: str) -> str | None:
         """The full name of a column of numbers; `None` for one that is none."""
