@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import msgspec
 
 from overwatch.sdk.packing import ERRORS, Refuse, Shape, Tensor, is_tensor, pack, undisturbed
-from overwatch.sdk.transfer import PendingCopy, Transfer, ways
+from overwatch.sdk.transfer import Host, PendingCopy, Pinned, Transfer
 from overwatch.sdk.values import RefusedError
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ class DeviceValues:
         self._on_drop = on_drop
         self._on_refuse = on_refuse
         self._limits = limits or DeviceLimits()
-        self._transfers = ways() if transfers is None else transfers
+        own: Mapping[str, Transfer] = {"cpu": Host(), "cuda": Pinned()}
+        self._transfers = own if transfers is None else transfers
         self._waiting: deque[_Offer] = deque()
         self._held = [0, 0]
         """Bytes of what waits, of numbers and of tables; only ever a bound."""
