@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from overwatch.sdk.torchlanes import torch_lanes
+from overwatch.sdk.launch import torch_lanes
 
 UUID = "0a1b2c3d-0000-1111-2222-333344445555"
 

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from overwatch.sdk.rings.layout import WHOLE, Kind, checksum, tag
+from overwatch.sdk.rings.file import WHOLE, Kind, checksum, tag
 
 LENGTHS = [1, 40, 109, 256, 257, 1000, WHOLE, WHOLE + 1, 50_000]
 

@@ -1,6 +1,6 @@
 """What of the environment is kept for the destination of a trainer's telemetry."""
 
-from overwatch.sdk.otlp_env import otlp_env
+from overwatch.sdk.trainer_env import otlp_env
 
 
 def test_all_that_decides_the_destination_is_kept_and_nothing_else() -> None:
