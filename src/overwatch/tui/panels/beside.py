@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from overwatch.analyse.words import change
+from overwatch.analyse.effect import change
 from overwatch.snapshot import Snapshot
 from overwatch.tui.comparison import Comparison, Row
 from overwatch.tui.context import Context
