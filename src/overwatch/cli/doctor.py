@@ -35,8 +35,7 @@ from overwatch.cli.doctor_machine import (
     ports,
     warning,
 )
-from overwatch.collector.checks import unusable
-from overwatch.collector.settings import CollectorConfig
+from overwatch.collector.settings import CollectorConfig, unusable
 from overwatch.delivery import destination, transport_to
 from overwatch.delivery.endpoint import target
 from overwatch.delivery.request import Answer, Parcel

@@ -27,10 +27,9 @@ from overwatch import discovery
 from overwatch.collector.budget import look, summary
 from overwatch.collector.exporters.otlp_file.config import OtlpFileConfig
 from overwatch.collector.exporters.snapshots import SnapshotsConfig
-from overwatch.collector.listeners import Listener
+from overwatch.collector.guard import Listener
 from overwatch.collector.net import AddressError, holder, listen, parse
-from overwatch.collector.settings import CollectorConfig, opened
-from overwatch.collector.written import written
+from overwatch.collector.settings import CollectorConfig, opened, written
 from overwatch.platform import PROC, SHARED_MEMORY
 
 LEAST_BYTES: Final = 256 << 20

@@ -26,7 +26,7 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
 from overwatch.cli.interrupts import STATUS
 from overwatch.cli.streams import until_unread
-from overwatch.collector.receivers.bodies import BadGzipError, Inflater, TooLargeError
+from overwatch.collector.receivers.bodies import BadGzipError, TooLargeError, inflated
 from overwatch.conventions import Advice, LiveCheck, Report, registry
 from overwatch.journal import Signal
 from overwatch.os_signals import heard
@@ -329,9 +329,7 @@ class _Door(BaseHTTPRequestHandler):
         body = self.rfile.read(length)
         if self.headers.get("Content-Encoding", "").lower() != "gzip":
             return body
-        inflater = Inflater(MAX_BYTES)
-        inflater.feed(body)
-        return inflater.finish()
+        return inflated(body, MAX_BYTES)
 
     def _refuse(self, status: HTTPStatus, why: str) -> None:
         self.close_connection = True

@@ -19,7 +19,7 @@ from overwatch.cli.stack_files import (
     Wanted,
     write_compose,
 )
-from overwatch.collector.durations import seconds
+from overwatch.collector.setting_types import seconds
 
 DEFAULT_RUNS = "http://127.0.0.1:8889"
 DEFAULT_COLLECTOR = "http://127.0.0.1:8888"

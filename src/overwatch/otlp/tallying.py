@@ -15,7 +15,7 @@ import msgspec
 from overwatch.catalog import Scope
 from overwatch.catalog.tallies import OTHER, buckets_of
 from overwatch.events import Buckets, Origin, Record, Tallied, TallySeries
-from overwatch.events.tallied import MOST_COUNT, MOST_SUM
+from overwatch.events.values import MOST_COUNT, MOST_SUM
 from overwatch.otlp.distribution import Distribution, Explicit, Exponential, upper_ends
 from overwatch.otlp.series import Point
 from overwatch.otlp.totals import Position, Step, Totals

@@ -23,7 +23,7 @@ from overwatch.journal import Signal
 from overwatch.otlp import wire
 from overwatch.otlp.encode import request
 from overwatch.simulate.script import ALGO, TASK, Moment
-from overwatch.snapshot.run import SIMULATOR
+from overwatch.snapshot import SIMULATOR
 
 GROUP_NS: Final = 100_000_000
 MAX_BYTES: Final = 2 << 20

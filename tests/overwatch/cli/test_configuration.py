@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from overwatch.cli.configuration import placed
 from overwatch.cli.main import main
-from overwatch.collector.secrets import SHOWN
+from overwatch.collector.setting_types import SHOWN
 from overwatch.collector.settings import listeners
 from overwatch.config import file_type, load, load_named
 from tests.overwatch.simulate.runs import overwatch
