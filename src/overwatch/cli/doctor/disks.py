@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 import psutil
-
 from overwatch.cli.doctor.verdict import Verdict, failure, ok, warning
+
 from overwatch.collector.budget import look, summary
 from overwatch.collector.exporters.otlp_file import OtlpFileConfig
 from overwatch.collector.exporters.snapshots import SnapshotsConfig

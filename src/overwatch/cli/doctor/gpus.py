@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from overwatch.cli.doctor.verdict import Verdict, failure, ok, warning
+
 from overwatch.platform import PROC
 
 AREA: Final = "gpu"

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from overwatch.cli.doctor.verdict import Verdict, failure, ok
 
 from overwatch import discovery
-from overwatch.cli.doctor.verdict import Verdict, failure, ok
 from overwatch.delivery import OtlpTransport, destination
 from overwatch.delivery.answer import Answer, Parcel
 from overwatch.delivery.answer import Verdict as Taken

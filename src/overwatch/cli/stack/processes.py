@@ -16,9 +16,9 @@ from typing import Final
 
 import msgspec
 import psutil
+from overwatch.cli.stack.writing import StackError
 
 from overwatch import discovery
-from overwatch.cli.stack.writing import StackError
 from overwatch.delivery.connection import http_request
 from overwatch.file_lock import try_lock
 
