@@ -15,7 +15,7 @@ from overwatch.analyse.samples import Series, samples, series
 from overwatch.analyse.source import AnalyseError
 from overwatch.analyse.story import Story
 from overwatch.analyse.whole import whole
-from overwatch.otlp.varint import varint
+from overwatch.otlp.protobuf import varint
 
 _POLYNOMIAL: Final = 0x82F63B78
 _MASK: Final = 0xA282EAD8

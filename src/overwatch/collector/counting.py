@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from overwatch.collector.signals import WIRES
 from overwatch.collector.tally import Tally
 from overwatch.journal import Batch, Cursor, Signal
-from overwatch.otlp.validate import items_of
+from overwatch.otlp.decode import items_of
 
 
 class CountingCursor:

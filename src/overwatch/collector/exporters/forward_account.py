@@ -13,7 +13,7 @@ from overwatch.collector.exporters.forward_queue import Shipment
 from overwatch.collector.signals import WIRES
 from overwatch.delivery.request import Answer, Verdict
 from overwatch.journal import Signal
-from overwatch.otlp.validate import count_items
+from overwatch.otlp.decode import count_items
 
 REJECTED: Final = "rejected"
 """Why items of a request are gone that the target took but for these."""

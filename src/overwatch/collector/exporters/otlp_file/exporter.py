@@ -23,7 +23,7 @@ from overwatch.collector.exporters.otlp_file.noticing import Noticing
 from overwatch.collector.exporters.otlp_file.tidying import Tidying
 from overwatch.collector.signals import WIRES
 from overwatch.journal import Batch, CursorFile, Place, Signal
-from overwatch.otlp.validate import items_of
+from overwatch.otlp.decode import items_of
 from overwatch.recordings.checkpoints import Leaving
 from overwatch.recordings.tidy import Report
 from overwatch.serve.files import Mark
