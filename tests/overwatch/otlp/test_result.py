@@ -9,12 +9,11 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from overwatch.events import Event, Measured
 from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
-from overwatch.otlp.result import RejectedError
+from overwatch.otlp.result import EARLIEST, LATEST, RejectedError, checked_time, timed
 from overwatch.otlp.settle import settle
-from overwatch.otlp.times import EARLIEST, LATEST, checked_time, timed
 from overwatch.otlp.totals import Totals
-from overwatch.otlp.value import to_pairs
 from tests.fakes import START_NS
+from tests.overwatch.otlp.attributes import to_pairs
 
 STAMP = START_NS + 77
 KL = "overwatch.policy.kl_divergence"

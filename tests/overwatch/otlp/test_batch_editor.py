@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from overwatch.catalog import KL, Scope
 from overwatch.events import Column, Conflated, Measured
-from overwatch.otlp.folding import fold
+from overwatch.otlp.batch_editor import fold
 from tests import fakes
 from tests.fakes import SECOND, START_NS
 

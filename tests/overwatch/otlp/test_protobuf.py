@@ -7,11 +7,12 @@ import pytest
 from google.protobuf.message import DecodeError, Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
 from overwatch.journal import Signal
-from overwatch.otlp import elements, wire
-from overwatch.otlp.elements import TooManyElements
+from overwatch.otlp import protobuf, wire
 from overwatch.otlp.jsonl import to_json
+from overwatch.otlp.protobuf import TooManyElements, read_varint, varint
 from tests.overwatch.otlp.messages import messages
 
 SIGNALS = list(wire.REQUESTS)
@@ -38,10 +39,10 @@ def test_the_count_is_the_parsers(signal: Signal, data: st.DataObject) -> None:
     """A body of exactly as many messages as are allowed passes, one of more does not."""
     message = data.draw(requests(signal))
     body, count = message.SerializeToString(), made_of(message)
-    elements.check_protobuf(signal, body, max(count, 1))
+    protobuf.check_protobuf(signal, body, max(count, 1))
     if count > 1 and len(body) > 2 * (count - 1):
         with pytest.raises(TooManyElements, match=str(count - 1)):
-            elements.check_protobuf(signal, body, count - 1)
+            protobuf.check_protobuf(signal, body, count - 1)
 
 
 @settings(deadline=None)
@@ -50,7 +51,7 @@ def test_any_bytes_are_counted(signal: Signal, body: bytes) -> None:
     """Bytes that are no message never raise anything but the refusal; what parses is never counted short."""
     for limit in (1, 3):
         try:
-            elements.check_protobuf(signal, body, limit)
+            protobuf.check_protobuf(signal, body, limit)
         except TooManyElements:
             continue
         try:
@@ -79,7 +80,7 @@ def test_ten_million_empty_attributes_cost_nothing() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(TooManyElements, match="524288"):
-            elements.check_protobuf(Signal.LOGS, body, 1 << 19)
+            protobuf.check_protobuf(Signal.LOGS, body, 1 << 19)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -94,11 +95,26 @@ def test_json_of_few_values_passes(data: st.DataObject) -> None:
     text = to_json(Signal.LOGS, message.SerializeToString())
     marks = sum(text.count(mark) for mark in (b"{", b"[", b","))
 
-    elements.check_json(text, max(marks, 1))
-    elements.check_json(b'{"x":"' + b'[{,\\"' * 1000 + b'"}', 2)
+    protobuf.check_json(text, max(marks, 1))
+    protobuf.check_json(b'{"x":"' + b'[{,\\"' * 1000 + b'"}', 2)
 
 
 def test_json_of_many_values_is_refused() -> None:
     """A million empty objects are refused before they are made."""
     with pytest.raises(TooManyElements, match="raise max_elements"):
-        elements.check_json(b'{"resourceLogs":[' + b"{}," * 1_000_000 + b"{}]}", 1 << 19)
+        protobuf.check_json(b'{"resourceLogs":[' + b"{}," * 1_000_000 + b"{}]}", 1 << 19)
+
+
+@given(st.integers(0, (1 << 63) - 1), st.binary(max_size=3))
+def test_a_number_is_written_as_protobuf_does_and_read_again(number: int, behind: bytes) -> None:
+    """Whatever lies behind it."""
+    written = varint(number)
+    assert AnyValue(int_value=number).SerializeToString()[1:] == written
+    assert read_varint(written + behind, 0, len(written) + len(behind)) == (number, len(written))
+
+
+@given(st.binary(max_size=20), st.integers(0, 20))
+def test_a_number_that_does_not_end_is_beyond_everything(data: bytes, end: int) -> None:
+    """So that who walks on stops there."""
+    unending = bytes(byte | 0x80 for byte in data)
+    assert read_varint(unending, 0, min(end, len(data))) == (0, min(end, len(data)) + 1)

@@ -1,7 +1,8 @@
-"""How many parts a body has, counted on its bytes: before a parser makes an object of each.
+"""Protobuf's bytes: its numbers, and how many parts a body has before a parser makes an object of each.
 
-Rules: counting costs no memory and stops at its limit; bytes that are no message end the count, and the
-parser says what is wrong with them. Must not know what a part means.
+Numbers are varints: seven bits a byte, the lowest first. Rules: counting costs no memory and stops at its
+limit; bytes that are no message end the count, and the parser reports what is wrong with them. Must not know
+what a part or a number means.
 """
 
 import re
@@ -12,12 +13,14 @@ from google.protobuf.descriptor import Descriptor
 
 from overwatch.journal import Signal
 from overwatch.otlp import wire
-from overwatch.otlp.varint import read_varint
 
 _Tags: TypeAlias = "dict[int, _Tags]"
 """By the tag of a field that holds messages: the same of those messages."""
 
 _VARINT, _FIXED64, _BYTES, _BEGIN, _END, _FIXED32 = range(6)
+_LONGEST: Final = 10
+"""Bytes of the longest."""
+_SMALL: Final = tuple(bytes([number]) for number in range(0x80))
 _TEXT: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _OPENING: Final = (b"{", b"[", b",")
 
@@ -107,3 +110,29 @@ def size_of(kind: int, body: bytes, at: int, end: int) -> tuple[int, int]:
     if kind in {_BEGIN, _END}:
         return 0, at
     return {_FIXED64: 8, _FIXED32: 4}.get(kind, end), at
+
+
+def varint(number: int) -> bytes:
+    """A number of at least 0 as it is written."""
+    if number < 0x80:
+        return _SMALL[number]
+    if number < 0x4000:
+        return bytes((number & 0x7F | 0x80, number >> 7))
+    written = bytearray()
+    while number > 0x7F:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number)
+    return bytes(written)
+
+
+def read_varint(body: bytes, at: int, end: int) -> tuple[int, int]:
+    """A number and where it ends; one that does not end is beyond everything."""
+    if at < end and body[at] < 0x80:
+        return body[at], at + 1
+    value = 0
+    for place in range(at, min(at + _LONGEST, end)):
+        value |= (body[place] & 0x7F) << 7 * (place - at)
+        if body[place] < 0x80:
+            return value, place + 1
+    return 0, end + 1

@@ -4,7 +4,7 @@ import pytest
 
 from overwatch.catalog.machine import DISK_TOTAL, DISK_USED, RAM_USED
 from overwatch.catalog.metric import Metric
-from overwatch.otlp.subject import is_meant
+from overwatch.otlp.moments import is_meant
 
 
 @pytest.mark.parametrize(
