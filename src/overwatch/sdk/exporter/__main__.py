@@ -29,7 +29,7 @@ from overwatch.sdk.exporter.gone import Parent
 from overwatch.sdk.exporter.hub import PrivateDoor, SharedDoor, Visit, serve_all
 from overwatch.sdk.exporter.orphan_recovery import OrphanRecovery
 from overwatch.sdk.exporter.queues import LOST
-from overwatch.sdk.frames import Close, FrameError, FrameReader, Hello, Progress, close_of, progress_of
+from overwatch.sdk.frames import Hello, Progress, close_of, progress_of
 from overwatch.sdk.greeting import GreetingError, forget_hello, read_hello
 from overwatch.sdk.meeting import Meeting
 from overwatch.sdk.rings.file import RingError
