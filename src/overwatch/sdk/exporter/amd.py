@@ -6,7 +6,7 @@ into the catalogue's units: amdsmi has percent, MHz, W, but uW of a cap. Must no
 
 import contextlib
 import io
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -53,7 +53,9 @@ class Amd:
         smi = self._smi = _load(self.unread) if is_there else None
         if smi is None:
             return ()
-        handles = self.unread.read("the number of AMD GPUs", smi.amdsmi_get_processor_handles, ())
+        handles: Sequence[Any] = self.unread.read(
+            "the number of AMD GPUs", smi.amdsmi_get_processor_handles, ()
+        )
         return tuple(gpu for place, one in enumerate(handles) if (gpu := self._gpu(smi, place, one)))
 
     def _close(self) -> None:
