@@ -103,7 +103,9 @@ class BatchEncoder:
         self._newest: int | None = None
         """Number of the newest update."""
         self._undrawn: Update | None = None
-        """The newest update, where third parties do not have it yet."""
+        """The newest update, where loops and third parties do not have it yet."""
+        self._indices: list[int | None] = []
+        """Numbers of the updates up to it that they do not have."""
         self._told = 0
         self._told_at = 0.0
         self._held = {ring: _Held() for ring in Ring}
@@ -113,6 +115,8 @@ class BatchEncoder:
     def take(self, event: Event, place: Place, *, size: int, counted: int, is_rolled: bool = False) -> None:
         """Take an event that the trainer emitted; it stands for `counted` records."""
         with self._lock:
+            if not isinstance(event, Measured) or event.scope is Scope.POLICY:
+                self._draw()
             if isinstance(event, PhaseEnded):
                 event = self._instruments.loops.ended(event, follows=True)
             elif isinstance(event, PhaseBegan):
@@ -120,7 +124,6 @@ class BatchEncoder:
             elif isinstance(event, EpisodeEnded | CheckpointSaved):
                 event = self._instruments.loops.placed(event)
             elif isinstance(event, Measured) and event.scope is Scope.POLICY:
-                self._draw()
                 self._report(Count(event.updates(self._newest), None, event.index))
             self._window.add(event, size=size, counted=counted, is_rolled=is_rolled)
             self._note(event)
@@ -129,9 +132,9 @@ class BatchEncoder:
     def take_update(self, update: Update, place: Place, *, size: int) -> None:
         """Take an update that the trainer emitted, none of whose values needs a fact of its own."""
         with self._lock:
-            self._report(Count(1, update.index, update.index))
             self._window.add_update(update, size=size)
             self._undrawn = update
+            self._indices.append(update.index)
             self._rings[place.ring] = place.sequence
 
     def take_span(self, span: SpanEnded, place: Place, *, size: int) -> None:
@@ -225,10 +228,11 @@ class BatchEncoder:
         self.say(Measured(at=time.time_ns(), scope=Scope.TOWER, values=values))
 
     def _draw(self) -> None:
-        """Draw the newest update for third parties, who look every other second."""
+        """Report updates together: third parties look every other second, a turn ends with a phase."""
         if self._undrawn is not None:
+            self._report(Count.of(self._indices))
             self._instruments.note(measured(self._undrawn))
-            self._undrawn = None
+            self._undrawn, self._indices = None, []
 
     def _note(self, event: Event) -> None:
         """Draw an event for third parties, and add the facts that follow from its numbers."""
