@@ -43,9 +43,9 @@ from overwatch.sdk.frames import Hello, SpanEnded, Update
 log: Final = logging.getLogger("overwatch.exporter")
 
 INVALID: Final = "invalid"
-"""Why a record is gone that cannot be read or said."""
+"""Why a record is gone that cannot be read or encoded."""
 TELL_S: Final = 1.0
-"""How often a changed number of drops is told."""
+"""How often a changed number of drops is emitted."""
 FULL_BYTES: Final = 1 << 20
 """A window of this size is not added to."""
 _PARTS: Final = 16
@@ -77,13 +77,13 @@ class _Held:
     counted: int = 0
     """Records of the trainer."""
     unsaid: int = 0
-    """Those of them that could not be said."""
+    """Those of them that could not be encoded."""
     spans: int = 0
     """Records besides that are spans."""
 
 
 class BatchEncoder:
-    """Says events. `said` is the last number that was used before."""
+    """Encodes events. `said` is the last number that was used before."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class BatchEncoder:
         self._newest = count.last
 
     def skip(self, place: Place, *, counted: int) -> None:
-        """Pass over records that say nothing."""
+        """Pass over records that hold nothing."""
         with self._lock:
             held = self._held[place.ring]
             held.counted += counted
@@ -198,7 +198,7 @@ class BatchEncoder:
         self._full_bytes = FULL_BYTES if room is None else min(FULL_BYTES, max(room // _PARTS, _LEAST_BYTES))
 
     def close_window(self) -> None:
-        """Say what the window holds; it waits for `export`."""
+        """Encode what the window holds; it waits for `export`."""
         with self._lock:
             self._close_window()
 
@@ -220,7 +220,7 @@ class BatchEncoder:
             self._instruments.collect()
 
     def tell_drops(self, total: int, *, now: bool = False) -> None:
-        """Say how many records this producer has dropped, when that has changed."""
+        """Emit how many records this producer has dropped, when that has changed."""
         if total == self._told or (not now and time.monotonic() - self._told_at < TELL_S):
             return
         self._told, self._told_at = total, time.monotonic()
@@ -258,7 +258,7 @@ class BatchEncoder:
         held.unsaid += min(sum(not self._emit(event, held.records) for event in events), counted)
 
     def _export(self, ring: Ring, place: Mapping[str, int]) -> None:
-        """One request of a ring's kind; what cannot be said in it is accounted for with its place."""
+        """One request of a ring's kind; what cannot be encoded is accounted for with its place."""
         held, self._held[ring] = self._held[ring], _Held()
         if held.records:
             body = resource_logs(self._resource.attributes, held.records, self._resource.schema_url)
