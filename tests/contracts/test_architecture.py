@@ -36,12 +36,11 @@ def _thread_names() -> set[str]:
     found = set()
     for path in (SRC / "overwatch").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Thread"):
-                found |= {
-                    word.value.value
-                    for word in node.keywords
-                    if word.arg == "name" and isinstance(word.value, ast.Constant)
-                }
+            made = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            if isinstance(node, ast.Call) and made.endswith(("Thread", "Periodic")):
+                named = [word.value for word in node.keywords if word.arg == "name"]
+                named += node.args[:1] if made.endswith("Periodic") else []
+                found |= {name.value for name in named if isinstance(name, ast.Constant)}
     return found
 
 
