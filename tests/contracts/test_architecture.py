@@ -36,11 +36,10 @@ def _thread_names() -> set[str]:
     found = set()
     for path in (SRC / "overwatch").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            made = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-            if isinstance(node, ast.Call) and made.endswith(("Thread", "Periodic")):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("Thread", "Periodic")):
                 named = [word.value for word in node.keywords if word.arg == "name"]
-                named += node.args[:1] if made.endswith("Periodic") else []
-                found |= {name.value for name in named if isinstance(name, ast.Constant)}
+                first = node.args[:1] if ast.unparse(node.func) == "Periodic" else []
+                found |= {str(one.value) for one in (*named, *first) if isinstance(one, ast.Constant)}
     return found
 
 

@@ -48,7 +48,7 @@ OUTWARD = {
     "create_connection",
     "SMTP",
     "SMTP_SSL",
-    "transport_to",
+    "OtlpTransport",
     "http_request",
 }
 

@@ -22,7 +22,7 @@ _CONTROL: Final = Path("/dev/nvidiactl")
 _ASK: Final = """
 import json, os, sys
 from pathlib import Path
-from overwatch.sdk.exporter.vendors import Local, with_files
+from overwatch.sdk.exporter.gpus import Local, with_files
 source = Local(os.getpid(), with_files(*[Path(word) for word in sys.argv[1:]]))
 gpus = source.open()
 every = frozenset(gpu.uuid for gpu in gpus)

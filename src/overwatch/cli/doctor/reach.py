@@ -11,10 +11,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 from overwatch import discovery
 from overwatch.cli.doctor.verdict import Verdict, failure, ok
-from overwatch.delivery import destination, transport_to
-from overwatch.delivery.endpoint import target
-from overwatch.delivery.request import Answer, Parcel
-from overwatch.delivery.request import Verdict as Taken
+from overwatch.delivery import OtlpTransport, destination
+from overwatch.delivery.answer import Answer, Parcel
+from overwatch.delivery.answer import Verdict as Taken
 from overwatch.journal import Signal
 
 AREA: Final = "collector"
@@ -36,13 +35,13 @@ def reach(endpoint: str | None) -> Iterator[Verdict]:
         yield ok(AREA, "none runs on this machine; `overwatch collect` starts one, --endpoint asks another")
         return
     try:
-        to = destination(Signal.LOGS, target("logs", endpoint))
+        to = destination(Signal.LOGS, endpoint)
     except ValueError as error:
         yield failure(
             AREA, f"{endpoint!r}: {error}", "write http://HOST:4318, https://... or http://HOST:4317"
         )
         return
-    door = transport_to({Signal.LOGS: to})
+    door = OtlpTransport({Signal.LOGS: to})
     begin = time.monotonic()
     try:
         parcel = Parcel(signal=Signal.LOGS, body=ExportLogsServiceRequest().SerializeToString())

@@ -19,7 +19,7 @@ import psutil
 
 from overwatch import discovery
 from overwatch.cli.stack.writing import StackError
-from overwatch.delivery.client import http_request
+from overwatch.delivery.connection import http_request
 from overwatch.file_lock import try_lock
 
 READY_S: Final = 30.0

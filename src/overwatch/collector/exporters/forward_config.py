@@ -14,9 +14,7 @@ import msgspec
 
 from overwatch.collector.setting_types import Duration, Secret, bounded, seconds
 from overwatch.collector.signals import WIRES
-from overwatch.delivery.destination import Destination, Headers, Origin, Tls, header_problem
-from overwatch.delivery.endpoint import Protocol
-from overwatch.delivery.proxy import proxy
+from overwatch.delivery.destination import Destination, Headers, Origin, Protocol, Tls, header_problem, proxy
 from overwatch.delivery.sender import Pace
 from overwatch.journal import Signal
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from overwatch.delivery.request import Parcel
+from overwatch.delivery.answer import Parcel
 from overwatch.delivery.sender import REFUSED
 from overwatch.journal import Batch, CursorFile, Place
 

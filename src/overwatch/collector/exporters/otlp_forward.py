@@ -16,8 +16,8 @@ from overwatch.collector.context import Context
 from overwatch.collector.exporters.forward_config import ForwardConfig
 from overwatch.collector.exporters.forward_queue import Passed, Shipment, Turns, shipment
 from overwatch.collector.signals import WIRES
-from overwatch.delivery import transport_to
-from overwatch.delivery.request import Answer, Verdict
+from overwatch.delivery import OtlpTransport
+from overwatch.delivery.answer import Answer, Verdict
 from overwatch.delivery.sender import Sender
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.validate import count_items
@@ -142,7 +142,7 @@ class OtlpForwarder:
 
     def _hire(self) -> None:
         """One more sender, with a connection of its own."""
-        sender = Sender(self._turns, lambda: transport_to(self._to), self._stats, self._pace)
+        sender = Sender(self._turns, lambda: OtlpTransport(self._to), self._stats, self._pace)
         self._senders.append(sender)
         sender.start()
 

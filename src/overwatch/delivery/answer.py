@@ -1,21 +1,55 @@
-"""What a collector's reply means.
+"""One encoded OTLP request on its way, and what a collector's reply to it means.
 
 Rules: of HTTP only 429, 502, 503 and 504 may be tried again, of gRPC what OTLP lists; what the collector
-says of itself is made fit to show and cut. Pure. Must not know connections.
+says of itself is made fit to show and cut. Pure. Must not know who keeps requests, nor who delivers them.
 """
 
+import enum
 import math
-from collections.abc import Iterable
 from email.utils import parsedate_to_datetime
 from typing import Final
 
+import msgspec
 from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import RetryInfo  # type: ignore[import-untyped]
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
 from overwatch.delivery.connection import MAX_REPLY, Reply
-from overwatch.delivery.request import Answer, Verdict
+from overwatch.journal import Signal
+
+
+class Parcel(msgspec.Struct, frozen=True, kw_only=True):
+    """An export request, encoded once and never touched again."""
+
+    signal: Signal
+    body: bytes
+    """Protobuf bytes of the signal's export request, not compressed."""
+
+
+class Verdict(enum.Enum):
+    """What became of a request."""
+
+    TAKEN = "taken"
+    AGAIN = "again"
+    """The collector is away or busy; the same request may be sent again."""
+    REFUSED = "refused"
+    """Sending it again is of no use."""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """The collector's answer to a request."""
+
+    verdict: Verdict
+    rejected: int = 0
+    """Records (or points, or spans) of a taken request that the collector did not keep."""
+    code: str = ""
+    """Of an answer that is not `TAKEN`: HTTP status, gRPC code in lower case, or the kind of failure."""
+    detail: str = ""
+    """For a person: the status, or the collector's own words."""
+    retry_after_s: float | None = None
+    """How long the collector asked to be left alone; bounded."""
+
 
 LONGEST_WAIT_S: Final = 60.0
 """The longest that a collector may ask to be left alone."""
@@ -37,13 +71,13 @@ def judge(reply: Reply, now: float) -> Answer:
     location = reply.headers.get("location") if 300 <= reply.status < 400 else None
     if location is not None:
         detail += f", a redirect to {_host(location)}, which is not followed"
-    elif said := _status_message(reply):
-        detail += f": {said}"
+    elif message := _status_message(reply):
+        detail += f": {message}"
     again = reply.status in _RETRYABLE
     return Answer(
         verdict=Verdict.AGAIN if again else Verdict.REFUSED,
         code=str(reply.status),
-        detail=told(detail),
+        detail=shown(detail),
         retry_after_s=retry_after_s(reply, now) if again else None,
     )
 
@@ -57,7 +91,7 @@ def taken(body: bytes) -> Answer:
         return Answer(verdict=Verdict.TAKEN, detail="the answer is no OTLP")
     partial = response.partial_success
     rejected = max(partial.rejected_log_records, 0)
-    return Answer(verdict=Verdict.TAKEN, rejected=rejected, detail=told(partial.error_message))
+    return Answer(verdict=Verdict.TAKEN, rejected=rejected, detail=shown(partial.error_message))
 
 
 def retry_after_s(reply: Reply, now: float) -> float | None:
@@ -91,13 +125,9 @@ def bounded(asked_s: float) -> float | None:
     return None if math.isnan(asked_s) else min(max(asked_s, 0.0), LONGEST_WAIT_S)
 
 
-def told(text: str) -> str:
+def shown(text: str) -> str:
     """Text of a collector, fit to show on one line."""
-    return _printable(text[:_LONGEST_TEXT])
-
-
-def _printable(characters: Iterable[str]) -> str:
-    return "".join(character if character.isprintable() else " " for character in characters)
+    return "".join(character if character.isprintable() else " " for character in text[:_LONGEST_TEXT])
 
 
 def _host(location: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from overwatch.catalog.processes import BUSIEST, SUBSYSTEM, Busy, fields_of, read_fields
 from overwatch.events import LogLine, Severity
-from overwatch.sdk.exporter.processes import Processes
+from overwatch.sdk.exporter.host import Processes
 from overwatch.state.feed import entry_of
 from overwatch.state.machines import Gauge, note_processes, processes
 
