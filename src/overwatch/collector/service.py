@@ -22,7 +22,7 @@ from overwatch.background import Periodic, leave_a_core
 from overwatch.collector.budget import StorageBudget
 from overwatch.collector.clock import SteadyClock
 from overwatch.collector.components import component_of
-from overwatch.collector.connections import raise_file_limit
+from overwatch.collector.connections import LoopThread, raise_file_limit
 from overwatch.collector.context import Component, Context
 from overwatch.collector.exporters.aggregator import AggregatorConfig, Refusals
 from overwatch.collector.exporters.otlp_file import OtlpFileConfig, OtlpFileExporter
@@ -31,7 +31,6 @@ from overwatch.collector.fold_cursor import FOLD, FoldCursor
 from overwatch.collector.guard import Guard
 from overwatch.collector.health import Health, Phase
 from overwatch.collector.intake import Decoding, Intake
-from overwatch.collector.loop import LoopThread
 from overwatch.collector.net import AddressError
 from overwatch.collector.receivers.otlp import OtlpConfig
 from overwatch.collector.settings import ARCHIVE, ENDED, JOURNAL, CollectorConfig, written
@@ -57,10 +56,6 @@ ENOUGH: Final = 1024
 _MOST_HALVINGS: Final = 3
 
 _log = logging.getLogger("overwatch.collector")
-
-
-def _stay() -> None:
-    """A thread may work on any core."""
 
 
 class StartError(RuntimeError):
@@ -110,7 +105,7 @@ class Service:
         journal = MemoryJournal(now, self._held_bytes)
         tally, health = Tally(), Health(config.graph)
         self._decoding = Decoding() if config.exporting("aggregator") else None
-        settle = leave_a_core if config.service.spare_core else _stay
+        settle = leave_a_core if config.service.spare_core else lambda: None
         self.context = Context(
             journal=journal,
             intake=Intake(journal, tally, config.one(OtlpConfig).limits, self._decoding, settle),
