@@ -101,7 +101,7 @@ class Service:
         raise_file_limit()
         self.config = config
         """What this collector was made of."""
-        self._now = now = now or SteadyClock()
+        now = now or SteadyClock()
         journal = MemoryJournal(now, self._held_bytes)
         tally, health = Tally(), Health(config.graph)
         self._decoding = Decoding() if config.exporting("aggregator") else None
@@ -125,7 +125,6 @@ class Service:
         self._started: list[Component] = []
         self._storage: Storage | None = None
         self._after: int | None = None
-        self._aggregator: Aggregator | None = None
         self._loop_runs = False
         self._announced = False
         self._announcing = threading.Lock()
@@ -201,8 +200,8 @@ class Service:
                 self._begin(archive)
                 self.context.health.watch(ARCHIVE, lambda: archive.is_running)
             refusals = Refusals(self.context.health, self.config.one(AggregatorConfig).max_runs)
-            self._aggregator = self._make_aggregator([*sinks, refusals, self.context.bell])
-            self.context = replace(self.context, aggregator=self._aggregator)
+            aggregator = self._make_aggregator([*sinks, refusals, self.context.bell])
+            self.context = replace(self.context, aggregator=aggregator)
         for sink in sinks:
             self._begin(sink)
         self._begin(SelfMetrics(self.context).listener(self.config.service.telemetry.metrics))
@@ -218,10 +217,9 @@ class Service:
             # What others have on the volume may go; what the volume can hold at most does not change.
             section = section.within(usage.planned[JOURNAL])
         limits, health = self.config.one(OtlpConfig).limits, self.context.health
-        storage = Storage(section, self._held_bytes, self._now, health, limits)
-        self._storage, self._now = storage, storage.clock
-        settle = self.context.settle
-        intake = Intake(storage.journal, self.context.tally, limits, self._decoding, settle)
+        self._storage = storage = Storage(section, self._held_bytes, self.context.now, health, limits)
+        tally, settle = self.context.tally, self.context.settle
+        intake = Intake(storage.journal, tally, limits, self._decoding, settle)
         self.context = replace(self.context, journal=storage.journal, intake=intake, now=storage.clock)
         self._begin(storage)
 
@@ -248,12 +246,12 @@ class Service:
         resumed = resumed or Resumed(past=None if self._storage is None else self._storage.lives)
         if self._decoding is not None:
             resumed.fold.read = self._decoding.take
-        journal = self.context.journal
-        cursor = FoldCursor(place, journal, self.context.tally, self.config.exporting(FOLD))
-        self.context.intake.heed(cursor.behind_s)
-        aggregator = Aggregator(cursor, self._now, sinks, resumed, checkpoints, settle=self.context.settle)
-        if self.context.archive is not None:
-            aggregator.archive = self.context.archive.keep
+        context = self.context
+        cursor = FoldCursor(place, context.journal, context.tally, self.config.exporting(FOLD))
+        context.intake.heed(cursor.behind_s)
+        aggregator = Aggregator(cursor, context.now, sinks, resumed, checkpoints, settle=context.settle)
+        if context.archive is not None:
+            aggregator.archive = context.archive.keep
         return aggregator
 
     def _start_pipelines(self) -> None:
@@ -272,7 +270,7 @@ class Service:
             room=self._room(),
         )
         began = self.context.journal.append(Signal.START, msgspec.json.encode(life))
-        aggregator = self._aggregator
+        aggregator = self.context.aggregator
         if aggregator is not None:
             self._begin(_Fold(lambda: aggregator.start(began.stamp), lambda: self._end_fold(aggregator)))
             self.context.health.watch(FOLD, lambda: aggregator.is_running)
