@@ -27,9 +27,8 @@ from overwatch.collector.guard import Guard, said
 from overwatch.collector.intake import RETRY_AFTER_S, Body, Reason, RefusedError
 from overwatch.collector.limits import NoRoomError, Room
 from overwatch.collector.net import Address, AddressError, Listening, listen
-from overwatch.collector.receivers.status import Code, retry_info, status
 from overwatch.collector.setting_types import bounded
-from overwatch.collector.signals import WIRES, response
+from overwatch.collector.signals import WIRES, Code, response, retry_info, status
 from overwatch.collector.tls import Certificates, TlsConfig
 from overwatch.journal import Signal
 

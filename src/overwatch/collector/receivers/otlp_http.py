@@ -21,9 +21,8 @@ from overwatch.collector.guard import Refused, expected
 from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Body, Intake, Reason, RefusedError
 from overwatch.collector.limits import NoRoomError, Room
 from overwatch.collector.receivers import bodies
-from overwatch.collector.receivers.status import Code, status
 from overwatch.collector.setting_types import bounded
-from overwatch.collector.signals import WIRES, Wire, response
+from overwatch.collector.signals import WIRES, Code, Wire, response, status
 from overwatch.collector.tls import TlsConfig
 from overwatch.journal import Signal
 
