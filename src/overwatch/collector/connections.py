@@ -86,15 +86,12 @@ def most_connections(wanted: int) -> int:
 class ConnectionLimiter:
     """All connections of one listener."""
 
-    def __init__(
-        self, config: ConnectionsConfig, report: Callable[[str | None], None] = lambda _: None
-    ) -> None:
-        """`report` gets the cap that takes effect, and `None` once none does any more."""
+    def __init__(self, config: ConnectionsConfig) -> None:
         self.config = config
         self.most = most_connections(config.max_connections)
         """Most open connections."""
         self._most_refusals = most_connections(_MOST_REFUSALS)
-        self.report = report
+        self.report: Callable[[str | None], None] = lambda _: None
         """Gets the cap that takes effect, and `None` once none does any more."""
         self._refused_at = 0.0
         self._calming: asyncio.TimerHandle | None = None

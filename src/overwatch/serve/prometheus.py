@@ -444,8 +444,3 @@ def _env(builder: FamilyBuilder, prefix: str, labels: str, env: Env) -> None:
             builder.gauge(f"overwatch_{prefix}{row.short}", f"{row.asks} By rank.", labels, value)
         else:
             builder.row(row, labels, value)
-
-
-def families(frame: "Frame | None", limits: PageLimits | None = None) -> Iterator[Family]:
-    """The families of one frame alone."""
-    yield from RunPage(limits).families(frame)
