@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from overwatch.collector.auth import Role
-from overwatch.collector.budget import Row, Written
+from overwatch.collector.budget import Part, Row, Written
 from overwatch.collector.components import ROOTS, Kind, of_kinds, row_of, type_of
 from overwatch.collector.exporters.aggregator import AggregatorConfig
 from overwatch.collector.exporters.forward_config import (
@@ -33,7 +33,6 @@ from overwatch.collector.telemetry import MetricsConfig
 from overwatch.delivery.connection import tls_context
 from overwatch.diagnose.judging import DiagnosisConfig, unknown
 from overwatch.journal import Signal
-from overwatch.recordings.division import Part
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 SIGNALS: Final = (Signal.LOGS, Signal.METRICS, Signal.TRACES)
