@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 
 from overwatch.diagnose import Assessment, Judged, assess
-from overwatch.diagnose.follow import Open
-from overwatch.diagnose.hush import without_new
+from overwatch.diagnose.assess import without_new
 from overwatch.diagnose.judging import Judging
-from overwatch.diagnose.link import OVER, judge_link
+from overwatch.diagnose.liveness import OVER, judge_link
+from overwatch.diagnose.problem import Open
 from overwatch.projection import project_views
 from overwatch.projection.history import history
 from overwatch.snapshot import Baseline, Snapshot, View

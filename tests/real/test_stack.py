@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from overwatch.cli.stack.processes import Server, Servers, process_of
+from overwatch.cli.stack_servers import Server, Servers, process_of
 from overwatch.events import Event
 from tests import fakes
 from tests.overwatch.collector.running import eventually, running, told

@@ -24,8 +24,8 @@ from overwatch.collector.limits import LimitsConfig, MemoryLimiter
 from overwatch.collector.signals import WIRES
 from overwatch.collector.tally import Tally
 from overwatch.journal import Batch, Journal, JournalFullError, Made, Signal
-from overwatch.otlp import elements, jsonl, validate
-from overwatch.otlp.decode import Decoded, MalformedBody, decode
+from overwatch.otlp import jsonl, protobuf
+from overwatch.otlp.decode import Counts, Decoded, MalformedBody, counts_of, decode
 from overwatch.otlp.shapes import Shapes
 
 _log: Final = logging.getLogger("overwatch.collector")
@@ -90,7 +90,7 @@ class _Checked:
 
     body: Body
     data: bytes
-    counts: validate.Counts
+    counts: Counts
     made: Made | None
 
     @property
@@ -290,17 +290,17 @@ class Intake:
         try:
             if known is None:
                 if body.json:
-                    elements.check_json(data, limit)
+                    protobuf.check_json(data, limit)
                     data = jsonl.from_json(body.signal, data)
-                elements.check_protobuf(body.signal, data, limit)
+                protobuf.check_protobuf(body.signal, data, limit)
             decoded = known or self._decoding.decode(body.signal, data)
-        except elements.TooManyElements as error:
+        except protobuf.TooManyElements as error:
             raise self.refuse(Reason.TOO_LARGE, str(error), body.transport) from error
         except (MalformedBody, jsonl.MalformedJson) as error:
             raise self.refuse(Reason.MALFORMED, str(error), body.transport) from error
         is_known = known is not None
         made = made_of(data, decoded, known=is_known) if self._is_folded else None
-        return _Checked(body=body, data=data, counts=validate.counts_of(decoded), made=made)
+        return _Checked(body=body, data=data, counts=counts_of(decoded), made=made)
 
     def refuse(self, reason: Reason, message: str, transport: str) -> RefusedError:
         """Count a refusal; returns the error to raise."""

@@ -75,11 +75,8 @@ class Terminal:
         if fate.dropped:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(fate.dropped.items()))
             lines.append(f"  lost    {reasons}")
-        if not lines:
-            lines.append(
-                f"  look    overwatch tui --run {self._run_id}, where the collector's view is reached"
-            )
-        return lines
+        where = f"  look    overwatch tui --run {self._run_id}, where the collector's view is reached"
+        return lines or [where]
 
 
 def _destination() -> str:

@@ -24,7 +24,7 @@ from overwatch.collector.tally import Tally
 from overwatch.journal import MemoryJournal, Signal
 from overwatch.otlp.decode import Decoded
 from tests.overwatch.collector.running import eventually, http, run_started, running, told
-from tests.overwatch.otlp.test_elements import empties
+from tests.overwatch.otlp.test_protobuf import empties
 
 MIB = 1 << 20
 

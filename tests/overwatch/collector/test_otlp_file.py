@@ -13,8 +13,6 @@ import pytest
 
 from overwatch import codec
 from overwatch.analyse.audit import AuditConfig, audit
-from overwatch.analyse.source import open_source
-from overwatch.analyse.story import stories
 from overwatch.collector import Service
 from overwatch.collector.exporters import otlp_file
 from overwatch.config import ConfigError
@@ -28,6 +26,7 @@ from overwatch.otlp.jsonl import from_json, to_json
 from overwatch.recordings.index import Entry, Located, Raised
 from overwatch.serve.recording import RecordingWriter
 from overwatch.snapshot import View
+from tests.overwatch.analyse.reading import every
 from tests.overwatch.collector.running import config, eventually, http, run_started, running, told, update
 
 
@@ -359,7 +358,7 @@ def test_a_recording_made_under_a_diagnosis_section_replays_as_it_was_judged(tmp
     assert [codec.encode(snapshot) for snapshot in recording.recorded()] == live
     assert b"rule-kl-high" in live[-1]
     assert recording.remarks() == ()
-    found = audit(list(stories(open_source(tmp_path / "otlp")).values()), AuditConfig(fail_on="warning"))
+    found = audit(list(every(tmp_path / "otlp").values()), AuditConfig(fail_on="warning"))
     assert {row.kind for row in (*found.counted, *found.passed)} >= {"rule-kl-high"}
     journal = Recording(tmp_path / "journal", Journalled(tmp_path / "journal"))
     (shown,) = list(journal.frames())[-1].snapshots.values()

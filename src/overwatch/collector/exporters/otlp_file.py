@@ -29,7 +29,7 @@ from overwatch.collector.setting_types import bounded
 from overwatch.collector.signals import WIRES
 from overwatch.fold import DEFAULT_VIEW, Frame
 from overwatch.journal import Batch, CursorFile, Place, Signal
-from overwatch.otlp.validate import items_of
+from overwatch.otlp.decode import items_of
 from overwatch.recordings.checkpoints import Leaving
 from overwatch.recordings.plan import Rules
 from overwatch.recordings.tidy import CompactionJob, Report

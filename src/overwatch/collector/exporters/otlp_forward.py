@@ -20,7 +20,7 @@ from overwatch.delivery import OtlpTransport
 from overwatch.delivery.answer import Answer, Verdict
 from overwatch.delivery.sender import Sender
 from overwatch.journal import Batch, Signal
-from overwatch.otlp.validate import count_items
+from overwatch.otlp.decode import count_items
 
 _WAIT_S: Final = 0.1
 _SYNC_S: Final = 2.0

@@ -53,7 +53,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     endpoint: str | None
     env: dict[str, str] | None
-    """See `overwatch.sdk.otlp_env`; `None` of a version that kept none."""
+    """See `overwatch.sdk.trainer_env`; `None` of a version that kept none."""
 
     def ends(self) -> dict[Signal, tuple[object, ...]] | None:
         """What two routes have in common that lead to the same server with the same headers."""
