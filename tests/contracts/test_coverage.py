@@ -216,8 +216,8 @@ def _parsed(path: Path) -> ast.Module:
 def _made(folders: Iterable[str], kinds: Iterable[str], other: dict[str, str]) -> set[str]:
     """`Kind.field` for every keyword with which a kind is made; `other` are names that modules call kinds.
 
-    What a copy of anything replaces counts for every kind that has such a field. Where `**` gives keywords, they
-    are the keys of the dictionaries that the module writes out.
+    What a copy of anything replaces counts for every kind that has such a field. Where `**` gives keywords,
+    they are the keys of the dictionaries that the module writes out.
     """
     wanted, found = set(kinds), set()
     for module in _sources(folders):
