@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from overwatch.events import Event, RunStarted
-from overwatch.sdk.words import WordTables
+from overwatch.sdk.rollouts.columns import WordTables
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):

@@ -32,16 +32,15 @@ from overwatch.sdk.arguments import (
     url,
 )
 from overwatch.sdk.frames import Hello
-from overwatch.sdk.link import Link, LinkLimits
+from overwatch.sdk.link import Link
+from overwatch.sdk.rollouts.columns import WordTables, word_tables
 from overwatch.sdk.run import Run
 from overwatch.sdk.terminal import Terminal, is_quiet
 from overwatch.sdk.trainer_env import otlp_env, run_env
 from overwatch.sdk.values import MAX_REASON, text
-from overwatch.sdk.words import WordTables, word_tables
 
 log: Final = logging.getLogger("overwatch.sdk")
 
-LIMITS: Final = LinkLimits()
 _Taken = TypeVar("_Taken")
 
 
@@ -136,7 +135,7 @@ def _begin(given: Mapping[str, Any]) -> Run:
     )
     terminal = None if quiet else Terminal(who.run_id, endpoint)
     try:
-        link = Link(hello, LIMITS)
+        link = Link(hello)
     except Exception as error:  # noqa: BLE001 as of `start`
         log.warning("telemetry is off: %s: %s", type(error).__name__, text(error, MAX_REASON))
         return off
@@ -187,7 +186,7 @@ def _started(given: Mapping[str, Any], who: identity.Identity) -> RunStarted:
         if (value := accepted(name, given[name], convert)) is not None
     }
     found.setdefault("preset", _wanted_preset(found.get("algo")))
-    found.setdefault("env_offset", _env_offset(found.get("n_envs"), who))
+    found.setdefault("env_offset", who.rank * found.get("n_envs", 0) if (who.world_size or 1) > 1 else 0)
     return RunStarted(
         at=time.time_ns(),
         lanes=torch_lanes(found.get("devices", ())),
@@ -219,11 +218,6 @@ def _wanted_preset(algo: str | None) -> str:
         return suits
 
 
-def _env_offset(n_envs: int | None, who: identity.Identity) -> int:
-    several = who.world_size is not None and who.world_size > 1
-    return who.rank * n_envs if several and n_envs is not None else 0
-
-
 def torch_lanes(devices: Iterable[str]) -> dict[str, str]:
     """The trainer's words by the UUID of their device, as `RunStarted.lanes` holds them."""
     torch = sys.modules.get("torch")
@@ -239,11 +233,8 @@ def _uuid(torch: ModuleType, device: str) -> str | None:
         if not torch.cuda.is_initialized():
             return None
         uuid = str(torch.cuda.get_device_properties(torch.device(device)).uuid)
+        is_hip = getattr(getattr(torch, "version", None), "hip", None) is not None
         # HIP's is sixteen letters, of which torch writes the codes.
-        return f"GPU-{bytes.fromhex(uuid.replace('-', '')).decode('ascii')}" if _is_hip(torch) else uuid
+        return f"GPU-{bytes.fromhex(uuid.replace('-', '')).decode('ascii')}" if is_hip else uuid
     except (AttributeError, AssertionError, RuntimeError, ValueError):
         return None
-
-
-def _is_hip(torch: ModuleType) -> bool:
-    return getattr(getattr(torch, "version", None), "hip", None) is not None

@@ -7,7 +7,7 @@ from overwatch.events import Event, Measured, scalars
 from overwatch.sdk.conflate import Folded
 from overwatch.sdk.frames import Rolled, SpanEnded, Update
 from overwatch.sdk.rings.records import Content
-from overwatch.sdk.words import WordTables
+from overwatch.sdk.rollouts.columns import WordTables
 
 FACT_BYTES: Final = 512
 """What a fact comes to on its way, about."""

@@ -21,9 +21,8 @@ from overwatch.events import (
     SeedStageChanged,
 )
 from overwatch.sdk.frames import Rolled, Table
-from overwatch.sdk.rollouts.columns import Span
+from overwatch.sdk.rollouts.columns import STAGES, Span, WordTables
 from overwatch.sdk.rollouts.cut import before_of, episodes, germinated
-from overwatch.sdk.words import STAGES, WordTables
 
 Array: TypeAlias = np.ndarray
 
