@@ -34,11 +34,8 @@ W_MAGIC: Final = 0
 W_SIZE: Final = 1
 W_DATA: Final = 2
 """Where records begin, bytes from the start of the file."""
-W_PID: Final = 3
 W_FORMS: Final = 4
 """Bytes of forms so far."""
-W_CLOSED: Final = 5
-"""1 when the writer has ended by itself."""
 W_PUBLISHED: Final = 8
 W_DROPPED: Final = 16
 """One word a reason of `REASONS`."""
@@ -176,7 +173,7 @@ def create(path: Path, size: int, forms: int, *, shared: bool = True) -> RingFil
     ring = RingFile(path, _allocated(path, size) if shared else mmap.mmap(-1, size))
     for page in range(0, ring.size, _PAGE):
         ring.view[page] = 0
-    ring.words[W_SIZE], ring.words[W_DATA], ring.words[W_PID] = ring.size, HEADER_BYTES + forms, os.getpid()
+    ring.words[W_SIZE], ring.words[W_DATA] = ring.size, HEADER_BYTES + forms
     ring.words[W_MAGIC] = MAGIC
     return ring
 

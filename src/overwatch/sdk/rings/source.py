@@ -24,7 +24,6 @@ from overwatch.sdk.rings.file import (
     HEADER_BYTES,
     LAP,
     LENGTH,
-    W_CLOSED,
     W_FOLDED,
     W_FORMS,
     W_PUBLISHED,
@@ -74,16 +73,6 @@ class RingReader:
         return sequence_of(self._read)
 
     @property
-    def released(self) -> int:
-        """Number of the last record that was released."""
-        return sequence_of(self._released)
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the writer has ended by itself."""
-        return bool(self._file.words[W_CLOSED])
-
-    @property
     def unsaid(self) -> int:
         """Updates that were folded and whose record has not been read; lost when the writer is dead."""
         return self._file.words[W_FOLDED] - self._unfolded
@@ -115,15 +104,15 @@ class RingReader:
 
     def _next(self) -> tuple[int, Entry] | None:
         """The record behind the last one, if it is whole."""
-        start, length, crc, tag = self._head()
+        start, length, crc, at_mark, tag = self._head()
         payload = bytes(self._file.view[start + HEAD.size : start + length])
-        if not length or checksum(payload, tag) != crc:
+        if not at_mark or checksum(payload, tag) != crc:
             return None
-        self._pass(mark(self.sequence + 1, start + padded(length) - self._file.data))
+        self._pass(at_mark)
         return self.sequence, Entry(tag, payload)
 
-    def _head(self) -> tuple[int, int, int, int]:
-        """Where the next record is, its length, checksum and tag; the length is 0 where its head is odd."""
+    def _head(self) -> tuple[int, int, int, int, int]:
+        """Where the next record is, its length, checksum, mark and tag; the mark is 0 where that is odd."""
         file, start = self._file, self._file.data + end_of(self._read)
         if start + ALIGN > file.size or LENGTH.unpack_from(file.view, start)[0] == LAP:
             start = file.data
@@ -132,8 +121,8 @@ class RingReader:
             end = start + padded(length)
             is_next = at_mark == mark(self.sequence + 1, end - file.data)
             if HEAD.size <= length and end <= file.size and is_next:
-                return start, length, crc, tag
-        return start, 0, 0, 0
+                return start, length, crc, at_mark, tag
+        return start, 0, 0, 0, 0
 
     def _pass(self, at_mark: int) -> None:
         self._read = at_mark
@@ -141,9 +130,8 @@ class RingReader:
 
     def _skip(self, published: int) -> None:
         """Give up the next record: go on behind it where its head is sound, else behind everything."""
-        start, length, _, _ = self._head()
         before = self.sequence
-        self._pass(mark(before + 1, start + padded(length) - self._file.data) if length else published)
+        self._pass(self._head()[3] or published)
         self.corrupt += self.sequence - before
         self._looks = 0
 
@@ -264,11 +252,6 @@ class RingSource:
     def waiting(self) -> int:
         """Records published and not read."""
         return sum(reader.published - reader.sequence for reader in self._readers)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the trainer has closed its rings and everything in them is read."""
-        return all(reader.is_closed for reader in self._readers) and not self.waiting
 
     @property
     def malformed(self) -> int:

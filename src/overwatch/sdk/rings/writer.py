@@ -64,7 +64,6 @@ from overwatch.sdk.rings.file import (
     LENGTH,
     ONE,
     REASONS,
-    W_CLOSED,
     W_DROPPED,
     W_FORMS,
     W_PUBLISHED,
@@ -198,8 +197,7 @@ class RingWriter:
         return used // ALIGN
 
     def close(self) -> None:
-        """Mark that nothing follows, and unmap. The token stays taken."""
-        self.words[W_CLOSED] = 1
+        """Take nothing more, and unmap. The token stays taken."""
         self.closed = True
         self.limit = 0
         self.file.close()
