@@ -81,9 +81,10 @@ class Terminal:
 
 def _destination() -> str:
     """Where telemetry goes by the environment, else by what is announced, else by default."""
-    from overwatch.delivery.endpoint import target
+    from overwatch.delivery.destination import target
+    from overwatch.journal import Signal
 
-    return target("logs", None).shown
+    return target(Signal.LOGS, None).shown
 
 
 def look(run_id: str) -> str:
@@ -135,7 +136,7 @@ def _asked(what: str, query: dict[str, str], within_s: float) -> bytes:
     """
     import urllib.parse
 
-    from overwatch.delivery.client import http_request
+    from overwatch.delivery.connection import http_request
 
     found = discovery.read()
     if found is None or found.view is None:

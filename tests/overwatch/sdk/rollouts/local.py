@@ -9,7 +9,7 @@ import msgspec
 from overwatch.events import Event, Measured, Origin, Record
 from overwatch.sdk import Run, WordTables
 from overwatch.sdk.device import DeviceLimits
-from overwatch.sdk.exporter.unpack import unpacked
+from overwatch.sdk.exporter.record_events import unpacked
 from overwatch.sdk.frames import Frame, Rolled
 from overwatch.sdk.link import Outcome
 from overwatch.sdk.rings.ringset import RingLimits, RingSet

@@ -10,7 +10,7 @@ import pytest
 from overwatch.catalog import Scope, Stage
 from overwatch.events import ActionTaken, EpisodeEnded, Event, LogLine, Measured, SeedStageChanged
 from overwatch.sdk import steps
-from overwatch.sdk.exporter.unpack import unpacked
+from overwatch.sdk.exporter.record_events import unpacked
 from overwatch.sdk.frames import Rolled
 from overwatch.sdk.rings.ringset import RingLimits
 from overwatch.sdk.rollouts import cut
