@@ -30,6 +30,8 @@ FACTS: Final = "facts.ring"
 _NUMBERS_SHARE: Final = 2
 """A record that is larger than this part of its ring might never fit."""
 _FACTS_SHARE: Final = 4
+_TOGETHER: Final = 32
+"""Updates of a full ring that are folded at once: one of so many calls pays for all."""
 _FORM_LIMIT: Final = 8192
 _POLL_S: Final = (0.002, 0.2)
 
@@ -88,7 +90,8 @@ class RingSet:
         self._last: Account | None = None
         self._idle: list[None] = [None]
         self.facts = RingProducer(facts, self._wake, limits.backlog_bytes)
-        self.numbers = NumberProducer(numbers, self._wake, Conflator(preset, config), self._forms.__getitem__)
+        conflator = Conflator(preset, config, together=_TOGETHER)
+        self.numbers = NumberProducer(numbers, self._wake, conflator, self._forms.__getitem__)
         self._both = (self.facts, self.numbers)
 
     def put(self, frame: Frame) -> None:
