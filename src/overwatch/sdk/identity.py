@@ -56,7 +56,7 @@ def identify(
     group: str | None = None,
     env: Mapping[str, str] = os.environ,
 ) -> Identity:
-    """Who this process is: as given, else as its launcher's environment says."""
+    """Who this process is: as given, else as its launcher's environment has it."""
     own_rank = rank if rank is not None else _count(env, "RANK", "SLURM_PROCID") or 0
     found, join = _launched_id(given, env), None
     if found is None and (launch := _launch_key(env)) is not None:
@@ -78,7 +78,7 @@ def identify(
 
 
 def _launched_id(given: str | None, env: Mapping[str, str]) -> str | None:
-    """The id that somebody gave; `none` and empty are unset."""
+    """The id that was given; `none` and empty are unset."""
     for candidate in (given, env.get("OVERWATCH_RUN_ID"), env.get("TORCHELASTIC_RUN_ID"), _slurm(env)):
         if candidate and candidate.strip() and candidate.strip().lower() != "none":
             return text(candidate.strip(), _LONGEST_ID)

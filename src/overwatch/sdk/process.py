@@ -3,7 +3,7 @@
 One process serves the runs of all processes that meet: see `meeting`. Where a system cannot show how a
 process ended that is not the exporter's parent, or has no place to meet, it serves those of this process
 alone; with `OVERWATCH_EXPORTER=own` one run. Rules: a process that works for others is not killed. Each run
-has a socket of its own: it carries the close, and its end says that the exporter let go of the run. The
+has a socket of its own: it carries the close, and its end means that the exporter let go of the run. The
 account is an anonymous file, so it can be read at any time, even after the process died. Nothing here waits
 longer than it is asked to, but `watch`, which has a thread to itself. Must not know rings.
 """

@@ -1,7 +1,7 @@
 """One ring's file: how its records lie in it, and the mapping of it that both sides share.
 
 A ring is a file of a fixed size: a page of 64-bit words, the forms (names of numbers, never overwritten),
-then the records, which lap. A *mark* is one 64-bit word that says how far a side is: the sequence number of
+then the records, which lap. A *mark* is one 64-bit word for how far a side is: the sequence number of
 a record and the place behind it, so one aligned store publishes or releases, and counts, at once.
 
 Rules: all little-endian; every word has one writer, the trainer (`W_...` below 32) or the reader. A record's

@@ -1,9 +1,9 @@
 """A ring with what waits beside it: the way in that never waits and never loses count.
 
 Rules: `put` may be called from any thread and from a signal handler. Where another writes just then, the
-record goes aside and whoever writes takes it along. Facts that find no room are held, bounded; updates are
+record goes aside and the next writer takes it along. Facts that find no room are held, bounded; updates are
 folded into one; other numbers are dropped. Everything handed in is published, folded, waiting or counted as
-dropped. `writer` says why taking the token is safe. Must not know what happens to records once they are
+dropped. `writer` explains why taking the token is safe. Must not know what happens to records once they are
 published.
 """
 
@@ -96,7 +96,7 @@ class RingProducer:
             token.append(None)
 
     def set_aside(self, entry: Aside) -> None:
-        """Leave a record, or the reason of a drop, to whoever writes."""
+        """Leave a record, or the reason of a drop, to the next writer."""
         if self.ring.closed:
             self.missed()
             return

@@ -129,7 +129,7 @@ class RingSet:
         return number
 
     def account(self) -> Account:
-        """What became of everything so far; exact while nobody writes, and the last word after `close`."""
+        """What became of everything so far; exact while nothing writes, and the last word after `close`."""
         if self._last is not None:
             return self._last
         accepted = sum(producer.accepted for producer in self._both)
@@ -249,7 +249,7 @@ def _created(path: Path, limits: RingLimits, *, shared: bool) -> tuple[RingWrite
 
 
 def _enter(folder: Path) -> None:
-    """Make sure that a folder is there and that nobody else owns it; raises `OSError`."""
+    """Make sure that a folder is there and that no other user owns it; raises `OSError`."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = folder.lstat()
