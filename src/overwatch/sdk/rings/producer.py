@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from overwatch.sdk.conflate import Conflator
+from overwatch.sdk.frames import Update
 from overwatch.sdk.rings.file import W_FOLDED, W_RELEASED, Kind, untagged
-from overwatch.sdk.rings.records import Forms, folded_entry, frame_update, row_of
+from overwatch.sdk.rings.records import Forms, content_of, folded_entry, row_of
 from overwatch.sdk.rings.writer import Entry, RingWriter
 
 ASIDE_BYTES: Final = 8 << 20
@@ -260,11 +261,12 @@ class NumberProducer(RingProducer):
 
     def _full(self, entry: Entry) -> None:
         kind, form = untagged(entry.tag)
+        content = content_of(entry, self._forms)[0] if kind == Kind.FRAME else None
         if kind == Kind.UPDATE:
             values, at, index = row_of(entry.payload)
             self._conflator.add_row(self._forms(form).names, values, at, index)
-        elif (update := frame_update(entry)) is not None:
-            self._conflator.add(update.at, update.values, update.index)
+        elif isinstance(content, Update):
+            self._conflator.add(content.at, content.values, content.index)
         else:
             self.ring.drop("ring_full")
             return
