@@ -188,13 +188,8 @@ class DeviceValues:
 
     def poll(self) -> None:
         """Deliver what is there, in order, in this thread."""
-        while self._waiting and self._turn.acquire(blocking=False):
-            try:
-                is_blocked = self._deliver()
-            finally:
-                self._turn.release()
-            if is_blocked:
-                return
+        while self._waiting and self._take_turn(0.0) is False:
+            pass
 
     def drain(self, timeout_s: float) -> None:
         """The end: deliver what comes within the timeout, count the rest; later offers are dropped."""
@@ -206,15 +201,20 @@ class DeviceValues:
     def settle(self, timeout_s: float) -> None:
         """Deliver what comes within the timeout."""
         deadline = time.monotonic() + max(timeout_s, 0.0)
-        while self._turn.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
-            try:
-                is_blocked = self._deliver()
-            finally:
-                self._turn.release()
+        while self._take_turn(max(deadline - time.monotonic(), 0.0)):
             left = deadline - time.monotonic()
-            if not is_blocked or left <= 0:
+            if left <= 0:
                 break
             time.sleep(min(_RETRY_S, left))
+
+    def _take_turn(self, timeout_s: float) -> bool | None:
+        """Deliver; whether something is not there yet, `None` where another thread delivers all that time."""
+        if not self._turn.acquire(timeout=timeout_s):
+            return None
+        try:
+            return self._deliver()
+        finally:
+            self._turn.release()
 
     def abandon(self) -> None:
         """In a forked child: what waits is the parent's, and CUDA must not be touched, not even to free."""
