@@ -146,7 +146,7 @@ class Checkpoints:
         grown = 0
         if self._journal is not None:
             grown = self._journal.written_bytes - self._last_bytes
-            most = self._journal.most_disk_bytes * _OF_JOURNAL
+            most = self._journal.limits.disk_bytes * _OF_JOURNAL
             if grown >= min(max(MOST_BYTES, _OF_SIZE * self._size), most):
                 return True
         apart = max(

@@ -18,7 +18,7 @@ from overwatch.collector.limits import LimitsConfig
 from overwatch.collector.lives import Lives
 from overwatch.fold import SLOW_NS
 from overwatch.journal import Cursor, DurableJournal, Folder, FolderLostError, JournalLimits
-from overwatch.journal.limits import SEGMENT_BYTES
+from overwatch.journal.batches import SEGMENT_BYTES
 
 _PART: Final = "journal"
 _SEGMENTS: Final = 16
@@ -110,12 +110,14 @@ class Storage:
             _log.warning(
                 "the clock is %.0f s behind the journal's last batch; going on from there", lag / 1e9
             )
-        if journal.torn_bytes:
-            _log.warning("the journal's last %d bytes were not whole and are left out", journal.torn_bytes)
-        if journal.set_aside:
+        if journal.recovery.torn_bytes:
+            _log.warning(
+                "the journal's last %d bytes were not whole and are left out", journal.recovery.torn_bytes
+            )
+        if journal.recovery.set_aside:
             _log.error(
                 "files of the journal cannot be read and are set aside as *.bad: %s",
-                ", ".join(journal.set_aside),
+                ", ".join(journal.recovery.set_aside),
             )
         earlier = journal.opened_at - journal.first_sequence
         if earlier:

@@ -22,7 +22,7 @@ from overwatch.sdk.rings.ringset import RingSet
 from overwatch.sdk.rings.writer import Entry
 
 if TYPE_CHECKING:
-    from overwatch.sdk.exporter.thread import ExporterThread
+    from overwatch.sdk.exporter.core import ExporterThread
 
 log: Final = logging.getLogger("overwatch.sdk")
 
@@ -100,7 +100,7 @@ class Link:
 
     def _open_thread(self, hello: Hello) -> Exporter:
         """The exporter as a thread; OpenTelemetry is then loaded into the trainer."""
-        from overwatch.sdk.exporter.thread import ExporterThread
+        from overwatch.sdk.exporter.core import ExporterThread
 
         self._open_rings(hello, shared=False)
         self._start = lambda _: ExporterThread(hello, self.rings, self._account.write)
