@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import slowness
+from tests import sampling, slowness
 
 MOST_LEFT_OPEN = 128
 """Descriptors that a module of tests may leave open; a process has 1,024 at most by default."""
@@ -18,7 +18,8 @@ settings.load_profile("busy machine")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tests that are slow get their mark, and those without it start no process."""
+    """Tests that are slow get their mark, those without it start no process, and some are a sample."""
+    config.pluginmanager.register(sampling)
     config.pluginmanager.register(slowness)
 
 
