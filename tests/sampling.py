@@ -1,7 +1,7 @@
 """Which parameters of an exhaustive test run in `make test`: a few, drawn anew each session.
 
 `@pytest.mark.sampled(n)` keeps n of a function's parameters, drawn by the seed that pytest-randomly prints, the same
-in every worker; the others are `long`. A test that is named by itself
+in every worker; the others are `long`. `sampled(n, of="…")` keeps n of all tests that have the same words. A test that is named by itself
 runs always; `--randomly-seed=…` draws the same again.
 """
 
@@ -22,11 +22,11 @@ def drawn(nodeids: Iterable[str], count: int, seed: object) -> set[str]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what was not drawn, before the marks select what runs."""
     seed = config.getoption("randomly_seed", None)
-    functions = defaultdict(list)
+    groups = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("sampled"):
-            functions[item.nodeid.split("[", 1)[0]].append(item)
-    for found in functions.values():
+        if mark := item.get_closest_marker("sampled"):
+            groups[mark.kwargs.get("of", item.nodeid.split("[", 1)[0])].append(item)
+    for found in groups.values():
         mark = found[0].get_closest_marker("sampled")
         assert mark is not None
         kept = drawn((item.nodeid for item in found), *mark.args, seed)

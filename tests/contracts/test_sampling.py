@@ -21,6 +21,12 @@ def test_each(n): print(f"ran {n};")
 @pytest.mark.parametrize("n", range(2))
 def test_few(n): pass
 
+@pytest.mark.sampled(1, of="two")
+def test_one(): print("ran one;")
+
+@pytest.mark.sampled(1, of="two")
+def test_two(): print("ran two;")
+
 def test_other(): pass
 """
 
@@ -39,9 +45,10 @@ def test_the_drawn_and_the_others_are_all_and_the_seed_decides(pytester: pytest.
     count, few = _ran(pytester, *seed, "-m", "not long")
     others, rest = _ran(pytester, *seed, "-m", "long")
 
-    assert (count, others, len(few), len(rest)) == (3 + 2 + 1, 7, 3, 7)
+    assert (count, others, len(few), len(rest)) == (3 + 2 + 1 + 1, 7 + 1, 3 + 1, 7 + 1)
     assert _ran(pytester, *seed, "-m", "not long") == (count, few)
-    for one in rest:
+    assert few | rest == {*map(str, range(10)), "one", "two"}
+    for one in rest - {"one", "two"}:
         assert _ran(pytester, *seed, "-m", "not long", f"test_it.py::test_each[{one}]") == (1, {one})
 
 

@@ -82,6 +82,7 @@ def test_the_cause_of_a_failed_start_is_found(tmp_path: Path, closed: str) -> No
     assert closed == "all" or "service.nothing" in out + err
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "words", [["catalog", "--format", "json"], ["config", "print"], ["locate"], ["--version"]]
 )
