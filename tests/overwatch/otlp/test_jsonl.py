@@ -27,7 +27,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("signal", sorted(KINDS, key=lambda signal: signal.value))
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(data=st.data())
 def test_every_message_survives_json(signal: Signal, data: st.DataObject) -> None:
     """All kinds of metrics, exemplars, links, span events, nested values: body to JSON to body."""
@@ -39,7 +39,7 @@ def test_every_message_survives_json(signal: Signal, data: st.DataObject) -> Non
     assert back.SerializeToString(deterministic=True) == body
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(st.lists(RECORDS, max_size=3))
 def test_records_survive_json(records: list[Record]) -> None:
     """A recorded line gives the records that were live."""

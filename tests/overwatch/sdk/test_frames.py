@@ -10,7 +10,7 @@ from overwatch.sdk.frames import Dropped, FrameError, FrameReader, Update, encod
 from tests.overwatch.otlp.strategies import EVENTS
 
 
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 @given(st.lists(EVENTS, max_size=4), st.integers(1, 50))
 def test_frames_survive_any_cut(events: list[object], step: int) -> None:
     """Byte by byte or at once: the same frames."""
