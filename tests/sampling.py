@@ -1,7 +1,7 @@
 """Which parameters of an exhaustive test run in `make test`: a few, drawn anew each session.
 
 `@pytest.mark.sampled(n)` keeps n of a function's parameters, drawn by the seed that pytest-randomly prints,
-the same in every worker; the others are `long`. With `of="…"` it keeps n of all tests that have the same words.
+the same in every worker; the others are `long`. With `of="…"` it keeps n of all tests of the same words.
 A test that is named by itself runs always; `--randomly-seed=…` draws the same again.
 """
 
