@@ -189,7 +189,7 @@ def said_again(signal: Signal, line: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("signal", sorted(KINDS, key=lambda signal: signal.value))
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(data=st.data())
 def test_every_line_says_the_same_to_opentelemetrys_codec(signal: Signal, data: st.DataObject) -> None:
     """All kinds of messages: what it reads of our line is what was sent."""
