@@ -10,6 +10,10 @@ from hypothesis import HealthCheck, settings
 
 from tests import sampling, slowness
 
+# Threads of PyTorch and numpy wait actively for one another, which takes several times the CPU where tests run
+# side by side. Read when they are imported, here and in every process that a test starts.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 MOST_LEFT_OPEN = 128
 """Descriptors that a module of tests may leave open; a process has 1,024 at most by default."""
 
