@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, settings
 
 from tests import sampling, slowness
 
-# Threads of PyTorch and numpy wait actively for one another, which takes several times the CPU where tests run
-# side by side. Read when they are imported, here and in every process that a test starts.
+# Threads of PyTorch wait actively for one another: several times the CPU where tests run side by side.
+# It is read when PyTorch is imported, here and in every process that a test starts.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 MOST_LEFT_OPEN = 128
