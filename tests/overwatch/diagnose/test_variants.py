@@ -109,6 +109,7 @@ def _run(case: Case, monkeypatch: pytest.MonkeyPatch) -> Result:
         return judged(case)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", FOUND, ids=lambda case: case.label)
 def test_a_fault_of_another_size_is_found_in_time(case: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within the bound of its class, and nothing was said before."""
@@ -118,6 +119,7 @@ def test_a_fault_of_another_size_is_found_in_time(case: Variant, monkeypatch: py
     assert result.before == ()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", QUIET, ids=lambda case: f"{case.label}-{case.gpus}x{case.envs}")
 def test_what_is_no_fault_is_not_told(case: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
     """No warning and no critical finding: fleets of other sizes, and what only looks like trouble."""
