@@ -17,12 +17,11 @@ from typing import Final, Protocol
 
 import msgspec
 
-from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame, LifeStarted, next_tick
+from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame, TowerStats, life_of, next_tick
 from overwatch.journal import Batch, Cursor, Signal
+from overwatch.runs import Tracked
 from overwatch.snapshot import View
 from overwatch.snapshot.history import Ask, History
-from overwatch.tower import TowerStats
-from overwatch.tracked import Tracked
 
 __all__ = ["Aggregator", "Checkpoint", "CheckpointSink", "Frame", "FrameSink", "Past", "Resumed"]
 
@@ -32,7 +31,6 @@ LONGEST_SILENCE_NS: Final = 300 * SLOW_NS
 """Ticks without a batch that are folded again after a restart; what is longer is passed over."""
 
 _log = logging.getLogger("overwatch.aggregator")
-_life: Final = msgspec.json.Decoder(LifeStarted).decode
 
 
 class FrameSink(Protocol):
@@ -244,7 +242,8 @@ class Aggregator:
     def _enter_life(self, start: Batch) -> None:
         """Go to the first tick of a life, as its own aggregator did."""
         try:
-            after = _life(start.body).after
+            life = life_of(start.body)
+            after = life.after if life.version else 0
         except msgspec.DecodeError:
             after = 0
         if after is None:

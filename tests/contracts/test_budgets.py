@@ -32,8 +32,6 @@ DEEP: Final = (
     "overwatch.generate.registry_reading._Span",
     "overwatch.sdk.run.Run",
     "overwatch.sdk.stepping.Stepping",
-    "overwatch.state.env_tables.Earned",
-    "overwatch.state.env_tables.Latest",
     "overwatch_rl.telemetry.running.Lines",
 )
 """Classes with more classes above them that are still there."""

@@ -10,9 +10,9 @@ from overwatch.events import Record
 from overwatch.feeds.inputs import Input, open_input
 from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.feeds.unshown import unshown
+from overwatch.runs import Tracked
 from overwatch.snapshot import Snapshot
 from overwatch.state.joins import Joins
-from overwatch.tracked import Tracked
 
 
 class AnalyseError(ValueError):

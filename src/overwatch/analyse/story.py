@@ -16,11 +16,11 @@ from overwatch.analyse.source import AnalyseError, Source, open_source
 from overwatch.analyse.spells import EnvStory, Spells
 from overwatch.analyse.verdicts import Told, Verdicts
 from overwatch.projection.history import of_snapshot
+from overwatch.runs import Tracked
 from overwatch.snapshot import Run, Snapshot
 from overwatch.snapshot.history import MOST_COLUMNS, MOST_CURVES, Ask
 from overwatch.snapshot.history import Curve as Drawn
 from overwatch.state.past import Past
-from overwatch.tracked import Tracked
 
 
 @dataclass(slots=True, kw_only=True)

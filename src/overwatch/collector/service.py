@@ -46,7 +46,7 @@ from overwatch.collector.written import ARCHIVE, ENDED, JOURNAL, written
 from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
 from overwatch.fold import LifeStarted
 from overwatch.journal import Cursor, LogVersionError, MemoryJournal, Signal
-from overwatch.room import Room
+from overwatch.runs import Room
 from overwatch.serve.archive import Archive
 from overwatch.serve.stream import Bell
 from overwatch.snapshot import Baseline

@@ -233,7 +233,7 @@ def reward_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     usual = earnings_of(fleet.state.envs)
     if usual is None or usual.num < LEAST_ENVS:
         return None
-    earned, n = fleet.state.envs.sums(), fleet.n
+    earned, n = fleet.state.envs.all_sums(), fleet.n
     limit = far(usual.num, limits.margin)
     low = (usual.usual - returns.recent) / usual.spread
     own = (earned.earlier[:n] - returns.recent) / max(usual.spread, usual.noise)

@@ -61,9 +61,6 @@ def wrong_clocks(state: RunState, keys: Sequence[str]) -> list[Problem]:
     return [
         Problem(
             code="clock-ahead",
-            severity="warning",
-            scope="run",
-            subject=None,
             at=state.last_at,
             message=f"clock of {said} is {most_s:.0f} s ahead: what it tells is from the future",
             hint="synchronise the clocks of both machines; `overwatch doctor` on each says which one is not",
@@ -107,9 +104,6 @@ def overlapping_writers(state: RunState, keys: Sequence[str]) -> list[Problem]:
     return [
         Problem(
             code="overlapping-writers",
-            severity="warning",
-            scope="run",
-            subject=None,
             at=max(state.sources[key].first_at for key in keys),
             message=f"{len(keys)} processes speak at once as {said}: their values are mixed",
             hint="give each run its own id, each process its own rank; end the one that was left over",
@@ -289,7 +283,7 @@ def _about_run(
 ) -> Problem:
     message, hint = words
     return Problem(
-        code=code, severity=severity, scope="run", subject=None, at=at, message=message, hint=hint,
+        code=code, severity=severity, at=at, message=message, hint=hint,
         factors=factors,
     )  # fmt: skip
 
@@ -318,8 +312,6 @@ def outage(state: RunState, link: LinkJudgement) -> Problem | None:
     return Problem(
         code=AWAY,
         severity="info",
-        scope="run",
-        subject=None,
         at=state.last_stamp - int(link.away_s * 1e9),
         message=f"the collector was away for {duration(link.away_s)}; what was told meanwhile is coming in",
         hint="nothing to do; what is shown is as old as the first line says",
@@ -431,7 +423,6 @@ def stalled(stalls: Sequence[Stall]) -> Iterator[Problem]:
     yield Problem(
         code="training-stalled",
         severity="critical" if worse else "warning",
-        scope="run",
         subject=f"rank {first.rank}",
         at=first.at,
         message=(
@@ -484,8 +475,6 @@ def gone_producers(state: RunState, keys: Sequence[str], tick: int) -> Iterator[
     yield Problem(
         code="producer-gone",
         severity="warning" if grave else "info",
-        scope="run",
-        subject=None,
         at=first.at,
         message=f"{names} {how}, while the run goes on",
         hint="look at its process and its log; its values are shown as they were",

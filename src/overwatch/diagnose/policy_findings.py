@@ -65,7 +65,7 @@ from overwatch.diagnose.policy_rows import (
     row_problems,
     swings_up,
 )
-from overwatch.diagnose.problem import STEADY, UPDATES, Problem
+from overwatch.diagnose.problem import STEADY, UPDATES, Problem, of_policy
 from overwatch.events import EarlyStopped
 from overwatch.events.adding import added
 from overwatch.state.arrays import Derived, median
@@ -110,15 +110,13 @@ def _was_stopped(state: RunState, largest: float) -> bool:
 def _spike(largest: float, usual: float, target: float, at: int) -> Problem:
     extreme = largest > EXTREME * target
     times = f"{largest / usual:.0f} times its usual" if usual > 0 else "where it was 0"
-    return Problem(
+    return of_policy(
         code=KL_SPIKE,
         severity="warning" if extreme else "info",
-        scope="policy",
         subject=KL.short,
         at=at,
         message=f"KL spiked to {largest:.3f}, {times}" + (", far beyond its target" if extreme else ""),
         hint="one update moved the policy far: look at its batch; set target_kl to stop such updates",
-        patience=UPDATES,
     )
 
 
@@ -138,10 +136,9 @@ def recompiles(state: RunState) -> Problem | None:
     count, line = newest[-1], state.recompiled
     why = {} if line is None else line.fields
     reason = (f"{why.get('function', '')}: {why['reason']}",) if why.get("reason") else ()
-    return Problem(
+    return of_policy(
         code="recompiles",
         severity="warning" if with_one >= RECOMPILED_MOSTLY else "info",
-        scope="policy",
         subject=RECOMPILES.short,
         at=series.at,
         message=(
@@ -150,7 +147,6 @@ def recompiles(state: RunState) -> Problem | None:
         ),
         hint="keep shapes and flags the same in each update, mark what changes as dynamic, or compile less",
         factors=reason,
-        patience=UPDATES,
     )
 
 
@@ -311,17 +307,14 @@ def _holds(compound: Compound, parts: list[Problem]) -> bool:
 def _told(compound: Compound, parts: list[Problem]) -> Problem:
     critical = any(part.severity == "critical" for part in parts)
     limits = "its limit" if len(parts) == 1 else "their limits"
-    return Problem(
+    return of_policy(
         code=compound.code,
         severity="critical" if critical else "warning",
-        scope="policy",
-        subject=None,
         at=min(part.at for part in parts),
         message=f"{compound.says}: {_labels(parts)} beyond {limits}",
         hint=compound.hint,
         factors=tuple(part.message for part in parts),
         symptoms=len(parts),
-        patience=UPDATES,
         absorbs=tuple(part.code for part in parts),
     )
 
@@ -331,17 +324,14 @@ def _collapse(rows: list[Problem], fallen: list[Problem], signs: tuple[str, ...]
     limits = "its limit" if len(rows) == 1 else "their limits"
     words = [f"{_labels(rows)} beyond {limits}"] if rows else list(signs)
     usual, stands = marks_of(fallen)
-    return Problem(
+    return of_policy(
         code=COLLAPSE,
         severity="critical",
-        scope="policy",
-        subject=None,
         at=min(problem.at for problem in parts),
         message="policy collapse: " + "; ".join([*words, *(["returns fall"] if fallen else [])]),
         hint="stop; go back to the last good checkpoint with a lower learning rate",
         factors=(*(problem.message for problem in parts), *signs),
         symptoms=len(parts),
-        patience=UPDATES,
         absorbs=(*(problem.code for problem in parts), *(compound.code for compound in COMPOUNDS)),
         usual=usual,
         stands=stands,
@@ -530,31 +520,27 @@ def _quiet(state: RunState, fleet: Fleet) -> Iterator[Problem]:
 def _converged(state: RunState, entropy: Series) -> Problem:
     told = state.policy.get(RETURN.name)
     earned = "" if told is None or told.value is None else f" {told.value:{RETURN.fmt}}"
-    return Problem(
+    return of_policy(
         code="converged",
         severity="info",
-        scope="policy",
         subject=ENTROPY.short,
         at=entropy.at,
         message=f"converged: entropy {entropy.value:.0%} of its maximum, return{earned} at its best",
         hint="the task may be solved: evaluate, then stop; more entropy only if it should explore on",
-        patience=UPDATES,
     )
 
 
 def _stopped(state: RunState, stop: EarlyStopped, update: int) -> Problem:
     told = {stop.update for stop in state.early_stops.items}
     lately = sum(0 <= update - number < STOPPED_LATELY for number in told)
-    return Problem(
+    return of_policy(
         code=_STOPPED,
         severity="info",
-        scope="policy",
         subject=KL.short,
         at=stop.at,
         message=f"early stop worked: KL {stop.kl_divergence:.4f} at target {stop.target:g}",
         hint="nothing is wrong; where most updates stop early, a lower learning rate wastes fewer epochs",
         factors=(f"{lately} of the last {STOPPED_LATELY} updates",),
-        patience=UPDATES,
     )
 
 
@@ -584,7 +570,6 @@ def _fall(state: RunState, fell: Fall, *, num_envs: int = 0) -> Problem:
     of = "return of the fleet" if num_envs else "return"
     return Problem(
         code=_FELL,
-        severity="warning",
         scope="policy",
         subject=RETURN.short,
         at=state.last_at,

@@ -28,7 +28,7 @@ from overwatch.catalog.policy import (
 )
 from overwatch.catalog.runbooks import row_code
 from overwatch.diagnose.fleet import Fleet
-from overwatch.diagnose.problem import UPDATES, Problem
+from overwatch.diagnose.problem import Problem, of_policy
 from overwatch.state.arrays import median
 from overwatch.state.policy import (
     BAD_LUCK,
@@ -278,16 +278,14 @@ def _problem(state: RunState, row: Metric, series: Series, *, harmless: bool, gr
     recent = series.statuses.items[-row.hold[1] :]
     bad = _bad(series, row.hold[1])
     critical = gross or sum(status == Status.CRITICAL for status in recent) >= row.hold[0]
-    return Problem(
+    return of_policy(
         code=row_code(row),
         severity="critical" if critical and not harmless else "warning",
-        scope="policy",
         subject=row.short,
         at=series.at,
         message=f"{row.label} beyond its limit in {bad} of the last {len(recent)} updates",
         hint=row.fix,
         factors=_clipped(state) if row is GRAD_NORM else (),
-        patience=UPDATES,
     )
 
 

@@ -107,20 +107,13 @@ def _middles_by(told: Mapping[str, Floats], lanes: Mapping[int, Rows]) -> dict[i
     if not names:
         return dict.fromkeys(lanes, Middles())
     values = np.array([told[name] for name in names])
-    known = np.isfinite(values)
-    whole = bool(known.all())
-    if not whole:
-        # What is not finite comes last when it is put in order.
-        values[~known] = np.nan
+    # What is not finite comes last when it is put in order.
+    values[~np.isfinite(values)] = np.nan
     found = {}
     for lane, rows in lanes.items():
         ordered = np.sort(values[:, rows], axis=1)
-        if whole:
-            columns = dict(zip(names, ordered, strict=True))
-        else:
-            counts = np.isfinite(ordered).sum(axis=1).tolist()
-            columns = {name: ordered[place, : counts[place]] for place, name in enumerate(names)}
-        found[lane] = _middles(columns)
+        counts = np.isfinite(ordered).sum(axis=1).tolist()
+        found[lane] = _middles({name: ordered[place, : counts[place]] for place, name in enumerate(names)})
     return found
 
 

@@ -26,7 +26,7 @@ from overwatch.state.arrays import LARGEST, Ints, counted
 from overwatch.state.derived import derive, settle_stops
 from overwatch.state.env_tables import MEASURES
 from overwatch.state.machines import HOSTS, Gauge, HostReadings, LaneHealth, Peaks, Rested, Throttle
-from overwatch.state.places import STAGE, looked_up
+from overwatch.state.places import looked_up
 from overwatch.state.policy import Many, health_of, new_series, observe, observe_conflated
 from overwatch.state.rhythm import UPDATE, Rhythm
 from overwatch.state.run import LANES, MAX_RANKS, RunState
@@ -204,9 +204,8 @@ def _slots(state: RunState, event: Measured) -> None:
     cells = envs.cells(event.keys["env_id"], slot, _numbered(slot, state.slot_names.code))
     envs.fit_slots(len(state.slot_names.words))
     stage = event.values.get("overwatch.slot.stage")
-    if stage is not None and (envs.graded or not envs.places.repeats(STAGE, cells, stage)):
+    if stage is not None:
         envs.move(cells, codes(stage, stage_code), event.at)
-        envs.places.note(STAGE, cells, stage)
     blueprint = event.values.get("blueprint")
     if blueprint is not None:
         cells.put(envs.blueprint, codes(blueprint, state.blueprint_names.code))

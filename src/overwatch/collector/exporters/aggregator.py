@@ -7,7 +7,7 @@ import msgspec
 
 from overwatch.catalog.presets import parse_preset
 from overwatch.collector.limits import LimitsConfig
-from overwatch.room import Room
+from overwatch.runs import Room
 
 
 class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
