@@ -171,8 +171,8 @@ def _of_training(
             known |= {"target": f"{event.target:.4f}", "skipped": event.minibatches_skipped}
         case events.CurriculumChanged():
             message = f"curriculum {event.name}"
-            envs = None if event.env_id is None else len(event.env_id)
-            known = {"before": event.before, "after": event.after, "envs": envs}
+            many = None if event.env_id is None else len(event.env_id)
+            known = {"before": event.before, "after": event.after, "envs": many}
         case events.CheckpointSaved():
             message = "checkpoint saved"
             took = None if event.duration_s is None else f"{event.duration_s:.3g}s"

@@ -13,8 +13,7 @@ from overwatch.fold import Fold, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import decode
 from overwatch.otlp.encode import request
-from overwatch.otlp.retention import RetentionLevel
-from overwatch.otlp.thin import Loss, Thinning, thin
+from overwatch.otlp.thin import Loss, RetentionLevel, Thinning, thin
 from overwatch.simulate import Script, Settings, Teller, parse_fault
 from overwatch.state.run import RunState
 from tests import fakes
