@@ -55,7 +55,7 @@ class TowerStats(msgspec.Struct, kw_only=True):
     resets: int = 0
     """Sums and distributions that began anew, for a restart or a gap."""
     overlaps: int = 0
-    """Points that two writers told of one series at once."""
+    """Points that two writers sent of one series at once."""
     duplicates: int = 0
     refused_runs: int = 0
     """Records of runs beyond the limit of runs."""
@@ -146,7 +146,7 @@ class Frame:
     newest: str | None
     """The run with the newest stamp."""
     snapshots: Mapping[tuple[str, View], Snapshot]
-    """Of runs that somebody watches, and the newest, as they are at this tick; of others the default view as
+    """Of runs that are watched, and the newest, as they are at this tick; of others the default view as
     it was at the last slow tick, or if they rest as they were judged last."""
     recorded: tuple[Snapshot, ...]
     """What a snapshot log gets at this tick: one of each run that is not over, on slow ticks."""
@@ -182,13 +182,13 @@ class Fold:
         self.read = read
         """What makes records of a batch; must give what `decode_batch` gives."""
         self._given = baseline
-        """What the throughput of every run is compared with, whatever start records tell."""
+        """What the throughput of every run is compared with, whatever start records hold."""
         self._told: Baseline | None = None
-        """What the newest start record tells."""
+        """What the newest start record holds."""
         self._preset: str | None = None
-        """Whose limits judge every run, as the newest start record tells."""
+        """Whose limits judge every run, as the newest start record holds."""
         self._diagnosis: DiagnosisConfig | None = None
-        """How runs are judged, as the newest start record tells."""
+        """How runs are judged, as the newest start record holds."""
         self._how: Judging | None = None
         """The same, ready to judge with; `None` until it is needed."""
         self._room = room or Room()
@@ -228,13 +228,17 @@ class Fold:
 
         In runs that are `hushed` only the findings named there open: their numbers were thinned.
         """
-        logged = self._judge(tick, batches, hushed)
+        logged = self.take(tick, batches, hushed)
         snapshots = self._shown(self._resolve(views))
         return Frame(
             tick=tick,
             slow=tick % SLOW_NS == 0,
             newest=self.newest,
-            capped={run_id: run.state.overflow.copy() for run_id, run in self._capped()},
+            capped={
+                run_id: run.state.overflow.copy()
+                for run_id, run in self._runs.items()
+                if run.state.overflow.counts
+            },
             snapshots=snapshots,
             recorded=tuple(
                 snapshots[run_id, DEFAULT_VIEW] for run_id in logged if (run_id, DEFAULT_VIEW) in snapshots
@@ -242,13 +246,34 @@ class Fold:
             tower=msgspec.structs.replace(self.tower),
         )
 
-    def take(self, tick: int, batches: Sequence[Batch], hushed: Hushed = NOT_HUSHED) -> None:
-        """As `advance`, for who needs nothing of this tick: decoded, applied, judged, and not projected."""
-        self._judge(tick, batches, hushed)
+    def take(self, tick: int, batches: Sequence[Batch], hushed: Hushed = NOT_HUSHED) -> list[str]:
+        """As `advance`, without a projection; returns the runs whose snapshot is recorded at this tick.
+
+        Where seconds of a run come in one tick, it is judged within them too: what was true for a while and
+        is over again is not missed because a spool drains fast.
+        """
+        self._taken = tick, hushed
+        self.evicted = []
+        self.tower.ticks += 1
+        if tick % SLOW_NS == 0:
+            self._make_room(tick)
+        every = -(-len(batches) // LOOKS)
+        for place, batch in enumerate(batches):
+            if place and place % every == 0:
+                for run_id in [run_id for run_id, run in self._runs.items() if run.is_long]:
+                    self._assess(run_id, tick, hushed)
+            self._apply(batch)
+        logged: list[str] = []
+        for run_id, tracked in self._runs.items():
+            if tracked.judged is None or not tracked.rests(tick):
+                self._assess(run_id, tick, hushed)
+            if tick % SLOW_NS == 0 and tracked.is_recorded():
+                logged.append(run_id)
+        return logged
 
     def skip(self, tick: int, batches: Sequence[Batch], hushed: Hushed = NOT_HUSHED) -> tuple[Snapshot, ...]:
         """As `advance`, for who needs no frame: only what a snapshot log gets at this tick."""
-        logged = self._judge(tick, batches, hushed)
+        logged = self.take(tick, batches, hushed)
         return tuple(
             snapshot for run_id in logged for snapshot in self._project(run_id, (DEFAULT_VIEW,)).values()
         )
@@ -299,31 +324,6 @@ class Fold:
             fold._runs[run.state.origin.run_id] = run
         return fold
 
-    def _judge(self, tick: int, batches: Sequence[Batch], hushed: Hushed) -> list[str]:
-        """Take one tick; returns the runs whose snapshot is recorded at it.
-
-        Where seconds of a run come in one tick, it is judged within them too: what was true for a while and
-        is over again is not missed because a spool drains fast.
-        """
-        self._taken = tick, hushed
-        self.evicted = []
-        self.tower.ticks += 1
-        if tick % SLOW_NS == 0:
-            self._make_room(tick)
-        every = -(-len(batches) // LOOKS)
-        for place, batch in enumerate(batches):
-            if place and place % every == 0:
-                for run_id in [run_id for run_id, run in self._runs.items() if run.is_long]:
-                    self._assess(run_id, tick, hushed)
-            self._apply(batch)
-        logged: list[str] = []
-        for run_id, tracked in self._runs.items():
-            if tracked.judged is None or not tracked.rests(tick):
-                self._assess(run_id, tick, hushed)
-            if tick % SLOW_NS == 0 and tracked.is_recorded():
-                logged.append(run_id)
-        return logged
-
     def _assess(self, run_id: str, tick: int, hushed: Hushed) -> None:
         how = self._how = self._how or judging(self._diagnosis or DiagnosisConfig())
         tracked = self._runs[run_id]
@@ -368,9 +368,6 @@ class Fold:
             self.tower.unjudged += 1
             self.tower.last_problem = f"run {run_id} {fault}"
 
-    def _capped(self) -> list[tuple[str, Tracked]]:
-        return [(run_id, run) for run_id, run in self._runs.items() if run.state.overflow.counts]
-
     def _resolve(self, views: Iterable[tuple[str | None, View]]) -> list[tuple[str, View]]:
         newest = self.newest
         named = ((newest if run_id is None else run_id, view) for run_id, view in views)
@@ -392,7 +389,7 @@ class Fold:
             self._quarantine(f"a batch of {batch.signal.value}: {type(error).__name__}: {error}")
             return
         self._count(decoded)
-        # Telemetry may hold any bits for a number: what is none is told by its value, not by a warning.
+        # Telemetry may hold any bits for a number: what is none is known by its value, not by a warning.
         with np.errstate(invalid="ignore"):
             for record in decoded.records:
                 self._route(record, batch.stamp)

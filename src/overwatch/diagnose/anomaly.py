@@ -62,7 +62,7 @@ PLUGIN_STATUSES: Final = ("ok", "degraded", "stalled", "diverging")
 """What a plugin may call an env; only a fact makes it crashed."""
 _REASON: Final = 120
 _ASKED: Final = 512
-"""Envs that are asked for their reasons; more of them are told by the factor's name."""
+"""Envs that are asked for their reasons; more of them are named by the factor's name."""
 
 _log = logging.getLogger("overwatch.diagnose")
 
@@ -129,7 +129,7 @@ def _checked(plugin: Plugin, factor: Factor, n: int) -> Factor:
     weight = np.array(factor.weight, dtype=np.float64)
     if weight.shape != (n,) or not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError(f"weight has to be {n} numbers from 0 on, one an env")
-    # A reason is read later, row by row, where nobody expects a failure.
+    # A reason is read later, row by row, where nothing expects a failure.
     said = {row: str(factor.say(row))[:_REASON] for row in np.flatnonzero(weight)[:_ASKED].tolist()}
     return replace(
         factor,

@@ -38,7 +38,7 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Rule: TypeAlias = Callable[[LaneFacts, AnomalyLimits], Bound | None]
-"""What one rule says of a lane; `None` where it does not apply, or lacks a signal."""
+"""One rule's verdict on a lane; `None` where it does not apply, or lacks a signal."""
 
 
 def evidence(lane: LaneFacts, *more: str) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ GIB: Final = 1 << 30
 
 
 def throttled(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
-    """Heat or power keeps the clock down by the driver's reasons; a low clock tells where it gives none."""
+    """Heat or power keeps the clock down by the driver's reasons; a low clock where it gives none."""
     words = [word for word in lane.throttle or () if _is_cause(word, lane)]
     silent = lane.throttle is None
     low = silent and lane.clock is not None and lane.clock <= LOW_CLOCK and (lane.util or 0.0) >= BUSY
@@ -183,7 +183,7 @@ def idle(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
 
 
 def unknown(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
-    """No rule can tell; it says what is missing."""
+    """No rule can decide; it names what is missing."""
     if not lane.is_fresh:
         why = f"stale {lane.age_s:.0f}s"
         return Bound(state=BoundState.UNKNOWN.value, mark="?", why=why, confidence=0.0)
@@ -265,7 +265,7 @@ def sync_bound(lane: LaneFacts, limits: AnomalyLimits) -> Bound | None:
 
 
 def sawtooth_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
-    """It works and rests in turn, and no phase says for what it rests."""
+    """It works and rests in turn, and no phase shows for what it rests."""
     if lane.saw is None:
         return None
     why, hint = (
@@ -337,7 +337,7 @@ def starved(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
         said = f"the learner waits {waits:.0%} of its time for experience"
     elif (
         waits is None
-        # Who says how long it waits knows better: a learner that keeps up with its actors has a dry queue.
+        # A reported wait is surer: a learner that keeps up with its actors has a dry queue.
         and not lane.is_coming(Phase.QUEUE_WAIT)
         and lane.queue is not None
         and lane.queue <= DRY

@@ -168,7 +168,7 @@ def _added(row: Metric, series: Series, known: Drift | None) -> Drift | None:
 def drift_problems(
     state: RunState, found: Mapping[str, Drift], standing: Mapping[str, Problem]
 ) -> Iterator[tuple[Metric, Problem]]:
-    """Rows that have drifted, and far enough to matter; one that is told goes on until half is regained."""
+    """Rows that have drifted, and far enough to matter; one that stands goes on until half is regained."""
     for watched in WATCHED:
         drift, series = found.get(watched.row.name), state.policy.get(watched.row.name)
         if drift is None or series is None or drift.total < ALARM:

@@ -278,7 +278,7 @@ def problems(seen: Evidence) -> list[Problem]:
 
 
 def _overflowed(state: RunState) -> Iterator[Problem]:
-    """More names or ids than there is room for: who brought them is said, since the cause is elsewhere."""
+    """More names or ids than there is room for: they are named, since the cause is elsewhere."""
     if not (state.overflow.counts or state.lane_names.beyond or state.slot_names.beyond):
         return
     kinds = dict(state.overflow.counts)

@@ -49,7 +49,7 @@ def median_of(values: Floats) -> float:
 
 
 def spread_low(values: Floats) -> float:
-    """Standard deviation of at least two finite values, told by their middle and their lower side.
+    """Standard deviation of at least two finite values, by their middle and their lower side.
 
     Where the outermost tenth on the low side begins counts too, so that a long tail is no outlier of its own.
     """
@@ -202,7 +202,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """How long steps take, seconds."""
 
     median: float | None = None
-    """Of all envs; `None` where too few tell it, or all the same."""
+    """Of all envs; `None` where too few report it, or all the same."""
     lanes: dict[str, float] = {}
     """Median of each named lane that reports steps."""
     times: dict[str, float] = {}
@@ -345,7 +345,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fleet_of(state: RunState, usual: Usual | None = None) -> Fleet:
-    """The fleet, by what is usual in it; worked out where nobody did."""
+    """The fleet, by what is usual in it; worked out where it is not given."""
     envs = state.envs
     usual = usual_of(state) if usual is None else usual
     return Fleet(

@@ -64,7 +64,7 @@ class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
     clock_hz: float | None = None
     clock_max_hz: float | None = None
     throttle: tuple[str, ...] | None = None
-    """`None` where the lane never says."""
+    """`None` where the lane never reports it."""
     loader: float | None = None
     """Filled share of the data loader's queue."""
     loader_text: str = ""
@@ -94,11 +94,11 @@ class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
         return self.age_s <= self.fresh_s
 
     def share(self, kind: Kind) -> float | None:
-        """Share of its rank's time spent in a kind of phase; `None` where the rank does not tell."""
+        """Share of its rank's time spent in a kind of phase; `None` where the rank does not report it."""
         return None if self.cycle is None else self.cycle.share(kind)
 
     def is_coming(self, kind: Kind) -> bool:
-        """Whether its rank tells this kind of phase, and its share is not known yet."""
+        """Whether its rank reports this kind of phase, and its share is not known yet."""
         return self.cycle is not None and self.cycle.is_coming(kind)
 
 
@@ -123,7 +123,7 @@ def lanes_of(state: RunState, fleet: Fleet, past: Minutes, tick: int) -> tuple[L
 
 
 def ranks_of(state: RunState, past: Minutes, tick: int) -> tuple[LaneFacts, ...]:
-    """The same of every rank that tells its phases, where no lane that reports is known to be its.
+    """The same of every rank that reports its phases, where no lane that reports is known to be its.
 
     Services beside the trainer come behind them.
     """

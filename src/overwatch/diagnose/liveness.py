@@ -46,7 +46,7 @@ def ahead_s(source: Source) -> float | None:
 
 
 def clocks_ahead(state: RunState, tick: int) -> tuple[str, ...]:
-    """Keys of the sources whose newest record is from the future, of those that speak at `tick`."""
+    """Keys of the sources whose newest record is from the future, of those that send at `tick`."""
     return tuple(
         key for key, source in state.sources.items() if ahead_s(source) is not None and source.is_live(tick)
     )
@@ -70,7 +70,7 @@ def wrong_clocks(state: RunState, keys: Sequence[str]) -> list[Problem]:
 
 
 TOGETHER_NS: Final = 5_000_000_000
-"""Two lives overlap when the older spoke this long after the newer began, by producers' time."""
+"""Two lives overlap when the older sent this long after the newer began, by producers' time."""
 
 
 def overlapping(state: RunState, tick: int) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ def _overlap(one: Source, other: Source) -> bool:
 
 
 def overlapping_writers(state: RunState, keys: Sequence[str]) -> list[Problem]:
-    """One problem for all producers that speak twice."""
+    """One problem for all producers that send twice."""
     if not keys:
         return []
     said = spoken_for(state.sources[key] for key in keys)
@@ -134,9 +134,9 @@ class LinkJudgement(msgspec.Struct, frozen=True, kw_only=True):
     away_s: float | None = None
     """While a spool drains: how long nothing had come before."""
     speed: float | None = None
-    """While a spool drains: seconds of the run told in one second."""
+    """While a spool drains: seconds of the run received in one second."""
     overlapping: tuple[str, ...] = ()
-    """Keys of the sources that speak at once for one role and rank."""
+    """Keys of the sources that send at once for one role and rank."""
     ahead: tuple[str, ...] = ()
     """Keys of the sources whose clock is ahead of ours."""
 
@@ -201,7 +201,7 @@ def _overdue_s(source: Source, back: int, tick: int) -> float:
 
 
 RUNS_ON_NS: Final = 5_000_000_000
-"""So long the clock runs on while nobody speaks."""
+"""So long the clock runs on while nothing is sent."""
 
 
 class DataClock(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,7 +210,7 @@ class DataClock(msgspec.Struct, frozen=True, kw_only=True):
     now: int = 0
     """Nanoseconds; only differences mean something."""
     lead: int = 0
-    """What the producers told of it."""
+    """What the producers reported of it."""
     heard: int = 0
     """Tick at which `lead` last moved."""
     anchors: dict[str, int] = {}
@@ -218,7 +218,7 @@ class DataClock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def advanced(before: DataClock, state: RunState, tick: int) -> DataClock:
-    """The clock at `tick`, after what the producers have told by then."""
+    """The clock at `tick`, after what the producers have sent by then."""
     if not before.heard:
         first = {key: tick - source.at for key, source in state.sources.items()}
         return DataClock(now=tick, lead=tick, heard=tick, anchors=first)
@@ -306,7 +306,7 @@ def _reached(state: RunState) -> Iterator[str]:
 
 
 def outage(state: RunState, link: LinkJudgement) -> Problem | None:
-    """The collector was away and hears now what a spool kept: to be known, nothing to be done."""
+    """The collector was away and receives now what a spool kept: to be known, nothing to be done."""
     if link.away_s is None:
         return None
     return Problem(

@@ -156,7 +156,7 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def throughput_of(pace: Pace, before: Throughput | None) -> Throughput | None:
-    """What is done now and was at best; `None` before there are stretches enough to say what is now."""
+    """What is done now and was at best; `None` before there are stretches enough to know what is now."""
     stretches = pace.stretches.items
     if len(stretches) < RECENT:
         return None

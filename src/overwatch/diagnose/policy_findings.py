@@ -77,7 +77,7 @@ SPIKE: Final = 5.0
 EXTREME: Final = 20.0
 """Times its target from which one update may have undone many."""
 SPIKE_LATELY: Final = 5
-"""Updates for which a spike is told."""
+"""Updates for which a spike is reported."""
 KL_SPIKE: Final = "kl-spike"
 
 
@@ -205,7 +205,7 @@ def _deviation(values: list[float]) -> float:
 COLLAPSE: Final = "policy-collapse"
 COLLAPSED_ROWS: Final = 2
 STEPS: Final = (KL.short, CLIP_FRACTION.short)
-"""Rows that say how far an update moves the policy."""
+"""Rows that show how far an update moves the policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +214,7 @@ class Compound:
 
     code: str
     needs: tuple[frozenset[str], ...]
-    """Of each group one row must be beyond its limit, or one code be told."""
+    """Of each group one row must be beyond its limit, or one code be reported."""
     takes: frozenset[str]
     """Rows and codes that are its parts."""
     says: str
@@ -253,7 +253,7 @@ COMPOUNDS: Final = (
 
 
 def joined(problems: list[Problem], standing: Mapping[str, Problem]) -> list[Problem]:
-    """The same problems, with those that are one thing told as one."""
+    """The same problems, with those that are one thing reported as one."""
     left, found = list(problems), list[Problem]()
     for compound in COMPOUNDS:
         parts = [problem for problem in left if _names(problem) & compound.takes]
@@ -355,7 +355,7 @@ def _label(short: str | None) -> str | None:
 
 
 STOPPED_LATELY: Final = 5
-"""Updates for which an early stop is told."""
+"""Updates for which an early stop is reported."""
 _STOPPED: Final = "early-stop"
 _FELL: Final = "reward-collapse"
 _FALLEN: Final = f"{_FELL}:policy:{RETURN.short}"
@@ -365,23 +365,14 @@ _DOWN: Final = (_FALLEN, _COLLAPSED, f"{FROZEN}:policy:")
 
 
 class Calm(Derived):
-    """That nothing was wrong with a policy, and what says that nothing can be yet."""
+    """That nothing was wrong with a policy, and by what; by `None` where something was."""
 
-    def __init__(self, heeded: int = -1, told: int = -1, by: tuple[object, object] | None = None) -> None:
-        self._heeded = heeded
-        self._told = told
-        self._by = by
-
-    def lasts(self, state: RunState, fleet: Fleet, limits: AnomalyLimits) -> bool:
-        """Whether all that the policy is judged by is as it was."""
-        by = self._by
-        if by is None or self._heeded != state.heeded or self._told != _episodes(state, fleet):
-            return False
-        return by[0] is fleet.usual and by[1] is limits
+    def __init__(self, by: tuple[object, ...] | None = None) -> None:
+        self.by = by
 
 
 def _episodes(state: RunState, fleet: Fleet) -> int:
-    """Without enough episodes to judge by, each one that ends may tell whether returns vary."""
+    """Without enough episodes to judge by, each one that ends may show whether returns vary."""
     return state.episodes if fleet.returns is None else -1
 
 
@@ -389,7 +380,7 @@ class PolicyMemory(msgspec.Struct, frozen=True, kw_only=True):
     """What outlives a tick of what is judged of the policy."""
 
     heeded: int = -1
-    """As the state counts it: while it is the same, so is all that the policy told."""
+    """As the state counts it: while it is the same, so is all that the policy reported."""
     drifts: dict[str, Drift] = {}
     """What has added up of the rows that may drift, by name."""
     gradients: Gradients = Gradients()
@@ -408,15 +399,14 @@ def judge_policy(
     standing: Mapping[str, Problem],
     before: PolicyMemory,
 ) -> tuple[list[Problem], PolicyMemory]:
-    """As `policy_problems`, which is not asked again while nothing is wrong and nothing new was told."""
-    if before.calm.lasts(state, fleet, limits):
+    """As `policy_problems`, which is not run again while nothing is wrong and nothing new came."""
+    by = state.heeded, _episodes(state, fleet), fleet.usual, limits
+    if before.calm.by == by:
         return [], before
     memory = before if before.heeded == state.heeded else _remembered(state, before)
     found = policy_problems(state, fleet, limits, standing, memory)
-    if found or any(":policy:" in key for key in standing):
-        return found, msgspec.structs.replace(memory, calm=Calm())
-    calm = Calm(state.heeded, _episodes(state, fleet), (fleet.usual, limits))
-    return found, msgspec.structs.replace(memory, calm=calm)
+    is_calm = not found and not any(":policy:" in key for key in standing)
+    return found, msgspec.structs.replace(memory, calm=Calm(by if is_calm else None))
 
 
 def _remembered(state: RunState, before: PolicyMemory) -> PolicyMemory:

@@ -62,7 +62,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """Stable identity: what, about whom."""
+        """Stable identity: what, about which subject."""
         return f"{self.code}:{self.scope}:{self.subject or ''}"
 
 
@@ -81,7 +81,7 @@ T = TypeVar("T")
 LINGER_NS: Final = 5_000_000_000
 """A finding stays this long after it cleared, so that a flicker can be read."""
 MAX_OPEN: Final = 100
-"""Findings of a run that are held at once; one of them says how many more there are."""
+"""Findings of a run that are held at once; one of them counts how many more there are."""
 OVERFLOW: Final = "too-many-findings"
 REMOVED: Final = "the env to look at was removed"
 """Hint of a finding that named one."""

@@ -50,7 +50,7 @@ _APART: Final = (
 
 
 def new_run(record: events.Record) -> RunState:
-    """The state of a run that was just heard of."""
+    """The state of a run that is new."""
     return RunState(origin=record.origin, first_at=record.event.at)
 
 

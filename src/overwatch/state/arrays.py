@@ -24,7 +24,7 @@ LARGEST = 2**53
 
 
 def counted(total: int, more: int) -> int:
-    """A counter after `more`, however large that was told; what is negative does not count."""
+    """A counter after `more`, however large that was sent; what is negative does not count."""
     return min(total + max(more, 0), LARGEST)
 
 
@@ -33,7 +33,7 @@ class Derived:
 
 
 def floats(rows: int, *more: int) -> Floats:
-    """An array of shape (rows, *more) filled with NaN; whether a value is absent is told by its time."""
+    """An array of shape (rows, *more) filled with NaN; whether a value is absent is known by its time."""
     return np.full((rows, *more), np.nan)
 
 
@@ -44,7 +44,7 @@ def ints(rows: int, *more: int, fill: int = 0) -> Ints:
 
 @lru_cache(maxsize=_SIZES)
 def no_floats(rows: int) -> Floats:
-    """Zeros of shape (rows,) that nobody can write to: the same array each time."""
+    """Zeros of shape (rows,) that cannot be written to: the same array each time."""
     zeros = np.zeros(rows)
     zeros.flags.writeable = False
     return zeros

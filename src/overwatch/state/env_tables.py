@@ -262,7 +262,7 @@ SHOWN_RETURNS: Final = 10
 LEAST: Final = 5
 """Episodes of the present task from which on an env is judged."""
 RECENT: Final = 5
-"""Newest episodes that tell what an env earns now; while there are few in all, one less."""
+"""Newest episodes that show what an env earns now; while there are few in all, one less."""
 EARLIER: Final = 5
 """Episodes before those from which on there are enough."""
 HUGE: Final = 1e100

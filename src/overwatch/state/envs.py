@@ -99,7 +99,7 @@ class Envs(msgspec.Struct, kw_only=True):
     failed_check: dict[int, str] = msgspec.field(default_factory=dict)
     """First check that failed there; empty where none was named."""
     failed_why: dict[int, str] = msgspec.field(default_factory=dict)
-    """What was measured there, e.g. `gradient ratio 0.04 < 0.10`; empty where nothing was told."""
+    """What was measured there, e.g. `gradient ratio 0.04 < 0.10`; empty where nothing was reported."""
     crashed_at: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Producer's time of the crash; 0 while the env lives."""
     non_finite_at: Ints = msgspec.field(default_factory=lambda: ints(0))
@@ -127,7 +127,7 @@ class Envs(msgspec.Struct, kw_only=True):
         return self.places.envs(column, lambda: self.rows(ids_in(column)), self.n)
 
     def knows(self, column: Column) -> bool:
-        """Whether these ids were told before, and every one of them is still there."""
+        """Whether these ids came before, and every one of them is still there."""
         return self.places.holds(column)
 
     def cells(self, column: Column, slots: Column, codes: Codes) -> Cells:
@@ -174,7 +174,7 @@ class Envs(msgspec.Struct, kw_only=True):
             self.places.lanes_changed()
 
     def touch(self, rows: Rows, at: int) -> None:
-        """These envs were spoken of at `at`."""
+        """These envs were reported at `at`."""
         if self.newborn:
             born = self.born_at[rows]
             new = born == 0
@@ -274,7 +274,7 @@ class Envs(msgspec.Struct, kw_only=True):
             yield from arrays_of(table)
 
     def remove(self, env_ids: Ints, at: int) -> None:
-        """These envs, each named once, ended at `at`; those that spoke after it live on as new ones."""
+        """These envs, each named once, ended at `at`; those that reported after it live on as new ones."""
         for env_id in env_ids.tolist():
             self.gone[env_id] = max(at, self.gone.pop(env_id, 0))
         for env_id in list(self.gone)[: max(0, len(self.gone) - MAX_GONE)]:
@@ -296,7 +296,7 @@ class Envs(msgspec.Struct, kw_only=True):
             self.times[name][rows[fresh]] = times[fresh]
 
     def end(self, env_ids: Ints, names: Sequence[str], at: int) -> Ints:
-        """Forget these measures, unless they were told after `at`; the ids of those that have none left."""
+        """Forget these measures, unless they were reported after `at`; the ids of those with none left."""
         places, seen = self._places(env_ids)
         rows = self.by_id[places[seen]]
         touched = np.zeros(rows.size, dtype=np.bool_)
@@ -310,7 +310,7 @@ class Envs(msgspec.Struct, kw_only=True):
         return self.ids[rows[touched & ~left]]
 
     def drop_late(self) -> bool:
-        """Drop removed envs of which nothing was heard since; whether there were any."""
+        """Drop removed envs that have not reported since; whether there were any."""
         newest = self.ids[: self.n].tolist()
         late = [row for row, env_id in enumerate(newest) if self.seen_at[row] <= self.gone.get(env_id, -1)]
         self._drop(np.array(late, dtype=np.int64))

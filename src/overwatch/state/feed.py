@@ -1,4 +1,4 @@
-"""Which events become a line of the feed, and what the line says. Structured first, pretty second."""
+"""Which events become a line of the feed, and what the line holds. Structured first, pretty second."""
 
 from collections.abc import Mapping
 from typing import Final, assert_never
@@ -22,25 +22,13 @@ NAMED: Final = 16
 MOVE: Final = "seed_stage_changed"
 GATE: Final = "gate_evaluated"
 CRASH: Final = "env_crashed"
-"""Kinds of lines that tell what became of a seed."""
+"""Kinds of lines that show what became of a seed."""
 
 
 def entry_of(event: events.Event) -> Entry | None:
     """The feed's line of an event, bounded; numbers, actions, episodes and phases have none."""
     entry = _entry_of(event)
-    return entry if entry is None or _is_short(entry) else _cut(entry)
-
-
-def _is_short(entry: Entry) -> bool:
-    fields = entry.fields
-    return (
-        len(entry.message) <= LONGEST
-        and len(fields) <= MOST_FIELDS
-        and (
-            sum(map(len, fields.values())) + sum(map(len, fields)) <= LONGEST_FIELD
-            or all(len(text) <= LONGEST_FIELD for pair in fields.items() for text in pair)
-        )
-    )
+    return None if entry is None else _cut(entry)
 
 
 def _cut(entry: Entry) -> Entry:

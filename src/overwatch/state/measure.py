@@ -34,7 +34,7 @@ from overwatch.state.run import LANES, MAX_RANKS, RunState
 MARK_NS = 250_000_000
 """Least producer time between two marks of the step rate."""
 MOST_READING: Final = 1e100
-"""In any unit; no machine tells more, and squares and sums of what is less are numbers."""
+"""In any unit; no machine reports more, and squares and sums of what is less are numbers."""
 MAX_AGE = 2.0**53
 """Steps; what is more, or less than none, is no age."""
 _NARROW: Final = 4
@@ -126,7 +126,7 @@ def _numbers(state: RunState, event: Measured, stamp: int, rank: int = 0) -> Non
 
 
 class Told(NamedTuple):
-    """A total as a producer said it."""
+    """A total as a producer reports it."""
 
     rank: int
     at: int
@@ -300,7 +300,7 @@ def _lanes(state: RunState, event: Measured, stamp: int) -> None:
 
 
 def _note_usage(state: RunState, lane: str, name: str, value: float, at: int) -> None:
-    """What minutes of readings tell of a lane, beyond its newest few."""
+    """What minutes of readings show of a lane, beyond its newest few."""
     if not _is_reading(value):
         return
     if name == MEMORY_USED.name:
@@ -312,7 +312,7 @@ def _note_usage(state: RunState, lane: str, name: str, value: float, at: int) ->
 
 
 def _is_reading(value: float) -> bool:
-    """Whether a machine may have told it."""
+    """Whether a machine may have read it."""
     return abs(value) <= MOST_READING
 
 

@@ -144,7 +144,7 @@ class Past(msgspec.Struct):
         return COLUMN_BYTES * columns + SERIES_BYTES * len(self.lines) + MARK_BYTES * len(self.marks)
 
     def take(self, state: RunState, record: Record, stamp: int) -> None:
-        """Add what a record, which was just folded into the state, told of numbers over time."""
+        """Add what a record, which was just folded into the state, holds of numbers over time."""
         event = record.event
         if not isinstance(event, Measured):
             return

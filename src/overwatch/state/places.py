@@ -29,7 +29,7 @@ MOST: Final = 128
 TIMES: Final = 32
 """Subjects of them all together, for each env that is there: what is remembered grows with the run alone."""
 _WHOLE: Final = 2.0**53
-"""Size up to which a double tells whole numbers apart."""
+"""Size up to which a double keeps whole numbers apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Cells:
             grid[self.rows, self.slots] = values
 
     def clear(self, grid: Floats, where: Mask) -> None:
-        """Set those of these cells to NaN where the mask of shape (k,) says so."""
+        """Set those of these cells to NaN where the mask of shape (k,) is true."""
         if self.width:
             grid[self.span, : self.width][where.reshape(-1, self.width)] = np.nan
         else:
