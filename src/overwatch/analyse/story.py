@@ -21,13 +21,13 @@ from overwatch.feeds.unshown import unshown
 from overwatch.projection.history import of_snapshot
 from overwatch.projection.run import feed_line
 from overwatch.projection.text import safe, safe_or_none
+from overwatch.runs import Tracked
 from overwatch.snapshot import Bound, Env, FeedLine, Run, Snapshot
 from overwatch.snapshot.history import MOST_COLUMNS, MOST_CURVES, Ask
 from overwatch.snapshot.history import Curve as Drawn
 from overwatch.state.feed import entry_of
 from overwatch.state.joins import Joins
 from overwatch.state.past import Past
-from overwatch.tracked import Tracked
 
 GAP_S: Final = 2.5
 """A word that did not come for longer than this ended when it came last."""
