@@ -17,8 +17,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 from overwatch import sdk
-from overwatch.adapters.border import Bordered, kept_out
-from overwatch.adapters.envs import EnvReporter, Mask, Rewards
+from overwatch.adapters.envs import Bordered, EnvReporter, Mask, Rewards, kept_out
 
 Obs = TypeVar("Obs")
 Act = TypeVar("Act")

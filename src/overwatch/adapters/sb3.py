@@ -24,8 +24,7 @@ from stable_baselines3.common.logger import KVWriter
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from overwatch import sdk
-from overwatch.adapters.border import Bordered, kept_out
-from overwatch.adapters.envs import EnvReporter
+from overwatch.adapters.envs import Bordered, EnvReporter, kept_out
 from overwatch.catalog import CUSTOM_PREFIX, Scope, find
 
 P = ParamSpec("P")

@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 
 from overwatch import __version__
+from overwatch.analyse.audit import config_keys, skipped, unknown
 from overwatch.analyse.compare import along
 from overwatch.analyse.curves import TASK_METRIC, in_order
 from overwatch.analyse.findings import SEVERITIES, Found, Group, foremost, groups, lasting, subject_of
-from overwatch.analyse.judged import config_keys, skipped, unknown
 from overwatch.analyse.page import (
     Line,
     Markup,

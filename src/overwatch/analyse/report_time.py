@@ -24,7 +24,7 @@ from overwatch.analyse.page import (
     text,
     time_ticks,
 )
-from overwatch.analyse.story import Seed, Story
+from overwatch.analyse.story import Seed, Story, seconds_of
 from overwatch.catalog import Stage
 from overwatch.catalog.bounds import ROWS, BoundState, Colour
 from overwatch.catalog.durations import duration
@@ -80,7 +80,7 @@ def timeline(story: Story, found: list[Group]) -> Markup:
         rows.append(_name(f"and {len(found) - len(shown)} more kinds", y))
         y += _ROW
     y += 6.0 if shown else 0.0
-    lanes = sorted(name for name in story.bounds.of if name)[:_MOST_LANES]
+    lanes = sorted(name for name in story.bounds if name)[:_MOST_LANES]
     for lane in lanes:
         rows += [_name(lane, y), *(bound_bar(story, lane, x, y))]
         y += _ROW
@@ -102,7 +102,7 @@ def bound_bar(story: Story, lane: str, x: Scale, y: float) -> list[Markup]:
         bar(x, (spell.start - 1, spell.end - 1), (y, _ROW - 5), _COLOURS.get(spell.word, "b-none"),
             f"{lane} {spell.word} from {duration(max(0.0, spell.start - 1))} for {duration(spell.length)}: "
             f"{spell.why or ''}")
-        for spell in story.bounds.of[lane]
+        for spell in story.bounds[lane]
     ]  # fmt: skip
 
 
@@ -177,10 +177,10 @@ def machines(story: Story) -> Markup:
     lanes = sorted({subject for name, subject in story.curves.machine if subject})
     charts = [drawn for shown in _SHOWN if (drawn := _lanes(story, lanes, shown)) is not None]
     charts += [drawn for name in HOST_FIELDS if (drawn := _host(story, name)) is not None]
-    if not charts and not story.bounds.of:
+    if not charts and not story.bounds:
         return Markup("")
     colours = legend((f"f{place}", lane) for place, lane in enumerate(lanes[:_MOST_CHARTED]))
-    inside = [tag("div", _bounds(story), class_="card")] if any(story.bounds.of) else []
+    inside = [tag("div", _bounds(story), class_="card")] if any(story.bounds) else []
     gap = tag("div", Markup(""), style="height:10px")
     idle = sum(story.last.system.idle_gpu_s.values())
     note = f"{idle:,.0f} GPU-seconds in which nothing ran" if lanes else ""
@@ -193,10 +193,10 @@ def machines(story: Story) -> Markup:
 def _bounds(story: Story) -> Markup:
     """Each lane's bounds, the longest first, with what was said of them last."""
     rows = []
-    for lane in sorted(name for name in story.bounds.of if name):
-        whole = sum(story.bounds.seconds(lane).values()) or 1.0
-        for word, length in story.bounds.seconds(lane).items():
-            last = next(spell for spell in reversed(story.bounds.of[lane]) if spell.word == word)
+    for lane in sorted(name for name in story.bounds if name):
+        whole = sum(seconds_of(story.bounds[lane]).values()) or 1.0
+        for word, length in seconds_of(story.bounds[lane]).items():
+            last = next(spell for spell in reversed(story.bounds[lane]) if spell.word == word)
             rows.append(
                 (
                     tag("td", text(lane), class_="nw"),

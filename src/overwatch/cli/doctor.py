@@ -62,14 +62,8 @@ UNREAD: Final = frozenset({"OTEL_CONFIG_FILE", "OTEL_EXPERIMENTAL_CONFIG_FILE"})
 """Files of OpenTelemetry's SDKs; one with an endpoint in it looks as if trainers would send there."""
 DISTRIBUTION: Final = "esper-overwatch"
 SHOWN: Final = (
-    "protobuf",
-    "grpcio",
-    "opentelemetry-sdk",
-    "opentelemetry-proto",
-    "numpy",
-    "msgspec",
-    "textual",
-)
+    "protobuf", "grpcio", "opentelemetry-sdk", "opentelemetry-proto", "numpy", "msgspec", "textual",
+)  # fmt: skip
 _TOGETHER: Final = (
     "opentelemetry-sdk", "opentelemetry-api", "opentelemetry-proto",
     "opentelemetry-exporter-otlp-proto-grpc", "opentelemetry-exporter-otlp-proto-http",

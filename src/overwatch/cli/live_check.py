@@ -18,13 +18,14 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final
 from urllib.parse import urlsplit
 
 import click
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
 from overwatch.cli.interrupts import STATUS
+from overwatch.cli.recordings import BadInputError
 from overwatch.cli.streams import until_unread
 from overwatch.collector.receivers.bodies import BadGzipError, TooLargeError, inflated
 from overwatch.conventions import Advice, LiveCheck, Report, registry
@@ -53,12 +54,6 @@ _NEVER: Final = "none"
 _RANKS: Final = (Advice.INFORMATION, Advice.IMPROVEMENT, Advice.VIOLATION)
 
 
-class NothingReadError(click.ClickException):
-    """What was given holds no OTLP; status 2."""
-
-    exit_code = 2
-
-
 @click.command("live-check")
 @click.argument("places", nargs=-1, required=True, metavar="PATH|ADDRESS...")
 @click.option("--seconds", type=click.FloatRange(min=0.1), help="Listen this long; until Ctrl-C without.")
@@ -83,7 +78,7 @@ def live_check(places: tuple[str, ...], seconds: float | None, fmt: str, fail_on
     if not report.items and number == signal.SIGINT:
         sys.exit(STATUS)
     if not report.items:
-        raise NothingReadError(
+        raise BadInputError(
             f"no OTLP was found in {', '.join(places)}"
             + (f"; {unread} lines or batches could not be read" if unread else "; send some while it listens")
         )
@@ -105,7 +100,7 @@ def _file(check: LiveCheck, place: str) -> int:
         with path.open("rb") as file:
             return _lines(check, file)
     except OSError as error:
-        raise NothingReadError(
+        raise BadInputError(
             f"{place}: {error.strerror or error}; give a recording's folder, a file of OTLP JSON lines, -, "
             "or http://HOST:PORT to listen at"
         ) from error
@@ -143,7 +138,7 @@ def _recording(check: LiveCheck, path: Path) -> int:
                 except wire.MalformedBody:
                     unread += 1
     except (RecordingError, OSError) as error:
-        raise NothingReadError(str(error)) from error
+        raise BadInputError(str(error)) from error
     return unread + recording.bad_lines + recording.bad_batches
 
 
@@ -159,16 +154,16 @@ def _stream(check: LiveCheck, places: list[str], seconds: float | None) -> int |
         return None
     lock, over = threading.Lock(), SimpleQueue[int]()
 
-    def take(heard: Heard) -> None:
+    def take(message: wire.Request) -> None:
         with lock:
-            check.take(heard.message)
+            check.take(message)
 
     with ExitStack() as stack:
         try:
             for place in places:
                 click.echo(f"listening at {stack.enter_context(listen(place, take))}", err=True)
         except ListeningError as error:
-            raise NothingReadError(str(error)) from error
+            raise BadInputError(str(error)) from error
         stack.enter_context(heard((signal.SIGINT, signal.SIGTERM), over.put))
         with suppress(Empty):
             return over.get(timeout=seconds)
@@ -237,14 +232,7 @@ class ListeningError(ValueError):
     """An address that cannot be listened at."""
 
 
-class Heard(NamedTuple):
-    """One request."""
-
-    signal: Signal
-    message: wire.Request
-
-
-Take = Callable[[Heard], None]
+Take = Callable[[wire.Request], None]
 
 
 @contextmanager
@@ -319,7 +307,7 @@ class _Door(BaseHTTPRequestHandler):
         except (BadGzipError, MalformedJson, wire.MalformedBody, ValueError) as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
         else:
-            self.taken(Heard(kind, message))
+            self.taken(message)
             self._answer(HTTPStatus.OK, content, b"{}" if content == _JSON else b"")
 
     def _body(self) -> bytes:
@@ -353,7 +341,7 @@ def _serve_grpc(host: str, port: int, take: Take) -> Iterator[int]:
     def export(kind: Signal) -> Callable[[bytes, grpc.ServicerContext], bytes]:
         def handle(body: bytes, context: grpc.ServicerContext) -> bytes:
             try:
-                take(Heard(kind, wire.parse(kind, body)))
+                take(wire.parse(kind, body))
             except wire.MalformedBody as error:
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             return b""

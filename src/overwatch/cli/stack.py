@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import click
 
@@ -137,15 +136,11 @@ def _errors() -> Iterator[None]:
 
 
 def _url(option: str, given: str | int) -> str:
-    text = str(given)
-    try:
-        parts = urlsplit(text)
-        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
-    except ValueError:
-        usable = False
-    if not usable:
-        raise click.UsageError(f"{option} {text!r} is not a URL; write e.g. http://127.0.0.1:8889")
-    return text
+    from overwatch.sdk.arguments import is_url
+
+    if not is_url(str(given)):
+        raise click.UsageError(f"{option} {given!r} is not a URL; write e.g. http://127.0.0.1:8889")
+    return str(given)
 
 
 @click.command()
