@@ -21,10 +21,10 @@ from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
 from overwatch.events import FindingAcknowledged, Record, RunStarted
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded, MalformedBody, decode_batch
+from overwatch.otlp.origin import begins_run
+from overwatch.otlp.result import timed
 from overwatch.otlp.settle import settle
-from overwatch.otlp.times import timed
 from overwatch.otlp.totals import Totals
-from overwatch.otlp.unnamed import begins_run
 from overwatch.room import SILENT_NS, Room, cost, cut_down, leaving, most_envs
 from overwatch.snapshot import Baseline, Snapshot, View
 from overwatch.snapshot.history import Ask, History

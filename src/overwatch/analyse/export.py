@@ -29,7 +29,7 @@ from overwatch.analyse.rows import Row, Value, cells, csv_line, rows
 from overwatch.analyse.story import AnalyseError, Story
 from overwatch.catalog import CUSTOM_PREFIX, Kind, Scope, label_name, plain_name, prometheus_name
 from overwatch.extras import PARQUET
-from overwatch.otlp.varint import varint
+from overwatch.otlp.protobuf import varint
 from overwatch.serve.metrics_text import labels_text
 from overwatch.serve.prometheus import RUN_LABEL
 

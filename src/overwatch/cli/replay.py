@@ -25,7 +25,7 @@ from overwatch.feeds.playing import player_of
 from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.feeds.unshown import unshown
 from overwatch.fold import DEFAULT_VIEW
-from overwatch.otlp.retention import RetentionLevel
+from overwatch.otlp.thin import RetentionLevel
 from overwatch.recordings.notes import Notes
 from overwatch.snapshot import Lane, Run, Snapshot, Spread, System
 

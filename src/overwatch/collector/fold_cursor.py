@@ -12,7 +12,7 @@ from typing import Final
 from overwatch.collector.signals import WIRES
 from overwatch.collector.tally import Tally
 from overwatch.journal import Batch, Cursor, Journal, Signal
-from overwatch.otlp.validate import items_of
+from overwatch.otlp.decode import items_of
 
 FOLD: Final = "aggregator"
 """The name of the fold's cursor, of its exporter and of its part in health."""

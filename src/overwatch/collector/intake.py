@@ -24,8 +24,8 @@ from overwatch.collector.limits import LimitsConfig, MemoryLimiter
 from overwatch.collector.signals import WIRES
 from overwatch.collector.tally import Tally
 from overwatch.journal import Batch, Journal, JournalFullError, Made, Signal
-from overwatch.otlp import elements, jsonl, validate
-from overwatch.otlp.decode import Decoded, MalformedBody, decode
+from overwatch.otlp import jsonl, protobuf
+from overwatch.otlp.decode import Counts, Decoded, MalformedBody, counts_of, decode
 from overwatch.otlp.shapes import Shapes
 
 _log: Final = logging.getLogger("overwatch.collector")
@@ -90,12 +90,12 @@ class _Checked:
 
     body: Body
     data: bytes
-    counts: validate.Counts
+    counts: Counts
     made: Made | None
 
     @property
     def answer(self) -> Accepted:
-        """What its sender is told once it is journalled."""
+        """The answer to its sender once it is journalled."""
         return Accepted(rejected=self.counts.rejected, message=self.counts.message)
 
 
@@ -111,12 +111,12 @@ class Decoding:
         return self._shapes.read(body) if signal is Signal.METRICS else None
 
     def decode(self, signal: Signal, body: bytes) -> Decoded:
-        """What a body of no known shape says, large ones one at a time; raises `MalformedBody`."""
+        """What is in a body of no known shape, large ones one at a time; raises `MalformedBody`."""
         with self._large if len(body) > LARGE_BYTES else nullcontext():
             return decode(signal, body)
 
     def take(self, batch: Batch) -> Decoded:
-        """What a batch says; for the fold's thread. Raises `MalformedBody`."""
+        """What is in a batch; for the fold's thread. Raises `MalformedBody`."""
         made = None if batch.made is None else batch.made.what
         if isinstance(made, Decoded) and batch.made is not None and batch.made.instead:
             return made
@@ -182,7 +182,7 @@ class Intake:
             self._tally.add(f"otelcol_receiver_{verb}_{items}", 0, receiver="otlp", transport=transport)
 
     def heed(self, fold_lag_s: Callable[[], float]) -> None:
-        """Refuse while the fold has seconds of work; `fold_lag_s` says how many it has."""
+        """Refuse while the fold has seconds of work; `fold_lag_s` is how many it has."""
         self._fold_lag_s = fold_lag_s
 
     def admit(self, transport: str) -> None:
@@ -238,7 +238,7 @@ class Intake:
         return checked.answer
 
     def _known(self, body: Body) -> Decoded | None:
-        """What a body of a known shape says."""
+        """What is in a body of a known shape."""
         return None if body.json else self._decoding.recognise(body.signal, body.data)
 
     def _is_quick(self, body: Body, known: Decoded | None) -> bool:
@@ -290,17 +290,17 @@ class Intake:
         try:
             if known is None:
                 if body.json:
-                    elements.check_json(data, limit)
+                    protobuf.check_json(data, limit)
                     data = jsonl.from_json(body.signal, data)
-                elements.check_protobuf(body.signal, data, limit)
+                protobuf.check_protobuf(body.signal, data, limit)
             decoded = known or self._decoding.decode(body.signal, data)
-        except elements.TooManyElements as error:
+        except protobuf.TooManyElements as error:
             raise self.refuse(Reason.TOO_LARGE, str(error), body.transport) from error
         except (MalformedBody, jsonl.MalformedJson) as error:
             raise self.refuse(Reason.MALFORMED, str(error), body.transport) from error
         is_known = known is not None
         made = made_of(data, decoded, known=is_known) if self._is_folded else None
-        return _Checked(body=body, data=data, counts=validate.counts_of(decoded), made=made)
+        return _Checked(body=body, data=data, counts=counts_of(decoded), made=made)
 
     def refuse(self, reason: Reason, message: str, transport: str) -> RefusedError:
         """Count a refusal; returns the error to raise."""

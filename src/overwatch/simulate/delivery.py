@@ -13,9 +13,8 @@ from itertools import groupby
 from typing import Final
 
 from overwatch import __version__
-from overwatch.delivery import destination, sender, transport_to
-from overwatch.delivery.endpoint import target
-from overwatch.delivery.request import Answer, Parcel, Verdict
+from overwatch.delivery import OtlpTransport, destination, sender
+from overwatch.delivery.answer import Answer, Parcel, Verdict
 from overwatch.delivery.sender import Pace
 from overwatch.events import ActionTaken, EpisodeEnded, Event, Measured, Origin, Record
 from overwatch.journal import Signal
@@ -108,8 +107,8 @@ class Sender:
         """Records that it did not get, by reason."""
         self.trouble: str | None = None
         """Why the newest try failed; `None` after one that did not."""
-        to = destination(Signal.LOGS, target("logs", endpoint))
-        self._sender = sender.Sender(self, lambda: transport_to({Signal.LOGS: to}), self, pace)
+        to = destination(Signal.LOGS, endpoint)
+        self._sender = sender.Sender(self, lambda: OtlpTransport({Signal.LOGS: to}), self, pace)
 
     def start(self) -> None:
         """Begin to deliver."""

@@ -23,7 +23,7 @@ from overwatch.journal import MemoryJournal, Signal
 from overwatch.otlp.jsonl import to_json
 from tests.overwatch.collector.running import run_started, running, told, update
 from tests.overwatch.collector.test_otlp_conformance import one_bad_log, span, two_bad_points
-from tests.overwatch.otlp.test_elements import empties
+from tests.overwatch.otlp.test_protobuf import empties
 
 SHORT, LONG = 3000, 1_000_000
 """Mutations of each signal in each encoding, six in all; both doors take bodies in by the same way."""

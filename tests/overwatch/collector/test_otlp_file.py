@@ -14,7 +14,7 @@ import pytest
 from overwatch import codec
 from overwatch.analyse.audit import AuditConfig, audit
 from overwatch.collector import Service
-from overwatch.collector.exporters.otlp_file import exporter
+from overwatch.collector.exporters import otlp_file
 from overwatch.config import ConfigError
 from overwatch.events import EnvCrashed, LogLine, Severity
 from overwatch.feeds.journalled import Journalled
@@ -236,7 +236,7 @@ def test_a_disk_that_works_again_at_the_stop_gets_what_waits(
         write(writer, batch)
 
     monkeypatch.setattr(RecordingWriter, "write", refused_at_first)
-    monkeypatch.setattr(exporter, "_WAIT_S", 60.0)
+    monkeypatch.setattr(otlp_file, "_WAIT_S", 60.0)
     with running(tmp_path, f"service.extensions={extensions}") as service:
         send(service, told("run-a", [run_started()]))
         eventually(lambda: tried)
@@ -408,7 +408,7 @@ def test_the_place_is_kept_between_two_rotations(tmp_path: Path, monkeypatch: py
 
 def own_metrics(service: Service) -> bytes:
     """The collector's own page."""
-    return http(f"{service.context.board.url('telemetry')}/metrics").body
+    return http(f"{service.context.urls.get('telemetry')}/metrics").body
 
 
 def all_entries(folder: Path) -> list[Entry]:

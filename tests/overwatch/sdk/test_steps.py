@@ -12,7 +12,7 @@ import pytest
 from overwatch.catalog import Scope
 from overwatch.catalog.run import STEPS
 from overwatch.events import Event, Measured
-from overwatch.otlp import times
+from overwatch.otlp import result
 from overwatch.sdk import steps
 from overwatch.sdk.rollouts import cut
 from tests.overwatch.sdk.rollouts.local import by_hand, folded, local, measured
@@ -226,6 +226,6 @@ def test_a_rollout_of_a_run_without_beats_sends_none() -> None:
 def test_times_that_are_taken_are_those_that_a_collector_takes() -> None:
     """What it would reject record by record, as of a clock that began with the machine, is refused here."""
     assert (steps.EARLIEST_S * 10**9, (steps.LATEST_S + 1) * 10**9 - 1) == (
-        times.EARLIEST,
-        times.LATEST,
+        result.EARLIEST,
+        result.LATEST,
     )
