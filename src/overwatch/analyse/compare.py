@@ -12,13 +12,13 @@ together, to the same side, in it and in the blocks after it, `HOLD` in all. Pur
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from overwatch.analyse.curves import AXES, STEPS_PER_S, TASK_METRIC, Axis, Curve, in_order
+from overwatch.analyse.curves import STEPS_PER_S, TASK_METRIC, Axis, Curve, in_order
 from overwatch.analyse.effect import Effect, Floats, effect, noise
 from overwatch.analyse.story import AnalyseError, Story
 
@@ -140,8 +140,6 @@ class CompareConfig:
     """Share of what both have, at its end, over which verdicts are."""
 
     def __post_init__(self) -> None:
-        if self.align not in AXES:
-            raise AnalyseError(f"align is {self.align!r}; use one of {', '.join(AXES)}")
         if not 0 < self.last <= 1:
             raise AnalyseError(f"last is {self.last:g}; use a share above 0 and at most 1, e.g. 0.25")
 
@@ -205,13 +203,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     metrics: tuple[Compared, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parted:
+class Parted(NamedTuple):
     """A number that parted from the first run's."""
 
     metric: Compared
     against: Against
-    at: tuple[float, float] = field(default=(0.0, 0.0))
+    at: tuple[float, float]
 
 
 def compare(stories: Sequence[Story], config: CompareConfig) -> Comparison:
@@ -265,19 +262,17 @@ def differences(stories: Sequence[Story]) -> dict[str, tuple[str | None, ...]]:
 def partings(comparison: Comparison) -> list[Parted]:
     """Numbers of the policy that parted, the first to part first; those apart from the start come last."""
     found = [
-        Parted(metric=metric, against=against, at=against.divergence.parted)
+        Parted(metric, against, against.divergence.parted)
         for metric in comparison.metrics
         for against in metric.against
         if against.divergence.parted is not None
     ]
-    return sorted(
-        found,
-        key=lambda one: (
-            one.against.divergence.from_start,
-            one.at,
-            -(one.against.divergence.times_noise or 0),
-        ),
-    )
+
+    def order(one: Parted) -> tuple[bool, tuple[float, float], float]:
+        parting = one.against.divergence
+        return parting.from_start, one.at, -(parting.times_noise or 0)
+
+    return sorted(found, key=order)
 
 
 def alike_until(comparison: Comparison, place: int) -> float | None:

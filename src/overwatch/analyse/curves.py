@@ -19,7 +19,6 @@ from overwatch.state.past import Past
 Axis = Literal["update", "time", "steps"]
 Numbers: TypeAlias = "array[float]"
 """Doubles, packed."""
-AXES: Final[tuple[Axis, ...]] = ("update", "time", "steps")
 PULSE: Final = (
     "return", "kl_divergence", "entropy", "clip_fraction", "explained_variance", "grad_norm", "policy_loss",
     "value_loss",

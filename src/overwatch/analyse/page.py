@@ -24,6 +24,8 @@ STYLE: Final = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 _STEPS: Final = (1, 2, 5)
 _SECONDS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
 _SERIES: Final = 6
+_LEFT, _TOP, _RIGHT, _BOTTOM = 46, 6, 345, 128
+"""Where a chart lies in its figure."""
 _VOID: Final = frozenset({"meta", "br", "line", "rect", "circle", "path", "polyline"})
 
 
@@ -111,16 +113,6 @@ class Line:
     y: Sequence[float]
     series: int = 0
     name: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Box:
-    """Where a chart lies in its figure."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
 
 
 def ticks(low: float, high: float, about: int = 4) -> list[float]:
@@ -223,15 +215,14 @@ def chart(
     axis: Callable[[float], str] = number,
 ) -> Markup:
     """A small chart with axes. `marks` are vertical: a place and a severity."""
-    box = Box(left=46, top=6, right=345, bottom=128)
     places = [place for line in lines for place in line.x]
     low, high = (min(places), max(places)) if places else (0.0, 1.0)
-    x = Scale(low=low, high=high if high > low else low + 1, start=box.left, end=box.right)
+    x = Scale(low=low, high=high if high > low else low + 1, start=_LEFT, end=_RIGHT)
     ends = fitted((value for line in lines for value in line.y), levels)
-    y = Scale(low=ends[0], high=ends[1], start=box.bottom, end=box.top)
-    drawn = [*_bands(levels, y, box, ends), *_axes(x, y, box, axis)]
+    y = Scale(low=ends[0], high=ends[1], start=_BOTTOM, end=_TOP)
+    drawn = [*_bands(levels, y, ends), *_axes(x, y, axis)]
     drawn += [
-        tag("line", x1=x(at), x2=x(at), y1=box.top, y2=box.bottom, class_=f"mark x-{severity}")
+        tag("line", x1=x(at), x2=x(at), y1=_TOP, y2=_BOTTOM, class_=f"mark x-{severity}")
         for at, severity in marks
         if low <= at <= high
     ]
@@ -239,37 +230,35 @@ def chart(
     return tag("svg", *drawn, viewBox="0 0 360 146", role="img")
 
 
-def _bands(levels: Sequence[Level], y: Scale, box: Box, ends: tuple[float, float]) -> list[Markup]:
+def _bands(levels: Sequence[Level], y: Scale, ends: tuple[float, float]) -> list[Markup]:
     """What lies beyond a limit is shaded; the limit itself is a line."""
     drawn = []
     for level in levels:
         if not ends[0] <= level.value <= ends[1]:
             continue
         at = y(level.value)
-        top, bottom = (box.top, at) if level.above else (at, box.bottom)
+        top, bottom = (_TOP, at) if level.above else (at, _BOTTOM)
         drawn.append(
-            tag("rect", x=box.left, y=top, width=box.right - box.left, height=round(bottom - top, 1),
+            tag("rect", x=_LEFT, y=top, width=_RIGHT - _LEFT, height=round(bottom - top, 1),
                 class_=f"band {level.severity}")
         )  # fmt: skip
         title = tag(
             "title", text(f"{level.severity} {'above' if level.above else 'below'} {number(level.value)}")
         )
-        drawn.append(
-            tag("line", title, x1=box.left, x2=box.right, y1=at, y2=at, class_=f"limit {level.severity}")
-        )
+        drawn.append(tag("line", title, x1=_LEFT, x2=_RIGHT, y1=at, y2=at, class_=f"limit {level.severity}"))
     return drawn
 
 
-def _axes(x: Scale, y: Scale, box: Box, axis: Callable[[float], str]) -> list[Markup]:
+def _axes(x: Scale, y: Scale, axis: Callable[[float], str]) -> list[Markup]:
     drawn = []
     for value in ticks(y.low, y.high, 4):
-        drawn.append(tag("line", x1=box.left, x2=box.right, y1=y(value), y2=y(value), class_="gridline"))
-        drawn.append(tag("text", text(number(value)), x=box.left - 5, y=y(value) + 4, text_anchor="end"))
+        drawn.append(tag("line", x1=_LEFT, x2=_RIGHT, y1=y(value), y2=y(value), class_="gridline"))
+        drawn.append(tag("text", text(number(value)), x=_LEFT - 5, y=y(value) + 4, text_anchor="end"))
     found = time_ticks(x.low, x.high, 5) if axis is seconds else ticks(x.low, x.high, 5)
     drawn += [
-        tag("text", text(axis(value)), x=x(value), y=box.bottom + 14, text_anchor="middle") for value in found
+        tag("text", text(axis(value)), x=x(value), y=_BOTTOM + 14, text_anchor="middle") for value in found
     ]
-    drawn.append(tag("line", x1=box.left, x2=box.right, y1=box.bottom, y2=box.bottom, class_="axis"))
+    drawn.append(tag("line", x1=_LEFT, x2=_RIGHT, y1=_BOTTOM, y2=_BOTTOM, class_="axis"))
     return drawn
 
 

@@ -11,14 +11,14 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import IO, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import click
@@ -34,11 +34,6 @@ from overwatch.os_signals import heard
 from overwatch.otlp import wire
 from overwatch.otlp.jsonl import MalformedJson, from_json
 
-_KEYS: Final = {
-    b'"resourceLogs"': Signal.LOGS,
-    b'"resourceMetrics"': Signal.METRICS,
-    b'"resourceSpans"': Signal.TRACES,
-}
 MAX_BYTES: Final = 64 << 20
 _PATHS: Final = {"/v1/logs": Signal.LOGS, "/v1/metrics": Signal.METRICS, "/v1/traces": Signal.TRACES}
 _SERVICES: Final = {
@@ -91,61 +86,25 @@ def live_check(places: tuple[str, ...], seconds: float | None, fmt: str, fail_on
 
 def _file(check: LiveCheck, place: str) -> int:
     """Check what lies at a path; returns how much of it could not be read."""
-    if place == "-":
-        return _lines(check, sys.stdin.buffer)
-    path = Path(place)
-    if path.is_dir():
-        return _recording(check, path)
-    try:
-        with path.open("rb") as file:
-            return _lines(check, file)
-    except OSError as error:
-        raise BadInputError(
-            f"{place}: {error.strerror or error}; give a recording's folder, a file of OTLP JSON lines, -, "
-            "or http://HOST:PORT to listen at"
-        ) from error
-
-
-def _lines(check: LiveCheck, file: IO[bytes]) -> int:
-    unread = 0
-    for line in file:
-        if not line.strip():
-            continue
-        kind = next((kind for key, kind in _KEYS.items() if key in line[:64]), None)
-        kind = kind or next((kind for key, kind in _KEYS.items() if key in line), None)
-        try:
-            if kind is None:
-                unread += 1
-            else:
-                check.take(wire.parse(kind, from_json(kind, line)))
-        except (MalformedJson, wire.MalformedBody):
-            unread += 1
-    return unread
-
-
-def _recording(check: LiveCheck, path: Path) -> int:
-    from overwatch.feeds.recording import RecordingError, open_recording
+    from overwatch.feeds.inputs import open_input
+    from overwatch.feeds.recording import Recording, RecordingError
 
     unread = 0
     try:
-        recording = open_recording(path)
-        for batches in _batches(recording):
-            for batch in batches:
-                if batch.signal is Signal.START:
-                    continue
-                try:
-                    check.take(wire.parse(batch.signal, batch.body))
-                except wire.MalformedBody:
-                    unread += 1
+        recording = open_input(Path(place))
+        if not isinstance(recording, Recording):
+            raise BadInputError(f"{place} holds snapshots alone; give what was received, as OTLP")
+        for segment in recording.segments():
+            for first in range(0, len(segment.entries), _AT_ONCE):
+                for batch in recording.read(segment.entries[first : first + _AT_ONCE]):
+                    try:
+                        if batch.signal is not Signal.START:
+                            check.take(wire.parse(batch.signal, batch.body))
+                    except wire.MalformedBody:
+                        unread += 1
     except (RecordingError, OSError) as error:
         raise BadInputError(str(error)) from error
     return unread + recording.bad_lines + recording.bad_batches
-
-
-def _batches(recording: Any) -> Iterator[Iterable[Any]]:
-    for segment in recording.segments():
-        for first in range(0, len(segment.entries), _AT_ONCE):
-            yield recording.read(segment.entries[first : first + _AT_ONCE])
 
 
 def _stream(check: LiveCheck, places: list[str], seconds: float | None) -> int | None:

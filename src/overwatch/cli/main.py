@@ -87,7 +87,6 @@ def collect(
 @click.option("--run", "run_id", metavar="ID", help="Which run; the newest without.")
 @click.option(
     "--replay",
-    "recording",
     type=click.Path(path_type=Path, exists=True, allow_dash=True),
     help="The same as PATH.",
 )
@@ -111,7 +110,7 @@ def collect(
     "--seen", type=click.IntRange(0, 3600), default=0, metavar="SECONDS",
     help="So much of the recording was on it before, for its charts.",
 )  # fmt: skip
-def tui(run_id: str | None, settings: Path | None, *, once: bool, **options: Any) -> None:
+def tui(**options: Any) -> None:
     """Watch a run in the terminal, live or from a recording.
 
     Without PATH it is live, from a collector. PATH is a recording instead, and needs no collector: a folder
@@ -120,10 +119,8 @@ def tui(run_id: str | None, settings: Path | None, *, once: bool, **options: Any
     """
     from overwatch.cli import watch
 
-    chosen, shape = watch.source_of(options, run_id), watch.shape_of(options)
-    if (shape.exit_code or shape.keys) and not once:
-        raise click.UsageError("--exit-code and --press are for one frame; add --once")
-    sys.exit(watch.print_once(chosen, shape, settings) if once else watch.watch(chosen, settings))
+    chosen = watch.Options(**options)
+    sys.exit(watch.print_once(chosen) if chosen.once else watch.watch(chosen))
 
 
 @main.command()

@@ -6,6 +6,7 @@ is counted by reason. A thread of its own delivers, so that a collector that is 
 run's clock. Must not know what happens in the run.
 """
 
+import os
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
@@ -107,7 +108,9 @@ class Sender:
         """Records that it did not get, by reason."""
         self.trouble: str | None = None
         """Why the newest try failed; `None` after one that did not."""
-        to = destination(Signal.LOGS, endpoint)
+        # By HTTP, whatever protocol trainers of this environment are told to use.
+        env = {name: value for name, value in os.environ.items() if not name.endswith("_PROTOCOL")}
+        to = destination(Signal.LOGS, endpoint, env)
         self._sender = sender.Sender(self, lambda: OtlpTransport({Signal.LOGS: to}), self, pace)
 
     def start(self) -> None:

@@ -79,7 +79,7 @@ def test_a_folder_without_a_recording_is_said(tmp_path: Path) -> None:
     result = _run(str(tmp_path))
 
     assert result.exit_code == 2
-    assert "is no recording" in result.output
+    assert "holds nothing that can be replayed" in result.output
 
 
 def _post(url: str, body: bytes, **headers: str) -> int:
