@@ -43,7 +43,7 @@ class Aligned:
 def aligned(first: Curve, second: Curve, axis: Axis) -> Aligned:
     """By update, what both have; else at the places of the sparser one, each with its newest value by then.
 
-    Only where both have begun and neither is over. Of a place that was told twice, as after a restart from a
+    Only where both have begun and neither is over. Of a place that came twice, as after a restart from a
     checkpoint, the later value counts.
     """
     (xa, a), (xb, b) = along(first, axis), along(second, axis)
@@ -199,7 +199,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     last: float
     runs: tuple[RunTold, ...]
     config: dict[str, tuple[str | None, ...]]
-    """What was not set the same, by name: a value a run, `None` where it says nothing of it."""
+    """What was not set the same, by name: a value a run, `None` where it has none."""
     metrics: tuple[Compared, ...]
 
 

@@ -75,7 +75,7 @@ class Curve:
 
 @dataclass(slots=True, kw_only=True)
 class _Seen:
-    """What the last snapshot said of one reading."""
+    """What the last snapshot had of one reading."""
 
     history: tuple[float | None, ...] = ()
     at: float = -math.inf

@@ -136,14 +136,14 @@ def time_ticks(low: float, high: float, about: int = 8) -> list[float]:
 
 
 def number(value: float) -> str:
-    """A number as an axis says it."""
+    """A number as an axis shows it."""
     if value and (abs(value) >= 1e5 or abs(value) < 1e-3):
         return f"{value:.1e}".replace("e+0", "e").replace("e-0", "e-")
     return f"{value:,.6g}"
 
 
 def seconds(value: float) -> str:
-    """A time as an axis says it."""
+    """A time as an axis shows it."""
     return "0" if not value else duration(value)
 
 

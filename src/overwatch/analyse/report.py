@@ -348,7 +348,7 @@ def _env_row(env: EnvStory, x: Scale) -> tuple[Markup, ...]:
 
 
 def _identity(story: Story) -> Markup:
-    """What it was started with, on which machine, and who told of it."""
+    """What it was started with, on which machine, and who reported it."""
     host = story.last.system.host
     facts = {
         "recording": str(story.path),

@@ -191,7 +191,7 @@ def machines(story: Story) -> Markup:
 
 
 def _bounds(story: Story) -> Markup:
-    """Each lane's bounds, the longest first, with what was said of them last."""
+    """Each lane's bounds, the longest first, with the newest reason for each."""
     rows = []
     for lane in sorted(name for name in story.bounds if name):
         whole = sum(seconds_of(story.bounds[lane]).values()) or 1.0

@@ -38,7 +38,7 @@ MOST_MOVES: Final = 200_000
 
 
 class AnalyseError(ValueError):
-    """What was asked cannot be answered from what was given; the message says what to give instead."""
+    """A request cannot be answered from what was given; the message names what to give instead."""
 
 
 def open_recorded(path: Path) -> Input:

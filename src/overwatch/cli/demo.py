@@ -1,6 +1,6 @@
 """`overwatch demo`: a collector, a real trainer and a reader, together on this machine.
 
-Owns the children: it starts them, sends their output to log files, ends them in order, and tells how it
+Owns the children: it starts them, sends their output to log files, ends them in order, and reports how it
 went in `summary.json`. Everything lies under one folder. Must not know what the children measure.
 """
 
@@ -49,7 +49,7 @@ _DEFAULT_PORTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """What the user asked for."""
+    """What the user requested."""
 
     headless: bool
     seconds: float | None
@@ -62,7 +62,7 @@ class DemoOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoWorld:
-    """What is trained where nothing else is asked for."""
+    """What is trained where nothing else is requested."""
 
     flags: Mapping[str, object]
     """Of `overwatch-rl train`."""

@@ -72,7 +72,7 @@ class ReplayOptions:
 
 
 def replay(path: Path, options: ReplayOptions) -> int:
-    """Print what was asked for; the exit code says whether anything could be read."""
+    """Print what was requested; the exit code shows whether anything could be read."""
     try:
         recording = open_input(path)
         if options.baseline is not None and isinstance(recording, Recording):

@@ -45,7 +45,7 @@ PART: Final = ".unfinished"
 def settings_of(
     size: Mapping[str, float], faults: tuple[str, ...], run_id: str | None, *, live: bool
 ) -> Settings:
-    """The settings of a command line; bad ones are bad usage. A live run's own id tells it from others."""
+    """The settings of a command line; bad ones are bad usage. A live run has an id of its own."""
     when = f"-{datetime.now().astimezone():%m%d-%H%M%S}" if live else ""
     named = run_id or f"sim-{size['gpus']}x{size['envs']}x{size['slots']}-{size['seed']}{when}"
     try:

@@ -56,7 +56,7 @@ _OPTIONS = (
     ),
     click.option("--webhook", metavar="URL", help="Where alerts are sent; they are only shown without."),
 )  # fmt: skip
-"""What both ways to have the stack ask for."""
+"""Of both ways to have the stack."""
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
@@ -91,7 +91,7 @@ def compose(**given: str | int | None) -> None:
 
 
 def _wanted(given: Mapping[str, str | int | None]) -> Wanted:
-    """What a command line asks of the stack; an address or a port that cannot be is bad usage."""
+    """What a command line requests of the stack; an address or a port that cannot be is bad usage."""
     found = discovery.read()
     runs, collector, webhook = (given[name] for name in ("runs", "collector", "webhook"))
     named = {part.name: int(str(given[f"{part.name}_port"])) for part in PARTS}

@@ -75,7 +75,7 @@ def _is_of_pipe(error: BaseException | None) -> bool:
 class Commands(click.Group):
     """A group whose commands' errors are safe to print, and whose standard streams are open.
 
-    Ctrl-C is status 130 without a word, and a reader that ended, as in `| head`, is no error.
+    Ctrl-C is status 130 and prints nothing, and a reader that ended, as in `| head`, is no error.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

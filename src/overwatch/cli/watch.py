@@ -124,7 +124,7 @@ def _settings(file: Path | None) -> "Settings":
 def print_once(source: Options) -> int:
     """Print one snapshot as text, JSON or SVG: the latest, or the recording's at its place.
 
-    The exit code is 0, or by severity where that is asked for.
+    The exit code is 0, or by severity where that is requested.
     """
     if source.fmt != "json":
         need_textual()

@@ -108,7 +108,7 @@ class Sender:
         """Records that it did not get, by reason."""
         self.trouble: str | None = None
         """Why the newest try failed; `None` after one that did not."""
-        # By HTTP, whatever protocol trainers of this environment are told to use.
+        # By HTTP, whatever protocol the environment names for trainers.
         env = {name: value for name, value in os.environ.items() if not name.endswith("_PROTOCOL")}
         to = destination(Signal.LOGS, endpoint, env)
         self._sender = sender.Sender(self, lambda: OtlpTransport({Signal.LOGS: to}), self, pace)
