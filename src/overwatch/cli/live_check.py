@@ -26,7 +26,7 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
 from overwatch.cli.interrupts import STATUS
 from overwatch.cli.recordings import BadInputError
-from overwatch.cli.streams import until_unread
+from overwatch.cli.streams import format_option, until_unread
 from overwatch.collector.receivers.bodies import BadGzipError, TooLargeError, inflated
 from overwatch.conventions import Advice, LiveCheck, Report, registry
 from overwatch.journal import Signal
@@ -52,7 +52,7 @@ _RANKS: Final = (Advice.INFORMATION, Advice.IMPROVEMENT, Advice.VIOLATION)
 @click.command("live-check")
 @click.argument("places", nargs=-1, required=True, metavar="PATH|ADDRESS...")
 @click.option("--seconds", type=click.FloatRange(min=0.1), help="Listen this long; until Ctrl-C without.")
-@click.option("--format", "fmt", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option("text", "json")
 @click.option(
     "--fail-on", type=click.Choice([*(advice.value for advice in Advice), _NEVER]),
     default=Advice.VIOLATION.value, show_default=True, help="Least finding that makes the status 1.",

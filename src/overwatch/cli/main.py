@@ -28,7 +28,7 @@ from overwatch.cli.configuration import (
 from overwatch.cli.interrupts import STATUS
 from overwatch.cli.recordings import audit, compare, export, query, report
 from overwatch.cli.stack import rules, stack, stack_folder
-from overwatch.cli.streams import Commands, log_to_stdout_without_stderr, until_unread, warn
+from overwatch.cli.streams import Commands, format_option, log_to_stdout_without_stderr, until_unread, warn
 from overwatch.cli.watch import need_textual
 from overwatch.os_signals import heard
 
@@ -100,9 +100,7 @@ def collect(
 )
 @_baseline
 @click.option("--once", is_flag=True, help="Print one frame, or its snapshot as JSON, and end.")
-@click.option(
-    "--format", "fmt", type=click.Choice(["text", "json", "svg"]), default="text", show_default=True
-)
+@format_option("text", "json", "svg")
 @click.option("--size", default="120x40", show_default=True, metavar="COLUMNSxROWS", help="Of that frame.")
 @click.option("--press", "keys", default="", metavar="KEYS", help="Keys pressed before, e.g. 'j enter'.")
 @click.option("--exit-code", is_flag=True, help="End with 10 for a warning, 20 for a critical verdict.")
@@ -160,7 +158,7 @@ def demo(**options: Any) -> None:
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Write a recording at once instead."
 )
 def simulate(
-    *, faults: tuple[str, ...], run_id: str | None, endpoint: str | None, out: Path | None, **size: float
+    *, faults: tuple[str, ...], run_id: str | None, endpoint: str | None, out: Path | None, **size: Any
 ) -> None:
     """Tell a scripted run, with faults, to a collector or into a recording.
 
@@ -261,7 +259,7 @@ def agent(run_id: str, endpoint: str | None) -> None:
 @click.option(
     "--only", "areas", multiple=True, type=click.Choice(_AREAS), help="Only this; more than once for several."
 )
-@click.option("--format", "fmt", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option("text", "json")
 def doctor(
     path: Path | None, sets: tuple[str, ...], endpoint: str | None, areas: tuple[str, ...], fmt: str
 ) -> None:

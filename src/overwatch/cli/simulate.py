@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 import msgspec
@@ -43,23 +43,14 @@ PART: Final = ".unfinished"
 
 
 def settings_of(
-    size: Mapping[str, float], faults: tuple[str, ...], run_id: str | None, *, live: bool
+    size: Mapping[str, Any], faults: tuple[str, ...], run_id: str | None, *, live: bool
 ) -> Settings:
     """The settings of a command line; bad ones are bad usage. A live run has an id of its own."""
     when = f"-{datetime.now().astimezone():%m%d-%H%M%S}" if live else ""
     named = run_id or f"sim-{size['gpus']}x{size['envs']}x{size['slots']}-{size['seed']}{when}"
     try:
         planned = tuple(parse_fault(fault) for fault in faults)
-        return Settings(
-            gpus=int(size["gpus"]),
-            envs=int(size["envs"]),
-            slots=int(size["slots"]),
-            rate_hz=size["rate_hz"],
-            seconds=int(size["seconds"]),
-            seed=int(size["seed"]),
-            faults=planned,
-            run_id=named,
-        )
+        return Settings(**size, faults=planned, run_id=named)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 

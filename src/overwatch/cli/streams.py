@@ -9,7 +9,7 @@ commands.
 import os
 import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,6 +29,11 @@ def ensure() -> None:
             stream = open(number, "w" if number else "r", encoding="utf-8", closefd=False)  # noqa: SIM115 a number
             setattr(sys, name, stream)
             setattr(sys, f"__{name}__", stream)
+
+
+def format_option(*formats: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """How a command prints; the first of these without it."""
+    return click.option("--format", "fmt", type=click.Choice(formats), default=formats[0], show_default=True)
 
 
 def has_terminal() -> bool:
