@@ -122,7 +122,7 @@ learning: $(VENV)/.installed  ## train what docs/learning.md shows and is not ke
 	$(BIN)/python -m tests.learning.page $(if $(DRAW),,--train)
 
 corpus: $(VENV)/.installed  ## how soon each labelled fault is found, and what is said of healthy runs
-	$(BIN)/python -m overwatch.generate.corpus
+	$(BIN)/python -m tests.calibration.corpus
 
 SCREENS := build/screens
 screenshots: $(VENV)/.installed  ## redraw the pictures of the docs: a real run, and a simulated storm

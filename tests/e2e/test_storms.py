@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from overwatch import codec
-from overwatch.simulate.corpus import CASES
 from overwatch.simulate.faults import FAULTS
 from overwatch.snapshot import Snapshot
 from overwatch.tui import once
+from tests.calibration.corpus import CASES
 from tests.e2e.conftest import SIZES, StormMaker
 from tests.overwatch.simulate.runs import record
 

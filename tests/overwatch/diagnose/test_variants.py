@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from overwatch.generate.corpus import Result
-from overwatch.generate.corpus import run as judged
 from overwatch.simulate import FAULTS, Settings
-from overwatch.simulate.corpus import Case, Class
 from overwatch.simulate.faults import Conditions, Fault, Planned, ramp
+from tests.calibration.corpus import Case, Class, Result
+from tests.calibration.corpus import run as judged
 
 
 class Variant(Case, frozen=True, kw_only=True):
