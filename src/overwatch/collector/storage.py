@@ -7,7 +7,6 @@ after the journal's last stamp, so that time never falls. Must not know what com
 import errno
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -29,18 +28,6 @@ _LOST: Final = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 _log = logging.getLogger("overwatch.collector")
 
 
-@dataclass(slots=True)
-class Clock:
-    """The time, as far ahead of the machine's as the journal was before."""
-
-    base: Callable[[], int]
-    ahead: int = 0
-
-    def __call__(self) -> int:
-        """Unix nanoseconds."""
-        return self.base() + self.ahead
-
-
 class Storage:
     """What lies in the folder `journal` of the data folder. `close` it."""
 
@@ -54,7 +41,7 @@ class Storage:
     ) -> None:
         """Open it; raises `OSError` or `LogVersionError`, with what to do."""
         self._health = health
-        self.clock = Clock(now)
+        self._now, self._ahead = now, 0
         self._folder = Folder(config.directory / "journal")
         most = config.max_size_mib << 20
         limits = JournalLimits(
@@ -73,6 +60,10 @@ class Storage:
             self._folder.close()
             raise
         self._say_what_was_found()
+
+    def clock(self) -> int:
+        """The time in Unix nanoseconds, as far ahead of the machine's as the journal was before."""
+        return self._now() + self._ahead
 
     def resume(self) -> tuple[Cursor, Resumed | None]:
         """The aggregator's cursor and where it goes on; `None` where nothing came before."""
@@ -115,7 +106,7 @@ class Storage:
         journal = self.journal
         lag = journal.last_stamp - self.clock()
         if lag > 5 * SLOW_NS:
-            self.clock.ahead = lag
+            self._ahead = lag
             _log.warning(
                 "the clock is %.0f s behind the journal's last batch; going on from there", lag / 1e9
             )

@@ -18,12 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from overwatch.state.arrays import NORMAL, Floats, Ints, median
-from overwatch.state.env_tables import Earned
+from overwatch.state.env_tables import EpisodeSums
 from overwatch.state.envs import Envs
 from overwatch.state.run import RunState
 
-SMALL: Final = 2048
-"""Up to so many values a sort costs less than a partition and a maximum."""
 _TAIL: Final = 1.2816
 """Standard deviations between the median and the outermost tenth, for normal data."""
 _MANY: Final = 50
@@ -44,20 +42,14 @@ def far(n: int, margin: float) -> float:
 def median_of(values: Floats) -> float:
     """Median of at least one finite value, shape (k,)."""
     half = values.size // 2
-    parted = values.copy()
-    if values.size <= SMALL:
-        parted.sort()
-        low = parted.item(half - 1)
-    else:
-        parted.partition(half)
-        low = np.maximum.reduce(parted[:half]).item()
+    parted = np.partition(values, half)
     high: float = parted.item(half)
     # Two zeros are equal, so how they are sorted is up to the machine: the sum has one sign.
-    return (high if values.size % 2 else (low + high) / 2) + 0.0
+    return (high if values.size % 2 else (parted[:half].max().item() + high) / 2) + 0.0
 
 
 def spread_low(values: Floats) -> float:
-    """Standard deviation of at least two finite values, told by their middle and their lower side.
+    """Standard deviation of at least two finite values, by their middle and their lower side.
 
     Where the outermost tenth on the low side begins counts too, so that a long tail is no outlier of its own.
     """
@@ -151,30 +143,31 @@ class Returns(msgspec.Struct, frozen=True, kw_only=True):
 
 def returns_of(envs: Envs, fleet: Earnings) -> Returns | None:
     """The episodes of each env, beside what is usual; `None` where no env finished enough of them."""
-    latest, n = envs.newest_sums(), envs.n
-    judged = latest.judged[:n]
-    return Returns(judged=judged, recent=latest.recent[:n], fleet=fleet) if judged.any() else None
+    sums, n = envs.newest_sums(), envs.n
+    judged = sums.judged[:n]
+    return Returns(judged=judged, recent=sums.recent[:n], fleet=fleet) if judged.any() else None
 
 
 def earnings_of(envs: Envs) -> Earnings | None:
     """What is usual; `None` where no env finished enough episodes, or all earned the same."""
-    latest, earned, n = envs.newest_sums(), envs.sums(), envs.n
-    judged = latest.judged[:n]
+    envs.newest_sums()
+    sums, n = envs.all_sums(), envs.n
+    judged = sums.judged[:n]
     if not judged.any():
         return None
-    earlier = earned.earlier[:n]
+    earlier = sums.earlier[:n]
     known = earlier[np.isfinite(earlier)]
-    noise = _noise(earned, n)
+    noise = _noise(sums, n)
     if noise < sys.float_info.min or not known.size:
         # Nor is a scale what no longer can be halved.
         return None
-    recent = latest.recent[:n][judged]
+    recent = sums.recent[:n][judged]
     middle = median_of(recent)
     # A median of five scatters by about half of what one episode does.
     spread = max(spread_low(recent) if recent.size > 1 else 0.0, noise / 2)
     return Earnings(
         num=int(recent.size),
-        usual=min(middle, median_of(earned.last[:n][judged])),
+        usual=min(middle, median_of(sums.last[:n][judged])),
         recent=middle,
         earlier=median_of(known),
         spread=spread,
@@ -182,19 +175,19 @@ def earnings_of(envs: Envs) -> Earnings | None:
     )
 
 
-def _noise(earned: Earned, n: int) -> float:
+def _noise(sums: EpisodeSums, n: int) -> float:
     """Scatter of one env's episodes: the fleet's median of it, else of all episodes together."""
-    scatter = earned.scatter[:n]
+    scatter = sums.scatter[:n]
     own = scatter[np.isfinite(scatter)]
     if own.size:
-        before = int(earned.before[:n][np.isfinite(scatter)].sum())
+        before = int(sums.before[:n][np.isfinite(scatter)].sum())
         typical = NORMAL * median_of(own) if before >= TELLING else 0.0
         if typical > 0:
             return typical
     # Few episodes, or most of them equal (sparse, saturated rewards): the rare ones set the scale.
-    count = earned.count[:n]
+    count = sums.count[:n]
     known = count > 0
-    count, centre, squares = count[known], earned.centre[:n][known], earned.squares[:n][known]
+    count, centre, squares = count[known], sums.centre[:n][known], sums.squares[:n][known]
     total, apart = float(count.sum()), centre - centre[0]
     apart = apart - float((count * apart).sum()) / total
     variance = float((squares + count * apart * apart).sum()) / total
@@ -209,7 +202,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """How long steps take, seconds."""
 
     median: float | None = None
-    """Of all envs; `None` where too few tell it, or all the same."""
+    """Of all envs; `None` where too few report it, or all the same."""
     lanes: dict[str, float] = {}
     """Median of each named lane that reports steps."""
     times: dict[str, float] = {}
@@ -352,7 +345,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fleet_of(state: RunState, usual: Usual | None = None) -> Fleet:
-    """The fleet, by what is usual in it; worked out where nobody did."""
+    """The fleet, by what is usual in it; worked out where it is not given."""
     envs = state.envs
     usual = usual_of(state) if usual is None else usual
     return Fleet(

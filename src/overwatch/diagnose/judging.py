@@ -66,9 +66,6 @@ def failed_factors(state: RunState, how: Judging, anomalies: Anomalies) -> Itera
         said = ", ".join(f"{name} ({reason})" for name, reason in sorted(failed.items()))
         yield Problem(
             code="factor-off",
-            severity="warning",
-            scope="run",
-            subject=None,
             at=state.first_at,
             message=f"{len(failed)} installed {'factor' if len(failed) == 1 else 'factors'} failed: {said}",
             hint="envs are judged without it in this run; tell its author, or set its weight to 0",

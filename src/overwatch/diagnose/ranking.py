@@ -87,7 +87,7 @@ def rank(scores: Floats, before: Ranked, tick: int) -> Ranked:
     if known == n and _is_calm(scores, before):
         if scores is not no_floats(n):
             return before
-        # Where nobody stands out the scores are one array for as long as that lasts.
+        # Where no env stands out the scores are one array for as long as that lasts.
         at = before.ordered_at
         return Ranked(order=before.order, held=scores, lower_at=before.lower_at, peak=scores, ordered_at=at)
     held, peak, lower_at = scores.copy(), scores.copy(), ints(n)
@@ -111,10 +111,8 @@ def rank(scores: Floats, before: Ranked, tick: int) -> Ranked:
 
 
 def _is_calm(scores: Floats, before: Ranked) -> bool:
-    """Whether every env is where its score says, and nothing waits to change."""
-    if np.count_nonzero(scores != before.held) or np.count_nonzero(scores != before.peak):
-        return False
-    if np.count_nonzero(before.lower_at):
+    """Whether every env is where its score puts it, and nothing waits to change."""
+    if before.lower_at.any() or (scores != before.held).any() or (scores != before.peak).any():
         return False
     ordered = scores[before.order]
-    return not np.count_nonzero(ordered[1:] > ordered[:-1])
+    return not (ordered[1:] > ordered[:-1]).any()

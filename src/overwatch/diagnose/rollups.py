@@ -18,14 +18,14 @@ from overwatch.state.places import Rows
 from overwatch.state.run import RunState
 
 COLUMNS: Final = ("return", "reward", "metric", "rent", "fps")
-"""What an env may tell, in the order in which it is shown."""
+"""What an env may report, in the order in which it is shown."""
 _MIDDLED: Final = ("return", "metric", "rent", "fps")
 _LOW, _HIGH = 0.1, 0.9
 _NONE: Final = np.zeros(0)
 
 
 class Middles(msgspec.Struct, frozen=True, kw_only=True):
-    """What is usual among some envs; `None` where none of them tells it."""
+    """What is usual among some envs; `None` where none of them reports it."""
 
     median_return: float | None = None
     median_metric: float | None = None
@@ -61,7 +61,7 @@ class Rollups(msgspec.Struct, frozen=True, kw_only=True):
     best: tuple[End, ...] = ()
     worst: tuple[End, ...] = ()
     columns: tuple[str, ...] = ()
-    """What this run tells of its envs."""
+    """What this run reports of its envs."""
 
 
 def rollups_of(state: RunState) -> Rollups:
@@ -82,7 +82,7 @@ def rollups_of(state: RunState) -> Rollups:
 
 
 def _told_of(envs: Envs) -> dict[str, Floats]:
-    """What envs tell, by the name of the column, shape (n,); NaN where one tells nothing, as not all do."""
+    """What envs report, by the name of the column, shape (n,); NaN where one reports nothing."""
     told = {name: envs.values[name][: envs.n] for name in ("reward", "metric", "rent")}
     told["fps"] = fps_of(envs.values["step_time"][: envs.n])
     if envs.episodes.any() or envs.times["return"].any():
@@ -91,13 +91,13 @@ def _told_of(envs: Envs) -> dict[str, Floats]:
 
 
 def fps_of(step_time: Floats) -> Floats:
-    """Steps a second; NaN where nobody knows how long a step takes."""
+    """Steps a second; NaN where it is not known how long a step takes."""
     found: Floats = np.divide(1.0, step_time, out=np.full(step_time.shape, np.nan), where=step_time > 0)
     return found
 
 
 def middles_of(told: Mapping[str, Floats], rows: Rows) -> Middles:
-    """What is usual among these rows, by the columns that are told."""
+    """What is usual among these rows, by the columns that are reported."""
     return _middles_by(told, {0: rows})[0]
 
 
@@ -107,20 +107,13 @@ def _middles_by(told: Mapping[str, Floats], lanes: Mapping[int, Rows]) -> dict[i
     if not names:
         return dict.fromkeys(lanes, Middles())
     values = np.array([told[name] for name in names])
-    known = np.isfinite(values)
-    whole = bool(known.all())
-    if not whole:
-        # What is not finite comes last when it is put in order.
-        values[~known] = np.nan
+    # What is not finite comes last when it is put in order.
+    values[~np.isfinite(values)] = np.nan
     found = {}
     for lane, rows in lanes.items():
         ordered = np.sort(values[:, rows], axis=1)
-        if whole:
-            columns = dict(zip(names, ordered, strict=True))
-        else:
-            counts = np.isfinite(ordered).sum(axis=1).tolist()
-            columns = {name: ordered[place, : counts[place]] for place, name in enumerate(names)}
-        found[lane] = _middles(columns)
+        counts = np.isfinite(ordered).sum(axis=1).tolist()
+        found[lane] = _middles({name: ordered[place, : counts[place]] for place, name in enumerate(names)})
     return found
 
 
@@ -159,7 +152,7 @@ def _sums(envs: Envs, lanes: Mapping[int, Rows], num_ops: int) -> dict[int, Sums
 
 
 def _fleet_sums(envs: Envs, lanes: Mapping[int, Sums]) -> Sums:
-    """What all lanes add up to; nobody asks for the operations of all."""
+    """What all lanes add up to; nothing reads the operations of all."""
     seeds = tuple(map(sum, zip(*(lane.seeds for lane in lanes.values()), strict=True)))
     return Sums(seeds=seeds or (0,) * (len(Stage) if envs.stage.shape[1] else 0))
 
@@ -175,7 +168,7 @@ def _counts(lane: Ints, codes: Ints, num: int) -> dict[int, tuple[int, ...]]:
 
 
 def _ends(state: RunState, told: Mapping[str, Floats]) -> list[tuple[End, End]]:
-    """The best and the worst env by each of the columns that tell how well one does."""
+    """The best and the worst env by each of the columns that show how well one does."""
     found = []
     info = state.started.metric if state.started else None
     for field, higher_is_better in (("return", True), ("metric", info.higher_is_better if info else True)):

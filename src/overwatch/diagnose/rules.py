@@ -340,7 +340,7 @@ def _of_envs(rule: Rule, fleet: Fleet, tick: int) -> Iterator[Problem]:
 
 
 def _column(fleet: Fleet, term: Term) -> np.ndarray:
-    """One measure of all envs, shape (n,); NaN where it was never told."""
+    """One measure of all envs, shape (n,); NaN where it was never reported."""
     envs, n = fleet.state.envs, fleet.n
     if term.short == "return":
         return envs.mean_return()

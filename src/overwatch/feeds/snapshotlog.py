@@ -14,12 +14,11 @@ import msgspec
 
 from overwatch import codec
 from overwatch.feeds.source import Account
-from overwatch.fold import DEFAULT_VIEW, FAST_NS, SLOW_NS, Frame
+from overwatch.fold import DEFAULT_VIEW, FAST_NS, SLOW_NS, Frame, TowerStats
 from overwatch.recordings.rotated import counting, rotated
 from overwatch.recordings.stored import Part, StoredFile
 from overwatch.recordings.values import MOST_BYTES
 from overwatch.snapshot import SCHEMA_VERSION, Snapshot
-from overwatch.tower import TowerStats
 
 _STRETCH: Final = 64
 """Snapshots between two words on how many are read."""

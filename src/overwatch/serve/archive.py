@@ -18,17 +18,12 @@ import msgspec
 import zstandard
 
 from overwatch import __version__
-from overwatch.diagnose.assess import dump as dump_assessment
-from overwatch.diagnose.assess import load as load_assessment
 from overwatch.diagnose.judging import Judging
 from overwatch.projection.runs import run_line
 from overwatch.recordings.checkpoints import write_whole
+from overwatch.runs import Tracked
 from overwatch.snapshot import Baseline, RunLine, Snapshot, View
 from overwatch.snapshot.history import Ask, History
-from overwatch.state import dump as dump_state
-from overwatch.state import load as load_state
-from overwatch.state.past import Past
-from overwatch.tracked import Tracked
 
 AS_IT_WAS: Final = "archived: shown as it was"
 _SUFFIX: Final = ".run"
@@ -52,16 +47,7 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
     line: RunLine
 
 
-class _Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """The rest of it, packed."""
-
-    state: bytes
-    assessment: bytes
-    past: bytes = b""
-
-
 _head: Final = msgspec.json.Decoder(_Head).decode
-_kept: Final = msgspec.msgpack.Decoder(_Kept).decode
 
 
 def as_it_was(snapshot: Snapshot) -> Snapshot:
@@ -100,10 +86,10 @@ class Archive:
 
     def start(self) -> None:
         """Read what earlier lives kept, and begin to write."""
-        for path in sorted(self._folder.glob(f"*{_SUFFIX}"), key=_age):
+        for (_, size), path in sorted((_stat(path), path) for path in self._folder.glob(f"*{_SUFFIX}")):
             head = _head_of(path)
             if head is not None:
-                self._lines[head.line.run_id] = head, _size(path)
+                self._lines[head.line.run_id] = head, size
         self._thread.start()
 
     @property
@@ -179,8 +165,8 @@ class Archive:
         try:
             packed = path.read_bytes().partition(b"\n")[2]
             size = zstandard.get_frame_parameters(packed).content_size
-            kept = _kept(zstandard.ZstdDecompressor().decompress(packed)) if size <= _MOST_BYTES else None
-            run = None if kept is None else _unpacked(kept)
+            fits = size <= _MOST_BYTES
+            run = Tracked.load(zstandard.ZstdDecompressor().decompress(packed)) if fits else None
         except (OSError, ValueError, zstandard.ZstdError, msgspec.MsgspecError) as error:
             raise ArchiveError(f"{path} cannot be read ({error}); {hint}") from error
         if run is None:
@@ -231,11 +217,7 @@ class Archive:
         run_id = run.state.origin.run_id
         line = msgspec.structs.replace(run_line(run_id, shown, newest=False), archived=True)
         head = _Head(version=__version__, line=line)
-        state, assessment = dump_state(run.state), dump_assessment(run.assessment)
-        kept = _Kept(state=state, assessment=assessment, past=run.past.dump())
-        packed = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(
-            msgspec.msgpack.encode(kept)
-        )
+        packed = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(run.dump())
         self._folder.mkdir(mode=0o750, parents=True, exist_ok=True)
         data = msgspec.json.encode(head) + b"\n" + packed
         write_whole(self._path(run_id), data)
@@ -258,11 +240,6 @@ class Archive:
         return self._folder / f"{hashlib.blake2b(run_id.encode(), digest_size=16).hexdigest()}{_SUFFIX}"
 
 
-def _unpacked(kept: _Kept) -> Tracked:
-    state, assessment = load_state(kept.state), load_assessment(kept.assessment)
-    return Tracked(state, assessment, past=Past.load(kept.past))
-
-
 def _head_of(path: Path) -> _Head | None:
     try:
         with path.open("rb") as file:
@@ -271,15 +248,10 @@ def _head_of(path: Path) -> _Head | None:
         return None
 
 
-def _age(path: Path) -> int:
+def _stat(path: Path) -> tuple[int, int]:
+    """When a file was written and its size; zeros for one that is gone."""
     try:
-        return path.stat().st_mtime_ns
+        state = path.stat()
     except OSError:
-        return 0
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+        return 0, 0
+    return state.st_mtime_ns, state.st_size

@@ -13,7 +13,7 @@ import msgspec
 from overwatch.events import Origin, Record
 
 MAX_KEYS: Final = 256
-"""Launches remembered; the one announced or heard first goes first."""
+"""Launches remembered; the one announced or received first goes first."""
 MAX_WAITING: Final = 20_000
 """Records of one launch that wait for its rank 0; the oldest goes first."""
 
@@ -67,7 +67,7 @@ class Joins(msgspec.Struct, kw_only=True):
 
 
 def _announce(launch: _Launch, record: Record) -> Resolved:
-    """Rank 0 spoke: under a new epoch the newest waiting life of each rank is of its run."""
+    """Rank 0 reported: under a new epoch the newest waiting life of each rank is of its run."""
     origin = record.origin
     if launch.epoch == origin.epoch:
         return Resolved(record)

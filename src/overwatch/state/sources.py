@@ -66,7 +66,7 @@ class Source(msgspec.Struct, kw_only=True):
     at: int = 0
     """Producer's time of its newest record."""
     first_at: int = 0
-    """Producer's time of the first record that was heard of it."""
+    """Producer's time of the first record that was received of it."""
     high: int = 0
     """Highest sequence number seen."""
     gaps: dict[int, bool] = msgspec.field(default_factory=dict)
@@ -82,7 +82,7 @@ class Source(msgspec.Struct, kw_only=True):
     sampled: int = 0
     """Receive stamp of its newest readings of machines; 0 while it sent none."""
     dropped: int | None = None
-    """Records its own side dropped, as it last said."""
+    """Records its own side dropped, as it last reported."""
     promised: bool = False
     """Whether it ends with a record: Overwatch's SDK does, and any producer that sent a start or an end."""
     longest_s: float = 0.0
@@ -133,12 +133,12 @@ class Source(msgspec.Struct, kw_only=True):
     def heard(self, stamp: int, at: int) -> None:
         """Note one record's receive stamp and producer time."""
         silent_s = (stamp - self.stamp) / 1e9 if self.stamp else 0.0
-        # What a thinned recording still tells is whether it spoke in a second, not how often.
+        # What a thinned recording still shows is whether it sent in a second, not how often.
         seconds = stamp // SECOND_NS - self.stamp // SECOND_NS if self.stamp else 0
         self.delay = stamp - at
         self.least_delay = self.delay if self.least_delay is None else min(self.least_delay, self.delay)
         if self.lag_s() >= OUTAGE_S > self.delay / 1e9 >= 0.0:
-            # Fresh by our clock: what told of the future before was a clock that is right now, or one record.
+            # Fresh by our clock: what was from the future was a clock that is right now, or one record.
             self.least_delay = self.delay
         late = self.lag_s() >= OUTAGE_S
         if late and silent_s >= OUTAGE_S:
@@ -153,7 +153,7 @@ class Source(msgspec.Struct, kw_only=True):
         self.at = max(self.at, at)
 
     def interval_s(self) -> float | None:
-        """Median seconds from one in which it spoke to the next; 1 where that is every second or oftener."""
+        """Median seconds from one in which it sent to the next; 1 where that is every second or oftener."""
         return median(self.intervals.items)
 
     def allowed_s(self) -> float:
@@ -194,7 +194,7 @@ def spoken_for(sources: Iterable[Source]) -> str:
 
 
 def speed(source: Source) -> float | None:
-    """Producer's seconds told in one second of a drain; `None` without one, or before its second batch."""
+    """Producer's seconds received in one second of a drain; `None` without one, or before a second batch."""
     drain = source.drain
     if drain is None or source.stamp <= drain.stamp:
         return None
@@ -277,13 +277,13 @@ def _newest(sources: Mapping[str, Source], moment: Callable[[Source], int]) -> d
 
 
 MAX_NAMES: Final = 512
-"""Values that ranks tell beside the one that counts."""
+"""Values that ranks report beside the one that counts."""
 MAX_SPREAD: Final = 1024
 """Most ranks whose policy numbers are kept beside the leading one's."""
 
 
 class Ranks(msgspec.Struct, kw_only=True):
-    """What the ranks of one run said that only makes sense together."""
+    """What the ranks of one run report that only makes sense together."""
 
     starts: dict[str, RunStarted] = {}
     """The newest start of each (role, rank)."""
@@ -307,7 +307,7 @@ class Ranks(msgspec.Struct, kw_only=True):
         )
 
     def leads(self, rank: int) -> bool:
-        """Whether a rank that now tells policy numbers is the one that counts."""
+        """Whether a rank that now reports policy numbers is the one that counts."""
         if self.leader is None or rank <= self.leader:
             self.leader = rank
             return True

@@ -22,7 +22,7 @@ from overwatch.otlp.encode import request
 from overwatch.recordings import checkpoints as module
 from overwatch.recordings.checkpoints import FOLDER, Leaving, left_in
 from overwatch.recordings.plan import Rules
-from overwatch.room import Room
+from overwatch.runs import Room
 from tests import fakes
 from tests.fakes import SECOND, START_NS
 from tests.overwatch.analyse.reading import every as stories_of
