@@ -86,10 +86,10 @@ class Archive:
 
     def start(self) -> None:
         """Read what earlier lives kept, and begin to write."""
-        for path in sorted(self._folder.glob(f"*{_SUFFIX}"), key=_age):
+        for (_, size), path in sorted((_stat(path), path) for path in self._folder.glob(f"*{_SUFFIX}")):
             head = _head_of(path)
             if head is not None:
-                self._lines[head.line.run_id] = head, _size(path)
+                self._lines[head.line.run_id] = head, size
         self._thread.start()
 
     @property
@@ -248,15 +248,10 @@ def _head_of(path: Path) -> _Head | None:
         return None
 
 
-def _age(path: Path) -> int:
+def _stat(path: Path) -> tuple[int, int]:
+    """When a file was written and its size; zeros for one that is gone."""
     try:
-        return path.stat().st_mtime_ns
+        state = path.stat()
     except OSError:
-        return 0
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+        return 0, 0
+    return state.st_mtime_ns, state.st_size

@@ -77,7 +77,7 @@ def decode_points(message: ExportMetricsServiceRequest) -> Decoded:
     return decode(Signal.METRICS, message.SerializeToString())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(messages(ExportLogsServiceRequest.DESCRIPTOR))
 def test_any_valid_logs_request_decodes(message: ExportLogsServiceRequest) -> None:
     """Decoding never raises, is deterministic, and accounts for every record."""
@@ -89,7 +89,7 @@ def test_any_valid_logs_request_decodes(message: ExportLogsServiceRequest) -> No
     assert counts.rejected == len(decoded.problems)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(messages(ExportMetricsServiceRequest.DESCRIPTOR))
 def test_any_valid_metrics_request_decodes(message: ExportMetricsServiceRequest) -> None:
     """Decoding never raises, is deterministic, and never rejects more than there is."""

@@ -29,7 +29,7 @@ def found(data: bytes, chunk: int = 1 << 20) -> list[bytes]:
     return [data[extent.offset : extent.offset + extent.length] for extent in extents]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(
     told=TOLD,
     between=st.sampled_from(["\n", "", " ", "\r\n", "\n\n", " \t"]),
@@ -47,7 +47,7 @@ def test_values_are_found_however_they_are_written(
     assert [json.loads(text) for text in found(data.encode(), chunk)] == told
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(st.binary(max_size=60) | st.text('{}[]",:\\ \n1a', max_size=60).map(str.encode), st.integers(1, 9))
 def test_anything_is_cut_into_the_same_values_in_pieces_of_any_size(data: bytes, chunk: int) -> None:
     """Nothing raises or goes on for ever, and no two values overlap."""
