@@ -26,8 +26,8 @@ from overwatch.snapshot import Bound, Env, FeedLine, Run, Snapshot
 from overwatch.snapshot.history import MOST_COLUMNS, MOST_CURVES, Ask
 from overwatch.snapshot.history import Curve as Drawn
 from overwatch.state.feed import entry_of
-from overwatch.state.joins import Joins
 from overwatch.state.past import Past
+from overwatch.state.sources import Joins
 
 GAP_S: Final = 2.5
 """A word that did not come for longer than this ended when it came last."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from overwatch.catalog.stages import Stage
 from overwatch.diagnose.anomaly import STATUSES
-from overwatch.diagnose.rollups import End, Sums, middles_of
+from overwatch.diagnose.fleet import End, Sums, middles_of
 from overwatch.projection.rows import UNKNOWN, WORDS, BoardRows, env_views, lane_anomaly
 from overwatch.projection.selection import Chosen, choose
 from overwatch.projection.text import safe

@@ -12,7 +12,7 @@ import numpy as np
 from overwatch.catalog.stages import BY_CODE
 from overwatch.diagnose.anomaly import STATUSES
 from overwatch.diagnose.assess import Judged
-from overwatch.diagnose.rollups import fps_of
+from overwatch.diagnose.fleet import fps_of
 from overwatch.projection.text import safe, safe_all, safe_or_none
 from overwatch.snapshot import Anomaly, Env, Slot
 from overwatch.state.arrays import Floats, Ints
