@@ -21,7 +21,7 @@ from overwatch import __version__
 from overwatch.diagnose.assess import dump as dump_assessment
 from overwatch.diagnose.assess import load as load_assessment
 from overwatch.diagnose.judging import Judging
-from overwatch.projection.runs import run_line
+from overwatch.projection.run import run_line
 from overwatch.recordings.checkpoints import write_whole
 from overwatch.snapshot import Baseline, RunLine, Snapshot, View
 from overwatch.snapshot.history import Ask, History

@@ -16,9 +16,9 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from overwatch import codec
+from overwatch.projection.board import SORTS
 from overwatch.projection.filtering import FilterError, parse
-from overwatch.projection.runs import aged, aged_snapshot, run_list
-from overwatch.projection.selection import SORTS
+from overwatch.projection.run import aged, aged_snapshot, run_list
 from overwatch.serve.acknowledge import PATH, AckRoute, Keep, latest
 from overwatch.serve.answers import BadRequest, answer, only, problem
 from overwatch.serve.archive import Archive, ArchiveError, as_it_was
