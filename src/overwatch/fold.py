@@ -21,21 +21,20 @@ from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
 from overwatch.events import FindingAcknowledged, Record, RunStarted
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded, MalformedBody, decode_batch
+from overwatch.otlp.origin import begins_run
+from overwatch.otlp.result import timed
 from overwatch.otlp.settle import settle
-from overwatch.otlp.times import timed
 from overwatch.otlp.totals import Totals
-from overwatch.otlp.unnamed import begins_run
 from overwatch.room import SILENT_NS, Room, cost, cut_down, leaving, most_envs
 from overwatch.snapshot import Baseline, Snapshot, View
 from overwatch.snapshot.history import Ask, History
 from overwatch.state import apply, new_run
 from overwatch.state import dump as dump_state
 from overwatch.state import load as load_state
-from overwatch.state.caps import wants_room
+from overwatch.state.caps import evict, wants_room
 from overwatch.state.joins import Joins
-from overwatch.state.overflow import Overflow
+from overwatch.state.names import Overflow
 from overwatch.state.past import Past
-from overwatch.state.removal import evict
 from overwatch.state.sources import source_key
 from overwatch.tower import TowerStats
 from overwatch.tracked import Tracked

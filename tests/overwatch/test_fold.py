@@ -16,11 +16,11 @@ from overwatch.fold import FAST_NS, SLOW_NS, Fold, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded, decode_batch
 from overwatch.otlp.encode import origin_attributes, request
-from overwatch.otlp.value import to_pairs
 from overwatch.snapshot import View
 from overwatch.state import RunState, apply
 from tests import fakes
 from tests.fakes import ORIGIN, SECOND, START_NS
+from tests.overwatch.otlp.attributes import to_pairs
 
 OTHER = Origin(run_id="run-2", epoch="e2", ours=True)
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from overwatch import codec, discovery
-from overwatch.delivery.client import http_request
+from overwatch.delivery.connection import http_request
 from overwatch.feeds.live import query_of
 from overwatch.feeds.towers import history_query, is_readable
 from overwatch.snapshot import Snapshot, View

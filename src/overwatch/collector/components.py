@@ -19,14 +19,14 @@ from overwatch.collector.exporters.aggregator import AggregatorConfig
 from overwatch.collector.exporters.command import CommandConfig
 from overwatch.collector.exporters.email import EmailConfig
 from overwatch.collector.exporters.forward_config import OtlpExporterConfig, OtlpHttpExporterConfig
-from overwatch.collector.exporters.otlp_file.config import OtlpFileConfig
+from overwatch.collector.exporters.otlp_file import OtlpFileConfig
 from overwatch.collector.exporters.prometheus import PrometheusConfig
 from overwatch.collector.exporters.snapshots import SnapshotsConfig
 from overwatch.collector.exporters.webhook import WebhookConfig
 from overwatch.collector.extensions.file_storage import FileStorageConfig
 from overwatch.collector.extensions.health_check import HealthCheckConfig
 from overwatch.collector.extensions.view import ViewConfig
-from overwatch.collector.listeners import Listener
+from overwatch.collector.guard import Listener
 from overwatch.collector.receivers.otlp import OtlpConfig
 
 _HERE: Final = "overwatch.collector"
@@ -107,7 +107,7 @@ COMPONENTS: Final[tuple[Component, ...]] = (
         kind=Kind.BATCH_EXPORTER,
         config=OtlpExporterConfig,
         about="Batches to another OTLP server, over gRPC; needs an `endpoint`.",
-        factory=f"{_HERE}.exporters.otlp_forward:OtlpExporter",
+        factory=f"{_HERE}.exporters.otlp_forward:OtlpForwarder",
         newer="otlp_grpc",
     ),
     Component(
@@ -115,7 +115,7 @@ COMPONENTS: Final[tuple[Component, ...]] = (
         kind=Kind.BATCH_EXPORTER,
         config=OtlpHttpExporterConfig,
         about="Batches to another OTLP server, over HTTP; needs an `endpoint`.",
-        factory=f"{_HERE}.exporters.otlp_forward:OtlpHttpExporter",
+        factory=f"{_HERE}.exporters.otlp_forward:OtlpForwarder",
         newer="otlp_http",
     ),
     Component(
@@ -123,21 +123,21 @@ COMPONENTS: Final[tuple[Component, ...]] = (
         kind=Kind.SNAPSHOT_EXPORTER,
         config=WebhookConfig,
         about="Findings as messages to a server of yours; needs a `url`.",
-        factory=f"{_HERE}.exporters.notifier:NotifierExporter",
+        factory=f"{_HERE}.exporters.notifier:Notifier",
     ),
     Component(
         name="email",
         kind=Kind.SNAPSHOT_EXPORTER,
         config=EmailConfig,
         about="Findings as mails; needs `host`, `from` and `to`.",
-        factory=f"{_HERE}.exporters.notifier:NotifierExporter",
+        factory=f"{_HERE}.exporters.notifier:Notifier",
     ),
     Component(
         name="command",
         kind=Kind.SNAPSHOT_EXPORTER,
         config=CommandConfig,
         about="Findings as JSON to a program of yours; needs `argv`.",
-        factory=f"{_HERE}.exporters.notifier:NotifierExporter",
+        factory=f"{_HERE}.exporters.notifier:Notifier",
     ),
     Component(
         name="snapshots",

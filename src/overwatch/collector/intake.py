@@ -2,30 +2,44 @@
 
 Owns the seam between transports and the journal, and what a body may cost: its parts are counted before they
 are made; a small body is decoded where it came, in the event loop or in a thread of gRPC's, large ones in one
-thread, one at a time. While memory is short, or the fold has seconds of work, nothing is taken in. Must not
-know HTTP or gRPC.
+thread, one at a time. While memory is short, or the fold has seconds of work, nothing is taken in.
+
+What was made of a small body goes with it through the journal (`Made`), so that a body is decoded once while
+the fold keeps up; of a shape that is known it goes instead of the body, which is not held once it is written.
+Shapes are learned where the fold asks, and read by the listeners too. Must not know HTTP or gRPC, nor what
+records mean.
 """
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from overwatch.collector.decoding import SMALL_BYTES, Decoding, made_of
 from overwatch.collector.limits import LimitsConfig, MemoryLimiter
 from overwatch.collector.signals import WIRES
 from overwatch.collector.tally import Tally
 from overwatch.journal import Batch, Journal, JournalFullError, Made, Signal
-from overwatch.otlp import elements, jsonl, validate
-from overwatch.otlp.decode import Decoded, MalformedBody
+from overwatch.otlp import jsonl, protobuf
+from overwatch.otlp.decode import Counts, Decoded, MalformedBody, counts_of, decode
+from overwatch.otlp.shapes import Shapes
 
 _log: Final = logging.getLogger("overwatch.collector")
 RETRY_AFTER_S: Final = 2
 """How long a sender should wait when there is no room, in seconds."""
 _CLOSED: Final = "the collector is not accepting"
+SMALL_BYTES: Final = 32 << 10
+"""Bodies up to this size are decoded where they come: to wake a thread and to wait for it takes longer.
+
+What is made of them goes with them: records take much memory."""
+_RECORDS: Final = 8
+"""As many times the size of a body its records take, about; of a known shape they take a fifth of it."""
+LARGE_BYTES: Final = 256 << 10
+"""Bodies of more bytes than this wait for each other."""
 
 
 class Reason(Enum):
@@ -76,13 +90,51 @@ class _Checked:
 
     body: Body
     data: bytes
-    counts: validate.Counts
+    counts: Counts
     made: Made | None
 
     @property
     def answer(self) -> Accepted:
-        """What its sender is told once it is journalled."""
+        """The answer to its sender once it is journalled."""
         return Accepted(rejected=self.counts.rejected, message=self.counts.message)
+
+
+class Decoding:
+    """Decoders and the shapes that they know; safe from any thread."""
+
+    def __init__(self) -> None:
+        self._shapes = Shapes()
+        self._large = threading.Lock()
+
+    def recognise(self, signal: Signal, body: bytes) -> Decoded | None:
+        """As `decode`, of a body whose shape is known, in no time; else `None`."""
+        return self._shapes.read(body) if signal is Signal.METRICS else None
+
+    def decode(self, signal: Signal, body: bytes) -> Decoded:
+        """What is in a body of no known shape, large ones one at a time; raises `MalformedBody`."""
+        with self._large if len(body) > LARGE_BYTES else nullcontext():
+            return decode(signal, body)
+
+    def take(self, batch: Batch) -> Decoded:
+        """What is in a batch; for the fold's thread. Raises `MalformedBody`."""
+        made = None if batch.made is None else batch.made.what
+        if isinstance(made, Decoded) and batch.made is not None and batch.made.instead:
+            return made
+        if not isinstance(made, Decoded):
+            made = self.recognise(batch.signal, batch.body)
+            if made is not None:
+                return made
+            made = self.decode(batch.signal, batch.body)
+        if batch.signal is Signal.METRICS:
+            self._shapes.study(batch.body)
+        return made
+
+
+def made_of(body: bytes, decoded: Decoded, *, known: bool) -> Made | None:
+    """What goes with a body whose shape was `known`, or was not; `None` where it takes much memory."""
+    if known:
+        return Made(what=decoded, cost=len(body) // 5, instead=True)
+    return Made(what=decoded, cost=_RECORDS * len(body)) if len(body) <= SMALL_BYTES else None
 
 
 class Intake:
@@ -130,7 +182,7 @@ class Intake:
             self._tally.add(f"otelcol_receiver_{verb}_{items}", 0, receiver="otlp", transport=transport)
 
     def heed(self, fold_lag_s: Callable[[], float]) -> None:
-        """Refuse while the fold has seconds of work; `fold_lag_s` says how many it has."""
+        """Refuse while the fold has seconds of work; `fold_lag_s` is how many it has."""
         self._fold_lag_s = fold_lag_s
 
     def admit(self, transport: str) -> None:
@@ -186,7 +238,7 @@ class Intake:
         return checked.answer
 
     def _known(self, body: Body) -> Decoded | None:
-        """What a body of a known shape says."""
+        """What is in a body of a known shape."""
         return None if body.json else self._decoding.recognise(body.signal, body.data)
 
     def _is_quick(self, body: Body, known: Decoded | None) -> bool:
@@ -238,17 +290,17 @@ class Intake:
         try:
             if known is None:
                 if body.json:
-                    elements.check_json(data, limit)
+                    protobuf.check_json(data, limit)
                     data = jsonl.from_json(body.signal, data)
-                elements.check_protobuf(body.signal, data, limit)
+                protobuf.check_protobuf(body.signal, data, limit)
             decoded = known or self._decoding.decode(body.signal, data)
-        except elements.TooManyElements as error:
+        except protobuf.TooManyElements as error:
             raise self.refuse(Reason.TOO_LARGE, str(error), body.transport) from error
         except (MalformedBody, jsonl.MalformedJson) as error:
             raise self.refuse(Reason.MALFORMED, str(error), body.transport) from error
         is_known = known is not None
         made = made_of(data, decoded, known=is_known) if self._is_folded else None
-        return _Checked(body=body, data=data, counts=validate.counts_of(decoded), made=made)
+        return _Checked(body=body, data=data, counts=counts_of(decoded), made=made)
 
     def refuse(self, reason: Reason, message: str, transport: str) -> RefusedError:
         """Count a refusal; returns the error to raise."""

@@ -1,4 +1,4 @@
-"""Addresses: reading them, saying who can reach them, taking a free port and naming who holds a busy one.
+"""Addresses: how they are read and who can reach them, a free port, and who holds a busy one.
 
 Must not know what is served at an address.
 """
@@ -29,12 +29,7 @@ class Address:
     @property
     def loopback(self) -> bool:
         """Whether only this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -44,6 +39,16 @@ class Address:
         """As a URL that a client on this machine can use."""
         anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
         return f"{scheme}://{Address(host=anywhere.get(self.host, self.host), port=self.port)}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def parse(text: str) -> Address:
@@ -99,20 +104,10 @@ def listen(wanted: Address, *, may_move: bool = True) -> Listening:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    family, kind, proto, _, place = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    sock = socket.socket(family, kind, proto)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind(place)
-        sock.listen(512)
-        sock.setblocking(False)
-    except OSError:
-        sock.close()
-        raise
+    kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
+    family, *_, place = socket.getaddrinfo(host, port, type=kind, flags=flags)[0]
+    sock = socket.create_server(place[:2], family=family, backlog=512)
+    sock.setblocking(False)
     return sock
 
 

@@ -23,7 +23,7 @@ from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded, decode_batch
 from overwatch.otlp.jsonl import MalformedJson
-from overwatch.otlp.times import timed
+from overwatch.otlp.result import timed
 from overwatch.otlp.wire import MalformedBody
 from overwatch.recordings.checkpoints import build
 from overwatch.recordings.index import (

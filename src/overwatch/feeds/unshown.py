@@ -8,7 +8,7 @@ from collections import Counter
 from overwatch.feeds.recording import Recording
 from overwatch.journal import Signal
 from overwatch.otlp.decode import Decoded, decode_batch
-from overwatch.otlp.unnamed import begins_run
+from overwatch.otlp.origin import begins_run
 from overwatch.otlp.wire import MalformedBody
 
 

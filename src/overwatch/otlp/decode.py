@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, assert_never
 
 import msgspec
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
@@ -27,21 +28,36 @@ from overwatch.events import (
 )
 from overwatch.journal import Batch, Signal
 from overwatch.otlp import wire
-from overwatch.otlp.entities import Alive
-from overwatch.otlp.origin import Resource, resource_of, run_id_in, scope_name_of, values_of, with_run
-from overwatch.otlp.points import decode_points
-from overwatch.otlp.result import DETAILED, Decoded, Problem, RejectedError, Rest
-from overwatch.otlp.times import can_be, checked_time
-from overwatch.otlp.unnamed import NO_RUN, begins_run
+from overwatch.otlp.origin import (
+    NO_RUN,
+    Resource,
+    begins_run,
+    resource_of,
+    run_id_in,
+    scope_name_of,
+    with_run,
+)
+from overwatch.otlp.points import count_points, decode_points
+from overwatch.otlp.result import (
+    Decoded,
+    Problem,
+    RejectedError,
+    can_be,
+    checked_time,
+    reject,
+)
+from overwatch.otlp.totals import Alive
 from overwatch.otlp.value import Value, as_whole, as_word, attributes_to_python, to_python, to_text
 from overwatch.otlp.wire import MalformedBody
 
 __all__ = ["Decoded", "MalformedBody", "Problem", "decode", "measurement"]
 
+_DETAILED: Final = 3
+"""Problems that a message gives the details of..."""
+_LONGEST_MESSAGE: Final = 512
+"""...in so many characters."""
 _LONGEST_S: Final = 1 << 30
 """Longest interval of reports that is waited for, in seconds."""
-_STRETCH: Final = 16
-"""Log records between two rests."""
 # msgspec learns a type at its first use, and crashes where two threads are the first: this one is.
 msgspec.json.Decoder(Event)
 
@@ -51,18 +67,15 @@ def decode_batch(batch: Batch) -> Decoded:
     return decode(batch.signal, batch.body)
 
 
-def decode(signal: Signal, body: bytes, rest: Rest = None) -> Decoded:
-    """The records in one request body; raises `MalformedBody` when it is no protobuf of its signal.
-
-    Who is in no hurry gives a `rest`, which is called between items.
-    """
+def decode(signal: Signal, body: bytes) -> Decoded:
+    """The records in one request body; raises `MalformedBody` when it is no protobuf of its signal."""
     match signal:
         case Signal.START:
             return Decoded()
         case Signal.LOGS:
-            return _decode_logs(wire.parse_as(ExportLogsServiceRequest, body), rest)
+            return _decode_logs(wire.parse_as(ExportLogsServiceRequest, body))
         case Signal.METRICS:
-            return decode_points(body, rest)
+            return decode_points(body)
         case Signal.TRACES:
             return Decoded(items=count_spans(wire.parse_as(ExportTraceServiceRequest, body)))
         case _:
@@ -78,68 +91,53 @@ class _Said(NamedTuple):
     """What event it is."""
 
 
-def _said(log: LogRecord, attributes: dict[str, Value]) -> _Said:
-    """Older producers say what event it is in an attribute, which stays with the fields."""
+def _named(log: LogRecord) -> _Said:
+    """Older producers name the event in an attribute, which stays with the fields."""
+    attributes = attributes_to_python(log.attributes)
     own: str = log.event_name
-    told = own or attributes.get(wire.EVENT_NAME)
-    return _Said(log, attributes, told if isinstance(told, str) else "")
+    name = own or attributes.get(wire.EVENT_NAME)
+    return _Said(log, attributes, name if isinstance(name, str) else "")
 
 
-def _decode_logs(message: ExportLogsServiceRequest, rest: Rest) -> Decoded:
-    gathering = _LogGathering()
-    for number, (resource, scope_name, log) in enumerate(_logs(message)):
-        if rest is not None and not number % _STRETCH:
-            rest()
-        gathering.add(resource, scope_name, log)
-    return gathering.result()
-
-
-class _LogGathering:
-    """Log records of one request on their way to what they say."""
-
-    def __init__(self) -> None:
-        self._records: list[Record] = []
-        self._alive: list[Alive] = []
-        self._problems: list[Problem] = []
-        self._unattributed = self._items = 0
-
-    def add(self, resource: Resource, scope_name: str, log: LogRecord) -> None:
-        """Take the next log record."""
-        self._items += 1
+def _decode_logs(message: ExportLogsServiceRequest) -> Decoded:
+    records: list[Record] = []
+    alive: list[Alive] = []
+    problems: list[Problem] = []
+    items = unattributed = 0
+    for resource, scope_name, log in _logs(message):
+        items += 1
         try:
-            self._take(resource, scope_name, _said(log, values_of(log.attributes)))
+            found = _found(resource, scope_name, _named(log))
         except RejectedError as rejected:
-            # Details beyond what anybody reads would cost many times the bytes they came in.
-            known = self._problems[-1] if len(self._problems) >= DETAILED else rejected.problem
-            self._problems.append(known)
-
-    def _take(self, resource: Resource, scope_name: str, said: "_Said") -> None:
-        run_id = run_id_in(resource, said.attributes.get(wire.RUN_ID))
-        if run_id is None:
-            kind = wire.BY_EVENT_NAME.get(said.name)
-            event = None if kind is None else _event(kind, said, _time(said.log))
-            if event is not None and begins_run(event):
-                raise RejectedError("no_run", f"{wire.EVENT_PREFIX}{wire.TAGS[type(event)]} {NO_RUN}")
-            self._unattributed += 1
-            return
-        found = _entity(resource, run_id, said)
-        if found is None:
-            self._records.append(_record(resource, run_id, scope_name, said))
-        elif isinstance(found, Alive):
-            self._alive.append(found)
+            reject(problems, rejected)
+            continue
+        if isinstance(found, Alive):
+            alive.append(found)
+        elif found is None:
+            unattributed += 1
         else:
-            self._records.extend(found)
+            records.extend(found)
+    return Decoded(
+        items=items,
+        records=tuple(records),
+        problems=tuple(problems),
+        unattributed=unattributed,
+        untimed=sum(not one.event.at for one in records) + sum(not one.at for one in alive),
+        alive=tuple(alive),
+    )
 
-    def result(self) -> Decoded:
-        """Everything taken."""
-        return Decoded(
-            items=self._items,
-            records=tuple(self._records),
-            problems=tuple(self._problems),
-            unattributed=self._unattributed,
-            untimed=sum(not one.event.at for one in self._records) + sum(not one.at for one in self._alive),
-            alive=tuple(self._alive),
-        )
+
+def _found(resource: Resource, scope_name: str, said: _Said) -> "Alive | tuple[Record, ...] | None":
+    """What a log record is; `None` where it names no run and no run begins with it."""
+    run_id = run_id_in(resource, said.attributes.get(wire.RUN_ID))
+    if run_id is not None:
+        found = _entity(resource, run_id, said)
+        return (_record(resource, run_id, scope_name, said),) if found is None else found
+    kind = wire.BY_EVENT_NAME.get(said.name)
+    event = None if kind is None else _event(kind, said, _time(said.log))
+    if event is not None and begins_run(event):
+        raise RejectedError("no_run", f"{wire.EVENT_PREFIX}{wire.TAGS[type(event)]} {NO_RUN}")
+    return None
 
 
 def count_spans(message: ExportTraceServiceRequest) -> int:
@@ -169,7 +167,7 @@ def _record(resource: Resource, run_id: str, scope_name: str, said: _Said) -> Re
 
 def _event(kind: type[Event], said: _Said, at: int) -> Event:
     try:
-        return _measured(said, at) if kind is Measured else _fact(kind, said, at)
+        return _measured(said, at) if kind is Measured else _converted(kind, _fields(kind, said, at))
     except (ValueError, msgspec.ValidationError) as error:
         raise RejectedError("malformed", f"{said.name}: {error}") from None
 
@@ -178,10 +176,10 @@ def measurement(resource: Resource, log: LogRecord) -> Record | None:
     """A log record as numbers of a run; `None` where it is anything else, or malformed."""
     if wire.BY_EVENT_NAME.get(log.event_name) not in (Measured, Tallied):
         return None
-    said = values_of(log.attributes)
-    run_id = run_id_in(resource, said.get(wire.RUN_ID))
+    said = _named(log)
+    run_id = run_id_in(resource, said.attributes.get(wire.RUN_ID))
     try:
-        return None if run_id is None else _record(resource, run_id, "", _said(log, said))
+        return None if run_id is None else _record(resource, run_id, "", said)
     except RejectedError:
         return None
 
@@ -243,10 +241,6 @@ def _measured(said: _Said, at: int) -> Event:
         if isinstance(value, float) and name not in wire.RESERVED
     }
     return Measured(at=at, scope=Scope(said.attributes.get(wire.SCOPE)), values=values, index=index)
-
-
-def _fact(kind: type[Event], said: _Said, at: int) -> Event:
-    return _converted(kind, _fields(kind, said, at))
 
 
 def _fields(kind: type[Event], said: _Said, at: int) -> dict[str, Value]:
@@ -326,3 +320,43 @@ def _foreign(resource: Resource, scope_name: str, log: LogRecord, at: int) -> Lo
 
 def _texts(pairs: Iterable[KeyValue]) -> dict[str, str]:
     return {pair.key: to_text(to_python(pair.value)) for pair in pairs if pair.key != wire.RUN_ID}
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """Exact figures for a partial success."""
+
+    items: int
+    """Log records, data points or spans in the request."""
+    rejected: int
+    """Of these, the ones that cannot become an event."""
+    message: str
+    """Why, in English; empty when nothing was rejected."""
+
+
+def counts_of(decoded: Decoded) -> Counts:
+    """The figures of a request that was decoded."""
+    problems = decoded.problems
+    details = "; ".join(dict.fromkeys(problem.detail for problem in problems[:_DETAILED]))
+    more = f" and {len(problems) - _DETAILED} more" if len(problems) > _DETAILED else ""
+    message = f"{details[:_LONGEST_MESSAGE]}{more}"
+    return Counts(items=decoded.items, rejected=len(problems), message=message)
+
+
+def items_of(batch: Batch) -> int:
+    """How many records, points or spans a batch holds; raises `MalformedBody` when it is none."""
+    return count_items(batch.signal, batch.body) if batch.items is None else batch.items
+
+
+def count_items(signal: Signal, body: bytes) -> int:
+    """How many records, points or spans a body holds; raises `MalformedBody` when it is none."""
+    message = wire.parse(signal, body)
+    match message:
+        case ExportLogsServiceRequest():
+            return sum(len(s.log_records) for r in message.resource_logs for s in r.scope_logs)
+        case ExportMetricsServiceRequest():
+            scopes = (s for r in message.resource_metrics for s in r.scope_metrics)
+            return sum(count_points(metric) for s in scopes for metric in s.metrics)
+        case ExportTraceServiceRequest():
+            return count_spans(message)
+        case _:
+            assert_never(message)

@@ -31,8 +31,8 @@ from overwatch.events import (
     Tallied,
 )
 from overwatch.otlp import wire
+from overwatch.otlp.protobuf import varint
 from overwatch.otlp.value import Value
-from overwatch.otlp.varint import varint
 
 _NAN: Final = struct.pack("<d", math.nan)
 _DOUBLE: Final = struct.Struct("<Bd")

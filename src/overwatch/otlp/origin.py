@@ -1,19 +1,43 @@
-"""Who speaks: origins out of resource attributes.
+"""Which run and which of its processes sent something: origins out of resource attributes. Pure.
 
-Must not know what is said.
+Rules: what names no run is of one run of its service, and of its instance where it has one; without either,
+of its process; the id begins with what it was made of, so that it shows. Only what a trainer sends begins
+such a run: machines, collectors and services that train nothing have names too. Must not know what was sent.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource as ResourceMessage
 
-from overwatch.events import Origin
+from overwatch.catalog import Scope
+from overwatch.catalog.tallies import SERVICES
+from overwatch.events import (
+    EnvsRemoved,
+    Event,
+    FindingAcknowledged,
+    LogLine,
+    Measured,
+    Origin,
+    RunFinished,
+    Tallied,
+)
 from overwatch.otlp import wire
 from overwatch.otlp.result import RejectedError
-from overwatch.otlp.unnamed import implied_id
 from overwatch.otlp.value import Value, as_whole, as_word, attributes_to_python, to_python
+
+BY_SERVICE: Final = "service:"
+BY_PROCESS: Final = "process:"
+OF_A_TRAINER: Final = frozenset({Scope.RUN, Scope.POLICY, Scope.ENV, Scope.SLOT, *SERVICES})
+"""Scopes whose values a run may begin with: others are of machines, and of Overwatch itself."""
+NO_RUN: Final = f"names no run; set {wire.RUN_ID}, or {wire.SERVICE}, on its resource"
+
+_UNKNOWN: Final = "unknown_service"
+"""How OpenTelemetry's SDKs call a service without a name."""
+_LONGEST: Final = wire.LONGEST_ID // 2 - len(BY_SERVICE)
+_NO_BEGINNING: Final = (LogLine, FindingAcknowledged, RunFinished, EnvsRemoved)
 
 
 class Resource(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,17 +106,6 @@ def attribute(pairs: Iterable[KeyValue], name: str) -> Value:
     return None if found is None else to_python(found)
 
 
-def values_of(pairs: Iterable[KeyValue]) -> dict[str, Value]:
-    """The plain value of each attribute; of a key given twice the last counts."""
-    values: dict[str, Value] = {}
-    for pair in pairs:
-        # These lines are where a request's time goes: a field that is not empty is the one that is set.
-        said = pair.value
-        plain = said.string_value or said.int_value or said.double_value or said.bool_value
-        values[pair.key] = plain or to_python(said)
-    return values
-
-
 def _word(attributes: dict[str, Value], name: str) -> str | None:
     return as_word(attributes.get(name))
 
@@ -104,3 +117,30 @@ def _beginning(value: Value) -> Value:
 def _service(attributes: dict[str, Value]) -> str | None:
     name, namespace = _word(attributes, wire.SERVICE), _word(attributes, wire.SERVICE_NAMESPACE)
     return f"{namespace}/{name}" if name and namespace else name
+
+
+def implied_id(attributes: Mapping[str, Value]) -> str | None:
+    """The id of the run of a resource that names none; `None` where it has no name of any kind."""
+    service, namespace = _short(attributes, wire.SERVICE), _short(attributes, wire.SERVICE_NAMESPACE)
+    instance = _short(attributes, wire.INSTANCE)
+    host, pid = _short(attributes, wire.HOST), _short(attributes, wire.PID)
+    known = None if service is None or service.startswith(_UNKNOWN) else service
+    if known is not None and namespace is not None:
+        known = f"{namespace}/{known}"[:_LONGEST]
+    if known is not None or instance is not None:
+        return BY_SERVICE + "/".join(part for part in (known, instance) if part is not None)
+    if host is not None and pid is not None:
+        return f"{BY_PROCESS}{host}/{pid}"
+    return None if service is None else BY_SERVICE + service
+
+
+def begins_run(event: Event) -> bool:
+    """Whether a run that nothing names may begin with an event."""
+    if isinstance(event, Measured | Tallied):
+        return event.scope in OF_A_TRAINER
+    return not isinstance(event, _NO_BEGINNING)
+
+
+def _short(attributes: Mapping[str, Value], name: str) -> str | None:
+    word = as_word(attributes.get(name))
+    return None if word is None else word[:_LONGEST]

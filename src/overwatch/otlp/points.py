@@ -16,7 +16,7 @@ import struct
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 import msgspec
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -41,19 +41,24 @@ from overwatch.catalog import Kind
 from overwatch.catalog.tallies import is_tally, meant_labels
 from overwatch.events import Origin
 from overwatch.otlp import wire
-from overwatch.otlp.distribution import Distribution
-from overwatch.otlp.histograms import Point as SpreadPoint
-from overwatch.otlp.histograms import distribution_of
-from overwatch.otlp.moments import Moments
-from overwatch.otlp.origin import Resource, resource_of, run_id_in, values_of, with_run
-from overwatch.otlp.result import DETAILED, Decoded, Problem, RejectedError, Rest
-from overwatch.otlp.series import Point, Series
-from overwatch.otlp.subject import NEEDS, Subject, is_meant, subject_of
-from overwatch.otlp.times import EARLIEST, LATEST, UNTIMED, checked_time
+from overwatch.otlp.distribution import MAX_BUCKETS, Distribution, Explicit, Exponential, Given
+from overwatch.otlp.moments import NEEDS, Moments, Subject, is_meant, subject_of
+from overwatch.otlp.origin import NO_RUN, OF_A_TRAINER, Resource, resource_of, run_id_in, with_run
+from overwatch.otlp.protobuf import varint
+from overwatch.otlp.result import (
+    EARLIEST,
+    LATEST,
+    UNTIMED,
+    Decoded,
+    Point,
+    Problem,
+    RejectedError,
+    Series,
+    checked_time,
+    reject,
+)
 from overwatch.otlp.totals import Position
-from overwatch.otlp.unnamed import NO_RUN, OF_A_TRAINER
-from overwatch.otlp.value import Value
-from overwatch.otlp.varint import varint
+from overwatch.otlp.value import Value, attributes_to_python
 
 MOST_BYTES: Final = 32 << 20
 """Memory of what is remembered, about; beyond it all is forgotten."""
@@ -64,8 +69,8 @@ _ENTRY_BYTES: Final = 512
 """That what attributes mean takes beside twice their bytes."""
 _RESOURCE_TIMES: Final = 16
 """As many times its bytes a resource takes that was read."""
-_STRETCH: Final = 16
-"""Points that are parsed between two rests."""
+_FARTHEST: Final = 1 << 31
+"""Number of the first bucket that does not fit into 32 bits."""
 _DEEP: Final = 128
 """Bytes from which on a point may be nested deeper than a parser allows: two a level."""
 
@@ -77,6 +82,7 @@ _NUMBER: Final = struct.Struct("<BQBd")
 _WHOLE: Final = struct.Struct("<q")
 _TIMES: Final = struct.pack("<BQBQ", _START, 1, _TIME, 1)
 
+SpreadPoint: TypeAlias = HistogramDataPoint | ExponentialHistogramDataPoint | SummaryDataPoint
 _AnyPoint: TypeAlias = NumberDataPoint | SpreadPoint
 Plain: TypeAlias = tuple[int, int, float, bytes]
 """A number that is written plainly: its start, its time, its value, and what follows them in the bytes."""
@@ -110,12 +116,12 @@ def _request_of_raw_points() -> Any:
 _RawRequest: Final = _request_of_raw_points()
 
 
-def decode_points(body: bytes, rest: Rest = None) -> Decoded:
-    """What a metrics request tells; records where it has gauges only, else series to settle.
+def decode_points(body: bytes) -> Decoded:
+    """What a metrics request reports; records where it has gauges only, else series to settle.
 
-    Raises `MalformedBody`. Who is in no hurry gives a `rest`, which is called between points that are parsed.
+    Raises `MalformedBody`.
     """
-    gathering = _Gathering(rest)
+    gathering = _Gathering()
     try:
         for part in _RawRequest.FromString(body).resource_metrics:
             producer = _MEMORY.producer(part.resource.SerializeToString())
@@ -248,9 +254,7 @@ _MEMORY: Final = _Memory()
 class _Gathering:
     """Points of one request."""
 
-    def __init__(self, rest: Rest) -> None:
-        self._rest = rest
-        self._parsed = 0
+    def __init__(self) -> None:
         self._items = 0
         """Points that came, whatever became of them."""
         self._moments = Moments()
@@ -303,25 +307,22 @@ class _Gathering:
                 try:
                     self._series.append(outcome.point(start, at, value))
                 except RejectedError as rejected:
-                    self._reject(rejected)
+                    reject(self._problems, rejected)
             else:
                 self._lose(outcome)
 
     def _take_parsed(self, producer: _Producer, told: _Told, raw: bytes, rest: bytes | None = None) -> None:
         """Gather a point by the parser; remember what `rest` means, if it is what follows its numbers."""
-        self._parsed += 1
-        if self._rest is not None and not self._parsed % _STRETCH:
-            self._rest()
         try:
             self._add(producer, told, _parsed(told.kind, raw), rest)
         except RejectedError as rejected:
-            self._reject(rejected)
+            reject(self._problems, rejected)
 
     def _add(self, producer: _Producer, told: _Told, point: _AnyPoint, rest: bytes | None) -> None:
         at = checked_time(told.name, point.time_unix_nano)
         stale = bool(point.flags & _STALE)
         spread = None if stale or isinstance(point, NumberDataPoint) else _distribution(told.name, point)
-        outcome = _outcome_of(producer.resource, told, values_of(point.attributes))
+        outcome = _outcome_of(producer.resource, told, attributes_to_python(point.attributes))
         if rest is not None and len(rest) <= LONGEST and is_only_attributes(rest):
             _MEMORY.spend(2 * len(rest) + _ENTRY_BYTES)
             producer.known(told)[rest] = outcome
@@ -344,11 +345,6 @@ class _Gathering:
     def _lose(self, why: Lost) -> None:
         self._unattributed += why is Lost.UNATTRIBUTED
         self._unmapped += why is Lost.UNMAPPED
-
-    def _reject(self, rejected: RejectedError) -> None:
-        # Details beyond what anybody reads would cost many times the bytes they came in.
-        known = self._problems[-1] if len(self._problems) >= DETAILED else rejected.problem
-        self._problems.append(known)
 
     def result(self) -> Decoded:
         """Everything gathered, in order of first sight."""
@@ -451,7 +447,7 @@ def _check_window(name: str, start: int, at: int) -> None:
 def _distribution(name: str, point: SpreadPoint) -> Distribution:
     _check_window(name, point.start_time_unix_nano, point.time_unix_nano)
     try:
-        return distribution_of(point)
+        return _distribution_of(point)
     except ValueError as error:
         raise RejectedError("malformed", f"{name}: {error}") from None
 
@@ -478,3 +474,66 @@ def _part(attributes: Mapping[str, Value]) -> str:
     if not attributes:
         return ""
     return msgspec.json.encode(sorted(attributes.items()), enc_hook=str).decode()
+
+
+def _distribution_of(point: SpreadPoint) -> Distribution:
+    """What a point tells; raises `ValueError` on one that breaks OTLP's rules."""
+    match point:
+        case HistogramDataPoint():
+            return _explicit(point)
+        case ExponentialHistogramDataPoint():
+            return _exponential(point)
+        case SummaryDataPoint():
+            return _summary(point)
+        case _:
+            assert_never(point)
+
+
+def _explicit(point: HistogramDataPoint) -> Distribution:
+    if len(point.bucket_counts) > MAX_BUCKETS or len(point.explicit_bounds) > MAX_BUCKETS:
+        raise ValueError(f"{len(point.bucket_counts)} buckets are more than {MAX_BUCKETS}")
+    shape = None
+    if point.bucket_counts:
+        shape = Explicit(bounds=tuple(point.explicit_bounds), counts=tuple(point.bucket_counts))
+    elif point.explicit_bounds:
+        raise ValueError(f"{len(point.explicit_bounds)} bounds have no buckets")
+    return Distribution(count=point.count, shape=shape, **_extent(point))
+
+
+def _exponential(point: ExponentialHistogramDataPoint) -> Distribution:
+    if point.zero_threshold < 0 or math.isnan(point.zero_threshold):
+        raise ValueError(f"zero_threshold {point.zero_threshold} is below 0")
+    shape = Exponential(
+        scale=point.scale,
+        zero=point.zero_count,
+        positive=_buckets(point.positive.offset, point.positive.bucket_counts),
+        negative=_buckets(point.negative.offset, point.negative.bucket_counts),
+    )
+    return Distribution(count=point.count, shape=shape, **_extent(point))
+
+
+def _buckets(offset: int, counts: Sequence[int]) -> dict[int, int]:
+    if len(counts) > MAX_BUCKETS:
+        raise ValueError(f"{len(counts)} buckets are more than {MAX_BUCKETS}")
+    if offset + len(counts) > _FARTHEST:
+        raise ValueError(f"{len(counts)} buckets from {offset} on go beyond 32 bits")
+    return {offset + place: count for place, count in enumerate(counts) if count}
+
+
+def _summary(point: SummaryDataPoint) -> Distribution:
+    given = [(one.quantile, one.value) for one in point.quantile_values]
+    if len(given) > MAX_BUCKETS:
+        raise ValueError(f"{len(given)} quantiles are more than {MAX_BUCKETS}")
+    for which, _ in given:
+        if not 0 <= which <= 1:
+            raise ValueError(f"quantile {which} is not in 0..1")
+    return Distribution(count=point.count, sum=point.sum, shape=Given(quantiles=tuple(sorted(given))))
+
+
+def _extent(point: HistogramDataPoint | ExponentialHistogramDataPoint) -> dict[str, float | None]:
+    """The fields that may be left out."""
+    return {
+        "sum": point.sum if point.HasField("sum") else None,
+        "low": point.min if point.HasField("min") else None,
+        "high": point.max if point.HasField("max") else None,
+    }

@@ -1,24 +1,28 @@
-"""A request against what was told before it: sums and distributions as values, entities that end.
+"""A request against what was sent before it: sums and distributions as values, entities that end.
 
-Rules: a request is decoded without memory, so that any door may do it; what its series come to is decided
+Rules: a request is decoded without memory, so that any receiver may do it; what its series come to is decided
 here, once, where requests are in order. Series of one producer that differ in other attributes alone add up.
-Must not know messages.
+Counters and histograms with labels are what their producer counted since it was first received: changes are
+added, of totals what rose since the point before; a restart, a gap or a second writer never takes anything
+off. Bounds of a histogram stay as they came; exponential buckets are put into the row's. Label sets beyond
+those of the row are one, `other`. Must not know messages.
 """
 
-from typing import Final, TypeAlias
+import math
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from overwatch.catalog import CUSTOM_PREFIX, Scope
-from overwatch.catalog.tallies import SERVICES
-from overwatch.events import LogLine, Origin, Record, Severity
-from overwatch.otlp.distribution import Distribution, together
-from overwatch.otlp.moments import Moments
-from overwatch.otlp.result import Decoded, Problem
-from overwatch.otlp.series import Point
-from overwatch.otlp.subject import Subject
-from overwatch.otlp.tallying import Tallying
-from overwatch.otlp.totals import MAX_SERIES, Step, Totals
+from overwatch.catalog.tallies import OTHER, SERVICES, buckets_of
+from overwatch.events import Buckets, LogLine, Origin, Record, Severity, Tallied, TallySeries
+from overwatch.events.values import MOST_COUNT, MOST_SUM
+from overwatch.otlp.distribution import Distribution, Explicit, Exponential, together, upper_ends
+from overwatch.otlp.moments import Moments, Subject
+from overwatch.otlp.result import Decoded, Point, Problem
+from overwatch.otlp.totals import MAX_SERIES, Position, Step, Totals
 
 QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 """What is estimated of a distribution, by what it is called."""
@@ -51,7 +55,7 @@ class _Settling:
         self._spreads: dict[_Place, tuple[Point, list[Distribution]]] = {}
         """What is new of one moment, and one point of it: put together once, as that costs by the buckets."""
         self._steps = dict.fromkeys(Step, 0)
-        self._tallying = Tallying(totals)
+        self._tallying = _Tallying(totals)
         self._disputes: list[Record] = []
 
     def take(self, point: Point) -> None:
@@ -95,8 +99,10 @@ class _Settling:
         steps = self._steps
         problems = decoded.problems
         if steps[Step.NO_ROOM]:
-            told = Problem(reason="too_many_series", detail=f"more than {MAX_SERIES} series are told at once")
-            problems += (told,) * steps[Step.NO_ROOM]
+            problem = Problem(
+                reason="too_many_series", detail=f"more than {MAX_SERIES} series are sent at once"
+            )
+            problems += (problem,) * steps[Step.NO_ROOM]
         return msgspec.structs.replace(
             decoded,
             records=(*self._moments.records(), *self._tallying.records(), *self._disputes),
@@ -118,3 +124,99 @@ def _dispute(point: Point) -> Record:
     )
     line = LogLine(at=point.position.at, severity=Severity.WARNING, message=said, subsystem="collector")
     return Record(origin=point.origin, event=line)
+
+
+class Took(NamedTuple):
+    """What became of a point."""
+
+    step: Step
+    first: bool
+    """Whether it is the first time that two producers send its series."""
+
+
+class _Tallying:
+    """Points of one request on their way to one event a producer and scope."""
+
+    def __init__(self, totals: Totals) -> None:
+        self._totals = totals
+        self._newest: dict[tuple[Origin, Scope], dict[str, Position]] = {}
+        """The newest point of each group that counts anew."""
+
+    def take(self, point: Point) -> Took:
+        """Add one point up."""
+        position, labels = self._placed(point)
+        value = point.value
+        if isinstance(value, Distribution):
+            spread = self._totals.observe(position, value, changes=point.changes)
+            step, first, more = spread.step, spread.first, spread.newest
+        else:
+            step, risen, first = self._totals.rise(position, value, changes=point.changes)
+            more = None if risen is None else Distribution(count=0, sum=risen)
+        if more is not None:
+            group = self._totals.counted(position)
+            known = group.tally or TallySeries(metric=point.row.name, labels=labels, sum=0.0)
+            is_counter = not isinstance(value, Distribution)
+            group.tally = _grown(known, more, None if is_counter else buckets_of(point.row))
+            newest = self._newest.setdefault((point.origin, point.row.scope), {})
+            before = newest.get(position.group)
+            newest[position.group] = position if before is None or position.at >= before.at else before
+        return Took(step, first)
+
+    def _placed(self, point: Point) -> tuple[Position, dict[str, str]]:
+        """Where a point counts, with its labels: with all others where its labels are one set too many."""
+        words = [str(word) for word in point.subject]
+        labels = dict(zip(words[::2], words[1::2], strict=True))
+        if not labels or self._totals.has(point.position):
+            return point.position, labels
+        origin = point.origin
+        who = msgspec.json.encode((origin.role, origin.rank, origin.epoch, point.row.name)).decode()
+        sets = self._totals.label_sets.setdefault(point.position.run_id, {})
+        if sets.get(who, 0) < point.row.max_series:
+            sets[who] = sets.get(who, 0) + 1
+            return point.position, labels
+        return point.position._replace(group=f"{who} {OTHER}"), dict.fromkeys(labels, OTHER)
+
+    def records(self) -> Iterator[Record]:
+        """What was counted, a record for each producer, scope and time."""
+        for (origin, scope), groups in self._newest.items():
+            by_time: dict[int, list[TallySeries]] = {}
+            for position in groups.values():
+                tally = self._totals.counted(position).tally
+                if tally is not None:
+                    by_time.setdefault(position.at, []).append(tally)
+            for at, series in by_time.items():
+                yield Record(origin=origin, event=Tallied(at=at, scope=scope, series=tuple(series)))
+
+
+def _grown(known: TallySeries, more: Distribution, ends: tuple[float, ...] | None) -> TallySeries:
+    """A series with what came anew; a counter where there are no ends of buckets."""
+    total = None if known.sum is None or more.sum is None else known.sum + more.sum
+    total = total if total is not None and abs(total) <= MOST_SUM else None
+    if ends is None:
+        return msgspec.structs.replace(known, sum=known.sum if total is None else total)
+    had = known.count or 0
+    if had + more.count > MOST_COUNT:
+        return known
+    buckets = None
+    if more.shape is not None and (known.buckets is not None or not had):
+        held = known.buckets or _empty(more, ends)
+        buckets = held.plus(_buckets(more))
+    return msgspec.structs.replace(known, sum=total, count=had + more.count, buckets=buckets)
+
+
+def _empty(first: Distribution, ends: tuple[float, ...]) -> Buckets:
+    """No values yet: explicit bounds as they came, else those of the row."""
+    bounds = tuple(filter(math.isfinite, first.shape.bounds)) if isinstance(first.shape, Explicit) else ends
+    return Buckets(bounds=bounds, counts=(0,) * (len(bounds) + 1))
+
+
+def _buckets(more: Distribution) -> Buckets:
+    """What came anew, between the bounds that it came with."""
+    if not isinstance(more.shape, Explicit | Exponential):
+        return Buckets(bounds=(), counts=(more.count,))
+    pairs = upper_ends(more.shape)
+    bounds = tuple(sorted({end for end, _ in pairs if math.isfinite(end)}))
+    counts = [0] * (len(bounds) + 1)
+    for end, count in pairs:
+        counts[bisect_left(bounds, end)] += count
+    return Buckets(bounds=bounds, counts=tuple(counts))

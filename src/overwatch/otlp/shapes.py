@@ -43,12 +43,9 @@ import numpy as np
 import numpy.typing as npt
 
 from overwatch.events import Column, Measured, Origin, Record
-from overwatch.otlp.elements import size_of
 from overwatch.otlp.points import decode_points, is_only_attributes, unpacked
-from overwatch.otlp.result import Decoded
-from overwatch.otlp.series import Point, Series
-from overwatch.otlp.times import EARLIEST, LATEST
-from overwatch.otlp.varint import read_varint
+from overwatch.otlp.protobuf import read_varint, size_of
+from overwatch.otlp.result import EARLIEST, LATEST, Decoded, Point, Series
 
 LEAST_BYTES: Final = 1024
 """Smaller requests are read as fast by the general path."""

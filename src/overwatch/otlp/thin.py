@@ -3,22 +3,70 @@
 Rules: facts keep their bytes, their order and their producers' times. A number that is left stands in the
 place of the last that it stands for, so that folding the batches in order ends where it would have ended.
 Batches of one second become one, stamped as the last of them, but for those around what matters. Whoever
-spoke in a second still speaks in it, so that silence is what it was. Pure. Must not know files.
+sent in a second still sends in it, so that silence is what it was. Pure. Must not know files.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import groupby
 from typing import Final
 
 from overwatch.journal import Batch, Signal
 from overwatch.otlp import wire
 from overwatch.otlp.batch_editor import Sheet, join_numbers, sheet_of
-from overwatch.otlp.retention import RetentionLevel
 from overwatch.otlp.wire import MalformedBody
 
-SECOND_NS: Final = RetentionLevel.SECOND.period_ns
+SECOND_NS: Final = 1_000_000_000
+
+
+class RetentionLevel(Enum):
+    """What a stretch of a recording still holds of a run; the value is the word in the index."""
+
+    WHOLE = "whole"
+    """Everything, as it came."""
+    SECOND = "second"
+    """Facts, one number a second, and everything around findings."""
+    MINUTE = "minute"
+    """Facts, one number a minute, and everything around findings."""
+    SPARSE = "sparse"
+    """Facts, one number in ten minutes, and one a second around findings."""
+    GONE = "gone"
+    """Nothing."""
+
+    @property
+    def step(self) -> int:
+        """How far down it is, from 0."""
+        return _ORDER.index(self)
+
+    @property
+    def period_ns(self) -> int:
+        """Time of which one number is left; 0 where all are."""
+        return _PERIODS[self]
+
+    @property
+    def kept_period_ns(self) -> int:
+        """The same around findings."""
+        return SECOND_NS if self is RetentionLevel.SPARSE else 0
+
+    def __lt__(self, other: "RetentionLevel") -> bool:
+        return self.step < other.step
+
+    @property
+    def coarser(self) -> "RetentionLevel":
+        """The next step down; `GONE` is the last."""
+        return _ORDER[min(self.step + 1, len(_ORDER) - 1)]
+
+
+_ORDER: Final = tuple(RetentionLevel)
+_PERIODS: Final = {
+    RetentionLevel.WHOLE: 0,
+    RetentionLevel.SECOND: SECOND_NS,
+    RetentionLevel.MINUTE: 60 * SECOND_NS,
+    RetentionLevel.SPARSE: 600 * SECOND_NS,
+    RetentionLevel.GONE: 0,
+}
 _STAGES: Final = (RetentionLevel.SECOND, RetentionLevel.MINUTE, RetentionLevel.SPARSE)
 
 Span = tuple[int, int]
@@ -53,7 +101,7 @@ class Thinning:
 
     def of(self, run_id: str) -> RetentionLevel:
         """What is left of a run."""
-        return max(self.floor, self.grains.get(run_id, self.floor), key=lambda grain: grain.step)
+        return max(self.floor, self.grains.get(run_id, self.floor))
 
 
 @dataclass(slots=True)

@@ -1,23 +1,28 @@
-"""Series of foreign producers over time: changes added up to totals, restarts and second writers noticed.
+"""Series and entities of foreign producers over time: totals, restarts, second writers, and what ended.
 
 Rules, of OTLP's data model: a point that comes again, or is older than what is known, counts nothing; a gap
 or an overlap between two changes begins the total anew; of two writers of one series the one that began last
-is believed. Bounded, and part of a checkpoint. Must not know names, subjects or events.
+is believed. Of entities that report at an interval: one is over when three of its intervals passed without a
+report, by its producer's clock; it is noticed when its run sends again, since a run that sends nothing at all
+is judged as a whole. Bounded, and part of a checkpoint. Must not know names, subjects or messages.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 from typing import Final, NamedTuple
 
 import msgspec
 
-from overwatch.events import TallySeries
+from overwatch.events import Column, EnvsRemoved, Origin, Record, TallySeries
 from overwatch.otlp.distribution import Distribution
-from overwatch.otlp.entities import Entities
 
 MAX_SERIES: Final = 1 << 16
 """Most series of all runs together."""
+MAX_ENTITIES: Final = 1 << 16
+"""Most entities of all runs that may be waited for; beyond it none is, until others end."""
+INTERVALS: Final = 3
+"""Reports that may be missing."""
 _LARGEST: Final = 1e300
 SLACK_NS: Final = 1_000_000
 """Two windows that miss each other by less belong together: some producers keep milliseconds."""
@@ -31,7 +36,7 @@ class Step(Enum):
     RESET = "reset"
     """The producer began again, or points between were lost."""
     OVERLAPPED = "overlapped"
-    """Another writer tells the same series."""
+    """Another writer sends the same series."""
     LATE = "late"
     """It came twice, or after a newer one: it counts nothing."""
     NO_ROOM = "no_room"
@@ -125,6 +130,84 @@ def _adds_up(value: float) -> bool:
     return abs(value) <= _LARGEST
 
 
+class Alive(msgspec.Struct, frozen=True, kw_only=True):
+    """One report of an env that promises another one."""
+
+    origin: Origin
+    env_id: int
+    at: int
+    """Producer's Unix nanoseconds."""
+    interval_s: int
+    """Seconds to the next report; 0 promises none."""
+
+
+class Entity(msgspec.Struct):
+    """What is known of one entity."""
+
+    origin: Origin
+    due: int
+    """Producer's time at which it is over."""
+
+
+class Entities(msgspec.Struct):
+    """Envs that promised to report, by run."""
+
+    runs: dict[str, dict[int, Entity]] = msgspec.field(default_factory=dict)
+    size: int = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether there is room for no more."""
+        return self.size >= MAX_ENTITIES
+
+    def note(self, alive: Alive) -> None:
+        """Take a report; a later one is never undone by an earlier one."""
+        envs = self.runs.get(alive.origin.run_id, {})
+        due = alive.at + INTERVALS * alive.interval_s * 1_000_000_000
+        known = envs.get(alive.env_id)
+        if not alive.interval_s:
+            self.forget(alive.origin.run_id, (alive.env_id,))
+        elif known is not None:
+            known.due = max(known.due, due)
+        elif not self.full:
+            self.runs.setdefault(alive.origin.run_id, envs)[alive.env_id] = Entity(alive.origin, due)
+            self.size += 1
+
+    def forget(self, run_id: str, env_ids: Iterable[int]) -> None:
+        """Wait for these no longer."""
+        envs = self.runs.get(run_id, {})
+        for env_id in env_ids:
+            self.size -= envs.pop(env_id, None) is not None
+        if not envs:
+            self.runs.pop(run_id, None)
+
+    def forget_run(self, run_id: str) -> None:
+        """Wait for none of a run."""
+        self.size -= len(self.runs.pop(run_id, {}))
+
+    def expire(self, run_id: str, now: int) -> Iterator[Record]:
+        """What ended in a run up to a producer's time, and is waited for no longer."""
+        over = {env_id: one for env_id, one in self.runs.get(run_id, {}).items() if one.due < now}
+        self.forget(run_id, over)
+        for env_id, one in over.items():
+            yield Record(origin=one.origin, event=EnvsRemoved(at=one.due, env_id=Column.of([env_id])))
+
+    def follow(self, alive: Iterable[Alive], records: tuple[Record, ...]) -> tuple[Record, ...]:
+        """Take what a request reports; returns its records, and the ends that are due by then."""
+        for report in alive:
+            self.note(report)
+        newest: dict[str, int] = {}
+        for record in records:
+            run_id, event = record.origin.run_id, record.event
+            if run_id not in self.runs:
+                continue
+            newest[run_id] = max(newest.get(run_id, 0), event.at)
+            if isinstance(event, EnvsRemoved) and not event.metrics:
+                self.forget(run_id, event.env_id.array().tolist())
+        ends = [end for run_id, now in newest.items() for end in self.expire(run_id, now)]
+        return (*records, *ends)
+
+
 class Totals(msgspec.Struct):
     """What requests sent before: all series by run, and who reports; `Totals()` knows nothing."""
 
@@ -162,7 +245,7 @@ class Totals(msgspec.Struct):
         return Moved(step, group.total, first)
 
     def watch(self, position: Position, total: float, *, rises: bool) -> Moved:
-        """Take a total as its producer tells it; `rises` where it can never be less than before.
+        """Take a total as its producer sends it; `rises` where it can never be less than before.
 
         The value is that of all parts.
         """
@@ -186,7 +269,7 @@ class Totals(msgspec.Struct):
         return Moved(step, whole, _go_on(series, position, step))
 
     def observe(self, position: Position, point: Distribution, *, changes: bool) -> Spread:
-        """What a distribution tells anew; `changes` where each point holds only what is new."""
+        """What a distribution reports anew; `changes` where each point holds only what is new."""
         group, series = self._find(position)
         if group is None:
             return Spread(Step.NO_ROOM)

@@ -22,7 +22,7 @@ from overwatch.projection.system import bound_view
 from overwatch.projection.text import safe, safe_all, safe_or_none
 from overwatch.snapshot import Anomaly, Detail, Env, Reason, SeedEvent, Slot, Trend
 from overwatch.state.arrays import Floats, Ints
-from overwatch.state.earned import RETURNS
+from overwatch.state.env_tables import RETURNS
 from overwatch.state.envs import Envs
 from overwatch.state.feed import CRASH, GATE, MOVE, measured
 from overwatch.state.places import Mask

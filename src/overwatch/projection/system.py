@@ -9,8 +9,8 @@ from overwatch.catalog import Scope, of_scope
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.bounds import Bound as Verdict
 from overwatch.diagnose.bounds import badness
+from overwatch.diagnose.lane_signals import Spread
 from overwatch.diagnose.lanes import rank_of
-from overwatch.diagnose.spreads import Spread
 from overwatch.projection.text import safe, safe_or_none
 from overwatch.snapshot import Anomaly, Bound, Host, Lane, Process, System
 from overwatch.snapshot import Spread as SpreadView

@@ -19,8 +19,7 @@ from overwatch import __version__
 from overwatch.fold import FAST_NS, SLOW_NS
 from overwatch.journal import INDEX_VERSION, Batch, Signal
 from overwatch.otlp.jsonl import MalformedJson, from_json, to_json
-from overwatch.otlp.retention import RetentionLevel
-from overwatch.otlp.thin import Loss, Span, Thinning, thin
+from overwatch.otlp.thin import Loss, RetentionLevel, Span, Thinning, thin
 from overwatch.otlp.wire import MalformedBody
 from overwatch.platform import sync_folder
 from overwatch.recordings.files import RecordingFiles, piece_lines
@@ -72,9 +71,9 @@ class _Rewriting:
         grains = {run_id: RetentionLevel.WHOLE for one in job.pieces for run_id in one.shares}
         for one in job.pieces:
             for run_id, grain in one.grains.items():
-                grains[run_id] = max(grains[run_id], grain, key=lambda grain: grain.step)
+                grains[run_id] = max(grains[run_id], grain)
         for run_id, grain in job.grains.items():
-            grains[run_id] = max(grains.get(run_id, grain), grain, key=lambda grain: grain.step)
+            grains[run_id] = max(grains.get(run_id, grain), grain)
         self._thinning = Thinning(floor=job.floor, grains=grains, usual=around.usual)
         self._around = around.kept
         self._kept: dict[str, list[Span]] = {}

@@ -10,7 +10,7 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 
 from overwatch.journal import INDEX_VERSION, Signal
-from overwatch.otlp.retention import RetentionLevel
+from overwatch.otlp.thin import RetentionLevel
 from overwatch.snapshot import Baseline
 
 Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]

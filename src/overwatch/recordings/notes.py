@@ -7,7 +7,7 @@ anew that were seen open then, for what stands around them was kept. Must not kn
 from bisect import bisect_right
 from typing import Final
 
-from overwatch.otlp.retention import RetentionLevel
+from overwatch.otlp.thin import RetentionLevel
 from overwatch.recordings.index import BACK_NS, Gone, Header, Located, Raised, Started
 
 _AROUND_NS: Final = 5_000_000_000

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from overwatch.otlp.retention import RetentionLevel
+from overwatch.otlp.thin import RetentionLevel
 from overwatch.recordings.index import Share
 from overwatch.recordings.pieces import Piece
 
@@ -139,7 +139,7 @@ def _thinning(held: Sequence[Held], rules: Rules, now: int) -> Job | None:
     floor = RetentionLevel.WHOLE
     for one in held:
         wanted = rules.by_age(now - one.last)
-        due = any(grain.step < wanted.step for grain in one.grains.values())
+        due = any(grain < wanted for grain in one.grains.values())
         if chosen and not (
             due and wanted is floor and _are_near(chosen[-1], one) and _fit([*chosen, one], rules)
         ):
@@ -161,7 +161,7 @@ def _making_room(held: Sequence[Held], rules: Rules, now: int, other_bytes: int)
                 one, grain = found
                 return Job(pieces=(one,), grains={run_id: grain.coarser})
     if _is_beyond(held, rules, other_bytes):
-        finest = [(one, min(one.grains.values(), key=_step)) for one in held if one.shares]
+        finest = [(one, min(one.grains.values())) for one in held if one.shares]
         found = _oldest(finest, rules, now)
         if found is not None:
             one, grain = found
@@ -180,13 +180,9 @@ def _oldest(
     for candidates in (old, told):
         for finer_than in (RetentionLevel.MINUTE, RetentionLevel.SPARSE, RetentionLevel.GONE):
             for one, grain in candidates:
-                if grain.step < finer_than.step:
+                if grain < finer_than:
                     return one, grain
     return None
-
-
-def _step(grain: RetentionLevel) -> int:
-    return grain.step
 
 
 def _joining(held: Sequence[Held], rules: Rules) -> Job | None:

@@ -14,7 +14,8 @@ import numpy.typing as npt
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from overwatch.otlp.shapes import slots_of
-from overwatch.otlp.value import Value, to_pairs
+from overwatch.otlp.value import Value
+from tests.overwatch.otlp.attributes import to_pairs
 
 Places: TypeAlias = npt.NDArray[np.intp]
 

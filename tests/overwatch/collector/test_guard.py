@@ -15,7 +15,7 @@ from overwatch.collector import Service, StartError
 from overwatch.collector.auth import LONGEST_TOKEN, Denial, Role, TokenConfig, Tokens, TokensConfig
 from overwatch.collector.guard import host_allowed
 from overwatch.collector.net import Address
-from overwatch.collector.secrets import Secret
+from overwatch.collector.setting_types import Secret
 from overwatch.collector.signals import WIRES
 from overwatch.journal import Signal
 from tests.overwatch.collector.running import config, run_started, running, told
@@ -48,7 +48,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def doors(service: Service) -> dict[str, str]:
     """A path that answers at each HTTP door, as a URL."""
-    found, own = service.endpoints, service.context.board.url("telemetry")
+    found, own = service.endpoints, service.context.urls.get("telemetry")
     return {
         "otlp_http": f"{found.otlp_http}/v1/logs",
         "metrics": f"{found.metrics}/metrics",

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from overwatch.collector.decoding import Decoding
-from overwatch.collector.intake import Accepted, Body, Intake, Reason, RefusedError
+from overwatch.collector.intake import Accepted, Body, Decoding, Intake, Reason, RefusedError
 from overwatch.collector.limits import LimitsConfig
 from overwatch.collector.tally import Tally
 from overwatch.journal import Journal, MemoryJournal, Signal
@@ -14,8 +13,8 @@ from overwatch.otlp.jsonl import to_json
 from tests.fakes import START_NS
 from tests.overwatch.collector.running import run_started, told
 from tests.overwatch.collector.test_otlp_conformance import one_bad_log, span, two_bad_points
-from tests.overwatch.otlp.test_elements import empties
-from tests.overwatch.otlp.test_unnamed import metrics
+from tests.overwatch.otlp.test_origin import metrics
+from tests.overwatch.otlp.test_protobuf import empties
 
 BODIES = [
     Body(signal=Signal.LOGS, data=told("run-1", [run_started()]), transport="http"),

@@ -12,7 +12,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from overwatch.conventions import LiveCheck, registry
 from overwatch.otlp import wire
-from overwatch.otlp.value import Value, to_any, to_pairs
+from overwatch.otlp.value import Value
+from tests.overwatch.otlp.attributes import to_any, to_pairs
 
 _CRASH: dict[str, Value] = {"overwatch.env.id": 3, "overwatch.error": "boom"}
 

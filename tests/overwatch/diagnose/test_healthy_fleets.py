@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from overwatch.diagnose.anomaly import AnomalyLimits, score_envs
-from overwatch.diagnose.factors.returns import fleet_fell
-from overwatch.diagnose.fleet import fleet_of
-from overwatch.diagnose.robust import far, ln_above, most_events
+from overwatch.diagnose.factors import fleet_fell
+from overwatch.diagnose.fleet import far, fleet_of, ln_above, most_events
 from overwatch.events import CurriculumChanged, Record
 from overwatch.state import RunState, apply
 from overwatch.state.arrays import Floats, Ints
-from overwatch.state.earned import RETURNS
+from overwatch.state.env_tables import RETURNS
 from tests import fakes
 from tests.fakes import START_NS
 

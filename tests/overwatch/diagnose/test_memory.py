@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch.diagnose.memory import MemoryTrend, memory_trend
-from overwatch.state.machines import Gauge
-from overwatch.state.usage import Peaks
+from overwatch.diagnose.lane_signals import MemoryTrend, memory_trend
+from overwatch.state.machines import Gauge, Peaks
 from tests.fakes import SECOND, START_NS
 
 GIB = float(1 << 30)

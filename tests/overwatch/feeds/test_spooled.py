@@ -62,7 +62,7 @@ def test_facts_and_numbers_are_read_in_the_order_in_which_they_were_put(tmp_path
     assert last.run.outcome == "completed"
     assert "non-finite" in {one.code for one in last.findings}
     assert _bytes(tmp_path) == before
-    assert spool.waiting == UPDATES + 3
+    assert spool.books.waiting == UPDATES + 3
     spool.close()
 
 

@@ -36,8 +36,8 @@ from overwatch.otlp import points, wire
 from overwatch.otlp.decode import decode
 from overwatch.otlp.encode import request
 from overwatch.otlp.shapes import Shapes
-from overwatch.otlp.value import to_pairs
 from overwatch.otlp.wire import MalformedBody
+from tests.overwatch.otlp.attributes import to_pairs
 from tests.overwatch.otlp.test_shapes import whole
 
 Case: TypeAlias = tuple[Signal, bytes]

@@ -40,7 +40,7 @@ from overwatch.events import (
     TallySeries,
     TrainingRecovered,
 )
-from overwatch.otlp.times import EARLIEST, LATEST
+from overwatch.otlp.result import EARLIEST, LATEST
 
 WORDS = st.text(max_size=8)
 TIMES = st.integers(EARLIEST, LATEST)

@@ -24,12 +24,12 @@ from overwatch.events import (
 )
 from overwatch.journal import Signal
 from overwatch.otlp import wire
-from overwatch.otlp.decode import Decoded, MalformedBody, count_spans, decode
+from overwatch.otlp.decode import Decoded, MalformedBody, count_spans, counts_of, decode
 from overwatch.otlp.encode import request
-from overwatch.otlp.times import timed
-from overwatch.otlp.validate import count
-from overwatch.otlp.value import Value, to_pairs
+from overwatch.otlp.result import timed
+from overwatch.otlp.value import Value
 from tests.fakes import START_NS
+from tests.overwatch.otlp.attributes import to_pairs
 from tests.overwatch.otlp.messages import messages
 
 RUN = Origin(run_id="r", ours=True, epoch="e")
@@ -83,7 +83,7 @@ def test_any_valid_logs_request_decodes(message: ExportLogsServiceRequest) -> No
     """Decoding never raises, is deterministic, and accounts for every record."""
     body = message.SerializeToString()
     decoded = decode(Signal.LOGS, body)
-    counts = count(Signal.LOGS, body)
+    counts = counts_of(decode(Signal.LOGS, body))
     assert repr(decode(Signal.LOGS, body)) == repr(decoded)
     assert len(decoded.records) + len(decoded.problems) + decoded.unattributed == counts.items
     assert counts.rejected == len(decoded.problems)
@@ -95,7 +95,7 @@ def test_any_valid_metrics_request_decodes(message: ExportMetricsServiceRequest)
     """Decoding never raises, is deterministic, and never rejects more than there is."""
     body = message.SerializeToString()
     decoded = decode(Signal.METRICS, body)
-    counts = count(Signal.METRICS, body)
+    counts = counts_of(decode(Signal.METRICS, body))
     assert repr(decode(Signal.METRICS, body)) == repr(decoded)
     assert counts.rejected + decoded.unattributed + decoded.unmapped <= counts.items
 

@@ -16,8 +16,9 @@ from overwatch.events import Column, LogLine, Measured, Origin, Record, Severity
 from overwatch.journal import Signal
 from overwatch.otlp import encode, wire
 from overwatch.otlp.decode import decode
-from overwatch.otlp.value import Value, to_any, to_pairs
+from overwatch.otlp.value import Value
 from tests.fakes import START_NS
+from tests.overwatch.otlp.attributes import to_any, to_pairs
 from tests.overwatch.otlp.strategies import EVENTS, INTS, RECORDS, nan_bits
 
 ORIGIN = Origin(run_id="r", ours=True, epoch="e")

@@ -10,10 +10,11 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from overwatch.journal import Signal
 from overwatch.otlp import points, wire
 from overwatch.otlp.decode import decode
-from overwatch.otlp.times import EARLIEST, LATEST
-from overwatch.otlp.value import Value, to_pairs
-from overwatch.otlp.varint import varint
+from overwatch.otlp.protobuf import varint
+from overwatch.otlp.result import EARLIEST, LATEST
+from overwatch.otlp.value import Value
 from overwatch.otlp.wire import MalformedBody
+from tests.overwatch.otlp.attributes import to_pairs
 from tests.overwatch.otlp.messages import messages
 from tests.overwatch.otlp.test_shapes import T, fleet, requests, whole
 

@@ -16,7 +16,7 @@ from overwatch.otlp.result import Decoded
 from overwatch.otlp.settle import settle
 from overwatch.otlp.shapes import LEARN_AT, MORE_SELDOM, MOST_LENGTHS, MOST_OF_ONE, Shapes, learn
 from overwatch.otlp.totals import Totals
-from overwatch.otlp.value import to_pairs
+from tests.overwatch.otlp.attributes import to_pairs
 
 T = 1_790_000_000_000_000_000
 NAMES = [

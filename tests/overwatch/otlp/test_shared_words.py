@@ -9,9 +9,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from overwatch.journal import Signal
 from overwatch.otlp import wire
-from overwatch.otlp.decode import decode
-from overwatch.otlp.validate import counts_of
-from overwatch.otlp.value import to_pairs
+from overwatch.otlp.decode import counts_of, decode
+from tests.overwatch.otlp.attributes import to_pairs
 
 T = 1_700_000_000_000_000_000
 ITEMS = 2000

@@ -7,14 +7,13 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from overwatch.catalog import Scope
-from overwatch.diagnose.link import judge_link
+from overwatch.diagnose.liveness import judge_link
 from overwatch.events import Conflated, EnvsRemoved, Event, Measured, Origin, Tallied, TallySeries
 from overwatch.fold import Fold, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import decode
 from overwatch.otlp.encode import request
-from overwatch.otlp.retention import RetentionLevel
-from overwatch.otlp.thin import Loss, Thinning, thin
+from overwatch.otlp.thin import Loss, RetentionLevel, Thinning, thin
 from overwatch.simulate import Script, Settings, Teller, parse_fault
 from overwatch.state.run import RunState
 from tests import fakes

@@ -13,7 +13,7 @@ import pytest
 from overwatch.events import Measured
 from overwatch.feeds.recording import Recording
 from overwatch.journal import Signal
-from overwatch.otlp.retention import RetentionLevel
+from overwatch.otlp.thin import RetentionLevel
 from overwatch.recordings import compaction
 from overwatch.recordings.plan import Rules
 from overwatch.recordings.tidy import LOCK, CompactionJob, Report

@@ -10,9 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families as plain_tex
 from overwatch.aggregator import Frame
 from overwatch.catalog.alerts import told_codes
 from overwatch.catalog.bounds import BoundState
+from overwatch.collector.exporters.prometheus import PrometheusConfig
 from overwatch.events import Column, EarlyStopped, EnvsRemoved, FindingAcknowledged, PhaseEnded
-from overwatch.serve.exposition import Exposition, Source
-from overwatch.serve.metrics_text import Family
+from overwatch.serve.exposition import Exposition
+from overwatch.serve.metrics_text import Family, Text
 from overwatch.serve.prometheus import PageLimits, RunPage
 from tests import fakes
 from tests.overwatch.serve.framed import Frames, busy_run, gpu
@@ -243,15 +244,15 @@ def test_a_page_is_made_once_a_state() -> None:
     made = []
     states = [object()]
 
-    def count(state: object) -> list[Family]:
-        made.append(state)
+    def count() -> list[Family]:
+        made.append(states[-1])
         return []
 
-    exposition = Exposition(Source(families=count, version=lambda: states[-1]))
-    for accept in ("", OPEN_METRICS, ""):
-        exposition.render(accept, compress=True)
+    exposition = Exposition(count, lambda: states[-1])
+    for text in (Text.PLAIN, Text.OPEN_METRICS, Text.PLAIN):
+        exposition.body((text, True))
     states.append(object())
-    exposition.render("", compress=True)
+    exposition.body((Text.PLAIN, True))
 
     assert made == states
 
@@ -451,7 +452,7 @@ def test_single_envs_have_series_only_where_asked_for() -> None:
 @pytest.mark.parametrize(
     ("what", "says"),
     [
-        ({"most_series": 0}, "most_series 0"),
+        ({"max_series": 0}, "max_series 0"),
         ({"per_env": 257}, "per_env 257"),
         ({"per_env": -1}, "per_env -1"),
     ],
@@ -459,4 +460,4 @@ def test_single_envs_have_series_only_where_asked_for() -> None:
 def test_limits_that_cannot_be_are_refused(what: dict[str, int], says: str) -> None:
     """With the name and the value."""
     with pytest.raises(ValueError, match=says):
-        PageLimits(**what)  # type: ignore[arg-type]  # values of one type, of several fields
+        PrometheusConfig(endpoint="127.0.0.1:0", **what)  # type: ignore[arg-type]  # values of one type, of several fields

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.analyse.story import read_story
 from overwatch.feeds.inputs import open_input
 from overwatch.feeds.playing import player_of
 from overwatch.snapshot import View
@@ -16,6 +15,7 @@ from overwatch.tui.keys import Mode
 from overwatch.tui.playback import Playback
 from overwatch.tui.screen import page as page_of
 from overwatch.tui.session import Session
+from tests.overwatch.analyse.reading import read_story
 from tests.overwatch.simulate.runs import overwatch, record
 
 _SIZE = ("--gpus", "1", "--envs", "4", "--slots", "3", "--seconds", "80", "--seed", "5")

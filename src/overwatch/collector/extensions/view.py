@@ -9,14 +9,12 @@ from aiohttp import web
 
 from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
-from overwatch.collector.guard import Entry, Refused
-from overwatch.collector.listeners import Listener
+from overwatch.collector.guard import Entry, Listener, Refused
 from overwatch.collector.tls import TlsConfig
 from overwatch.events import FindingAcknowledged, Origin, Record
 from overwatch.journal import Signal
 from overwatch.otlp.encode import request as encoded
-from overwatch.serve.answers import problem
-from overwatch.serve.stream import ViewApi
+from overwatch.serve.stream import ViewApi, problem
 
 
 def _refused(_: web.Request, refused: Refused) -> web.Response:
@@ -24,7 +22,7 @@ def _refused(_: web.Request, refused: Refused) -> web.Response:
 
 
 _ROLE: Final = "operator"
-_ENTRY: Final = Entry(name="view", reads=Role.READ, acts=Role.CONTROL, answer=_refused)
+_ENTRY: Final = Entry(name="view", scheme="ws", reads=Role.READ, acts=Role.CONTROL, answer=_refused)
 
 
 class ViewConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,7 +54,7 @@ class ViewExtension:
 
     def start(self) -> None:
         """Serve."""
-        self._context.board.note("view", "ws", self._listener.open(), secure=self._listener.secure)
+        self._listener.start()
 
     async def _keep(self, run_id: str, event: FindingAcknowledged) -> None:
         origin = Origin(run_id=run_id, role=_ROLE, ours=True)
@@ -66,4 +64,4 @@ class ViewExtension:
     def stop(self) -> None:
         """Hang up on all readers and serve no more."""
         self._context.bell.close()
-        self._listener.close()
+        self._listener.stop()

@@ -10,9 +10,8 @@ import msgspec
 
 from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
-from overwatch.collector.guard import Entry
+from overwatch.collector.guard import Entry, Listener
 from overwatch.collector.limits import LimitsConfig, Room
-from overwatch.collector.listeners import Listener
 from overwatch.collector.net import parse
 from overwatch.collector.receivers.otlp_grpc import GrpcConfig, OtlpGrpc
 from overwatch.collector.receivers.otlp_http import HttpConfig, OtlpHttp, denied
@@ -76,13 +75,13 @@ class OtlpReceiver:
     def start(self) -> None:
         """Open both transports and accept."""
         self._context.intake.open()
-        self._context.board.note("otlp_http", "http", self._http.open(), secure=self._http.secure)
+        self._http.start()
         endpoint = self._config.grpc.endpoint
         listening = self._grpc.open(parse(endpoint), may_move=endpoint not in self._context.fixed)
-        self._context.board.note("otlp_grpc", "http", listening, secure=self._grpc.secure)
+        self._context.listens("otlp_grpc", "http", listening, secure=self._grpc.secure)
 
     def stop(self) -> None:
         """Refuse what comes, let what is in flight end, close."""
         self._context.intake.close()
-        self._http.close()
+        self._http.stop()
         self._grpc.close(GRACE_S)

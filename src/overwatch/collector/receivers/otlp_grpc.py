@@ -3,7 +3,7 @@
 A pool of threads answers, one for each call in flight. `grpc.server` lives through what ends gRPC's server
 for event loops for all clients: a path that is no text.
 
-Rules: the same meaning as over HTTP in gRPC's words; a call is judged by its metadata before its message is
+Rules: the same meaning as over HTTP, as gRPC has it; a call is judged by its metadata before its message is
 read; success is answered after the journal has the bytes; a call whose message does not come is cut. Calls in
 flight are capped, and those of one address; connections by gRPC's own limits. Must not know HTTP or what a
 body means.
@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias, assert_never
 import grpc
 import msgspec
 
+from overwatch.background import Periodic
 from overwatch.collector.auth import Denial, Role
 from overwatch.collector.connections import most_connections
 from overwatch.collector.context import Context
@@ -26,8 +27,8 @@ from overwatch.collector.guard import Guard, said
 from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Body, Reason, RefusedError
 from overwatch.collector.limits import Hold, NoRoomError, Room
 from overwatch.collector.net import Address, AddressError, Listening, listen
-from overwatch.collector.receivers import status
-from overwatch.collector.receivers.status import Code
+from overwatch.collector.receivers.status import Code, retry_info, status
+from overwatch.collector.setting_types import bounded
 from overwatch.collector.signals import WIRES, response
 from overwatch.collector.tls import Certificates, TlsConfig
 from overwatch.journal import Signal
@@ -38,7 +39,7 @@ Export: TypeAlias = Callable[[Iterator[bytes], Call], bytes]
 TRANSPORT: Final = "grpc"
 LISTENER: Final = "otlp_grpc"
 _SPARE_THREADS: Final = 8
-"""Threads beyond those of calls in flight: they tell others to come back."""
+"""Threads beyond those of calls in flight: they answer that others must retry."""
 _MOST_WAITING: Final = 8
 """So many times the calls in flight may wait for a thread; gRPC itself refuses more."""
 _LOOK_S: Final = 0.25
@@ -58,12 +59,8 @@ class GrpcConnectionsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     """Longest time for a new connection's TLS and first settings, in seconds."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_connections <= _MOST_OF_GRPC:
-            raise ValueError(f"max_connections {self.max_connections} is not in 1..{_MOST_OF_GRPC}")
-        if not 0 < self.read_header_timeout_s <= _MOST_S:
-            raise ValueError(
-                f"read_header_timeout_s {self.read_header_timeout_s} is not more than 0 and at most {_MOST_S}"
-            )
+        bounded(self, "max_connections", least=1, most=_MOST_OF_GRPC)
+        bounded(self, "read_header_timeout_s", most=_MOST_S)
 
 
 class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,20 +89,10 @@ class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """TLS of this listener; that of `service.security` if left out."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_recv_msg_size_mib <= 64:
-            raise ValueError(f"max_recv_msg_size_mib {self.max_recv_msg_size_mib} is not in 1..64")
-        if not 1 <= self.max_concurrent_streams <= _MOST_OF_GRPC:
-            raise ValueError(
-                f"max_concurrent_streams {self.max_concurrent_streams} is not in 1..{_MOST_OF_GRPC}"
-            )
-        for name in ("max_concurrent_calls", "max_concurrent_calls_per_peer"):
-            calls = getattr(self, name)
-            if calls is not None and calls < 1:
-                raise ValueError(f"{name} {calls} is not positive")
-        for name in ("read_timeout_s", "max_connection_idle_s", "max_connection_age_s"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value <= _MOST_S:
-                raise ValueError(f"{name} {value} is not more than 0 and at most {_MOST_S}")
+        bounded(self, "max_recv_msg_size_mib", least=1, most=64)
+        bounded(self, "max_concurrent_streams", least=1, most=_MOST_OF_GRPC)
+        bounded(self, "max_concurrent_calls", "max_concurrent_calls_per_peer")
+        bounded(self, "read_timeout_s", "max_connection_idle_s", "max_connection_age_s", most=_MOST_S)
 
     @property
     def calls_of_a_peer(self) -> int:
@@ -150,7 +137,10 @@ class OtlpGrpc:
         self._certificates = context.guard.certificates(config.tls)
         self._room = room
         self._calls = Room(config.max_concurrent_calls, config.calls_of_a_peer)
-        self._late = _Late(config.read_timeout_s)
+        self._waiting: dict[Call, float] = {}
+        """Calls whose message did not come yet, and when it must have."""
+        self._waits = threading.Lock()
+        self._cutting = Periodic("otlp-grpc-late", _LOOK_S, self._cut_late)
         self._pool: ThreadPoolExecutor | None = None
         self._server: grpc.Server | None = None
         for signal in self._signals:
@@ -184,7 +174,7 @@ class OtlpGrpc:
         except RuntimeError as error:
             self.close(0)
             raise AddressError(f"cannot serve gRPC at {listening.address}: {error}") from error
-        self._late.start()
+        self._cutting.start()
         self._server.start()
         return listening
 
@@ -193,7 +183,7 @@ class OtlpGrpc:
         server, self._server = self._server, None
         if server is not None:
             server.stop(grace_s).wait()
-        self._late.stop()
+        self._cutting.stop()
         if self._pool is not None:
             self._pool.shutdown()
 
@@ -215,7 +205,7 @@ class OtlpGrpc:
             except grpc.RpcError:
                 # The call has ended before its message came.
                 raise
-            except Exception:  # noqa: BLE001 the border of a call: a fault of ours is told in gRPC's words and counted
+            except Exception:  # noqa: BLE001 the border of a call: a fault of ours is answered and counted
                 _log.exception("a call of %s failed", WIRES[signal].service)
                 why = "the collector failed; its log says why"
                 return _refused(call, self._intake.refuse(Reason.FAULT, why, TRANSPORT))
@@ -227,15 +217,25 @@ class OtlpGrpc:
     def _answer(self, signal: Signal, messages: Iterator[bytes], call: Call, peer: str) -> bytes:
         """The answer to one call; raises `RefusedError`."""
         self._intake.admit(TRANSPORT)
-        self._late.begin(call)
+        with self._waits:
+            self._waiting[call] = time.monotonic() + self._config.read_timeout_s
         try:
             data = next(messages, None)
         finally:
-            self._late.end(call)
+            with self._waits:
+                del self._waiting[call]
         if data is None:
             return _ended(call, grpc.StatusCode.UNIMPLEMENTED, "a call has exactly one message; it had none")
         accepted = self._take(Body(signal=signal, data=data, transport=TRANSPORT, peer=peer))
         return response(signal, accepted.rejected, accepted.message).SerializeToString()
+
+    def _cut_late(self) -> None:
+        """End the calls whose message does not come in time."""
+        now = time.monotonic()
+        with self._waits:
+            late = [call for call, due in self._waiting.items() if due < now]
+        for call in late:
+            call.cancel()
 
     def _take(self, body: Body) -> Accepted:
         hold = Hold(self._room, body.peer)
@@ -246,45 +246,6 @@ class OtlpGrpc:
             raise self._intake.refuse(Reason.BUSY, str(error), TRANSPORT) from error
         finally:
             hold.end()
-
-
-class _Late:
-    """Ends calls whose message does not come in time: one thread looks at all of them."""
-
-    def __init__(self, within_s: float) -> None:
-        self._within_s = within_s
-        self._waiting: dict[Call, float] = {}
-        self._lock = threading.Lock()
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="otlp-grpc-late", daemon=True)
-
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Look no more."""
-        self._ended.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def begin(self, call: Call) -> None:
-        """A call waits for its message."""
-        with self._lock:
-            self._waiting[call] = time.monotonic() + self._within_s
-
-    def end(self, call: Call) -> None:
-        """It does not any more."""
-        with self._lock:
-            del self._waiting[call]
-
-    def _run(self) -> None:
-        while not self._ended.wait(_LOOK_S):
-            now = time.monotonic()
-            with self._lock:
-                late = [call for call, due in self._waiting.items() if due < now]
-            for call in late:
-                call.cancel()
 
 
 class _TokenGuard(grpc.ServerInterceptor):  # type: ignore[misc] # grpc has no types
@@ -364,7 +325,7 @@ def _refused(call: Call, error: RefusedError) -> bytes:
     why = str(error)
     match error.reason:
         case Reason.MALFORMED:
-            details = status.protobuf(Code.INVALID_ARGUMENT, why)
+            details = status(Code.INVALID_ARGUMENT, why).SerializeToString()
             trailing = (("grpc-status-details-bin", details),)
             return _ended(call, grpc.StatusCode.INVALID_ARGUMENT, why, trailing)
         case Reason.TOO_LARGE:
@@ -381,6 +342,6 @@ def _refused(call: Call, error: RefusedError) -> bytes:
 
 def _later(call: Call, code: grpc.StatusCode, canonical: Code, why: str) -> bytes:
     """Ask the sender to come back: OTLP's clients send again where there is a `RetryInfo`."""
-    details = status.protobuf(canonical, why, RETRY_AFTER_S)
-    retry = ("google.rpc.retryinfo-bin", status.retry_info(RETRY_AFTER_S))
+    details = status(canonical, why, RETRY_AFTER_S).SerializeToString()
+    retry = ("google.rpc.retryinfo-bin", retry_info(RETRY_AFTER_S).SerializeToString())
     return _ended(call, code, why, (("grpc-status-details-bin", details), retry))

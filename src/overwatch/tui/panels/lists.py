@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from overwatch.analyse.words import change
+from overwatch.analyse.effect import change
 from overwatch.catalog.durations import duration
 from overwatch.catalog.runbooks import runbook
 from overwatch.feeds.towers import Listed

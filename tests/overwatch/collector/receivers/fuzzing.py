@@ -16,7 +16,7 @@ from overwatch.otlp.jsonl import to_json
 from tests.overwatch.collector.running import run_started, told, update
 from tests.overwatch.collector.test_fuzz_doors import mutated
 from tests.overwatch.collector.test_otlp_conformance import one_bad_log, span, two_bad_points
-from tests.overwatch.otlp.test_elements import empties
+from tests.overwatch.otlp.test_protobuf import empties
 from tests.overwatch.otlp.test_settle import CUMULATIVE, DELTA, SHAPES, one, sums
 
 PROTOBUF: Final = "application/x-protobuf"

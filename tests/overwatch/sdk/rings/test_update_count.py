@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from overwatch.events import Event, Measured
 from overwatch.journal import Signal
+from overwatch.otlp.batch_editor import fold
 from overwatch.otlp.decode import decode
 from overwatch.otlp.encode import origin_attributes, request
-from overwatch.otlp.folding import fold
 from overwatch.sdk.rings.ringset import RingLimits
 from overwatch.state import RunState, apply, new_run
 from tests import fakes
