@@ -1,7 +1,7 @@
 """The terminal application: follows a feed, hands keys to the session, paints frames.
 
 Owns time (how long nothing has arrived, how long painting takes) and nothing else: what is drawn is made by
-`screens`, what keys do is decided by `session`. Paints at most ten times a second, once a second for ages.
+`screen`, what keys do is decided by `session`. Paints at most ten times a second, once a second for ages.
 """
 
 import asyncio
@@ -33,16 +33,15 @@ from overwatch.feeds.live import Connection, Update
 from overwatch.feeds.towers import AckError, Listed, Towers
 from overwatch.snapshot import Snapshot, Timing, View
 from overwatch.snapshot.history import Ask, History
-from overwatch.tui.canvas import Canvas
+from overwatch.tui.commands import click, paste, press, wheel
 from overwatch.tui.context import Context, Frame, Freshness, Page, freshness_of
-from overwatch.tui.driver import ClickDriver
-from overwatch.tui.input import click, paste, press, wheel
 from overwatch.tui.keys import Mode
 from overwatch.tui.panels.small import Waiting
 from overwatch.tui.playback import Transport
 from overwatch.tui.screen import copied, draw
 from overwatch.tui.session import Session
 from overwatch.tui.settings import Settings
+from overwatch.tui.terminal import Canvas, ClickDriver
 from overwatch.tui.theme import Look, svg
 
 FRAME_S: Final = 0.1
