@@ -20,7 +20,7 @@ from overwatch.events.adding import added
 from overwatch.otlp.distribution import Distribution, Explicit
 from overwatch.projection.policy import custom_reading, reading
 from overwatch.projection.system import bound_view
-from overwatch.projection.text import safe
+from overwatch.projection.text import safe, safe_fields
 from overwatch.snapshot import Reading, Sample, Tally, Total
 from overwatch.snapshot import Service as ServiceView
 from overwatch.state.run import RunState
@@ -37,23 +37,16 @@ def gauges(state: RunState, tick: int) -> dict[str, Reading]:
     behind it.
     """
     found: dict[str, Reading] = {}
-    for name, service in sorted(_gauges(state), key=lambda pair: _order(*pair)):
+    reported = [(name, one) for one in state.services.processes.values() for name in one.gauges]
+    for name, service in sorted(
+        reported, key=lambda pair: (_ROWS.get(pair[0], len(_ROWS)), pair[0], pair[1].role, pair[1].rank)
+    ):
         series, row = service.gauges[name], BY_NAME.get(name)
         shown = safe(name.removeprefix(CUSTOM_PREFIX))
         made = custom_reading(shown, series, tick) if row is None else reading(state, row, series, tick)
         key = shown if shown not in found else f"{shown}#{safe(service.role)}/{service.rank}"
         found[key] = msgspec.structs.replace(made, role=safe(service.role), rank=service.rank)
     return found
-
-
-def _gauges(state: RunState) -> Iterator[tuple[str, Service]]:
-    for service in state.services.processes.values():
-        for name in service.gauges:
-            yield name, service
-
-
-def _order(name: str, service: Service) -> tuple[int, str, str, int]:
-    return _ROWS.get(name, len(_ROWS)), name, service.role, service.rank
 
 
 def tallies(state: RunState) -> tuple[Tally, ...]:
@@ -73,7 +66,7 @@ def _tally(name: str, service: Service, tally: Counted) -> Tally:
         name=_shown(name),
         role=safe(service.role),
         rank=service.rank,
-        labels={safe(key): safe(word) for key, word in tally.labels.items()},
+        labels=safe_fields(tally.labels),
         is_custom=not _is_row(name, whole),
         total=whole.sum,
         count=whole.count,
@@ -251,10 +244,7 @@ def _replay(service: Service, _state: RunState) -> Iterator[str]:
     leases = service.value(replay.LEASES.name)
     if leases:
         yield f"leases {leases:,.0f}"
-    for row, word in ((replay.REFUSED, "refused"), (replay.REDELIVERED, "redelivered")):
-        pace = service.recently(row.name)
-        if pace:
-            yield f"{word} {pace:.2g}/s"
+    yield from _rates(service, (replay.REFUSED, "refused"), (replay.REDELIVERED, "redelivered"))
 
 
 def _orchestrator(service: Service, state: RunState) -> Iterator[str]:
@@ -285,7 +275,12 @@ def _rollouts(service: Service, _state: RunState) -> Iterator[str]:
         count = service.value(row.name)
         if count:
             yield f"{word} {count:,.0f}"
-    for row, word in ((services.REFUSED, "refused"), (services.REDELIVERED, "redelivered")):
+    yield from _rates(service, (services.REFUSED, "refused"), (services.REDELIVERED, "redelivered"))
+
+
+def _rates(service: Service, *rows: tuple[Metric, str]) -> Iterator[str]:
+    """`refused 1/s`, of what happens at all."""
+    for row, word in rows:
         rate = service.recently(row.name)
         if rate:
             yield f"{word} {rate:.2g}/s"

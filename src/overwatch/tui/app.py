@@ -338,15 +338,14 @@ class OverwatchApp(App[int]):
         if self._pending is not None:
             return
         wait_s = max(0.0, self._painted_at + FRAME_S - time.monotonic())
-        self._pending = asyncio.get_running_loop().call_later(wait_s, self._paint_pending)
-
-    def _paint_pending(self) -> None:
-        self._pending = None
-        self.paint()
+        self._pending = asyncio.get_running_loop().call_later(wait_s, self.paint)
 
     def paint(self) -> None:
         """Draw what is known now, and note how long it took."""
         begun = time.perf_counter()
+        if self._pending is not None:
+            self._pending.cancel()
+            self._pending = None
         self._painted_at = time.monotonic()
         width, height = self._area
         if width < 1 or height < 1:
@@ -367,7 +366,11 @@ class OverwatchApp(App[int]):
         if session.snapshot is None:
             return None
         held = session.board.hold.apply(session.snapshot, time.monotonic())
-        return msgspec.structs.replace(held, feed=session.feed, timing=self._timing())
+        timing = None
+        if self._paint_ms:
+            mean = sum(self._paint_ms) / len(self._paint_ms)
+            timing = Timing(last_render_ms=self._paint_ms[-1], mean_render_ms=mean)
+        return msgspec.structs.replace(held, feed=session.feed, timing=timing)
 
     def _seen_with(self, width: int, height: int, snapshot: Snapshot | None) -> Context:
         session = self.session
@@ -383,28 +386,16 @@ class OverwatchApp(App[int]):
             zone=UTC if session.settings.clock == "utc" else None,
         )  # fmt: skip
 
-    def _timing(self) -> Timing | None:
-        if not self._paint_ms:
-            return None
-        mean = sum(self._paint_ms) / len(self._paint_ms)
-        return Timing(last_render_ms=self._paint_ms[-1], mean_render_ms=mean)
-
     def _waiting(self) -> Waiting:
         if self.session.transport is not None:
-            return Waiting(
-                collector=self._address, state="has no run at this place", run_id=self._feed.run_id
-            )
+            state = "has no run at this place"
+            return Waiting(collector=self._address, state=state, run_id=self._feed.run_id)
         connection = self._feed.connection
         where = urlsplit(self._address)
         announced = discovery.read()
         endpoint = f"http://{where.hostname}:{_OTLP_PORT}"
-        if (
-            announced
-            and announced.otlp_http
-            and announced.view
-            and urlsplit(announced.view).netloc == where.netloc
-        ):
-            endpoint = announced.otlp_http
+        if announced and announced.view and urlsplit(announced.view).netloc == where.netloc:
+            endpoint = announced.otlp_http or endpoint
         state = f"down: {connection.reason}" if connection.reason else connection.state
         tried = self._feed.addresses if isinstance(self._feed, Towers) else (self._address,)
         return Waiting(

@@ -169,9 +169,8 @@ def _slots(snapshot: Snapshot, env: Env, *, wide: bool) -> list[list[Span]]:
     alpha, age, blueprint = (6, 6, 12) if wide else (4, 5, 11)
     age += embargo is not None and embargo > _SHORT_EMBARGO
     # Whether the run reports gradient health at all, so that the column does not come and go.
-    grad = (
-        4 if any(one.grad is not None for row in (env, *snapshot.envs) for one in row.slots.values()) else 0
-    )
+    every = (one for row in (env, *snapshot.envs) for one in row.slots.values())
+    grad = 4 if any(one.grad is not None for one in every) else 0
     gate = (29 if wide else 12) - grad
     gap = "  " if wide or age == 5 else " "
     head = "".join((
