@@ -36,13 +36,12 @@ from overwatch.cli.doctor_machine import (
     warning,
 )
 from overwatch.collector.settings import CollectorConfig, unusable
-from overwatch.delivery import destination, transport_to
-from overwatch.delivery.endpoint import target
-from overwatch.delivery.request import Answer, Parcel
-from overwatch.delivery.request import Verdict as Taken
+from overwatch.delivery import OtlpTransport, destination
+from overwatch.delivery.answer import Answer, Parcel
+from overwatch.delivery.answer import Verdict as Taken
 from overwatch.extras import EXTRAS, TUI
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.spools import spool_root
+from overwatch.sdk.exporter.spool import spool_root
 
 _MARKS: Final = {State.OK: "ok", State.WARNING: "WARN", State.FAILURE: "FAIL"}
 _RANKS: Final = tuple(State)
@@ -353,11 +352,11 @@ def reach(endpoint: str | None) -> Iterator[Verdict]:
         yield ok("none runs on this machine; `overwatch collect` starts one, --endpoint asks another")
         return
     try:
-        to = destination(Signal.LOGS, target("logs", endpoint))
+        to = destination(Signal.LOGS, endpoint)
     except ValueError as error:
         yield failure(f"{endpoint!r}: {error}", "write http://HOST:4318, https://... or http://HOST:4317")
         return
-    door = transport_to({Signal.LOGS: to})
+    door = OtlpTransport({Signal.LOGS: to})
     begin = time.monotonic()
     try:
         parcel = Parcel(signal=Signal.LOGS, body=ExportLogsServiceRequest().SerializeToString())

@@ -25,7 +25,7 @@ import psutil
 
 from overwatch import discovery
 from overwatch.collector.budget import look, summary
-from overwatch.collector.exporters.otlp_file.config import OtlpFileConfig
+from overwatch.collector.exporters.otlp_file import OtlpFileConfig
 from overwatch.collector.exporters.snapshots import SnapshotsConfig
 from overwatch.collector.guard import Listener
 from overwatch.collector.net import AddressError, holder, listen, parse
@@ -44,7 +44,7 @@ _CONTROL: Final = Path("/dev/nvidiactl")
 _ASK: Final = """
 import json, os, sys
 from pathlib import Path
-from overwatch.sdk.exporter.vendors import Local, with_files
+from overwatch.sdk.exporter.gpus import Local, with_files
 source = Local(os.getpid(), with_files(*[Path(word) for word in sys.argv[1:]]))
 gpus = source.open()
 every = frozenset(gpu.uuid for gpu in gpus)

@@ -37,7 +37,7 @@ from overwatch.cli.stack_files import (
     write_all,
 )
 from overwatch.collector.net import holder
-from overwatch.delivery.client import http_request
+from overwatch.delivery.connection import http_request
 from overwatch.file_lock import try_lock
 
 READY_S: Final = 30.0
