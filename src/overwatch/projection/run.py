@@ -132,7 +132,7 @@ def _eta_s(state: RunState, planned: int | None, elapsed_s: float) -> float | No
 
 
 def _checkpoint_age_s(state: RunState, link: LinkJudgement) -> float | None:
-    """Seconds since the newest checkpoint; those since the run last spoke count."""
+    """Seconds since the newest checkpoint; those since its newest record count."""
     saved = state.checkpoint
     if saved is None:
         return None

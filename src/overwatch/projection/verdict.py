@@ -84,7 +84,7 @@ def _finding(item: Open, ended_at: float | None) -> Finding:
 
 
 def verdict_view(state: RunState, judged: Judged, findings: tuple[Finding, ...]) -> Verdict:
-    """The banner: the worst severity that nobody acknowledged, up to three causes, and counts."""
+    """The banner: the worst severity that is not acknowledged, up to three causes, and counts."""
     open_now = [finding for finding in findings if finding.cleared_at is None and not finding.acknowledged]
     seen = sum(finding.cleared_at is None for finding in findings) - len(open_now)
     return msgspec.structs.replace(_verdict(state, judged, open_now, seen), acknowledged=seen)

@@ -87,7 +87,7 @@ class Desk(Protocol):
         """The past of a run, `None` being the watched one; never raises."""
 
     async def acknowledge(self, finding_id: str, run_id: str) -> None:
-        """Say that somebody knows about a finding; raises `AckError`."""
+        """Acknowledge a finding; raises `AckError`."""
 
 
 class Attended(Protocol):
@@ -237,7 +237,7 @@ class OverwatchApp(App[int]):
             )
 
     def _save(self, file: str) -> str:
-        """Write the screen as SVG; what to say."""
+        """Write the screen as SVG; returns the notice."""
         shown = self._showable()
         run_id = "nothing" if shown is None else shown.run.run_id
         plain = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in run_id)[:64]
@@ -251,7 +251,7 @@ class OverwatchApp(App[int]):
         return f"written: {path.expanduser().absolute()}"
 
     def _list_soon(self) -> None:
-        # A function: what is replaced before it began must not be a coroutine that nobody awaited.
+        # A function: what is replaced before it began must not be a coroutine that was never awaited.
         _: Worker[None] = self.run_worker(self._list, group="runs", exclusive=True)
 
     async def _list(self) -> None:

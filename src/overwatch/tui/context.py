@@ -1,6 +1,6 @@
 """What a frame depends on besides the snapshot: the terminal, what the user opened, how fresh it is.
 
-The terminal itself counts how long nothing has arrived: a screen that no longer moves must say so. Pure.
+The terminal itself counts how long nothing has arrived: a screen that no longer moves must show it. Pure.
 """
 
 from collections import deque

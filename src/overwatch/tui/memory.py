@@ -105,7 +105,7 @@ class Past:
         self._moments.append(Moment(snapshot.time, detail))
 
     def step(self, by: int) -> str | None:
-        """So many seconds on, or back; past the newest it is now again. What to say when that is the end."""
+        """So many seconds on, or back; past the newest it is now again. A notice when that is the end."""
         back = (0 if self._back is None else self._back) - by
         if not self._moments or back >= len(self._moments):
             return "nothing earlier was seen here while this was open; r opens the recording"

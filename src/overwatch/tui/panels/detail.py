@@ -130,7 +130,7 @@ def _reason(reason: Reason, room: int) -> list[list[Span]]:
 
 
 def _phrases(env: Env, detail: Detail, *, brief: bool) -> list[str]:
-    """One phrase a reason; `brief` leaves out what the details below say."""
+    """One phrase a reason; `brief` leaves out what the details below have."""
     if not detail.reasons:
         return [clean(word) for word in env.anomaly.reasons or ("nothing stands out",)]
     phrases = []
