@@ -16,7 +16,7 @@ from overwatch.feeds.recording import RecordingError
 from overwatch.feeds.survey import Mark
 from overwatch.feeds.timeline import Cancelled
 from overwatch.feeds.towers import AckError, Listed
-from overwatch.projection.runs import run_list
+from overwatch.projection.run import run_list
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.history import Ask, History
 

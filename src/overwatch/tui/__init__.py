@@ -21,9 +21,9 @@ from overwatch.feeds.playing import AnyPlayer, player_of
 from overwatch.feeds.recording import RecordingError
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.history import Ask, History
+from overwatch.tui.commands import key_of, press
 from overwatch.tui.comparison import Comparison
 from overwatch.tui.context import Context, Frame, freshness, freshness_of
-from overwatch.tui.input import key_of, press
 from overwatch.tui.keys import Mode, spelt
 from overwatch.tui.panels.small import Waiting
 from overwatch.tui.screen import draw, overview

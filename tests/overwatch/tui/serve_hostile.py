@@ -16,7 +16,7 @@ from overwatch.feeds.towers import Listed
 from overwatch.snapshot import View
 from overwatch.snapshot.history import Ask, History
 from overwatch.tui.app import OverwatchApp
-from overwatch.tui.input import press
+from overwatch.tui.commands import press
 from tests.overwatch.tui import drawers, hostile
 from tests.overwatch.tui.test_paging import _runs
 

@@ -15,7 +15,7 @@ from overwatch.snapshot import RunLine, Snapshot, View
 from overwatch.snapshot.history import Ask, History
 from overwatch.tui.actions import pages
 from overwatch.tui.app import OverwatchApp
-from overwatch.tui.input import ACTIONS, press
+from overwatch.tui.commands import ACTIONS, press
 from overwatch.tui.keys import KEYS, Arg, Mode, known
 from overwatch.tui.session import Session
 from overwatch.tui.text import plain
