@@ -7,6 +7,9 @@ is done.
 
 import contextlib
 import os
+import threading
+import time
+from collections.abc import Callable
 from typing import Final
 
 from overwatch import platform
@@ -34,3 +37,39 @@ def leave_a_core() -> None:
     cores = platform.cores()
     if len(cores) > 1:
         platform.keep_to(cores - {max(cores)})
+
+
+class Periodic:
+    """A thread that works, rests and works again until it is stopped."""
+
+    def __init__(self, name: str, rest_s: float, work: Callable[[], None], share: float = 1.0) -> None:
+        """`rest_s` is the least rest, also before the first work, which takes `share` of the time at most.
+
+        An error of the work ends the thread.
+        """
+        self._work = work
+        self._rest_s = rest_s
+        self._share = share
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def is_running(self) -> bool:
+        """Whether it goes on."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End after the work that is under way; one that never began has ended."""
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        rest_s = self._rest_s
+        while not self._ended.wait(rest_s):
+            began = time.monotonic()
+            self._work()
+            rest_s = max(self._rest_s, (time.monotonic() - began) / self._share)

@@ -18,7 +18,7 @@ import msgspec
 import yaml
 
 from overwatch.collector.components import ROOTS, component_of, plain_name, sections
-from overwatch.collector.secrets import Secret, redact, texts_in
+from overwatch.collector.setting_types import Secret, redact, texts_in
 from overwatch.collector.settings import CollectorConfig, ServiceSection, listeners, problems
 from overwatch.config_yaml import Number, read
 from overwatch.diagnose.judging import DiagnosisConfig

@@ -31,11 +31,10 @@ from overwatch.snapshot.history import Ask, History
 from overwatch.state import apply, new_run
 from overwatch.state import dump as dump_state
 from overwatch.state import load as load_state
-from overwatch.state.caps import wants_room
+from overwatch.state.caps import evict, wants_room
 from overwatch.state.joins import Joins
-from overwatch.state.overflow import Overflow
+from overwatch.state.names import Overflow
 from overwatch.state.past import Past
-from overwatch.state.removal import evict
 from overwatch.state.sources import source_key
 from overwatch.tower import TowerStats
 from overwatch.tracked import Tracked

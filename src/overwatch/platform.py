@@ -267,7 +267,3 @@ def raise_file_limit(wanted: int) -> None:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
             return
-
-
-def _numbers() -> Path:
-    return PROC / "self/fd"

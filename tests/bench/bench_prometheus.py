@@ -36,7 +36,7 @@ from prometheus_client.registry import Collector
 
 from overwatch.aggregator import Frame
 from overwatch.collector.loop import LoopThread
-from overwatch.serve.exposition import Ahead, Exposition, Source
+from overwatch.serve.exposition import Exposition
 from overwatch.serve.metrics_text import Family, FamilyKind, Text, page
 from overwatch.serve.prometheus import PageLimits, RunPage
 from tests.e2e.collecting import collecting
@@ -128,8 +128,9 @@ def serve() -> None:
     """A process with a page at the cap and, as a collector has, a new state each tenth of a second."""
     frames, newest = _full(), [0]
     made = RunPage(PageLimits(most_series=CAP))
-    source = Source(families=lambda _: made.families(frames[newest[0]]), version=lambda: frames[newest[0]])
-    expositions = [Exposition(source), Exposition(source)]
+    expositions = [
+        Exposition(lambda: made.families(frames[newest[0]]), lambda: frames[newest[0]]) for _ in range(2)
+    ]
     loop = LoopThread()
     loop.start()
 
@@ -140,7 +141,7 @@ def serve() -> None:
         return int(runner.addresses[0][1])
 
     ports = [loop.call(open_door(one)) for one in expositions]
-    Ahead(expositions[0]).start()
+    expositions[0].start_ahead()
     print(*ports, sum(family.n for family in made.families(frames[0])), flush=True)
     while True:
         time.sleep(0.1)

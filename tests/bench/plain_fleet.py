@@ -10,8 +10,7 @@ from overwatch.catalog import BY_NAME, Scope
 from overwatch.diagnose.anomaly import HARD, SOFT_CAP, AnomalyLimits
 from overwatch.diagnose.robust import NORMAL, far, most_events
 from overwatch.events import ActionTaken, EpisodeEnded, Event, Measured
-from overwatch.state.earned import HUGE, RETURNS, SHOWN_RETURNS
-from overwatch.state.trends import ACTIONS, SAMPLES, STRIDE, STRIDE_NS
+from overwatch.state.env_tables import ACTIONS, HUGE, RETURNS, SAMPLES, SHOWN_RETURNS, STRIDE, STRIDE_NS
 
 MARGIN = 0.5
 

@@ -5,7 +5,7 @@
 
 from pathlib import Path
 
-from overwatch.state.judge import Status
+from overwatch.state.policy import Status
 from tests.calibration.recorded import Recording, recordings
 from tests.calibration.replaying import Replayed, replay
 

@@ -23,7 +23,7 @@ from overwatch.events import (
 )
 from overwatch.fold import FAST_NS, next_tick
 from overwatch.state import RunState, apply, new_run
-from overwatch.state.judge import Status
+from overwatch.state.policy import Status
 from tests.calibration.recorded import Recording, Told
 from tests.fakes import ORIGIN, START_NS
 

@@ -45,13 +45,13 @@ def test_the_tree_keeps_its_contract(tmp_path: Path) -> None:
 def test_a_planted_upward_import_is_found(tmp_path: Path) -> None:
     """An import from the fold to a view turns the contract red."""
     _copy(tmp_path)
-    target = tmp_path / "src/overwatch/state/ring.py"
+    target = tmp_path / "src/overwatch/state/arrays.py"
     target.write_text(target.read_text() + "\nimport overwatch.projection\n")
 
     result = _lint(tmp_path)
 
     assert result.returncode != 0
-    assert "overwatch.state.ring -> overwatch.projection" in result.stdout
+    assert "overwatch.state.arrays -> overwatch.projection" in result.stdout
 
 
 def test_a_planted_torch_import_is_found(tmp_path: Path) -> None:

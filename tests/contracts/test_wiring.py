@@ -30,7 +30,8 @@ from overwatch.otlp.decode import decode
 from overwatch.otlp.encode import request
 from overwatch.otlp.settle import settle
 from overwatch.otlp.totals import Totals
-from overwatch.serve.exposition import Exposition, Source
+from overwatch.serve.metrics_text import Text
+from overwatch.serve.metrics_text import page as rendered
 from overwatch.serve.prometheus import families
 from overwatch.snapshot import Snapshot
 from tests.overwatch.sdk.sink import Sink, http_sink
@@ -112,8 +113,7 @@ def _living(frame: Frame) -> Frame:
 
 def _scrape(frame: Frame) -> dict[str, float]:
     """Newest sample of each name on the page of a frame."""
-    source = Source(families=lambda _: families(frame), version=lambda: frame)
-    page = Exposition(source).render("", compress=False).body.decode()
+    page = rendered(families(frame), Text.PLAIN).decode()
     return {
         sample.name: sample.value
         for family in text_string_to_metric_families(page)

@@ -27,7 +27,7 @@ from overwatch.generate.rules import Plan, rule_file, steady_alerts
 from overwatch.journal import Batch, Signal
 from overwatch.serve.prometheus import RunPage
 from overwatch.simulate import SECOND, Script, Settings
-from overwatch.simulate.telling import Teller, Told
+from overwatch.simulate.delivery import Teller, Told
 from tests.ports import free_port
 from tests.real.servers import ask, need, serving
 

@@ -17,7 +17,12 @@ class KeptLink:
 
     def __init__(self, role: str = "trainer") -> None:
         self.role = role
+        self.frames: list[Frame] = []
         self.refused: list[str] = []
+
+    def send(self, frame: Frame) -> None:
+        """Keep one frame."""
+        self.frames.append(frame)
 
     def count_drop(self, reason: str) -> None:
         """What the run could not take."""
@@ -37,11 +42,8 @@ class KeptRun(Run):
 
     def __init__(self, n_envs: int | None = None, role: str = "trainer") -> None:
         self.link = KeptLink(role)
-        self.frames: list[Frame] = []
+        self.frames = self.link.frames
         super().__init__("kept", cast("Link", self.link), n_envs)
-
-    def _send(self, frame: Frame) -> None:
-        self.frames.append(frame)
 
     def of(self, kind: type[F]) -> list[F]:
         """The frames of one kind, in their order."""

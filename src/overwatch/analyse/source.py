@@ -8,8 +8,7 @@ from pathlib import Path
 
 from overwatch.events import Record
 from overwatch.feeds.inputs import Input, open_input
-from overwatch.feeds.recording import Recording, RecordingError
-from overwatch.feeds.unshown import unshown
+from overwatch.feeds.recording import Recording, RecordingError, unshown
 from overwatch.snapshot import Snapshot
 from overwatch.state.joins import Joins
 from overwatch.tracked import Tracked

@@ -8,7 +8,6 @@ COMPILE: Final = "compile"
 """Of the lines that say what was compiled again: fields `function`, `reason`, `count`."""
 RECOMPILES: Final = Metric(
     name="overwatch.policy.recompiles",
-    short="recompiles",
     kind=Kind.GAUGE,
     unit="{compilation}",
     scope=Scope.POLICY,

@@ -29,7 +29,6 @@ def _around(warning: float, critical: float) -> Limits:
 
 VALUE_MIN: Final = _row(
     name="overwatch.policy.value_min",
-    short="value_min",
     unit="{reward}",
     asks="What was the least that the critic expected?",
     label="val min",
@@ -40,7 +39,6 @@ VALUE_MIN: Final = _row(
 
 VALUE_MAX: Final = _row(
     name="overwatch.policy.value_max",
-    short="value_max",
     unit="{reward}",
     asks="What was the most that the critic expected?",
     label="val max",
@@ -53,7 +51,6 @@ VALUE_MAX: Final = _row(
 
 VALUE_SPREAD: Final = _row(
     name="overwatch.policy.value_spread",
-    short="value_spread",
     unit="{spread}",
     asks="How wide is the range of values, as a multiple of what it was after fifty updates?",
     label="val sprd",
@@ -68,7 +65,6 @@ VALUE_SPREAD: Final = _row(
 ROWS: Final = (
     _row(
         name="overwatch.policy.advantage_mean",
-        short="advantage_mean",
         unit="{sigma}",
         asks="Is the mean advantage about 0, before it is normalised?",
         label="adv mean",
@@ -79,7 +75,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.advantage_std",
-        short="advantage_std",
         unit="{sigma}",
         asks="How much do advantages differ, before they are normalised?",
         label="adv std",
@@ -98,7 +93,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.advantage_skewness",
-        short="advantage_skewness",
         unit="{moment}",
         asks="Do a few samples have far better or worse advantages than the rest?",
         label="adv skew",
@@ -109,7 +103,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.advantage_kurtosis",
-        short="advantage_kurtosis",
         unit="{moment}",
         asks="Are there more extreme advantages than a normal distribution has?",
         label="adv kurt",
@@ -120,7 +113,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.advantage_positive",
-        short="advantage_positive",
         unit="1",
         asks="What share of the advantages was above 0?",
         label="adv pos",
@@ -141,7 +133,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.value_mean",
-        short="value_mean",
         unit="{reward}",
         asks="What did the critic expect on average?",
         label="val mean",
@@ -151,7 +142,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.value_std",
-        short="value_std",
         unit="{reward}",
         asks="Does the critic tell states apart at all?",
         label="val std",
@@ -166,7 +156,6 @@ ROWS: Final = (
     VALUE_SPREAD,
     _row(
         name="overwatch.policy.value_nrmse",
-        short="value_nrmse",
         unit="{error}",
         asks="How large is the critic's error, as a share of the spread of returns?",
         label="val err",
@@ -176,7 +165,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.value_clipped",
-        short="value_clipped",
         unit="1",
         asks="In what share of the samples was the critic's step clipped?",
         label="val clip",
@@ -186,7 +174,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.value_loss_unclipped",
-        short="value_loss_unclipped",
         unit="{loss}",
         asks="What was the critic's loss before it was clipped?",
         label="val raw",
@@ -195,7 +182,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.value_correlation",
-        short="value_correlation",
         unit="{correlation}",
         asks="Does what the critic expected go with what was earned?",
         label="val corr",
@@ -207,7 +193,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.td_error_mean",
-        short="td_error_mean",
         unit="{reward}",
         asks="Does the critic expect too little or too much, on average?",
         label="td mean",
@@ -217,7 +202,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.td_error_std",
-        short="td_error_std",
         unit="{reward}",
         asks="How much do the critic's errors differ?",
         label="td std",
@@ -226,7 +210,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.bellman_error",
-        short="bellman_error",
         unit="{reward}",
         asks="How large is the critic's error from one step to the next, without its sign?",
         label="bellman",
@@ -237,7 +220,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.return_p10",
-        short="return_p10",
         unit="{reward}",
         asks="What did the worse tenth of the episodes earn at most?",
         label="ret p10",
@@ -249,7 +231,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.return_p50",
-        short="return_p50",
         unit="{reward}",
         asks="What did the middle episode earn?",
         label="ret p50",
@@ -261,7 +242,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.return_p90",
-        short="return_p90",
         unit="{reward}",
         asks="What did the better tenth of the episodes earn at least?",
         label="ret p90",
@@ -273,7 +253,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.return_variance",
-        short="return_variance",
         unit="{reward2}",
         asks="How much do the returns of an update's episodes vary?",
         label="ret var",
@@ -285,7 +264,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.return_skewness",
-        short="return_skewness",
         unit="{moment}",
         asks="Do a few episodes earn far more or less than the rest?",
         label="ret skew",
@@ -296,7 +274,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.popart_mean",
-        short="popart_mean",
         unit="{reward}",
         asks="Around which return does the critic predict, as the running mean of returns?",
         label="pop mean",
@@ -304,7 +281,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.popart_std",
-        short="popart_std",
         unit="{reward}",
         asks="In units of which deviation of returns does the critic predict?",
         label="pop std",

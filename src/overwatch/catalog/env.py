@@ -6,12 +6,10 @@ from overwatch.catalog.metric import Audience, Cadence, Direction, Kind, Metric,
 
 REWARD: Final = Metric(
     name="overwatch.env.reward",
-    short="reward",
     kind=Kind.GAUGE,
     unit="{reward}",
     scope=Scope.ENV,
     asks="What did the last step of this env pay?",
-    label="reward",
     tele=("TELE-638", "TELE-655"),
     direction=Direction.UP,
     fmt="+.3f",
@@ -20,12 +18,10 @@ REWARD: Final = Metric(
 
 EPISODE_RETURN: Final = Metric(
     name="overwatch.env.return",
-    short="return",
     kind=Kind.GAUGE,
     unit="{reward}",
     scope=Scope.ENV,
     asks="What did this env's last finished episodes earn on average?",
-    label="return",
     tele=("TELE-640",),
     direction=Direction.UP,
     non_finite=NonFinite.UNDEFINED,
@@ -38,12 +34,10 @@ EPISODE_RETURN: Final = Metric(
 
 TASK_METRIC: Final = Metric(
     name="overwatch.env.metric",
-    short="metric",
     kind=Kind.GAUGE,
     unit="{metric}",
     scope=Scope.ENV,
     asks="How good is this env at its task, in the run's own metric?",
-    label="metric",
     tele=("TELE-635",),
     non_finite=NonFinite.UNDEFINED,
     fmt=".2f",
@@ -53,12 +47,10 @@ TASK_METRIC: Final = Metric(
 
 RENT: Final = Metric(
     name="overwatch.env.rent",
-    short="rent",
     kind=Kind.GAUGE,
     unit="{reward}",
     scope=Scope.ENV,
     asks="What does this env pay for its grown parts at each step?",
-    label="rent",
     tele=("TELE-654",),
     direction=Direction.DOWN,
     fmt=".3f",
@@ -67,7 +59,6 @@ RENT: Final = Metric(
 
 STEP_TIME: Final = Metric(
     name="overwatch.env.step_time",
-    short="step_time",
     kind=Kind.GAUGE,
     unit="s",
     scope=Scope.ENV,
@@ -80,12 +71,10 @@ STEP_TIME: Final = Metric(
 
 CRASHES: Final = Metric(
     name="overwatch.env.crashes",
-    short="crashes",
     kind=Kind.COUNTER,
     unit="{crash}",
     scope=Scope.ENV,
     asks="How often did an env of this run crash?",
-    label="crashes",
     fmt=".0f",
     fix="open the env: last actions, events, traceback",
     audience=tuple(Audience),
@@ -95,12 +84,10 @@ CRASHES: Final = Metric(
 
 ALPHA: Final = Metric(
     name="overwatch.slot.alpha",
-    short="alpha",
     kind=Kind.GAUGE,
     unit="1",
     scope=Scope.SLOT,
     asks="How far is the seed in this slot blended in?",
-    label="alpha",
     non_finite=NonFinite.UNDEFINED,
     fmt=".2f",
     tele=("TELE-551",),
@@ -108,12 +95,10 @@ ALPHA: Final = Metric(
 
 AGE: Final = Metric(
     name="overwatch.slot.age",
-    short="age",
     kind=Kind.GAUGE,
     unit="{step}",
     scope=Scope.SLOT,
     asks="For how many steps has this slot been in its stage?",
-    label="age",
     non_finite=NonFinite.UNDEFINED,
     fmt=".0f",
     tele=("TELE-552",),
@@ -129,7 +114,6 @@ GRADIENT_HEALTH: Final = Metric(
         "How near is the gradient of this slot's seed to its host's, as the smaller of the two norms per "
         "weight over the larger: 1 equal, 0 vanished or exploded?"
     ),
-    label="grad",
     direction=Direction.UP,
     non_finite=NonFinite.UNDEFINED,
     fmt=".2f",
@@ -138,12 +122,10 @@ GRADIENT_HEALTH: Final = Metric(
 
 STAGE: Final = Metric(
     name="overwatch.slot.stage",
-    short="stage",
     kind=Kind.STATE,
     unit="1",
     scope=Scope.SLOT,
     asks="In which stage is the seed in this slot?",
-    label="stage",
     tele=("TELE-501",),
     depends_on=("event:seed_stage_changed",),
     feeds=("finding:cull-storm", "field:aggregates.seed_census"),

@@ -20,7 +20,6 @@ _row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY)
 ROWS: Final = (
     _row(
         name="overwatch.policy.episode_length",
-        short="episode_length",
         unit="{step}",
         asks="How long were the episodes that ended in this update on average?",
         label="ep len",
@@ -46,7 +45,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.success_rate",
-        short="success_rate",
         unit="1",
         asks="What share of the episodes that ended reached their goal?",
         label="success",
@@ -60,7 +58,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.timeout_rate",
-        short="timeout_rate",
         unit="1",
         asks="What share of the episodes that ended ran out of time?",
         label="timeout",
@@ -72,7 +69,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.observation_outliers",
-        short="observation_outliers",
         unit="1",
         asks="What share of the normalised observations lay more than three deviations from the mean?",
         label="obs out",
@@ -85,7 +81,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.observation_drift",
-        short="observation_drift",
         unit="{sigma}",
         asks="How far did the mean of the normalised observations leave 0?",
         label="obs drft",
@@ -97,7 +92,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.inference_share",
-        short="inference_share",
         unit="1",
         asks="What share of collecting does the policy take to choose actions?",
         label="infer",
@@ -105,7 +99,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.env_step_share",
-        short="env_step_share",
         unit="1",
         asks="What share of collecting do the environments take to step?",
         label="env step",

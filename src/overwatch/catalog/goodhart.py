@@ -19,7 +19,6 @@ _FEEDS: Final = ("finding:reward-hacking",)
 
 PROXY: Final = _row(
     name="overwatch.policy.proxy_return",
-    short="proxy_return",
     unit="{reward}",
     asks="What did the episodes earn by the proxy that the policy is paid by?",
     label="proxy",
@@ -33,7 +32,6 @@ PROXY: Final = _row(
 
 TRUE: Final = _row(
     name="overwatch.policy.true_return",
-    short="true_return",
     unit="{reward}",
     asks="What did the same episodes earn by what is really wanted?",
     label="true",
@@ -49,7 +47,6 @@ TRUE: Final = _row(
 
 GAP: Final = _row(
     name="overwatch.policy.goodhart_gap",
-    short="goodhart_gap",
     unit="{range}",
     asks=(
         "How far is the proxy return ahead of the true one, each as a place between the lowest and the "
@@ -63,7 +60,6 @@ GAP: Final = _row(
 
 FOOD: Final = _row(
     name="overwatch.policy.food_share",
-    short="food_share",
     unit="1",
     asks="What share of what was eaten was food and not poison?",
     label="food",
@@ -75,7 +71,6 @@ FOOD: Final = _row(
 
 POISON: Final = _row(
     name="overwatch.policy.poison_share",
-    short="poison_share",
     unit="1",
     asks="What share of what was eaten was poison?",
     label="poison",
@@ -87,7 +82,6 @@ POISON: Final = _row(
 
 FOOD_OFFERED: Final = _row(
     name="overwatch.policy.food_offered",
-    short="food_offered",
     unit="{item}",
     asks="How much food lay in each world, as drawn for this update?",
     label="food put",
@@ -97,7 +91,6 @@ FOOD_OFFERED: Final = _row(
 
 POISON_OFFERED: Final = _row(
     name="overwatch.policy.poison_offered",
-    short="poison_offered",
     unit="{item}",
     asks="How much poison lay in each world, as drawn for this update?",
     label="pois put",
@@ -115,10 +108,8 @@ ROWS: Final = (
     POISON_OFFERED,
     _row(
         name="overwatch.policy.survival",
-        short="survival",
         unit="{step}",
         asks="For how many steps did an agent live?",
-        label="survival",
         direction=Direction.UP,
         fmt=".0f",
     ),

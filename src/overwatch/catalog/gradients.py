@@ -25,7 +25,6 @@ _SOME: Final = Limits(
 
 ENTROPY_NATS: Final = _row(
     name="overwatch.policy.entropy_nats",
-    short="entropy_nats",
     unit="{nat}",
     asks="How much does the policy still explore, in nats, where its maximum is not known?",
     label="ent nat",
@@ -48,7 +47,6 @@ ENTROPY_NATS: Final = _row(
 
 ENTROPY_CLIP: Final = _row(
     name="overwatch.policy.entropy_clip_correlation",
-    short="entropy_clip_correlation",
     unit="{correlation}",
     asks="Does clipping rise while entropy falls?",
     label="ent/clip",
@@ -62,10 +60,8 @@ ENTROPY_CLIP: Final = _row(
 ROWS: Final = (
     _row(
         name="overwatch.policy.grad_nan",
-        short="grad_nan",
         unit="{value}",
         asks="How many gradients of this update were NaN?",
-        label="grad nan",
         limits=above(0.0, 5.0),
         direction=Direction.DOWN,
         fmt=".0f",
@@ -74,10 +70,8 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.grad_inf",
-        short="grad_inf",
         unit="{value}",
         asks="How many gradients of this update were infinite?",
-        label="grad inf",
         limits=above(0.0, 5.0),
         direction=Direction.DOWN,
         fmt=".0f",
@@ -86,7 +80,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.grad_variation",
-        short="grad_variation",
         unit="{variation}",
         asks="How much do the gradient norms of an update's minibatches differ, as a share of their mean?",
         label="grad var",
@@ -98,7 +91,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.layers_dead",
-        short="layers_dead",
         unit="{layer}",
         asks="How many layers get next to no gradient?",
         label="dead",
@@ -109,7 +101,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.layers_exploding",
-        short="layers_exploding",
         unit="{layer}",
         asks="How many layers get far too much gradient?",
         label="explode",
@@ -120,7 +111,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.hidden_rms",
-        short="hidden_rms",
         unit="{activation}",
         asks="How large is the recurrent state, as the root of its mean square?",
         label="hidden",
@@ -133,7 +123,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.total_loss",
-        short="total_loss",
         unit="{loss}",
         asks="What was the loss as a whole, as the optimiser saw it?",
         label="loss",
@@ -149,7 +138,6 @@ ROWS: Final = (
     ENTROPY_NATS,
     _row(
         name="overwatch.policy.action_std",
-        short="action_std",
         unit="{action}",
         asks="How wide does a policy of continuous actions still try, as its mean standard deviation?",
         label="act std",
@@ -162,7 +150,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.clip_range",
-        short="clip_range",
         unit="{clip}",
         asks="How far might the ratio leave 1 before its gradient stopped?",
         label="clip rng",
@@ -171,7 +158,6 @@ ROWS: Final = (
     ENTROPY_CLIP,
     _row(
         name="overwatch.policy.minibatches_skipped",
-        short="minibatches_skipped",
         unit="{minibatch}",
         asks="How many minibatches of this update took no step: stopped early, or gradients not finite?",
         label="skipped",

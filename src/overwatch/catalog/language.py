@@ -15,7 +15,6 @@ _MISMATCH: Final = "compare precision, kernels and weights of the sampler with t
 ROWS: Final = (
     _row(
         name="overwatch.policy.reward_std",
-        short="reward_std",
         unit="{reward}",
         asks="How much do the rewards of one group's answers differ?",
         label="rew std",
@@ -24,7 +23,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.groups_alike",
-        short="groups_alike",
         unit="1",
         asks="What share of the groups taught nothing, because all their answers earned the same?",
         label="grp same",
@@ -36,7 +34,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.answers_cut",
-        short="answers_cut",
         unit="1",
         asks="What share of the answers was cut at the greatest length?",
         label="cut",
@@ -52,7 +49,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.sampler_weight",
-        short="sampler_weight",
         unit="{weight}",
         asks="Is the mean ratio of the trainer's to the sampler's probabilities about 1?",
         label="smp wght",
@@ -67,7 +63,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.sampler_ess",
-        short="sampler_ess",
         unit="1",
         asks="How large a share of the samples counts, after weighting trainer against sampler?",
         label="smp ess",
@@ -79,7 +74,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.sampler_kl",
-        short="sampler_kl",
         unit="{nat}",
         asks="How far is the trainer's policy from the one that sampled, with the same weights?",
         label="smp kl",
@@ -94,7 +88,6 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.token_error",
-        short="token_error",
         unit="{factor}",
         asks="By what factor do the sampler's and the trainer's probabilities of a token differ, on average?",
         label="tok err",
@@ -106,10 +99,8 @@ ROWS: Final = (
     ),
     _row(
         name="overwatch.policy.mfu",
-        short="mfu",
         unit="1",
         asks="What share of the arithmetic that the devices can do went into the model?",
-        label="mfu",
         presets={"grpo": below(0.15)},
         direction=Direction.UP,
         non_finite=NonFinite.UNDEFINED,

@@ -21,16 +21,13 @@ _actor = partial(Metric, scope=Scope.ACTOR, fmt=",.0f", non_finite=NonFinite.UND
 
 SAMPLES: Final = _counter(
     name="learner.samples",
-    short="samples",
     unit="{sample}",
     asks="How many samples did the learner ask replay for, by how it ended?",
-    label="samples",
     labels=("status",),
     feeds=("finding:replay-failing",),
 )
 SAMPLE_LATENCY: Final = _seconds(
     name="learner.sample_latency",
-    short="sample_latency",
     asks="How long did the learner wait for a sample?",
     label="smp wait",
     also=("replay_sample_latency_seconds",),
@@ -38,7 +35,6 @@ SAMPLE_LATENCY: Final = _seconds(
 )
 SGD_STEPS: Final = _counter(
     name="learner.sgd_steps",
-    short="sgd_steps",
     unit="{step}",
     asks="How many optimiser steps has the learner taken?",
     label="sgd",
@@ -46,7 +42,6 @@ SGD_STEPS: Final = _counter(
 )
 POLICY_LOSS: Final = _gauge(
     name="learner.policy_loss",
-    short="policy_loss",
     unit="{loss}",
     asks="What was the learner's policy loss?",
     label="pol loss",
@@ -55,7 +50,6 @@ POLICY_LOSS: Final = _gauge(
 )
 VALUE_LOSS: Final = _gauge(
     name="learner.value_loss",
-    short="value_loss",
     unit="{loss}",
     asks="What was the learner's value loss?",
     label="val loss",
@@ -65,22 +59,18 @@ VALUE_LOSS: Final = _gauge(
 )
 ENTROPY: Final = _gauge(
     name="learner.entropy",
-    short="entropy",
     unit="{nat}",
     asks="How much does the learner's policy still explore?",
-    label="entropy",
     fmt=".3f",
     non_finite=NonFinite.CRITICAL,
 )
 CHECKPOINT_DURATION: Final = _seconds(
     name="learner.checkpoint_duration",
-    short="checkpoint_duration",
     asks="How long did it take to save a checkpoint?",
     label="ckpt",
 )
 WEIGHTS_PUBLISH: Final = _counter(
     name="learner.weights_publish",
-    short="weights_publish",
     unit="{version}",
     asks="How many versions of the weights did the learner publish, by how it ended?",
     label="weights",
@@ -88,7 +78,6 @@ WEIGHTS_PUBLISH: Final = _counter(
 )
 QUEUE_DEPTH: Final = _gauge(
     name="learner.replay_queue_depth",
-    short="replay_queue_depth",
     unit="{batch}",
     asks="How many batches has the learner fetched ahead?",
     label="prefetch",
@@ -99,7 +88,6 @@ QUEUE_DEPTH: Final = _gauge(
 )
 QUEUE_LIMIT: Final = _gauge(
     name="learner.replay_queue_limit",
-    short="replay_queue_limit",
     unit="{batch}",
     asks="How many batches may the learner fetch ahead?",
     label="pre max",
@@ -108,25 +96,21 @@ QUEUE_LIMIT: Final = _gauge(
 )
 DATA_AGE: Final = _learner(
     name="learner.data_age",
-    short="data_age",
     kind=Kind.HISTOGRAM,
     unit="{version}",
     asks="How many versions behind was the experience that the learner trained on?",
-    label="data age",
     direction=Direction.DOWN,
     buckets=VERSIONS,
     fmt=".1f",
 )
 REDELIVERED: Final = _counter(
     name="learner.redelivered",
-    short="redelivered",
     unit="{chunk}",
     asks="How many chunks did the learner take that had been served before?",
     label="redeliv",
 )
 REPLAY_GAPS: Final = _counter(
     name="learner.replay_gaps",
-    short="replay_gaps",
     unit="{gap}",
     asks="How many times was experience missing after the learner resumed?",
     label="gaps",
@@ -134,21 +118,18 @@ REPLAY_GAPS: Final = _counter(
 )
 ROLLBACKS: Final = _counter(
     name="learner.rollbacks",
-    short="rollbacks",
     unit="{rollback}",
     asks="How many times did the learner go back to an older checkpoint because its numbers broke?",
     label="rollback",
 )
 LEARNING_RATE_CUTS: Final = _counter(
     name="learner.learning_rate_cuts",
-    short="learning_rate_cuts",
     unit="{cut}",
     asks="How many times did the learner cut its learning rate because its numbers broke?",
     label="lr cuts",
 )
 HEARTBEATS: Final = _counter(
     name="learner.heartbeats",
-    short="heartbeats",
     unit="{heartbeat}",
     asks="How many heartbeats did the learner send to its orchestrator, by how it ended?",
     label="beats",
@@ -157,17 +138,14 @@ HEARTBEATS: Final = _counter(
 )
 DEGRADED: Final = _gauge(
     name="learner.degraded",
-    short="degraded",
     unit="{state}",
     asks="Does the learner go on without a service that it needs (1) or not (0)?",
-    label="degraded",
     fmt=".0f",
     direction=Direction.DOWN,
     feeds=("finding:learner-degraded",),
 )
 CHECKPOINT_STALLED: Final = _gauge(
     name="learner.checkpoint_stalled",
-    short="checkpoint_stalled",
     unit="{state}",
     asks="Does training go on while no checkpoint can be stored (1) or not (0)?",
     label="stalled",
@@ -177,14 +155,12 @@ CHECKPOINT_STALLED: Final = _gauge(
 )
 WEIGHTS_VERSION: Final = _gauge(
     name="learner.weights_version",
-    short="weights_version",
     unit="{version}",
     asks="Which version of the weights did the learner publish last?",
     label="version",
 )
 WEIGHTS_AGE: Final = _gauge(
     name="learner.weights_age",
-    short="weights_age",
     unit="s",
     asks="How long ago did the learner publish weights?",
     label="wgt age",
@@ -195,25 +171,20 @@ WEIGHTS_AGE: Final = _gauge(
 
 ACTOR_STEPS: Final = _actor(
     name="actor.steps",
-    short="steps",
     kind=Kind.COUNTER,
     unit="{step}",
     asks="How many environment steps has the actor taken?",
-    label="steps",
 )
 APPENDS: Final = _actor(
     name="actor.appends",
-    short="appends",
     kind=Kind.COUNTER,
     unit="{append}",
     asks="How many times did the actor hand chunks to replay, by how it ended?",
-    label="appends",
     labels=("status",),
     feeds=("finding:replay-failing",),
 )
 WEIGHTS_READS: Final = _actor(
     name="actor.weights_reads",
-    short="weights_reads",
     kind=Kind.COUNTER,
     unit="{version}",
     asks="How did versions of the weights reach the actor: whole, as a delta, or as a damaged one?",
@@ -222,7 +193,6 @@ WEIGHTS_READS: Final = _actor(
 )
 ACTOR_VERSION: Final = _actor(
     name="actor.weights_version",
-    short="weights_version",
     kind=Kind.GAUGE,
     unit="{version}",
     asks="Which version of the weights does the actor act with?",
@@ -230,7 +200,6 @@ ACTOR_VERSION: Final = _actor(
 )
 ACTOR_AGE: Final = _actor(
     name="actor.weights_age",
-    short="weights_age",
     kind=Kind.GAUGE,
     unit="s",
     asks="How long ago did the actor adopt the weights that it acts with?",
@@ -240,7 +209,6 @@ ACTOR_AGE: Final = _actor(
 )
 VERSIONS_BEHIND: Final = _actor(
     name="actor.versions_behind",
-    short="versions_behind",
     kind=Kind.GAUGE,
     unit="{version}",
     asks="How many versions behind the newest are the weights that the actor acts with?",

@@ -92,12 +92,10 @@ CLOCK_MAX: Final = _reading(
 )  # fmt: skip
 THROTTLE: Final = Metric(
     name="overwatch.gpu.throttle",
-    short="throttle",
     kind=Kind.STATE,
     unit="1",
     scope=Scope.GPU,
     asks="Why does this GPU run slower than it could?",
-    label="throttle",
     non_finite=NonFinite.UNDEFINED,
     feeds=("bound:throttled",),
 )

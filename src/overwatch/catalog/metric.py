@@ -204,16 +204,17 @@ class Metric:
 
     name: str
     """OpenTelemetry name, dotted and lower-case."""
-    short: str
-    """Name in `run.update(...)`, `run.envs(...)` and in the snapshot; unique within its scope."""
+    short: str = ""
+    """Name in `run.update(...)`, `run.envs(...)` and in the snapshot, unique within its scope; the last part
+    of `name` where it is left out."""
     kind: Kind
     unit: str
     """UCUM; `1` only for true ratios within 0..1, braces for annotations."""
     scope: Scope
     asks: str
     """The question this row answers, for an operator."""
-    label: str
-    """At most eight cells, for the screen."""
+    label: str = ""
+    """At most eight cells, for the screen; `short` where it is left out."""
     limits: Limits = NO_LIMITS
     """Limits of the preset `ppo`."""
     presets: dict[str, Limits] = field(default_factory=dict)
@@ -268,6 +269,11 @@ class Metric:
     """Of what it may come one by one, as `head`: `SHORT/NAME` is the number of one: shown, not judged."""
     comes_with: str | None = None
     """What is to emit it and is not there; `None` where something emits it today."""
+
+    def __post_init__(self) -> None:
+        short = self.short or self.name.rpartition(".")[2]
+        object.__setattr__(self, "short", short)
+        object.__setattr__(self, "label", self.label or short.replace("_", " "))
 
     def limits_for(self, preset: str) -> Limits:
         """Limits under `preset`; a preset without its own uses the row's."""

@@ -37,10 +37,8 @@ _row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY)
 
 KL_JOINT: Final = _row(
     name="overwatch.policy.kl_joint",
-    short="kl_joint",
     unit="{nat}",
     asks="How far did the joint policy move over all heads together?",
-    label="kl joint",
     direction=Direction.DOWN,
     fmt=".4f",
     estimator=Estimator.K3,
@@ -50,10 +48,8 @@ KL_JOINT: Final = _row(
 
 KL_MAX: Final = _row(
     name="overwatch.policy.kl_max",
-    short="kl_max",
     unit="{nat}",
     asks="How far did the policy move in the worst minibatch?",
-    label="kl max",
     direction=Direction.DOWN,
     fmt=".4f",
     estimator=Estimator.K3,
@@ -94,7 +90,6 @@ TRUST_REGION: Final = _row(
 
 KL_K1: Final = _row(
     name="overwatch.policy.kl_k1",
-    short="kl_k1",
     unit="{nat}",
     asks="How far did the policy move, by an estimate that is negative now and then?",
     label="KL k1",
@@ -116,7 +111,6 @@ KL_K1: Final = _row(
 
 KL_REFERENCE: Final = _row(
     name="overwatch.policy.kl_reference",
-    short="kl_reference",
     unit="{nat}",
     asks="How far is the policy from the reference model that it must not leave?",
     label="kl ref",
@@ -163,7 +157,6 @@ FIRST_RATIO_ERROR: Final = _row(
 
 CLIP_UP: Final = _row(
     name="overwatch.policy.clip_fraction_up",
-    short="clip_fraction_up",
     unit="1",
     asks="What share of the samples was clipped because it became too likely?",
     label="clip up",
@@ -176,7 +169,6 @@ CLIP_UP: Final = _row(
 
 CLIP_DOWN: Final = _row(
     name="overwatch.policy.clip_fraction_down",
-    short="clip_fraction_down",
     unit="1",
     asks="What share of the samples was clipped because it became too unlikely?",
     label="clip dn",
@@ -237,7 +229,6 @@ WEIGHT_MEAN: Final = _row(
 
 LOG_PROB_MIN: Final = _row(
     name="overwatch.policy.log_prob_min",
-    short="log_prob_min",
     unit="{nat}",
     asks="How unlikely was the least likely action that was taken?",
     label="logp min",
@@ -250,7 +241,6 @@ LOG_PROB_MIN: Final = _row(
 
 LOG_PROB_MAX: Final = _row(
     name="overwatch.policy.log_prob_max",
-    short="log_prob_max",
     unit="{nat}",
     asks="How likely was the likeliest action that was taken?",
     label="logp max",
@@ -265,7 +255,6 @@ LOG_PROB_MAX: Final = _row(
 
 MISMATCH_KL: Final = _row(
     name="overwatch.policy.mismatch_kl",
-    short="mismatch_kl",
     unit="{nat}",
     asks="How far is the learner's policy from the one that collected, before the update?",
     label="mis kl",
@@ -277,7 +266,6 @@ MISMATCH_KL: Final = _row(
 
 IMPORTANCE_CLIPPED: Final = _row(
     name="overwatch.policy.importance_clipped",
-    short="importance_clipped",
     unit="1",
     asks="What share of the importance weights of older experience was cut off?",
     label="imp clip",
@@ -287,7 +275,6 @@ IMPORTANCE_CLIPPED: Final = _row(
 
 SAMPLE_SIZE: Final = _row(
     name="overwatch.policy.effective_sample_size",
-    short="effective_sample_size",
     unit="1",
     asks="How large a share of the experience counts, after weighting it by its age?",
     label="ess",

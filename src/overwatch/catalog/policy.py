@@ -36,7 +36,6 @@ from overwatch.catalog.metric import (
 
 KL: Final = Metric(
     name="overwatch.policy.kl_divergence",
-    short="kl_divergence",
     parts="head",
     kind=Kind.GAUGE,
     unit="{nat}",
@@ -67,13 +66,11 @@ KL: Final = Metric(
 
 ENTROPY: Final = Metric(
     name="overwatch.policy.entropy",
-    short="entropy",
     parts="head",
     kind=Kind.GAUGE,
     unit="1",
     scope=Scope.POLICY,
     asks="Does the policy still explore, as a share of the entropy of the legal actions?",
-    label="entropy",
     # A policy that is solved is low too: what is low and has converged is told as info (diagnosis).
     limits=below(0.3, 0.1),
     # A differential entropy has no maximum and no floor; an answer in words may be sure of itself.
@@ -90,7 +87,6 @@ ENTROPY: Final = Metric(
 
 CLIP_FRACTION: Final = Metric(
     name="overwatch.policy.clip_fraction",
-    short="clip_fraction",
     parts="head",
     kind=Kind.GAUGE,
     unit="1",
@@ -116,7 +112,6 @@ CLIP_FRACTION: Final = Metric(
 
 EXPLAINED_VARIANCE: Final = Metric(
     name="overwatch.policy.explained_variance",
-    short="explained_variance",
     kind=Kind.GAUGE,
     unit="{variance}",
     scope=Scope.POLICY,
@@ -143,7 +138,6 @@ EXPLAINED_VARIANCE: Final = Metric(
 
 GRAD_NORM: Final = Metric(
     name="overwatch.policy.grad_norm",
-    short="grad_norm",
     kind=Kind.GAUGE,
     unit="{norm}",
     scope=Scope.POLICY,
@@ -168,7 +162,6 @@ GRAD_NORM: Final = Metric(
 
 GRAD_CLIPPED: Final = Metric(
     name="overwatch.policy.grad_clipped",
-    short="grad_clipped",
     kind=Kind.GAUGE,
     unit="1",
     scope=Scope.POLICY,
@@ -185,7 +178,6 @@ GRAD_CLIPPED: Final = Metric(
 
 LEARNING_RATE: Final = Metric(
     name="overwatch.policy.learning_rate",
-    short="learning_rate",
     kind=Kind.GAUGE,
     unit="{learning_rate}",
     scope=Scope.POLICY,
@@ -236,7 +228,6 @@ POLICY_LOSS: Final = Metric(
 
 VALUE_LOSS: Final = Metric(
     name="overwatch.policy.value_loss",
-    short="value_loss",
     kind=Kind.GAUGE,
     unit="{loss}",
     scope=Scope.POLICY,
@@ -275,12 +266,10 @@ mean_reward reward_mean avg_reward average_reward reward
 
 RETURN: Final = Metric(
     name="overwatch.policy.return",
-    short="return",
     kind=Kind.GAUGE,
     unit="{reward}",
     scope=Scope.POLICY,
     asks="What did the episodes that ended in this update earn on average?",
-    label="return",
     tele=("TELE-021",),
     direction=Direction.UP,
     non_finite=NonFinite.UNDEFINED,
@@ -312,7 +301,6 @@ RETURN: Final = Metric(
 
 UPDATE_TIME: Final = Metric(
     name="overwatch.policy.update_time",
-    short="update_time",
     kind=Kind.GAUGE,
     unit="s",
     scope=Scope.POLICY,

@@ -16,24 +16,19 @@ _control = partial(Metric, scope=Scope.ORCHESTRATOR, fmt=",.0f", non_finite=NonF
 
 ITEMS: Final = _held(
     name="replay.items",
-    short="items",
     unit="{item}",
     asks="How many items does replay hold?",
-    label="items",
 )
 STEPS: Final = _held(
     name="replay.steps",
-    short="steps",
     unit="{step}",
     asks="How many environment steps does replay hold?",
-    label="steps",
 )
 BYTES: Final = _held(
     name="replay.memory",
     short="bytes",
     unit="By",
     asks="How much memory do the items of replay take?",
-    label="bytes",
 )
 SPILLED: Final = _held(
     name="replay.spilled",
@@ -44,71 +39,55 @@ SPILLED: Final = _held(
 )
 LEASES: Final = _held(
     name="replay.leases",
-    short="leases",
     unit="{lease}",
     asks="How many leases have learners taken and not acknowledged?",
-    label="leases",
 )
 INSERTED: Final = _counted(
     name="replay.inserted",
-    short="inserted",
     unit="{item}",
     asks="How many items were inserted, by table?",
-    label="inserted",
 )
 SAMPLED: Final = _counted(
     name="replay.sampled",
-    short="sampled",
     unit="{item}",
     asks="How many items were sampled or leased, by table?",
-    label="sampled",
 )
 REFUSED: Final = _counted(
     name="replay.refused",
-    short="refused",
     unit="{item}",
     asks="How many items were refused, by table and reason?",
-    label="refused",
     labels=("table", "reason"),
 )
 REMOVED: Final = _counted(
     name="replay.removed",
-    short="removed",
     unit="{item}",
     asks="How many items left replay, by table and reason?",
-    label="removed",
     labels=("table", "reason"),
 )
 REDELIVERED: Final = _counted(
     name="replay.redelivered",
-    short="redelivered",
     unit="{item}",
     asks="How many items were leased again because no acknowledgement came, by table?",
     label="redeliv",
 )
 LATE: Final = _replay(
     name="replay.late",
-    short="late",
     kind=Kind.COUNTER,
     unit="{message}",
     asks="How many priorities and acknowledgements came for items that are no more, by kind?",
-    label="late",
     labels=("kind",),
 )
 REQUESTS: Final = _replay(
     name="replay.requests",
-    short="requests",
     kind=Kind.COUNTER,
     unit="{request}",
     asks="How many requests did replay answer, by method and status?",
-    label="requests",
     labels=("method", "status"),
     max_series=256,
     feeds=("finding:replay-failing",),
 )
 REQUEST_DURATION: Final = _replay(
     name="replay.request_duration",
-    short="request_duration",
     kind=Kind.HISTOGRAM,
     unit="s",
     asks="How long did replay take to answer a request, by method?",
@@ -121,7 +100,6 @@ REQUEST_DURATION: Final = _replay(
 
 HEARTBEAT_LATENCY: Final = _control(
     name="orchestrator.heartbeat_latency",
-    short="heartbeat_latency",
     kind=Kind.HISTOGRAM,
     unit="s",
     asks="How long did the orchestrator take to accept a heartbeat?",
@@ -132,7 +110,6 @@ HEARTBEAT_LATENCY: Final = _control(
 )
 HEARTBEAT_AGE: Final = _control(
     name="orchestrator.heartbeat_age",
-    short="heartbeat_age",
     kind=Kind.GAUGE,
     unit="s",
     asks="How long ago did the newest heartbeat of the run come?",
@@ -143,7 +120,6 @@ HEARTBEAT_AGE: Final = _control(
 )
 HTTP_DURATION: Final = _control(
     name="orchestrator.http_request_duration",
-    short="http_request_duration",
     kind=Kind.HISTOGRAM,
     unit="s",
     asks="How long did the orchestrator take to answer a request, by method, route and status?",
@@ -156,7 +132,6 @@ HTTP_DURATION: Final = _control(
 )
 TRANSITIONS: Final = _control(
     name="orchestrator.run_state_transitions",
-    short="run_state_transitions",
     kind=Kind.COUNTER,
     unit="{transition}",
     asks="How many times did a run change its state, by the state before and after?",
@@ -165,7 +140,6 @@ TRANSITIONS: Final = _control(
 )
 HEALTH_EVENTS: Final = _control(
     name="orchestrator.health_events",
-    short="health_events",
     kind=Kind.COUNTER,
     unit="{event}",
     asks="How many times did a run become healthy, stale or unresponsive, by which?",
@@ -174,11 +148,9 @@ HEALTH_EVENTS: Final = _control(
 )
 COMMANDS: Final = _control(
     name="orchestrator.commands",
-    short="commands",
     kind=Kind.COUNTER,
     unit="{command}",
     asks="How many commands did the orchestrator take, by kind and how they ended?",
-    label="commands",
     labels=("kind", "status"),
 )
 

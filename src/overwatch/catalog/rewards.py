@@ -36,7 +36,6 @@ def _cost(critical: float) -> Limits:
 ROWS: Final = (
     _part(
         name="overwatch.policy.reward_gain",
-        short="reward_gain",
         asks="What did a step earn for the task metric's gain?",
         label="rw gain",
         presets={"esper": _cost(-0.5)},
@@ -44,7 +43,6 @@ ROWS: Final = (
     ),
     _part(
         name="overwatch.policy.reward_contribution",
-        short="reward_contribution",
         asks="What did a step earn for what its seeds contribute?",
         label="rw contr",
         presets={"esper": below(0.0)},
@@ -52,7 +50,6 @@ ROWS: Final = (
     ),
     _part(
         name="overwatch.policy.reward_attribution",
-        short="reward_attribution",
         asks="What did a step earn for contribution that also showed as progress?",
         label="rw attr",
         presets={"esper": below(0.0)},
@@ -60,14 +57,12 @@ ROWS: Final = (
     ),
     _part(
         name="overwatch.policy.reward_stage_bonus",
-        short="reward_stage_bonus",
         asks="What did a step earn for moving seeds on?",
         label="rw stage",
         tele=("TELE-656",),
     ),
     _part(
         name="overwatch.policy.reward_alpha_shock",
-        short="reward_alpha_shock",
         asks="What did a step pay for sudden changes of alpha?",
         label="rw shock",
         presets={"esper": _cost(-0.05)},
@@ -75,7 +70,6 @@ ROWS: Final = (
     ),
     _part(
         name="overwatch.policy.reward_attribution_penalty",
-        short="reward_attribution_penalty",
         asks="What did a step pay for contribution far beyond progress?",
         label="rw pen",
         presets={"esper": _cost(-0.05)},
@@ -83,14 +77,12 @@ ROWS: Final = (
     ),
     _part(
         name="overwatch.policy.reward_hindsight",
-        short="reward_hindsight",
         asks="What did a step earn later, for what it had prepared?",
         label="rw hind",
         tele=("TELE-659",),
     ),
     _shares(
         name="overwatch.policy.scaffolds",
-        short="scaffolds",
         unit="{seed}",
         asks="How many seeds were credited later, for what they had prepared?",
         label="scaffold",
@@ -99,7 +91,6 @@ ROWS: Final = (
     ),
     _shares(
         name="overwatch.policy.scaffold_delay",
-        short="scaffold_delay",
         unit="{step}",
         asks="After how many steps did that credit come, on average?",
         label="scf dly",
@@ -109,14 +100,12 @@ ROWS: Final = (
     ),
     _part(
         name="overwatch.policy.reward_fossil_bonus",
-        short="reward_fossil_bonus",
         asks="What did a step earn at its episode's end for seeds that became part of the host?",
         label="rw foss",
         tele=("TELE-662",),
     ),
     _part(
         name="overwatch.policy.reward_blending_warning",
-        short="reward_blending_warning",
         asks="What did a step pay for blending seeds that do harm?",
         label="rw blend",
         presets={"esper": _cost(-0.1)},
@@ -124,7 +113,6 @@ ROWS: Final = (
     ),
     _part(
         name="overwatch.policy.reward_holding_warning",
-        short="reward_holding_warning",
         asks="What did a step pay for holding seeds too long?",
         label="rw hold",
         presets={"esper": _cost(-0.05)},
@@ -132,7 +120,6 @@ ROWS: Final = (
     ),
     _shares(
         name="overwatch.policy.shaping_share",
-        short="shaping_share",
         unit="1",
         asks="What share of the reward was shaping?",
         label="shaping",
@@ -149,7 +136,6 @@ ROWS: Final = (
     ),
     _shares(
         name="overwatch.policy.gaming_share",
-        short="gaming_share",
         unit="1",
         asks="In what share of the steps did the rules against gaming the reward act?",
         label="gaming",
@@ -161,7 +147,6 @@ ROWS: Final = (
     ),
     _seeds(
         name="overwatch.policy.hypervolume",
-        short="hypervolume",
         unit="{volume}",
         asks="How good are the best trades between the task metric and size?",
         label="hypervol",
@@ -206,7 +191,6 @@ ROWS: Final = (
     ),
     _seeds(
         name="overwatch.policy.blend_success",
-        short="blend_success",
         unit="1",
         asks="What share of the seeds that began to blend became part of their host?",
         label="blend ok",
@@ -219,7 +203,6 @@ ROWS: Final = (
     ),
     _seeds(
         name="overwatch.policy.seed_lifespan",
-        short="seed_lifespan",
         unit="{step}",
         asks="For how many steps did a seed live, on average?",
         label="lifespan",

@@ -7,24 +7,20 @@ from overwatch.catalog.metric import Audience, Kind, Metric, NonFinite, Scope
 
 UPDATES: Final = Metric(
     name="overwatch.run.updates",
-    short="updates",
     kind=Kind.COUNTER,
     unit="{update}",
     scope=Scope.RUN,
     asks="How many PPO updates has this run finished?",
-    label="updates",
     aliases=(draft("rl.train.steps"),),
     fmt=",.0f",
 )
 
 EPISODES: Final = Metric(
     name="overwatch.run.episodes",
-    short="episodes",
     kind=Kind.COUNTER,
     unit="{episode}",
     scope=Scope.RUN,
     asks="How many episodes has this run finished?",
-    label="episodes",
     aliases=(draft("rl.sample.episodes"),),
     fmt=",.0f",
     depends_on=("event:episode_ended",),
@@ -32,12 +28,10 @@ EPISODES: Final = Metric(
 
 STEPS: Final = Metric(
     name="overwatch.run.steps",
-    short="steps",
     kind=Kind.COUNTER,
     unit="{step}",
     scope=Scope.RUN,
     asks="How many environment steps has this run taken, over all envs?",
-    label="steps",
     aliases=(draft("rl.sample.samples"),),
     fmt=",.0f",
     audience=tuple(Audience),
@@ -46,7 +40,6 @@ STEPS: Final = Metric(
 
 NON_FINITE: Final = Metric(
     name="overwatch.run.non_finite",
-    short="non_finite",
     kind=Kind.COUNTER,
     unit="{value}",
     scope=Scope.RUN,
@@ -99,7 +92,6 @@ SDK_DROPPED: Final = Metric(
 
 DATA_AGE: Final = Metric(
     name="overwatch.run.data_age",
-    short="data_age",
     kind=Kind.GAUGE,
     unit="s",
     scope=Scope.TOWER,

@@ -13,10 +13,8 @@ _row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY, non_finite=NonFinite
 
 EPSILON: Final = _row(
     name="overwatch.policy.epsilon",
-    short="epsilon",
     unit="1",
     asks="What share of the actions is random, so that others than the best are tried?",
-    label="epsilon",
     fmt=".1%",
     aliases=(
         sb3("rollout/exploration_rate"),
@@ -26,7 +24,6 @@ EPSILON: Final = _row(
 )
 MEMORY_FILL: Final = _row(
     name="overwatch.policy.memory_fill",
-    short="memory_fill",
     unit="1",
     asks="How full is the memory that steps are sampled from?",
     label="mem fill",
@@ -34,7 +31,6 @@ MEMORY_FILL: Final = _row(
 )
 MEMORY_AGE: Final = _row(
     name="overwatch.policy.memory_age",
-    short="memory_age",
     unit="{update}",
     asks="How many updates ago did the policy act from which the newest sample comes, on average?",
     label="mem age",

@@ -50,31 +50,25 @@ QUEUE_SEQUENCES: Final = _rollouts(
 )
 DATA_AGE: Final = _rollouts(
     name="overwatch.rollouts.data_age",
-    short="data_age",
     unit="{version}",
     asks="How many versions behind is the oldest sequence that waits?",
-    label="data age",
     direction=Direction.DOWN,
     feeds=("finding:rollouts-stale",),
 )
 ENVS: Final = _rollouts(
     name="overwatch.rollouts.envs",
-    short="envs",
     unit="{env}",
     asks="How many environments are connected?",
-    label="envs",
     feeds=("finding:rollouts-env-dead",),
 )
 ENVS_PAUSED: Final = _rollouts(
     name="overwatch.rollouts.envs_paused",
-    short="envs_paused",
     unit="{env}",
     asks="How many environments rest because the queue is full?",
     label="paused",
 )
 ENVS_SILENT: Final = _rollouts(
     name="overwatch.rollouts.envs_silent",
-    short="envs_silent",
     unit="{env}",
     asks="How many environments are registered and have been silent for longer than their lease?",
     label="silent",
@@ -83,7 +77,6 @@ ENVS_SILENT: Final = _rollouts(
 )
 ENV_SILENCE: Final = _rollouts(
     name="overwatch.rollouts.env_silence",
-    short="env_silence",
     unit="s",
     asks="How long has the environment that has been silent longest not called?",
     label="silence",
@@ -92,15 +85,12 @@ ENV_SILENCE: Final = _rollouts(
 )
 CAPACITY: Final = _rollouts(
     name="overwatch.rollouts.capacity",
-    short="capacity",
     unit="{sequence}",
     asks="How many sequences may wait before new ones are held back?",
-    label="capacity",
     feeds=("finding:rollouts-full",),
 )
 BATCH_SIZE: Final = _rollouts(
     name="overwatch.rollouts.batch_size",
-    short="batch_size",
     unit="{sequence}",
     asks="How many sequences does the trainer take at once?",
     label="batch",
@@ -108,7 +98,6 @@ BATCH_SIZE: Final = _rollouts(
 )
 MAX_STALENESS: Final = _rollouts(
     name="overwatch.rollouts.max_staleness",
-    short="max_staleness",
     unit="{version}",
     asks="How many versions behind may a sequence be?",
     label="max age",
@@ -116,24 +105,18 @@ MAX_STALENESS: Final = _rollouts(
 )
 LEASES: Final = _rollouts(
     name="overwatch.rollouts.leases",
-    short="leases",
     unit="{lease}",
     asks="How many batches are leased to a trainer and not acknowledged?",
-    label="leases",
 )
 TICKETS: Final = _rollouts(
     name="overwatch.rollouts.tickets",
-    short="tickets",
     unit="{ticket}",
     asks="How many groups may still come under tickets that have not expired?",
-    label="tickets",
 )
 ACCEPTED: Final = _counted(
     name="overwatch.rollouts.accepted",
-    short="accepted",
     unit="{sequence}",
     asks="How many sequences were accepted, by environment?",
-    label="accepted",
     labels=("env",),
     feeds=(
         "finding:rollouts-starved",
@@ -142,10 +125,8 @@ ACCEPTED: Final = _counted(
 )
 SERVED: Final = _counted(
     name="overwatch.rollouts.served",
-    short="served",
     unit="{sequence}",
     asks="How many sequences did a trainer acknowledge, by environment?",
-    label="served",
     labels=("env",),
     feeds=(
         "finding:rollouts-starved",
@@ -154,49 +135,39 @@ SERVED: Final = _counted(
 )
 EXPIRED: Final = _counted(
     name="overwatch.rollouts.expired",
-    short="expired",
     unit="{sequence}",
     asks="How many accepted sequences became too old before they were served, by environment?",
-    label="expired",
     labels=("env",),
     feeds=("finding:rollouts-stale",),
 )
 REFUSED: Final = _counted(
     name="overwatch.rollouts.refused",
-    short="refused",
     unit="{sequence}",
     asks="How many sequences were refused, by environment, reason and length?",
-    label="refused",
     labels=("env", "reason", "length"),
     max_series=256,
 )
 REDELIVERED: Final = _counted(
     name="overwatch.rollouts.redelivered",
-    short="redelivered",
     unit="{sequence}",
     asks="How many sequences were served again because no acknowledgement came?",
     label="redeliv",
 )
 BATCHES: Final = _counted(
     name="overwatch.rollouts.batches",
-    short="batches",
     unit="{batch}",
     asks="How many times did a trainer ask for a batch, by how it ended?",
-    label="batches",
     labels=("status",),
     feeds=("finding:rollouts-starved",),
 )
 PAUSES: Final = _counted(
     name="overwatch.rollouts.pauses",
-    short="pauses",
     unit="{pause}",
     asks="How many times was an environment asked to rest because the queue was full?",
-    label="pauses",
     labels=("env",),
 )
 WAIT_TIME: Final = _row(
     name="overwatch.rollouts.wait_time",
-    short="wait_time",
     kind=Kind.HISTOGRAM,
     unit="s",
     asks="How long did a group wait from its acceptance until it was served?",
@@ -207,11 +178,9 @@ WAIT_TIME: Final = _row(
 )
 AGE: Final = _row(
     name="overwatch.rollouts.age",
-    short="age",
     kind=Kind.HISTOGRAM,
     unit="{version}",
     asks="How many versions behind was a group when it was served, by who says so?",
-    label="age",
     direction=Direction.DOWN,
     labels=("source",),
     buckets=VERSIONS,

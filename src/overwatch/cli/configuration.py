@@ -35,7 +35,7 @@ def validate(file: Path | None, path: Path | None, sets: tuple[str, ...]) -> Non
     FILE is the same as --config FILE.
     """
     from overwatch import config as configuration
-    from overwatch.collector.checks import unusable
+    from overwatch.collector.settings import unusable
 
     if file is not None and path is not None:
         raise click.UsageError("there can be one file; leave FILE or --config out")

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
-from overwatch.collector.receivers.bodies import BadGzipError, Inflater, TooLargeError
+from overwatch.collector.receivers.bodies import BadGzipError, TooLargeError, inflated
 from overwatch.journal import Signal
 from overwatch.otlp import wire
 from overwatch.otlp.jsonl import MalformedJson, from_json
@@ -127,9 +127,7 @@ class _Door(BaseHTTPRequestHandler):
         body = self.rfile.read(length)
         if self.headers.get("Content-Encoding", "").lower() != "gzip":
             return body
-        inflater = Inflater(MAX_BYTES)
-        inflater.feed(body)
-        return inflater.finish()
+        return inflated(body, MAX_BYTES)
 
     def _refuse(self, status: HTTPStatus, why: str) -> None:
         self.close_connection = True

@@ -28,7 +28,7 @@ def _storage() -> str | None:
     """How much the collector has written, of what budget; `None` where nothing can be read."""
     from overwatch import config
     from overwatch.collector.budget import look, summary
-    from overwatch.collector.written import written
+    from overwatch.collector.settings import written
 
     files = written(config.load(None, ()))
     try:

@@ -18,14 +18,13 @@ from overwatch import codec
 from overwatch.cli.errors import warn
 from overwatch.cli.opening import patience
 from overwatch.cli.outline import outlines
-from overwatch.feeds.baseline import read_baseline
 from overwatch.feeds.inputs import Input, open_input
-from overwatch.feeds.playing import player_of
-from overwatch.feeds.recording import Recording, RecordingError
-from overwatch.feeds.unshown import unshown
+from overwatch.feeds.player import player_of
+from overwatch.feeds.recording import Recording, RecordingError, unshown
+from overwatch.feeds.snapshotlog import read_baseline
 from overwatch.fold import DEFAULT_VIEW
 from overwatch.otlp.thin import RetentionLevel
-from overwatch.recordings.notes import Notes
+from overwatch.recordings.index import Notes
 from overwatch.snapshot import Snapshot
 
 SECOND: Final = 1_000_000_000

@@ -2,7 +2,7 @@
 
 import click
 
-from overwatch.collector.durations import seconds
+from overwatch.collector.setting_types import seconds
 
 
 @click.command()

@@ -27,7 +27,7 @@ from overwatch.recordings.checkpoints import EVERY_NS, Leaving
 from overwatch.serve.files import LineFile
 from overwatch.serve.recording import RecordingWriter
 from overwatch.simulate import SECOND, Moment, Script, Settings, Teller, Told, parse_fault
-from overwatch.simulate.sender import Sender, SenderConfig
+from overwatch.simulate.delivery import Sender, SenderConfig
 
 EPOCH_NS: Final = 1_767_225_600 * SECOND
 """When a recorded simulation begins: 2026-01-01 00:00 UTC, so that the same settings give the same bytes."""
@@ -183,13 +183,13 @@ def send(settings: Settings, endpoint: str | None) -> int:
         _drain(sender, interrupts)
     sender.close()
     click.echo(f"{sender.delivered} records delivered")
-    if sender.lost:
-        why = "; ".join(f"{count} {reason}" for reason, count in sender.lost.items())
+    if sender.losses:
+        why = "; ".join(f"{count} {reason}" for reason, count in sender.losses.items())
         last = f" (last: {sender.trouble})" if sender.trouble else ""
         warn(f"not delivered to {address}: {why}{last}")
     if interrupts:
         return 128 + interrupts[0]
-    return 1 if sender.lost else 0
+    return 1 if sender.losses else 0
 
 
 def _play(settings: Settings, sender: Sender, interrupts: list[int]) -> None:
@@ -221,7 +221,7 @@ def _drain(sender: Sender, interrupts: list[int]) -> None:
     """Wait for what is on its way, until a further Ctrl-C."""
     deadline, before = time.monotonic() + DRAIN_S, len(interrupts)
     while time.monotonic() < deadline and len(interrupts) == before:
-        if sender.drained(SLICE_S):
+        if sender.wait_empty(SLICE_S):
             return
 
 

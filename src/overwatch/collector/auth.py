@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from overwatch.collector.secrets import Secret
+from overwatch.collector.setting_types import Secret
 
 LONGEST_TOKEN: Final = 4096
 """Most characters of a token."""

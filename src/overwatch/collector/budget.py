@@ -5,13 +5,13 @@ know which parts there are, how they free their bytes, nor how a budget is divid
 """
 
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from overwatch.background import Periodic
 from overwatch.collector.health import Health
 from overwatch.recordings.division import Part, Volume, budget, fitted, room, shares
 
@@ -139,27 +139,20 @@ class StorageBudget:
         self._written = written
         self._health = health
         self._granted = {row.part.name: row.part.most for row in written.rows}
-        self._usage: Usage | None = None
+        self.usage: Usage | None = None
+        """What was found at the last look."""
         self._seen = deque[int](maxlen=_OF_AN_HOUR)
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=_PART, daemon=True)
+        self._looking = Periodic(_PART, EVERY_S, self._look)
 
     def start(self) -> None:
         """Look once, then every few seconds."""
         self._look()
-        self._thread.start()
-        self._health.watch(_PART, self._thread.is_alive)
+        self._looking.start()
+        self._health.watch(_PART, self._looking.is_running)
 
     def stop(self) -> None:
         """Look no more."""
-        self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    @property
-    def usage(self) -> Usage | None:
-        """What was found at the last look."""
-        return self._usage
+        self._looking.stop()
 
     @property
     def growth_per_day(self) -> float | None:
@@ -173,10 +166,6 @@ class StorageBudget:
         """Bytes that a part may have, as of the last look."""
         return lambda: self._granted[name]
 
-    def _run(self) -> None:
-        while not self._stopping.wait(EVERY_S):
-            self._look()
-
     def _look(self) -> None:
         """The border to the disk."""
         try:
@@ -184,7 +173,7 @@ class StorageBudget:
         except OSError as error:
             self._health.failed(_PART, f"{error.filename}: {error.strerror or error}")
             return
-        self._usage, self._granted = usage, usage.shares
+        self.usage, self._granted = usage, usage.shares
         self._seen.append(usage.bytes)
         problem = full(usage)
         if problem is None:

@@ -26,7 +26,7 @@ from overwatch.collector.exporters.webhook import WebhookConfig
 from overwatch.collector.extensions.file_storage import FileStorageConfig
 from overwatch.collector.extensions.health_check import HealthCheckConfig
 from overwatch.collector.extensions.view import ViewConfig
-from overwatch.collector.listeners import Listener
+from overwatch.collector.guard import Listener
 from overwatch.collector.receivers.otlp import OtlpConfig
 
 _HERE: Final = "overwatch.collector"
@@ -123,21 +123,21 @@ COMPONENTS: Final[tuple[Component, ...]] = (
         kind=Kind.SNAPSHOT_EXPORTER,
         config=WebhookConfig,
         about="Findings as messages to a server of yours; needs a `url`.",
-        factory=f"{_HERE}.exporters.notifier:NotifierExporter",
+        factory=f"{_HERE}.exporters.notifier:Notifier",
     ),
     Component(
         name="email",
         kind=Kind.SNAPSHOT_EXPORTER,
         config=EmailConfig,
         about="Findings as mails; needs `host`, `from` and `to`.",
-        factory=f"{_HERE}.exporters.notifier:NotifierExporter",
+        factory=f"{_HERE}.exporters.notifier:Notifier",
     ),
     Component(
         name="command",
         kind=Kind.SNAPSHOT_EXPORTER,
         config=CommandConfig,
         about="Findings as JSON to a program of yours; needs `argv`.",
-        factory=f"{_HERE}.exporters.notifier:NotifierExporter",
+        factory=f"{_HERE}.exporters.notifier:Notifier",
     ),
     Component(
         name="snapshots",

@@ -82,6 +82,21 @@ class Refused:
     """The header that decided."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """An address, by the path of its key below the section that has it, or in the whole file."""
+
+    path: str
+    endpoint: str
+    tls: TlsConfig | None
+    role: Role | None
+    """Whose token it asks for; `None` asks for none."""
+    shares_tls: bool = True
+    """Whether it takes the TLS of `service.security` where it has none of its own."""
+    takes_min_version: bool = True
+    """Whether its server can refuse TLS 1.2."""
+
+
 Answer = Callable[[web.Request, Refused], web.Response]
 
 
@@ -134,10 +149,13 @@ class Guard:
             return (*wrong, *self._unusable.values())
 
     def look(self) -> None:
-        """Take up tokens and certificates that changed; what is wrong stands in health."""
-        self._rotate(at_once=False)
-        for certificates in self._certificates.values():
-            certificates.look()
+        """Take up tokens and certificates that changed; what is wrong stands in health. Raises nothing."""
+        try:
+            self._rotate(at_once=False)
+            for certificates in self._certificates.values():
+                certificates.look()
+        except Exception:  # noqa: BLE001 the border: without a next look a revoked token would hold for ever
+            _log.exception("token files and certificates could not be looked at")
 
     def _rotate(self, *, at_once: bool) -> tuple[str, ...]:
         with self._rotating:

@@ -2,30 +2,44 @@
 
 Owns the seam between transports and the journal, and what a body may cost: its parts are counted before they
 are made; a small body is decoded where it came, in the event loop or in a thread of gRPC's, large ones in one
-thread, one at a time. While memory is short, or the fold has seconds of work, nothing is taken in. Must not
-know HTTP or gRPC.
+thread, one at a time. While memory is short, or the fold has seconds of work, nothing is taken in.
+
+What was made of a small body goes with it through the journal (`Made`), so that a body is decoded once while
+the fold keeps up; of a shape that is known it goes instead of the body, which is not held once it is written.
+Shapes are learned where the fold asks, and read by the listeners too. Must not know HTTP or gRPC, nor what
+records mean.
 """
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from overwatch.collector.decoding import SMALL_BYTES, Decoding, made_of
 from overwatch.collector.limits import LimitsConfig, MemoryLimiter
 from overwatch.collector.signals import WIRES
 from overwatch.collector.tally import Tally
 from overwatch.journal import Batch, Journal, JournalFullError, Made, Signal
 from overwatch.otlp import jsonl, protobuf
-from overwatch.otlp.decode import Counts, Decoded, MalformedBody, counts_of
+from overwatch.otlp.decode import Counts, Decoded, MalformedBody, counts_of, decode
+from overwatch.otlp.shapes import Shapes
 
 _log: Final = logging.getLogger("overwatch.collector")
 RETRY_AFTER_S: Final = 2
 """How long a sender should wait when there is no room, in seconds."""
 _CLOSED: Final = "the collector is not accepting"
+SMALL_BYTES: Final = 32 << 10
+"""Bodies up to this size are decoded where they come: to wake a thread and to wait for it takes longer.
+
+What is made of them goes with them: records take much memory."""
+_RECORDS: Final = 8
+"""As many times the size of a body its records take, about; of a known shape they take a fifth of it."""
+LARGE_BYTES: Final = 256 << 10
+"""Bodies of more bytes than this wait for each other."""
 
 
 class Reason(Enum):
@@ -83,6 +97,44 @@ class _Checked:
     def answer(self) -> Accepted:
         """What its sender is told once it is journalled."""
         return Accepted(rejected=self.counts.rejected, message=self.counts.message)
+
+
+class Decoding:
+    """Decoders and the shapes that they know; safe from any thread."""
+
+    def __init__(self) -> None:
+        self._shapes = Shapes()
+        self._large = threading.Lock()
+
+    def recognise(self, signal: Signal, body: bytes) -> Decoded | None:
+        """As `decode`, of a body whose shape is known, in no time; else `None`."""
+        return self._shapes.read(body) if signal is Signal.METRICS else None
+
+    def decode(self, signal: Signal, body: bytes) -> Decoded:
+        """What a body of no known shape says, large ones one at a time; raises `MalformedBody`."""
+        with self._large if len(body) > LARGE_BYTES else nullcontext():
+            return decode(signal, body)
+
+    def take(self, batch: Batch) -> Decoded:
+        """What a batch says; for the fold's thread. Raises `MalformedBody`."""
+        made = None if batch.made is None else batch.made.what
+        if isinstance(made, Decoded) and batch.made is not None and batch.made.instead:
+            return made
+        if not isinstance(made, Decoded):
+            made = self.recognise(batch.signal, batch.body)
+            if made is not None:
+                return made
+            made = self.decode(batch.signal, batch.body)
+        if batch.signal is Signal.METRICS:
+            self._shapes.study(batch.body)
+        return made
+
+
+def made_of(body: bytes, decoded: Decoded, *, known: bool) -> Made | None:
+    """What goes with a body whose shape was `known`, or was not; `None` where it takes much memory."""
+    if known:
+        return Made(what=decoded, cost=len(body) // 5, instead=True)
+    return Made(what=decoded, cost=_RECORDS * len(body)) if len(body) <= SMALL_BYTES else None
 
 
 class Intake:

@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from overwatch.background import Periodic
 from overwatch.cgroup import ControlGroup
 from overwatch.collector.health import Health
 from overwatch.collector.limits import LimitsConfig, Resident, reclaim
@@ -79,8 +80,7 @@ class Lives:
         self._soft = limits.soft_bytes
         self._resident, self._now = resident or Resident(), now
         self._lock = threading.Lock()
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lives", daemon=True)
+        self._looking = Periodic("lives", _LOOK_S, self.look)
         self._began = now()
         self._is_full = self._is_done = False
         self._left_out: list[str] = []
@@ -129,13 +129,11 @@ class Lives:
 
     def start(self) -> None:
         """Begin to look at memory."""
-        self._thread.start()
+        self._looking.start()
 
     def stop(self) -> None:
         """Note that this life ended by itself."""
-        self._ending.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._looking.stop()
         self._write(Stage.STOPPED)
 
     def look(self) -> None:
@@ -145,10 +143,6 @@ class Lives:
             self._health.recovered(_PART)
         if self._is_done:
             self._write(Stage.PRESSED if self._resident() > self._soft else Stage.RUNNING)
-
-    def _run(self) -> None:
-        while not self._ending.wait(_LOOK_S):
-            self.look()
 
     def _count(self) -> int:
         """The border to the disk: what cannot be read was no kill."""

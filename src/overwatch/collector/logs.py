@@ -15,7 +15,7 @@ import structlog
 from aiohttp.http import HttpProcessingError
 from structlog.typing import EventDict, Processor
 
-from overwatch.collector.secrets import redact
+from overwatch.collector.setting_types import redact
 
 _THEIRS: Final[dict[str, tuple[type[Exception], ...]]] = {
     "aiohttp.server": (HttpProcessingError,),

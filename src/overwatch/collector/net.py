@@ -29,12 +29,7 @@ class Address:
     @property
     def loopback(self) -> bool:
         """Whether only this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -44,6 +39,16 @@ class Address:
         """As a URL that a client on this machine can use."""
         anywhere = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
         return f"{scheme}://{Address(host=anywhere.get(self.host, self.host), port=self.port)}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def parse(text: str) -> Address:

@@ -18,8 +18,8 @@ from typing import Final
 
 from overwatch import __version__
 from overwatch.collector import logs
-from overwatch.collector.secrets import texts_in
 from overwatch.collector.service import Service, StartError
+from overwatch.collector.setting_types import texts_in
 from overwatch.collector.settings import CollectorConfig
 from overwatch.os_signals import heard
 from overwatch.platform import return_memory_soon

@@ -17,35 +17,29 @@ import msgspec
 
 from overwatch import __version__, discovery
 from overwatch.aggregator import Aggregator, FrameSink, Resumed
-from overwatch.background import leave_a_core
+from overwatch.background import Periodic, leave_a_core
 from overwatch.collector.budget import StorageBudget
 from overwatch.collector.clock import SteadyClock
 from overwatch.collector.components import component_of
 from overwatch.collector.connections import raise_file_limit
 from overwatch.collector.context import Board, Component, Context
-from overwatch.collector.counting import CountingCursor
-from overwatch.collector.decoding import Decoding
-from overwatch.collector.exporters.aggregator import AggregatorConfig
+from overwatch.collector.exporters.aggregator import AggregatorConfig, Refusals
 from overwatch.collector.exporters.otlp_file import OtlpFileConfig, OtlpFileExporter
-from overwatch.collector.extensions.file_storage import FileStorageConfig
-from overwatch.collector.fold_pace import FoldPace
+from overwatch.collector.extensions.file_storage import FileStorageConfig, described
+from overwatch.collector.fold_cursor import FOLD, FoldCursor
 from overwatch.collector.guard import Guard
 from overwatch.collector.health import Health, Phase
-from overwatch.collector.intake import Intake
+from overwatch.collector.intake import Decoding, Intake
 from overwatch.collector.loop import LoopThread
 from overwatch.collector.net import AddressError
 from overwatch.collector.receivers.otlp import OtlpConfig
-from overwatch.collector.refusals import Refusals
-from overwatch.collector.rotation import Rotation
-from overwatch.collector.settings import CollectorConfig
-from overwatch.collector.start_errors import described
+from overwatch.collector.settings import ARCHIVE, ENDED, JOURNAL, CollectorConfig, written
 from overwatch.collector.storage import Storage
 from overwatch.collector.tally import Tally
 from overwatch.collector.telemetry import SelfMetrics
-from overwatch.collector.written import ARCHIVE, ENDED, JOURNAL, written
 from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
 from overwatch.fold import LifeStarted
-from overwatch.journal import Cursor, LogVersionError, MemoryJournal, Signal
+from overwatch.journal import LogVersionError, MemoryJournal, Signal
 from overwatch.room import Room
 from overwatch.serve.archive import Archive
 from overwatch.serve.stream import Bell
@@ -60,8 +54,6 @@ DRAIN_S: Final = 20.0
 ENOUGH: Final = 1024
 """Connections of one listener that need no condition: a thousand trainers fit."""
 _MOST_HALVINGS: Final = 3
-_FOLD: Final = "aggregator"
-"""The name of the fold's cursor."""
 
 _log = logging.getLogger("overwatch.collector")
 
@@ -78,7 +70,7 @@ def _baseline(path: str | None) -> Baseline | None:
     """What throughput is compared with; only who compares loads what reads recordings."""
     if path is None:
         return None
-    from overwatch.feeds.baseline import read_baseline
+    from overwatch.feeds.snapshotlog import read_baseline
 
     return read_baseline(Path(path))
 
@@ -192,9 +184,10 @@ class Service:
     def _start_all(self) -> None:
         guard = self._context.guard
         guard.load()
-        rotation = Rotation(guard.look, self._config.service.security.reload_interval_s)
+        # Two looks within the interval: a change holds only when two of them agree.
+        rotation = Periodic("rotation", self._config.service.security.reload_interval_s / 2, guard.look)
         self._begin(rotation)
-        self._context.health.watch("rotation", lambda: rotation.is_running)
+        self._context.health.watch("rotation", rotation.is_running)
         enabled = self._config.service.extensions
         if "file_storage" in enabled:
             self._begin(self._make("extensions", "file_storage"))
@@ -258,7 +251,7 @@ class Service:
 
     def _make_aggregator(self, sinks: list[FrameSink]) -> Aggregator:
         if self._storage is None:
-            place, resumed, checkpoints = self._context.journal.cursor(_FOLD, made=True), None, None
+            place, resumed, checkpoints = self._context.journal.cursor(FOLD, made=True), None, None
         else:
             place, resumed = self._storage.resume()
             checkpoints = self._storage.checkpoints
@@ -267,16 +260,12 @@ class Service:
         if self._decoding is not None:
             resumed.fold.read = self._decoding.take
         journal = self._context.journal
-        pace = FoldPace(self._counting(place), lambda: journal.backlog.get(_FOLD, 0))
-        self._context.intake.heed(pace.behind_s)
-        aggregator = Aggregator(pace, self._now, sinks, resumed, checkpoints, settle=self._context.settle)
+        cursor = FoldCursor(place, journal, self._context.tally, self._config.exporting(FOLD))
+        self._context.intake.heed(cursor.behind_s)
+        aggregator = Aggregator(cursor, self._now, sinks, resumed, checkpoints, settle=self._context.settle)
         if self._context.archive is not None:
             aggregator.archive = self._context.archive.keep
         return aggregator
-
-    def _counting(self, cursor: Cursor) -> Cursor:
-        signals = self._config.exporting(_FOLD)
-        return CountingCursor(cursor, self._context.tally, _FOLD, signals)
 
     def _start_pipelines(self) -> None:
         for name in self._config.signal_exporters:
@@ -297,7 +286,7 @@ class Service:
         aggregator = self._aggregator
         if aggregator is not None:
             self._begin(_Folding(aggregator, self._exported(), began.stamp))
-            self._context.health.watch(_FOLD, lambda: aggregator.is_running)
+            self._context.health.watch(FOLD, lambda: aggregator.is_running)
         for name in self._config.running_receivers:
             self._begin(self._make("receivers", name))
         self._check_files()

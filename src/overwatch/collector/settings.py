@@ -1,10 +1,11 @@
 """The collector's configuration as one type, in otelcol's shape, and the rules that hold between its parts.
 
-Component sections are defined beside their components. Must not know YAML, files or the environment.
+Component sections are defined beside their components. What shares the disk budget follows from it as well: a
+part that is new gets one row. Must not know YAML, the environment, nor how large anything is.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -12,6 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from overwatch.collector.auth import Role
+from overwatch.collector.budget import Row, Written
 from overwatch.collector.components import (
     ROOTS,
     Incomplete,
@@ -22,23 +24,37 @@ from overwatch.collector.components import (
     row_of,
     type_of,
 )
+from overwatch.collector.exporters.aggregator import AggregatorConfig
 from overwatch.collector.exporters.forward_config import (
     ForwardConfig,
     OtlpExporterConfig,
     OtlpHttpExporterConfig,
 )
-from overwatch.collector.extensions.file_storage import FileStorageConfig
-from overwatch.collector.guard import SecurityConfig
-from overwatch.collector.listeners import Listener
+from overwatch.collector.exporters.otlp_file.config import OtlpFileConfig
+from overwatch.collector.exporters.snapshots import SnapshotsConfig
+from overwatch.collector.extensions.file_storage import JOURNAL_MIB, FileStorageConfig
+from overwatch.collector.guard import Guard, Listener, SecurityConfig
+from overwatch.collector.health import Health
 from overwatch.collector.logs import LogsConfig
 from overwatch.collector.net import AddressError, parse
+from overwatch.collector.tally import Tally
 from overwatch.collector.telemetry import MetricsConfig
-from overwatch.diagnose.judging import DiagnosisConfig
+from overwatch.delivery.connection import tls_context
+from overwatch.diagnose.judging import DiagnosisConfig, unknown
 from overwatch.journal import Signal
+from overwatch.recordings.division import Part
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 SIGNALS: Final = (Signal.LOGS, Signal.METRICS, Signal.TRACES)
 SNAPSHOTS: Final = "snapshots"
+_MIB: Final = 1 << 20
+JOURNAL: Final = "journal"
+"""The part that holds what was acknowledged."""
+ARCHIVE: Final = "archive"
+"""The last pictures of runs that are not in memory any more."""
+ENDED: Final = "ended"
+"""Its folder."""
+_CHECKPOINT: Final = ".checkpoint"
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -333,3 +349,77 @@ def _wiring(config: CollectorConfig) -> Iterator[tuple[str, str]]:
     needs_frames = pipelines.snapshots is not None or "view" in config.service.extensions
     if needs_frames and not folded:
         yield "service.pipelines", "snapshots and `view` need exporter `aggregator` in pipeline `logs`"
+
+
+def written(config: CollectorConfig) -> Written:
+    """Everything that a configuration writes, with its budget."""
+    storage = config.one(FileStorageConfig)
+    wanted = None if storage.budget_mib is None else storage.budget_mib * _MIB
+    return Written(folder=storage.directory, wanted=wanted, rows=_rows(config))
+
+
+def _rows(config: CollectorConfig) -> tuple[Row, ...]:
+    storage, found = config.one(FileStorageConfig), list[Row]()
+    if "file_storage" in config.service.extensions:
+        journal, most = storage.directory / JOURNAL, storage.max_size_mib * _MIB
+        found += [
+            Row(
+                part=Part(name=JOURNAL, floor=JOURNAL_MIB * _MIB, most=most, is_needed=True),
+                place=journal,
+                holds=lambda name: not name.endswith(_CHECKPOINT),
+            ),
+            Row(
+                part=Part(name="checkpoints", floor=16 * _MIB, most=512 * _MIB, is_needed=True),
+                place=journal,
+                holds=lambda name: name.endswith(_CHECKPOINT),
+            ),
+        ]
+    for name, files in config.every(OtlpFileConfig).items():
+        if name in config.signal_exporters:
+            most = files.budget.folder_mib * _MIB
+            found.append(Row(part=Part(name=name, floor=min(most, 32 * _MIB), most=most), place=files.path))
+    if "file_storage" in config.service.extensions:
+        most = config.one(AggregatorConfig).archive_mib * _MIB
+        found.append(Row(part=Part(name=ARCHIVE, floor=0, most=most), place=storage.directory / ENDED))
+    for name, log in config.every(SnapshotsConfig).items():
+        if name in config.snapshot_exporters:
+            found.append(
+                Row(
+                    part=Part(name=name, floor=0, most=log.max_size_mib * _MIB),
+                    place=log.path.parent,
+                    holds=_beginning(log.path.name.removesuffix(".jsonl")),
+                )
+            )
+    return tuple(found)
+
+
+def _beginning(stem: str) -> Callable[[str], bool]:
+    return lambda name: name.startswith(stem)
+
+
+def unusable(config: CollectorConfig) -> Iterator[str]:
+    """What could not be read at a start now, each thing once: tokens, certificates, plugins."""
+    guard = Guard(config.service.security, Health(), Tally())
+    found: dict[str, None] = {}
+    try:
+        guard.load()
+    except (OSError, ValueError) as error:
+        found[f"service.security.tokens: {error}"] = None
+    for listener in listeners(config):
+        try:
+            guard.certificates(listener.tls, shared=False)
+        except (OSError, ValueError) as error:
+            found[f"tls: {error}"] = None
+    for name, forward in forwards(config).items():
+        try:
+            targets = forward.destinations(config.exporting(name)).values()
+        except ValueError:  # what cannot work by itself: `settings.problems`
+            continue
+        for tls in [to.origin.tls for to in targets if to.origin.tls is not None]:
+            try:
+                tls_context(tls)
+            except OSError as error:
+                files = ", ".join(file for file in (tls.authorities, tls.certificate, tls.key) if file)
+                found[f"exporters.{name}.tls: {files}: {error.strerror or error}"] = None
+    yield from found
+    yield from (f"{path}: {what}" for path, what in unknown(config.diagnosis))

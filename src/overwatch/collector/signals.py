@@ -6,18 +6,9 @@ Must not know transports or what a record means.
 from dataclasses import dataclass
 from typing import Final
 
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
-    ExportLogsPartialSuccess,
-    ExportLogsServiceResponse,
-)
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsPartialSuccess,
-    ExportMetricsServiceResponse,
-)
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTracePartialSuccess,
-    ExportTraceServiceResponse,
-)
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from overwatch.journal import Signal
 
@@ -39,52 +30,46 @@ class Wire:
     items: str
     """What otelcol's counters call one item."""
     rejected: str
-    """JSON name of the reject count in a partial success."""
+    """The field of a partial success with the number of items that were rejected."""
+    response: type[Response]
 
 
-LOGS: Final = Wire(
-    signal=Signal.LOGS,
-    path="/v1/logs",
-    service="opentelemetry.proto.collector.logs.v1.LogsService",
-    items="log_records",
-    rejected="rejectedLogRecords",
-)
-METRICS: Final = Wire(
-    signal=Signal.METRICS,
-    path="/v1/metrics",
-    service="opentelemetry.proto.collector.metrics.v1.MetricsService",
-    items="metric_points",
-    rejected="rejectedDataPoints",
-)
-TRACES: Final = Wire(
-    signal=Signal.TRACES,
-    path="/v1/traces",
-    service="opentelemetry.proto.collector.trace.v1.TraceService",
-    items="spans",
-    rejected="rejectedSpans",
-)
-WIRES: Final = {wire.signal: wire for wire in (LOGS, METRICS, TRACES)}
+WIRES: Final = {
+    wire.signal: wire
+    for wire in (
+        Wire(
+            signal=Signal.LOGS,
+            path="/v1/logs",
+            service="opentelemetry.proto.collector.logs.v1.LogsService",
+            items="log_records",
+            rejected="rejected_log_records",
+            response=ExportLogsServiceResponse,
+        ),
+        Wire(
+            signal=Signal.METRICS,
+            path="/v1/metrics",
+            service="opentelemetry.proto.collector.metrics.v1.MetricsService",
+            items="metric_points",
+            rejected="rejected_data_points",
+            response=ExportMetricsServiceResponse,
+        ),
+        Wire(
+            signal=Signal.TRACES,
+            path="/v1/traces",
+            service="opentelemetry.proto.collector.trace.v1.TraceService",
+            items="spans",
+            rejected="rejected_spans",
+            response=ExportTraceServiceResponse,
+        ),
+    )
+}
 
 
 def response(signal: Signal, rejected: int, message: str) -> Response:
-    """The answer to an accepted request: `partial_success` is set only when there is something to say."""
-    said = message[:MESSAGE_CHARS]
-    full = not rejected and not said
-    match signal:
-        case Signal.LOGS:
-            if full:
-                return ExportLogsServiceResponse()
-            logs = ExportLogsPartialSuccess(rejected_log_records=rejected, error_message=said)
-            return ExportLogsServiceResponse(partial_success=logs)
-        case Signal.METRICS:
-            if full:
-                return ExportMetricsServiceResponse()
-            points = ExportMetricsPartialSuccess(rejected_data_points=rejected, error_message=said)
-            return ExportMetricsServiceResponse(partial_success=points)
-        case Signal.TRACES:
-            if full:
-                return ExportTraceServiceResponse()
-            spans = ExportTracePartialSuccess(rejected_spans=rejected, error_message=said)
-            return ExportTraceServiceResponse(partial_success=spans)
-        case Signal.START:
-            raise ValueError("a start record is the collector's own; it has no OTLP response")
+    """The answer to an accepted request: `partial_success` is set only when there is something in it."""
+    wire = WIRES[signal]
+    made = wire.response()
+    if rejected or message:
+        setattr(made.partial_success, wire.rejected, rejected)
+        made.partial_success.error_message = message[:MESSAGE_CHARS]
+    return made

@@ -5,11 +5,10 @@ could explain. Must not know what is counted.
 """
 
 import threading
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Mapping
 from typing import Final
 
-from overwatch.serve.metrics_text import Family, FamilyKind
+from overwatch.serve.metrics_text import FamilyBuilder, labels_text
 
 _ITEMS: Final = {"log_records": "log records", "metric_points": "metric points", "spans": "spans"}
 
@@ -83,31 +82,14 @@ class Tally:
         with self._lock:
             self._levels[name, exporter] = (label, dict(values))
 
-    def families(self) -> Iterator[Family]:
-        """All counters, then all levels, in order of name and labels."""
-        yield from self._counters()
-        yield from self._gauges()
-
-    def _gauges(self) -> Iterator[Family]:
+    def write(self, page: FamilyBuilder) -> None:
+        """Add all counters and all levels to a page."""
         with self._lock:
-            levels = sorted(self._levels.items())
-        for name, shown in groupby(levels, key=lambda level: level[0][0]):
-            gauge: Family | None = None
-            for (_, exporter), (label, values) in shown:
-                labels = ["exporter", *([label] if label else [])]
-                gauge = gauge or Family(name, FamilyKind.GAUGE, LEVELS[name], labels=labels)
-                for word, value in sorted(values.items()):
-                    gauge.add([exporter, word] if label else [exporter], value)
-            if gauge is not None:
-                yield gauge
-
-    def _counters(self) -> Iterator[Family]:
-        with self._lock:
-            counts = {name: dict(series) for name, series in self._counts.items()}
-        for name in sorted(counts):
-            series = counts[name]
-            labels = [key for key, _ in next(iter(series))]
-            family = Family(name, FamilyKind.COUNTER, HELP[name], labels=labels)
-            for key in sorted(series):
-                family.add([value for _, value in key], series[key])
-            yield family
+            counts = [(name, key, n) for name, series in self._counts.items() for key, n in series.items()]
+            levels = list(self._levels.items())
+        for name, key, count in sorted(counts):
+            page.counter(name, HELP[name], labels_text(dict(key)), count)
+        for (name, exporter), (label, values) in sorted(levels):
+            for word, value in sorted(values.items()):
+                labels = {"exporter": exporter} | ({label: word} if label else {})
+                page.gauge(name, LEVELS[name], labels_text(labels), value)

@@ -1,25 +1,35 @@
 """Certificates of the collector's doors: TLS 1.2 and above, with a client's certificate where one is asked.
 
-Rules: files are read again on SIGHUP and when they change; new connections get the new ones, open
-connections go on; files that cannot be used leave the old ones in place. Must not know what is served.
+Rules: files are read again on SIGHUP and when they change; new connections get the new ones, open connections
+go on; files that cannot be used leave the old ones in place. When a certificate ends is read here, as the
+standard library shows it of no certificate of one's own. Must not know what is served.
 """
 
+import re
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
-from overwatch.collector.certificate_dates import first_end
-
 NAME: Final = "tls"
 
 _PROTOCOLS: Final = ("http/1.1",)
 """What a web listener speaks, as TLS agrees on it."""
+
+_PEM: Final = re.compile("-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_SEQUENCE: Final = 0x30
+_VERSION: Final = 0xA0
+_UTC_TIME: Final = 0x17
+_GENERALIZED_TIME: Final = 0x18
+_LONG: Final = 0x80
+_VALIDITY: Final = 3
+"""Its place in a certificate after the version: serial number, algorithm, issuer, validity."""
 
 _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
@@ -167,3 +177,43 @@ class Certificates:
             else:
                 found.append((state.st_ino, state.st_mtime_ns, state.st_ctime_ns, state.st_size))
         return tuple(found)
+
+
+def first_end(pem: str) -> float | None:
+    """When the first of the certificates ends, in Unix time; `None` where no end can be read."""
+    ends = []
+    for found in _PEM.findall(pem):
+        try:
+            ends.append(_end(ssl.PEM_cert_to_DER_cert(found)))
+        except (ValueError, IndexError):
+            continue
+    return min(ends, default=None)
+
+
+def _end(certificate: bytes) -> float:
+    """Raises `ValueError` or `IndexError` for what is no certificate."""
+    ((_, whole),) = _fields(certificate)
+    (_, signed), *_ = _fields(whole)
+    fields = [field for field in _fields(signed) if field[0] != _VERSION]
+    tag, validity = fields[_VALIDITY]
+    if tag != _SEQUENCE:
+        raise ValueError("no validity")
+    _, (kind, text) = _fields(validity)
+    form = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}.get(kind)
+    if form is None:
+        raise ValueError("no time")
+    return datetime.strptime(text.decode("ascii"), form).replace(tzinfo=UTC).timestamp()
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Tags and contents that follow each other in DER."""
+    at = 0
+    while at < len(data):
+        tag, length, at = data[at], data[at + 1], at + 2
+        if length >= _LONG:
+            count = length - _LONG
+            length, at = int.from_bytes(data[at : at + count], "big"), at + count
+        if at + length > len(data):
+            raise ValueError("cut off")
+        yield tag, data[at : at + length]
+        at += length

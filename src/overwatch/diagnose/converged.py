@@ -6,10 +6,18 @@ import numpy as np
 
 from overwatch.catalog.policy import ENTROPY, RETURN, VALUE_LOSS
 from overwatch.diagnose.fleet import Fleet
-from overwatch.state.earning import BAD_LUCK, NEAR_BEST, at_its_best, known_values, rises, scatter
-from overwatch.state.judge import Status
-from overwatch.state.policy import LEVEL, Series
-from overwatch.state.ring import median
+from overwatch.state.arrays import median
+from overwatch.state.policy import (
+    BAD_LUCK,
+    LEVEL,
+    NEAR_BEST,
+    Series,
+    Status,
+    at_its_best,
+    known_values,
+    rises,
+    scatter,
+)
 from overwatch.state.run import RunState
 
 WARM_UP_UPDATES: Final = 20

@@ -13,8 +13,8 @@ import msgspec
 
 from overwatch.catalog.phases import Phase as Kind
 from overwatch.catalog.phases import parse_phase
+from overwatch.state.arrays import median
 from overwatch.state.rhythm import Phase
-from overwatch.state.ring import median
 
 LEAST_ENDS: Final = 3
 WINDOW_NS: Final = 20_000_000_000

@@ -17,9 +17,8 @@ from overwatch.catalog import KL, Direction, Metric
 from overwatch.catalog.policy import CLIP_FRACTION, EXPLAINED_VARIANCE, GRAD_NORM, RETURN, VALUE_LOSS
 from overwatch.diagnose.converged import WARM_UP_UPDATES, targets_vary
 from overwatch.diagnose.problem import UPDATES, Problem
-from overwatch.state.earning import has_risen, health_of, unrest
-from overwatch.state.policy import Health, Series
-from overwatch.state.ring import NORMAL, median
+from overwatch.state.arrays import NORMAL, median
+from overwatch.state.policy import Health, Series, has_risen, health_of, unrest
 from overwatch.state.run import RunState
 
 BASELINE: Final = 20

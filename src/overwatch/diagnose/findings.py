@@ -27,8 +27,8 @@ from overwatch.diagnose.silence import outage
 from overwatch.diagnose.skew import wrong_clocks
 from overwatch.diagnose.storms import crash_storms, cull_storms
 from overwatch.snapshot import Baseline
+from overwatch.state.caps import EVICTED
 from overwatch.state.policy import UNDEFINED
-from overwatch.state.removal import EVICTED
 from overwatch.state.run import RunState
 
 __all__ = ["LINGER_NS", "WARM_UP_UPDATES", "Evidence", "Open", "Problem", "problems"]

@@ -12,7 +12,7 @@ import msgspec
 from overwatch.catalog import KL, Metric
 from overwatch.catalog.policy import CLIP_FRACTION, ENTROPY, EXPLAINED_VARIANCE, RETURN, VALUE_LOSS
 from overwatch.diagnose.problem import UPDATES, Problem
-from overwatch.state.ring import median
+from overwatch.state.arrays import median
 from overwatch.state.run import RunState
 
 FROZEN: Final = "policy-frozen"

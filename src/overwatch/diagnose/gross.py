@@ -11,9 +11,8 @@ from typing import Final
 
 from overwatch.catalog import BY_NAME, KL, Limit, Limits, Metric, Side
 from overwatch.catalog.policy import CLIP_FRACTION, ENTROPY
-from overwatch.state.judge import Status
-from overwatch.state.policy import MEDIAN_NEEDS, Series
-from overwatch.state.ring import median
+from overwatch.state.arrays import median
+from overwatch.state.policy import MEDIAN_NEEDS, Series, Status
 from overwatch.state.run import RunState
 
 NEWEST: Final = 3

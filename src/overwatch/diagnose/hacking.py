@@ -33,8 +33,8 @@ from overwatch.catalog.goodhart import PROXY, TRUE
 from overwatch.diagnose.problem import UPDATES, Problem
 from overwatch.diagnose.regression import Beside, Fit
 from overwatch.events.adding import added
-from overwatch.state.pairs import FIRST, WINDOW, Pair, Pairs
-from overwatch.state.ring import median
+from overwatch.state.arrays import median
+from overwatch.state.policy import FIRST, WINDOW, Pair, Pairs
 from overwatch.state.run import RunState
 
 CODE: Final = "reward-hacking"

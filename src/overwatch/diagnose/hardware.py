@@ -15,8 +15,8 @@ from overwatch.diagnose.findings_lane import HELD
 from overwatch.diagnose.lanes import FRESH_S, LaneFacts, is_known_rhythm
 from overwatch.diagnose.memory import memory_trend
 from overwatch.diagnose.problem import SECOND_NS, STEADY, Problem
+from overwatch.state.arrays import median
 from overwatch.state.machines import HostReadings, LaneHealth
-from overwatch.state.ring import median
 from overwatch.state.run import RunState
 
 GONE_S: Final = 7.0

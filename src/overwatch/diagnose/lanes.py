@@ -18,8 +18,8 @@ from overwatch.diagnose.memory import MemoryTrend
 from overwatch.diagnose.sawtooth import Sawtooth, sawtooth
 from overwatch.diagnose.usual import kind_of
 from overwatch.events.adding import added
+from overwatch.state.arrays import median
 from overwatch.state.machines import Gauge
-from overwatch.state.ring import median
 from overwatch.state.run import RunState
 from overwatch.state.services import Service
 

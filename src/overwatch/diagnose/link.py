@@ -11,9 +11,8 @@ import msgspec
 
 from overwatch.diagnose.overlap import overlapping
 from overwatch.diagnose.skew import clocks_ahead
-from overwatch.state.ending import holder_of, team_of
 from overwatch.state.run import RunState
-from overwatch.state.sources import OUTAGE_S, Source, speed
+from overwatch.state.sources import OUTAGE_S, Source, holder_of, speed, team_of
 
 SLOW_S: Final = 2.0
 LOST_S: Final = 60.0

@@ -10,8 +10,7 @@ from typing import Final
 import msgspec
 
 from overwatch.events.adding import added
-from overwatch.state.machines import Gauge
-from overwatch.state.usage import Peaks
+from overwatch.state.machines import Gauge, Peaks
 
 LEAST_PEAKS: Final = 8
 LEAST_READINGS: Final = 8

@@ -12,8 +12,8 @@ import msgspec
 from overwatch.catalog.policy import GRAD_NORM, LEARNING_RATE
 from overwatch.diagnose.frozen import moved
 from overwatch.diagnose.problem import UPDATES, Problem
+from overwatch.state.arrays import NORMAL, median
 from overwatch.state.policy import Series
-from overwatch.state.ring import NORMAL, median
 from overwatch.state.run import RunState
 
 ZERO: Final = "zero-gradients"

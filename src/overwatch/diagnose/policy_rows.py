@@ -31,9 +31,8 @@ from overwatch.diagnose.converged import (
 from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.gross import critical_together, is_gross
 from overwatch.diagnose.problem import UPDATES, Problem
-from overwatch.state.judge import Status
-from overwatch.state.policy import Series
-from overwatch.state.ring import median
+from overwatch.state.arrays import median
+from overwatch.state.policy import Series, Status
 from overwatch.state.run import RunState
 
 SLOW_WARM_UP: Final = 50

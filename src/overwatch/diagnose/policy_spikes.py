@@ -11,7 +11,7 @@ from overwatch.catalog import KL
 from overwatch.catalog.judging import STOPPED_WITHIN
 from overwatch.diagnose.converged import is_warm
 from overwatch.diagnose.problem import UPDATES, Problem
-from overwatch.state.ring import median
+from overwatch.state.arrays import median
 from overwatch.state.run import RunState
 
 SPIKE: Final = 5.0

@@ -19,7 +19,7 @@ from overwatch.catalog.policy import (
     VALUE_LOSS,
 )
 from overwatch.diagnose.problem import UPDATES, Problem
-from overwatch.state.ring import NORMAL, median
+from overwatch.state.arrays import NORMAL, median
 from overwatch.state.run import RunState
 
 CODE: Final = "rank-diverged"

@@ -10,9 +10,8 @@ from typing import Final, NamedTuple
 from overwatch.catalog.policy import RETURN
 from overwatch.diagnose.converged import NEWEST
 from overwatch.events.adding import added
-from overwatch.state.earning import scatter
-from overwatch.state.policy import LEVEL
-from overwatch.state.ring import median
+from overwatch.state.arrays import median
+from overwatch.state.policy import LEVEL, scatter
 from overwatch.state.run import RunState
 
 ALONE: Final = 0.5

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from overwatch.diagnose.robust import median_of, spread_low
-from overwatch.state.arrays import Floats
-from overwatch.state.earned import Earned
+from overwatch.state.arrays import NORMAL, Floats
+from overwatch.state.env_tables import Earned
 from overwatch.state.envs import Envs
-from overwatch.state.ring import NORMAL
 
 TELLING: Final = 10
 """Earlier episodes of all such envs together, below which their scatter is luck itself."""

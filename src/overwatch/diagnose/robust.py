@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from overwatch.state.arrays import Floats
-from overwatch.state.ring import NORMAL
+from overwatch.state.arrays import NORMAL, Floats
 
 SMALL: Final = 2048
 """Up to so many values a sort costs less than a partition and a maximum."""

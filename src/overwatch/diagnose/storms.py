@@ -17,7 +17,7 @@ from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.problem import STEADY, Problem
 from overwatch.diagnose.robust import most_events, most_events_after
 from overwatch.state.arrays import Floats, Ints
-from overwatch.state.tally import WINDOW_S
+from overwatch.state.env_tables import WINDOW_S
 
 CRASHES: Final = 5
 """Crashes in a minute that make a storm, from at least two envs."""

@@ -12,8 +12,8 @@ import msgspec
 from overwatch.diagnose.problem import SECOND_NS, Patience, Problem
 from overwatch.events.adding import added
 from overwatch.snapshot import Baseline
-from overwatch.state.pace import Pace, Stretch
-from overwatch.state.ring import NORMAL, median
+from overwatch.state.arrays import NORMAL, median
+from overwatch.state.rhythm import Pace, Stretch
 
 HOUR_NS: Final = 3_600_000_000_000
 RECENT: Final = 3

@@ -12,9 +12,8 @@ import numpy as np
 
 from overwatch.diagnose.returns import Earnings, earnings_of
 from overwatch.diagnose.robust import median_of
-from overwatch.state.arrays import Floats
+from overwatch.state.arrays import Floats, median
 from overwatch.state.envs import Envs
-from overwatch.state.ring import median
 from overwatch.state.run import RunState
 
 LEAST_REPORTING: Final = 4

@@ -7,7 +7,7 @@ import msgspec
 
 from overwatch.catalog.bounds import BoundState
 from overwatch.diagnose.bounds import Bound
-from overwatch.state.usage import Rested
+from overwatch.state.machines import Rested
 
 _LABELS: Final = tuple(state.label for state in BoundState)
 

@@ -13,11 +13,10 @@ import msgspec
 from overwatch.catalog.durations import duration
 from overwatch.catalog.tallies import SCOPE_OF_ROLE
 from overwatch.diagnose.problem import STEADY, Problem
-from overwatch.state.ending import holder_of, latest_lives
+from overwatch.state.arrays import median
 from overwatch.state.rhythm import Phase, Rhythm
-from overwatch.state.ring import median
 from overwatch.state.run import RunState
-from overwatch.state.sources import Source
+from overwatch.state.sources import Source, holder_of, latest_lives
 
 TIMES: Final = 6.0
 """Of what is usual."""

@@ -7,6 +7,7 @@ passed over. Must not know who shows the frames.
 
 import contextlib
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -14,29 +15,27 @@ from typing import Final, assert_never
 
 import msgspec
 
-from overwatch.feeds.indexed import Indexed
-from overwatch.feeds.lasting import Lasting, cache_folder
-from overwatch.feeds.left import LeftBehind
+from overwatch.feeds.checkpoints import Lasting, LeftBehind, cache_folder
 from overwatch.feeds.segments import Lives, Segment
-from overwatch.feeds.source import Source
+from overwatch.feeds.sources import Indexed, Source
 from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded, decode_batch
 from overwatch.otlp.jsonl import MalformedJson
+from overwatch.otlp.origin import begins_run
 from overwatch.otlp.result import timed
 from overwatch.otlp.wire import MalformedBody
 from overwatch.recordings.checkpoints import build
 from overwatch.recordings.index import (
     Ended,
-    Entry,
     Gone,
     Header,
     Located,
+    Notes,
     Raised,
     RecordingError,
     Started,
 )
-from overwatch.recordings.notes import Notes
 from overwatch.snapshot import Baseline, Snapshot
 
 __all__ = ["Recording", "RecordingError", "Segment", "open_recording"]
@@ -88,14 +87,10 @@ class Recording:
             told.append(f"{self.source.name}: {self.bad_batches} batches could not be read and were left out")
         return tuple(told)
 
-    def entries(self) -> Iterator[Entry]:
-        """Everything that the source tells, in order."""
-        return self.source.entries()
-
     def segments(self) -> list[Segment]:
         """The recording as lives of a collector, in order; those in which nothing was folded are left out."""
         lives, notes = Lives(), Notes()
-        for entry in self.entries():
+        for entry in self.source.entries():
             match entry:
                 case Header():
                     lives.piece()
@@ -195,9 +190,9 @@ class Recording:
                 continue
             if segment.root is not root:
                 fold, root, taken = self.fold(), segment.root, 0
-            for tick, entries in segment.each(began):
+            for tick in range(max(segment.first, began + FAST_NS), segment.last + 1, FAST_NS):
                 fold, taken = left.going_on(fold, taken), tick
-                yield fold, tick, self.read(entries)
+                yield fold, tick, self.read(segment.at(tick))
                 if lasting.is_due(tick):
                     lasting.keep(tick, fold.dump())
                 if tick % SLOW_NS == 0:
@@ -281,3 +276,35 @@ def open_recording(path: Path) -> Recording:
         f"{path} is no recording: it holds neither index.jsonl nor otlp/index.jsonl; "
         "name the folder that the collector's otlp_file, `overwatch demo` or `overwatch simulate` wrote to"
     )
+
+
+def unshown(recording: Recording) -> tuple[str, ...]:
+    """One line for the whole, then one a reason, the most frequent first."""
+    counts, requests, items = Counter[str](), 0, 0
+    for batch in recording.batches():
+        if batch.signal is Signal.START:
+            continue
+        requests += 1
+        try:
+            decoded = decode_batch(batch)
+        except MalformedBody:
+            counts["requests that are no protobuf of their signal"] += 1
+            continue
+        items += decoded.items
+        counts.update(_reasons(batch.signal, decoded))
+    told = [f"  {count:,} {reason}" for reason, count in counts.most_common() if count]
+    return (f"{recording.folder}: {items:,} items in {requests:,} requests, of which no run is made:", *told)
+
+
+def _reasons(signal: Signal, decoded: Decoded) -> Counter[str]:
+    found = Counter[str]()
+    if signal is Signal.TRACES:
+        found["spans, which are recorded and not shown"] = decoded.items
+        return found
+    idle = sum(one.origin.is_implied and not begins_run(one.event) for one in decoded.records)
+    found["name no run (rl.run.id), and no run begins with them"] = decoded.unattributed + idle
+    found["metric points that no row of the catalogue knows"] = decoded.unmapped
+    found.update(f"rejected, {problem.reason}: {problem.detail}" for problem in decoded.problems)
+    if decoded.items and not (decoded.records or decoded.series or decoded.alive or found.total()):
+        found["metric points of Overwatch's own SDK, whose events hold the same"] = decoded.items
+    return found

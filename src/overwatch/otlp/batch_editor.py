@@ -321,9 +321,9 @@ def _logs(lines: Sequence[_Line]) -> bytes:
 
 
 def _items(message: ResourceMetrics | ResourceSpans) -> int:
-    if isinstance(message, ResourceSpans):
-        return sum(len(scope.spans) for scope in message.scope_spans)
-    return sum(count_points(metric) for scope in message.scope_metrics for metric in scope.metrics)
+    signal = Signal.TRACES if isinstance(message, ResourceSpans) else Signal.METRICS
+    items = wire.items_in(message, wire.ITEMS[signal][1:])
+    return sum(count_points(item) if isinstance(item, Metric) else 1 for item in items)
 
 
 Rows = npt.NDArray[np.intp]
@@ -341,7 +341,7 @@ def fold(events: Sequence[Measured]) -> list[tuple[int, Measured]]:
     if not table.fits:
         return list(enumerate(events))
     extremes = {
-        name: _extremes(table, name) for name, column in events[0].values.items() if _is_number(column)
+        name: _extremes(table, name) for name, column in events[0].values.items() if column.labels is None
     }
     kept = sorted(set(table.last.tolist()))
     return [(place, _stand_in(table, place, extremes, counts=place == kept[-1])) for place in kept]
@@ -396,10 +396,6 @@ def _ids(column: Column, words: dict[str | None, int]) -> npt.NDArray[np.int64]:
         return column.array().astype(np.int64)
     codes = [words.setdefault(word, len(words)) for word in (*column.labels, None)]
     return np.array(codes, dtype=np.int64)[column.array().astype(np.int64)]
-
-
-def _is_number(column: Column) -> bool:
-    return column.labels is None
 
 
 def _extremes(table: _Table, name: str) -> tuple[np.ndarray, np.ndarray]:

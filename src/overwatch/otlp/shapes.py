@@ -273,8 +273,7 @@ class Shape:
         points = []
         for point in series.points:
             place = _place(point)
-            position = point.position._replace(at=times[place], start=starts[place])
-            points.append(msgspec.structs.replace(point, value=values[place], position=position))
+            points.append(Point(point.of, starts[place], times[place], values[place]))
         moments = series.moments.placed(values, times)
         return msgspec.structs.replace(self.said, series=Series(moments=moments, points=tuple(points)))
 
@@ -302,13 +301,13 @@ def learn(body: bytes) -> Shape | None:
         firsts=firsts,
         said=said,
         columns=columns,
-        rising=_places([_place(point) for point in points if point.rises]),
+        rising=_places([_place(point) for point in points if point.of.rises]),
     )
 
 
 def _place(point: Point) -> int:
     if not isinstance(point.value, float):
-        raise TypeError(f"a point of {point.row.name} holds a distribution, which has no place")
+        raise TypeError(f"a point of {point.of.row.name} holds a distribution, which has no place")
     return int(point.value)
 
 
@@ -370,8 +369,7 @@ class Shapes:
 
     def read(self, body: bytes) -> Decoded | None:
         """What a request says, where its shape is known; else `None`."""
-        known = self._lengths.get(len(body))
-        for shape in () if known is None else known.shapes:
+        for shape in self._of(len(body)):
             said = shape.read(body)
             if said is not None:
                 self._put_first(shape)

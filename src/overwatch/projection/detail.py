@@ -16,7 +16,7 @@ from overwatch.projection.rows import BoardRows, env_views, number
 from overwatch.projection.system import bound_view
 from overwatch.projection.text import safe
 from overwatch.snapshot import Detail, Reason, SeedEvent, Trend
-from overwatch.state.earned import RETURNS
+from overwatch.state.env_tables import RETURNS
 from overwatch.state.feed import CRASH, GATE, MOVE, measured
 from overwatch.state.run import Entry, RunState
 

@@ -14,10 +14,10 @@ from overwatch.projection.policy import limit_text, scale_of, shown_as, status_o
 from overwatch.projection.text import safe, safe_fields, safe_or_none
 from overwatch.snapshot import Reading, Snapshot
 from overwatch.snapshot.history import MOST_CURVES, About, Ask, Curve, History, Line, Moment
+from overwatch.state.arrays import median
 from overwatch.state.past import Line as Series
 from overwatch.state.past import Mark, Past, kind_of
 from overwatch.state.policy import MEDIAN_NEEDS
-from overwatch.state.ring import median
 from overwatch.state.run import RunState
 
 _CUSTOM: Final = ".4g"

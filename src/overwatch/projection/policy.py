@@ -30,9 +30,8 @@ from overwatch.events.adding import added
 from overwatch.projection.text import safe
 from overwatch.snapshot import Limit as LimitView
 from overwatch.snapshot import Parting, Reading
-from overwatch.state.judge import Judgement
-from overwatch.state.policy import Series
-from overwatch.state.ring import median
+from overwatch.state.arrays import median
+from overwatch.state.policy import Judgement, Series
 from overwatch.state.run import RunState
 
 SHARES: Final = ("1", "{variance}", "{correlation}")

@@ -1,11 +1,12 @@
 """Keeping a recording small: one clean-up of its folder, from what is left over to the last due job.
 
-Runs as a process of its own (`python -m overwatch.recordings`), with low priority, so that whoever records
-is not slowed down, and may be killed at any moment. Rules: one clean-up of a folder at a time, by lock; a
-piece that cannot be rewritten is left as it is and said. Must not know who started it.
+Runs as a process of its own (`python -m overwatch.recordings.tidy`), with low priority, so that whoever
+records is not slowed down, and may be killed at any moment. Rules: one clean-up of a folder at a time, by
+lock; a piece that cannot be rewritten is left as it is and reported. Must not know who started it.
 """
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -13,15 +14,15 @@ from typing import Final
 
 import msgspec
 
+from overwatch.background import give_way
 from overwatch.file_lock import locked
 from overwatch.journal import Signal
 from overwatch.otlp.thin import Span
 from overwatch.recordings.checkpoints import bytes_left, forget_up_to
-from overwatch.recordings.compaction import Around, compact
+from overwatch.recordings.compaction import Around, Held, Rules, compact, next_job
 from overwatch.recordings.files import header_of, live_lines, piece_lines
 from overwatch.recordings.index import Entry, Gone, Header, Located, Raised, Started, read_entry
-from overwatch.recordings.pieces import INDEX, Inventory, Piece, inventory
-from overwatch.recordings.plan import Held, Rules, next_job
+from overwatch.recordings.pieces import INDEX, Piece, inventory
 
 LOCK: Final = "tidy.lock"
 _USUAL_NS: Final = 3600 * 10**9
@@ -100,12 +101,15 @@ class _Tidying:
             except OSError as error:
                 self._bad.update(one.piece for one in job.pieces)
                 self._error = f"{job.pieces[0].piece.name(INDEX)}: {error}"
-        forget_up_to(self._folder, _gone_up_to(held))
+        # Nothing is left of the pieces at the beginning.
+        forget_up_to(
+            self._folder, max((one.last for one in takewhile(lambda one: one.is_gone, held)), default=0)
+        )
         return self._report(held, jobs)
 
     def _look(self) -> list[Held]:
         """What there is to do something about; what is left over is removed."""
-        found = self._list()
+        found = inventory(os.listdir(self._folder))  # noqa: PTH208 names are all that is needed
         for name in found.leftovers:
             (self._folder / name).unlink(missing_ok=True)
         (self._folder / f"{INDEX}.new").unlink(missing_ok=True)
@@ -123,9 +127,6 @@ class _Tidying:
             for piece in found.pieces
             if piece in self._held and piece not in self._bad and piece.last <= self._wanted.through
         ]
-
-    def _list(self) -> Inventory:
-        return inventory(os.listdir(self._folder))  # noqa: PTH208 names are all that is needed
 
     def _read(self, piece: Piece) -> Held:
         size = sum(
@@ -176,11 +177,6 @@ class _Tidying:
         )
 
 
-def _gone_up_to(held: Sequence[Held]) -> int:
-    """The last stamp of the pieces at the beginning of which nothing is left, 0 where there are none."""
-    return max((one.last for one in takewhile(lambda one: one.is_gone, held)), default=0)
-
-
 def _entries(folder: Path, piece: Piece | None) -> Iterator[Entry]:
     """What an index holds, `None` being the one that is written to, as far as it can be read."""
     for line in live_lines(folder) if piece is None else piece_lines(folder, piece):
@@ -200,3 +196,19 @@ def _spans(told: Sequence[Raised], before_ns: int, after_ns: int) -> dict[str, l
             start, end = spans[-1][0], max(end, spans.pop()[1])
         spans.append((start, end))
     return found
+
+
+def main() -> int:
+    """A job as JSON on the command line, its report as JSON on stdout; 1 where the folder cannot be used."""
+    give_way()
+    wanted = msgspec.json.decode(sys.argv[1], type=CompactionJob)
+    try:
+        report = tidy(wanted)
+    except OSError as error:
+        report = Report(error=str(error))
+    sys.stdout.buffer.write(msgspec.json.encode(report))
+    return 0 if report.error is None else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -7,8 +7,8 @@ loads the standard library, msgspec, the catalogue and the events; nothing else.
 from collections.abc import Mapping, Sequence
 
 from overwatch.events import MetricInfo
-from overwatch.sdk.channel import Report
 from overwatch.sdk.launch import Options, begin
+from overwatch.sdk.lifetime import Report
 from overwatch.sdk.recompiles import Recompiles
 from overwatch.sdk.run import Run
 from overwatch.sdk.words import WordTables

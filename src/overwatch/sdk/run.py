@@ -1,29 +1,33 @@
-"""A run as its trainer speaks of it: numbers of updates, envs and slots, phases, and the facts.
+"""A run as its trainer reports it: numbers of updates, envs and slots, steps, phases, and the facts.
 
-Rules: no method raises into training and none waits; what cannot be sent is counted and said once. What
+Rules: no method raises into training and none waits; what cannot be sent is counted and logged once. What
 comes often has a short way (`overwatch.sdk.rings`), everything else and everything odd the long one. Must
 not know OTLP; loads NumPy with the first column of many values.
 """
 
 import contextlib
+import os
 import time
-from collections.abc import Iterator, Mapping
+import traceback as tracebacks
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, Protocol
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
 
-from overwatch.catalog import Kind, Metric, Scope, find
+from overwatch import events
+from overwatch.catalog import Scope, Stage, find
 from overwatch.catalog.phases import is_pause
 from overwatch.catalog.presets import DEFAULT
-from overwatch.catalog.tallies import SERVICES
-from overwatch.events import Column, EpisodeEnded, Measured, PhaseBegan, PhaseEnded, scalars
-from overwatch.sdk.channel import Values, guarded
-from overwatch.sdk.frames import SpanEnded
-from overwatch.sdk.frames import Update as Told
+from overwatch.sdk.channel import Channel, Values, guarded
+from overwatch.sdk.ending import Ending, of_error
+from overwatch.sdk.frames import Update
+from overwatch.sdk.lifetime import EXIT_S, Lifetime, Report
 from overwatch.sdk.link import Link
 from overwatch.sdk.packing import Tensor, is_tensor
 from overwatch.sdk.rings.columns import ColumnWriter
-from overwatch.sdk.rings.updates import UpdateWriter
-from overwatch.sdk.stepping import Stepping
+from overwatch.sdk.rings.records import first_ids
+from overwatch.sdk.rings.updates import Latest, UpdateWriter
+from overwatch.sdk.steps import Steps, span_of
 from overwatch.sdk.terminal import Terminal
 from overwatch.sdk.tracing import Span, loop_of, opened
 from overwatch.sdk.values import (
@@ -33,15 +37,21 @@ from overwatch.sdk.values import (
     Words,
     common_rows,
     ids,
+    maybe_text,
     number,
+    severity_of,
+    stage_of,
     text,
     whole,
     words,
 )
+from overwatch.sdk.values import fields as text_fields
 from overwatch.sdk.words import WordTables
 
 PAUSES: Final = 64
 """Names of pauses that are announced."""
+MAX_OFFENDERS: Final = 16
+"""Envs of a value that is not finite that are named."""
 
 
 class Updater(Protocol):
@@ -51,7 +61,7 @@ class Updater(Protocol):
         """Numbers of one policy update, in the order of their names."""
 
 
-class Run(Stepping):
+class Run:
     """One training process's part of a run. Made by `overwatch.sdk.start`."""
 
     def __init__(
@@ -64,23 +74,42 @@ class Run(Stepping):
         *,
         words: WordTables | None = None,
     ) -> None:
-        super().__init__(run_id, link, n_envs, preset, terminal, words=words)
+        self.run_id = run_id
+        """The run's id, shared by all of its processes."""
+        self._channel = channel = Channel(run_id, link, preset)
+        self._lifetime = Lifetime(channel, terminal)
+        self._steps = Steps(channel, n_envs, words)
+        self._send, self._maybe = channel.send, channel.maybe
+        self._n_envs = n_envs
+        self._latest = Latest()
         self._announced: dict[str, float] = {}
         """When each pause of the loop was last announced, by its name."""
         self._columns_out: ColumnWriter | None = None
-        self._waiting = self._device.line
+        self._waiting = channel.device.line
+        # What comes most often is spared a call: these two are not looked up in this class.
+        self.__dict__["beat"] = self._steps.beat
         if link is not None and link.rings is not None:
-            self._columns_out = ColumnWriter(link.rings, self._env_name)
+            self._columns_out = ColumnWriter(link.rings, partial(channel.names.full, scope=Scope.ENV))
             writer = UpdateWriter(
-                link.rings, self._latest, self._policy_name, self._update_slowly, self._waiting
+                link.rings, self._latest, channel.names.policy, self._update_slowly, self._waiting
             )
-            # What comes most often is spared a call: `update` is the writer's own, until the run is over.
             self.__dict__["update"] = writer.update
+
+    @property
+    def last_update(self) -> int | None:
+        """Number of the newest update."""
+        return self._latest.update
+
+    @property
+    def exporter_pid(self) -> int | None:
+        """Id of the process that sends, while one lives."""
+        link = self._channel.link
+        return None if link is None else link.exporter_pid
 
     def update(self, /, *, update: int | None = None, **values: Numeric) -> None:
         """Numbers of one policy update, by their short names; an unknown name is a custom number.
 
-        A value may be a tensor on any device: it is told when the device has computed it.
+        A value may be a tensor on any device: it is reported when the device has computed it.
         """
         self._update_slowly(update, values)
 
@@ -95,34 +124,32 @@ class Run(Stepping):
 
         def report(*values: Numeric, update: int | None = None) -> None:
             if is_plain:
-                told = dict(zip(names, values, strict=False))
+                reported = dict(zip(names, values, strict=False))
             else:
                 pairs = zip(names, values, taken, strict=False)
-                told = {name: value for name, value, is_taken in pairs if is_taken}
-            if len(told) < len(values):
-                odd = f"{len(values) - len(told)} values too many for names of an updater"
-                self._refuse("updater", RefusedError(odd))
-            self.update(update=update, **told)
+                reported = {name: value for name, value, is_taken in pairs if is_taken}
+            if len(reported) < len(values):
+                odd = f"{len(values) - len(reported)} values too many for names of an updater"
+                self._channel.refuse("updater", RefusedError(odd))
+            self.update(update=update, **reported)
 
         return report
-
-    def _shut(self) -> None:
-        self._columns_out = None
-        self.__dict__.pop("update", None)
 
     @guarded
     def _update_slowly(self, update: int | None, values: Mapping[str, Numeric]) -> None:
         """Any values, one by one; what cannot be taken is left out and counted."""
         at = time.time_ns()
         named: dict[str, Numeric | Tensor] = {}
-        for name, full in self._policy_names(values).items():
+        for name, full in self._channel.names.policies(values).items():
             value = values[name]
             try:
                 named[full] = value if is_tensor(value) else number(value)
             except RefusedError as error:
-                self._refuse(name, error)
+                self._channel.refuse(name, error)
         index = self._latest.update = self._maybe("update", whole, update)
-        self._numbers_when_there(named, lambda told: self._send(Told(at=at, values=told, index=index)))
+        self._channel.numbers_when_there(
+            named, lambda reported: self._send(Update(at=at, values=reported, index=index))
+        )
 
     def envs(
         self,
@@ -145,16 +172,49 @@ class Run(Stepping):
     def _envs_slowly(
         self, env_id: Numbers | None, step: int | None, columns: Mapping[str, Numbers], lane: Words = None
     ) -> None:
-        rows = self._rows(env_id, columns)
-        keys = {"env_id": self._first_envs(rows) if env_id is None else ids(env_id, rows)}
-        values = self._columns(Scope.ENV, columns, rows)
+        rows = common_rows(*columns.values()) if env_id is None else common_rows(env_id)
+        if env_id is None and rows == 1 and self._n_envs is not None:
+            rows = self._n_envs
+        keys = {"env_id": first_ids(rows) if env_id is None else ids(env_id, rows)}
+        values = self._channel.columns(Scope.ENV, columns, rows)
         lanes = self._maybe("lane", partial(words, rows=rows), lane)
         if lanes is not None:
             values.columns["lane"] = lanes
-        self._measured(Scope.ENV, keys, values, self._maybe("step", whole, step))
+        self._channel.measured(Scope.ENV, keys, values, self._maybe("step", whole, step))
 
-    def _env_name(self, name: str) -> str:
-        return self._full_name(name, Scope.ENV)
+    @guarded
+    def rollout(
+        self,
+        /,
+        *,
+        first_step: int,
+        steps: int,
+        envs: int,
+        at_first: float,
+        at_last: float,
+        env_first: int = 0,
+        lane: str | None = None,
+        copy: bool = True,
+        **columns: object,
+    ) -> None:
+        """Many steps of many envs at once, as dense columns: tensors on any device, or NumPy arrays.
+
+        Each column has the shape `steps` x `envs`; of one that is named `slot_…` each env has a value a slot,
+        of `actions` one a head. `first_step` counts the steps of the vector env since the run began, from 1;
+        the times are Unix seconds at which the first and the last step ended. Codes count into the tables of
+        `start(words=...)`. Columns are copied and may change after the call. With `copy=False` those of the
+        CPU are only lent, and may not change before the next call of `rollout` has returned.
+        """
+        self._steps.own_lent()
+        span = span_of(first_step, steps, envs, env_first, (at_first, at_last), lane=lane)
+        self._steps.rollout(span, columns, copy=bool(copy))
+
+    def beat(self, step: int, duration_s: float) -> None:
+        """Report that a step of the vector env was taken, the `step`-th since the run began, in `duration_s`.
+
+        For every step of a long rollout: at most ten a second are sent.
+        """
+        self._steps.beat(step, duration_s)
 
     @guarded
     def slots(
@@ -174,12 +234,12 @@ class Run(Stepping):
         rows = common_rows(env_id, slot, stage, blueprint, alpha, age)
         keys = {"env_id": ids(env_id, rows), "slot": words(slot, rows)}
         given = {"alpha": alpha, "age": age, **columns}
-        values = self._columns(Scope.SLOT, {k: v for k, v in given.items() if v is not None}, rows)
+        values = self._channel.columns(Scope.SLOT, {k: v for k, v in given.items() if v is not None}, rows)
         values.columns["overwatch.slot.stage"] = words(stage, rows)
         blueprints = self._maybe("blueprint", partial(words, rows=rows), blueprint)
         if blueprints is not None:
             values.columns["blueprint"] = blueprints
-        self._measured(Scope.SLOT, keys, values, self._maybe("step", whole, step))
+        self._channel.measured(Scope.SLOT, keys, values, self._maybe("step", whole, step))
 
     @guarded
     def episodes(
@@ -198,18 +258,10 @@ class Run(Stepping):
         for name, column in (("length", length), ("metric", metric)):
             self._maybe(name, partial(values.add, name), column)
 
-        def tell(columns: dict[str, Column]) -> None:
-            self._send(
-                EpisodeEnded(
-                    at=at,
-                    env_id=envs,
-                    episode_return=columns["episode_return"],
-                    length=columns.get("length"),
-                    metric=columns.get("metric"),
-                )
-            )
+        def then(columns: dict[str, Any]) -> None:
+            self._send(events.EpisodeEnded(at=at, env_id=envs, **columns))
 
-        self._when_there(values, tell)
+        self._channel.when_there(values, then)
 
     @guarded
     def gauge(self, /, **values: Numeric) -> None:
@@ -217,20 +269,12 @@ class Run(Stepping):
         by_scope: dict[Scope, dict[str, float]] = {}
         for name, value in values.items():
             try:
-                row = self._gauge_row(name)
-                scope = self._tallies.scope if row is None else row.scope
-                full = self._custom_name(name) if row is None else row.name
+                full, scope = self._channel.names.gauge(name, self._channel.tallies.scope)
                 by_scope.setdefault(scope, {})[full] = number(value)
             except RefusedError as error:
-                self._refuse(name, error)
+                self._channel.refuse(name, error)
         for scope, of_scope in by_scope.items():
-            self._send(Measured(at=time.time_ns(), scope=scope, values=scalars(of_scope)))
-
-    def _gauge_row(self, name: str) -> Metric | None:
-        """The row of a gauge: of the host, or of the service that this process is."""
-        row = find(name, Scope.HOST) or find(name, self._tallies.scope)
-        is_taken = row is not None and (row.scope is Scope.HOST or row.scope in SERVICES)
-        return row if row is not None and is_taken and row.kind is Kind.GAUGE else None
+            self._send(events.Measured(at=time.time_ns(), scope=scope, values=events.scalars(of_scope)))
 
     @guarded
     def count(self, name: str, /, n: Numeric = 1, **labels: object) -> None:
@@ -239,10 +283,7 @@ class Run(Stepping):
         Summed in this process, by the values of its labels, and sent once a second and at the end. A name
         that no row knows is a custom counter. Beyond 64 label sets of a name the others are one, `other`.
         """
-        try:
-            self._tallies.count(name, n, labels)
-        except RefusedError as error:
-            self._refuse(name, error)
+        self._channel.accept(name, lambda: self._channel.tallies.count(name, n, labels))
 
     @guarded
     def observe(self, name: str, value: Numeric, /, span: Span | None = None, **labels: object) -> None:
@@ -250,11 +291,8 @@ class Run(Stepping):
 
         Of the `span` in which it was observed, `/metrics` has an exemplar: from a slow one to its trace.
         """
-        try:
-            ref = None if span is None or span.is_void else span.ref
-            self._tallies.observe(name, value, labels, ref)
-        except RefusedError as error:
-            self._refuse(name, error)
+        ref = None if span is None or span.is_void else span.ref
+        self._channel.accept(name, lambda: self._channel.tallies.observe(name, value, labels, ref))
 
     @contextlib.contextmanager
     def phase(self, name: str, *, update: int | None = None) -> Iterator[None]:
@@ -286,13 +324,14 @@ class Run(Stepping):
             yield span
         finally:
             if not span.is_void:
-                self._span_ended(name, span, time.perf_counter() - began)
+                took = time.perf_counter() - began
+                self._channel.attempt("span", lambda: self._send(span.ended(text(name), took)))
 
     @property
     def traceparent(self) -> str:
         """A header of W3C Trace Context for calls to others, of the turn of the loop that runs now.
 
-        Empty until an update was told by its number.
+        Empty until an update was reported with its number.
         """
         update = self.last_update
         return "" if update is None else loop_of(self.run_id, update).traceparent
@@ -303,23 +342,257 @@ class Run(Stepping):
         known = self._announced.get(name)
         if (known is None and len(self._announced) < PAUSES) or (known is not None and now_s - known >= 1.0):
             self._announced[name] = now_s
-            self._send(PhaseBegan(at=time.time_ns(), phase=text(name)))
+            self._send(events.PhaseBegan(at=time.time_ns(), phase=text(name)))
 
     @guarded
     def _phase_ended(self, name: str, duration_s: float, update: int | None) -> None:
         at, of = time.time_ns(), self.last_update if update is None else self._maybe("update", whole, update)
-        self._send(PhaseEnded(at=at, phase=text(name), duration_s=duration_s, update=of))
+        self._send(events.PhaseEnded(at=at, phase=text(name), duration_s=duration_s, update=of))
 
     @guarded
-    def _span_ended(self, name: str, span: Span, duration_s: float) -> None:
-        self._send(
-            SpanEnded(
-                at=time.time_ns(),
-                name=text(name),
-                duration_s=duration_s,
-                traceparent=span.traceparent,
-                parent=None if span.parent is None else span.parent.traceparent,
-                links=tuple(link.traceparent for link in span.links),
-                attributes=span.attributes,
-            )
+    def actions(
+        self,
+        *,
+        env_id: Numbers,
+        op: Words,
+        slot: Words = None,
+        blueprint: Words = None,
+        step: int | None = None,
+    ) -> None:
+        """What the policy did at this step, one entry an env; operations are words."""
+        rows = common_rows(env_id, op)
+        event = events.ActionTaken(
+            at=time.time_ns(),
+            env_id=ids(env_id, rows),
+            op=words(op, rows),
+            slot=self._maybe("slot", partial(words, rows=rows), slot),
+            blueprint=self._maybe("blueprint", partial(words, rows=rows), blueprint),
+            step=self._maybe("step", whole, step),
         )
+        self._send(event)
+
+    @guarded
+    def seed_stage_changed(
+        self,
+        /,
+        *,
+        env_id: int,
+        slot: str,
+        seed_id: str,
+        before: Stage | str,
+        after: Stage | str,
+        blueprint: str | None = None,
+        alpha: Numeric | None = None,
+        age: int | None = None,
+        reason: str | None = None,
+        **fields: object,
+    ) -> None:
+        """A seed moved from one stage to the next; `age` is how many steps it spent in the first."""
+        event = events.SeedStageChanged(
+            at=time.time_ns(),
+            env_id=whole(env_id),
+            slot=text(slot),
+            seed_id=text(seed_id),
+            before=stage_of(before),
+            after=stage_of(after),
+            blueprint=maybe_text(blueprint),
+            alpha=self._maybe("alpha", number, alpha),
+            age=self._maybe("age", whole, age),
+            reason=maybe_text(reason),
+            fields=text_fields(fields),
+        )
+        self._send(event)
+
+    @guarded
+    def gate_evaluated(
+        self,
+        *,
+        env_id: int,
+        slot: str,
+        seed_id: str,
+        gate: str,
+        passed: bool,
+        score: Numeric | None = None,
+        checks_passed: Sequence[str] = (),
+        checks_failed: Sequence[str] = (),
+        message: str | None = None,
+    ) -> None:
+        """A gate of the seed lifecycle was checked."""
+        event = events.GateEvaluated(
+            at=time.time_ns(),
+            env_id=whole(env_id),
+            slot=text(slot),
+            seed_id=text(seed_id),
+            gate=text(gate),
+            passed=bool(passed),
+            score=self._maybe("score", number, score),
+            checks_passed=tuple(text(check) for check in checks_passed or ()),
+            checks_failed=tuple(text(check) for check in checks_failed or ()),
+            message=maybe_text(message),
+        )
+        self._send(event)
+
+    @guarded
+    def fact(self, event: events.Event) -> None:
+        """Emit a fact of `overwatch.events` as it is."""
+        self._send(event)
+
+    @guarded
+    def env_crashed(
+        self,
+        env_id: int,
+        error: BaseException | str,
+        *,
+        step: int | None = None,
+        traceback: str | None = None,
+    ) -> None:
+        """An environment died; of an exception the traceback goes along."""
+        message = f"{type(error).__name__}: {text(error)}" if isinstance(error, BaseException) else error
+        if traceback is None and isinstance(error, BaseException) and error.__traceback__ is not None:
+            traceback = "".join(tracebacks.format_exception(error))
+        event = events.EnvCrashed(
+            at=time.time_ns(),
+            env_id=whole(env_id),
+            error=text(message),
+            step=self._maybe("step", whole, step),
+            traceback=maybe_text(traceback),
+        )
+        self._send(event)
+
+    @guarded
+    def envs_removed(self, env_id: Numbers) -> None:
+        """These envs are no more: nothing waits for them, and their ids may be given to new ones."""
+        self._send(events.EnvsRemoved(at=time.time_ns(), env_id=ids(env_id, common_rows(env_id))))
+
+    @guarded
+    def non_finite(
+        self,
+        *,
+        scope: Scope | str,
+        metric: str,
+        kind: str = "nan",
+        count: int = 1,
+        env_ids: Sequence[int] = (),
+    ) -> None:
+        """A value that must be finite was not; at most sixteen of its envs are named."""
+        where = Scope(scope)
+        row = find(metric, where)
+        event = events.NonFiniteSeen(
+            at=time.time_ns(),
+            scope=where,
+            metric=text(metric) if row is None else row.name,
+            kind=text(kind),
+            count=whole(count),
+            env_ids=tuple(whole(env_id) for env_id in env_ids[:MAX_OFFENDERS]),
+        )
+        self._send(event)
+
+    @guarded
+    def early_stopped(
+        self, *, update: int, epoch: int, kl_divergence: Numeric, target: Numeric, minibatches_skipped: int
+    ) -> None:
+        """PPO stopped an update before its last epoch because the policy had moved far enough."""
+        at, index, when, skipped = time.time_ns(), whole(update), whole(epoch), whole(minibatches_skipped)
+
+        def then(numbers: dict[str, float]) -> None:
+            self._send(
+                events.EarlyStopped(at=at, update=index, epoch=when, minibatches_skipped=skipped, **numbers)
+            )
+
+        self._channel.numbers_when_there({"kl_divergence": kl_divergence, "target": target}, then)
+
+    @guarded
+    def curriculum_changed(
+        self, name: str, *, before: object = None, after: object = None, env_id: Numbers | None = None
+    ) -> None:
+        """The task became another one, for all envs or for those named; `before` and `after` become text.
+
+        Returns from before are then no measure of those after: a drop is no collapse.
+        """
+        event = events.CurriculumChanged(
+            at=time.time_ns(),
+            name=text(name),
+            before=maybe_text(before),
+            after=maybe_text(after),
+            env_id=None if env_id is None else ids(env_id, common_rows(env_id)),
+        )
+        self._send(event)
+
+    @guarded
+    def checkpoint_saved(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        update: int | None = None,
+        size_bytes: int | None = None,
+        duration_s: Numeric | None = None,
+    ) -> None:
+        """A checkpoint is on disk; the update is the newest one that was reported unless given."""
+        event = events.CheckpointSaved(
+            at=time.time_ns(),
+            path=text(os.fspath(path)),
+            update=self.last_update if update is None else self._maybe("update", whole, update),
+            size_bytes=self._maybe("size_bytes", whole, size_bytes),
+            duration_s=self._maybe("duration_s", number, duration_s),
+        )
+        self._send(event)
+
+    @guarded
+    def log(
+        self,
+        /,
+        message: str,
+        *,
+        severity: events.Severity | str = "info",
+        subsystem: str = "trainer",
+        env_id: int | None = None,
+        slot: str | None = None,
+        seed_id: str | None = None,
+        trace_id: str | None = None,
+        span_id: str | None = None,
+        **fields: object,
+    ) -> None:
+        """A line of log with its fields, and the span it was written in, as hex."""
+        event = events.LogLine(
+            at=time.time_ns(),
+            severity=severity_of(severity),
+            message=text(message),
+            subsystem=text(subsystem),
+            env_id=self._maybe("env_id", whole, env_id),
+            slot=maybe_text(slot),
+            seed_id=maybe_text(seed_id),
+            trace_id=maybe_text(trace_id),
+            span_id=maybe_text(span_id),
+            fields=text_fields(fields),
+        )
+        self._send(event)
+
+    def close(
+        self, timeout: float = EXIT_S, *, outcome: str | None = None, reason: str | None = None
+    ) -> Report:
+        """End the run: deliver what there is within `timeout` seconds, and report what became of it.
+
+        `outcome` is `completed`, `failed` or `interrupted`. Without one the exception that is being handled
+        decides, as it does where it leaves a `with run:`. A second call returns the first report.
+        """
+        ending = self._lifetime.ending() if outcome is None else Ending(outcome)
+        return self._lifetime.close(timeout, ending if reason is None else Ending(ending.outcome, reason))
+
+    def note_error(self, error: BaseException | None) -> None:
+        """Note the exception that left a part of the loop: it ends the run unless a later call has `None`."""
+        self._lifetime.presumed = of_error(error)
+
+    def flush(self, timeout: float = EXIT_S) -> bool:
+        """Wait until everything emitted so far has reached the collector, at most `timeout` seconds.
+
+        True only when it did, and nothing of it was dropped meanwhile.
+        """
+        return self._lifetime.flush(max(timeout, 0.0))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lifetime.close(EXIT_S, of_error(error))

@@ -11,7 +11,7 @@ import os
 import shlex
 import sys
 import time
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -19,6 +19,7 @@ from overwatch import discovery
 from overwatch.sdk.ending import Ending
 
 if TYPE_CHECKING:
+    from overwatch.sdk.link import Outcome
     from overwatch.snapshot import Snapshot
 
 VARIABLE: Final = "OVERWATCH_QUIET"
@@ -30,25 +31,6 @@ _MOST: Final = 64 << 20
 _YES: Final = frozenset({"1", "true", "yes", "on"})
 _STEERING: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != ord("\t")}
 """Characters that a terminal would take for its own."""
-
-
-class Fate(Protocol):
-    """What became of the records: see `overwatch.sdk.Report`."""
-
-    @property
-    def delivered(self) -> bool:
-        """All of them reached the collector."""
-        ...
-
-    @property
-    def kept(self) -> int:
-        """Records on disk."""
-        ...
-
-    @property
-    def dropped(self) -> dict[str, int]:
-        """Records that are gone, by reason."""
-        ...
 
 
 def is_quiet(asked: object, rank: int) -> bool:
@@ -70,19 +52,20 @@ class Terminal:
         """Print what the run is called, where it reports, and how to watch it."""
         _print([f"run {self._run_id} reports to {self._to}", f"watch it: overwatch tui --run {self._run_id}"])
 
-    def ended(self, how: Ending, fate: Fate, within_s: float) -> None:
+    def ended(self, how: Ending, fate: "Outcome", within_s: float) -> None:
         """Print how it ended; the collector of this machine is asked what stood, for so long at most."""
         from overwatch.endcard import card, ending
 
         deadline = time.monotonic() + min(within_s, ASKED_S)
-        found = last_snapshot(self._run_id, min(within_s, ASKED_S)) if fate.delivered else None
+        is_there = not fate.dropped and not fate.kept
+        found = last_snapshot(self._run_id, min(within_s, ASKED_S)) if is_there else None
         if found is not None:
             best = best_return(self._run_id, deadline - time.monotonic())
             _print(card(found, look(self._run_id), best))
             return
         _print([f"run {self._run_id} {ending(how.outcome, how.reason)}", *self._unseen(fate)])
 
-    def _unseen(self, fate: Fate) -> list[str]:
+    def _unseen(self, fate: "Outcome") -> list[str]:
         lines = []
         if fate.kept:
             lines += [

@@ -8,8 +8,11 @@ numbers, and goes to the process that is called as a header of W3C Trace Context
 import hashlib
 import os
 import re
+import time
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from overwatch.sdk.frames import SpanEnded
 
 MOST_LINKS: Final = 128
 """Links of one span; OpenTelemetry's own limit."""
@@ -44,6 +47,18 @@ class Span:
     def traceparent(self) -> str:
         """As a header of W3C Trace Context, for those who are called within it."""
         return self.ref.traceparent
+
+    def ended(self, name: str, duration_s: float) -> SpanEnded:
+        """What is sent of it, when it ends now."""
+        return SpanEnded(
+            at=time.time_ns(),
+            name=name,
+            duration_s=duration_s,
+            traceparent=self.traceparent,
+            parent=None if self.parent is None else self.parent.traceparent,
+            links=tuple(link.traceparent for link in self.links),
+            attributes=self.attributes,
+        )
 
     def link(self, traceparent: str | None) -> None:
         """Link to a span of another trace; what names none, and what is too many, is left out."""

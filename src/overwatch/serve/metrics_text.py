@@ -24,8 +24,9 @@ the newer format among equals, text 0.0.4 where it names nothing; names here are
 
 import math
 import re
+import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
@@ -72,16 +73,15 @@ class Text(Enum):
 class Family:
     """One name with its samples, under construction."""
 
-    __slots__ = ("_heads", "_labels", "_suffix", "_values", "asks", "exemplars", "kind", "name")
+    __slots__ = ("_heads", "_suffix", "_values", "asks", "exemplars", "kind", "name")
 
-    def __init__(self, name: str, kind: FamilyKind, asks: str, labels: Sequence[str] = ()) -> None:
+    def __init__(self, name: str, kind: FamilyKind, asks: str) -> None:
         """`name` is without the suffix that its kind adds: a counter's `_total`, an info's `_info`."""
         self.name = name
         self.kind = kind
         self.asks = asks
         self.exemplars: dict[int, str] = {}
         """Text of an exemplar by the place of its sample."""
-        self._labels = tuple(labels)
         self._suffix = _SUFFIX.get(kind, "")
         self._heads: list[str] = []
         """What stands before the number of each sample, with the end of the line before."""
@@ -96,12 +96,8 @@ class Family:
         """Each sample as its name with labels, and its value."""
         yield from zip((head[1:-1] for head in self._heads), self._values, strict=True)
 
-    def add(self, words: Sequence[str], value: float) -> None:
-        """Add a sample with the family's labels; `words` are their values."""
-        self.put(labels_text(dict(zip(self._labels, words, strict=True))), value)
-
     def put(self, labels: str, value: float) -> None:
-        """Add a sample whose labels are text already, as of `labels_text`."""
+        """Add a sample; labels are text already, as of `labels_text`."""
         self._put(self._suffix, labels, value)
 
     def put_histogram(self, labels: str, buckets: Mapping[str, int], total: float | None) -> None:
@@ -195,60 +191,52 @@ class FamilyBuilder:
 
     __slots__ = ("_families", "_room", "dropped")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int = sys.maxsize) -> None:
         self._families: dict[str, Family] = {}
         self._room = most
         self.dropped = 0
         """Series that had no room."""
 
-    def gauge(self, name: str, asks: str, labels: str, value: float | None) -> None:
-        """Add one sample; an absent or non-finite value adds none."""
-        if value is None or not math.isfinite(value):
-            return
-        if not self._room:
-            self.dropped += 1
-            return
-        self._room -= 1
+    def _family(self, name: str, kind: FamilyKind, asks: str, series: int = 1) -> Family | None:
+        """The family, where there is room for so many more series of it."""
+        if self._room < series:
+            self.dropped += series
+            return None
+        self._room -= series
         family = self._families.get(name)
         if family is None:
-            family = self._families[name] = Family(name, FamilyKind.GAUGE, asks)
-        family.put(labels, value)
+            family = self._families[name] = Family(name, kind, asks)
+        return family
+
+    def gauge(self, name: str, asks: str, labels: str, value: float | None) -> None:
+        """Add one sample; an absent or non-finite value adds none."""
+        if (
+            value is not None
+            and math.isfinite(value)
+            and (family := self._family(name, FamilyKind.GAUGE, asks))
+        ):
+            family.put(labels, value)
 
     def counter(self, name: str, asks: str, labels: str, value: float) -> None:
         """Add one sample of what only grows; the name is without `_total`."""
-        if not self._room:
-            self.dropped += 1
-            return
-        self._room -= 1
-        family = self._families.get(name)
-        if family is None:
-            family = self._families[name] = Family(name, FamilyKind.COUNTER, asks)
-        family.put(labels, value)
+        if family := self._family(name, FamilyKind.COUNTER, asks):
+            family.put(labels, value)
+
+    def info(self, name: str, asks: str, labels: str) -> None:
+        """Add what something is; the name is without `_info`."""
+        if family := self._family(name, FamilyKind.INFO, asks):
+            family.put(labels, 1)
 
     def histogram(self, row: Metric, labels: str, buckets: "Buckets") -> None:
         """Add a histogram of a row: one series a bucket, its sum and its count; all of it or nothing."""
         series = len(buckets.cumulated) + (0 if buckets.total is None or buckets.total < 0 else 2)
-        series *= len(_names(row))
-        if self._room < series:
-            self.dropped += series
-            return
-        self._room -= series
         for name in _names(row):
-            family = self._families.get(name)
-            if family is None:
-                family = self._families[name] = Family(name, FamilyKind.HISTOGRAM, row.asks)
-            first = family.n
-            family.put_histogram(labels, buckets.cumulated, buckets.total)
-            family.exemplars.update({first + place: text for place, text in buckets.exemplars.items()})
-
-    def info(self, name: str, asks: str, labels: str) -> None:
-        """Add what something is; the name is without `_info`."""
-        if not self._room:
-            self.dropped += 1
-            return
-        self._room -= 1
-        family = self._families.setdefault(name, Family(name, FamilyKind.INFO, asks))
-        family.put(labels, 1)
+            if family := self._family(name, FamilyKind.HISTOGRAM, row.asks, series):
+                first = family.n
+                family.put_histogram(labels, buckets.cumulated, buckets.total)
+                family.exemplars.update(
+                    {first + place: text for place, text in buckets.exemplars.items() if text}
+                )
 
     def row(self, row: Metric, labels: str, value: float | None) -> None:
         """Add one sample of a row of the catalogue."""
@@ -259,10 +247,12 @@ class FamilyBuilder:
             elif value is not None:
                 self.counter(name.removesuffix("_total"), row.asks, labels, value)
 
-    def states(self, name: str, asks: str, labels: str, counts: "States") -> None:
-        """Add one series for each known word, 0 where nothing is in that state."""
-        for word, text in counts.known:
-            self.gauge(name, asks, f"{labels},{text}", counts.values.get(word, 0))
+    def states(
+        self, name: str, asks: str, labels: str, words: Mapping[str, str], counts: Mapping[str, float]
+    ) -> None:
+        """Add one series for each word, as of `known`; 0 where nothing is in that state."""
+        for word, text in words.items():
+            self.gauge(name, asks, f"{labels},{text}", counts.get(word, 0))
 
     def families(self) -> Iterator[Family]:
         """All families in order of name."""
@@ -278,18 +268,8 @@ class Buckets:
     """Counts up to an upper end as text, `+Inf` last."""
     total: float | None
     """Sum of all that was observed; absent where it is unknown."""
-    exemplars: Mapping[int, str] = field(default_factory=dict)
+    exemplars: Mapping[int, str | None] = field(default_factory=dict)
     """By place of their bucket, as of `exemplar_text`."""
-
-
-class States:
-    """How many things are in each of a closed set of states."""
-
-    __slots__ = ("known", "values")
-
-    def __init__(self, known: Mapping[str, str], values: Mapping[str, float]) -> None:
-        self.known = known.items()
-        self.values = values
 
 
 def known(label: str, words: Iterable[str]) -> dict[str, str]:

@@ -3,33 +3,48 @@
 Rules: names come from the catalogue; every series carries `rl_run_id`, and `job` and `instance` where the
 run's producers say who they are; the number of series does not depend on the number of envs. Must not know
 HTTP or how a snapshot came about.
+
+How long what a run emitted stays depends on the run's life, not on the time since a value came. All of a run
+is there while it lives. Of one that ended, its end, its counters and the findings that stood then stay for
+the expiration: a scrape sees them, and no alert stays for ever. Of one that is lost or silent, its state and
+its moments stay until it emits again, an operator acknowledges that, or the retention is over.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from overwatch.catalog import KL, ROWS, Kind, Metric, Scope, Stage, find, head_of, label_name, of_scope
+from overwatch.catalog import (
+    BY_NAME,
+    KL,
+    ROWS,
+    Kind,
+    Metric,
+    Scope,
+    Stage,
+    find,
+    head_of,
+    label_name,
+    of_scope,
+    prometheus_name,
+)
 from overwatch.catalog.alerts import told_codes
 from overwatch.catalog.bounds import BoundState
 from overwatch.catalog.phases import DURATION_ENDS_S
 from overwatch.catalog.run import GPU_IDLE, PHASE_DURATION
-from overwatch.catalog.tallies import is_tally
-from overwatch.serve.lifetime import Lifetimes, Part, is_told, part_of
+from overwatch.catalog.tallies import TAKEN_LABELS, is_tally
 from overwatch.serve.metrics_text import (
     Buckets,
     Family,
     FamilyBuilder,
-    FamilyKind,
-    States,
     exemplar_text,
     known,
     labels_text,
 )
-from overwatch.serve.services import write_gauges, write_tallies
-from overwatch.snapshot import Env, Lane, PhaseTimes, Reading, Snapshot, View
+from overwatch.snapshot import Env, Exemplar, Lane, Reading, Sample, Snapshot, Tally, View
 
 if TYPE_CHECKING:
     from overwatch.aggregator import Frame
@@ -60,6 +75,29 @@ _COUNTER_ROWS: Final = {row.short: row for row in ROWS if row.kind is Kind.COUNT
 _ENDS: Final = (*map(str, DURATION_ENDS_S), "+Inf")
 _ENV_FIELDS: Final = {"return": "episode_return", "step_time": "step_time_s"}
 """Fields of a snapshot's env that are not called as their row."""
+_NO_END: Final = ("run-lost", "run-silent")
+"""Findings about a run that sent no end record."""
+_COUNTED: Final = "What did this process count here?"
+_HISTOGRAM: Final = Metric(
+    name="overwatch.service.custom.values",
+    short="custom_values",
+    kind=Kind.HISTOGRAM,
+    unit="{value}",
+    scope=Scope.RUN,
+    asks="Which values did this process observe here?",
+    label="values",
+)
+
+
+class Part(Enum):
+    """What of a run is on the page."""
+
+    ALL = "all"
+    END = "end"
+    """Identity, state, moments, counters, and what stood at the end."""
+    STATE = "state"
+    """Identity, state and moments."""
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,17 +106,36 @@ class PageLimits:
 
     most_series: int = MOST_SERIES
     """Series on the page; what has no room is counted on it."""
-    lifetimes: Lifetimes = field(default_factory=Lifetimes)
-    """How long what runs told stays."""
+    expiration_s: float = 300.0
+    """For how long after a run's end its last state stays, and a reading of a machine that is not renewed."""
+    lost_retention_s: float = 86_400.0
+    """For how long the state of a lost or silent run stays."""
     per_env: int = 0
     """Runs of at most so many envs have series of each env, by its id; those of more have the values of as
     many of their worst, by rank, since ids that come and go would be new series for ever."""
 
     def __post_init__(self) -> None:
-        if self.most_series < 1:
-            raise ValueError(f"most_series {self.most_series} is not positive")
+        for name in ("most_series", "expiration_s", "lost_retention_s"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} {getattr(self, name)} is not positive")
         if not 0 <= self.per_env <= MOST_ENVS:
             raise ValueError(f"per_env {self.per_env} is not within 0 and {MOST_ENVS}")
+
+    def part_of(self, snapshot: Snapshot) -> Part:
+        """What of a run is shown."""
+        age_s = snapshot.link.data_age_s or 0.0
+        match snapshot.link.state:
+            case "ended":
+                return Part.END if age_s < self.expiration_s else Part.NONE
+            case "lost" | "silent":
+                seen = any(one.code in _NO_END and one.acknowledged for one in snapshot.findings)
+                return Part.STATE if age_s < self.lost_retention_s and not seen else Part.NONE
+            case _:
+                return Part.ALL
+
+    def is_fresh(self, age_s: float | None) -> bool:
+        """Whether a reading of a machine is young enough to be shown; one of unknown age is."""
+        return age_s is None or age_s < self.expiration_s
 
 
 class RunPage:
@@ -106,25 +163,19 @@ class RunPage:
         self._dropped += builder.dropped
         found = list(builder.families())
         yield from found
-        yield from self._about(builder.dropped, sum(family.n for family in found))
-
-    def _about(self, dropped: int, series: int) -> Iterator[Family]:
-        """What the page says of itself."""
-        yield _single("overwatch_prometheus_series", "How many series of runs are on this page?", series)
+        about, series = FamilyBuilder(), sum(family.n for family in found)
+        asks = "How many series of runs are on this page?"
+        about.gauge("overwatch_prometheus_series", asks, "", series)
         asks = "How many series of runs may be on this page?"
-        yield _single("overwatch_prometheus_series_limit", asks, self._limits.most_series)
+        about.gauge("overwatch_prometheus_series_limit", asks, "", self._limits.most_series)
         asks = "How many series have no room on this page?"
-        yield _single("overwatch_prometheus_series_dropped", asks, dropped)
-        counter = Family(
-            "overwatch_prometheus_dropped_series",
-            FamilyKind.COUNTER,
-            "How many series had no room, over all pages so far?",
-        )
-        counter.put("", self._dropped)
-        yield counter
+        about.gauge("overwatch_prometheus_series_dropped", asks, "", builder.dropped)
+        asks = "How many series had no room, over all pages so far?"
+        about.counter("overwatch_prometheus_dropped_series", asks, "", self._dropped)
+        yield from about.families()
 
     def _run(self, builder: FamilyBuilder, run_id: str, snapshot: Snapshot) -> None:
-        part = part_of(snapshot, self._limits.lifetimes)
+        part = self._limits.part_of(snapshot)
         if part is Part.NONE:
             return
         labels = _labels(run_id, snapshot)
@@ -134,7 +185,7 @@ class RunPage:
             return
         _counters(builder, labels, snapshot)
         _phases(builder, labels, snapshot)
-        write_tallies(builder, labels, snapshot.tallies)
+        _tallies(builder, labels, snapshot.tallies)
         for short, reading in snapshot.policy.items():
             self._breached(builder, labels, (run_id, short), reading)
         _findings(builder, labels, snapshot)
@@ -142,7 +193,7 @@ class RunPage:
             return
         for short, reading in snapshot.policy.items():
             _policy(builder, labels, short, reading)
-        write_gauges(builder, labels, snapshot.services)
+        _services(builder, labels, snapshot.services)
         self._machines(builder, labels, snapshot)
         _fleet(builder, labels, snapshot)
         self._envs(builder, labels, snapshot)
@@ -167,10 +218,10 @@ class RunPage:
 
     def _machines(self, builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
         for lane in snapshot.system.gpus:
-            if is_told(lane.age_s, self._limits.lifetimes):
+            if self._limits.is_fresh(lane.age_s):
                 _lane(builder, labels, lane)
         host = snapshot.system.host
-        if host is not None and is_told(host.age_s, self._limits.lifetimes):
+        if host is not None and self._limits.is_fresh(host.age_s):
             for row in of_scope(Scope.HOST):
                 builder.row(row, labels, _field(host, row.short))
 
@@ -185,12 +236,6 @@ class RunPage:
             return
         for rank, env in enumerate(_worst(snapshot)[:most], start=1):
             _env(builder, "outlier_", f'{labels},rank="{rank}"', env)
-
-
-def _single(name: str, asks: str, value: float) -> Family:
-    family = Family(name, FamilyKind.GAUGE, asks)
-    family.put("", value)
-    return family
 
 
 def _age_s(snapshot: Snapshot) -> float:
@@ -234,7 +279,7 @@ def _liveness(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
     link, run = snapshot.link, snapshot.run
     state = run.outcome or "ended" if link.state == "ended" else link.state
     states = _RUN_STATES if state in _RUN_STATES else {**_RUN_STATES, **known("state", [state])}
-    builder.states("overwatch_run_status", "In which state is this run?", labels, States(states, {state: 1}))
+    builder.states("overwatch_run_status", "In which state is this run?", labels, states, {state: 1})
     data_age = find("overwatch.run.data_age")
     if link.data_age_s is not None and data_age is not None:
         builder.row(data_age, labels, link.data_age_s)
@@ -262,19 +307,60 @@ def _counters(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
 
 
 def _phases(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
-    for told in snapshot.phases:
-        builder.histogram(PHASE_DURATION, f"{labels},{labels_text({'phase': told.name})}", _buckets(told))
+    for phase in snapshot.phases:
+        exemplars = {one.bucket: _exemplar(one, one.duration_s) for one in phase.exemplars}
+        cumulated = dict(zip(_ENDS, accumulate(phase.counts), strict=True))
+        buckets = Buckets(cumulated=cumulated, total=phase.total_s, exemplars=exemplars)
+        builder.histogram(PHASE_DURATION, f"{labels},{labels_text({'phase': phase.name})}", buckets)
 
 
-def _buckets(told: PhaseTimes) -> Buckets:
-    exemplars = {}
-    for one in told.exemplars:
-        span = {"trace_id": one.trace_id, "span_id": one.span_id}
-        text = exemplar_text(span, one.duration_s, one.at)
-        if text is not None:
-            exemplars[one.bucket] = text
-    cumulated = dict(zip(_ENDS, accumulate(told.counts), strict=True))
-    return Buckets(cumulated=cumulated, total=told.total_s, exemplars=exemplars)
+def _exemplar(one: Exemplar | Sample, value: float) -> str | None:
+    return exemplar_text({"trace_id": one.trace_id, "span_id": one.span_id}, value, one.at)
+
+
+def _services(builder: FamilyBuilder, labels: str, readings: Mapping[str, Reading]) -> None:
+    """What processes report; what no row knows is in a family for all such, by `name`."""
+    for key, reading in readings.items():
+        name = key.partition("#")[0]
+        row = BY_NAME.get(name)
+        who = f"{labels},{labels_text({'role': reading.role or '', 'rank': str(reading.rank or 0)})}"
+        if row is not None:
+            builder.row(row, who, reading.value)
+        else:
+            named = f"{who},{labels_text({'name': name})}"
+            asks = "What did this process report here?"
+            builder.gauge("overwatch_service_custom", asks, named, reading.value)
+
+
+def _tallies(builder: FamilyBuilder, labels: str, tallies: Iterable[Tally]) -> None:
+    """What processes count, each with their role and rank; no two samples have the same labels."""
+    written = set[str]()
+    for one in tallies:
+        row = None if one.is_custom else find(one.name)
+        words = {"role": one.role, "rank": str(one.rank)} | ({} if row else {"name": one.name})
+        text = f"{labels},{labels_text(words | _own_labels(one.labels))}"
+        key = f"{one.name if row else one.count is None} {text}"
+        if key not in written:
+            written.add(key)
+            _tally(builder, row, text, one)
+
+
+def _own_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels by names that Prometheus takes; those of the page itself keep their meaning."""
+    names = {name: label_name(name) for name in labels}
+    return {f"label_{to}" if to in TAKEN_LABELS else to: labels[name] for name, to in names.items()}
+
+
+def _tally(builder: FamilyBuilder, row: Metric | None, labels: str, one: Tally) -> None:
+    if one.count is not None:
+        ends = (*map(str, one.bounds), "+Inf")
+        cumulated = dict(zip(ends, accumulate(one.counts or (one.count,)), strict=True))
+        exemplars = {sample.bucket: _exemplar(sample, sample.value) for sample in one.samples}
+        buckets = Buckets(cumulated=cumulated, total=one.total, exemplars=exemplars)
+        builder.histogram(row or _HISTOGRAM, labels, buckets)
+    elif one.total is not None:
+        name = "overwatch_service_counted" if row is None else prometheus_name(row).removesuffix("_total")
+        builder.counter(name, _COUNTED if row is None else row.asks, labels, one.total)
 
 
 def _policy(builder: FamilyBuilder, labels: str, short: str, reading: Reading) -> None:
@@ -296,7 +382,8 @@ def _policy(builder: FamilyBuilder, labels: str, short: str, reading: Reading) -
             "overwatch_policy_status",
             "On which side of its limits is this policy metric?",
             f'{labels},metric="{row.short}"',
-            States(_LEVELS, {reading.status: 1}),
+            _LEVELS,
+            {reading.status: 1},
         )
 
 
@@ -311,8 +398,8 @@ def _lane(builder: FamilyBuilder, labels: str, lane: Lane) -> None:
         lane.oom_s,
     )
     if lane.bound is not None:
-        bound = States(_BOUNDS, {BoundState(lane.bound.state).label: 1})
-        builder.states("overwatch_gpu_bound", "What holds this GPU back?", lane_labels, bound)
+        bound = {BoundState(lane.bound.state).label: 1}
+        builder.states("overwatch_gpu_bound", "What holds this GPU back?", lane_labels, _BOUNDS, bound)
 
 
 def _field(holder: object, short: str) -> float | None:
@@ -325,11 +412,11 @@ def _fleet(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
     builder.gauge("overwatch_run_update", "At which update is this run?", labels, run.update)
     builder.gauge("overwatch_run_steps_per_second", "How many env steps a second?", labels, run.steps_per_s)
     if board.counts:
-        states = States(_ENV_STATES, board.counts)
-        builder.states("overwatch_run_envs", "How many envs are in each state?", labels, states)
+        asks = "How many envs are in each state?"
+        builder.states("overwatch_run_envs", asks, labels, _ENV_STATES, board.counts)
     if snapshot.aggregates.seed_census:
-        census = States(_STAGES, snapshot.aggregates.seed_census)
-        builder.states("overwatch_run_slots", "How many slots are in each seed stage?", labels, census)
+        asks, census = "How many slots are in each seed stage?", snapshot.aggregates.seed_census
+        builder.states("overwatch_run_slots", asks, labels, _STAGES, census)
     for rank, env in enumerate(_worst(snapshot)[:OUTLIERS], start=1):
         place = f'{labels},rank="{rank}"'
         score = env.anomaly.score
@@ -339,15 +426,15 @@ def _fleet(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
 
 def _findings(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
     """Open findings by severity, and by code those above information that are not acknowledged."""
-    counts = States(_SEVERITIES, snapshot.verdict.counts)
-    builder.states("overwatch_findings", "How many findings are open?", labels, counts)
+    asks, counts = "How many findings are open?", snapshot.verdict.counts
+    builder.states("overwatch_findings", asks, labels, _SEVERITIES, counts)
     codes: dict[str, float] = {}
     for one in snapshot.findings:
         if one.cleared_at is None and not one.acknowledged and one.severity != "info":
             codes[one.code] = codes.get(one.code, 0) + 1
     words = _CODES if codes.keys() <= _CODES.keys() else _CODES | known("code", codes)
     asks = "How many warnings or criticals of this kind are open and not acknowledged?"
-    builder.states("overwatch_run_findings", asks, labels, States(words, codes))
+    builder.states("overwatch_run_findings", asks, labels, words, codes)
 
 
 def _worst(snapshot: Snapshot) -> list[Env]:

@@ -1,36 +1,39 @@
-"""The view API: runs, one snapshot, and a stream of snapshots, as JSON over HTTP and WebSocket.
+"""The view API: runs, snapshots, a stream of them, their past; JSON over HTTP and WebSocket.
 
-Rules: a slow reader gets the newest snapshot, never a backlog; views are registered while somebody reads
-them; errors are JSON and name the parameter. Must not know how snapshots are made, who may ask, or the
-collector that hosts it.
+Rules: a slow reader gets the newest snapshot, never a backlog; views are registered while they are read; an
+answer about the past is made once for all who ask the same within a second. One route changes something: an
+operator's acknowledgement becomes an event like any other, and success is answered once that is as safe as
+what trainers emit. Errors are JSON and name the parameter. Must not know how snapshots are made or the past
+is kept, who may ask, or the collector that hosts it.
 """
 
 import asyncio
+import math
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from aiohttp import WSMsgType, web
 
 from overwatch import codec
+from overwatch.events import FindingAcknowledged
+from overwatch.journal import JournalFullError
 from overwatch.projection.filtering import FilterError, parse
 from overwatch.projection.runs import aged, aged_snapshot, run_list
 from overwatch.projection.selection import SORTS
-from overwatch.serve.acknowledge import PATH, AckRoute, Keep, latest
-from overwatch.serve.answers import BadRequest, answer, only, problem
 from overwatch.serve.archive import Archive, ArchiveError, as_it_was
-from overwatch.serve.past import PATH as HISTORY
-from overwatch.serve.past import PastRoute
-from overwatch.snapshot import Snapshot, View
+from overwatch.snapshot import Finding, Snapshot, View
+from overwatch.snapshot.history import MOST_COLUMNS, History
 from overwatch.snapshot.history import Ask as HistoryAsk
-from overwatch.snapshot.history import History
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Future
+
+    from multidict import MultiMapping
 
     from overwatch.aggregator import Frame
 
@@ -41,8 +44,47 @@ ANSWER_S: Final = 3.0
 REVOKED: Final = 1008
 """Code that closes the stream of a reader that may not read any more; WebSocket's for a policy."""
 
+FRESH_S: Final = 1.0
+"""How long an answer about the past is given again."""
+_MOST_KEPT: Final = 8
+"""Such answers that are kept."""
+_MOST_NAMES: Final = 64
+_LONGEST_NAME: Final = 100
 _HEARTBEAT_S: Final = 20.0
+_encode: Final = msgspec.json.Encoder(order="deterministic").encode
+Keep: TypeAlias = Callable[[str, FindingAcknowledged], Awaitable[None]]
+"""Keeps an event of a run; raises `JournalFullError` when there is no room."""
+_A = TypeVar("_A")
+_R = TypeVar("_R")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class BadRequest(Exception):  # noqa: N818 it is an answer, not a failure of ours
+    """An answer that is an error."""
+
+    def __init__(self, status: int, message: str, parameter: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.parameter = parameter
+
+
+def only(query: Mapping[str, str], known: frozenset[str]) -> None:
+    """Refuse parameters that are not known; raises `BadRequest`."""
+    for name in query:
+        if name not in known:
+            takes = ", ".join(sorted(known)) or "none"
+            raise BadRequest(400, f"unknown parameter {name!r}; this address takes: {takes}", name)
+
+
+def answer(status: int, body: bytes) -> web.Response:
+    """An answer of JSON that nobody keeps."""
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
+
+
+def problem(status: int, message: str, parameter: str | None) -> web.Response:
+    """An answer that is an error: what is wrong, and the parameter or header that it is about."""
+    return answer(status, msgspec.json.encode({"error": message, "parameter": parameter}))
 
 
 class Tower(Protocol):
@@ -129,8 +171,8 @@ class ViewApi:
         self._tower = tower
         self._archive = archive
         self._bell = bell
-        self._acks = None if keep is None else AckRoute(self._whole, keep, time.time_ns, self._is_archived)
-        self._past = PastRoute(tower, archive)
+        self._keep = keep
+        self._past: OrderedDict[tuple[str | None, HistoryAsk], tuple[float, bytes]] = OrderedDict()
         self._readers: Counter[Ask] = Counter()
         self._encoded: dict[Ask, tuple[Snapshot, bytes]] = {}
         self._admits = admits
@@ -149,9 +191,9 @@ class ViewApi:
         app.router.add_get("/api/v1/runs", self._runs)
         app.router.add_get("/api/v1/snapshot", self._snapshot)
         app.router.add_get("/api/v1/stream", self._stream)
-        app.router.add_get(HISTORY, self._past.handle)
-        if self._acks is not None:
-            app.router.add_post(PATH, self._acks.handle)
+        app.router.add_get("/api/v1/history", self._history)
+        if self._keep is not None:
+            app.router.add_post("/api/v1/findings/{finding}/ack", self._acknowledge)
         app.on_startup.append(self._attach)
         app.on_shutdown.append(self._hang_up)
         return app
@@ -232,12 +274,16 @@ class ViewApi:
         """How a run was when it made room; `None` where it is not kept."""
         if self._archive is None or ask.run_id is None:
             return None
-        try:
-            kept = await asyncio.to_thread(self._archive.snapshot, ask.run_id, ask.view)
-        except ArchiveError as error:
-            raise BadRequest(404, str(error), "run") from error
+        kept = await self._opened(self._archive.snapshot, ask.run_id, ask.view)
         frame = self._tower.frame
         return kept if kept is None or frame is None else aged_snapshot(kept, frame.tick)
+
+    async def _opened(self, read: Callable[[str, _A], _R], run_id: str, ask: _A) -> _R:
+        """What the archive has, read in another thread: a run may take long to open."""
+        try:
+            return await asyncio.to_thread(read, run_id, ask)
+        except ArchiveError as error:
+            raise BadRequest(404, str(error), "run") from error
 
     async def _last_picture(self, ask: Ask, sent: Snapshot | None) -> Snapshot | None:
         """Of a run that made room while it was watched: as archived, or as sent where nothing is kept."""
@@ -301,12 +347,56 @@ class ViewApi:
         run_id = ask.run_id or frame.newest
         return None if run_id is None else frame.snapshots.get((run_id, ask.view))
 
-    def _whole(self, run_id: str | None) -> Snapshot | None:
-        frame = self._tower.frame
-        return None if frame is None else latest(frame.snapshots, run_id or frame.newest)
+    async def _history(self, request: web.Request) -> web.Response:
+        run_id, ask = request.query.get("run") or None, _asked(request.query)
+        known = self._past.get((run_id, ask))
+        if known is not None and time.monotonic() - known[0] < FRESH_S:
+            return answer(200, known[1])
+        found = await self._find(run_id, ask)
+        if found is None:
+            what = "no run has reported yet" if run_id is None else f"run {run_id!r} is not known here"
+            raise BadRequest(404, f"{what}; GET /api/v1/runs lists those that are", "run")
+        body = _encode(found)
+        self._past[run_id, ask] = time.monotonic(), body
+        self._past.move_to_end((run_id, ask))
+        if len(self._past) > _MOST_KEPT:
+            self._past.popitem(last=False)
+        return answer(200, body)
 
-    def _is_archived(self, run_id: str) -> bool:
-        return self._archive is not None and self._archive.holds(run_id)
+    async def _find(self, run_id: str | None, ask: HistoryAsk) -> History | None:
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                found = await asyncio.wrap_future(self._tower.history(run_id, ask))
+        except TimeoutError:
+            raise BadRequest(503, "the collector has no tick yet; ask again in a moment", None) from None
+        if found is not None or run_id is None or self._archive is None:
+            return found
+        return await self._opened(self._archive.history, run_id, ask)
+
+    async def _acknowledge(self, request: web.Request) -> web.Response:
+        """Acknowledge one finding that is open; who asks again gets the same answer."""
+        only(request.query, frozenset({"run", "by"}))
+        named = request.query.get("run") or None
+        snapshot = self._pick(Ask(run_id=named, view=View()))
+        if (
+            snapshot is None
+            and named is not None
+            and self._archive is not None
+            and self._archive.holds(named)
+        ):
+            over = f"run {named!r} is over and archived: it is shown as it was, and can only be read"
+            raise BadRequest(409, over, "run")
+        if snapshot is None or self._keep is None:
+            raise BadRequest(404, "no such run; GET /api/v1/runs lists those that are known", "run")
+        run_id, finding = snapshot.run.run_id, _open(snapshot, request.match_info["finding"])
+        if not finding.acknowledged:
+            event = FindingAcknowledged(at=time.time_ns(), finding=finding.id, by=_name(request.query))
+            try:
+                await self._keep(run_id, event)
+            except JournalFullError as error:
+                raise BadRequest(503, f"not acknowledged: {error}") from error
+        made = {"run": run_id, "finding": finding.id, "acknowledged": True}
+        return answer(200, msgspec.json.encode(made))
 
     def _encode(self, ask: Ask, snapshot: Snapshot) -> bytes:
         kept = self._encoded.get(ask)
@@ -370,10 +460,57 @@ def _filter(query: Mapping[str, str]) -> str:
     return text
 
 
-def _number(query: Mapping[str, str], name: str, most: int) -> int | None:
+def _number(query: Mapping[str, str], name: str, most: int, least: int = 0) -> int | None:
     text = query.get(name)
-    if text is None or text == "":
+    if not text:
         return None
-    if not (text.isascii() and text.isdigit()) or int(text) > most:
-        raise BadRequest(400, f"{name}={text[:40]!r} is not a whole number from 0 to {most}", name)
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+    if not (is_number and least <= int(text) <= most):
+        raise BadRequest(400, f"{name}={text[:40]!r} is not a whole number from {least} to {most}", name)
     return int(text)
+
+
+def _asked(query: "MultiMapping[str]") -> HistoryAsk:
+    """What the parameters ask of the past."""
+    only(query, frozenset({"run", "name", "columns", "from", "to", "about"}))
+    names = tuple(dict.fromkeys(name for name in query.getall("name", ()) if name))
+    if len(names) > _MOST_NAMES:
+        raise BadRequest(400, f"{len(names)} names; ask for at most {_MOST_NAMES}, or use a pattern", "name")
+    since, until = _time(query, "from"), _time(query, "to")
+    if since is not None and until is not None and since > until:
+        raise BadRequest(400, f"from={since:g} is after to={until:g}; exchange them", "from")
+    columns = _number(query, "columns", MOST_COLUMNS, least=1)
+    return HistoryAsk(
+        names=names,
+        columns=HistoryAsk().columns if columns is None else columns,
+        since=since,
+        until=until,
+        about=_word(query, "about", ("no", "yes")) == "yes",
+    )
+
+
+def _time(query: "MultiMapping[str]", name: str) -> float | None:
+    text = query.get(name)
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < 1e10:
+        raise BadRequest(400, f"{name}={text[:40]!r} is not a time; use Unix seconds, e.g. 1700000000", name)
+    return value
+
+
+def _open(snapshot: Snapshot, wanted: str) -> Finding:
+    for finding in snapshot.findings:
+        if finding.id == wanted and finding.cleared_at is None:
+            return finding
+    raise BadRequest(404, f"run {snapshot.run.run_id!r} has no open finding {wanted[:80]!r}", "finding")
+
+
+def _name(query: Mapping[str, str]) -> str | None:
+    name = query.get("by", "").strip()
+    if len(name) > _LONGEST_NAME:
+        raise BadRequest(400, f"by: a name has at most {_LONGEST_NAME} characters, not {len(name)}", "by")
+    return name or None

@@ -7,13 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from overwatch.catalog import Scope, find
+from overwatch.catalog import Scope
 from overwatch.events import Column, EnvCrashed, EpisodeEnded, Event, Measured, NonFiniteSeen
 from overwatch.events.adding import added
-from overwatch.simulate.conditions import Conditions
-from overwatch.simulate.dice import Dice, Floats, Ints
+from overwatch.simulate.faults import Conditions
 from overwatch.simulate.seeds import words
-from overwatch.simulate.settings import SECOND, Settings
+from overwatch.simulate.settings import SECOND, Dice, Floats, Ints, Settings, full_name
 
 EPISODE_S: Final = (3.0, 5.0)
 """Shortest and longest episode."""
@@ -155,7 +154,10 @@ class Fleet:
         return times * (1 + 0.8 * now.starved)
 
     def _measured(self, ids: Ints, columns: dict[str, Floats], step: int, at: int) -> Measured:
-        values = {_full(name): Column.of(column[ids].astype(np.float32)) for name, column in columns.items()}
+        values = {
+            full_name(name, Scope.ENV): Column.of(column[ids].astype(np.float32))
+            for name, column in columns.items()
+        }
         values["lane"] = words(self.lane[ids], self._settings.lanes)
         keys = {"env_id": Column.of(ids.astype(np.int32))}
         return Measured(at=at, scope=Scope.ENV, keys=keys, values=values, index=step)
@@ -184,12 +186,5 @@ class Fleet:
 def _poison(env_ids: Ints, at: int) -> NonFiniteSeen:
     ids = tuple(env_ids.tolist())
     return NonFiniteSeen(
-        at=at, scope=Scope.ENV, metric=_full("reward"), kind="nan", count=len(ids), env_ids=ids
+        at=at, scope=Scope.ENV, metric=full_name("reward", Scope.ENV), kind="nan", count=len(ids), env_ids=ids
     )
-
-
-def _full(short: str) -> str:
-    row = find(short, Scope.ENV)
-    if row is None:
-        raise LookupError(f"the catalogue has no env row {short!r}")
-    return row.name

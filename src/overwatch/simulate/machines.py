@@ -1,18 +1,17 @@
 """The machines of a simulated run: what each lane and the host read, once a second.
 
-A reading whose row the catalogue does not have is left out. Must not know envs or the policy.
+Must not know envs or the policy.
 """
 
 from typing import Final
 
 import numpy as np
 
-from overwatch.catalog import Scope, find
+from overwatch.catalog import Scope
 from overwatch.events import Column, Event, LogLine, Measured, Severity, scalars
-from overwatch.simulate.conditions import Conditions
-from overwatch.simulate.dice import Dice, Floats
+from overwatch.simulate.faults import Conditions
 from overwatch.simulate.fleet import THROTTLED_CLOCK
-from overwatch.simulate.settings import Settings
+from overwatch.simulate.settings import Dice, Floats, Settings, full_name
 
 GIB: Final = 1 << 30
 MEMORY: Final = 80 * GIB
@@ -72,13 +71,10 @@ class Machines:
         if now.ecc is not None:
             readings["ecc_uncorrected"] = last * now.ecc
         there = gpus - 1 if now.gpu_state else gpus
-        known = {short: find(short, Scope.GPU) for short in readings}
         values = {
-            row.name: Column.of(readings[short][:there]) for short, row in known.items() if row is not None
+            full_name(short, Scope.GPU): Column.of(column[:there]) for short, column in readings.items()
         }
-        throttle = find("throttle", Scope.GPU)
-        if throttle is not None:
-            values[throttle.name] = Column.of_labels(_throttles(heat, capped)[:there])
+        values[full_name("throttle", Scope.GPU)] = Column.of_labels(_throttles(heat, capped)[:there])
         keys = {"gpu_id": Column.of_labels(self._settings.lanes[:there])}
         return Measured(at=at, scope=Scope.GPU, keys=keys, values=values)
 
@@ -106,16 +102,15 @@ class Machines:
         }
         if now.queue is not None:
             readings |= {"queue_depth": float(int(QUEUE * now.queue)), "queue_capacity": float(QUEUE)}
-        known = {short: find(short, Scope.HOST) for short in readings}
-        values = {row.name: readings[short] for short, row in known.items() if row is not None}
+        values = {full_name(short, Scope.HOST): reading for short, reading in readings.items()}
         return Measured(at=at, scope=Scope.HOST, values=scalars(values))
 
     def _tower(self, at: int) -> Measured:
-        row = find("sdk_dropped", Scope.TOWER)
-        return Measured(at=at, scope=Scope.TOWER, values=scalars({row.name: 0.0} if row is not None else {}))
+        values = scalars({full_name("sdk_dropped", Scope.TOWER): 0.0})
+        return Measured(at=at, scope=Scope.TOWER, values=values)
 
 
 def _throttles(heat: Floats, capped: Floats) -> list[str | None]:
-    """What each lane says it is held down by."""
+    """What each lane reports that it is held down by."""
     words = zip(heat.tolist(), capped.tolist(), strict=True)
     return ["thermal" if hot > 0.2 else "power" if cap > 0.2 else None for hot, cap in words]

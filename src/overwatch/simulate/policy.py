@@ -6,13 +6,11 @@ Pure but for its dice. Must not know envs or machines.
 import math
 from typing import Final
 
-from overwatch.catalog import CUSTOM_PREFIX, Scope, find
+from overwatch.catalog import CUSTOM_PREFIX, Scope
 from overwatch.events import EarlyStopped, Event, Measured, NonFiniteSeen, PhaseEnded, scalars
 from overwatch.events.adding import added
-from overwatch.simulate.conditions import Conditions
-from overwatch.simulate.dice import Dice
-from overwatch.simulate.ramp import ramp
-from overwatch.simulate.settings import Settings
+from overwatch.simulate.faults import Conditions, ramp
+from overwatch.simulate.settings import Dice, Settings, full_name
 
 EARLY_STOP_KL: Final = 0.045
 STOPPED_AT: Final = 0.015
@@ -56,13 +54,14 @@ class Policy:
         if now.poisoned:
             values.update(dict.fromkeys(_POISONED, math.nan))
             events += [
-                NonFiniteSeen(at=at, scope=Scope.POLICY, metric=_full(name), kind="nan") for name in _POISONED
+                NonFiniteSeen(at=at, scope=Scope.POLICY, metric=full_name(name, Scope.POLICY), kind="nan")
+                for name in _POISONED
             ]
         values.update(dict.fromkeys(now.lost, math.nan))
-        told = {_full(name): value for name, value in values.items()}
+        told = {full_name(name, Scope.POLICY): value for name, value in values.items()}
         told |= {f"{CUSTOM_PREFIX}flood_{update * now.names + i}": 0.0 for i in range(now.names)}
         for row in now.absent:
-            told.pop(_full(row), None)
+            told.pop(full_name(row, Scope.POLICY), None)
         named = scalars(told)
         events.append(Measured(at=at, scope=Scope.POLICY, values=named, index=update))
         return events
@@ -125,10 +124,3 @@ class Policy:
         within = {"env_wait": 0.5 * collect, "inference": 0.3 * collect}
         took = {"collect": collect, "update": UPDATE_S, "sync": wait, **within, **now.phases}
         return [PhaseEnded(at=at, phase=phase, duration_s=s, update=update) for phase, s in took.items()]
-
-
-def _full(short: str) -> str:
-    row = find(short, Scope.POLICY)
-    if row is None:
-        raise LookupError(f"the catalogue has no policy row {short!r}")
-    return row.name

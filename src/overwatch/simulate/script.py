@@ -23,15 +23,12 @@ from overwatch.events import (
     RunFinished,
     RunStarted,
 )
-from overwatch.simulate.conditions import Conditions
-from overwatch.simulate.dice import Dice
-from overwatch.simulate.faults import conditions_at
+from overwatch.simulate.faults import Conditions, conditions_at
 from overwatch.simulate.fleet import Fleet
-from overwatch.simulate.lifecycle import BLUEPRINTS, WAYS
 from overwatch.simulate.machines import Machines
 from overwatch.simulate.policy import Policy
-from overwatch.simulate.seeds import Seeds, words
-from overwatch.simulate.settings import SECOND, Settings
+from overwatch.simulate.seeds import BLUEPRINTS, WAYS, Seeds, words
+from overwatch.simulate.settings import SECOND, Dice, Settings
 
 TASK: Final = "morphogenesis"
 ALGO: Final = "ppo"

@@ -1,29 +1,81 @@
-"""The seeds of a simulated fleet: a grid of slots, moved on by the step, told as facts.
+"""The seeds of a simulated fleet: a grid of slots, moved on by the step, sent as facts.
 
 Owns stage, blueprint and clock of every (env, slot). Columns are worked out at once; only slots in which
-something happens at a step are visited one by one. Must not know rewards or machines.
+something happens at a step are visited one by one. What may become of a seed is a table: how long each stage
+lasts, which gate ends it, how often that passes; every move in it is legal by the catalogue. Must not know
+rewards or machines.
 """
 
 from typing import Final
 
+import msgspec
 import numpy as np
 
-from overwatch.catalog import Scope, Stage, find
-from overwatch.catalog.stages import BY_CODE
+from overwatch.catalog import Scope, Stage
+from overwatch.catalog.stages import BY_CODE, Life, of_life
 from overwatch.events import Column, Event, GateEvaluated, Measured, SeedStageChanged
-from overwatch.simulate.conditions import Conditions
-from overwatch.simulate.dice import Dice, Floats, Ints
-from overwatch.simulate.lifecycle import (
-    BLUEPRINTS,
-    EARLY,
-    GRADIENT_CHECK,
-    GROWING,
-    PAYING,
-    RETRYING,
-    WAYS,
-    Way,
-)
-from overwatch.simulate.settings import Settings
+from overwatch.simulate.faults import Conditions
+from overwatch.simulate.settings import Dice, Floats, Ints, Settings, full_name
+
+BLUEPRINTS: Final = {
+    "conv_small": "cs", "conv_light": "cl", "conv_heavy": "ch", "attention": "at", "bottleneck": "bn",
+    "depthwise": "dw",
+}  # fmt: skip
+
+
+GRADIENT_CHECK: Final = "gradient_ratio"
+"""The check that looks at a seed's gradient health."""
+
+
+class Way(msgspec.Struct, frozen=True, kw_only=True):
+    """How a stage ends."""
+
+    onward: Stage
+    seconds: tuple[float, float]
+    """Shortest and longest stay."""
+    op: str | None = None
+    """What the policy does to move on; absent where the stage ends by itself."""
+    gate: str | None = None
+    passing: float = 1.0
+    """Share of the seeds that pass."""
+    check: str = ""
+    """The check that decides."""
+    need: float = 0.0
+    """What the check asks for."""
+    retry: Stage | None = None
+    """Where the policy sends a seed now and then instead of having its gate checked."""
+
+
+WAYS: Final[dict[Stage, Way]] = {
+    Stage.UNKNOWN: Way(onward=Stage.DORMANT, seconds=(2.0, 5.0)),
+    Stage.GERMINATED: Way(
+        onward=Stage.TRAINING, seconds=(1.0, 3.0), op="ADVANCE", gate="G1", passing=0.995,
+        check="seed_health", need=0.5,
+    ),
+    Stage.TRAINING: Way(
+        onward=Stage.BLENDING, seconds=(8.0, 20.0), op="ADVANCE", gate="G2", passing=0.97,
+        check=GRADIENT_CHECK, need=0.10,
+    ),
+    Stage.BLENDING: Way(
+        onward=Stage.HOLDING, seconds=(6.0, 15.0), op="ADVANCE", gate="G3", passing=0.99,
+        check="alpha_hold", need=1.0,
+    ),
+    Stage.HOLDING: Way(
+        onward=Stage.FOSSILISED, seconds=(4.0, 10.0), op="FOSSILIZE", gate="G5", passing=0.99,
+        check="contribution", need=0.01, retry=Stage.BLENDING,
+    ),
+    Stage.PRUNED: Way(onward=Stage.EMBARGOED, seconds=(1.0, 1.0)),
+    Stage.EMBARGOED: Way(onward=Stage.RESETTING, seconds=(5.0, 5.0)),
+    Stage.RESETTING: Way(onward=Stage.DORMANT, seconds=(1.0, 1.0)),
+}  # fmt: skip
+"""Stages that end; the others last until something else ends them."""
+
+RETRYING: Final = 0.06
+"""Share of the seeds that are sent back where their way has a retry."""
+GROWING: Final = of_life(Life.GROWING)
+PAYING: Final = tuple(stage for stage in Stage if stage.facets.pays_rent)
+EARLY: Final = GROWING[:-1]
+"""Stages that a cull storm culls from."""
 
 GERMINATIONS_PER_S: Final = 2.0
 """In the whole fleet, so that a large one does not drown its feed."""
@@ -218,11 +270,13 @@ class Seeds:
             scope=Scope.SLOT,
             keys={"env_id": Column.of(envs.astype(np.int32)), "slot": words(slots, self._names)},
             values={
-                _full("stage"): words(stage, tuple(stage.value for stage in BY_CODE)),
+                full_name("stage", Scope.SLOT): words(stage, tuple(stage.value for stage in BY_CODE)),
                 "blueprint": words(self._blueprint[envs, slots], _NAMES),
-                _full("alpha"): Column.of(self._alpha(envs, slots, step).astype(np.float32)),
-                _full("age"): Column.of(age.astype(np.int16)),
-                _full("grad"): Column.of(self._gradient_health(envs, slots).astype(np.float32)),
+                full_name("alpha", Scope.SLOT): Column.of(self._alpha(envs, slots, step).astype(np.float32)),
+                full_name("age", Scope.SLOT): Column.of(age.astype(np.int16)),
+                full_name("grad", Scope.SLOT): Column.of(
+                    self._gradient_health(envs, slots).astype(np.float32)
+                ),
             },
             index=step,
         )
@@ -261,10 +315,3 @@ def _missed(way: Way, score: float) -> str:
 def words(codes: Ints, labels: tuple[str, ...]) -> Column:
     """A dictionary-coded column of up to 127 words, one byte a row; -1 is absent."""
     return Column(dtype="|i1", data=codes.astype(np.int8).tobytes(), labels=labels)
-
-
-def _full(short: str) -> str:
-    row = find(short, Scope.SLOT)
-    if row is None:
-        raise LookupError(f"the catalogue has no slot row {short!r}")
-    return row.name

@@ -1,12 +1,20 @@
-"""What a simulated run is: its size, its length, its seed, its faults. Validated once, here.
+"""What a simulated run is: its size, length, seed and faults, validated once; and its random numbers.
 
-Must not know what happens in the run.
+Random numbers are uniform ones and sums of them, the same on every machine. Each part of a run has a stream
+of its own, so that what happens in one does not shift another. Must not know what happens in the run.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
+from overwatch.catalog import Scope, find
 from overwatch.simulate.faults import Planned
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Ints: TypeAlias = npt.NDArray[np.int64]
 
 MAX_ENVS: Final = 65_536
 MAX_SLOTS: Final = 1 << 20
@@ -14,6 +22,8 @@ MAX_SLOTS: Final = 1 << 20
 MAX_NAMES: Final = 64
 """Most lanes, and most slots in an env."""
 SECOND: Final = 1_000_000_000
+_SPREAD: Final = 3.0**0.5
+"""Four uniform numbers add up to a variance of 1/3; this makes it 1."""
 
 
 class SettingsError(ValueError):
@@ -91,3 +101,39 @@ class Settings:
     def steps_in(self, seconds: float) -> int:
         """Env steps in so many seconds, at least one."""
         return max(1, int(seconds * self.rate_hz))
+
+
+class Dice:
+    """One stream, by seed and number."""
+
+    def __init__(self, seed: int, stream: int) -> None:
+        self._generator = np.random.Generator(np.random.PCG64([seed, stream]))
+
+    def uniform(self, n: int) -> Floats:
+        """Numbers in [0, 1), shape (n,)."""
+        return self._generator.random(n)
+
+    def one(self) -> float:
+        """One number in [0, 1)."""
+        return float(self._generator.random())
+
+    def noise(self, n: int) -> Floats:
+        """Numbers around 0 with variance 1, never beyond ±3.47, shape (n,)."""
+        spread: Floats = (self._generator.random((n, 4)).sum(axis=1) - 2.0) * _SPREAD
+        return spread
+
+    def jitter(self) -> float:
+        """One number as of `noise`."""
+        return float(self.noise(1)[0])
+
+    def below(self, limit: int) -> int:
+        """One whole number in [0, limit)."""
+        return int(self._generator.random() * limit)
+
+
+def full_name(short: str, scope: Scope) -> str:
+    """The name of a row that every catalogue has."""
+    row = find(short, scope)
+    if row is None:
+        raise LookupError(f"the catalogue has no {scope.value} row {short!r}")
+    return row.name

@@ -9,85 +9,484 @@ from typing import Final
 
 import msgspec
 
-from overwatch.snapshot.board import (
-    Aggregates,
-    Best,
-    Board,
-    Detail,
-    Env,
-    Group,
-    LaneAggregates,
-    Reason,
-    SeedEvent,
-    Slot,
-    Trend,
+from overwatch.snapshot.machines import (
+    Anomaly,
+    Bound,
+    Host,
+    Lane,
+    Process,
+    Sample,
+    Service,
+    Spread,
+    System,
+    Tally,
+    Total,
 )
-from overwatch.snapshot.findings import FeedLine, Finding, Subject
-from overwatch.snapshot.policy import Limit, Parting, Reading
-from overwatch.snapshot.run import (
-    Baseline,
-    Exemplar,
-    Link,
-    Metric,
-    Modes,
-    PhaseTimes,
-    Run,
-    Source,
-    Throughput,
-    Verdict,
-)
-from overwatch.snapshot.runs import RunLine, RunList
-from overwatch.snapshot.services import Sample, Service, Tally, Total
-from overwatch.snapshot.system import Anomaly, Bound, Host, Lane, Process, Spread, System
 
 __all__ = [
-    "SCHEMA_VERSION",
-    "Aggregates",
-    "Anomaly",
-    "Baseline",
-    "Best",
-    "Board",
-    "Bound",
-    "Detail",
-    "Env",
-    "Exemplar",
-    "FeedLine",
-    "Finding",
-    "Group",
-    "Host",
-    "Lane",
-    "LaneAggregates",
-    "Limit",
-    "Link",
-    "Metric",
-    "Modes",
-    "Parting",
-    "PhaseTimes",
-    "Process",
-    "Reading",
-    "Reason",
-    "Run",
-    "RunLine",
-    "RunList",
-    "Sample",
-    "SeedEvent",
-    "Service",
-    "Slot",
-    "Snapshot",
-    "Source",
-    "Spread",
-    "Subject",
-    "System",
-    "Tally",
-    "Throughput",
-    "Timing",
-    "Total",
-    "Trend",
-    "Verdict",
-    "View",
-]
+    "Anomaly", "Bound", "Host", "Lane", "Process", "Sample", "Service", "Spread", "System", "Tally", "Total",
+]  # fmt: skip
+"""What is known of machines and services is defined beside this module, and imported from here."""
 
 SCHEMA_VERSION: Final = "1.4"
+SIMULATOR: Final = "overwatch-simulate"
+"""`service.name` of the producer of scripted runs."""
+
+
+class Metric(msgspec.Struct, frozen=True, kw_only=True):
+    """The run's own task metric."""
+
+    name: str
+    unit: str
+    higher_is_better: bool
+
+
+class Modes(msgspec.Struct, frozen=True, kw_only=True):
+    """How the trainer was built to run."""
+
+    amp: str | None = None
+    compile: bool | None = None
+    ddp: int | None = None
+
+
+class Baseline(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a run got done at its best; what it does later, or another run, is compared with it."""
+
+    name: str
+    """`its best hour`, or another run's id."""
+    unit: str
+    """`steps` or `updates`."""
+    rate: float
+    """A second."""
+    scatter: float = 0.0
+    """Robust standard deviation over stretches of some updates."""
+    phases: dict[str, float] = {}
+    """Seconds in each phase for one step or update, over all ranks."""
+
+
+class Throughput(msgspec.Struct, frozen=True, kw_only=True):
+    """How much is done a second, over whole updates, beside what was and what should be."""
+
+    unit: str
+    """`steps` or `updates`."""
+    now: float
+    """Of the newest stretches."""
+    best: Baseline | None = None
+    """This run's best hour, or its best minutes while it is younger."""
+    baseline: Baseline | None = None
+    """The run it is compared with, where that counts in the same unit."""
+
+
+class Exemplar(msgspec.Struct, frozen=True, kw_only=True):
+    """One end of a phase that a trace shows."""
+
+    bucket: int
+    """Its place in the counts."""
+    duration_s: float
+    at: float
+    """When it ended, Unix seconds of the producer."""
+    trace_id: str
+    """32 hex digits."""
+    span_id: str
+    """16 hex digits."""
+
+
+class PhaseTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a phase took each time, over all ranks."""
+
+    name: str
+    counts: tuple[int, ...]
+    """How many took up to 1, 3, 10, 30, 100, 300 ms, 1, 3, 10, 30, 100, 300 s and longer; not cumulated."""
+    total_s: float
+    """All durations together."""
+    exemplars: tuple[Exemplar, ...] = ()
+    """The newest that a trace shows, at most one a place."""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """Identity and progress."""
+
+    run_id: str
+    task: str | None = None
+    algo: str | None = None
+    reward_mode: str | None = None
+    group: str | None = None
+    """The arm of a comparison that it belongs to."""
+    attempt: int | None = None
+    """How often its launcher had started it before."""
+    node: str | None = None
+    devices: tuple[str, ...] = ()
+    ranks: int | None = None
+    n_envs: int | None = None
+    slots_enabled: bool = False
+    git_sha: str | None = None
+    dirty: bool | None = None
+    modes: Modes = Modes()
+    preset: str = "ppo"
+    metric: Metric | None = None
+    blueprints: dict[str, str] = {}
+    """Blueprint id to its two-letter code."""
+    slots: tuple[str, ...] = ()
+    """Slot names in the run's order."""
+    embargo: int | None = None
+    """Steps for which a slot stays embargoed."""
+    episode: int | None = None
+    batch: int | None = None
+    """Batches learned from, of a run that plans them."""
+    batches: int | None = None
+    update: int | None = None
+    updates: int | None = None
+    started: float | None = None
+    elapsed_s: float | None = None
+    eta_s: float | None = None
+    checkpoint_age_s: float | None = None
+    checkpoint_path: str | None = None
+    steps: int | None = None
+    steps_per_s: float | None = None
+    throughput: Throughput | None = None
+    outcome: str | None = None
+    """`completed`, `failed`, `interrupted` or `lost` once the run has ended."""
+    reason: str | None = None
+    control: str | None = None
+    """Its state by who controls it, e.g. `running`, `paused`; absent where nobody does."""
+    command: str | None = None
+    """The newest command that ended, and how: `tune done`."""
+    service: str | None = None
+    """`service.name` of its producers, with its namespace before it."""
+    instance: str | None = None
+    """`service.instance.id` of the life that leads it: the newest of the trainer's rank 0, else of any."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether a script wrote it and nothing was trained."""
+        return self.service == SIMULATOR
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """One producer of this run."""
+
+    name: str
+    age_s: float
+    interval_s: float | None = None
+    dropped: int | None = None
+    overlapping: bool = False
+    """Whether another process reports as the same role and rank at the same time."""
+    clock_ahead_s: float | None = None
+    """How far its clock is ahead of the collector's at the least, seconds; absent below 2."""
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether what is shown is fresh."""
+
+    state: str
+    """`live`, `slow`, `stale`, `silent`, `catching_up`, `lost` or `ended`."""
+    data_age_s: float | None = None
+    lag_s: float | None = None
+    last_at: float | None = None
+    """Producer's time of the newest record, Unix seconds."""
+    last_from: str | None = None
+    """Who reported it: `rank 0`, or the role with the rank."""
+    away_s: float | None = None
+    """While what a spool kept comes in: how long nothing had come before."""
+    speed: float | None = None
+    """While what a spool kept comes in: seconds of the run received in one second."""
+    dropped: int | None = None
+    sources: tuple[Source, ...] = ()
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The one line that says how the run is."""
+
+    severity: str
+    """`ok`, `info`, `warning` or `critical`."""
+    text: str
+    """Moments in it are in UTC, as ISO 8601."""
+    note: str | None = None
+    """What is to be known beside the text, for the end of its line."""
+    counts: dict[str, int] = {}
+    """Open findings by severity."""
+    acknowledged: int = 0
+
+
+class Limit(msgspec.Struct, frozen=True, kw_only=True):
+    """The limit that a value crossed, else the nearest one."""
+
+    text: str
+    """As shown, e.g. `>.015` or `>4.0×`."""
+    value: float
+    """In the row's unit; relative limits are already multiplied out."""
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """One policy value with its judgement."""
+
+    value: float | None = None
+    status: str = "absent"
+    """`ok`, `warning`, `critical` or `absent`."""
+    non_finite: str | None = None
+    """`nan`, `inf`, `-inf`, or `undefined` where the row allows it."""
+    limit: Limit | None = None
+    trend: str | None = None
+    """`up`, `flat` or `down`."""
+    direction: str | None = None
+    """Which way is good: `up`, `down`, or absent where neither is."""
+    age_s: float | None = None
+    history: tuple[float | None, ...] = ()
+    """At most ten values, newest last; `None` where an update had no finite one."""
+    scale: tuple[float, float] | None = None
+    """Ends of the sparkline: the healthy end and the critical limit; absent means its own window."""
+    spread: float | None = None
+    """Largest minus smallest over the ranks; absent with one rank."""
+    label: str = ""
+    text: str = "–"
+    """The value as shown."""
+    warnings: int = 0
+    """Updates so far that were beyond the warning limit and not beyond the critical one."""
+    criticals: int = 0
+    """Updates so far that were beyond the critical limit, or not finite."""
+    role: str | None = None
+    """Of a service's number the role of the process that reports it..."""
+    rank: int | None = None
+    """...and its rank."""
+
+
+class Parting(msgspec.Struct, frozen=True, kw_only=True):
+    """What a policy is paid by beside what is really wanted; see the finding `reward-hacking`."""
+
+    state: str
+    """`no-true-signal` and `waiting` abstain; else `together`, `parted`, or `parting` until that is held."""
+    text: str
+    """The state in words, with numbers."""
+    gap: float | None = None
+    """How far the proxy return is ahead: each as a place between its lowest and its highest, -1 to 1."""
+    pairs: int = 0
+    """Updates so far that had both returns."""
+    needed: int = 0
+    """Of them, the least before there is a verdict."""
+    way: str | None = None
+    """How they part: the true return `falls`, stays `flat`, or what is eaten follows the draw (`shares`)."""
+    factors: tuple[str, ...] = ()
+    """What shows it, while the finding stands."""
+
+
+class Slot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One slot of one env."""
+
+    stage: str
+    glyph: str
+    blueprint: str | None = None
+    alpha: float | None = None
+    age: int | None = None
+    gate: str | None = None
+    """Last gate and its result: `G2 0.71` or `G2 passed`, `G2 fail: gradient ratio` or `G2 fail`."""
+    grad: float | None = None
+    """Gradient health of the seed, 0 to 1, as last measured."""
+
+
+class Env(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the flight board."""
+
+    env_id: int
+    gpu_id: str | None = None
+    status: str = "ok"
+    """`ok`, `stalled`, `degraded`, `diverging`, `crashed` or `unknown`."""
+    reward: float | None = None
+    episode_return: float | None = msgspec.field(default=None, name="return")
+    metric: float | None = None
+    rent: float | None = None
+    step_time_s: float | None = None
+    fps: float | None = None
+    last_action: str | None = None
+    stale: bool = False
+    anomaly: Anomaly
+    slots: dict[str, Slot] = {}
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """The envs of one lane, worst group first; its rows follow in `envs` order."""
+
+    gpu_id: str | None
+    n_envs: int
+    counts: dict[str, int]
+    """Envs by status."""
+    median_return: float | None = None
+    median_metric: float | None = None
+    median_rent: float | None = None
+    median_fps: float | None = None
+    p10_return: float | None = None
+    p90_return: float | None = None
+    hidden: int = 0
+    """Envs of this lane that are not among the rows."""
+    anomaly: Anomaly | None = None
+    """How far the lane is from the others; absent for envs without a lane."""
+
+
+class Board(msgspec.Struct, frozen=True, kw_only=True):
+    """What heads the flight board."""
+
+    sort: str = "anomaly"
+    direction: str = "desc"
+    filter: str | None = None
+    held: bool = False
+    counts: dict[str, int] = {}
+    """Envs by status, of those that pass the filter; the groups count these too."""
+    matched: int | None = None
+    """How many envs pass the filter; absent without one."""
+    groups: tuple[Group, ...] = ()
+    columns: tuple[str, ...] = ()
+    """Optional columns that this run reports, in order: `return`, `reward`, `metric`, `rent`, ..."""
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """One reason for an env's score."""
+
+    name: str
+    weight: float
+    text: str
+
+
+class Trend(msgspec.Struct, frozen=True, kw_only=True):
+    """How one value of the selected env moved, oldest first."""
+
+    values: tuple[float | None, ...]
+    window: str
+    """What the values span, e.g. `24 episodes` or `last 150 steps`."""
+
+
+class SeedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One lifecycle event of the selected env."""
+
+    time: float
+    slot: str
+    text: str
+    """e.g. `BLENDING>PRUNED`."""
+    why: str = ""
+    """e.g. `G2: gradient ratio 0.04 < 0.10` or `by policy, age 9`."""
+
+
+class Detail(msgspec.Struct, frozen=True, kw_only=True):
+    """The selected env."""
+
+    env_id: int
+    history: dict[str, tuple[float | None, ...]] = {}
+    actions: tuple[str, ...] = ()
+    """Newest first, with the step where it is known: `88,214 PRUNE r1c1`."""
+    events: tuple[str, ...] = ()
+    env: Env | None = None
+    """Its row of the board, which the board itself may hide; absent for an env that is not there."""
+    removed_at: float | None = None
+    """When the trainer removed it, Unix seconds; absent for an env that is there or never was."""
+    rank: int | None = None
+    """Its place among all envs, 1 being the worst."""
+    num_envs: int | None = None
+    reasons: tuple[Reason, ...] = ()
+    """All reasons for its score, strongest first."""
+    bound: Bound | None = None
+    """What holds its lane back."""
+    trends: dict[str, Trend] = {}
+    seed_events: tuple[SeedEvent, ...] = ()
+    """Newest first."""
+
+
+class Best(msgspec.Struct, frozen=True, kw_only=True):
+    """An env at one end of the fleet."""
+
+    env_id: int
+    field: str
+    value: float
+
+
+class LaneAggregates(msgspec.Struct, frozen=True, kw_only=True):
+    """Rollups over the envs of one lane."""
+
+    gpu_id: str | None
+    seed_census: dict[str, int] = {}
+    actions: dict[str, float] = {}
+    """Share of each operation over the recent actions of each env."""
+
+
+class Aggregates(msgspec.Struct, frozen=True, kw_only=True):
+    """Rollups over the whole fleet."""
+
+    seed_census: dict[str, int] = {}
+    actions: dict[str, float] = {}
+    """Share of each operation over the recent actions."""
+    best: tuple[Best, ...] = ()
+    worst: tuple[Best, ...] = ()
+    lanes: tuple[LaneAggregates, ...] = ()
+    """In the order of the board's groups."""
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """What a finding is about."""
+
+    scope: str
+    id: str | None = None
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong, with the next step."""
+
+    id: str
+    code: str
+    severity: str
+    subject: Subject
+    since: float
+    message: str
+    hint: str = ""
+    factors: tuple[str, ...] = ()
+    symptoms: int = 0
+    acknowledged: bool = False
+    cleared_at: float | None = None
+    ended_at: float | None = None
+    """When the run ended while it was open: it has not cleared, and is not judged any more."""
+    runbook_url: str | None = None
+
+
+class FeedLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the raw feed, structured."""
+
+    time: float
+    severity: str
+    subsystem: str
+    message: str
+    env_id: int | None = None
+    gpu_id: str | None = None
+    slot: str | None = None
+    seed_id: str | None = None
+    kind: str = "log"
+    """The event's tag, for the feed's toggles."""
+    fields: dict[str, str] = {}
+
+
+class RunLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One run in the list of runs."""
+
+    run_id: str
+    newest: bool
+    """It is the one that is shown where none is asked for."""
+    task: str | None = None
+    algo: str | None = None
+    state: str
+    """How fresh it is, as `Link.state`."""
+    outcome: str | None = None
+    update: int | None = None
+    n_envs: int | None = None
+    severity: str
+    """The verdict's."""
+    text: str
+    data_age_s: float | None = None
+    time: float
+    """The tick, Unix seconds."""
+    archived: bool = False
+    """It made room for others: what is shown is how it was then."""
+
+
+class RunList(msgspec.Struct, frozen=True, kw_only=True):
+    """All runs of one collector, by id."""
+
+    newest: str | None
+    runs: tuple[RunLine, ...]
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):

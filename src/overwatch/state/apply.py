@@ -47,19 +47,16 @@ from overwatch.events import (
     TrainingRecovered,
 )  # fmt: skip
 from overwatch.state.arrays import counted
-from overwatch.state.caps import source_of, within
-from overwatch.state.ending import end_of, holder_of
+from overwatch.state.caps import forget_late, remove, source_of, within
+from overwatch.state.derived import settle_stops, settle_unit, unit_line
 from overwatch.state.feed import begin, entry_of, measured, score_text
 from overwatch.state.machines import GPU_SUBSYSTEM, LaneHealth, note_processes
 from overwatch.state.measure import MARK_NS, codes, hand_over, measure
 from overwatch.state.places import Cells, ids_in
 from overwatch.state.policy import rebase
-from overwatch.state.removal import forget_late, remove
 from overwatch.state.rhythm import Phase, Rhythm
 from overwatch.state.run import LANES, MAX_RANKS, PHASE_NAMES, SLOT_NAMES, Entry, RunState
-from overwatch.state.sources import LEARNS, Source, source_key
-from overwatch.state.stops import settle_stops
-from overwatch.state.units import settle_unit, unit_line
+from overwatch.state.sources import LEARNS, Source, end_of, holder_of, source_key
 
 K = TypeVar("K")
 

@@ -1,12 +1,13 @@
-"""Growing NumPy arrays, and how arrays enter and leave a checkpoint.
+"""Growing NumPy arrays and short windows of recent values, as they are kept in a checkpoint.
 
-Rules: capacity doubles, so growth is cheap; a grown row holds the fill value. Must not know what the
-arrays mean.
+Rules: capacity doubles, so growth is cheap; a grown row holds the fill value; of a window the newest values
+push the oldest out. Must not know what the values mean.
 """
 
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -80,3 +81,33 @@ def decode_hook(kind: Any, value: Any) -> Any:
     if isinstance(kind, type) and issubclass(kind, Derived):
         return kind()
     raise NotImplementedError(f"a checkpoint cannot hold {kind}")
+
+
+T = TypeVar("T")
+
+NORMAL: Final = 1.4826
+"""Standard deviations in one median absolute deviation, for normal data."""
+
+
+class Ring(msgspec.Struct, Generic[T]):
+    """At most `size` items, oldest first."""
+
+    size: int
+    items: list[T] = msgspec.field(default_factory=list)
+
+    def push(self, item: T) -> None:
+        """Append one item; drop the oldest beyond `size`."""
+        self.items.append(item)
+        if len(self.items) > self.size:
+            del self.items[0]
+
+
+def median(values: list[float]) -> float | None:
+    """The middle of the values, `None` of none. Exact: a sort and at most one mean."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[half]
+    return (ordered[half - 1] + ordered[half]) / 2

@@ -1,24 +1,42 @@
-"""Policy rows that follow from others: what a trainer need not tell, since the fold can work it out.
+"""Policy rows that follow from others, units that show in values, breaches that early stops answered.
 
-Rules: what the trainer itself told stays; nothing is made of what was not told or not finite. Adds to
-series, and is pure besides.
+Rules: what the trainer itself sent stays; nothing is made of what was not sent or not finite. An entropy
+beyond 0 to 1 is no share of its maximum, so it is in nats (every library's own entropy is, of a density even
+negative): it is judged by nothing, unless the run declared the maximum: then its share is worked out. A stop
+that kept its update's KL within twice its target worked. Stops and the numbers of their updates come in
+either order, and one record may report many updates: both sides are settled whenever one of them comes. Must
+not know findings.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeVar
+
+import msgspec
 
 from overwatch.catalog import KL, Metric
 from overwatch.catalog.critic import VALUE_MAX, VALUE_MIN, VALUE_SPREAD
 from overwatch.catalog.goodhart import FOOD, GAP, POISON, PROXY, TRUE
 from overwatch.catalog.gradients import ENTROPY_CLIP, ENTROPY_NATS
+from overwatch.catalog.judging import STOPPED_WITHIN
 from overwatch.catalog.moves import KL_DRIFT, KL_JOINT, TRUST_REGION
 from overwatch.catalog.policy import CLIP_FRACTION, ENTROPY, GRAD_CLIPPED, GRAD_NORM
-from overwatch.events import Measured
+from overwatch.events import EarlyStopped, Measured
 from overwatch.events.adding import added
-from overwatch.state.policy import LEVEL, Series, new_series, observe, share_above
-from overwatch.state.ring import median
-from overwatch.state.run import RunState
+from overwatch.state.arrays import median
+from overwatch.state.policy import (
+    LEVEL,
+    Series,
+    Status,
+    excuse,
+    forgive,
+    judge,
+    new_series,
+    observe,
+    share_above,
+    unjudge,
+)
+from overwatch.state.run import Entry, RunState
 
 SLOPE_OF: Final = 10
 """Newest values of KL whose slope is told."""
@@ -140,3 +158,88 @@ def slope(values: Sequence[float]) -> float:
     middle, mean = (len(values) - 1) / 2, added(values) / len(values)
     spread = added((i - middle) * (i - middle) for i in range(len(values)))
     return added((i - middle) * (value - mean) for i, value in enumerate(values)) / spread
+
+
+MAX_ENTROPY: Final = "max_entropy"
+"""Of a run's configuration: the entropy of a uniform choice, in nats."""
+MOST_SHARE: Final = 1.01
+"""Rounding may bring a share a little above 1."""
+LEAST_SHARE: Final = -0.01
+T = TypeVar("T")
+
+
+def settle_unit(state: RunState, event: Measured) -> Measured:
+    """The measurement as it is folded; one entropy beyond 0 to 1 decides that all of its run are in nats."""
+    sent = event.values.get(ENTROPY.name)
+    if sent is None or not len(sent):
+        return event
+    if not state.entropy_in_nats:
+        many = event.conflated
+        ends = () if many is None else (many.low.get(ENTROPY.name), many.high.get(ENTROPY.name))
+        values = [sent.first(), *(end.first() for end in ends if end is not None and len(end))]
+        # What is not finite is beyond no end.
+        if not any(value < LEAST_SHARE or value > MOST_SHARE for value in values if value - value == 0):
+            return event
+        state.entropy_in_nats = True
+        if ENTROPY.name in state.policy:
+            unjudge(state.policy[ENTROPY.name])
+    return event if state.declared(MAX_ENTROPY) is None else _renamed(event)
+
+
+def _renamed(event: Measured) -> Measured:
+    many = event.conflated
+    if many is not None:
+        many = msgspec.structs.replace(
+            many, low=_moved(many.low), high=_moved(many.high), warnings=_moved(many.warnings),
+            criticals=_moved(many.criticals),
+        )  # fmt: skip
+    return msgspec.structs.replace(event, values=_moved(event.values), conflated=many)
+
+
+def _moved(by_name: Mapping[str, T]) -> dict[str, T]:
+    """The same, with entropy as nats; what was sent as `entropy_nats` stays."""
+    rest = {name: value for name, value in by_name.items() if name != ENTROPY.name}
+    return rest if ENTROPY.name not in by_name else {ENTROPY_NATS.name: by_name[ENTROPY.name]} | rest
+
+
+def unit_line(event: Measured) -> Entry:
+    """The feed's line of a run whose entropy turned out to be in nats."""
+    return Entry(
+        at=event.at,
+        severity="warning",
+        subsystem="policy",
+        kind="log_line",
+        message=(
+            "entropy is no share of its maximum here: taken as nats; send it as entropy_nats, or its share "
+            "as entropy_relative; n_actions or max_entropy in the run's config make one from the other"
+        ),
+    )
+
+
+def settle_stops(state: RunState) -> None:
+    """Take back the breaches in the newest record of KL that stops have answered."""
+    kl, stop = state.policy.get(KL.name), state.early_stop
+    if kl is None or stop is None:
+        return
+    if stop.update == state.update and kl.value is not None and _worked(stop, kl.value):
+        forgive(kl)
+    _settle_rest(state, kl)
+
+
+def _worked(stop: EarlyStopped, value: float) -> bool:
+    return value <= STOPPED_WITHIN * stop.target
+
+
+def _settle_rest(state: RunState, kl: Series) -> None:
+    """Of the updates before a record's last one only their breaches are counted: the stops tell their KL."""
+    rest = state.kl_rest
+    if rest is None:
+        return
+    answered = {
+        stop.update: stop.kl_divergence
+        for stop in state.early_stops.items
+        if rest.last - rest.n <= stop.update < rest.last and _worked(stop, stop.kl_divergence)
+    }
+    limits = state.limits(KL)
+    statuses = [judge(value, limits, None).status for value in answered.values()]
+    excuse(kl, rest, warnings=statuses.count(Status.WARNING), criticals=statuses.count(Status.CRITICAL))

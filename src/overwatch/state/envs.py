@@ -15,12 +15,18 @@ import numpy.typing as npt
 from overwatch.catalog import Stage
 from overwatch.events import Column
 from overwatch.state.arrays import Floats, Ints, floats, grown, ints
-from overwatch.state.earned import RETURNS, SHOWN_RETURNS, Earned
-from overwatch.state.latest import Latest
+from overwatch.state.env_tables import (
+    MEASURES,
+    RETURNS,
+    SHOWN_RETURNS,
+    Actions,
+    Earned,
+    Latest,
+    Silences,
+    Tally,
+    Trends,
+)
 from overwatch.state.places import LANE, STAGE, At, Cells, Codes, Places, Rows, ids_in, looked_up
-from overwatch.state.silences import Silences
-from overwatch.state.tally import Tally
-from overwatch.state.trends import MEASURES, Actions, Trends
 
 MAX_ENVS: Final = 1 << 17
 """Most envs of one run."""

@@ -23,16 +23,13 @@ from overwatch.catalog.phases import parse_phase
 from overwatch.catalog.run import STEPS
 from overwatch.events import Column, Conflated, Measured
 from overwatch.state.arrays import LARGEST, Ints, counted
-from overwatch.state.derived import derive
-from overwatch.state.earning import health_of
-from overwatch.state.machines import HOSTS, Gauge, HostReadings, LaneHealth, Throttle
+from overwatch.state.derived import derive, settle_stops
+from overwatch.state.env_tables import MEASURES
+from overwatch.state.machines import HOSTS, Gauge, HostReadings, LaneHealth, Peaks, Rested, Throttle
 from overwatch.state.places import STAGE, looked_up
-from overwatch.state.policy import Many, new_series, observe, observe_conflated
+from overwatch.state.policy import Many, health_of, new_series, observe, observe_conflated
 from overwatch.state.rhythm import UPDATE, Rhythm
 from overwatch.state.run import LANES, MAX_RANKS, RunState
-from overwatch.state.stops import settle_stops
-from overwatch.state.trends import MEASURES
-from overwatch.state.usage import Peaks, Rested
 
 MARK_NS = 250_000_000
 """Least producer time between two marks of the step rate."""

@@ -1,14 +1,79 @@
-"""The policy's numbers: one series a row, judged at every update so that no breach is missed."""
+"""The policy's numbers: one series a row, judged at every update so that no breach is missed.
 
+`judge` is the only place where a number becomes a status, of one value at one moment; holds and findings are
+made elsewhere from many statuses. Whether a policy earns what it should is read off its returns: one update
+is luck, a median of several is not; a run that reports no returns neither rises nor earns its best.
+
+Owns the pairs of the proxy return and the true one, with what was eaten and offered: a pair is the newest
+proxy beside the newest true return, each of which came since the pair before. So a true return that is
+measured every few updates, or travels in a record of its own, has its counterpart, and an update without
+either makes none. What is not finite did not come; offers are a draw and no task of their own. Must not know
+what a finding is.
+"""
+
+import itertools
 import math
-from enum import Enum
+from collections.abc import Mapping
+from enum import Enum, IntEnum
+from typing import Final
 
 import msgspec
 
-from overwatch.catalog import Limits, Metric, NonFinite
+from overwatch.catalog import BY_NAME, Limit, Limits, Metric, NonFinite
+from overwatch.catalog.goodhart import FOOD, FOOD_OFFERED, POISON, POISON_OFFERED, PROXY, TRUE
+from overwatch.catalog.policy import RETURN
+from overwatch.events import Column
 from overwatch.events.adding import added
-from overwatch.state.judge import Judgement, Status, judge
-from overwatch.state.ring import Ring, median
+from overwatch.state.arrays import NORMAL, Ring, median
+
+
+class Status(IntEnum):
+    """How good one value is; larger is worse."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+
+    @property
+    def word(self) -> str:
+        """The word in JSON."""
+        return self.name.lower()
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """A status with the limit in use: the one crossed, else the nearest."""
+
+    status: Status
+    limit: Limit | None = None
+    threshold: float | None = None
+    """The limit's number in the row's unit, with a relative limit multiplied out."""
+
+
+def judge(value: float, limits: Limits, median: float | None) -> Judgement:
+    """Judge a finite value; `median` is the run's own, `None` while there is none (relative limits wait)."""
+    if limits.other is None:
+        return _judge_side(value, limits, median)
+    found = [_judge_side(value, side, median) for side in limits.sides]
+    return max(found, key=lambda judged: (judged.status, -_distance(value, judged)))
+
+
+def _judge_side(value: float, limits: Limits, median: float | None) -> Judgement:
+    nearest: Judgement | None = None
+    for status, limit in ((Status.CRITICAL, limits.critical), (Status.WARNING, limits.warning)):
+        if limit is None:
+            continue
+        threshold = limit.threshold(median)
+        if threshold is None:
+            continue
+        if limit.side.crossed(value, threshold):
+            return Judgement(status, limit, threshold)
+        nearest = Judgement(Status.OK, limit, threshold)
+    return nearest or Judgement(Status.OK)
+
+
+def _distance(value: float, judged: Judgement) -> float:
+    return math.inf if judged.threshold is None else abs(value - judged.threshold)
+
 
 HISTORY = 10
 MEDIAN_WINDOW = 64
@@ -261,3 +326,174 @@ def _count(series: Series, status: Status) -> None:
     series.statuses.push(int(status))
     series.warnings += status is Status.WARNING
     series.criticals += status is Status.CRITICAL
+
+
+NEAR_BEST: Final = 0.2
+"""A return is at its best within this share of the best one, or of all that it gained."""
+LUCK: Final = 3.0
+"""Standard deviations of one update by which the level may lie below the best level, by chance."""
+BAD_LUCK: Final = 4.0
+"""Standard deviations by which one update may lie below it."""
+STRETCHES: Final = (10, 20, 32)
+"""Updates whose median is compared with that of as many before them: a steep rise, and slower ones."""
+RISE: Final = 1.5
+"""Standard deviations of one update by which medians of ten must differ: nearly three of their own."""
+GAIN: Final = 0.1
+"""Share of the return, or of all its range, by which they must differ besides."""
+TROUBLE: Final = 3
+"""Critical ones among a row's newest updates from which on the run is in trouble."""
+
+
+def known_values(series: Series) -> list[float]:
+    """The finite values of the newest updates, oldest first."""
+    return [value for value in series.history.items if value is not None]
+
+
+def at_its_best(returns: Series) -> bool:
+    """Whether these returns are as high as they ever were, but for luck."""
+    newest = known_values(returns)[-LEVEL:]
+    level, before = median(newest), median(known_values(returns)[:LEVEL])
+    if level is None:
+        return False
+    higher = before is not None and level > before
+    return _is_near(returns, newest[-1], BAD_LUCK) and (higher or _is_near(returns, level, LUCK))
+
+
+def rises(returns: Series) -> bool:
+    """Whether these returns became higher lately, by more than luck."""
+    values = returns.window.items
+    return any(
+        len(values) >= 2 * stretch
+        and has_risen(returns, median(values[-2 * stretch : -stretch]) or 0.0, stretch)
+        for stretch in STRETCHES
+    )
+
+
+def has_risen(returns: Series, before: float, stretch: int) -> bool:
+    """Whether the median of so many newest updates is above that of as many `before`, by more than luck."""
+    values = returns.window.items
+    newest, now = median(values[-stretch:]), median(values[-LEVEL:])
+    if newest is None or now is None:
+        return False
+    span = 0.0 if returns.highest is None or returns.lowest is None else returns.highest - returns.lowest
+    luck = RISE * scatter(values)
+    if now < newest - luck:
+        # It rose, and fell since.
+        return False
+    # Medians of more updates scatter less.
+    risen: bool = newest - before > max(luck * (STRETCHES[0] / stretch) ** 0.5, GAIN * max(abs(before), span))
+    return risen
+
+
+def health_of(policy: Mapping[str, Series]) -> Health:
+    """How a run was before an update: well by its returns, or in trouble by a row that stays critical."""
+    earned = policy.get(RETURN.name)
+    if earned is not None and (at_its_best(earned) or rises(earned)):
+        return Health.WELL
+    critical = any(
+        sum(status == Status.CRITICAL for status in series.statuses.items) >= TROUBLE
+        for name, series in policy.items()
+        if name in BY_NAME
+    )
+    return Health.TROUBLE if critical else Health.UNKNOWN
+
+
+def scatter(values: list[float]) -> float:
+    """Standard deviation of one update around its neighbours, robust; a steady slope is no scatter."""
+    steps = [after - before for before, after in itertools.pairwise(values)]
+    centre = median(steps)
+    if centre is None:
+        return 0.0
+    # A step is the difference of two updates, so it scatters √2 times as much as one does.
+    return NORMAL * (median([abs(step - centre) for step in steps]) or 0.0) / 2**0.5
+
+
+def unrest(values: list[float]) -> float:
+    """As `scatter`, with every outlier in it: what is mostly at its ceiling scatters by its dips alone."""
+    steps = [after - before for before, after in itertools.pairwise(values)]
+    return (added(step * step for step in steps) / (2 * len(steps))) ** 0.5 if steps else 0.0
+
+
+def _is_near(returns: Series, value: float, deviations: float) -> bool:
+    best = value if returns.highest_level is None else returns.highest_level
+    gained = best - (best if returns.lowest is None else returns.lowest)
+    return value >= best - max(NEAR_BEST * max(abs(best), gained), deviations * scatter(returns.window.items))
+
+
+WINDOW: Final = 64
+"""Newest pairs that are held."""
+FIRST: Final = 20
+"""First pairs of the task, which show what an untrained policy earned."""
+_MOST_RETURN: Final = 1e100
+"""In any unit; products of what is less are numbers."""
+_TAKEN: Final = {row.name: row.short for row in (PROXY, TRUE, FOOD, POISON, FOOD_OFFERED, POISON_OFFERED)}
+
+
+class Pair(msgspec.Struct, frozen=True, array_like=True):
+    """Both returns of one update."""
+
+    proxy: float
+    true: float
+    food: float | None = None
+    """Share of food in what was eaten."""
+    food_offered: float | None = None
+    poison_offered: float | None = None
+
+    @property
+    def offered(self) -> float | None:
+        """Share of food in what was offered."""
+        if self.food_offered is None or self.poison_offered is None:
+            return None
+        whole = self.food_offered + self.poison_offered
+        return self.food_offered / whole if whole > 0 else None
+
+
+class Pairs(msgspec.Struct, kw_only=True):
+    """What is known of both returns together."""
+
+    total: int = 0
+    """Pairs of the present task."""
+    first: list[Pair] = []
+    newest: Ring[Pair] = msgspec.field(default_factory=lambda: Ring(WINDOW))
+    waiting: dict[str, float] = {}
+    """What came since the newest pair, by short name."""
+
+    def take(self, values: Mapping[str, Column]) -> None:
+        """Add what an update reports."""
+        for name, column in values.items():
+            short = _TAKEN.get(name)
+            if short is None:
+                continue
+            value = column.first() if len(column) else None
+            if value is not None and -_MOST_RETURN <= value <= _MOST_RETURN:
+                self.waiting[short] = value
+            else:
+                self.waiting.pop(short, None)
+        if PROXY.short in self.waiting and TRUE.short in self.waiting:
+            self._add(_paired(self.waiting))
+
+    def _add(self, pair: Pair) -> None:
+        self.waiting = {}
+        self.total += 1
+        self.newest.push(pair)
+        if len(self.first) < FIRST:
+            self.first.append(pair)
+
+    def restart(self) -> None:
+        """Forget all pairs, since the task is another one."""
+        self.total, self.first, self.newest, self.waiting = 0, [], Ring(WINDOW), {}
+
+
+def _paired(values: Mapping[str, float]) -> Pair:
+    food, poison = values.get(FOOD.short), values.get(POISON.short)
+    if food is None and poison is not None:
+        food = 1.0 - poison
+    offers = values.get(FOOD_OFFERED.short), values.get(POISON_OFFERED.short)
+    food_offered, poison_offered = (None if one is None or one < 0 else one for one in offers)
+    return Pair(
+        values[PROXY.short],
+        values[TRUE.short],
+        food if food is not None and 0.0 <= food <= 1.0 else None,
+        food_offered,
+        poison_offered,
+    )

@@ -23,20 +23,14 @@ from overwatch.events import (
     RunStateChanged,
     TrainingRecovered,
 )
-from overwatch.state.arrays import decode_hook, encode_hook
+from overwatch.state.arrays import Ring, decode_hook, encode_hook
 from overwatch.state.envs import Envs
-from overwatch.state.lanes import LaneIds
-from overwatch.state.machines import Gauge, HostReadings, LaneHealth, Throttle
-from overwatch.state.overflow import OFFENDERS, Overflow
-from overwatch.state.pace import Pace
-from overwatch.state.pairs import Pairs
-from overwatch.state.policy import Rest, Series
-from overwatch.state.ranks import Ranks
-from overwatch.state.rhythm import Phase, Rhythm
-from overwatch.state.ring import Ring
+from overwatch.state.machines import Gauge, HostReadings, LaneHealth, Peaks, Rested, Throttle
+from overwatch.state.names import OFFENDERS, LaneIds, Overflow
+from overwatch.state.policy import Pairs, Rest, Series
+from overwatch.state.rhythm import Pace, Phase, Rhythm
 from overwatch.state.services import Services
-from overwatch.state.sources import Source
-from overwatch.state.usage import Peaks, Rested
+from overwatch.state.sources import Ranks, Source
 
 FEED = 200
 FACTS = 4096

@@ -13,10 +13,9 @@ from overwatch.catalog import BY_NAME, NO_LIMITS
 from overwatch.catalog.tallies import most_series
 from overwatch.events import Buckets, Measured, Origin, Sample, Tallied, TallySeries
 from overwatch.events.adding import added
-from overwatch.state.arrays import counted
-from overwatch.state.overflow import Overflow
+from overwatch.state.arrays import Ring, counted
+from overwatch.state.names import Overflow
 from overwatch.state.policy import Series, new_series, observe
-from overwatch.state.ring import Ring
 
 MAX_SERVICES: Final = 1024
 """Processes."""

@@ -1,13 +1,22 @@
-"""The producers of one run: who spoke when, which records are new, how far their clock is from ours."""
+"""The producers of one run: when each last sent, which records are new, how far its clock is from ours.
 
-from collections.abc import Iterable
+Owns which producer holds a run and how the run ended. A trainer comes before any other role, a producer that
+promised an end record before one that did not; of a rank that was started again the newest life counts,
+whenever the records of an earlier one arrive. Owns what ranks report together: the lowest trainer rank leads
+the policy, the others give the spread; envs, lanes and phases come from all. Must not know how numbers are
+judged.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
+from overwatch.catalog import BY_NAME, NonFinite
 from overwatch.catalog.tallies import SCOPE_OF_ROLE
-from overwatch.events import Origin, RunFinished
-from overwatch.state.ring import Ring, median
+from overwatch.events import Column, Origin, RunFinished, RunStarted
+from overwatch.state.arrays import Ring, median
 
 OUTAGE_S: Final = 5.0
 """A hole between batches, after which data comes this late, was an outage: a spool kept the data."""
@@ -195,3 +204,144 @@ def speed(source: Source) -> float | None:
 def source_key(origin: Origin) -> str:
     """Identity of one life of one producer."""
     return f"{origin.role}/{origin.rank}/{origin.epoch}"
+
+
+_CAUSED: Final = ("failed", "interrupted", "lost")
+"""Ends that the failure of another rank brings about."""
+
+
+def team_of(sources: Mapping[str, Source]) -> dict[str, Source]:
+    """Those whose silence is the run's, by key: the trainer's lives, of those the ones that promised an end.
+
+    Of one rank the life that began last and the one that emitted last: where clocks differ these are two.
+    Producers that promised nothing may share a rank by right, so all of them count.
+    """
+    trainers = {key: source for key, source in sources.items() if source.is_trainer}
+    among = trainers or dict(sources)
+    promised = {key: source for key, source in among.items() if source.promised}
+    return newest_lives(promised) | latest_lives(promised) or among
+
+
+def holder_of(sources: Mapping[str, Source]) -> str | None:
+    """Key of the producer that decides; `None` without any."""
+    team = team_of(sources)
+    if not team:
+        return None
+    first = next(iter(team.values()))
+    head = min(team.values(), key=lambda source: source.rank) if first.is_trainer else first
+    return max((key for key in team if team[key].name == head.name), key=lambda key: team[key].first_at)
+
+
+def end_of(sources: Mapping[str, Source]) -> RunFinished | None:
+    """How the run ended; `None` while its holder goes on.
+
+    A rank that was interrupted, was killed or failed after another rank had failed ended because of that: the
+    first failure is the reason, in whatever order the records arrive.
+    """
+    key = holder_of(sources)
+    holder = None if key is None else sources[key]
+    if holder is None or holder.ending is None or holder.ending.outcome not in _CAUSED:
+        return None if holder is None else holder.ending
+    failures = [
+        (source.ending.at, source.rank, source.ending)
+        for source in newest_lives(sources).values()
+        if source.is_trainer and source.ending is not None and source.ending.outcome == "failed"
+        and holder.first_at <= source.ending.at <= holder.ending.at
+    ]  # fmt: skip
+    if not failures:
+        return holder.ending
+    _, rank, failure = min(failures, key=lambda found: found[:2])
+    if rank == holder.rank:
+        return holder.ending
+    reason = f"rank {rank}: {failure.reason or 'no reason given'}"
+    return msgspec.structs.replace(failure, at=holder.ending.at, reason=reason)
+
+
+def newest_lives(sources: Mapping[str, Source]) -> dict[str, Source]:
+    """The latest life of each role and rank, by key: an earlier one was replaced."""
+    return _newest(sources, lambda life: life.first_at)
+
+
+def latest_lives(sources: Mapping[str, Source]) -> dict[str, Source]:
+    """The life of each role and rank that emitted last, by key."""
+    return _newest(sources, lambda life: life.stamp)
+
+
+def _newest(sources: Mapping[str, Source], moment: Callable[[Source], int]) -> dict[str, Source]:
+    newest: dict[str, str] = {}
+    for key, source in sources.items():
+        member = key.rpartition("/")[0]
+        if member not in newest or moment(source) >= moment(sources[newest[member]]):
+            newest[member] = key
+    return {key: sources[key] for key in newest.values()}
+
+
+MAX_NAMES: Final = 512
+"""Values that ranks tell beside the one that counts."""
+MAX_SPREAD: Final = 1024
+"""Most ranks whose policy numbers are kept beside the leading one's."""
+
+
+class Ranks(msgspec.Struct, kw_only=True):
+    """What the ranks of one run said that only makes sense together."""
+
+    starts: dict[str, RunStarted] = {}
+    """The newest start of each (role, rank)."""
+    leader: int | None = None
+    """The rank whose policy numbers are the run's."""
+    others: dict[str, dict[int, float]] = {}
+    """Newest finite values of the other ranks, by full metric name, then by rank."""
+    broken: dict[int, dict[str, str]] = {}
+    """Values of the other ranks that must be numbers and are none now: what they are, by rank and name."""
+
+    def started(self, origin: Origin, event: RunStarted) -> RunStarted:
+        """The run's definition now that this process has started."""
+        self.starts[f"{origin.role}/{origin.rank:09d}"] = event
+        trainers = {who: start for who, start in self.starts.items() if who.startswith("trainer/")}
+        ordered = [start for _, start in sorted((trainers or self.starts).items())]
+        counts = [start.n_envs for start in ordered if start.n_envs is not None]
+        return msgspec.structs.replace(
+            ordered[0],
+            devices=tuple(dict.fromkeys(lane for start in ordered for lane in start.devices)),
+            n_envs=sum(counts) if len(counts) == len(ordered) else ordered[0].n_envs,
+        )
+
+    def leads(self, rank: int) -> bool:
+        """Whether a rank that now tells policy numbers is the one that counts."""
+        if self.leader is None or rank <= self.leader:
+            self.leader = rank
+            return True
+        return False
+
+    def aside(self, rank: int, values: dict[str, Column]) -> None:
+        """Keep the policy numbers of a rank that does not lead."""
+        for name, column in values.items():
+            if not len(column):
+                self._end(rank, name)
+                continue
+            value = column.first()
+            self._note_broken(rank, name, value)
+            if name not in self.others and len(self.others) >= MAX_NAMES:
+                continue
+            known = self.others.setdefault(name, {})
+            if math.isfinite(value) and (rank in known or len(known) < MAX_SPREAD):
+                known[rank] = value
+
+    def _end(self, rank: int, name: str) -> None:
+        """Forget a value that a rank sends no more."""
+        self.others.get(name, {}).pop(rank, None)
+        self._note_broken(rank, name, 0.0)
+
+    def _note_broken(self, rank: int, name: str, value: float) -> None:
+        row = BY_NAME.get(name)
+        if not math.isfinite(value) and row is not None and row.non_finite is NonFinite.CRITICAL:
+            if rank in self.broken or len(self.broken) < MAX_SPREAD:
+                word = "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+                self.broken.setdefault(rank, {})[name] = word
+        elif self.broken.get(rank, {}).pop(name, None) is not None and not self.broken[rank]:
+            del self.broken[rank]
+
+    def spread(self, name: str, value: float | None) -> float | None:
+        """Largest minus smallest over all ranks; `None` with fewer than two."""
+        values = [*self.others.get(name, {}).values(), *(() if value is None else (value,))]
+        return max(values) - min(values) if len(values) > 1 else None

@@ -90,7 +90,7 @@ def overwatch(endpoint: str, folder: str) -> Emitter:
             call(i)
 
     def dropped() -> dict[str, int]:
-        link = run._link
+        link = run._channel.link
         if link is None:
             return {}
         folded = {"folded": link.rings.numbers.folded} if link.rings.numbers.folded else {}

@@ -10,7 +10,7 @@ import pytest
 import overwatch.sdk
 from overwatch.catalog import Scope
 from overwatch.events import Event, LogLine, Measured
-from overwatch.sdk.exporter.envs import global_envs
+from overwatch.sdk.exporter.record_events import global_envs
 from tests.overwatch.sdk.sink import Sink, http_sink
 
 

@@ -8,7 +8,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from overwatch.cli.main import main
-from overwatch.collector.secrets import SHOWN
+from overwatch.collector.setting_types import SHOWN
 from overwatch.config import file_type, load
 
 CANARY = "canary-91d2"

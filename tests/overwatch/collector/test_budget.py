@@ -8,8 +8,9 @@ import pytest
 
 from overwatch.collector.budget import StorageBudget, look
 from overwatch.collector.health import Health
+from overwatch.collector.settings import written
 from overwatch.collector.telemetry import stored
-from overwatch.collector.written import written
+from overwatch.serve.metrics_text import FamilyBuilder
 from tests.overwatch.collector.running import config
 
 MIB = 1 << 20
@@ -124,7 +125,9 @@ def test_growth_is_what_came_on_top(tmp_path: Path) -> None:
 
     assert growth is not None
     assert growth >= 4 * MIB
-    assert "overwatch_storage_growth_bytes_per_day" in [family.name for family in stored(storage)]
+    page = FamilyBuilder()
+    stored(storage, page)
+    assert "overwatch_storage_growth_bytes_per_day" in [family.name for family in page.families()]
 
 
 @pytest.mark.parametrize(("setting", "least"), [("budget_mib=191", "192"), ("max_size_mib=63", "64")])

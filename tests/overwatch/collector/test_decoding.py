@@ -4,8 +4,7 @@ import asyncio
 
 import msgspec
 
-from overwatch.collector.decoding import SMALL_BYTES, Decoding, made_of
-from overwatch.collector.intake import Body, Intake
+from overwatch.collector.intake import SMALL_BYTES, Body, Decoding, Intake, made_of
 from overwatch.collector.limits import LimitsConfig
 from overwatch.collector.tally import Tally
 from overwatch.journal import Batch, MemoryJournal, Signal

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.collector.checks import unusable
 from overwatch.collector.exporters.forward_config import (
     OtlpExporterConfig,
     OtlpHttpExporterConfig,
     QueueConfig,
     RetryConfig,
 )
+from overwatch.collector.settings import unusable
 from overwatch.config import load
 from overwatch.journal import Signal
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
+from tests.overwatch.serve.test_webhook import receiver
 
 from overwatch.cli.configuration import config as config_command
 from overwatch.collector import Service
@@ -20,7 +21,6 @@ from tests.overwatch.collector.running import http, running, told
 from tests.overwatch.collector.test_otlp_forward import RUN, lines, numbered, shown
 from tests.overwatch.delivery.evil import OK, evil, serving
 from tests.overwatch.delivery.test_http import SLOW
-from tests.overwatch.serve.test_webhook import receiver
 from tests.ports import free_port
 
 TEXT = """

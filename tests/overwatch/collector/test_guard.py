@@ -15,7 +15,7 @@ from overwatch.collector import Service, StartError
 from overwatch.collector.auth import LONGEST_TOKEN, Denial, Role, TokenConfig, Tokens, TokensConfig
 from overwatch.collector.guard import host_allowed
 from overwatch.collector.net import Address
-from overwatch.collector.secrets import Secret
+from overwatch.collector.setting_types import Secret
 from overwatch.collector.signals import WIRES
 from overwatch.journal import Signal
 from tests.overwatch.collector.running import config, run_started, running, told

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from overwatch.collector.decoding import Decoding
-from overwatch.collector.intake import Accepted, Body, Intake, Reason, RefusedError
+from overwatch.collector.intake import Accepted, Body, Decoding, Intake, Reason, RefusedError
 from overwatch.collector.limits import LimitsConfig
 from overwatch.collector.tally import Tally
 from overwatch.journal import Journal, MemoryJournal, Signal

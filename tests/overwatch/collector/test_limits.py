@@ -10,8 +10,7 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
-from overwatch.collector.decoding import Decoding
-from overwatch.collector.intake import Body, Intake, Reason, RefusedError
+from overwatch.collector.intake import Body, Decoding, Intake, Reason, RefusedError
 from overwatch.collector.limits import (
     Hold,
     LimitsConfig,

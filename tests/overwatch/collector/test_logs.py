@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from overwatch.collector.logs import formatter
-from overwatch.collector.secrets import SHOWN, Secret, redact, texts_in
+from overwatch.collector.setting_types import SHOWN, Secret, redact, texts_in
 from overwatch.discovery import path as discovery_path
 from overwatch.journal import Signal
 from tests.e2e.collecting import collecting

@@ -13,7 +13,6 @@ import pytest
 
 from overwatch.collector import Service
 from overwatch.collector.auth import Role, TokenConfig, Tokens, TokensConfig
-from overwatch.collector.rotation import Rotation
 from overwatch.collector.signals import WIRES
 from overwatch.config import ConfigError
 from overwatch.discovery import path as announced
@@ -204,21 +203,22 @@ async def streams(tmp_path: Path) -> None:
             await stays.close()
 
 
-def test_a_look_that_fails_is_followed_by_another_one() -> None:
+def test_a_look_that_fails_is_followed_by_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else a revoked token would hold for ever."""
-    looks = []
+    with running(tmp_path / "data", OFTEN) as service:
+        guard, reload, looks = service.context.guard, service.context.guard.tokens.reload, list[bool]()
 
-    def look() -> None:
-        looks.append(1)
-        if len(looks) == 1:
-            raise RuntimeError("once")
+        def fails_once(*, at_once: bool) -> tuple[str, ...]:
+            looks.append(at_once)
+            if len(looks) == 1:
+                raise RuntimeError("once")
+            return reload(at_once=at_once)
 
-    rotation = Rotation(look, 0.01)
-    rotation.start()
-    eventually(lambda: len(looks) > 1)
-    rotation.stop()
-
-    assert not rotation.is_running
+        monkeypatch.setattr(guard.tokens, "reload", fails_once)
+        eventually(lambda: len(looks) > 2)
+        assert "rotation" not in service.context.health.degraded
 
 
 @pytest.mark.parametrize("interval_s", ["0", "-1", "3601"])

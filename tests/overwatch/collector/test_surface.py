@@ -33,8 +33,8 @@ ROUTES = {
 here by whoever answers the question what it could do to a training run."""
 
 CALLERS = {
-    "overwatch.serve.mail",
-    "overwatch.serve.webhook",
+    "overwatch.collector.exporters.email",
+    "overwatch.collector.exporters.webhook",
     "overwatch.collector.exporters.otlp_forward",
 }
 """Modules of the collector that open connections by themselves, to addresses of the configuration only."""

@@ -3,11 +3,13 @@
 import pytest
 
 from overwatch.collector.tally import HELP, Tally
-from overwatch.serve.metrics_text import Family
+from overwatch.serve.metrics_text import Family, FamilyBuilder
 
 
 def _shown(tally: Tally) -> dict[str, Family]:
-    return {family.name: family for family in tally.families()}
+    page = FamilyBuilder()
+    tally.write(page)
+    return {family.name: family for family in page.families()}
 
 
 def test_a_name_that_no_page_explains_is_refused_where_it_is_counted() -> None:

@@ -14,8 +14,8 @@ import grpc
 import pytest
 
 from overwatch.collector import Service, StartError
-from overwatch.collector.certificate_dates import first_end
 from overwatch.collector.signals import WIRES
+from overwatch.collector.tls import first_end
 from overwatch.config import ConfigError
 from overwatch.journal import Signal
 from tests.overwatch.collector.pki import OPENSSL, authority, signed

@@ -18,7 +18,7 @@ from overwatch.delivery.endpoint import target
 from overwatch.delivery.grpc import GrpcTransport
 from overwatch.delivery.request import Answer, Verdict
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.request import Request
+from overwatch.sdk.exporter.queues import Request
 from tests.overwatch.delivery.evil import Call, evil
 from tests.overwatch.sdk.sink import grpc_sink, partial_success
 from tests.ports import free_port

@@ -16,7 +16,7 @@ from overwatch.delivery.endpoint import target
 from overwatch.delivery.http import HttpTransport
 from overwatch.delivery.request import Answer, Verdict
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.request import Request
+from overwatch.sdk.exporter.queues import Request
 from tests.overwatch.delivery.evil import OK, Call, evil, reply, serving
 from tests.overwatch.sdk.sink import http_sink, partial_success
 from tests.ports import free_port

@@ -17,7 +17,7 @@ from overwatch.delivery.log import DeliveryLog
 from overwatch.delivery.request import Answer, Verdict
 from overwatch.delivery.sender import Pace, Sender
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.request import Request
+from overwatch.sdk.exporter.queues import Request
 from tests.overwatch.delivery.evil import OK, Call, evil, reply, serving
 from tests.overwatch.delivery.test_grpc import hung as mute
 from tests.overwatch.delivery.test_grpc import slow as crawling

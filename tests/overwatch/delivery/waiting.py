@@ -10,7 +10,7 @@ from overwatch.delivery.endpoint import target
 from overwatch.delivery.log import DeliveryLog
 from overwatch.delivery.sender import Pace, Sender, Source
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.request import Request
+from overwatch.sdk.exporter.queues import Request
 
 DEADLINE_S = 20.0
 SIGNALS = (Signal.LOGS, Signal.METRICS, Signal.TRACES)

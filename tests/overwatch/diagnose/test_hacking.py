@@ -15,7 +15,7 @@ from overwatch.events import CurriculumChanged
 from overwatch.state import apply
 from overwatch.state import dump as dump_state
 from overwatch.state import load as load_state
-from overwatch.state.pairs import WINDOW
+from overwatch.state.policy import WINDOW
 from tests import fakes
 from tests.fakes import SECOND, START_NS
 from tests.overwatch.diagnose import paid

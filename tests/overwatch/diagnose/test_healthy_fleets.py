@@ -12,7 +12,7 @@ from overwatch.diagnose.robust import far, ln_above, most_events
 from overwatch.events import CurriculumChanged, Record
 from overwatch.state import RunState, apply
 from overwatch.state.arrays import Floats, Ints
-from overwatch.state.earned import RETURNS
+from overwatch.state.env_tables import RETURNS
 from tests import fakes
 from tests.fakes import START_NS
 

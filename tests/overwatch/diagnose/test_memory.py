@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overwatch.diagnose.memory import MemoryTrend, memory_trend
-from overwatch.state.machines import Gauge
-from overwatch.state.usage import Peaks
+from overwatch.state.machines import Gauge, Peaks
 from tests.fakes import SECOND, START_NS
 
 GIB = float(1 << 30)

@@ -6,7 +6,7 @@ from overwatch.catalog.policy import GRAD_NORM, KL, RETURN
 from overwatch.diagnose.drift import ALARM, BASELINE
 from overwatch.diagnose.findings import WARM_UP_UPDATES
 from overwatch.events import CurriculumChanged, EarlyStopped
-from overwatch.state.judge import Status
+from overwatch.state.policy import Status
 from tests.fakes import SECOND, START_NS
 from tests.overwatch.diagnose.watched import HEALTHY, Rows, Watched, wobble
 

@@ -12,10 +12,8 @@ from msgspec.structs import replace
 from overwatch.generate.corpus import Result
 from overwatch.generate.corpus import run as judged
 from overwatch.simulate import FAULTS, Settings
-from overwatch.simulate.conditions import Conditions
 from overwatch.simulate.corpus import Case, Class
-from overwatch.simulate.faults import Planned
-from overwatch.simulate.ramp import Fault, ramp
+from overwatch.simulate.faults import Conditions, Fault, Planned, ramp
 
 
 class Variant(Case, frozen=True, kw_only=True):

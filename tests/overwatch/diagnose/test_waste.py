@@ -9,7 +9,7 @@ from overwatch.events import Event
 from overwatch.projection import project
 from overwatch.snapshot import View
 from overwatch.state import apply, new_run
-from overwatch.state.usage import Rested
+from overwatch.state.machines import Rested
 from tests import fakes
 from tests.fakes import SECOND, START_NS
 from tests.overwatch.diagnose.test_bounds import lane_readings

@@ -3,7 +3,8 @@
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
 from overwatch.aggregator import Frame
-from overwatch.serve.exposition import Exposition, Source
+from overwatch.serve.metrics_text import choose
+from overwatch.serve.metrics_text import page as rendered
 from overwatch.serve.prometheus import PageLimits, families
 
 OPEN_METRICS = "application/openmetrics-text;version=1.0.0"
@@ -19,8 +20,7 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 def page(frame: Frame | None, accept: str = "", limits: PageLimits | None = None) -> str:
     """The page of a frame."""
-    source = Source(families=lambda _: families(frame, limits), version=lambda: frame)
-    return Exposition(source).render(accept, compress=False).body.decode()
+    return rendered(families(frame, limits), choose(accept).form).decode()
 
 
 def read(frame: Frame | None, limits: PageLimits) -> Samples:

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
-from overwatch.serve.exposition import IDLE_S, Ahead, Exposition, Source
+from overwatch.serve.exposition import IDLE_S, Exposition
 from overwatch.serve.metrics_text import Family, FamilyKind
 
 Scrape = Callable[..., Awaitable[str]]
@@ -22,7 +22,7 @@ class Counting:
         self.state = object()
         self.broken = False
 
-    def families(self, _: object) -> list[Family]:
+    def families(self) -> list[Family]:
         """One family with the number of this page."""
         if self.broken:
             raise RuntimeError("no page today")
@@ -34,7 +34,7 @@ class Counting:
     @property
     def exposition(self) -> Exposition:
         """Of this source."""
-        return Exposition(Source(families=self.families, version=lambda: self.state))
+        return Exposition(self.families, lambda: self.state)
 
 
 def scraping(exposition: Exposition, work: Callable[[Scrape], Awaitable[None]]) -> None:
@@ -69,13 +69,13 @@ def test_a_scrape_is_given_the_page_that_was_made_ahead() -> None:
     async def work(scrape: Scrape) -> None:
         assert await scrape() == "1.0"
         source.state = object()
-        exposition.make_ahead(0.0)
+        exposition.make_ahead()
         source.state = object()
         assert [await scrape(), await scrape()] == ["2.0", "2.0"]
         assert source.made == 2
-        exposition.make_ahead(0.0)
+        exposition.make_ahead()
         assert await scrape() == "3.0"
-        exposition.forget()
+        exposition.stop_ahead()
         source.state = object()
         assert await scrape() == "4.0"
 
@@ -86,16 +86,18 @@ def test_only_what_somebody_takes_is_made_ahead(monkeypatch: pytest.MonkeyPatch)
     """A form that was never asked for, or not of late, costs nothing."""
     source = Counting()
     exposition = source.exposition
-    exposition.make_ahead(0.0)
+    exposition.make_ahead()
     assert source.made == 0
 
     async def work(scrape: Scrape) -> None:
-        monkeypatch.setattr("overwatch.serve.exposition.time.monotonic", lambda: 100.0)
+        now = [100.0]
+        monkeypatch.setattr("overwatch.serve.exposition.time.monotonic", lambda: now[0])
         assert await scrape("gzip") == "1.0"
-        source.state = object()
-        exposition.make_ahead(100.0 + IDLE_S)
+        source.state, now[0] = object(), 100.0 + IDLE_S
+        exposition.make_ahead()
         assert source.made == 1
-        exposition.make_ahead(99.0 + IDLE_S)
+        now[0] = 99.0 + IDLE_S
+        exposition.make_ahead()
         source.state = object()
         assert [await scrape("gzip"), await scrape("identity")] == ["2.0", "3.0"]
 
@@ -106,7 +108,6 @@ def test_the_thread_goes_on_after_a_page_that_could_not_be_made() -> None:
     """Who scrapes meanwhile is told by an error instead of by an old page."""
     source = Counting()
     exposition = source.exposition
-    ahead = Ahead(exposition)
 
     async def until(scrape: Scrape, wanted: Callable[[str], bool]) -> None:
         for _ in range(200):
@@ -117,7 +118,7 @@ def test_the_thread_goes_on_after_a_page_that_could_not_be_made() -> None:
 
     async def work(scrape: Scrape) -> None:
         assert await scrape() == "1.0"
-        ahead.start()
+        exposition.start_ahead()
         source.broken, source.state = True, object()
         await until(scrape, lambda said: said == "500")
         source.broken, made = False, source.made
@@ -126,10 +127,10 @@ def test_the_thread_goes_on_after_a_page_that_could_not_be_made() -> None:
         await until(scrape, lambda said: said != "500" and float(said) > made + 1)
 
     scraping(exposition, work)
-    ahead.stop()
-    ahead.stop()
+    exposition.stop_ahead()
+    exposition.stop_ahead()
 
 
 def test_a_thread_that_never_began_can_be_stopped() -> None:
     """As of a collector whose port was taken."""
-    Ahead(Counting().exposition).stop()
+    Counting().exposition.stop_ahead()

@@ -71,9 +71,9 @@ def read(parse: Callable[[str], Iterable[MetricFamily]], text: bytes) -> dict[ob
 def test_a_page_says_what_prometheus_client_says(found: list[tuple[str, float]], steps: list[int]) -> None:
     """The same gauge, counter, info and histogram: parsers read the same from both, in both formats."""
     gauge, counter, info = (
-        Family("a_b", FamilyKind.GAUGE, 'Is "it"?', ["word"]),
-        Family("c", FamilyKind.COUNTER, "?", ["word"]),
-        Family("d", FamilyKind.INFO, "?", ["word"]),
+        Family("a_b", FamilyKind.GAUGE, 'Is "it"?'),
+        Family("c", FamilyKind.COUNTER, "?"),
+        Family("d", FamilyKind.INFO, "?"),
     )
     histogram = Family("e", FamilyKind.HISTOGRAM, "?")
     their_gauge = GaugeMetricFamily("a_b", 'Is "it"?', labels=["word"])
@@ -81,9 +81,10 @@ def test_a_page_says_what_prometheus_client_says(found: list[tuple[str, float]],
     their_info = InfoMetricFamily("d", "?", labels=[])
     their_histogram = HistogramMetricFamily("e", "?", labels=[])
     for raw, value in found:
-        gauge.add([raw], value)
-        counter.add([raw], abs(value))
-        info.add([raw], 1)
+        labels = labels_text({"word": raw})
+        gauge.put(labels, value)
+        counter.put(labels, abs(value))
+        info.put(labels, 1)
         word = visible(raw).encode("utf-8", "replace").decode()
         their_gauge.add_metric([word], value)
         their_counter.add_metric([word], abs(value))
@@ -123,8 +124,8 @@ def test_a_counter_is_named_as_each_format_wants_it() -> None:
 
 def test_an_info_is_a_gauge_where_there_are_none() -> None:
     """Plain text knows no infos."""
-    family = Family("target", FamilyKind.INFO, "Who?", ("service_name",))
-    family.add(["x"], 1)
+    family = Family("target", FamilyKind.INFO, "Who?")
+    family.put('service_name="x"', 1)
 
     assert "# TYPE target_info gauge" in family.text(Text.PLAIN)
     assert "# TYPE target info" in family.text(Text.OPEN_METRICS)
@@ -171,9 +172,9 @@ LINE_ENDS = "\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 )
 def test_any_words_and_numbers_are_read_back(words: list[str], value: float) -> None:
     """Quotes, newlines, backslashes and every digit of a number survive both formats."""
-    family = Family("x", FamilyKind.GAUGE, "".join(words), ("word",))
+    family = Family("x", FamilyKind.GAUGE, "".join(words))
     for word in words:
-        family.add([word], value)
+        family.put(labels_text({"word": word}), value)
     (read,) = plain_text(page([family], Text.PLAIN).decode())
     assert [sample.labels["word"] for sample in read.samples] == list(map(visible, words))
     assert all(sample.value == value for sample in read.samples)
@@ -209,8 +210,8 @@ def test_labels_are_escaped() -> None:
 @example("\\\x1b\\u00\x1b1b\U000e0001\u202e\x9b\ud800\r")
 def test_a_label_steers_no_terminal_and_stays_itself(value: str) -> None:
     """What could steer is escaped, and undoing the escapes gives back the value."""
-    family = Family("x", FamilyKind.GAUGE, "What?", ("a",))
-    family.add((value,), 1.0)
+    family = Family("x", FamilyKind.GAUGE, "What?")
+    family.put(labels_text({"a": value}), 1.0)
     written = page([family], Text.PLAIN).decode()
     (read,) = plain_text(written)
     label = read.samples[0].labels["a"]

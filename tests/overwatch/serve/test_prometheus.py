@@ -11,8 +11,8 @@ from overwatch.aggregator import Frame
 from overwatch.catalog.alerts import told_codes
 from overwatch.catalog.bounds import BoundState
 from overwatch.events import Column, EarlyStopped, EnvsRemoved, FindingAcknowledged, PhaseEnded
-from overwatch.serve.exposition import Exposition, Source
-from overwatch.serve.metrics_text import Family
+from overwatch.serve.exposition import Exposition
+from overwatch.serve.metrics_text import Family, Text
 from overwatch.serve.prometheus import PageLimits, RunPage
 from tests import fakes
 from tests.overwatch.serve.framed import Frames, busy_run, gpu
@@ -243,15 +243,15 @@ def test_a_page_is_made_once_a_state() -> None:
     made = []
     states = [object()]
 
-    def count(state: object) -> list[Family]:
-        made.append(state)
+    def count() -> list[Family]:
+        made.append(states[-1])
         return []
 
-    exposition = Exposition(Source(families=count, version=lambda: states[-1]))
-    for accept in ("", OPEN_METRICS, ""):
-        exposition.render(accept, compress=True)
+    exposition = Exposition(count, lambda: states[-1])
+    for text in (Text.PLAIN, Text.OPEN_METRICS, Text.PLAIN):
+        exposition.body((text, True))
     states.append(object())
-    exposition.render("", compress=True)
+    exposition.body((Text.PLAIN, True))
 
     assert made == states
 

@@ -13,9 +13,8 @@ from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError, web
 from overwatch import codec
 from overwatch.aggregator import Frame
 from overwatch.events import FindingAcknowledged
-from overwatch.serve.acknowledge import Keep
 from overwatch.serve.archive import AS_IT_WAS, Archive
-from overwatch.serve.stream import Bell, ViewApi
+from overwatch.serve.stream import Bell, Keep, ViewApi
 from overwatch.snapshot import View
 from overwatch.snapshot.history import Ask as HistoryAsk
 from overwatch.snapshot.history import History

@@ -18,9 +18,8 @@ from overwatch.events import (
     Severity,
 )
 from overwatch.state import RunState, apply, dump, load, new_run
-from overwatch.state.caps import MAX_SOURCES
+from overwatch.state.caps import MAX_SOURCES, evict
 from overwatch.state.measure import MAX_CUSTOM
-from overwatch.state.removal import evict
 from overwatch.state.run import LANES, OTHER, PHASE_NAMES, SLOT_NAMES
 from tests import fakes
 from tests.fakes import SECOND, START_NS

@@ -4,9 +4,8 @@ import msgspec
 import numpy as np
 
 from overwatch.state.arrays import decode_hook, encode_hook
-from overwatch.state.earned import RETURNS, SHOWN_RETURNS, Earned
+from overwatch.state.env_tables import RETURNS, SHOWN_RETURNS, Earned, Latest
 from overwatch.state.envs import Envs
-from overwatch.state.latest import Latest
 
 
 def _summed(told: np.ndarray, together: int) -> bytes:

@@ -7,8 +7,7 @@ import pytest
 
 from overwatch.catalog import KL, NO_LIMITS
 from overwatch.catalog.policy import RETURN
-from overwatch.state.earning import at_its_best, health_of, rises
-from overwatch.state.policy import Health, Series, new_series, observe
+from overwatch.state.policy import Health, Series, at_its_best, health_of, new_series, observe, rises
 
 
 def _series(values: Sequence[float]) -> Series:

@@ -7,7 +7,7 @@ import pytest
 from overwatch.events import Event, Origin, Record, RunFinished
 from overwatch.state import RunState, apply, new_run
 from overwatch.state.caps import MAX_SOURCES
-from overwatch.state.ending import holder_of
+from overwatch.state.sources import holder_of
 from tests import fakes
 from tests.fakes import SECOND, START_NS
 

@@ -5,7 +5,7 @@ import pytest
 from overwatch.catalog import KL
 from overwatch.catalog.metric import Limit, Limits, Side, above, below, between
 from overwatch.catalog.policy import GRAD_NORM
-from overwatch.state.judge import Status, judge
+from overwatch.state.policy import Status, judge
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
 """Rows that are judged by the mean of many values."""
 
 from overwatch.catalog import KL, find
-from overwatch.state.judge import Status
-from overwatch.state.policy import Many, new_series, observe, observe_conflated
+from overwatch.state.policy import Many, Status, new_series, observe, observe_conflated
 
 K1 = find("overwatch.policy.kl_k1")
 

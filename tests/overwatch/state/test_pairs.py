@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from overwatch.state.pairs import FIRST, WINDOW, Pair
+from overwatch.state.policy import FIRST, WINDOW, Pair
 from tests import fakes
 from tests.fakes import START_NS
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from overwatch.state.silences import LONGEST_NS, Silences
+from overwatch.state.env_tables import LONGEST_NS, Silences
 
 SECOND = 1_000_000_000
 ALL = slice(0, 2)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from overwatch.events import Column, Conflated, Measured
-from overwatch.state.judge import Status
+from overwatch.state.policy import Status
 from tests import fakes
 from tests.fakes import START_NS
 

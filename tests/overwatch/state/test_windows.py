@@ -7,10 +7,8 @@ import pytest
 
 from overwatch.catalog import Scope, Stage
 from overwatch.events import ActionTaken, Column, GateEvaluated, Measured, PhaseEnded, SeedStageChanged
-from overwatch.state.earned import RETURNS
+from overwatch.state.env_tables import ACTIONS, BUCKET_NS, RETURNS, SAMPLES, STRIDE, STRIDE_NS, Tally
 from overwatch.state.envs import Envs
-from overwatch.state.tally import BUCKET_NS, Tally
-from overwatch.state.trends import ACTIONS, SAMPLES, STRIDE, STRIDE_NS
 from tests import fakes
 from tests.fakes import SECOND, START_NS
 

@@ -100,9 +100,8 @@ ENTRIES: Final = (
         means="A row creeps towards its bad side, update by update, while each single value looks usual.",
         confirm="The message gives the level it had when its baseline was frozen and the level now.",
         act=(
-            "Compare with a checkpoint from before; look at what changes slowly: schedules, "
-            "normalisers, data. "
-            "A change of the task should be told as one."
+            "Compare with a checkpoint from before; look at what changes slowly: schedules, normalisers, "
+            "data. A change of the task should be told as one."
         ),
     ),
     Runbook(

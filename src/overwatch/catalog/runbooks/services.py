@@ -62,9 +62,8 @@ ENTRIES: Final = (
             "an end record while the run goes on."
         ),
         confirm=(
-            "The message names it and for how long. `ps`, `systemctl status` or `kubectl get pods` "
-            "say whether it lives; a process that lives and is silent has lost its way to the "
-            "collector."
+            "The message names it and for how long. `ps`, `systemctl status` or `kubectl get pods` say "
+            "whether it lives; a process that lives and is silent has lost its way to the collector."
         ),
         act=(
             "Start it again: what replay accepted, what was saved and what is published is still "
@@ -134,9 +133,8 @@ ENTRIES: Final = (
             "room, no access, no route."
         ),
         act=(
-            "Mend the store: what could not be stored is tried again by itself. Until then a crash "
-            "goes back to the newest checkpoint that there is; pause the run where that is too much "
-            "to lose."
+            "Mend the store: what could not be stored is tried again by itself. Until then a crash goes back "
+            "to the newest checkpoint that there is; pause the run where that is too much to lose."
         ),
     ),
     Runbook(
@@ -150,9 +148,8 @@ ENTRIES: Final = (
             "it take optimiser steps?"
         ),
         act=(
-            "Where publishing fails, mend the store or the version key; the learner tries again by "
-            "itself. Where an update takes minutes, raise the throttle's limit or make updates "
-            "shorter."
+            "Where publishing fails, mend the store or the version key; the learner tries again by itself. "
+            "Where an update takes minutes, raise the throttle's limit or make updates shorter."
         ),
     ),
     Runbook(
@@ -200,9 +197,8 @@ ENTRIES: Final = (
         ),
         confirm="The learner's log says from which lease to which; `learner_replay_gaps_total` rose.",
         act=(
-            "Nothing for a table that is only in memory: its server was started again, and what it "
-            "held is gone. Where replay is durable, look at its disk and at its log for what it left "
-            "out."
+            "Nothing for a table that is only in memory: its server was started again, and what it held is "
+            "gone. Where replay is durable, look at its disk and at its log for what it left out."
         ),
     ),
     Runbook(

@@ -13,8 +13,7 @@ from overwatch.cli.doctor.verdict import Verdict, failure, ok, warning
 from overwatch.collector.budget import look, summary
 from overwatch.collector.exporters.otlp_file.config import OtlpFileConfig
 from overwatch.collector.exporters.snapshots import SnapshotsConfig
-from overwatch.collector.settings import CollectorConfig
-from overwatch.collector.written import written
+from overwatch.collector.settings import CollectorConfig, written
 from overwatch.platform import SHARED_MEMORY
 
 AREA: Final = "disk"

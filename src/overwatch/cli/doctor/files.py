@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from overwatch.cli.doctor.verdict import Verdict, failure, ok, warning
-from overwatch.collector.checks import unusable
-from overwatch.collector.settings import CollectorConfig
+from overwatch.collector.settings import CollectorConfig, unusable
 
 AREA: Final = "config"
 VARIABLES: Final = frozenset(

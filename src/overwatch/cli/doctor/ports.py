@@ -11,7 +11,7 @@ from typing import Final
 
 from overwatch import discovery
 from overwatch.cli.doctor.verdict import Verdict, failure, ok, warning
-from overwatch.collector.listeners import Listener
+from overwatch.collector.guard import Listener
 from overwatch.collector.net import AddressError, holder, listen, parse
 from overwatch.collector.settings import CollectorConfig, opened
 

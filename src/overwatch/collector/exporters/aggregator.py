@@ -1,13 +1,25 @@
-"""The section of the exporter `aggregator`: how much the fold may hold, and what every run is judged by.
+"""The exporter `aggregator`: how much the fold may hold, what every run is judged by, and who found no room.
 
-Must not know how runs are folded.
+The condition `runs` holds from the first run that is refused, because as many live as there may be, until
+none was for a minute. Must not know how runs are folded, nor why they live.
 """
+
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from overwatch.catalog.presets import parse_preset
+from overwatch.collector.health import Health
 from overwatch.collector.limits import LimitsConfig
+from overwatch.fold import SLOW_NS
 from overwatch.room import Room
+
+if TYPE_CHECKING:
+    from overwatch.aggregator import Frame
+
+PART: Final = "runs"
+CLEAR_NS: Final = 60 * SLOW_NS
+"""So long without a refusal ends the condition."""
 
 
 class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,3 +55,36 @@ class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         """How much the fold may hold within a process of these limits."""
         state = limits.state_bytes if self.max_state_mib is None else self.max_state_mib << 20
         return Room(runs=self.max_runs, bytes=state, ended_ns=round(self.ended_days * 86_400e9))
+
+
+class Refusals:
+    """A frame sink: the condition of one collector. It reads counts of the fold and returns at once."""
+
+    def __init__(self, health: Health, max_runs: int) -> None:
+        self._health = health
+        self._max_runs = max_runs
+        self._before: int | None = None
+        """Records that were refused up to the frame before; what earlier lives refused is no news."""
+        self._since = 0
+        self._at: int | None = None
+        """Tick of the newest refusal, while the condition holds."""
+
+    def publish(self, frame: "Frame") -> None:
+        """Compare the count with the one of the frame before."""
+        refused, before = frame.tower.refused_runs, self._before
+        self._before = refused
+        if before is not None and refused > before:
+            if self._at is None:
+                self._since = before
+            self._at = frame.tick
+            self._health.failed(
+                PART,
+                f"{refused - self._since:,} records of new runs were refused: no run in memory is over, "
+                f"and max_runs is {self._max_runs}; raise exporters.aggregator.max_runs or add a collector",
+            )
+        elif self._at is not None and frame.tick - self._at >= CLEAR_NS:
+            self._at = None
+            self._health.recovered(PART)
+
+    def close(self) -> None:
+        """Nothing waits."""

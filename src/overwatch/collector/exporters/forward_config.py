@@ -12,8 +12,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 import msgspec
 
-from overwatch.collector.durations import Duration, seconds
-from overwatch.collector.secrets import Secret
+from overwatch.collector.setting_types import Duration, Secret, seconds
 from overwatch.collector.signals import WIRES
 from overwatch.delivery.destination import Destination, Headers, Origin, Tls, header_problem
 from overwatch.delivery.endpoint import Protocol

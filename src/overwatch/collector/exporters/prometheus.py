@@ -7,12 +7,10 @@ import msgspec
 
 from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
-from overwatch.collector.durations import Duration, seconds
-from overwatch.collector.guard import Entry, plain
-from overwatch.collector.listeners import Listener
+from overwatch.collector.guard import Entry, Listener, plain
+from overwatch.collector.setting_types import Duration, seconds
 from overwatch.collector.tls import TlsConfig
-from overwatch.serve.exposition import Ahead, Exposition, Source
-from overwatch.serve.lifetime import Lifetimes
+from overwatch.serve.exposition import Exposition
 from overwatch.serve.prometheus import MOST_ENVS, MOST_SERIES, PageLimits, RunPage
 
 if TYPE_CHECKING:
@@ -56,11 +54,12 @@ class PrometheusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     @property
     def limits(self) -> PageLimits:
         """What is on the page."""
-        lifetimes = Lifetimes(
+        return PageLimits(
+            most_series=self.max_series,
             expiration_s=seconds("metric_expiration", self.metric_expiration),
             lost_retention_s=seconds("lost_retention", self.lost_retention),
+            per_env=self.per_env,
         )
-        return PageLimits(most_series=self.max_series, lifetimes=lifetimes, per_env=self.per_env)
 
 
 class PrometheusExporter:
@@ -71,11 +70,9 @@ class PrometheusExporter:
         self._context = context
         self._frame: Frame | None = None
         page, entry = RunPage(config.limits), replace(_ENTRY, name=self._name)
-        exposition = Exposition(
-            Source(families=lambda _: page.families(self._frame), version=lambda: self._frame)
-        )
-        self._ahead = Ahead(exposition)
-        self._listener = context.web_listener(config.endpoint, exposition.app(), entry, config.tls)
+        self._exposition = Exposition(lambda: page.families(self._frame), lambda: self._frame)
+        app = self._exposition.app()
+        self._listener = context.web_listener(config.endpoint, app, entry, config.tls)
 
     def publish(self, frame: "Frame") -> None:
         """Keep the latest frame."""
@@ -84,11 +81,11 @@ class PrometheusExporter:
     def start(self) -> None:
         """Serve."""
         self._context.board.note(self._name, "http", self._listener.open(), secure=self._listener.secure)
-        self._ahead.start()
+        self._exposition.start_ahead()
 
     def stop(self) -> None:
         """Serve no more."""
-        self._ahead.stop()
+        self._exposition.stop_ahead()
         self._listener.close()
 
     def close(self) -> None:

@@ -12,8 +12,7 @@ from aiohttp import web
 
 from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
-from overwatch.collector.guard import Entry, plain
-from overwatch.collector.listeners import Listener
+from overwatch.collector.guard import Entry, Listener, plain
 from overwatch.collector.tls import TlsConfig
 
 FRAME_AGE_S: Final = 10.0

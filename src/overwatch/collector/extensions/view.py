@@ -9,14 +9,12 @@ from aiohttp import web
 
 from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
-from overwatch.collector.guard import Entry, Refused
-from overwatch.collector.listeners import Listener
+from overwatch.collector.guard import Entry, Listener, Refused
 from overwatch.collector.tls import TlsConfig
 from overwatch.events import FindingAcknowledged, Origin, Record
 from overwatch.journal import Signal
 from overwatch.otlp.encode import request as encoded
-from overwatch.serve.answers import problem
-from overwatch.serve.stream import ViewApi
+from overwatch.serve.stream import ViewApi, problem
 
 
 def _refused(_: web.Request, refused: Refused) -> web.Response:

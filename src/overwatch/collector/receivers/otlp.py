@@ -10,9 +10,8 @@ import msgspec
 
 from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
-from overwatch.collector.guard import Entry
+from overwatch.collector.guard import Entry, Listener
 from overwatch.collector.limits import LimitsConfig, Room
-from overwatch.collector.listeners import Listener
 from overwatch.collector.net import parse
 from overwatch.collector.receivers.otlp_grpc import GrpcConfig, OtlpGrpc
 from overwatch.collector.receivers.otlp_http import HttpConfig, OtlpHttp, denied

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias, assert_never
 import grpc
 import msgspec
 
+from overwatch.background import Periodic
 from overwatch.collector.auth import Denial, Role
 from overwatch.collector.connections import most_connections
 from overwatch.collector.context import Context
@@ -26,8 +27,7 @@ from overwatch.collector.guard import Guard, said
 from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Body, Reason, RefusedError
 from overwatch.collector.limits import Hold, NoRoomError, Room
 from overwatch.collector.net import Address, AddressError, Listening, listen
-from overwatch.collector.receivers import status
-from overwatch.collector.receivers.status import Code
+from overwatch.collector.receivers.status import Code, retry_info, status
 from overwatch.collector.signals import WIRES, response
 from overwatch.collector.tls import Certificates, TlsConfig
 from overwatch.journal import Signal
@@ -150,7 +150,10 @@ class OtlpGrpc:
         self._certificates = context.guard.certificates(config.tls)
         self._room = room
         self._calls = Room(config.max_concurrent_calls, config.calls_of_a_peer)
-        self._late = _Late(config.read_timeout_s)
+        self._waiting: dict[Call, float] = {}
+        """Calls whose message did not come yet, and when it must have."""
+        self._waits = threading.Lock()
+        self._cutting = Periodic("otlp-grpc-late", _LOOK_S, self._cut_late)
         self._pool: ThreadPoolExecutor | None = None
         self._server: grpc.Server | None = None
         for signal in self._signals:
@@ -184,7 +187,7 @@ class OtlpGrpc:
         except RuntimeError as error:
             self.close(0)
             raise AddressError(f"cannot serve gRPC at {listening.address}: {error}") from error
-        self._late.start()
+        self._cutting.start()
         self._server.start()
         return listening
 
@@ -193,7 +196,7 @@ class OtlpGrpc:
         server, self._server = self._server, None
         if server is not None:
             server.stop(grace_s).wait()
-        self._late.stop()
+        self._cutting.stop()
         if self._pool is not None:
             self._pool.shutdown()
 
@@ -227,15 +230,25 @@ class OtlpGrpc:
     def _answer(self, signal: Signal, messages: Iterator[bytes], call: Call, peer: str) -> bytes:
         """The answer to one call; raises `RefusedError`."""
         self._intake.admit(TRANSPORT)
-        self._late.begin(call)
+        with self._waits:
+            self._waiting[call] = time.monotonic() + self._config.read_timeout_s
         try:
             data = next(messages, None)
         finally:
-            self._late.end(call)
+            with self._waits:
+                del self._waiting[call]
         if data is None:
             return _ended(call, grpc.StatusCode.UNIMPLEMENTED, "a call has exactly one message; it had none")
         accepted = self._take(Body(signal=signal, data=data, transport=TRANSPORT, peer=peer))
         return response(signal, accepted.rejected, accepted.message).SerializeToString()
+
+    def _cut_late(self) -> None:
+        """End the calls whose message does not come in time."""
+        now = time.monotonic()
+        with self._waits:
+            late = [call for call, due in self._waiting.items() if due < now]
+        for call in late:
+            call.cancel()
 
     def _take(self, body: Body) -> Accepted:
         hold = Hold(self._room, body.peer)
@@ -246,45 +259,6 @@ class OtlpGrpc:
             raise self._intake.refuse(Reason.BUSY, str(error), TRANSPORT) from error
         finally:
             hold.end()
-
-
-class _Late:
-    """Ends calls whose message does not come in time: one thread looks at all of them."""
-
-    def __init__(self, within_s: float) -> None:
-        self._within_s = within_s
-        self._waiting: dict[Call, float] = {}
-        self._lock = threading.Lock()
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="otlp-grpc-late", daemon=True)
-
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Look no more."""
-        self._ended.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def begin(self, call: Call) -> None:
-        """A call waits for its message."""
-        with self._lock:
-            self._waiting[call] = time.monotonic() + self._within_s
-
-    def end(self, call: Call) -> None:
-        """It does not any more."""
-        with self._lock:
-            del self._waiting[call]
-
-    def _run(self) -> None:
-        while not self._ended.wait(_LOOK_S):
-            now = time.monotonic()
-            with self._lock:
-                late = [call for call, due in self._waiting.items() if due < now]
-            for call in late:
-                call.cancel()
 
 
 class _TokenGuard(grpc.ServerInterceptor):  # type: ignore[misc] # grpc has no types
@@ -364,7 +338,7 @@ def _refused(call: Call, error: RefusedError) -> bytes:
     why = str(error)
     match error.reason:
         case Reason.MALFORMED:
-            details = status.protobuf(Code.INVALID_ARGUMENT, why)
+            details = status(Code.INVALID_ARGUMENT, why).SerializeToString()
             trailing = (("grpc-status-details-bin", details),)
             return _ended(call, grpc.StatusCode.INVALID_ARGUMENT, why, trailing)
         case Reason.TOO_LARGE:
@@ -381,6 +355,6 @@ def _refused(call: Call, error: RefusedError) -> bytes:
 
 def _later(call: Call, code: grpc.StatusCode, canonical: Code, why: str) -> bytes:
     """Ask the sender to come back: OTLP's clients send again where there is a `RetryInfo`."""
-    details = status.protobuf(canonical, why, RETRY_AFTER_S)
-    retry = ("google.rpc.retryinfo-bin", status.retry_info(RETRY_AFTER_S))
+    details = status(canonical, why, RETRY_AFTER_S).SerializeToString()
+    retry = ("google.rpc.retryinfo-bin", retry_info(RETRY_AFTER_S).SerializeToString())
     return _ended(call, code, why, (("grpc-status-details-bin", details), retry))

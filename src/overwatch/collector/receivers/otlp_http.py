@@ -6,20 +6,22 @@ success is answered after the journal has the bytes. Must not know gRPC or what 
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 from aiohttp import web
+from google.protobuf.json_format import MessageToJson
 from google.protobuf.message import Message
 
 from overwatch.collector.connections import ConnectionsConfig
 from overwatch.collector.guard import Refused, expected
 from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Body, Intake, Reason, RefusedError
 from overwatch.collector.limits import Hold, NoRoomError, Room
-from overwatch.collector.receivers import bodies, status
-from overwatch.collector.receivers.status import Code
+from overwatch.collector.receivers import bodies
+from overwatch.collector.receivers.status import Code, status
 from overwatch.collector.signals import WIRES, Wire, response
 from overwatch.collector.tls import TlsConfig
 from overwatch.journal import Signal
@@ -78,9 +80,10 @@ class Answer:
 class Refusal(Exception):  # noqa: N818 it is an answer, not a failure of ours
     """Carries an answer that refuses up to the handler."""
 
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(answer.message)
-        self.answer = answer
+    def __init__(self, status: int, code: Code, message: str, **more: Any) -> None:
+        """`more` are further fields of the answer."""
+        super().__init__(message)
+        self.answer = Answer(status=status, code=code, message=message, **more)
 
 
 class OtlpHttp:
@@ -96,7 +99,7 @@ class OtlpHttp:
         self._config = config
         self._room = room
         self._intake = intake
-        self._slices = asyncio.Lock()
+        self._inflating = asyncio.Lock()
         self._reading = 0
         """Bodies that are being read or taken in."""
         self._wires = {WIRES[signal].path: WIRES[signal] for signal in signals}
@@ -116,22 +119,22 @@ class OtlpHttp:
             encoding = _required(request)
             accepted = await self._accept(request, wire, encoding)
         except Refusal as refusal:
-            return _write(refusal.answer, encoding or Encoding.JSON)
+            return _refuse(refusal.answer, encoding or Encoding.JSON)
         except Exception:  # noqa: BLE001 the door's border: a fault of ours is told in OTLP's words and counted
             _log.exception("a request to %s failed", request.path)
             said = str(self._intake.refuse(Reason.FAULT, "the collector failed; its log says why", TRANSPORT))
-            return _write(Answer(status=500, code=Code.INTERNAL, message=said), encoding or Encoding.JSON)
+            return _refuse(Answer(status=500, code=Code.INTERNAL, message=said), encoding or Encoding.JSON)
         return _succeed(wire, accepted, encoding)
 
     def _route(self, request: web.Request) -> Wire:
         wire = self._wires.get(request.path)
         if wire is None:
             known = ", ".join(sorted(self._wires))
-            raise _refuse_with(
+            raise Refusal(
                 status=404, code=Code.NOT_FOUND, message=f"no such path {request.path!r}; there is {known}"
             )
         if request.method != "POST":
-            raise _refuse_with(
+            raise Refusal(
                 status=405,
                 code=Code.UNIMPLEMENTED,
                 message=f"{request.method} is not supported here; use POST",
@@ -162,7 +165,7 @@ class OtlpHttp:
         limit = self._config.max_request_body_size
         packed = request.headers.get("Content-Encoding", "").strip().lower()
         if packed not in {"", "identity", "gzip"}:
-            raise _refuse_with(
+            raise Refusal(
                 status=415,
                 code=Code.INVALID_ARGUMENT,
                 message=f"content encoding {packed!r} is not supported; send gzip or none",
@@ -171,8 +174,8 @@ class OtlpHttp:
             if (request.content_length or 0) > limit:
                 raise bodies.too_large(limit)
             async with asyncio.timeout(self._config.read_timeout_s):
-                slices = self._slices if packed == "gzip" else None
-                return await bodies.read(request.content.iter_any(), limit, hold, slices)
+                turn = self._inflating if packed == "gzip" else None
+                return await bodies.read(request.content.iter_any(), limit, hold, turn)
         except bodies.TooLargeError as error:
             raise self._intake.refuse(Reason.TOO_LARGE, str(error), TRANSPORT) from error
         except (bodies.BadGzipError, web.RequestPayloadError) as error:
@@ -181,7 +184,7 @@ class OtlpHttp:
             raise self._intake.refuse(Reason.BUSY, str(error), TRANSPORT) from error
         except TimeoutError as error:
             message = f"the body did not arrive within {self._config.read_timeout_s:g} s"
-            raise _refuse_with(status=408, code=Code.DEADLINE_EXCEEDED, message=message) from error
+            raise Refusal(status=408, code=Code.DEADLINE_EXCEEDED, message=message) from error
 
 
 def denied(request: web.Request, refused: Refused) -> web.Response:
@@ -190,28 +193,20 @@ def denied(request: web.Request, refused: Refused) -> web.Response:
         Code.UNAUTHENTICATED if refused.status == web.HTTPUnauthorized.status_code else Code.PERMISSION_DENIED
     )
     answer = Answer(status=refused.status, code=code, message=refused.message)
-    return _write(answer, _encoding(request) or Encoding.JSON)
-
-
-def _refuse_with(
-    *, status: int, code: Code, message: str, retry_after_s: int | None = None, allow: str | None = None
-) -> Refusal:
-    return Refusal(
-        Answer(status=status, code=code, message=message, retry_after_s=retry_after_s, allow=allow)
-    )
+    return _refuse(answer, _encoding(request) or Encoding.JSON)
 
 
 def _refusal(error: RefusedError) -> Refusal:
     said = str(error)
     match error.reason:
         case Reason.MALFORMED:
-            return _refuse_with(status=400, code=Code.INVALID_ARGUMENT, message=said)
+            return Refusal(status=400, code=Code.INVALID_ARGUMENT, message=said)
         case Reason.TOO_LARGE:
-            return _refuse_with(status=413, code=Code.RESOURCE_EXHAUSTED, message=said)
+            return Refusal(status=413, code=Code.RESOURCE_EXHAUSTED, message=said)
         case Reason.FAULT:
-            return _refuse_with(status=500, code=Code.INTERNAL, message=said)
+            return Refusal(status=500, code=Code.INTERNAL, message=said)
         case Reason.FULL | Reason.STOPPING | Reason.BUSY | Reason.MEMORY:
-            return _refuse_with(status=503, code=Code.UNAVAILABLE, message=said, retry_after_s=RETRY_AFTER_S)
+            return Refusal(status=503, code=Code.UNAVAILABLE, message=said, retry_after_s=RETRY_AFTER_S)
         case _:
             assert_never(error.reason)
 
@@ -228,7 +223,7 @@ def _required(request: web.Request) -> Encoding:
     encoding = _encoding(request)
     if encoding is not None:
         return encoding
-    raise _refuse_with(
+    raise Refusal(
         status=415,
         code=Code.INVALID_ARGUMENT,
         message=f"content type {request.content_type!r} is not supported; "
@@ -237,28 +232,23 @@ def _required(request: web.Request) -> Encoding:
 
 
 def _succeed(wire: Wire, accepted: Accepted, encoding: Encoding) -> web.Response:
-    answer: Message = response(wire.signal, accepted.rejected, accepted.message)
-    if encoding is Encoding.PROTOBUF:
-        return web.Response(body=answer.SerializeToString(), content_type=encoding.value)
-    said: dict[str, dict[str, str]] = {}
-    if accepted.rejected or accepted.message:
-        said["partialSuccess"] = {
-            wire.rejected: str(accepted.rejected),
-            "errorMessage": accepted.message,
-        }
-    return web.Response(body=msgspec.json.encode(said), content_type=encoding.value)
+    return _write(200, response(wire.signal, accepted.rejected, accepted.message), encoding)
 
 
-def _write(answer: Answer, encoding: Encoding) -> web.Response:
-    write = status.protobuf if encoding is Encoding.PROTOBUF else status.json
+def _refuse(answer: Answer, encoding: Encoding) -> web.Response:
     headers = {}
     if answer.retry_after_s is not None:
         headers["Retry-After"] = str(answer.retry_after_s)
     if answer.allow is not None:
         headers["Allow"] = answer.allow
-    return web.Response(
-        status=answer.status,
-        body=write(answer.code, answer.message, answer.retry_after_s),
-        content_type=encoding.value,
-        headers=headers,
-    )
+    return _write(answer.status, status(answer.code, answer.message, answer.retry_after_s), encoding, headers)
+
+
+def _write(
+    code: int, message: Message, encoding: Encoding, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    if encoding is Encoding.PROTOBUF:
+        body = message.SerializeToString()
+    else:
+        body = MessageToJson(message, indent=None).encode()
+    return web.Response(status=code, body=body, content_type=encoding.value, headers=headers)

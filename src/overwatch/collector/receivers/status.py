@@ -1,12 +1,10 @@
-"""`google.rpc.Status` bodies for refusals, in protobuf or JSON, with what a sender may act on.
+"""`google.rpc.Status` for refusals, with what a sender may act on.
 
 Must not know transports.
 """
 
 from enum import IntEnum
 
-import msgspec
-from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
@@ -25,34 +23,17 @@ class Code(IntEnum):
     UNAUTHENTICATED = 16
 
 
-def protobuf(code: Code, message: str, retry_after_s: int | None = None) -> bytes:
-    """A status as protobuf; with `RetryInfo` where the sender should come back."""
-    status = status_pb2.Status(code=int(code), message=message)
-    detail = AnyMessage()
+def status(code: Code, message: str, retry_after_s: int | None = None) -> status_pb2.Status:
+    """A status; with `RetryInfo` where the sender should come back, with the field where it is to blame."""
+    made = status_pb2.Status(code=int(code), message=message)
     if retry_after_s is not None:
-        detail.Pack(error_details_pb2.RetryInfo(retry_delay=Duration(seconds=retry_after_s)))
-        status.details.append(detail)
+        made.details.add().Pack(retry_info(retry_after_s))
     elif code is Code.INVALID_ARGUMENT:
         violation = error_details_pb2.BadRequest.FieldViolation(field="body", description=message)
-        detail.Pack(error_details_pb2.BadRequest(field_violations=[violation]))
-        status.details.append(detail)
-    return bytes(status.SerializeToString())
+        made.details.add().Pack(error_details_pb2.BadRequest(field_violations=[violation]))
+    return made
 
 
-def retry_info(retry_after_s: int) -> bytes:
+def retry_info(retry_after_s: int) -> error_details_pb2.RetryInfo:
     """A bare `RetryInfo`, as gRPC clients look for in trailing metadata."""
-    info = error_details_pb2.RetryInfo(retry_delay=Duration(seconds=retry_after_s))
-    return bytes(info.SerializeToString())
-
-
-def json(code: Code, message: str, retry_after_s: int | None = None) -> bytes:
-    """A status as JSON."""
-    details: list[dict[str, object]] = []
-    if retry_after_s is not None:
-        details.append(
-            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{retry_after_s}s"}
-        )
-    elif code is Code.INVALID_ARGUMENT:
-        violations = [{"field": "body", "description": message}]
-        details.append({"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations})
-    return msgspec.json.encode({"code": int(code), "message": message, "details": details})
+    return error_details_pb2.RetryInfo(retry_delay=Duration(seconds=retry_after_s))

@@ -11,8 +11,8 @@ from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.robust import median_of
 from overwatch.diagnose.usual import Pace, pace_of
 from overwatch.state.arrays import Floats
+from overwatch.state.env_tables import MEASURES
 from overwatch.state.envs import Envs
-from overwatch.state.trends import MEASURES
 
 WITH_LANE = 0.4
 """Weight of a symptom: enough to be seen within its lane, never a finding."""

@@ -9,7 +9,7 @@ from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.returns import Returns, earnings_of
 from overwatch.diagnose.robust import far
-from overwatch.state.ring import NORMAL
+from overwatch.state.arrays import NORMAL
 
 LEAST_ENVS: Final = 8
 """Fewer envs have no distribution to stand out from."""

@@ -9,10 +9,8 @@ from overwatch.diagnose.fleet import Fleet
 from overwatch.diagnose.limits import AnomalyLimits
 from overwatch.diagnose.robust import far, median_of, most_events, spread_high
 from overwatch.diagnose.usual import LEAST_REPORTING, paid_rents
-from overwatch.state.arrays import Floats, Ints
-from overwatch.state.ring import NORMAL
-from overwatch.state.tally import WINDOW_S
-from overwatch.state.trends import SAMPLES
+from overwatch.state.arrays import NORMAL, Floats, Ints
+from overwatch.state.env_tables import SAMPLES, WINDOW_S
 
 
 def cull_rate(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:

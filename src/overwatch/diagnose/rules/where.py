@@ -15,7 +15,7 @@ from typing import Final
 
 from overwatch.catalog import CUSTOM_PREFIX, ROWS, Kind, Metric, Scope, find
 from overwatch.catalog.tallies import SERVICES, is_tally
-from overwatch.state.trends import MEASURES
+from overwatch.state.env_tables import MEASURES
 
 COMPARE: Final = MappingProxyType[str, Callable[[float, float], bool]](
     {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}

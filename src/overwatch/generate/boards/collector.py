@@ -79,8 +79,7 @@ COLLECTOR = Dashboard(
         Panel(
             title="Worst collector",
             about="DOWN means that the newest scrape failed and all runs of that collector look frozen; "
-            "start it again, "
-            "its trainers keep what they could not deliver.",
+            "start it again, its trainers keep what they could not deliver.",
             look=Look.NUMBER,
             queries=(Query(expr=f"min({_UP})", name="up"),),
             unit="none",
@@ -107,8 +106,7 @@ COLLECTOR = Dashboard(
         _number(
             "Age of the shown moment",
             "How far behind the clock what is shown lies: seconds are usual, minutes mean that the fold "
-            "cannot keep "
-            "up or that a backlog is worked off.",
+            "cannot keep up or that a backlog is worked off.",
             f"time() - min({promql.of_collector('overwatch_tower_frame_timestamp_seconds')})",
             "s",
             words.CALM,
@@ -123,9 +121,8 @@ COLLECTOR = Dashboard(
         ),
         _number(
             "Series left out of /metrics",
-            "Series of runs that had no room on the page that Prometheus reads; raise `max_series` or "
-            "find what "
-            "makes so many.",
+            "Series of runs that had no room on the page that Prometheus reads; raise `max_series` or find "
+            "what makes so many.",
             "sum(overwatch_prometheus_series_dropped)",
             "none",
             words.ANY_IS_A_WARNING,

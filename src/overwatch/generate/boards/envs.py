@@ -52,9 +52,8 @@ _ANOMALY = f"{promql.worst(promql.of_run('overwatch_outlier_anomaly'), by=_RANKE
 _ENV = promql.worst(promql.of_run("overwatch_outlier_env"), by=_RANKED)
 _OUTLIERS = Panel(
     title="Envs far from the others, the worst first",
-    about="The ten most unusual envs of each run by their id; a click on the run opens it, `overwatch "
-    "tui` tells "
-    "why each one is here.",
+    about="The ten most unusual envs of each run by their id; a click on the run opens it, `overwatch tui` "
+    "tells why each one is here.",
     look=Look.TABLE,
     queries=(
         Query(expr=_ANOMALY, name="anomaly"),
@@ -81,9 +80,8 @@ ENVS = Dashboard(
         _count("stalled", words.ANY_IS_A_WARNING),
         _total(
             "Crashes",
-            "How often envs died in the shown time, those that came back included; one lane alone points "
-            "to its "
-            "machine.",
+            "How often envs died in the shown time, those that came back included; one lane alone points to "
+            "its machine.",
             f"sum({promql.increase(promql.of_run(prometheus_name(CRASHES)), over='$__range')})",
             words.ANY_IS_A_WARNING,
         ),
@@ -97,9 +95,8 @@ ENVS = Dashboard(
         _OUTLIERS,
         Panel(
             title="How far the worst envs are from the others",
-            about="By rank, not by env, so each line is 'the worst', 'the second': one line that leaves "
-            "the others "
-            "is one sick env, all lines rising together are something that they share.",
+            about="By rank, not by env, so each line is 'the worst', 'the second': one line that leaves the "
+            "others is one sick env, all lines rising together are something that they share.",
             look=Look.LINES,
             queries=(
                 Query(
@@ -116,9 +113,8 @@ ENVS = Dashboard(
         ),
         Panel(
             title="Envs by state, those that are well left out",
-            about="How many envs were not well at each moment: a step up that stays is a fault, a spike "
-            "that heals is "
-            "a restart.",
+            about="How many envs were not well at each moment: a step up that stays is a fault, a spike that "
+            "heals is a restart.",
             look=Look.LINES,
             queries=(
                 Query(
@@ -130,9 +126,8 @@ ENVS = Dashboard(
         ),
         Panel(
             title="Crashes a second",
-            about="When envs died: a burst on one run points to its lane or library, a steady trickle to "
-            "the env's "
-            "own code.",
+            about="When envs died: a burst on one run points to its lane or library, a steady trickle to the "
+            "env's own code.",
             look=Look.LINES,
             queries=(
                 Query(

@@ -55,9 +55,8 @@ _PACE = f"{_of_lane(CLOCK)} / {_of_lane(CLOCK_MAX)}"
 
 _TABLE = Panel(
     title="Lanes, the one that rests most first",
-    about="One row a GPU: one that rests while its peers work waits for something; one far hotter or "
-    "slower than "
-    "its peers is what the others wait for.",
+    about="One row a GPU: one that rests while its peers work waits for something; one far hotter or slower "
+    "than its peers is what the others wait for.",
     look=Look.TABLE,
     queries=(
         Query(expr=f"1 - {_of_lane(UTILIZATION)}", name="rests"),
@@ -118,9 +117,8 @@ _PHASES = Panel(
 
 _BOUND = Panel(
     title="What holds each lane back",
-    about="The verdict on each GPU over time: red ones are faults to repair, blue ones say where the "
-    "time goes, "
-    "COMPUTE-BOUND is as it should be.",
+    about="The verdict on each GPU over time: red ones are faults to repair, blue ones say where the time "
+    "goes, COMPUTE-BOUND is as it should be.",
     look=Look.STATES,
     queries=(Query(expr=promql.coded("overwatch_gpu_bound", "bound", words.BOUND_CODES, _LANE), name=_NAME),),
     unit="none",
@@ -143,16 +141,14 @@ LANES = Dashboard(
         _PHASES,
         _lines(
             "GPU utilisation",
-            "Share of the time in which anything ran: a sawtooth means it waits in turn, a low line that "
-            "it waits "
-            "all the time.",
+            "Share of the time in which anything ran: a sawtooth means it waits in turn, a low line that it "
+            "waits all the time.",
             _of_lane(UTILIZATION),
         ),
         _lines(
             "GPU memory",
-            "Used share of memory: a line that climbs from update to update ends in an out-of-memory "
-            "crash; look "
-            "for what is kept.",
+            "Used share of memory: a line that climbs from update to update ends in an out-of-memory crash; "
+            "look for what is kept.",
             _MEMORY,
         ),
         _lines(
@@ -163,8 +159,7 @@ LANES = Dashboard(
         _lines(
             "GPU power, of its limit",
             "Busy but drawing little power means small kernels that the host launches one by one; larger "
-            "batches "
-            "or compiling help.",
+            "batches or compiling help.",
             _DRAW,
         ),
         _lines(

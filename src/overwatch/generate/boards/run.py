@@ -87,9 +87,8 @@ _PULSE = (
     ),
     Panel(
         title="NaN and infinite values",
-        about="Values that must be numbers and were not, in the shown time; one is enough to stop the "
-        "run and go "
-        "back to the last checkpoint.",
+        about="Values that must be numbers and were not, in the shown time; one is enough to stop the run "
+        "and go back to the last checkpoint.",
         look=Look.NUMBER,
         queries=(
             Query(
@@ -109,8 +108,7 @@ _PULSE = (
 _SIDES = Panel(
     title="On which side of its limits is each number?",
     about="One lane a judged number, by the limits of the run's own preset; the first lane that turned "
-    "yellow or "
-    "red is where to begin.",
+    "yellow or red is where to begin.",
     look=Look.STATES,
     queries=(
         Query(
@@ -133,8 +131,7 @@ _SIDES = Panel(
 _FINDINGS = Panel(
     title="Open findings",
     about="One lane a finding while it is open, by the name under which the runbooks tell what to do; no "
-    "lane is "
-    "good news.",
+    "lane is good news.",
     look=Look.STATES,
     queries=(
         Query(
@@ -150,8 +147,7 @@ _FINDINGS = Panel(
 _BEYOND = Panel(
     title="Updates beyond the limits of KL",
     about="What share of updates moved the policy too far, by level: a few are usual, a share that stays "
-    "high eats "
-    "up what was learned.",
+    "high eats up what was learned.",
     look=Look.LINES,
     queries=(
         Query(
@@ -178,15 +174,13 @@ _CURVES = (
         ENTROPY,
         "Entropy",
         f"The dashed lines are the limits ({words.said(ENTROPY)}): falling fast while the return does not "
-        "rise "
-        f"means it stopped exploring; {ENTROPY.fix}.",
+        f"rise means it stopped exploring; {ENTROPY.fix}.",
     ),
     curve(
         CLIP_FRACTION,
         "Clip fraction",
-        f"The dashed lines are the limits ({words.said(CLIP_FRACTION)}): much clipping together with a "
-        "high KL "
-        f"means steps are too large; {CLIP_FRACTION.fix}.",
+        f"The dashed lines are the limits ({words.said(CLIP_FRACTION)}): much clipping together with a high "
+        f"KL means steps are too large; {CLIP_FRACTION.fix}.",
     ),
     curve(
         EXPLAINED_VARIANCE,
@@ -214,9 +208,8 @@ _CURVES = (
     ),
     Panel(
         title="Env steps a second",
-        about="The pace of training: a fall without a change of the run means a machine, an env or a "
-        "disk got slow; "
-        "the lanes say which.",
+        about="The pace of training: a fall without a change of the run means a machine, an env or a disk "
+        "got slow; the lanes say which.",
         look=Look.LINES,
         queries=(Query(expr=promql.total(promql.rate(promql.of_run(prometheus_name(STEPS)))), name=_NAME),),
         width=8,

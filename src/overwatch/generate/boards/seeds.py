@@ -53,9 +53,8 @@ SEEDS = Dashboard(
         ),
         _number(
             "Growing",
-            "Slots whose seed is being tried out; many for long with none fossilised means that gates "
-            "are too "
-            "strict or seeds do not help.",
+            "Slots whose seed is being tried out; many for long with none fossilised means that gates are "
+            "too strict or seeds do not help.",
             of_life(Life.GROWING),
             words.CALM,
         ),
@@ -74,9 +73,8 @@ SEEDS = Dashboard(
         ),
         Panel(
             title="Slots by stage",
-            about="All slots over time: a healthy run wanders from dormant to fossilised, a band of "
-            "pruned and "
-            "embargoed that widens is a cull storm.",
+            about="All slots over time: a healthy run wanders from dormant to fossilised, a band of pruned "
+            "and embargoed that widens is a cull storm.",
             look=Look.LINES,
             queries=(
                 Query(
@@ -118,9 +116,8 @@ SEEDS = Dashboard(
         ),
         Panel(
             title="Share culled and resting, by run",
-            about="How many slots pay for seeds that were thrown away; a jump is a cull storm: look at "
-            "the newest "
-            "change of gates, learning rate or task.",
+            about="How many slots pay for seeds that were thrown away; a jump is a cull storm: look at the "
+            "newest change of gates, learning rate or task.",
             look=Look.LINES,
             queries=(Query(expr=_share(*of_life(Life.CLEANING)), name="{{rl_run_id}}"),),
             unit="percentunit",

@@ -19,15 +19,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from overwatch.events import RunFinished
 from overwatch.sdk.ending import Ending, corrected, of_wait
-from overwatch.sdk.exporter.account import Account
 from overwatch.sdk.exporter.core import Exporter, ShutdownSignal, open_spool
 from overwatch.sdk.exporter.errors import TrainerHandler
 from overwatch.sdk.exporter.gone import Parent
 from overwatch.sdk.exporter.hub import PrivateDoor, SharedDoor, Visit, serve_all
 from overwatch.sdk.exporter.orphan_recovery import OrphanRecovery
-from overwatch.sdk.frames import Close, FrameError, FrameReader, Hello
+from overwatch.sdk.exporter.queues import LOST
+from overwatch.sdk.frames import Close, FrameError, FrameReader, Hello, Progress, progress_of
 from overwatch.sdk.greeting import GreetingError, forget_hello, read_hello
 from overwatch.sdk.meeting import Meeting
 from overwatch.sdk.rings.file import RingError
@@ -71,7 +73,7 @@ def serve(visit: Visit) -> None:
         except (OSError, RingError, GreetingError) as error:
             log.error("telemetry cannot be read: %s", error)  # noqa: TRY400 one line for a person
             return
-        if not spool.accepted:
+        if not spool.books.accepted:
             account.go_on()
         exporter = Exporter(hello, source, spool, account.write, OrphanRecovery(hello).begin)
         exporter.run(Input(visit.line, Parent(hello.pid, *visit.handles), is_daemon=hello.is_daemon))
@@ -86,6 +88,37 @@ def greeting_of(visit: Visit) -> Hello:
     if visit.pid not in (None, hello.pid):
         raise GreetingError(f"process {visit.pid} brought the run of process {hello.pid}")
     return hello
+
+
+class Account:
+    """What became of the records of one run, in a file that its trainer holds and can read at any time."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._length = os.fstat(self._fd).st_size
+        self._before = Progress()
+
+    def go_on(self) -> None:
+        """Add to what the exporter before this one said: nothing else remembers it."""
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            before = progress_of(os.pread(self._fd, self._length, 0))
+            lost = Progress(dropped={LOST: before.at_risk} if before.at_risk else {})
+            self._before = _added(before, lost)
+
+    def write(self, progress: Progress) -> None:
+        """Replace the account; padded, so that no rest of a longer one is read."""
+        data = msgspec.json.encode(_added(self._before, progress))
+        self._length = max(self._length, len(data))
+        with contextlib.suppress(OSError):  # a disk without room: the trainer reads an older account
+            os.pwrite(self._fd, data.ljust(self._length), 0)
+
+
+def _added(before: Progress, since: Progress) -> Progress:
+    dropped = {
+        reason: before.dropped.get(reason, 0) + since.dropped.get(reason, 0)
+        for reason in (*before.dropped, *since.dropped)
+    }
+    return msgspec.structs.replace(since, delivered=before.delivered + since.delivered, dropped=dropped)
 
 
 class Input(ShutdownSignal):

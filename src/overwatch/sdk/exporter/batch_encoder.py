@@ -34,12 +34,11 @@ from overwatch.otlp import wire
 from overwatch.otlp.encode import Pieces, as_bytes, encode, resource_logs
 from overwatch.otlp.value import Value
 from overwatch.sdk.conflate import Count
-from overwatch.sdk.exporter.batching import Updates
 from overwatch.sdk.exporter.instruments import Instruments
-from overwatch.sdk.exporter.nonfinite import non_finite
-from overwatch.sdk.exporter.spooling import Store
+from overwatch.sdk.exporter.record_events import measured, non_finite
+from overwatch.sdk.exporter.spool import Spool
 from overwatch.sdk.exporter.window import Window
-from overwatch.sdk.frames import Hello, SpanEnded
+from overwatch.sdk.frames import Hello, SpanEnded, Update
 
 log: Final = logging.getLogger("overwatch.exporter")
 
@@ -89,22 +88,22 @@ class BatchEncoder:
     def __init__(
         self,
         resource: Resource,
-        store: Store,
+        spool: Spool,
         instruments: Instruments,
         started: RunStarted,
         said: int = 0,
     ) -> None:
         self._instruments = instruments
-        self._store = store
+        self._spool = spool
         self._resource = resource
-        self.order = 0
-        """Of the newest request."""
         self._lock = threading.Lock()
         self._window = Window(started.judged_by, started.config)
         self._seq = said
         self._rings: dict[Ring, int] = {}
         self._newest: int | None = None
         """Number of the newest update."""
+        self._undrawn: Update | None = None
+        """The newest update, where third parties do not have it yet."""
         self._told = 0
         self._told_at = 0.0
         self._held = {ring: _Held() for ring in Ring}
@@ -121,20 +120,18 @@ class BatchEncoder:
             elif isinstance(event, EpisodeEnded | CheckpointSaved):
                 event = self._instruments.loops.placed(event)
             elif isinstance(event, Measured) and event.scope is Scope.POLICY:
+                self._draw()
                 self._report(Count(event.updates(self._newest), None, event.index))
             self._window.add(event, size=size, counted=counted, is_rolled=is_rolled)
             self._note(event)
             self._rings[place.ring] = place.sequence
 
-    def take_many(self, said: Updates | Event, place: Place, *, size: int, counted: int) -> None:
-        """Take `counted` records at once, none of whose values need a fact of their own."""
+    def take_update(self, update: Update, place: Place, *, size: int) -> None:
+        """Take an update that the trainer emitted, none of whose values needs a fact of its own."""
         with self._lock:
-            if isinstance(said, Updates):
-                self._window.add_updates(said)
-                self._report(said.rows.count)
-            else:
-                self._window.add(said, size=size, counted=counted)
-            self._instruments.note(said.newest if isinstance(said, Updates) else said)
+            self._report(Count(1, update.index, update.index))
+            self._window.add_update(update, size=size)
+            self._undrawn = update
             self._rings[place.ring] = place.sequence
 
     def take_span(self, span: SpanEnded, place: Place, *, size: int) -> None:
@@ -202,15 +199,22 @@ class BatchEncoder:
         with self._lock:
             self._close_window()
 
-    def export(self) -> Mapping[str, int]:
-        """Send all that gathered to the spool; by ring, the last record that is safe there now."""
+    def export(self) -> None:
+        """Send all that gathered to the spool."""
         with self._lock:
             self._close_window()
             self._instruments.loops.flush()
             done, self._rings, self._size = self._rings, {}, 0
             for ring in (Ring.NUMBERS, Ring.FACTS):
                 self._export(ring, {ring.value: done[ring]} if ring in done else {})
-            return {ring.value: sequence for ring, sequence in done.items()}
+
+    def collect(self, *, is_last: bool = False) -> None:
+        """Put the newest values into the spool for third parties; the last time the open spans too."""
+        with self._lock:
+            if is_last:
+                self._instruments.loops.finish()
+                self._instruments.loops.flush()
+            self._instruments.collect()
 
     def tell_drops(self, total: int, *, now: bool = False) -> None:
         """Say how many records this producer has dropped, when that has changed."""
@@ -219,6 +223,12 @@ class BatchEncoder:
         self._told, self._told_at = total, time.monotonic()
         values = scalars({SDK_DROPPED.name: float(total)})
         self.say(Measured(at=time.time_ns(), scope=Scope.TOWER, values=values))
+
+    def _draw(self) -> None:
+        """Draw the newest update for third parties, who look every other second."""
+        if self._undrawn is not None:
+            self._instruments.note(measured(self._undrawn))
+            self._undrawn = None
 
     def _note(self, event: Event) -> None:
         """Draw an event for third parties, and add the facts that follow from its numbers."""
@@ -229,6 +239,7 @@ class BatchEncoder:
                 self._instruments.note(seen)
 
     def _close_window(self) -> None:
+        self._draw()
         self._size += self._window.size_bytes
         passed = self._window.take()
         measured = (event for event in passed.numbers if isinstance(event, Measured))
@@ -247,7 +258,7 @@ class BatchEncoder:
         held, self._held[ring] = self._held[ring], _Held()
         if held.records:
             body = resource_logs(self._resource.attributes, held.records, self._resource.schema_url)
-            request = self._store.put(
+            self._spool.put(
                 Signal.LOGS,
                 body,
                 is_fact=ring is Ring.FACTS,
@@ -255,11 +266,10 @@ class BatchEncoder:
                 last_seq=self._seq,
                 rings=place,
             )
-            self.order = request.order
         if held.spans:
-            self._store.hand_on(held.spans, place)
+            self._spool.account(held.spans, place)
         if held.unsaid or (place and not held.records and not held.spans):
-            self._store.refuse(held.unsaid, INVALID, place)
+            self._spool.account(held.unsaid, place, INVALID)
 
     def _emit(self, event: Event, records: list[bytes]) -> bool:
         try:

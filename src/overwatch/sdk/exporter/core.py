@@ -22,19 +22,15 @@ from overwatch.delivery.sender import Sender
 from overwatch.delivery.transport import transport_to
 from overwatch.events import CheckpointSaved, EnvCrashed, Event, NonFiniteSeen, RunFinished, RunStateChanged
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.ack_tracker import AckTracker
-from overwatch.sdk.exporter.backlog import Backlog
 from overwatch.sdk.exporter.batch_encoder import INVALID, TELL_S, BatchEncoder, Place, Ring, started
-from overwatch.sdk.exporter.batching import Batch, Updates, batched
-from overwatch.sdk.exporter.envs import global_envs
 from overwatch.sdk.exporter.gpus import Trainer, lane_map
 from overwatch.sdk.exporter.instruments import Instruments
+from overwatch.sdk.exporter.record_events import global_envs, is_plain, unpacked, weight
 from overwatch.sdk.exporter.resource import host_name, resource, revision
 from overwatch.sdk.exporter.sampler import Sampler
 from overwatch.sdk.exporter.spool import Spool
 from overwatch.sdk.exporter.spools import SpoolMeta, spool_folder, spool_root
-from overwatch.sdk.exporter.unpack import unpacked, weight
-from overwatch.sdk.frames import Hello, Progress, Rolled, SpanEnded
+from overwatch.sdk.frames import Hello, Progress, Rolled, SpanEnded, Update
 from overwatch.sdk.rings.source import Item, RingSource
 from overwatch.sdk.trainer_env import env_of
 
@@ -52,7 +48,6 @@ _IDLE_S: Final = WINDOW_S
 _LEAST_S: Final = 0.001
 _MUCH: Final = 512 << 10
 """Bytes of one look into the rings after which the next one comes soon: the ring holds eight times that."""
-_METRICS_S: Final = 1.0
 _STOP_S: Final = 0.05
 _LATE_S: Final = 1.0
 """With less time than this the exporter of a short trainer has hardly begun."""
@@ -67,6 +62,9 @@ _NAMES: Final[dict[Signal, SignalName]] = {
 }
 _URGENT: Final = (EnvCrashed, NonFiniteSeen, RunStateChanged, RunFinished)
 """What is sent with the window that holds it."""
+FIRST_S: Final = 1.0
+MOST_S: Final = 8.0
+"""What the exporter has read by then lies in the trainer's rings alone, not on disk."""
 Tell: TypeAlias = Callable[[Progress], None]
 
 
@@ -88,6 +86,28 @@ class ShutdownSignal(ABC):
         return None
 
 
+class Backlog:
+    """When what gathered leaves for the spool while earlier requests still wait there.
+
+    With nothing before it, it leaves at once. Behind a backlog it waits for company, each time twice as long:
+    whatever a collector can take, the number of requests falls below it, and what is shown of the run does
+    not grow older and older. Nothing arrives later by that, since what is in the spool goes first.
+    """
+
+    def __init__(self) -> None:
+        self._due = 0.0
+        self._wait_s = FIRST_S
+
+    def is_due(self, now: float, *, is_behind: bool) -> bool:
+        """Whether what gathered leaves now; `is_behind` while the spool is not empty."""
+        return not is_behind or now >= self._due
+
+    def left(self, now: float, *, is_behind: bool) -> None:
+        """Note that it left, behind earlier requests or not."""
+        self._wait_s = min(self._wait_s * 2, MOST_S) if is_behind else FIRST_S
+        self._due = now + self._wait_s
+
+
 class Exporter:
     """Everything between the rings and the collector."""
 
@@ -105,11 +125,11 @@ class Exporter:
         described = resource(hello, found, node)
         ways = destinations(hello.endpoint, hello.otlp_env)
         shown = None if hello.quiet else ways[Signal.LOGS].shown
-        self._acks = AckTracker(spool, spool.spooled)
-        self._sender = Sender(self._acks, lambda: transport_to(ways), DeliveryLog(shown))
-        self._instruments = Instruments(described, spool, frozenset(ways), env)
+        self._sender = Sender(spool, lambda: transport_to(ways), DeliveryLog(shown))
+        instruments = Instruments(described, spool, frozenset(ways), env)
+        self._collect_s = instruments.interval_s
         said = max(spool.next_seq - 1, source.said)
-        self._encoder = BatchEncoder(described, spool, self._instruments, hello.started, said)
+        self._encoder = BatchEncoder(described, spool, instruments, hello.started, said)
         self._encoder.fit(spool.room)
         self._before = spool.spooled
         self._malformed = 0
@@ -126,6 +146,7 @@ class Exporter:
         """Something gathered that must not wait."""
         self._backlog = Backlog()
         self._due = self._send_at = self._drops_at = time.monotonic()
+        self._collect_at = self._due + self._collect_s
         if not said:
             self._encoder.describe(hello.started, hello.run_id)
             self._say(started(hello, node=node, sha=found.sha, dirty=found.dirty))
@@ -140,7 +161,6 @@ class Exporter:
             if self._sampler is not None:
                 self._sampler.stop()
             self._sender.stop(_STOP_S)
-            self._instruments.close()
 
     def _run(self, shutdown: ShutdownSignal) -> None:
         self._sender.start(self._progressed)
@@ -158,41 +178,38 @@ class Exporter:
     def _read(self) -> int:
         """Take what the rings hold; how many bytes that were."""
         items = self._source.read(_READ)
-        for one in batched(items, self._before.get(Ring.NUMBERS.value, 0)):
-            item = one.last if isinstance(one, Batch) else one
+        for item in items:
+            # To let go of a record is to let go of all before it in its ring.
+            if self._items and self._items[-1].ring == item.ring and not self._items[-1].upto:
+                self._items.pop()
             self._items.append(item)
             if item.sequence > self._before.get(_RINGS[item.ring].value, 0):
-                self._take(one, item)
+                self._take(item)
             if self._encoder.is_full:
                 self._export()
         return sum(item.size for item in items)
 
-    def _take(self, one: Item | Batch, last: Item) -> None:
-        """Take a record, or a batch whose last one is `last`."""
-        place = Place(_RINGS[last.ring], last.sequence)
-        counted = sum(part.n for part in one.parts) if isinstance(one, Batch) else one.count
+    def _take(self, item: Item) -> None:
+        place, counted = Place(_RINGS[item.ring], item.sequence), item.count
         try:
-            if isinstance(one, Batch):
-                for part in one.parts:
-                    many = part if isinstance(part, Updates) else self._known(part.newest)
-                    self._encoder.take_many(many, place, size=part.size, counted=part.n)
-                    counted -= part.n
+            if isinstance(item.content, Update) and is_plain(item.content):
+                self._encoder.take_update(item.content, place, size=item.size)
                 return
-            if isinstance(one.content, SpanEnded):
-                self._encoder.take_span(one.content, place, size=one.size)
+            if isinstance(item.content, SpanEnded):
+                self._encoder.take_span(item.content, place, size=item.size)
                 return
-            events, is_rolled = unpacked(one.content, self._hello.words), isinstance(one.content, Rolled)
+            events, is_rolled = unpacked(item.content, self._hello.words), isinstance(item.content, Rolled)
             for event in events:
                 known = self._known(event)
                 self._finished = known if isinstance(known, RunFinished) else self._finished
                 self._is_urgent |= isinstance(known, _URGENT)
                 counts, counted = counted, 0
-                size = weight(event) if is_rolled else one.size // len(events)
+                size = weight(event) if is_rolled else item.size // len(events)
                 self._encoder.take(known, place, size=size, counted=counts, is_rolled=is_rolled)
-        except Exception as error:  # noqa: BLE001 the border: a record must not end the telling of the others
+        except Exception as error:  # noqa: BLE001 the border: a record must not end the export of the others
             self._poison += 1
             if self._poison == 1:
-                log.warning("a record cannot be told: %s: %s", type(error).__name__, error)
+                log.warning("a record cannot be exported: %s: %s", type(error).__name__, error)
             self._encoder.skip(place, counted=counted)
             return
         if counted:
@@ -214,6 +231,9 @@ class Exporter:
         if now >= self._drops_at:
             self._drops_at = now + TELL_S
             self._encoder.tell_drops(self._dropped())
+        if now >= self._collect_at:
+            self._collect_at = now + self._collect_s
+            self._encoder.collect()
         if self._encoder.is_empty and not self._items and self._source.malformed == self._malformed:
             self._say_trouble()
         elif self._is_due(now):
@@ -234,12 +254,10 @@ class Exporter:
         self._send_at, self._is_urgent = now + SEND_S, False
         known, self._malformed = self._malformed, self._source.malformed
         if self._malformed > known:
-            self._spool.refuse(self._malformed - known, INVALID, {})
+            self._spool.account(self._malformed - known, {}, INVALID)
         self._encoder.close_window()
         self._source.said = self._encoder.said
-        rings = self._encoder.export()
-        if rings:
-            self._acks.put(self._encoder.order, rings)
+        self._encoder.export()
         self._encoder.fit(self._spool.room)
         items, self._items = self._items, []
         if items:
@@ -264,12 +282,12 @@ class Exporter:
         while self._read() or (self._source.waiting and time.monotonic() < deadline):
             pass
         if unsaid := self._source.unsaid:
-            self._spool.refuse(unsaid, NOT_SENT, {})
+            self._spool.account(unsaid, {}, NOT_SENT)
         if not shutdown.is_exit:
             self._end(shutdown)
         self._encoder.tell_drops(self._dropped(), now=True)
         self._export()
-        self._instruments.flush(min(max(deadline - time.monotonic(), 0.0) / 2, _METRICS_S))
+        self._encoder.collect(is_last=True)
         self._sender.drain(deadline - time.monotonic() - _STOP_S)
         if shutdown.is_exit:
             self._write_last_account()
@@ -293,12 +311,12 @@ class Exporter:
         return not self._source.waiting and not self._items
 
     def _dropped(self) -> int:
-        return sum(self._spool.dropped.values()) + sum(self._source.dropped().values())
+        return sum(self._spool.books.dropped.values()) + sum(self._source.dropped().values())
 
     def _progressed(self) -> None:
         """A request has been settled."""
         self._write_account()
-        if self._spool.delivered:
+        if self._spool.books.delivered:
             self._delivers()
 
     def _write_last_account(self) -> None:
@@ -307,14 +325,14 @@ class Exporter:
 
     def _write_account(self) -> None:
         with self._accounting:  # an older account must not come after a newer one
-            at_risk = self._spool.at_risk
+            books = self._spool.books
             is_whole = self._is_final and self.is_emptied
             progress = Progress(
-                delivered=self._spool.delivered,
-                dropped=dict(self._spool.dropped),
-                settled=self._acks.settled(),
-                at_risk=at_risk,
-                kept=self._spool.waiting - at_risk if is_whole else None,
+                delivered=books.delivered,
+                dropped=dict(books.dropped),
+                settled=self._spool.settled,
+                at_risk=books.at_risk,
+                kept=books.waiting - books.at_risk if is_whole else None,
                 final=self._is_final,
             )
             self._tell(progress)

@@ -1,18 +1,23 @@
 """OTLP metrics and spans for third parties: what other tools can draw without knowing Overwatch's events.
 
 Rules: instruments are named by the catalogue; a value that is not finite leaves its series out rather than
-repeating the last one. Overwatch itself never reads these back. Must not know frames or queues.
+repeating the last one. The bytes are those of OpenTelemetry's own encoders; what they cannot encode is given
+up as a whole and logged once. Overwatch itself never reads these back, and they are not part of the trainer's
+account. One thread at a time. Must not know frames, rings or the network.
 """
 
+import logging
 import math
-import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
 
 import overwatch
 from overwatch.catalog import BY_NAME, Kind, Metric, Scope
@@ -21,9 +26,11 @@ from overwatch.events import EpisodeEnded, Event, Measured, NonFiniteSeen
 from overwatch.journal import Signal
 from overwatch.otlp import wire
 from overwatch.sdk.exporter.loops import Loops
-from overwatch.sdk.exporter.spooling import MetricSpooler, SpanSpooler, Store
+from overwatch.sdk.exporter.spool import Spool
 
-INTERVAL_MS: Final = 2000
+log: Final = logging.getLogger("overwatch.exporter")
+
+INTERVAL_S: Final = 2.0
 _SCOPES: Final = frozenset({Scope.POLICY, Scope.GPU, Scope.HOST, Scope.RUN})
 
 
@@ -31,18 +38,23 @@ class Instruments:
     """The newest values of a run as instruments, its phases as spans."""
 
     def __init__(
-        self, resource: Resource, store: Store, wanted: Collection[Signal], env: Mapping[str, str]
+        self, resource: Resource, spool: Spool, wanted: Collection[Signal], env: Mapping[str, str]
     ) -> None:
         """`env` is the trainer's environment."""
-        self._spooler = MetricSpooler(store)
-        readers = [_reader(self._spooler, env)] if Signal.METRICS in wanted else []
-        self._meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
-        self._meter = self._meters.get_meter(wire.OURS, overwatch.__version__, wire.SCHEMA_URL)
-        self.loops = Loops(resource, SpanSpooler(store) if Signal.TRACES in wanted else None)
+        self._spool = spool
+        self._reader = InMemoryMetricReader() if Signal.METRICS in wanted else None
+        meters = MeterProvider(
+            metric_readers=[] if self._reader is None else [self._reader],
+            resource=resource,
+            shutdown_on_exit=False,
+        )
+        self._meter = meters.get_meter(wire.OURS, overwatch.__version__, wire.SCHEMA_URL)
+        self.loops = Loops(resource, self._put_spans if Signal.TRACES in wanted else None)
         """Its phases."""
-        self.late = 0
-        """How often there was no time to send all."""
-        self._lock = threading.Lock()
+        asked = env.get("OTEL_METRIC_EXPORT_INTERVAL", "")
+        self.interval_s = float(asked) / 1000 if asked.isdecimal() and int(asked) else INTERVAL_S
+        """How often to collect."""
+        self._failed: set[Signal] = set()
         self._newest: dict[str, dict[str, float]] = {}
         """By metric, then by lane (empty where the metric has one subject)."""
         self._step: int | None = None
@@ -65,28 +77,24 @@ class Instruments:
         """Take how many updates there were since the last time."""
         self._add(UPDATES, more)
 
-    def flush(self, timeout_s: float) -> None:
-        """The end: send what there is, for at most `timeout_s`."""
-        self.loops.finish()
-        worker = threading.Thread(target=self._flush, args=(int(timeout_s * 1000),), daemon=True)
-        worker.start()
-        worker.join(timeout_s)
+    def collect(self) -> None:
+        """Put what third parties can draw now into the spool."""
+        found = None if self._reader is None else self._reader.get_metrics_data()
+        if found is not None:
+            self._put(Signal.METRICS, lambda: encode_metrics(found).SerializeToString())
 
-    def close(self) -> None:
-        """End the threads of OpenTelemetry, which nothing waits for; no more is put into the store."""
-        self._spooler.shutdown()
-        threading.Thread(target=self._close, daemon=True).start()
+    def _put_spans(self, spans: Sequence[ReadableSpan]) -> None:
+        self._put(Signal.TRACES, lambda: encode_spans(spans).SerializeToString())
 
-    def _close(self) -> None:
-        self._meters.shutdown()
-        self.loops.close()
-
-    def _flush(self, timeout_ms: int) -> None:
-        self.loops.flush()
+    def _put(self, signal: Signal, encode: Callable[[], bytes]) -> None:
         try:
-            self._meters.force_flush(timeout_ms)
-        except Exception:  # noqa: BLE001 a border: OpenTelemetry raises just that when the time is up
-            self.late += 1
+            body = encode()
+        except (ValueError, TypeError) as error:
+            if signal not in self._failed:
+                log.warning("%s could not be encoded: %s", signal.value, error)
+            self._failed.add(signal)
+            return
+        self._spool.put(signal, body, is_fact=False, records=0, last_seq=0, rings={})
 
     def _measured(self, event: Measured) -> None:
         if event.scope is Scope.ENV and event.index is not None:
@@ -108,39 +116,27 @@ class Instruments:
             self._set(row, lanes, values)
 
     def _add(self, row: Metric, amount: float) -> None:
-        with self._lock:
-            self._newest[row.name][""] += amount
+        self._newest[row.name][""] += amount
 
     def _set(self, row: Metric, lanes: Sequence[str | None], values: Sequence[float]) -> None:
-        newest = self._newest.get(row.name)
-        with self._lock:
-            if newest is None:
-                self._newest[row.name] = {}
-            found = self._newest[row.name]
-            for lane, value in zip(lanes, values, strict=False):
-                found[lane or ""] = value
-        if newest is None:
+        is_new = row.name not in self._newest
+        found = self._newest.setdefault(row.name, {})
+        for lane, value in zip(lanes, values, strict=False):
+            found[lane or ""] = value
+        if is_new:
             self._create(row)
 
     def _create(self, row: Metric) -> None:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
-            with self._lock:
-                newest = list(self._newest[row.name].items())
-            for lane, value in newest:
+            for lane, value in self._newest[row.name].items():
                 if math.isfinite(value):
                     subject = {"hw.id": lane, "hw.type": "gpu"} if lane else {}
                     yield Observation(value, {**subject, **row.attributes})
 
-        said = {"unit": row.unit, "description": row.asks}
+        described = {"unit": row.unit, "description": row.asks}
         if row.kind is Kind.COUNTER:
-            self._meter.create_observable_counter(row.name, [observe], **said)
+            self._meter.create_observable_counter(row.name, [observe], **described)
         elif row.adds_up:
-            self._meter.create_observable_up_down_counter(row.name, [observe], **said)
+            self._meter.create_observable_up_down_counter(row.name, [observe], **described)
         else:
-            self._meter.create_observable_gauge(row.name, [observe], **said)
-
-
-def _reader(spooler: MetricSpooler, env: Mapping[str, str]) -> PeriodicExportingMetricReader:
-    asked = env.get("OTEL_METRIC_EXPORT_INTERVAL", "")
-    interval = float(asked) if asked.isdecimal() and int(asked) else INTERVAL_MS
-    return PeriodicExportingMetricReader(spooler, export_interval_millis=interval)
+            self._meter.create_observable_gauge(row.name, [observe], **described)

@@ -6,29 +6,32 @@ once by the trainer's first rank, when the turn is over and at the end. A phase 
 is a trace of its own. One thread at a time. Must not know how spans are sent.
 """
 
-import threading
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
+from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import SpanExporter
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import Decision
-from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, TraceFlags, set_span_in_context
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
 import overwatch
-from overwatch.catalog.phases import LOOP_SPAN, span_of
-from overwatch.events import PhaseBegan, PhaseEnded
+from overwatch.catalog.phases import LOOP_SPAN, Phase, parse_phase, span_of
+from overwatch.events import CheckpointSaved, EpisodeEnded, PhaseBegan, PhaseEnded
 from overwatch.otlp import wire
 from overwatch.sdk.conflate import Count
-from overwatch.sdk.exporter.within import Happened, Reserved, Within
 from overwatch.sdk.frames import SpanEnded
 from overwatch.sdk.tracing import SpanRef, loop_of, parsed, unnumbered
 
+Happened: TypeAlias = EpisodeEnded | CheckpointSaved
+"""Events that name the span of their phase."""
+Value: TypeAlias = str | int | float
 UPDATE: Final = "overwatch.update"
 _LEARNS: Final = ("trainer", "learner")
 """Roles whose updates are turns of the loop."""
@@ -37,22 +40,24 @@ _WAITING: Final = 1024
 _MANY: Final = 512
 """Spans of one request."""
 _REMEMBERED: Final = 64
-"""Turns that are not told again, however late a phase of them is."""
+"""Turns that are not emitted again, however late a phase of them is."""
+_REMEMBERED_PHASES: Final = 4
+"""Ended phases of a kind: numbers of a device come an update or two later."""
+_KINDS: Final = (Phase.ROLLOUT, Phase.CHECKPOINT)
+_SCOPE: Final = InstrumentationScope(wire.OURS, overwatch.__version__, wire.SCHEMA_URL)
 
 
-class _Ids(RandomIdGenerator):
-    """Numbers of spans: those of a turn are known before, and those that its process made itself."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Made:
+    """A span before it is emitted."""
 
-    def __init__(self) -> None:
-        self.of: SpanRef | None = None
-
-    def generate_trace_id(self) -> int:
-        """The known one, or any."""
-        return super().generate_trace_id() if self.of is None else self.of.trace_id
-
-    def generate_span_id(self) -> int:
-        """As above."""
-        return super().generate_span_id() if self.of is None else self.of.span_id
+    name: str
+    ref: SpanRef
+    above: SpanRef | None = None
+    begin: int
+    end: int
+    attributes: Mapping[str, Value]
+    links: Sequence[SpanRef] = ()
 
 
 @dataclass(slots=True)
@@ -63,55 +68,29 @@ class _Turn:
     """The update that it began with."""
     begin: int
     end: int
-    phases: list[tuple[Span, int]] = field(default_factory=list)
-    """Those that wait for the number of the update that the turn leads to, each with its end."""
-
-
-class _Ended(SpanProcessor):
-    """Spans that ended, until they are handed on."""
-
-    def __init__(self, exporter: SpanExporter) -> None:
-        self._exporter = exporter
-        self._spans: list[ReadableSpan] = []
-        self._lock = threading.Lock()
-
-    def on_end(self, span: ReadableSpan) -> None:
-        """Keep it; many are handed on at once."""
-        if span.context is None or not span.context.trace_flags.sampled:
-            return
-        with self._lock:
-            self._spans.append(span)
-            is_full = len(self._spans) >= _MANY
-        if is_full:
-            self.force_flush()
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:  # noqa: ARG002 its interface
-        """Hand on what there is."""
-        with self._lock:
-            spans, self._spans = self._spans, []
-        if spans:
-            self._exporter.export(spans)
-        return True
+    phases: list[_Made] = field(default_factory=list)
+    """Those that wait for the number of the update that the turn leads to."""
 
 
 class Loops:
     """Spans of one process of a run."""
 
-    def __init__(self, resource: Resource, exporter: SpanExporter | None) -> None:
-        """Without an `exporter` no span is emitted."""
-        self._ids = _Ids()
-        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False, id_generator=self._ids)
-        self._sends = exporter is not None
-        if exporter is not None:
-            self._provider.add_span_processor(_Ended(exporter))
-        self._tracer = self._provider.get_tracer(wire.OURS, overwatch.__version__, wire.SCHEMA_URL)
-        said = resource.attributes
-        self._run_id = str(said.get(wire.RUN_ID, ""))
-        self._is_trainer = said.get(wire.ROLE, "trainer") in _LEARNS
-        self._leads = self._is_trainer and not said.get(wire.RANK)
-        self._within = Within()
+    def __init__(self, resource: Resource, export: Callable[[Sequence[ReadableSpan]], object] | None) -> None:
+        """Without `export` no span is emitted."""
+        self._resource, self._export = resource, export
+        # The provider reads which sampler the environment names.
+        self._sampler = TracerProvider(resource=resource, shutdown_on_exit=False).sampler
+        self._limits = SpanLimits()
+        self._ids = RandomIdGenerator()
+        self._spans: list[ReadableSpan] = []
+        of_run = resource.attributes
+        self._run_id = str(of_run.get(wire.RUN_ID, ""))
+        self._is_trainer = of_run.get(wire.ROLE, "trainer") in _LEARNS
+        self._leads = self._is_trainer and not of_run.get(wire.RANK)
+        self._phases = _Phases()
         self._turn: _Turn | None = None
-        self._told: deque[int | str] = deque(maxlen=_REMEMBERED)
+        self._emitted: deque[int | str] = deque(maxlen=_REMEMBERED)
+        """The turns that were."""
         self._count = 0
         """Updates so far."""
         self._newest: int | None = None
@@ -130,135 +109,218 @@ class Loops:
 
         One without a number is of the turn under way where it `follows` the updates of this process.
         """
-        if not self._sends:
+        if self._export is None:
             return event
-        begin = event.at - int(event.duration_s * 1e9)
-        reserved = self._within.take(event)
+        begin, reserved = event.at - int(event.duration_s * 1e9), self._phases.take(event)
         began: int | str | None = event.update
         if began is None and follows and self._is_trainer:
             began = unnumbered(self._count)
         if reserved is not None:
             began = reserved.began
-        context = Context() if began is None else self._below(began, begin, event.at)
-        attributes = {"overwatch.phase": event.phase}
-        self._ids.of = None if reserved is None else reserved.ref
-        try:
-            span = self._tracer.start_span(
-                span_of(event.phase), context, start_time=begin, attributes=attributes
-            )
-        finally:
-            self._ids.of = None
-        self._end(span, began, event.at)
-        made = span.get_span_context()
-        if not made.trace_flags.sampled:
+        loop = None if began is None else self._below(began, begin, event.at)
+        ref = self._fresh(loop) if reserved is None else reserved.ref
+        if not self._is_sampled(ref):
             return event
-        self._within.end(event, SpanRef(made.trace_id, made.span_id))
-        return msgspec.structs.replace(
-            event, trace_id=f"{made.trace_id:032x}", span_id=f"{made.span_id:016x}"
-        )
+        name, attributes = span_of(event.phase), {"overwatch.phase": event.phase}
+        phase = _Made(name=name, ref=ref, above=loop, begin=begin, end=event.at, attributes=attributes)
+        turn = self._turn
+        if turn is not None and turn.began == began and len(turn.phases) < _WAITING:
+            turn.phases.append(phase)
+        else:
+            self._emit(phase, {UPDATE: began} if isinstance(began, int) else {})
+        self._phases.end(event, ref)
+        return msgspec.structs.replace(event, **_named(ref))
 
     def begins(self, event: PhaseBegan) -> None:
         """Note a phase that was announced."""
-        self._within.begin(event)
+        self._phases.begin(event)
 
     def placed(self, event: Happened) -> Happened:
         """The event with the span of the phase that it happened in; as it is where that is not known."""
-        if not self._sends or event.span_id is not None:
+        if self._export is None or event.span_id is not None:
             return event
-        ref = self._within.known(event)
-        if ref is None and self._within.is_to_come(event):
+        ref = self._phases.known(event)
+        if ref is None and self._phases.is_to_come(event):
             ref = self._reserve(event)
-        if ref is None:
-            return event
-        return msgspec.structs.replace(event, trace_id=f"{ref.trace_id:032x}", span_id=f"{ref.span_id:016x}")
+        return event if ref is None else msgspec.structs.replace(event, **_named(ref))
 
     def _reserve(self, event: Happened) -> SpanRef | None:
         """Numbers for the span of a phase under way: of the turn under way, where that is known."""
-        began: int | str | None = self._newest if self._newest is not None else self._within.update(event)
+        began: int | str | None = self._newest if self._newest is not None else self._phases.update(event)
         if began is None and self._is_trainer:
             began = unnumbered(self._count)
-        fresh = SpanRef(self._ids.generate_trace_id(), self._ids.generate_span_id())
-        ref = fresh if began is None else fresh._replace(trace_id=loop_of(self._run_id, began).trace_id)
-        judged = self._provider.sampler.should_sample(None, ref.trace_id, LOOP_SPAN)
-        if judged.decision is not Decision.RECORD_AND_SAMPLE:
+        ref = self._fresh(None if began is None else loop_of(self._run_id, began))
+        if not self._is_sampled(ref):
             return None
-        self._within.reserve(event, Reserved(ref, began))
+        self._phases.reserve(event, _Reserved(ref, began))
         return ref
 
-    def _end(self, span: Span, began: int | str | None, at: int) -> None:
-        """End a phase's span, at once where no turn of this process waits with it."""
-        turn = self._turn
-        if turn is not None and turn.began == began and len(turn.phases) < _WAITING:
-            turn.phases.append((span, at))
-            return
-        if isinstance(began, int):
-            span.set_attribute(UPDATE, began)
-        span.end(at)
+    def _fresh(self, loop: SpanRef | None) -> SpanRef:
+        """Numbers for a new span, of the trace of a turn or of one of its own."""
+        trace_id = self._ids.generate_trace_id() if loop is None else loop.trace_id
+        return SpanRef(trace_id, self._ids.generate_span_id())
 
-    def _below(self, began: int | str, begin: int, end: int) -> Context:
-        """Where a phase of the turn that began with this update belongs."""
-        loop = loop_of(self._run_id, began)
+    def _is_sampled(self, ref: SpanRef, above: SpanRef | None = None) -> bool:
+        """Whether a trace is sent: decided for a turn as a whole, as all its processes decide."""
+        context = None
+        if above is not None:
+            context = set_span_in_context(NonRecordingSpan(_context(above)), Context())
+        judged = self._sampler.should_sample(context, ref.trace_id, LOOP_SPAN)
+        return judged.decision is Decision.RECORD_AND_SAMPLE
+
+    def _below(self, began: int | str, begin: int, end: int) -> SpanRef:
+        """The span above a phase of the turn that began with this update."""
         turn = self._turn
         if turn is not None and turn.began == began:
             turn.begin, turn.end = min(turn.begin, begin), max(turn.end, end)
-        elif self._is_trainer and began not in self._told:
+        elif self._is_trainer and began not in self._emitted:
             self.finish(began if self._count and isinstance(began, int) else None)
             self._turn = _Turn(began, begin, end)
-        judged = self._provider.sampler.should_sample(None, loop.trace_id, LOOP_SPAN)
-        sampled = judged.decision is Decision.RECORD_AND_SAMPLE
-        flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
-        above = SpanContext(loop.trace_id, loop.span_id, is_remote=False, trace_flags=flags)
-        return set_span_in_context(NonRecordingSpan(above), Context())
+        return loop_of(self._run_id, began)
 
     def finish(self, update: int | None = None) -> None:
         """Emit the turn that is over, if there is one, with the number of the update that it led to."""
         turn, self._turn = self._turn, None
         if turn is None:
             return
-        self._told.append(turn.began)
+        self._emitted.append(turn.began)
         if update is None and not self._count and isinstance(turn.began, int):
             update = turn.began
         attributes = {} if update is None else {UPDATE: update}
-        for span, end in turn.phases:
-            span.set_attributes(attributes)
-            span.end(end)
-        if not self._leads:
-            return
-        self._ids.of = loop_of(self._run_id, turn.began)
-        try:
-            loop = self._tracer.start_span(LOOP_SPAN, Context(), start_time=turn.begin, attributes=attributes)
-        finally:
-            self._ids.of = None
-        loop.end(turn.end)
+        for phase in turn.phases:
+            self._emit(phase, attributes)
+        ref = loop_of(self._run_id, turn.began)
+        if self._leads and self._is_sampled(ref):
+            self._emit(_Made(name=LOOP_SPAN, ref=ref, begin=turn.begin, end=turn.end, attributes=attributes))
 
     def add(self, span: SpanEnded) -> None:
         """Emit a span that the process made itself."""
-        made = parsed(span.traceparent)
-        if made is None or not self._sends:
+        ref, above = parsed(span.traceparent), parsed(span.parent)
+        if ref is None or not self._is_sampled(ref, above):
             return
-        above = parsed(span.parent)
-        links = [Link(_context(found)) for link in span.links if (found := parsed(link)) is not None]
-        context = (
-            Context() if above is None else set_span_in_context(NonRecordingSpan(_context(above)), Context())
-        )
+        links = [found for link in span.links if (found := parsed(link)) is not None]
         begin = span.at - int(span.duration_s * 1e9)
-        self._ids.of = made
-        try:
-            started = self._tracer.start_span(
-                span.name, context, links=links, start_time=begin, attributes=span.attributes
+        self._emit(
+            _Made(
+                name=span.name, ref=ref, above=above, begin=begin, end=span.at,
+                attributes=span.attributes, links=links,
             )
-        finally:
-            self._ids.of = None
-        started.end(span.at)
+        )  # fmt: skip
+
+    def _emit(self, made: _Made, more: Mapping[str, Value] | None = None) -> None:
+        if self._export is None:
+            return
+        most, longest = self._limits.max_span_attributes, self._limits.max_span_attribute_length
+        attributes = BoundedAttributes(most, {**made.attributes, **(more or {})}, max_value_len=longest)
+        self._spans.append(
+            ReadableSpan(
+                made.name,
+                _context(made.ref),
+                None if made.above is None else _context(made.above),
+                self._resource,
+                attributes,
+                links=[Link(_context(link)) for link in made.links],
+                start_time=made.begin,
+                end_time=made.end,
+                instrumentation_scope=_SCOPE,
+            )
+        )
+        if len(self._spans) >= _MANY:
+            self.flush()
 
     def flush(self) -> None:
         """Hand on what ended: called before the records that it came from count as safe."""
-        self._provider.force_flush()
-
-    def close(self) -> None:
-        """End the threads of OpenTelemetry."""
-        self._provider.shutdown()
+        spans, self._spans = self._spans, []
+        if spans and self._export is not None:
+            self._export(spans)
 
 
 def _context(ref: SpanRef) -> SpanContext:
     return SpanContext(ref.trace_id, ref.span_id, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+
+def _named(ref: SpanRef) -> dict[str, str]:
+    """The fields by which an event names a span."""
+    return {"trace_id": f"{ref.trace_id:032x}", "span_id": f"{ref.span_id:016x}"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Reserved:
+    """The numbers of a span that is to be made when its phase ends."""
+
+    ref: SpanRef
+    began: int | str | None
+    """The turn that it belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    begin: int
+    end: int
+    ref: SpanRef
+    update: int | None
+
+
+class _Phases:
+    """In which phase an event happened: episodes end while one collects, checkpoints are saved.
+
+    An event belongs to the phase of its kind that its time lies in. A phase whose span is not made yet gets
+    its numbers when the first event of it comes, and keeps them; that is done only where the process has
+    shown that it reports such phases, so that no event names a span that never comes. A checkpoint that is
+    written beside the training belongs to the phase in which it was begun.
+    """
+
+    def __init__(self) -> None:
+        self._ended: dict[Phase, deque[_Ended]] = {kind: deque(maxlen=_REMEMBERED_PHASES) for kind in _KINDS}
+        self._reserved: dict[Phase, _Reserved] = {}
+        self._open: dict[Phase, int] = {}
+        """When a phase that was announced began, by its kind."""
+
+    def begin(self, event: PhaseBegan) -> None:
+        kind = parse_phase(event.phase)
+        if kind in _KINDS:
+            self._open[kind] = event.at
+
+    def take(self, event: PhaseEnded) -> _Reserved | None:
+        """The numbers that the span of a phase has already; `None` where it may have any."""
+        kind = parse_phase(event.phase)
+        return None if kind is None else self._reserved.pop(kind, None)
+
+    def end(self, event: PhaseEnded, ref: SpanRef) -> None:
+        """Note the span of a phase that ended."""
+        kind = parse_phase(event.phase)
+        if kind in _KINDS:
+            self._open.pop(kind, None)
+            begin = event.at - int(event.duration_s * 1e9)
+            self._ended[kind].append(_Ended(begin, event.at, ref, event.update))
+
+    def known(self, event: Happened) -> SpanRef | None:
+        """The span of the phase that an event happened in, where its numbers are known."""
+        kind = _kind(event)
+        ended = self._ended[kind]
+        for one in reversed(ended):
+            if one.begin <= event.at <= one.end:
+                return one.ref
+        if kind in self._reserved:
+            return self._reserved[kind].ref
+        is_beside = kind is Phase.CHECKPOINT and kind not in self._open
+        return ended[-1].ref if is_beside and ended else None
+
+    def is_to_come(self, event: Happened) -> bool:
+        """Whether the phase of an event is under way, and will be reported."""
+        kind = _kind(event)
+        ended = self._ended[kind]
+        return kind in self._open or (bool(ended) and event.at > ended[-1].end)
+
+    def update(self, event: Happened) -> int | None:
+        """The update that the newest phase of its kind was of."""
+        ended = self._ended[_kind(event)]
+        return ended[-1].update if ended else None
+
+    def reserve(self, event: Happened, reserved: _Reserved) -> None:
+        """Give the phase under way its numbers."""
+        self._reserved[_kind(event)] = reserved
+
+
+def _kind(event: Happened) -> Phase:
+    return Phase.ROLLOUT if isinstance(event, EpisodeEnded) else Phase.CHECKPOINT

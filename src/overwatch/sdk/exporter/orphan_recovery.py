@@ -179,12 +179,13 @@ def _deliver(orphan: Orphan, route: Route, timeout_s: float) -> Iterator[Deliver
 
 
 def _delivered(run_id: str, spool: Spool) -> Delivered:
+    books = spool.books
     return Delivered(
         run_id=run_id,
-        records=spool.delivered,
-        kept=spool.waiting,
+        records=books.delivered,
+        kept=books.waiting,
         is_done=spool.is_empty,
-        dropped=dict(spool.dropped),
+        dropped=dict(books.dropped),
     )
 
 

@@ -3,14 +3,14 @@
 Rules: requests go in the order in which they came, one at a time. When the budget is used up the oldest
 numbers go first and facts last, counted. Trouble with the disk is never the trainer's: requests are kept in
 bounded memory then, and move to the disk when it takes them again. The page cache is enough for a request to
-survive this process; `sync` is there for more. Must not know encoding or the network.
+survive this process. Must not know encoding or the network.
 """
 
 import errno
 import os
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,9 +31,7 @@ from overwatch.journal import (
     LogVersionError,
     Signal,
 )
-from overwatch.sdk.exporter.disk_queue import DiskQueue, Entry, Mark, merged
-from overwatch.sdk.exporter.priority_queues import PriorityQueues
-from overwatch.sdk.exporter.request import Request
+from overwatch.sdk.exporter.queues import DiskQueue, Entry, Mark, PriorityQueues, Request, merged
 from overwatch.sdk.exporter.spools import META, SpoolMeta
 
 CLOSED: Final = "closed"
@@ -62,6 +60,22 @@ class SpoolLimits:
             raise ValueError(f"a file holds at least a header, and no pause is negative: {self}")
 
 
+class Books(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a spool's records, over all its lives: accepted = delivered + waiting + all dropped."""
+
+    accepted: int
+    delivered: int
+    """That the collector has."""
+    dropped: Counter[str]
+    """That were given up, by reason."""
+    waiting: int
+    """Of requests that are not settled."""
+    waiting_bytes: int
+    """Bytes of those requests, on disk and in memory."""
+    at_risk: int
+    """That are lost with this process: those in memory, and all where the folder is lost."""
+
+
 class Spool:
     """One producer's requests. Safe from any thread; one at a time takes."""
 
@@ -88,6 +102,8 @@ class Spool:
         """All that came up to here is on disk or settled."""
         self._seen = Mark()
         """All that came."""
+        self._unsettled: deque[tuple[int, Mapping[str, int]]] = deque()
+        """Requests with the ring positions that they bring the trainer to, until they are settled."""
         self._was_open = False
         self._is_closed = False
         self._left_empty = False
@@ -99,28 +115,19 @@ class Spool:
             raise
         except (OSError, LogVersionError) as error:
             self._fall(error)
+        self._settled = dict(self._mark.rings)
 
     def put(
-        self,
-        signal: Signal,
-        body: bytes,
-        *,
-        is_fact: bool,
-        records: int,
-        last_seq: int,
+        self, signal: Signal, body: bytes, *, is_fact: bool, records: int, last_seq: int,
         rings: Mapping[str, int],
-    ) -> Request:
+    ) -> Request:  # fmt: skip
         """Keep a request as the newest; `rings` are the ring positions that it brings the spool to."""
         with self._changed:
-            self._seen = self._seen.after(self._seen.order + 1, last_seq, rings)
+            self._see(self._seen.order + 1, last_seq, rings)
             request = Request(
-                order=self._seen.order,
-                signal=signal,
-                body=body,
-                is_fact=is_fact,
-                records=records,
+                order=self._seen.order, signal=signal, body=body, is_fact=is_fact, records=records,
                 last_seq=self._seen.last_seq,
-            )
+            )  # fmt: skip
             queue = self._queues.of(request)
             queue.stats.accepted += records
             if self._is_closed:
@@ -132,33 +139,32 @@ class Spool:
             self._note_changes()
             return request
 
-    def refuse(self, records: int, reason: str, rings: Mapping[str, int]) -> None:
-        """Account for records of which no request could be made, and for the ring positions behind them."""
-        with self._changed:
-            self._seen = self._seen.after(self._seen.order, self._seen.last_seq, rings)
-            stats = self._queues.facts.stats
-            stats.accepted += records
-            stats.drop(reason, records)
-            self._queues.facts.is_dirty = True
-            self._note_changes()
+    def account(self, records: int, rings: Mapping[str, int], lost: str | None = None) -> None:
+        """Account for records that come in no request, and for the ring positions behind them.
 
-    def hand_on(self, records: int, rings: Mapping[str, int]) -> None:
-        """Account for records that leave as spans, and for the ring positions behind them.
-
-        They count as delivered: whether a span arrives is no part of the trainer's account.
+        They are `lost` for a reason, or leave as spans: whether a span arrives is no part of the account.
         """
         with self._changed:
-            self._seen = self._seen.after(self._seen.order, self._seen.last_seq, rings)
+            self._see(self._seen.order, self._seen.last_seq, rings)
             stats = self._queues.facts.stats
             stats.accepted += records
-            stats.delivered += records
+            if lost is None:
+                stats.delivered += records
+            else:
+                stats.drop(lost, records)
             self._queues.facts.is_dirty = True
             self._note_changes()
+
+    def _see(self, order: int, last_seq: int, rings: Mapping[str, int]) -> None:
+        self._seen = self._seen.after(order, last_seq, rings)
+        self._unsettled.append((order, rings))
 
     def take(self, timeout_s: float) -> Request | None:
         """The oldest request, waiting up to `timeout_s` for one; the same again until it is settled."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or self._oldest() is not None, max(timeout_s, 0.0))
+            self._changed.wait_for(
+                lambda: self._is_closed or self._queues.oldest() is not None, max(timeout_s, 0.0)
+            )
             if self._is_closed:
                 return None
             taken = self._queues.take()
@@ -166,41 +172,42 @@ class Spool:
             return taken
 
     def landed(self, request: Request, rejected: int) -> None:
-        """The collector has the taken request, but for `rejected` of its records."""
-        with self._changed:
-            queue = self._queues.settle(request)
-            if queue is not None:
-                refused = min(max(rejected, 0), request.records)
-                queue.stats.delivered += request.records - refused
-                queue.stats.drop(REJECTED, refused)
-            self._note_changes()
+        """The collector has the taken request, but for so many records."""
+        refused = min(max(rejected, 0), request.records)
+        self._settle(request, request.records - refused, REJECTED)
 
     def lost(self, request: Request, reason: str) -> None:
         """The taken request is given up."""
+        self._settle(request, 0, reason)
+
+    def _settle(self, request: Request, delivered: int, reason: str) -> None:
         with self._changed:
             queue = self._queues.settle(request)
             if queue is not None:
-                queue.stats.drop(reason, request.records)
+                queue.stats.delivered += delivered
+                queue.stats.drop(reason, request.records - delivered)
+            self._note_settled(request.order)
             self._note_changes()
 
-    def sync(self) -> bool:
-        """Wait until all that came survives a power loss; whether it will."""
+    def _note_settled(self, order: int) -> None:
+        while self._unsettled and self._unsettled[0][0] <= order:
+            for ring, sequence in self._unsettled.popleft()[1].items():
+                self._settled[ring] = max(self._settled.get(ring, 0), sequence)
+
+    @property
+    def settled(self) -> dict[str, int]:
+        """By ring, the record of the trainer up to which everything is delivered, or given up and counted."""
         with self._changed:
-            if self._is_closed or not self._is_on_disk():
-                return False
-            try:
-                for queue in self._queues.queues:
-                    queue.sync()
-                    queue.save(self._mark, sync=True)
-            except OSError as error:
-                self._fall(error)
-                return False
-            return True
+            if self._is_empty():
+                self._note_settled(self._seen.order)
+            return dict(self._settled)
 
     def wait_empty(self, timeout_s: float) -> bool:
         """Wait until every request has landed or is lost; whether it has."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or self._oldest() is None, max(timeout_s, 0.0))
+            self._changed.wait_for(
+                lambda: self._is_closed or self._queues.oldest() is None, max(timeout_s, 0.0)
+            )
             return self._is_empty()
 
     def close(self, *, discard: bool = False) -> None:
@@ -210,7 +217,7 @@ class Spool:
                 return
             if self.degraded:
                 self._return()
-            self._left_empty = self._oldest() is None
+            self._left_empty = self._queues.oldest() is None
             for queue in self._queues.queues:
                 queue.is_dirty = True
             self._save()
@@ -228,42 +235,20 @@ class Spool:
             return self._is_empty()
 
     @property
-    def accepted(self) -> int:
-        """Records put, over all lives of the spool; = delivered + waiting + all dropped."""
+    def books(self) -> Books:
+        """What became of all records."""
         with self._changed:
-            return self._queues.accepted
-
-    @property
-    def delivered(self) -> int:
-        """Records that the collector has."""
-        with self._changed:
-            return self._queues.delivered
-
-    @property
-    def dropped(self) -> Counter[str]:
-        """Records that were given up, by reason."""
-        with self._changed:
-            return self._queues.dropped
-
-    @property
-    def waiting(self) -> int:
-        """Records of requests that are not settled."""
-        with self._changed:
-            return self._queues.waiting
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Bytes of them, on disk and in memory."""
-        with self._changed:
-            return self._queues.bytes
-
-    @property
-    def at_risk(self) -> int:
-        """Records that are lost with this process: those in memory, and all where the folder is lost."""
-        with self._changed:
-            if not self.degraded:
-                return 0
-            return self._queues.waiting if self._is_lost() else self._queues.in_memory
+            queues, at_risk = self._queues, 0
+            if self.degraded:
+                at_risk = queues.waiting if self._is_lost() else queues.in_memory
+            return Books(
+                accepted=sum(queue.stats.accepted for queue in queues.queues),
+                delivered=sum(queue.stats.delivered for queue in queues.queues),
+                dropped=queues.dropped,
+                waiting=queues.waiting,
+                waiting_bytes=queues.bytes,
+                at_risk=at_risk,
+            )
 
     @property
     def room(self) -> int | None:
@@ -311,11 +296,8 @@ class Spool:
             return True
         return False
 
-    def _oldest(self) -> Request | None:
-        return self._queues.oldest()
-
     def _is_empty(self) -> bool:
-        return self._left_empty if self._is_closed else self._oldest() is None
+        return self._left_empty if self._is_closed else self._queues.oldest() is None
 
     def _note_changes(self) -> None:
         """Whatever changed is saved, and those who wait for a change look again."""

@@ -3,7 +3,7 @@
 What is chosen becomes a request to the application. Must not know drawing or the network.
 """
 
-from overwatch.feeds.towers import Listed
+from overwatch.feeds.live import Listed
 from overwatch.tui.actions import board, recording
 from overwatch.tui.context import Page, SlotOf
 from overwatch.tui.keys import Mode

@@ -10,7 +10,7 @@ from typing import Final
 
 from overwatch.catalog.durations import duration
 from overwatch.catalog.runbooks import runbook
-from overwatch.feeds.towers import Listed
+from overwatch.feeds.live import Listed
 from overwatch.snapshot import FeedLine, Finding, RunLine, Snapshot
 from overwatch.tui.context import Context, PickAt
 from overwatch.tui.grammar import ABSENT, age, clock, quoted, severity

@@ -4,7 +4,7 @@ from collections import deque
 
 import pytest
 
-from overwatch.sdk.exporter.backlog import FIRST_S, MOST_S, Backlog
+from overwatch.sdk.exporter.core import FIRST_S, MOST_S, Backlog
 
 WINDOW_S = 0.1
 SIGNALS = 4

@@ -29,5 +29,4 @@ def test_spans_fill_a_batch_as_facts_do(tmp_path: Path) -> None:
     is_full.append(encoder.is_full)
 
     assert is_full == [False, True, False]
-    instruments.close()
     spool.close()

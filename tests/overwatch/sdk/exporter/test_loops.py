@@ -20,7 +20,7 @@ class Told:
     def __init__(self, role: str = "trainer", rank: int = 0) -> None:
         self._exporter = InMemorySpanExporter()
         said = {"rl.run.id": "run", "overwatch.role": role, "overwatch.rank": rank}
-        self.loops = Loops(Resource(said), self._exporter)
+        self.loops = Loops(Resource(said), self._exporter.export)
 
     def ended(
         self, phase: str, at_s: float, update: int | None = None, duration_s: float = 1.0

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overwatch.journal import FolderBusyError, Signal
-from overwatch.sdk.exporter.request import Request
+from overwatch.sdk.exporter.queues import Request
 from overwatch.sdk.exporter.spool import Spool, SpoolLimits
 from tests.overwatch.journal.faults import Fault, FaultyFiles
 
@@ -47,7 +47,9 @@ def _drain(spool: Spool) -> list[Request]:
 
 
 def _balances(spool: Spool) -> bool:
-    return spool.accepted == spool.delivered + spool.waiting + sum(spool.dropped.values())
+    return spool.books.accepted == spool.books.delivered + spool.books.waiting + sum(
+        spool.books.dropped.values()
+    )
 
 
 def _crashed(spool: Spool, path: Path, limits: SpoolLimits = SMALL) -> Spool:
@@ -76,7 +78,7 @@ def test_requests_come_out_in_the_order_in_which_they_went_in(tmp_path: Path) ->
     assert spool.take(0) == spool.take(0) == put[0]
     assert _drain(spool) == put
     assert spool.is_empty
-    assert (spool.accepted, spool.delivered, spool.waiting) == (190, 190, 0)
+    assert (spool.books.accepted, spool.books.delivered, spool.books.waiting) == (190, 190, 0)
     assert spool.take(0) is None
 
 
@@ -90,7 +92,7 @@ def test_a_request_is_settled_once(tmp_path: Path) -> None:
     spool.landed(request, 0)
     with pytest.raises(ValueError, match="was not taken"):
         spool.lost(request, "refused")
-    assert (spool.delivered, spool.dropped) == (1, {})
+    assert (spool.books.delivered, spool.books.dropped) == (1, {})
 
 
 def test_what_became_of_records_is_counted_and_survives_a_restart(tmp_path: Path) -> None:
@@ -103,8 +105,8 @@ def test_what_became_of_records_is_counted_and_survives_a_restart(tmp_path: Path
 
     for again in (_crashed(spool, tmp_path / "a"), None):
         found = again or Spool(tmp_path / "a", SMALL)
-        assert (found.accepted, found.delivered, found.waiting) == (18, 2, 6)
-        assert found.dropped == {"rejected": 3, "refused_400": 7}
+        assert (found.books.accepted, found.books.delivered, found.books.waiting) == (18, 2, 6)
+        assert found.books.dropped == {"rejected": 3, "refused_400": 7}
         assert not found.is_cursor_lost
         found.close()
 
@@ -136,20 +138,20 @@ def test_the_oldest_numbers_go_first_and_facts_last(tmp_path: Path) -> None:
     body = b"x" * 900
     facts = [_put(spool, body, is_fact=True, records=2) for _ in range(5)]
     numbers = [_put(spool, body, records=3) for _ in range(30)]
-    kept = spool.waiting_bytes
+    kept = spool.books.waiting_bytes
     assert kept <= 20_000
-    gone = spool.dropped["spool_full"] // 3
+    gone = spool.books.dropped["spool_full"] // 3
     assert gone > 10
-    assert spool.dropped == {"spool_full": gone * 3}
+    assert spool.books.dropped == {"spool_full": gone * 3}
 
     more = [_put(spool, body, is_fact=True, records=2) for _ in range(30)]
-    assert spool.waiting_bytes <= 20_000
+    assert spool.books.waiting_bytes <= 20_000
     _put(spool, body, records=3)
     left = _drain(spool)
     assert all(request.is_fact for request in left)
     assert left == [*facts, *more][-len(left) :]
     assert len(left) > 12
-    assert spool.dropped == {"spool_full": 31 * 3 + (35 - len(left)) * 2}
+    assert spool.books.dropped == {"spool_full": 31 * 3 + (35 - len(left)) * 2}
     assert len(numbers) == 30
     assert _balances(spool)
     assert sum(path.stat().st_size for path in (tmp_path / "spool").glob("*.ow1")) <= 20_000 + 2 * 2048
@@ -161,10 +163,10 @@ def test_drops_are_the_same_after_a_restart(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool", limits)
     for _ in range(40):
         _put(spool, b"x" * 900, records=3)
-    before = (spool.accepted, spool.waiting, spool.dropped)
+    before = (spool.books.accepted, spool.books.waiting, spool.books.dropped)
     spool = _crashed(spool, tmp_path / "a", limits)
 
-    assert (spool.accepted, spool.waiting, spool.dropped) == before
+    assert (spool.books.accepted, spool.books.waiting, spool.books.dropped) == before
     assert len(_drain(spool)) * 3 == before[1]
 
 
@@ -174,7 +176,7 @@ def test_a_request_over_the_budget_is_dropped_alone(tmp_path: Path) -> None:
     kept = _put(spool)
     _put(spool, b"x" * 5000, records=9, is_fact=True)
 
-    assert spool.dropped == {"spool_full": 9}
+    assert spool.books.dropped == {"spool_full": 9}
     assert _drain(spool) == [kept]
 
 
@@ -191,8 +193,8 @@ def test_a_request_on_its_way_is_never_dropped(tmp_path: Path) -> None:
 
     assert spool.take(0) == taken
     spool.landed(taken, 0)
-    assert spool.delivered == 7
-    assert 0 < spool.dropped["spool_full"] < 20
+    assert spool.books.delivered == 7
+    assert 0 < spool.books.dropped["spool_full"] < 20
     assert _balances(spool)
     after = spool.take(0)
     assert after is not None
@@ -209,7 +211,7 @@ def test_files_deleted_from_the_folder_are_counted(tmp_path: Path) -> None:
     last = _put(spool)
 
     assert last in _drain(spool)
-    assert spool.dropped["spool_lost"] >= 3 * 12
+    assert spool.books.dropped["spool_lost"] >= 3 * 12
     assert _balances(spool)
 
 
@@ -221,12 +223,12 @@ def test_what_was_counted_as_lost_is_not_delivered_later(tmp_path: Path) -> None
     [file] = (tmp_path / "spool").glob("numbers-*.ow1")
     away = file.rename(tmp_path / "away")
     assert spool.take(0) is None
-    assert spool.dropped == {"spool_lost": 6}
+    assert spool.books.dropped == {"spool_lost": 6}
     away.rename(file)
     last = _put(spool)
 
     assert _drain(spool) == [last]
-    assert spool.dropped == {"spool_lost": 6}
+    assert spool.books.dropped == {"spool_lost": 6}
     assert _balances(spool)
 
 
@@ -246,7 +248,7 @@ def test_a_damaged_request_is_counted_by_its_records(tmp_path: Path) -> None:
         reader = Spool(shutil.copytree(tmp_path / str(part), tmp_path / f"{part}-damaged"), SMALL)
         kept = _drain(reader)
         [lost] = [request for request in put if request not in kept]
-        assert reader.dropped == {"spool_lost": lost.records}
+        assert reader.books.dropped == {"spool_lost": lost.records}
         assert _balances(reader)
         file.write_bytes(clean)
 
@@ -264,7 +266,7 @@ def test_a_lost_cursor_delivers_again_what_is_kept(tmp_path: Path) -> None:
     assert again.is_cursor_lost
     assert _balances(again)
     assert _drain(again) == put
-    assert again.accepted == again.delivered == 12
+    assert again.books.accepted == again.books.delivered == 12
 
 
 def _crashed_without_saving(spool: Spool, path: Path) -> Spool:
@@ -294,7 +296,7 @@ def test_a_closed_spool_takes_and_gives_nothing(tmp_path: Path) -> None:
     assert spool.take(60.0) is None
     assert not spool.wait_empty(60.0)
     _put(spool, records=4)
-    assert spool.dropped == {"closed": 4}
+    assert spool.books.dropped == {"closed": 4}
     assert _balances(spool)
     assert (tmp_path / "spool").exists()
 
@@ -308,26 +310,6 @@ def test_an_empty_spool_can_be_removed_with_its_folder(tmp_path: Path) -> None:
 
     assert list(tmp_path.iterdir()) == []
     assert spool.is_empty
-
-
-def test_a_synced_request_survives_a_power_loss(tmp_path: Path) -> None:
-    """`sync` is true to the disk: what came before it is there when the power comes back."""
-    fault = Fault()
-    spool = Spool(tmp_path / "spool", SMALL, files=lambda fd: FaultyFiles(fd, fault))
-    put = [_put(spool, b"x" * 900, is_fact=number % 3 == 0) for number in range(12)]
-    spool.landed(put[0], 0) if spool.take(0) == put[0] else None
-    assert spool.sync()
-    for _ in range(5):
-        _put(spool)
-    shutil.copytree(tmp_path / "spool", tmp_path / "a")
-    fault.lose_power(tmp_path / "a")
-
-    again = Spool(tmp_path / "a", SMALL)
-    assert _drain(again)[:11] == put[1:]
-    assert _balances(again)
-    fault.refused = {"sync"}
-    _put(spool)
-    assert not spool.sync()
 
 
 def test_one_puts_while_another_takes(tmp_path: Path) -> None:
@@ -394,8 +376,12 @@ def test_the_books_balance_whatever_happens(
                 spool, taken = Spool(spool._path, SMALL), None
             case _:
                 pass
-        assert (spool.accepted, spool.delivered, sum(spool.dropped.values())) == (accepted, delivered, lost)
-        assert spool.waiting == sum(request.records for request in waiting)
+        assert (spool.books.accepted, spool.books.delivered, sum(spool.books.dropped.values())) == (
+            accepted,
+            delivered,
+            lost,
+        )
+        assert spool.books.waiting == sum(request.records for request in waiting)
     assert _drain(spool) == list(waiting)
     spool.close()
 
@@ -405,7 +391,7 @@ TROUBLE = st.lists(
         st.tuples(st.just("put"), st.booleans(), st.integers(0, 5), st.integers(0, 1500)),
         st.tuples(st.just("room"), st.none() | st.integers(0, 3000)),
         st.tuples(st.just("refuse"), st.sets(st.sampled_from(["write", "cut", "open", "remove", "sync"]))),
-        st.tuples(st.sampled_from(["take", "landed", "lost", "crash", "delete", "sync"])),
+        st.tuples(st.sampled_from(["take", "landed", "lost", "crash", "delete"])),
     ),
     max_size=60,
 )
@@ -448,8 +434,6 @@ def test_the_books_balance_on_a_disk_in_trouble_too(
             case ("lost",) if taken is not None:
                 spool.lost(taken, "refused")
                 taken = None
-            case ("sync",):
-                spool.sync()
             case ("delete",):
                 shutil.rmtree(path, ignore_errors=True)
             case ("crash",):
@@ -458,18 +442,18 @@ def test_the_books_balance_on_a_disk_in_trouble_too(
                     shutil.copytree(old, path)
                 spool.close()
                 spool, taken = opened(path), None
-                accepted = spool.accepted
+                accepted = spool.books.accepted
             case _:
                 pass
         assert _balances(spool)
-        assert spool.accepted == accepted
-        assert spool.waiting_bytes <= 6000
+        assert spool.books.accepted == accepted
+        assert spool.books.waiting_bytes <= 6000
     fault.room, fault.refused = None, set()
     _put(spool)
     seen = [request.order for request in _drain(spool)]
     assert seen == sorted(set(seen))
     assert _balances(spool)
-    assert spool.waiting == 0
+    assert spool.books.waiting == 0
     _put(spool)
     assert not spool.degraded
     spool.close()
@@ -482,7 +466,7 @@ from overwatch.journal import Signal
 from overwatch.sdk.exporter.spool import Spool, SpoolLimits
 spool = Spool(Path(sys.argv[1]), SpoolLimits(segment_bytes=16384))
 landed = 0
-print("open", spool.next_seq, spool.accepted, spool.delivered, flush=True)
+print("open", spool.next_seq, spool.books.accepted, spool.books.delivered, flush=True)
 while True:
     seq = spool.next_seq
     body = b"%d " % seq * 40
@@ -518,12 +502,12 @@ def test_a_killed_exporter_loses_and_repeats_nothing(tmp_path: Path) -> None:
                 put, landed = (int(number), landed) if what == "put" else (put, int(number))
                 assert what == "put" or landed <= put
     spool = Spool(tmp_path / "spool")
-    total = spool.accepted
+    total = spool.books.accepted
     assert put <= total <= put + 1
-    assert landed <= spool.delivered <= landed + 1
+    assert landed <= spool.books.delivered <= landed + 1
     rest = _drain(spool)
     assert [request.last_seq for request in rest] == list(range(total - len(rest) + 1, total + 1))
     assert all(request.body == b"%d " % request.last_seq * 40 for request in rest)
     assert spool.spooled == {"ring": total}
-    assert spool.delivered == spool.accepted
-    assert spool.dropped == {}
+    assert spool.books.delivered == spool.books.accepted
+    assert spool.books.dropped == {}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.sdk.exporter.request import Request
+from overwatch.sdk.exporter.queues import Request
 from overwatch.sdk.exporter.spool import Spool, SpoolLimits
 from tests.overwatch.journal.faults import Fault, FaultyFiles
 from tests.overwatch.sdk.exporter.test_spool import SMALL, _balances, _crashed, _drain, _put
@@ -50,7 +50,7 @@ def test_a_disk_that_takes_nothing_is_survived_in_memory(
     assert spool.spooled == {"facts": 9, "numbers": 11}
     spool = _crashed(spool, tmp_path / "a")
     assert _drain(spool) == [*first[1:], *held, last]
-    assert spool.dropped == {}
+    assert spool.books.dropped == {}
 
 
 def test_only_what_is_in_memory_is_at_risk_on_a_full_disk(tmp_path: Path) -> None:
@@ -58,12 +58,12 @@ def test_only_what_is_in_memory_is_at_risk_on_a_full_disk(tmp_path: Path) -> Non
     fault = Fault()
     spool = Spool(tmp_path / "spool", SMALL, files=lambda fd: FaultyFiles(fd, fault))
     kept = [_put(spool, is_fact=number % 2 == 0, records=3) for number in range(4)]
-    assert spool.at_risk == 0
+    assert spool.books.at_risk == 0
     _full(fault)
     for number in range(5):
         _put(spool, b"y" * 500, is_fact=number % 2 == 0, records=2)
 
-    assert (spool.degraded, spool.waiting, spool.at_risk, spool.room) == (True, 22, 10, None)
+    assert (spool.degraded, spool.books.waiting, spool.books.at_risk, spool.room) == (True, 22, 10, None)
     assert _drain(_crashed(spool, tmp_path / "a")) == kept
 
 
@@ -75,7 +75,7 @@ def test_all_is_at_risk_in_a_folder_that_is_lost(tmp_path: Path) -> None:
     (tmp_path / "spool").rename(tmp_path / "elsewhere")
     _put(spool, records=2)
 
-    assert (spool.degraded, spool.at_risk) == (True, 5)
+    assert (spool.degraded, spool.books.at_risk) == (True, 5)
 
 
 def test_memory_is_bounded_in_the_same_order(tmp_path: Path) -> None:
@@ -87,12 +87,12 @@ def test_memory_is_bounded_in_the_same_order(tmp_path: Path) -> None:
     assert spool.degraded
     numbers = [_put(spool, b"n" * 100, records=3) for _ in range(20)]
 
-    assert spool.waiting_bytes == 1000
-    assert spool.dropped == {"spool_full": 13 * 3}
+    assert spool.books.waiting_bytes == 1000
+    assert spool.books.dropped == {"spool_full": 13 * 3}
     assert _drain(spool) == [*facts, *numbers[13:]]
     more = [_put(spool, b"f" * 100, is_fact=True, records=2) for _ in range(15)]
     _put(spool, b"n", records=1)
-    assert spool.dropped == {"spool_full": 13 * 3 + 5 * 2 + 1}
+    assert spool.books.dropped == {"spool_full": 13 * 3 + 5 * 2 + 1}
     assert _drain(spool) == more[5:]
     assert _balances(spool)
 
@@ -123,7 +123,7 @@ def put(times):
     for _ in range(times):
         seq = spool.next_seq
         spool.put(Signal.LOGS, b"x" * 1000, is_fact=False, records=1, last_seq=seq, rings={})
-    print(spool.degraded, spool.waiting, spool.delivered + sum(spool.dropped.values()))
+    print(spool.degraded, spool.books.waiting, spool.books.delivered + sum(spool.books.dropped.values()))
 put(5)
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
 resource.setrlimit(resource.RLIMIT_FSIZE, (8500, hard))
@@ -155,8 +155,6 @@ def _life(path: Path, fault: Fault) -> tuple[Spool, list[Request], list[Request]
         if number % 2 and (request := spool.take(0)) is not None:
             spool.landed(request, 0)
             landed.append(request)
-        if number % 8 == 7:
-            spool.sync()
         assert _balances(spool)
     return spool, put, landed
 
@@ -165,7 +163,7 @@ def test_any_call_to_the_disk_may_fail_once_or_for_ever(tmp_path: Path) -> None:
     """For each call in turn: no exception and nothing lost while the process lives; the next one balances."""
     fault = Fault()
     _life(tmp_path / "count", fault)[0].close()
-    assert fault.calls > 80
+    assert fault.calls > 60
     for nth in range(1, fault.calls + 1):
         for forever in (False, True):
             path = tmp_path / f"{nth}-{forever}"
@@ -174,7 +172,7 @@ def test_any_call_to_the_disk_may_fail_once_or_for_ever(tmp_path: Path) -> None:
             rest = _drain(again)
             assert _balances(again)
             if not forever:
-                assert spool.dropped == again.dropped == {}
+                assert spool.books.dropped == again.books.dropped == {}
                 assert rest[-12:] == put[12:]
                 assert {request.order for request in (*landed, *rest)} == set(range(1, 25))
             again.close()
@@ -200,7 +198,7 @@ def test_a_folder_taken_away_is_survived(tmp_path: Path, harm: str) -> None:
 
     delivered = _drain(spool)
     assert delivered == ([first[0], *more] if harm == "deleted" else [*first, *more])
-    assert spool.dropped == ({"spool_lost": 7} if harm == "deleted" else {})
+    assert spool.books.dropped == ({"spool_lost": 7} if harm == "deleted" else {})
     assert list(outside.iterdir()) == []
     if harm == "link":
         _put(spool)

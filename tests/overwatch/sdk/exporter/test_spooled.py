@@ -20,7 +20,9 @@ def put(spool: Spool, first: int, count: int) -> None:
 
 def adds_up(spool: Spool) -> bool:
     """Accepted = delivered + waiting + dropped."""
-    return spool.accepted == spool.delivered + spool.waiting + sum(spool.dropped.values())
+    return spool.books.accepted == spool.books.delivered + spool.books.waiting + sum(
+        spool.books.dropped.values()
+    )
 
 
 def test_what_waits_is_delivered_by_the_next_process_in_order(tmp_path: Path) -> None:
@@ -39,7 +41,7 @@ def test_what_waits_is_delivered_by_the_next_process_in_order(tmp_path: Path) ->
         assert sender.drain(DEADLINE_S)
         assert [int(asked.body) for asked in server.asked] == list(range(1, 41))
     assert adds_up(again)
-    assert (again.accepted, again.delivered, again.waiting) == (80, 80, 0)
+    assert (again.books.accepted, again.books.delivered, again.books.waiting) == (80, 80, 0)
     again.close(discard=True)
 
 
@@ -51,8 +53,8 @@ def test_the_books_hold_what_the_collector_said(tmp_path: Path) -> None:
         put(spool, 1, 5)
         assert sender.drain(DEADLINE_S)
     assert adds_up(spool)
-    assert spool.delivered == 7
-    assert spool.dropped == {"refused_413": 2, "rejected": 1}
+    assert spool.books.delivered == 7
+    assert spool.books.dropped == {"refused_413": 2, "rejected": 1}
     spool.close()
 
 

@@ -78,5 +78,5 @@ def test_orphans_are_the_spools_that_nobody_holds(tmp_path: Path) -> None:
 
     found = orphans(tmp_path)
     assert [orphan.meta.created for orphan in found] == [1, 3]
-    assert Spool(found[0].path).waiting == 1
+    assert Spool(found[0].path).books.waiting == 1
     assert orphans(tmp_path / "none") == []

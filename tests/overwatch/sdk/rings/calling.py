@@ -8,10 +8,9 @@ from typing import cast
 from uuid import uuid4
 
 from overwatch.events import Event, Measured
-from overwatch.sdk.exporter.batching import Batch, Columns, Updates, batched
-from overwatch.sdk.exporter.unpack import unpacked
+from overwatch.sdk.exporter.record_events import is_plain, unpacked
 from overwatch.sdk.exporter.window import Window
-from overwatch.sdk.frames import Frame
+from overwatch.sdk.frames import Frame, Update
 from overwatch.sdk.link import Link, Outcome
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
 from overwatch.sdk.rings.source import Item, RingSource
@@ -61,17 +60,16 @@ class Called:
     def read(self) -> None:
         """Take what the rings hold."""
         while items := self._source.read(self._limit):
-            for one in batched(items, 0):
-                self._take(one)
             for item in items:
+                self._take(item)
                 self._source.done(item)
 
-    def _take(self, one: Item | Batch) -> None:
-        for part in one.parts if isinstance(one, Batch) else unpacked(one.content, None):
-            if isinstance(part, Updates):
-                self._window.add_updates(part)
-            else:
-                self._window.add(part.newest if isinstance(part, Columns) else part)
+    def _take(self, item: Item) -> None:
+        if isinstance(item.content, Update) and is_plain(item.content):
+            self._window.add_update(item.content, size=item.size)
+            return
+        for event in unpacked(item.content, None):
+            self._window.add(event)
 
     def read_all(self) -> None:
         """Everything, also what waits for room."""

@@ -9,7 +9,7 @@ import msgspec
 from overwatch.events import Event, Measured, Origin, Record
 from overwatch.sdk import Run, WordTables
 from overwatch.sdk.device import DeviceLimits
-from overwatch.sdk.exporter.unpack import unpacked
+from overwatch.sdk.exporter.record_events import unpacked
 from overwatch.sdk.frames import Frame, Rolled
 from overwatch.sdk.link import Outcome
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
@@ -74,7 +74,7 @@ class Local:
 
     def frames(self) -> list[Frame]:
         """What has come since the last time, in the order of the trainer's clock."""
-        self.run._device.settle(20.0)
+        self.run._channel.device.settle(20.0)
         found = self.link.source.read()
         for item in found:
             self.link.source.done(item)
@@ -109,7 +109,7 @@ def local(
 
 def by_hand(one: Local) -> None:
     """Have nothing delivered but by the test itself."""
-    one.run._device._limits = DeviceLimits(period_s=600.0)
+    one.run._channel.device._limits = DeviceLimits(period_s=600.0)
 
 
 def folded(events: list[Event]) -> RunState:

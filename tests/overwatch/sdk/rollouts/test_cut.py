@@ -9,8 +9,8 @@ import pytest
 
 from overwatch.catalog import Scope, Stage
 from overwatch.events import ActionTaken, EpisodeEnded, Event, LogLine, Measured, SeedStageChanged
-from overwatch.sdk import stepping
-from overwatch.sdk.exporter.unpack import unpacked
+from overwatch.sdk import steps
+from overwatch.sdk.exporter.record_events import unpacked
 from overwatch.sdk.frames import Rolled
 from overwatch.sdk.rings.ringset import RingLimits
 from overwatch.sdk.rollouts import cut
@@ -134,7 +134,7 @@ def test_a_column_that_is_missing_once_numbers_no_seed_twice(missing: str) -> No
                 columns[missing] = columns[missing].astype(complex)
             world.report(one.run, columns)
         events = one.events()
-        assert one.run._refused == 1
+        assert one.run._channel.refused == 1
     born = [
         event.seed_id
         for event in events
@@ -182,7 +182,7 @@ def test_above_the_limit_only_means_and_ends_are_sent_and_that_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Per env the mean of each number, with the number of steps; each episode; one line of the feed."""
-    monkeypatch.setattr(stepping, "MAX_ROWS", 5 * 2 * len(SLOTS) - 1)
+    monkeypatch.setattr(steps, "MAX_ROWS", 5 * 2 * len(SLOTS) - 1)
     world = World(2, seed=2)
     columns = [world.rollout(5), world.rollout(5)]
     with local(WORDS) as one:
@@ -197,7 +197,7 @@ def test_above_the_limit_only_means_and_ends_are_sent_and_that_is_reported(
                 **some,
             )
         events = one.events()
-        assert one.run._refused == 0
+        assert one.run._channel.refused == 0
     (line,) = [event for event in events if isinstance(event, LogLine)]
     assert "rollout of 5 steps of 2 envs has more than 29 rows" in line.message
     means = measured(events, Scope.ENV)
@@ -233,7 +233,7 @@ def test_above_the_limit_only_means_and_ends_are_sent_and_that_is_reported(
 
 def test_of_slots_the_rows_count_and_without_them_envs() -> None:
     """4,194,304 rows, counted as values of the largest table."""
-    assert stepping.MAX_ROWS == 4_194_304
+    assert steps.MAX_ROWS == 4_194_304
 
 
 def test_a_rollout_waits_for_room_and_loses_nothing() -> None:
@@ -246,11 +246,11 @@ def test_a_rollout_waits_for_room_and_loses_nothing() -> None:
             world.report(one.run, world.rollout(64))
             records: list[Rolled] = []
             for _ in range(1000):
-                one.run._device.poll()
+                one.run._channel.device.poll()
                 for item in one.link.source.read():
                     records.append(item.content)  # type: ignore[arg-type] # only rollouts are reported
                     one.link.source.done(item)
-        assert one.run._device.waiting == 0
+        assert one.run._channel.device.waiting == 0
         assert one.link.rings.account().dropped == {}
     for is_fact in (False, True):
         some = [record for record in records if record.is_fact is is_fact]
@@ -262,12 +262,12 @@ def test_a_rollout_that_finds_no_room_for_long_is_dropped_and_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A reader that takes nothing holds up no later number for ever; what had room stays."""
-    monkeypatch.setattr(stepping, "ROOM_S", 0.05)
+    monkeypatch.setattr(steps, "ROOM_S", 0.05)
     monkeypatch.setattr(cut, "RECORD_BYTES", 8 << 10)
     with local(limits=SMALL) as one:
         reported(one, 100, 100)
-        one.run._device.settle(20.0)
-        assert one.run._device.waiting == 0
+        one.run._channel.device.settle(20.0)
+        assert one.run._channel.device.waiting == 0
         account = one.link.rings.account()
         assert set(account.dropped) == {"ring_full"}
         records = one.records()
@@ -296,8 +296,8 @@ def test_facts_find_room_besides_rollouts() -> None:
         with local(WORDS, limits=SMALL) as one:
             by_hand(one)
             world.report(one.run, world.rollout(64))
-            one.run._device.poll()
-            assert one.run._device.waiting
+            one.run._channel.device.poll()
+            assert one.run._channel.device.waiting
             before = one.link.rings.facts.ring.published
             one.run.log("a line")
             assert one.link.rings.facts.ring.published == before + 1

@@ -32,7 +32,7 @@ def test_a_rollout_makes_the_events_of_per_step_calls(lengths: tuple[int, ...], 
         for call in world.calls:
             call(stepped.run)
         found, wanted = by_step(rolled.events()), by_step(stepped.events())
-        assert (rolled.run._refused, stepped.run._refused) == (0, 0)
+        assert (rolled.run._channel.refused, stepped.run._channel.refused) == (0, 0)
     assert Counter(type(event).__name__ for event in found) == Counter(
         type(event).__name__ for event in wanted
     )

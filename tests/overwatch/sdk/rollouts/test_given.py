@@ -49,7 +49,7 @@ def test_a_column_that_cannot_be_taken_is_refused_alone(kind: str, caplog: pytes
         report(one, reward=ZEROS, **{name: value})
         found = measured(one.events(), Scope.ENV)
         assert [set(event.values) for event in found] == [{"overwatch.env.reward"}] * T
-        assert one.run._refused == 1
+        assert one.run._channel.refused == 1
     assert re.search(f"{name}: .*{why}", caplog.text), caplog.text
 
 
@@ -65,7 +65,7 @@ def test_codes_without_a_table_of_words_are_refused(name: str, caplog: pytest.Lo
     with local() as one:
         report(one, reward=ZEROS, **{name: np.zeros((T, N), int)})
         assert len(measured(one.events(), Scope.ENV)) == T
-        assert one.run._refused == 1
+        assert one.run._channel.refused == 1
     assert (
         f"{name}: no words for its codes; give them once: start(words=WordTables({NEEDS[name]}="
         in caplog.text
@@ -84,7 +84,7 @@ def test_slots_of_a_run_without_slots_are_refused(caplog: pytest.LogCaptureFixtu
     """Their names come with the start."""
     with local() as one:
         report(one, reward=ZEROS, slot_alpha=np.zeros((T, N, K)))
-        assert (len(one.events()), one.run._refused) == (T, 1)
+        assert (len(one.events()), one.run._channel.refused) == (T, 1)
     assert "slot_alpha: a run without slots; name them once: start(slots=[...])" in caplog.text
 
 
@@ -98,7 +98,7 @@ def test_a_code_without_a_word_is_absent_and_its_neighbours_keep_theirs(
     with local(WORDS) as one:
         report(one, op=op)
         actions = [event for event in one.events() if isinstance(event, ActionTaken)]
-        assert one.run._refused == 1
+        assert one.run._channel.refused == 1
     assert actions[1].op.words() == ["germinate", "germinate", None]
     assert all(event.op.words() == ["germinate"] * N for event in (actions[0], *actions[2:]))
     assert f"op: 1 codes, e.g. {code}, have no word: 3 are known" in caplog.text
@@ -135,7 +135,7 @@ def test_parts_that_need_another_column_are_refused(caplog: pytest.LogCaptureFix
         report(one, gate=np.ones((T, N), int), reward=ZEROS)
         events = one.events()
         assert not [event for event in events if isinstance(event, EpisodeEnded | GateEvaluated)]
-        assert (len(measured(events, Scope.ENV)), one.run._refused) == (3 * T, 3)
+        assert (len(measured(events, Scope.ENV)), one.run._channel.refused) == (3 * T, 3)
     assert "gate: a gate needs gate_passed and gate_slot too" in caplog.text
     assert "episode_return: ends of episodes without what they returned" in caplog.text
 

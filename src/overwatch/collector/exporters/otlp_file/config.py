@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from overwatch.recordings.plan import Rules
+from overwatch.recordings.compaction import Rules
 
 _MIB: Final = 1 << 20
 _PIECES: Final = 8

@@ -82,7 +82,7 @@ class Tidying:
             after_s=thinning.after_s,
             parent=os.getpid(),
         )
-        command = [sys.executable, "-m", "overwatch.recordings", msgspec.json.encode(job).decode()]
+        command = [sys.executable, "-m", "overwatch.recordings.tidy", msgspec.json.encode(job).decode()]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )

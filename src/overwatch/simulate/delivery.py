@@ -1,0 +1,185 @@
+"""A simulated run on the wire: its events as OTLP requests, and their delivery to a collector.
+
+Rules: one producer numbers the events, a tenth of a second a request. Requests keep their order, so each
+waits for the one before it; what waits is bounded, and what did not fit, was refused or was left at the end
+is counted by reason. A thread of its own delivers, so that a collector that is away does not hold up the
+run's clock. Must not know what happens in the run.
+"""
+
+import threading
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+from urllib.parse import urlsplit
+
+from overwatch import __version__
+from overwatch.delivery import destination, sender, transport_to
+from overwatch.delivery.endpoint import target
+from overwatch.delivery.request import Answer, Parcel, Verdict
+from overwatch.events import ActionTaken, EpisodeEnded, Event, Measured, Origin, Record
+from overwatch.journal import Signal
+from overwatch.otlp import wire
+from overwatch.otlp.encode import request
+from overwatch.simulate.script import ALGO, TASK, Moment
+from overwatch.snapshot import SIMULATOR
+
+GROUP_NS: Final = 100_000_000
+MAX_BYTES: Final = 2 << 20
+"""Most bytes of columns in one request; a collector refuses bodies of more than 4 MiB."""
+
+
+class Told(Parcel, frozen=True, kw_only=True):
+    """One request."""
+
+    at: int
+    """When its last event happened, Unix nanoseconds."""
+    records: int
+    signal: Signal = Signal.LOGS
+
+
+class Teller:
+    """Numbers one producer's events and packs them."""
+
+    def __init__(self, run_id: str, epoch: str) -> None:
+        self._origin = Origin(run_id=run_id, epoch=epoch, ours=True, task=TASK, algo=ALGO)
+        self._resource = {wire.SERVICE: SIMULATOR, "telemetry.distro.version": __version__}
+        self._seq = 0
+
+    def tell(self, moments: Iterable[Moment]) -> Iterator[Told]:
+        """Requests in order."""
+        for _, together in groupby(moments, key=lambda moment: moment.at // GROUP_NS):
+            yield from self._requests([event for moment in together for event in moment.events])
+
+    def _requests(self, events: list[Event]) -> Iterator[Told]:
+        waiting: list[Event] = []
+        size = 0
+        for event in events:
+            more = _bytes(event)
+            if waiting and size + more > MAX_BYTES:
+                yield self._request(waiting)
+                waiting, size = [], 0
+            waiting.append(event)
+            size += more
+        if waiting:
+            yield self._request(waiting)
+
+    def _request(self, events: list[Event]) -> Told:
+        first = self._seq + 1
+        self._seq += len(events)
+        records = [
+            Record(origin=self._origin, event=event, seq=seq) for seq, event in enumerate(events, first)
+        ]
+        return Told(at=events[-1].at, records=len(records), body=request(records, self._resource))
+
+
+def _bytes(event: Event) -> int:
+    """Bytes of an event's columns; the rest is small."""
+    if isinstance(event, Measured):
+        columns = (*event.keys.values(), *event.values.values())
+    elif isinstance(event, EpisodeEnded):
+        columns = (event.env_id, event.episode_return)
+    elif isinstance(event, ActionTaken):
+        columns = (event.env_id, event.op)
+    else:
+        return 0
+    return sum(len(column.data) for column in columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SenderConfig:
+    """Where to and how patiently."""
+
+    endpoint: str
+    """The collector's OTLP/HTTP address, e.g. `http://127.0.0.1:4318`."""
+    first_wait_s: float = 0.2
+    """Before the second try; doubles with each."""
+    longest_wait_s: float = 5.0
+    """Between two tries."""
+    waiting_bytes: int = 256 << 20
+    """Most bytes of requests that wait."""
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.endpoint)
+        try:
+            named = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
+        except ValueError:
+            named = False
+        if not named:
+            raise ValueError(f"endpoint {self.endpoint!r} is no address; write it like http://127.0.0.1:4318")
+
+
+class Sender:
+    """Delivers requests in the order in which they are given."""
+
+    def __init__(self, config: SenderConfig) -> None:
+        self._most = config.waiting_bytes
+        self._waiting: deque[Told] = deque()
+        self._bytes = 0
+        self._changed = threading.Condition()
+        self.delivered = 0
+        """Records that the collector took."""
+        self.losses: Counter[str] = Counter()
+        """Records that it did not get, by reason."""
+        self.trouble: str | None = None
+        """Why the newest try failed; `None` after one that did not."""
+        to = destination(Signal.LOGS, target("logs", config.endpoint))
+        pace = sender.Pace(first_s=config.first_wait_s, longest_s=config.longest_wait_s, token_s=0.0)
+        self._sender = sender.Sender(self, lambda: transport_to({Signal.LOGS: to}), self, pace)
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._sender.start()
+
+    def put(self, told: Told) -> None:
+        """Queue one request; returns at once. One that does not fit is counted as lost."""
+        with self._changed:
+            if self._bytes + len(told.body) > self._most:
+                self.losses["too much was waiting"] += told.records
+                return
+            self._waiting.append(told)
+            self._bytes += len(told.body)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Stop; what still waits is counted as lost."""
+        self._sender.stop()
+        for told in self._waiting:
+            self.losses["not delivered in time"] += told.records
+        self._waiting.clear()
+
+    def take(self, timeout_s: float) -> Told | None:
+        """The oldest request, waiting so long for one."""
+        with self._changed:
+            return self._waiting[0] if self._changed.wait_for(lambda: self._waiting, timeout_s) else None
+
+    def landed(self, request: Told, rejected: int) -> None:
+        """The collector has it, but for so many records."""
+        self.delivered += request.records - rejected
+        if rejected:
+            self.losses["not kept by the collector"] += rejected
+        self._settle()
+
+    def lost(self, request: Told, reason: str) -> None:
+        """It is given up."""
+        self.losses[reason.replace(f"{sender.REFUSED}_", f"{sender.REFUSED} with ")] += request.records
+        self._settle()
+
+    def _settle(self) -> None:
+        with self._changed:
+            self._bytes -= len(self._waiting.popleft().body)
+            self._changed.notify_all()
+
+    def wait_empty(self, timeout_s: float) -> bool:
+        """Whether nothing waits any more; waits up to `timeout_s` seconds for that."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._waiting, timeout_s)
+
+    def note(self, answer: Answer) -> None:
+        """Take the collector's answer to a try."""
+        self.trouble = None if answer.verdict is Verdict.TAKEN else answer.detail
+
+    def gives_up(self) -> str | None:
+        """Never: a run is sent for as long as it lasts."""
+        return None

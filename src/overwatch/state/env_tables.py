@@ -1,0 +1,485 @@
+"""What is kept of each env beside its newest values, as tables with a row an env.
+
+- `Silences`: how long each env is usually quiet, on a clock that runs while the fleet reports. A pause that
+  all envs share (a learning phase, an evaluation) counts for one usual interval; facts end a silence and
+  teach no rhythm, since they come when they like.
+- `Tally`: how often something happened to each env in the last minute, and before it, in buckets of
+  producer's time; a late event counts in the newest bucket.
+- `Trends` and `Actions`: short windows of each env's own numbers, and what it did last. One sample at most
+  each `STRIDE` steps and `STRIDE_NS`, so a window spans seconds at any rate; all envs of a record are sampled
+  at once.
+- `Latest` and `Earned`: what finished episodes show. A row is summed up when it is read and one of its
+  episodes ended since, so a tick costs what ended in it; every tick reads `Latest`. Derived, so no part of a
+  checkpoint. Only episodes of the present task count; what is too large to square counts as unknown.
+
+Must not know when a silence is too long, what is counted, what a trend means, or which return is low.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from overwatch.state.arrays import Derived, Floats, Ints, Ring, floats, grown, ints, median
+from overwatch.state.places import At, Mask, Rows
+
+INTERVALS: Final = 16
+"""Newest intervals of the fleet that are remembered."""
+MEAN_OF: Final = 32
+"""Gaps that an env's mean is about."""
+GAP_FORGETS: Final = 1.0 - 1.0 / 1024
+"""Share of its longest gap that is kept after one more: an accident fades, what comes again does not."""
+LONGEST_NS: Final = 86_400_000_000_000
+"""What one gap counts for at most: a clock that jumps is no silence."""
+SECOND_NS: Final = 1_000_000_000
+
+
+class Silences(msgspec.Struct, kw_only=True):
+    """The silences of all envs; arrays have capacity C rows, all times are of the fleet's clock."""
+
+    clock_ns: int = 0
+    """Nanoseconds in which the fleet reported."""
+    at: int = 0
+    """Producer's time up to which the clock has run; 0 before the first record."""
+    intervals: Ring[float] = msgspec.field(default_factory=lambda: Ring(INTERVALS))
+    """Seconds from each of the newest seconds in which any env reported to the next such second."""
+    last_ns: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """When each env last reported."""
+    mean_s: Floats = msgspec.field(default_factory=lambda: floats(0))
+    """Its mean gap, the newest ones foremost."""
+    longest_s: Floats = msgspec.field(default_factory=lambda: floats(0))
+    """Its longest gap, fading."""
+    gaps: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """How many gaps that is known from."""
+
+    def resize(self, rows: int) -> None:
+        """Make room for `rows` envs."""
+        for name in ("last_ns", "mean_s", "longest_s", "gaps"):
+            setattr(self, name, grown(getattr(self, name), (rows,), 0))
+
+    def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
+        """What has a row an env, with what an unused row holds."""
+        yield from ((array, 0) for array in (self.last_ns, self.mean_s, self.longest_s, self.gaps))
+
+    def advance(self, at: int) -> None:
+        """Run the clock to `at`, when some env reported."""
+        if at <= self.at:
+            return
+        passed_ns, seconds = min(at - self.at, LONGEST_NS), at // SECOND_NS - self.at // SECOND_NS
+        if self.at and seconds:
+            usual_s = median(self.intervals.items)
+            self.intervals.push(float(seconds))
+            if usual_s is not None:
+                passed_ns = min(passed_ns, int(usual_s * SECOND_NS))
+        self.clock_ns += passed_ns if self.at else 0
+        self.at = at
+
+    def begin(self, rows: Rows, new: npt.NDArray[np.bool_], at: int) -> None:
+        """Begin the silences of those of these envs that are `new`, at `at`."""
+        self.advance(at)
+        self.last_ns[rows] = np.where(new, self.clock_ns, self.last_ns[rows])
+
+    def reported(self, rows: Rows, at: int, down: npt.NDArray[np.bool_] | None = None) -> None:
+        """These envs reported at `at`; a silence of those that were `down` is not learned as a gap."""
+        self.advance(at)
+        gap_ns = self.clock_ns - self.last_ns[rows]
+        learns = gap_ns > 0 if down is None else (gap_ns > 0) & ~down
+        self.last_ns[rows] = self.clock_ns
+        if not learns.all():
+            if not learns.any():
+                return
+            rows, gap_ns = np.arange(self.gaps.size)[rows][learns], gap_ns[learns]
+        gap_s = gap_ns / 1e9
+        gaps = self.gaps[rows] + 1
+        self.gaps[rows] = gaps
+        self.mean_s[rows] += (gap_s - self.mean_s[rows]) / np.minimum(gaps, MEAN_OF)
+        self.longest_s[rows] = np.maximum(gap_s, self.longest_s[rows] * GAP_FORGETS)
+
+    def reported_one(self, row: int, at: int) -> None:
+        """A fact about one env came at `at`."""
+        self.advance(at)
+        self.last_ns[row] = self.clock_ns
+
+
+BUCKET_NS: Final = 5_000_000_000
+BUCKETS: Final = 12
+WINDOW_S: Final = BUCKETS * BUCKET_NS // 1_000_000_000
+"""Seconds that a tally looks back."""
+
+
+class Tally(msgspec.Struct, kw_only=True):
+    """Counts per env; arrays have capacity C rows."""
+
+    counts: Ints = msgspec.field(default_factory=lambda: ints(0, BUCKETS))
+    """Ring of the newest buckets, shape (C, BUCKETS)."""
+    totals: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """Since the run's start, shape (C,)."""
+    first_at: int = 0
+    """Producer's time of the first event; 0 before it."""
+    bucket: int = 0
+    """Number of the newest bucket since the epoch; 0 before the first event."""
+
+    def resize(self, rows: int) -> None:
+        """Make room for `rows` envs."""
+        self.counts = grown(self.counts, (rows, BUCKETS), 0)
+        self.totals = grown(self.totals, (rows,), 0)
+
+    def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
+        """What has a row an env, with what an unused row holds."""
+        yield self.counts, 0
+        yield self.totals, 0
+
+    def add(self, rows: Ints, at: int) -> None:
+        """Count one event for each of these rows; a row may be named more than once."""
+        self._turn(at // BUCKET_NS)
+        if rows.size:
+            self.first_at = self.first_at or at
+        np.add.at(self.counts[:, self.bucket % BUCKETS], rows, 1)
+        np.add.at(self.totals, rows, 1)
+
+    def recent(self, n: int, now: int, seconds: int = WINDOW_S) -> Ints:
+        """Events of each of the first `n` rows in the last `seconds` before `now`, shape (n,)."""
+        newest = now // BUCKET_NS
+        oldest = newest - seconds * 1_000_000_000 // BUCKET_NS
+        held = [
+            bucket % BUCKETS
+            for bucket in range(self.bucket - BUCKETS + 1, self.bucket + 1)
+            if bucket > oldest
+        ]
+        found: Ints = self.counts[:n][:, held].sum(axis=1)
+        return found
+
+    def is_quiet(self, now: int) -> bool:
+        """Whether nothing happened to any env in the last minute before `now`."""
+        return self.bucket <= now // BUCKET_NS - BUCKETS
+
+    def _turn(self, bucket: int) -> None:
+        """Move to a newer bucket and empty those between."""
+        if bucket <= self.bucket:
+            return
+        for passed in range(max(self.bucket + 1, bucket - BUCKETS + 1), bucket + 1):
+            self.counts[:, passed % BUCKETS] = 0
+        self.bucket = bucket
+
+
+MEASURES: Final = ("reward", "return", "metric", "rent", "step_time")
+"""Short names of the env rows that are kept as columns."""
+TRENDED: Final = ("metric", "rent", "step_time")
+SAMPLES: Final = 24
+STRIDE: Final = 5
+STRIDE_NS: Final = 500_000_000
+ACTIONS: Final = 8
+"""Actions remembered per env."""
+
+
+class Trends(msgspec.Struct, kw_only=True):
+    """Samples of each env's measures; arrays have capacity C rows."""
+
+    values: dict[str, Floats] = msgspec.field(
+        default_factory=lambda: {name: floats(0, SAMPLES) for name in TRENDED}
+    )
+    """Rings of samples, shape (C, SAMPLES); NaN where the value was absent."""
+    step: Ints = msgspec.field(default_factory=lambda: ints(0, SAMPLES))
+    """Env step of each sample."""
+    at: Ints = msgspec.field(default_factory=lambda: ints(0, SAMPLES))
+    """Producer's time of each sample; 0 = not taken."""
+    count: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """Samples taken of each env."""
+    now: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """Newest step of each env."""
+    last_step: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """Env step of each env's newest sample."""
+    last_at: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """Producer's time of it."""
+
+    def resize(self, rows: int) -> None:
+        """Make room for `rows` envs."""
+        for name in TRENDED:
+            self.values[name] = grown(self.values[name], (rows, SAMPLES), np.nan)
+        self.step = grown(self.step, (rows, SAMPLES), 0)
+        self.at = grown(self.at, (rows, SAMPLES), 0)
+        for name in ("count", "now", "last_step", "last_at"):
+            setattr(self, name, grown(getattr(self, name), (rows,), 0))
+
+    def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
+        """What has a row an env, with what an unused row holds."""
+        yield from ((values, np.nan) for values in self.values.values())
+        for array in (self.step, self.at, self.count, self.now, self.last_step, self.last_at):
+            yield array, 0
+
+    def sample(self, told: At, step: int | None, at: int, current: dict[str, Floats]) -> None:
+        """Take a sample of those rows that are due; without a step number each record is one step."""
+        span = told.span
+        now = self.now[span] + 1 if step is None else np.maximum(self.now[span], step)
+        self.now[span] = now
+        if at < told.rested_until:
+            return
+        oldest = int(np.minimum.reduce(self.last_at[span], initial=at))
+        if oldest:
+            told.rested_until = oldest + STRIDE_NS
+            if at < told.rested_until:
+                return
+        due = (at - self.last_at[span] >= STRIDE_NS) & (now - self.last_step[span] >= STRIDE)
+        due |= self.count[span] == 0
+        if due.any():
+            rows = told.rows[due]
+            places = self.count[rows] % SAMPLES
+            # Envs that were born together have their samples in one column of the rings.
+            if due.all() and (places == places[0]).all():
+                self._take(span, int(places[0]), at, current)
+            else:
+                self._take(rows, places, at, current)
+
+    def _take(self, due: Rows, place: Ints | int, at: int, current: dict[str, Floats]) -> None:
+        for name in TRENDED:
+            self.values[name][due, place] = current[name][due]
+        self.step[due, place] = self.now[due]
+        self.at[due, place] = at
+        self.last_step[due], self.last_at[due] = self.now[due], at
+        self.count[due] += 1
+
+    def of(self, row: int) -> Ints:
+        """Positions of one env's samples in its rings, oldest first."""
+        taken = int(self.count[row])
+        return np.arange(max(0, taken - SAMPLES), taken, dtype=np.int64) % SAMPLES
+
+
+class Actions(msgspec.Struct, kw_only=True):
+    """The newest operations of each env; codes of words, -1 where absent."""
+
+    op: Ints = msgspec.field(default_factory=lambda: ints(0, ACTIONS, fill=-1))
+    slot: Ints = msgspec.field(default_factory=lambda: ints(0, ACTIONS, fill=-1))
+    blueprint: Ints = msgspec.field(default_factory=lambda: ints(0, ACTIONS, fill=-1))
+    step: Ints = msgspec.field(default_factory=lambda: ints(0, ACTIONS, fill=-1))
+    count: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """Operations seen of each env."""
+    streak: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """How often in a row each env did the newest one."""
+
+    def resize(self, rows: int) -> None:
+        """Make room for `rows` envs."""
+        for name in ("op", "slot", "blueprint", "step"):
+            setattr(self, name, grown(getattr(self, name), (rows, ACTIONS), -1))
+        self.count = grown(self.count, (rows,), 0)
+        self.streak = grown(self.streak, (rows,), 0)
+
+    def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
+        """What has a row an env, with what an unused row holds."""
+        yield from ((array, -1) for array in (self.op, self.slot, self.blueprint, self.step))
+        yield self.count, 0
+        yield self.streak, 0
+
+    def add(self, rows: Ints, op: Ints, slot: Ints, blueprint: Ints, step: int) -> None:
+        """Remember one operation a row."""
+        place = self.count[rows] % ACTIONS
+        same = (self.count[rows] > 0) & (self.op[rows, place - 1] == op)
+        self.streak[rows] = np.where(same, self.streak[rows] + 1, 1) * (op >= 0)
+        self.op[rows, place] = op
+        self.slot[rows, place] = slot
+        self.blueprint[rows, place] = blueprint
+        self.step[rows, place] = step
+        self.count[rows] += 1
+
+    def last(self, row: int) -> tuple[int, int]:
+        """Codes of the newest (operation, slot) of one env; -1 where there is none."""
+        taken = int(self.count[row])
+        if not taken:
+            return -1, -1
+        place = (taken - 1) % ACTIONS
+        return int(self.op[row, place]), int(self.slot[row, place])
+
+    def of(self, row: int) -> Ints:
+        """Positions of one env's operations in its rings, newest first."""
+        taken = int(self.count[row])
+        return np.arange(taken - 1, max(0, taken - ACTIONS) - 1, -1, dtype=np.int64) % ACTIONS
+
+
+RETURNS: Final = 32
+"""Finished episodes remembered per env."""
+SHOWN_RETURNS: Final = 10
+"""Newest finished episodes whose mean is an env's return."""
+LEAST: Final = 5
+"""Episodes of the present task from which on an env is judged."""
+RECENT: Final = 5
+"""Newest episodes that tell what an env earns now; while there are few in all, one less."""
+EARLIER: Final = 5
+"""Episodes before those from which on there are enough."""
+HUGE: Final = 1e100
+"""From here on a square may not be finite."""
+_LASTING: Final = 3
+"""Place, from the lowest, of the one that must be low too: four of five, or all four."""
+_FEW: Final = 256
+"""Up to so many rows one call for all costs less than one a column."""
+_NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
+
+
+def usable(values: Floats) -> Floats:
+    """The values whose squares are finite, NaN for the others."""
+    known: Floats = np.where(np.abs(values) < HUGE, values, np.nan)
+    return known
+
+
+class Summed(Derived):
+    """A table with a row an env, capacity C."""
+
+    FILLS: ClassVar[Mapping[str, float]] = {}
+    """Its arrays, with what an unused row holds."""
+
+    def __init__(self) -> None:
+        self.stale: Mask = np.zeros(0, dtype=np.bool_)
+        """Rows whose episodes have changed since they were summed up."""
+        self._settled = False
+        """Whether no episode has ended since all were summed up last."""
+
+    def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
+        """What has a row an env, with what an unused row holds."""
+        yield self.stale, True
+        yield from ((getattr(self, name), fill) for name, fill in self.FILLS.items())
+
+    def resize(self, rows: int) -> None:
+        """Make room for `rows` envs; a new row is yet to be summed up."""
+        self.stale = grown(self.stale, (rows,), fill=True)
+        self._settled = False
+        for name, fill in self.FILLS.items():
+            setattr(self, name, grown(getattr(self, name), (rows,), fill))
+
+    def note(self, rows: Ints) -> None:
+        """The episodes of these rows have changed."""
+        self.stale[rows] = True
+        self._settled = False
+
+    def take_due(self, n: int) -> Ints:
+        """Those of the first `n` rows to be summed up now. A new row holds what no episodes add up to."""
+        if self._settled:
+            return _NONE
+        rows = np.flatnonzero(self.stale[:n])
+        self.stale[rows] = False
+        self._settled = True
+        return rows
+
+
+class Earned(Summed):
+    """One row an env, capacity C; all are NaN or 0 while an env has too few episodes to judge by."""
+
+    FILLS: ClassVar[Mapping[str, float]] = {
+        **dict.fromkeys(("last", "lasting", "earlier", "scatter", "centre", "squares"), np.nan),
+        **dict.fromkeys(("before", "count"), 0),
+    }
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last: Floats = floats(0)
+        """The very last episode."""
+        self.lasting: Floats = floats(0)
+        """The fourth lowest of the newest."""
+        self.earlier: Floats = floats(0)
+        """Median of those before; NaN where there are none."""
+        self.scatter: Floats = floats(0)
+        """Median distance of those from `earlier`; NaN where they are too few."""
+        self.before: Ints = ints(0)
+        """How many those are."""
+        self.count: Ints = ints(0)
+        """Newest and earlier ones together."""
+        self.centre: Floats = floats(0)
+        """Mean of all these."""
+        self.squares: Floats = floats(0)
+        """Squared distances of all these from `centre`, added up."""
+
+    def sum_up(self, rows: Ints, told: Floats, fresh: Ints) -> None:
+        """Sum these rows up anew, each named once.
+
+        `told` are their returns, newest first, shape (k, RETURNS), NaN where there is none; `fresh` of them
+        are of the present task, shape (k,).
+        """
+        values = np.where(np.arange(RETURNS) < fresh[:, None], usable(told), np.nan)
+        judged = np.isfinite(values[:, :LEAST]).all(axis=1)
+        few = fresh < RECENT + EARLIER
+        if judged.all() and not few.any():
+            self._judge(rows, values, RECENT)
+            return
+        for name, fill in self.FILLS.items():
+            getattr(self, name)[rows[~judged]] = fill
+        for which, num_recent in ((judged & ~few, RECENT), (judged & few, RECENT - 1)):
+            self._judge(rows[which], values[which], num_recent)
+
+    def _judge(self, rows: Ints, values: Floats, num_recent: int) -> None:
+        recent, before = np.sort(values[:, :num_recent], axis=1), np.sort(values[:, num_recent:], axis=1)
+        unknown = np.isnan(values)
+        count = RETURNS - unknown.sum(axis=1)
+        num_before = count - num_recent
+        self.last[rows], self.before[rows], self.count[rows] = values[:, 0], num_before, count
+        self.lasting[rows] = recent[:, _LASTING]
+        self.earlier[rows] = earlier = _middle(before, num_before)
+        own = _middle(np.sort(np.abs(before - earlier[:, None]), axis=1), num_before)
+        self.scatter[rows] = np.where(num_before >= EARLIER, own, np.nan)
+        # From the newest one, so that equal returns have no distance at all.
+        apart = np.where(unknown, 0.0, values - values[:, :1])
+        mean = added_up(apart) / count
+        rest = np.where(unknown, 0.0, apart - mean[:, None])
+        self.centre[rows], self.squares[rows] = values[:, 0] + mean, added_up(rest * rest)
+
+
+def _middle(ordered: Floats, counts: Ints) -> Floats:
+    """Median of so many first values of each row of shape (n, k); NaN, as the others are, where 0."""
+    rows = np.arange(counts.size)
+    found: Floats = (ordered[rows, (counts - 1) // 2] + ordered[rows, counts // 2]) / 2
+    return found
+
+
+def added_up(values: Floats) -> Floats:
+    """The sum of each row, always in the same order, from the left: both ways give the same bits."""
+    total: Floats
+    if values.shape[0] <= _FEW:
+        total = np.add.accumulate(values, axis=1)[:, -1]
+        return total
+    total = values[:, 0].copy()
+    for place in range(1, values.shape[1]):
+        total += values[:, place]
+    return total
+
+
+MANY: Final = max(SHOWN_RETURNS, RECENT + EARLIER)
+"""Episodes of the present task from which on a row needs no care."""
+_MIDDLE: Final = 2
+"""Place, from the lowest, of the recent return: the median of five, the upper one of four."""
+
+
+class Latest(Summed):
+    """One row an env, capacity C."""
+
+    FILLS: ClassVar[Mapping[str, float]] = {"mean": np.nan, "recent": np.nan, "judged": False}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean: Floats = floats(0)
+        """Mean of the newest episodes, of any task; NaN before the first."""
+        self.recent: Floats = floats(0)
+        """Middle of the newest of the present task; NaN while they are too few to judge by."""
+        self.judged: Mask = np.zeros(0, dtype=np.bool_)
+        """Whether they are enough."""
+
+    def sum_up(self, rows: Ints, told: Floats, done: Ints, fresh: Ints) -> None:
+        """Sum these rows up anew, each named once.
+
+        `told` are their newest returns, newest first, shape (k, SHOWN_RETURNS), NaN where there is none; of
+        `done` finished episodes `fresh` are of the present task; both of shape (k,).
+        """
+        newest = told[:, :RECENT].copy()
+        judged = (np.abs(newest) < HUGE).all(axis=1)
+        if int(fresh.min()) >= MANY:
+            self.mean[rows] = added_up(told) / SHOWN_RETURNS
+        else:
+            self.mean[rows] = _mean(told, done)
+            judged &= fresh >= LEAST
+            newest[fresh < RECENT + EARLIER, RECENT - 1] = np.nan
+        newest.sort(axis=1)
+        self.recent[rows] = np.where(judged, newest[:, _MIDDLE], np.nan)
+        self.judged[rows] = judged
+
+
+def _mean(told: Floats, done: Ints) -> Floats:
+    counts = np.minimum(done, SHOWN_RETURNS)
+    told = np.where(np.arange(SHOWN_RETURNS) < counts[:, None], told, 0.0)
+    return np.divide(added_up(told), counts, out=floats(done.size), where=counts > 0)
