@@ -1,4 +1,4 @@
-"""What threads and processes that work beside others do to be in nobody's way.
+"""What threads and processes that work beside others do to stay out of the way.
 
 Rules: whoever is waited for comes first, but what is done in the background gets on however busy the machine
 is: without a share of its own it would never end beside a trainer that uses every core. Must not know what
@@ -19,9 +19,9 @@ _NICE: Final = 10
 
 
 def give_way(pid: int = 0) -> None:
-    """Lower the priority of a process, of this one unless another is named; saying it twice is as once.
+    """Lower the priority of a process, of this one unless another is named; twice is as once.
 
-    It takes the core from nobody who is at work on it. Who starts one says so: to begin takes a lot too.
+    It takes the core from no one at work on it. Call it at the start of a process: to begin takes a lot too.
     """
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, pid, max(os.getpriority(os.PRIO_PROCESS, pid), _NICE))

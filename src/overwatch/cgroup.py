@@ -136,7 +136,7 @@ def _below(mount: _Mount, path: str) -> Path:
 
 
 def _paths(text: str) -> Iterator[tuple[str, str]]:
-    """Controllers with the path of their group, from `/proc/self/cgroup`; v2's is under the empty word."""
+    """Controllers with the path of their group, from `/proc/self/cgroup`; v2's is under the empty name."""
     for line in text.splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")

@@ -1,4 +1,4 @@
-"""Where a running collector is found on this machine when nothing else says so.
+"""Where a running collector is found on this machine when nothing else names it.
 
 Owns the discovery file: its place, its shape, and reading it without ever failing. The collector writes
 it, the SDK and the TUI read it. Rules: it holds tokens, so it and its folder are this user's alone, and what
@@ -94,7 +94,7 @@ def write_private(target: Path, content: bytes) -> None:
     """Put a file that this user alone can read in the place of what was there; raises `OSError`."""
     scratch = target.with_name(f".{target.name}.{os.getpid()}")
     scratch.unlink(missing_ok=True)
-    # Exclusive, so that neither a link nor an open file that somebody laid there is written to.
+    # Exclusive, so that neither a link nor an open file that another program put there is written to.
     with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
     scratch.replace(target)

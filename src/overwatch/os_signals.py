@@ -1,4 +1,4 @@
-"""The operating system's signals, as numbers told to a function whatever the main thread waits for.
+"""The operating system's signals, as numbers passed to a function whatever the main thread waits for.
 
 Rules: a handler written in Python runs only when the main thread next executes bytecode, and a signal that
 comes just before it begins to wait for a lock, or that the kernel gives to another thread, does not wake it.
@@ -22,7 +22,7 @@ def heard(numbers: tuple[signal.Signals, ...], tell: Callable[[int], None]) -> I
     """In this context `tell` is called with each of these signals, in order, by a thread of its own.
 
     What handled them before, and the interpreter's wakeup descriptor, are put back at the end; by then all
-    that came is told. Raises `ValueError` in another than the main thread.
+    that came is passed on. Raises `ValueError` in another than the main thread.
     """
     inner, outer = os.pipe()
     os.set_blocking(outer, False)

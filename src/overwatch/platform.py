@@ -28,9 +28,6 @@ SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 files in it are made exclu
 """A folder in memory that processes share; there may be none."""
 NO_SIGNAL: Final[int] = getattr(socket, "MSG_NOSIGNAL", 0)
 """Flag of a send into a closed socket that is to be an error only; elsewhere Python ignores the signal."""
-_LONGEST_ADDRESS: Final = 100
-"""Bytes of a path that any system takes as a socket's address: macOS 104, Linux 108, with an end."""
-_SHORT: Final = Path("/tmp")  # noqa: S108 folders in it are made exclusively, for this user only
 _OPEN_MAX: Final = 10240
 """Most open files of a process that macOS takes where it names no limit."""
 _ZEROS: Final = bytes(1 << 16)
@@ -132,7 +129,7 @@ def is_cut(line: socket.socket) -> bool:
 
 
 def give_up_after(line: socket.socket, seconds: float) -> None:
-    """Have the kernel end a TCP connection whose other end is gone without a word, where it can."""
+    """Have the kernel end a TCP connection whose other end vanished, where it can."""
     if (option := getattr(socket, "TCP_USER_TIMEOUT", None)) is not None:
         line.setsockopt(socket.IPPROTO_TCP, option, round(seconds * 1000))
 

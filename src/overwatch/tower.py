@@ -1,4 +1,4 @@
-"""What the fold says of itself: counts of what it did with everything it was given. Must not know runs."""
+"""What the fold reports of itself: counts of what it did with everything it was given. Must not know runs."""
 
 import msgspec
 
@@ -24,7 +24,7 @@ class TowerStats(msgspec.Struct, kw_only=True):
     resets: int = 0
     """Sums and distributions that began anew, for a restart or a gap."""
     overlaps: int = 0
-    """Points that two writers told of one series at once."""
+    """Points that two writers sent of one series at once."""
     duplicates: int = 0
     refused_runs: int = 0
     """Records of runs beyond the limit of runs."""

@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 
 from overwatch.diagnose import Assessment, Judged, assess
-from overwatch.diagnose.follow import Open
-from overwatch.diagnose.hush import without_new
+from overwatch.diagnose.assess import without_new
 from overwatch.diagnose.judging import Judging
-from overwatch.diagnose.link import OVER, judge_link
+from overwatch.diagnose.liveness import OVER, judge_link
+from overwatch.diagnose.problem import Open
 from overwatch.projection import project_views
 from overwatch.projection.history import history
 from overwatch.snapshot import Baseline, Snapshot, View
@@ -27,7 +27,7 @@ from overwatch.state.past import Mark, Past
 LONG_NS: Final = 1_000_000_000
 """So much of a run is not folded without being looked at."""
 TIRED_NS: Final = 600_000_000_000
-"""So long after its last word a run that is over begins to rest: what clears of its findings has cleared."""
+"""So long after its last record a run that is over begins to rest: its findings have cleared or never do."""
 REST_NS: Final = 10_000_000_000
 """A run that rests is judged once in so long."""
 _DEFAULT: Final = View()
@@ -95,7 +95,7 @@ class Tracked(msgspec.Struct):
             judged = assess(self.state, self.assessment, tick, how, baseline)
             if hushed is not None:
                 judged = without_new(judged, self.assessment, hushed)
-        except Exception as error:  # noqa: BLE001 the border that is said above
+        except Exception as error:  # noqa: BLE001 the border that is named above
             self.judged = self.shown = None
             self.fault = f"cannot be judged: {_said(error)}"
             return
@@ -123,7 +123,7 @@ class Tracked(msgspec.Struct):
             return {}
         try:
             snapshots = project_views(self.state, self.judged, views)
-        except Exception as error:  # noqa: BLE001 the border that is said above
+        except Exception as error:  # noqa: BLE001 the border that is named above
             self.shown, self.fault = None, f"cannot be shown: {_said(error)}"
             return {}
         self.shown = snapshots.get(_DEFAULT, self.shown)

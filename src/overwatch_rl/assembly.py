@@ -132,7 +132,7 @@ def assemble(
 
 def _algorithm(settings: TrainSettings, spec: WorldSpec, ranks: Ranks) -> Any:
     """What the trainer drives: a row of the table, behind a memory where it is replayed."""
-    name, config = settings.algorithm
+    name, config = settings.algorithm, settings.learned
     kind = kind_of(name)
     made = kind.make(spec, config, seed=settings.seed, device=settings.world.device, ranks=ranks)
     return Replayed(spec, made, Local(spec, made.config, settings.seed)) if kind.is_replayed else made

@@ -6,9 +6,9 @@ cores. Raises `ValueError` naming the value and the fix.
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypedDict, assert_never, cast
+from typing import Any, Final, Generic, TypedDict, TypeVar, cast
 
 import torch
 
@@ -16,7 +16,7 @@ from overwatch.extras import TENSORBOARD
 from overwatch_rl.algorithms.dqn import DQNConfig
 from overwatch_rl.algorithms.ppo import PPOConfig
 from overwatch_rl.algorithms.returns import ReturnsConfig
-from overwatch_rl.algorithms.table import AlgorithmConfig, kind_of
+from overwatch_rl.algorithms.table import ALGORITHMS, AlgorithmConfig, Kind, kind_of
 from overwatch_rl.settings import changed
 from overwatch_rl.telemetry.tower import TowerConfig
 from overwatch_rl.training.distributed import Place
@@ -25,33 +25,28 @@ from overwatch_rl.worlds import is_shaped, modes_of
 from overwatch_rl.worlds.base import WorldConfig
 
 DEFAULT_UPDATES: Final = 30
+C = TypeVar("C")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preset:
+class Preset(Generic[C]):
     """What a world is trained with where nothing else is given."""
 
     envs: int = 32
     steps: int = 60
     device: str = "auto"
-    ppo: PPOConfig = field(default_factory=PPOConfig)
-    dqn: DQNConfig | None = None
-    """Settings of DQN, where that trains instead."""
-
-    @property
-    def algorithm(self) -> AlgorithmConfig:
-        """Settings of what trains."""
-        return self.ppo if self.dqn is None else self.dqn
+    learned: C
+    """Settings of the algorithm."""
 
 
-DQN_PRESET: Final = Preset(envs=4, steps=64, device="cpu", dqn=DQNConfig())
+DQN_PRESET: Final = Preset(envs=4, steps=64, device="cpu", learned=DQNConfig())
 """What DQN is trained with in any world."""
-PRESETS: Final[dict[str, Preset]] = {
-    "morphogenesis": Preset(device="cpu"),
+PRESETS: Final[dict[str, Preset[PPOConfig]]] = {
+    "morphogenesis": Preset(device="cpu", learned=PPOConfig()),
     "goodhart": Preset(
         envs=192,
         steps=128,
-        ppo=PPOConfig(
+        learned=PPOConfig(
             network="conv",
             logit_scale=1.0,
             learning_rate=3e-4,
@@ -64,7 +59,7 @@ PRESETS: Final[dict[str, Preset]] = {
     "goodhart:small": Preset(
         envs=64,
         steps=64,
-        ppo=PPOConfig(
+        learned=PPOConfig(
             logit_scale=1.0,
             learning_rate=1e-3,
             entropy_coef=0.02,
@@ -75,7 +70,7 @@ PRESETS: Final[dict[str, Preset]] = {
     "gym": Preset(
         envs=8,
         steps=128,
-        ppo=PPOConfig(
+        learned=PPOConfig(
             logit_scale=1.0,
             learning_rate=1e-3,
             entropy_coef=0.01,
@@ -83,14 +78,15 @@ PRESETS: Final[dict[str, Preset]] = {
         ),
     ),
 }
-"""By the whole name of a world, else by the part before the colon."""
+"""Of PPO, by the whole name of a world, else by the part before the colon."""
 
 
-def preset_of(world: str, algorithm: str) -> Preset:
-    """What an algorithm is trained with in a world."""
-    if algorithm == "dqn":
-        return DQN_PRESET
-    return PRESETS.get(world) or PRESETS.get(world.partition(":")[0], Preset())
+def preset_of(world: str, algorithm: str) -> Preset[Any]:
+    """What an algorithm is trained with in a world; raises `ValueError` where there is no such algorithm."""
+    found: Preset[Any] | None = DQN_PRESET if algorithm == "dqn" else None
+    if algorithm == "ppo":
+        found = PRESETS.get(world) or PRESETS.get(world.partition(":")[0])
+    return found or Preset(learned=kind_of(algorithm).config())
 
 
 class TrainFlags(TypedDict):
@@ -102,8 +98,8 @@ class TrainFlags(TypedDict):
     slots: int | None
     mode: str | None
     settings: tuple[str, ...]
-    ppo: tuple[str, ...]
-    dqn: tuple[str, ...]
+    own: dict[str, tuple[str, ...]]
+    """`NAME=VALUE` of settings that are an algorithm's own, by the algorithm."""
     updates: int | None
     seconds: float | None
     seed: int
@@ -135,9 +131,10 @@ class TrainSettings:
     world_name: str
     world: WorldConfig
     world_settings: Mapping[str, object]
-    ppo: PPOConfig
-    dqn: DQNConfig | None
-    """`None` where PPO trains."""
+    algorithm: str
+    """What trains: a row of `algorithms.table`."""
+    learned: AlgorithmConfig
+    """Its settings."""
     trainer: TrainerConfig
     seed: int
     """Of weights and the order of minibatches, which all ranks share; `trainer.seed` is the rank's own."""
@@ -158,11 +155,6 @@ class TrainSettings:
     described: dict[str, str]
     """The flags and what decides how numbers are judged, as words, shown with the run."""
 
-    @property
-    def algorithm(self) -> tuple[str, AlgorithmConfig]:
-        """What trains: a row of `algorithms.table`, and its settings."""
-        return ("ppo", self.ppo) if self.dqn is None else ("dqn", self.dqn)
-
 
 def train_settings(flags: TrainFlags) -> TrainSettings:
     """Assemble and validate; without `updates` and `seconds` it is the default number of updates."""
@@ -175,15 +167,15 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
         raise ValueError(f"seconds is {flags['seconds']}; use a number above 0")
     kind = kind_of(flags["algorithm"])
     preset = preset_of(flags["world"], flags["algorithm"])
-    ppo, dqn = _ppo(flags, preset.ppo), _dqn(flags, preset.dqn)
+    learned = _learned(flags, kind, preset.learned)
     envs = preset.envs if flags["envs"] is None else flags["envs"]
     steps = preset.steps if flags["steps"] is None else flags["steps"]
-    own = _discounted(flags, kind.discount(ppo if dqn is None else dqn))
+    own = _discounted(flags, kind.discount(learned))
     world = WorldConfig(num_envs=envs, device=device_named(flags["device"] or preset.device))
-    if dqn is None and steps * envs < ppo.minibatches:
+    bound = kind.rows_at_least
+    if bound is not None and steps * envs < (least := getattr(learned, bound)):
         raise ValueError(
-            f"{steps} steps of {envs} envs are too few for {ppo.minibatches} minibatches; "
-            "use more steps or envs"
+            f"{steps} steps of {envs} envs are too few for {least} {bound}; use more steps or envs"
         )
     tower = TowerConfig(
         run_id=flags["run_id"],
@@ -196,18 +188,18 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
         world_name=flags["world"],
         world=world,
         world_settings=own,
-        ppo=ppo,
-        dqn=dqn,
+        algorithm=flags["algorithm"],
+        learned=learned,
         trainer=TrainerConfig(updates=updates, steps=steps, seed=flags["seed"]),
         seed=flags["seed"],
         tower=tower if flags["telemetry"] else None,
-        is_planned=flags["plan"] == AUTO and dqn is None,
+        is_planned=flags["plan"] == AUTO and not kind.is_replayed,
         threads=flags["threads"],
         seconds=flags["seconds"],
         view=flags["view"],
         out=flags["out"],
         tensorboard=_tensorboard(flags),
-        described=_described(flags, ppo if dqn is None else dqn, world, steps),
+        described=_described(flags, kind, learned, world, steps),
     )
 
 
@@ -215,14 +207,12 @@ AUTO: Final = "auto"
 """The plan that is chosen by measurement."""
 ALL: Final = "all"
 """The mode that stands for every mode of a world."""
-_RETURNS: Final = "returns."
-"""How names of what estimates advantages begin."""
-_OF_PPO: Final = (
-    "epochs", "minibatches", "network", "target_kl", "anneal_updates", "normalise_observations", "ppo",
-)  # fmt: skip
-"""Flags of settings that only PPO has."""
 _WORDS: Final = {"settings": "--set"}
 """Flags whose word on the command line is not their name."""
+_HIDDEN: Final = (
+    "run_id", "endpoint", "telemetry", "view", "out", "tensorboard", "settings", "slots", "mode", "own",
+)  # fmt: skip
+"""Flags that decide no number, or are parts of others."""
 _SWITCHES: Final = ("telemetry", "normalise_observations")
 """Flags with a word for no."""
 
@@ -258,6 +248,8 @@ def _arguments(flags: TrainFlags) -> list[str]:
             words += [] if value is None else [word if value else word.replace("--", "--no-")]
         elif isinstance(value, bool):
             words += [word] if value else []
+        elif isinstance(value, dict):
+            words += [part for key, many in value.items() for one in many for part in (f"--{key}", one)]
         elif isinstance(value, tuple):
             words += [part for one in value for part in (word, str(one))]
         elif value is not None:
@@ -325,42 +317,41 @@ def named_values(flag: str, words: tuple[str, ...]) -> dict[str, str]:
     return own
 
 
-def _ppo(flags: TrainFlags, preset: PPOConfig) -> PPOConfig:
-    given = {
-        "network": flags["network"],
-        "learning_rate": flags["lr"],
-        "epochs": flags["epochs"],
-        "minibatches": flags["minibatches"],
-        "target_kl": flags["target_kl"],
-        "anneal_updates": flags["anneal_updates"],
-        "normalise_observations": flags["normalise_observations"],
-        "returns": None if flags["gamma"] is None else replace(preset.returns, gamma=flags["gamma"]),
-    }
-    typed: dict[str, object] = {name: value for name, value in given.items() if value is not None}
-    own = named_values("--ppo", flags["ppo"])
-    if "returns" in own:
-        raise ValueError(f"ppo.returns is {own['returns']!r}; write returns.gamma or returns.lam")
-    estimating = {name: own.pop(name) for name in list(own) if name.startswith(_RETURNS)}
-    if estimating:
-        read = {name.removeprefix(_RETURNS): value for name, value in estimating.items()}
-        typed["returns"] = changed(preset.returns, read, "ppo.returns")
-    return changed(replace(preset, **cast("Any", typed)), own, "ppo")
+def _learned(flags: TrainFlags, kind: Kind, preset: AlgorithmConfig) -> AlgorithmConfig:
+    """The algorithm's settings; raises `ValueError` for one that is wrong, or is another algorithm's."""
+    name, given = flags["algorithm"], cast("dict[str, Any]", flags)
+    others = [flag for row in ALGORITHMS.values() for flag in row.flags if flag not in kind.flags]
+    strange = [flag for flag in others if given[flag] is not None]
+    strange += [other for other, words in flags["own"].items() if words and other != name]
+    if strange:
+        raise ValueError(
+            f"--{strange[0].replace('_', '-')} is a setting of another algorithm than {name}; leave it out"
+        )
+    typed: dict[str, Any] = {}
+    for flag, path in kind.flags.items():
+        if given[flag] is not None:
+            _put(typed, preset, path, given[flag])
+    found: Any = replace(preset, **typed)
+    plain: dict[str, str] = {}
+    for word, value in named_values(f"--{name}", flags["own"].get(name, ())).items():
+        part, dot, leaf = word.partition(".")
+        inner = getattr(found, part, None)
+        if not is_dataclass(inner):
+            plain[word] = value
+        elif not dot:
+            parts = " or ".join(f"{part}.{field.name}" for field in fields(inner))
+            raise ValueError(f"{name}.{part} is {value!r}; write {parts}")
+        else:
+            found = replace(found, **{part: changed(inner, {leaf: value}, f"{name}.{part}")})
+    return cast("AlgorithmConfig", changed(found, plain, name))
 
 
-def _dqn(flags: TrainFlags, preset: DQNConfig | None) -> DQNConfig | None:
-    """`None` where PPO trains; raises `ValueError` for a flag of the other algorithm."""
-    given = cast("dict[str, object]", flags)
-    for name in ("dqn",) if preset is None else _OF_PPO:
-        if given[name] not in (None, ()):
-            raise ValueError(
-                f"--{name.replace('_', '-')} is a setting of another algorithm than {flags['algorithm']}; "
-                "leave it out"
-            )
-    if preset is None:
-        return None
-    typed = {"learning_rate": flags["lr"], "gamma": flags["gamma"]}
-    own: dict[str, object] = {name: value for name, value in typed.items() if value is not None}
-    return changed(preset, own | named_values("--dqn", flags["dqn"]), "dqn")
+def _put(typed: dict[str, Any], preset: object, path: tuple[str, ...], value: object) -> None:
+    """Have `typed` hold a value at a place of a config, beside what the preset has there."""
+    first, *rest = path
+    if rest:
+        value = replace(typed.get(first) or getattr(preset, first), **{rest[0]: value})
+    typed[first] = value
 
 
 def _discounted(flags: TrainFlags, gamma: float) -> dict[str, object]:
@@ -381,53 +372,20 @@ def _discounted(flags: TrainFlags, gamma: float) -> dict[str, object]:
 
 
 def _described(
-    flags: TrainFlags, algorithm: AlgorithmConfig, world: WorldConfig, steps: int
+    flags: TrainFlags, kind: Kind, learned: AlgorithmConfig, world: WorldConfig, steps: int
 ) -> dict[str, str]:
     """Every value that decided the run, as words."""
-    hidden = (
-        "run_id",
-        "endpoint",
-        "telemetry",
-        "view",
-        "out",
-        "tensorboard",
-        "settings",
-        "slots",
-        "mode",
-        "ppo",
-        "dqn",
-    )
     own = world_settings(flags["slots"], flags["mode"], flags["settings"])
-    own |= named_values("--ppo", flags["ppo"]) | named_values("--dqn", flags["dqn"])
+    for name, words in flags["own"].items():
+        own |= named_values(f"--{name}", words)
     used: dict[str, object] = {
         "envs": world.num_envs,
         "device": world.device,
         "steps": steps,
-        "lr": algorithm.learning_rate,
+        "lr": learned.learning_rate,
     }
-    match algorithm:
-        case PPOConfig():
-            used |= _of_ppo(algorithm)
-        case DQNConfig():
-            used |= asdict(algorithm)
-        case _:
-            assert_never(algorithm)
+    used |= kind.shown(learned)
     if flags["plan"] == AUTO and used.get("network") == "conv":
         used["precision"] = "bf16"  # the plan may choose it, and what is judged by precision must allow it
-    shown = {name: value for name, value in flags.items() if name not in hidden} | own | used
+    shown = {name: value for name, value in flags.items() if name not in _HIDDEN} | own | used
     return {name: str(value) for name, value in shown.items()}
-
-
-def _of_ppo(ppo: PPOConfig) -> dict[str, object]:
-    return {
-        "epochs": ppo.epochs,
-        "minibatches": ppo.minibatches,
-        "network": ppo.network,
-        "max_grad_norm": ppo.max_grad_norm,
-        "gamma": ppo.returns.gamma,
-        "anneal_updates": ppo.anneal_updates,
-        "normalise_observations": ppo.normalise_observations,
-        "gae_lambda": ppo.returns.lam,
-        "clip": ppo.clip,
-        "entropy_coef": ppo.entropy_coef,
-    }

@@ -16,6 +16,7 @@ import torch
 
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.table import kept as kept_algorithm
+from overwatch_rl.algorithms.table import kind_of
 from overwatch_rl.artifacts.store import is_remote
 from overwatch_rl.checkpoints.manifest import FOLDER, State
 from overwatch_rl.checkpoints.reading import Checkpoint, find_checkpoint
@@ -23,32 +24,22 @@ from overwatch_rl.config import TrainFlags, TrainSettings, named_values, train_s
 from overwatch_rl.training.keeper import position_of
 from overwatch_rl.training.trainer import Trainer
 
-_LEAVES: Final = {"world": ("world",), "envs": ("envs",), "steps": ("steps",), "seed": ("seed",)}
-"""Flag to its place in the configuration: what may not differ."""
-_LEAVES_OF: Final[dict[str, dict[str, tuple[str, ...]]]] = {
-    "ppo": {
-        "lr": ("ppo", "learning_rate"),
-        "epochs": ("ppo", "epochs"),
-        "minibatches": ("ppo", "minibatches"),
-        "network": ("ppo", "network"),
-        "target_kl": ("ppo", "target_kl"),
-        "gamma": ("ppo", "returns", "gamma"),
-        "anneal_updates": ("ppo", "anneal_updates"),
-        "normalise_observations": ("ppo", "normalise_observations"),
-    },
-    "dqn": {"lr": ("dqn", "learning_rate"), "gamma": ("dqn", "gamma")},
+_LEAVES: Final[dict[str, tuple[str, ...]]] = {
+    "world": ("world",),
+    "envs": ("envs",),
+    "steps": ("steps",),
+    "seed": ("seed",),
 }
-"""Those of one algorithm."""
+"""Flag to its place in the configuration: what may not differ."""
 
 
 def config_of(settings: TrainSettings) -> dict[str, object]:
     """The configuration of a run, as it lies in checkpoints; settings lie under the algorithm's name."""
-    name, algorithm = settings.algorithm
     return {
         "world": settings.world_name,
         "envs": settings.world.num_envs,
         "settings": dict(settings.world_settings),
-        name: asdict(algorithm),
+        settings.algorithm: asdict(settings.learned),
         "steps": settings.trainer.steps,
         "seed": settings.trainer.seed,
         "updates": settings.trainer.updates,
@@ -83,7 +74,7 @@ def settings_of(
         raise ValueError(f"--algorithm is {flags['algorithm']}, the checkpoint was trained with {name}")
     flags = cast("TrainFlags", {**flags, "algorithm": name})
     _refuse_others(flags, typed, kept)
-    leaves = _LEAVES | _LEAVES_OF[name]
+    leaves = _leaves(name)
     filled: dict[str, object] = dict(flags) | {name: _leaf(kept, path) for name, path in leaves.items()}
     filled |= {name: value for name, value in _free(kept).items() if name not in typed}
     if "seconds" in typed and "updates" not in typed:
@@ -94,12 +85,10 @@ def settings_of(
         "slots": None,
         "mode": None,
         "settings": tuple(f"{k}={v}" for k, v in kept["settings"].items()),
-        "ppo": (),
-        "dqn": (),
+        "own": {},
     }
     settings = train_settings(cast("TrainFlags", filled))
-    own: dict[str, Any] = {"world_settings": kept["settings"], name: algorithm}
-    settings = replace(settings, **own)
+    settings = replace(settings, world_settings=kept["settings"], learned=algorithm)
     planned, done = settings.trainer.updates, checkpoint.state.updates
     if planned is not None and done >= planned:
         raise ValueError(f"{checkpoint.where} has had {done} updates; give --updates with more, or --seconds")
@@ -152,11 +141,11 @@ def differences(state: State, config: dict[str, object]) -> list[str]:
 def _refuse_others(flags: TrainFlags, typed: frozenset[str], kept: dict[str, Any]) -> None:
     given = cast("dict[str, object]", flags)
     part = flags["algorithm"]
-    leaves = _LEAVES | _LEAVES_OF[part]
+    leaves = _leaves(part)
     named = {name: (given[name], _leaf(kept, path)) for name, path in leaves.items() if name in typed}
     own = world_settings(flags["slots"], flags["mode"], flags["settings"])
     named |= {f"set {name}": (value, kept["settings"].get(name)) for name, value in own.items()}
-    words = cast("tuple[str, ...]", given[part])
+    words = flags["own"].get(part, ())
     changed = config_of(train_settings(flags))[part] if words else {}
     for name in named_values(f"--{part}", words):
         path = name.split(".")
@@ -168,6 +157,12 @@ def _refuse_others(flags: TrainFlags, typed: frozenset[str], kept: dict[str, Any
                 f"--{flag} is {value}, the checkpoint was trained with {before}; "
                 "leave it out, or begin a new run"
             )
+
+
+def _leaves(algorithm: str) -> dict[str, tuple[str, ...]]:
+    """Flags that may not differ, with the place of each in the configuration."""
+    own = {flag: (algorithm, *path) for flag, path in kind_of(algorithm).flags.items()}
+    return _LEAVES | own
 
 
 def _free(kept: dict[str, Any]) -> dict[str, object]:

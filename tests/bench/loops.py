@@ -74,14 +74,14 @@ def main(arguments: list[str]) -> None:
 def _ours(updates: int) -> Loop:
     world = make("gym:CartPole-v1", WorldConfig(num_envs=PRESET.envs), {})
     config = TrainerConfig(updates=updates, steps=PRESET.steps)
-    trainer = Trainer(world, PPO(world.spec, PRESET.ppo, seed=0), config, Silent(), lambda: None)
+    trainer = Trainer(world, PPO(world.spec, PRESET.learned, seed=0), config, Silent(), lambda: None)
     began = time.process_time()
     trainer.run()
     return Loop("ours", trainer.collector.steps_done * PRESET.envs, time.process_time() - began)
 
 
 def _sb3(updates: int) -> Loop:
-    recipe, steps = PRESET.ppo, updates * PRESET.envs * PRESET.steps
+    recipe, steps = PRESET.learned, updates * PRESET.envs * PRESET.steps
     model = stable_baselines3.PPO(
         "MlpPolicy", make_vec_env("CartPole-v1", n_envs=PRESET.envs, seed=0), n_steps=PRESET.steps,
         batch_size=PRESET.envs * PRESET.steps // recipe.minibatches, n_epochs=recipe.epochs,
@@ -98,7 +98,7 @@ def _sb3(updates: int) -> Loop:
 def _apart(updates: int) -> Iterator[Loop | str]:
     """Those in another Python; a reason for each that did not run."""
     failed = _installed()
-    recipe = PRESET.ppo
+    recipe = PRESET.learned
     same = ("clip", "minibatches", "epochs", "learning_rate", "value_coef", "entropy_coef", "max_grad_norm")
     words = json.dumps(
         {name: getattr(recipe, name) for name in same}

@@ -16,7 +16,7 @@ NUMERIC: Final = ("overwatch_rl/algorithms/", "overwatch_rl/training/", "overwat
 """One linear numeric step is kept whole here."""
 
 WIDE: Final[dict[str, str]] = {
-    "overwatch/sdk/__init__.py:start": "the one entry point names all that a run can say of itself",
+    "overwatch/sdk/launch.py:start": "the one entry point names all that a run can say of itself",
     "overwatch/sdk/run.py:seed_stage_changed": "one keyword a field of the fact",
     "overwatch/sdk/run.py:gate_evaluated": "one keyword a field of the fact",
     "overwatch/sdk/run.py:log": "one keyword a field of the line",
@@ -30,8 +30,8 @@ DEEP: Final = (
     "overwatch.generate.registry_reading._Event",
     "overwatch.generate.registry_reading._Metric",
     "overwatch.generate.registry_reading._Span",
-    "overwatch.state.earned.Earned",
-    "overwatch.state.latest.Latest",
+    "overwatch.state.env_tables.Earned",
+    "overwatch.state.env_tables.Latest",
     "overwatch_rl.telemetry.running.Lines",
 )
 """Classes with more classes above them that are still there."""

@@ -99,6 +99,7 @@ UNSHOWN: Final = {
     "Lane.step_s": _JSON,
     "Lane.update_s": _JSON,
     "Link.away_s": f"{_JSON}; the banner says it",
+    "Parting.needed": f"{_JSON}; the text has it while there are too few",
     "Parting.pairs": f"{_JSON}; the text has it while there are too few",
     "Parting.way": f"{_JSON}; the text has it",
     "Link.last_at": f"{_JSON}; the banner says it",

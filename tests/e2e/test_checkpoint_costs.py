@@ -24,7 +24,7 @@ import json, sys
 from pathlib import Path
 from overwatch.collector.checkpoints import Checkpoints
 from overwatch.collector.health import Health
-from overwatch.collector.limits import resident_bytes
+from overwatch.collector.limits import Resident
 from overwatch.journal import Folder
 from overwatch.platform import return_memory_soon
 
@@ -34,9 +34,9 @@ def peak():
 
 return_memory_soon()
 checkpoints = Checkpoints(Folder(Path(sys.argv[1])), Health())
-before = resident_bytes()
+before = Resident()()
 found = checkpoints.load()
-loaded, at_load = resident_bytes() - before, peak() - before
+loaded, at_load = Resident()() - before, peak() - before
 found[0].fold.dump()
 print(json.dumps([loaded, at_load, peak() - before]))
 """

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from overwatch.analyse.figure import Scale, number, ticks
-from overwatch.analyse.page import Markup, join, tag, text
+from overwatch.analyse.page import Markup, Scale, join, number, tag, text, ticks
 
 WIDTH, HEIGHT, GAP, LEFT, TOP, FOOT = 250, 190, 46, 44, 30, 54
 COLOURS: Final = ("#d9730d", "#1f6feb", "#57606a")

@@ -76,9 +76,9 @@ def recipes() -> dict[str, dict[str, Any]]:
     """What the worlds are trained with now, as it reads from a file."""
     found = {world: asdict(preset_of(world)) for world in COMPARED}
     for recipe in found.values():
-        del recipe["dqn" if recipe["dqn"] is None else "ppo"]
-        if "ppo" in recipe:
-            del recipe["ppo"]["importance_cap"]  # of rollouts of older policies: there are none here
+        learned = recipe.pop("learned")
+        recipe["ppo" if "clip" in learned else "dqn"] = learned
+        learned.pop("importance_cap", None)  # of rollouts of older policies: there are none here
     return msgspec.json.decode(msgspec.json.encode(found), type=dict[str, dict[str, Any]])
 
 

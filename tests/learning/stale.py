@@ -53,7 +53,7 @@ def returns(arm: Arm, seed: int, updates: int = UPDATES) -> list[float]:
     """The mean return of the episodes of each rollout, in the order in which they were learned from."""
     preset = preset_of(GOODHART)
     world = make(GOODHART, WorldConfig(num_envs=preset.envs), {"mode": "ground_truth"})
-    config = replace(preset.ppo, returns=replace(preset.ppo.returns, lam=arm.lam))
+    config = replace(preset.learned, returns=replace(preset.learned.returns, lam=arm.lam))
     learned, acting = (PPO(world.spec, config, seed=seed) for _ in range(2))
     collected = CollectorConfig(steps=preset.steps, seed=seed)
     collector = Collector(world, acting, collected, Silent(), lambda: None)

@@ -11,7 +11,6 @@ import msgspec
 import pytest
 import torch
 
-from overwatch_rl.algorithms.dqn import DQNConfig
 from overwatch_rl.config import DQN_PRESET, PRESETS
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
@@ -146,7 +145,7 @@ def test_sb3_gets_the_worlds_own_numbers() -> None:
     assert ended.tolist() == [True] * 4
     assert all(info["TimeLimit.truncated"] for info in infos)
     assert any((info["terminal_observation"] != now).any() for info, now in zip(infos, seen, strict=True))
-    recipe = replace(PRESETS[GOODHART].ppo, minibatches=2)
+    recipe = replace(PRESETS[GOODHART].learned, minibatches=2)
     model = learner(env, world, recipe, seed=0, steps=8)
     model.learn(2 * 4 * 8)
     assert len(env.updates) == 2
@@ -167,7 +166,7 @@ def test_a_training_is_kept_by_update() -> None:
 
 def test_sb3s_dqn_has_the_recipe_of_ours() -> None:
     """What decides its numbers is the preset's; the target network is renewed as often as ours."""
-    recipe = replace(DQN_PRESET.dqn or DQNConfig(), first_at=8, batch=4, gradient_steps=2, target_every=2)
+    recipe = replace(DQN_PRESET.learned, first_at=8, batch=4, gradient_steps=2, target_every=2)
     world = make("gym:CartPole-v1", WorldConfig(num_envs=2), {})
     env = Wrapped(world, 2, seed=0, steps=8)
     model = dqn_learner(env, world, recipe, seed=0, steps=8, total=1600)

@@ -1,13 +1,13 @@
 """One training, ours or SB3's, and what is kept of it: numbers an update, and the tower's judgement."""
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 import torch
 
 from overwatch.diagnose.hacking import CODE
-from overwatch_rl.algorithms.dqn import DQN
+from overwatch_rl.algorithms.dqn import DQN, DQNConfig
 from overwatch_rl.algorithms.ppo import PPO
 from overwatch_rl.config import DQN_PRESET, PRESETS, Preset
 from overwatch_rl.telemetry.reporter import Silent
@@ -92,12 +92,12 @@ def _ours(job: Job) -> tuple[list[Mapping[str, float]], float | None]:
     preset, kept = preset_of(job.world), Numbers()
     world = make(job.world.partition(" ")[0], WorldConfig(num_envs=preset.envs), _settings(job))
     config = TrainerConfig(updates=job.updates, steps=preset.steps, seed=job.seed)
-    if preset.dqn is not None:
-        dqn = DQN(world.spec, preset.dqn, seed=job.seed)
-        replayed = Replayed(world.spec, dqn, Local(world.spec, preset.dqn, job.seed))
+    if isinstance(preset.learned, DQNConfig):
+        dqn = DQN(world.spec, preset.learned, seed=job.seed)
+        replayed = Replayed(world.spec, dqn, Local(world.spec, preset.learned, job.seed))
         Trainer(world, replayed, config, kept, lambda: None).run()
         return kept.updates, None
-    algorithm = PPO(world.spec, preset.ppo, seed=job.seed)
+    algorithm = PPO(world.spec, preset.learned, seed=job.seed)
     Trainer(world, algorithm, config, kept, lambda: None).run()
     if job.world != GOODHART:
         return kept.updates, None
@@ -116,14 +116,14 @@ def _theirs(job: Job) -> tuple[list[Mapping[str, float]], float | None]:
     world = make(job.world.partition(" ")[0], WorldConfig(num_envs=preset.envs), _settings(job))
     env = Wrapped(world, preset.envs, seed=job.seed, steps=preset.steps)
     total = job.updates * preset.envs * preset.steps
-    if preset.dqn is not None:
-        dqn_learner(env, world, preset.dqn, seed=job.seed, steps=preset.steps, total=total).learn(total)
+    if isinstance(preset.learned, DQNConfig):
+        dqn_learner(env, world, preset.learned, seed=job.seed, steps=preset.steps, total=total).learn(total)
         return list(env.updates), None
-    learner(env, world, preset.ppo, seed=job.seed, steps=preset.steps).learn(total)
+    learner(env, world, preset.learned, seed=job.seed, steps=preset.steps).learn(total)
     return list(env.updates), None
 
 
-def preset_of(world: str) -> Preset:
+def preset_of(world: str) -> Preset[Any]:
     """What it is trained with."""
     if world == CARTPOLE_DQN:
         return DQN_PRESET

@@ -87,7 +87,7 @@ def fly(programs: Sequence[Program], folder: Path) -> tuple[Path, set[str]]:
     And which were left out, since this machine gives them no disk or control group of their own.
     """
     with running(folder) as service, ThreadPoolExecutor(AT_ONCE) as pool:
-        endpoint = service.context.board.urls["otlp_http"]
+        endpoint = service.context.urls["otlp_http"]
         flown = [pool.submit(_flown, program, endpoint, folder) for program in programs]
         is_flown = [one.result() for one in flown]
     left_out = {program.name for program, was in zip(programs, is_flown, strict=True) if not was}

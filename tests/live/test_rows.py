@@ -143,7 +143,7 @@ def emitted(tmp_path_factory: pytest.TempPathFactory) -> Emitted:
         preset = PRESETS.get(program.world) or PRESETS[program.world.partition(":")[0]]
         world = make(program.world, WorldConfig(num_envs=2), program.settings)
         local = LocalRun(words_of(world.spec), 2)
-        algorithm = PPO(world.spec, replace(preset.ppo, **program.ppo), seed=0)
+        algorithm = PPO(world.spec, replace(preset.learned, **program.ppo), seed=0)
         tower = Tower(local.run, world.spec, "cpu")
         config = TrainerConfig(updates=2, steps=program.steps)
         trainer = Trainer(world, algorithm, config, tower, lambda: None)

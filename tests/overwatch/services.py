@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from overwatch.catalog.tallies import SCOPE_OF_ROLE
-from overwatch.diagnose.experience import experience_problems
 from overwatch.diagnose.problem import Problem
+from overwatch.diagnose.services import experience_problems
 from overwatch.events import Event, Measured, Origin, Record, Tallied, TallySeries, scalars
 from overwatch.state import RunState, apply, new_run
 from tests.fakes import SECOND, START_NS

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from overwatch.cli import main
-from overwatch.cli.doctor.verdict import State
-from overwatch.cli.doctor.versions import versions
+from overwatch.cli.doctor import versions
+from overwatch.cli.doctor_machine import State
 from overwatch.extras import EXTRAS, GPU, Extra
 from overwatch.sdk.exporter.nvml import Nvml
 from tests.overwatch.simulate.runs import record

@@ -12,7 +12,7 @@ from overwatch.extras import TENSORBOARD
 from overwatch_rl.config import TrainFlags, TrainSettings, device_named, mode_commands, train_settings
 
 FLAGS: Final = TrainFlags(
-    world="morphogenesis", algorithm="ppo", envs=2, slots=None, mode=None, settings=(), ppo=(), dqn=(),
+    world="morphogenesis", algorithm="ppo", envs=2, slots=None, mode=None, settings=(), own={},
     steps=8, updates=3,
     seconds=None, seed=0, lr=1e-3, epochs=1, minibatches=1, network=None, target_kl=0.02, gamma=None,
     anneal_updates=None, normalise_observations=None, plan="auto", threads=1, device="cpu", out=None,
@@ -27,17 +27,17 @@ def given(**flags: object) -> TrainFlags:
 
 def _settings(*ppo: str) -> TrainSettings:
     """Those of a small run with these words for PPO."""
-    return train_settings(given(slots=1, ppo=ppo))
+    return train_settings(given(slots=1, own={"ppo": ppo}))
 
 
 def test_settings_of_ppo_without_a_flag_are_read_as_their_kind() -> None:
     """Numbers, truths, `none`, and how advantages are estimated; the run declares them."""
     words = ("max_grad_norm=2", "popart=true", "anneal_updates=7", "value_clip=none", "returns.gamma=0.5")
     settings = _settings(*words)
-    ppo = settings.ppo
+    ppo = settings.learned
 
     assert (ppo.max_grad_norm, ppo.popart, ppo.anneal_updates, ppo.value_clip) == (2.0, True, 7, None)
-    assert (ppo.returns.gamma, ppo.returns.lam) == (0.5, _settings().ppo.returns.lam)
+    assert (ppo.returns.gamma, ppo.returns.lam) == (0.5, _settings().learned.returns.lam)
     assert (settings.described["max_grad_norm"], settings.described["gamma"]) == ("2.0", "0.5")
 
 
@@ -94,7 +94,7 @@ def test_a_device_that_is_not_there_is_refused(
 def test_the_learners_own_settings_are_flags() -> None:
     """Discount, annealing and normalised observations; without a flag they are the preset's."""
     flags = given(world="gym:CartPole-v1", gamma=0.9, anneal_updates=7, normalise_observations=True)
-    ppo, described = train_settings(flags).ppo, train_settings(flags).described
+    ppo, described = train_settings(flags).learned, train_settings(flags).described
     plain = train_settings(given(world="gym:CartPole-v1"))
 
     assert (ppo.returns.gamma, ppo.returns.lam) == (0.9, 0.95)
@@ -102,9 +102,8 @@ def test_the_learners_own_settings_are_flags() -> None:
     assert [described[name] for name in ("gamma", "anneal_updates", "normalise_observations")] == [
         "0.9", "7", "True",
     ]  # fmt: skip
-    assert (plain.ppo.returns.gamma, plain.ppo.anneal_updates, plain.ppo.normalise_observations) == (
-        0.99, None, False,
-    )  # fmt: skip
+    kept = plain.learned
+    assert (kept.returns.gamma, kept.anneal_updates, kept.normalise_observations) == (0.99, None, False)
     assert plain.described["normalise_observations"] == "False"
 
 
@@ -113,7 +112,7 @@ def test_a_shaped_reward_has_the_discount_of_the_learner(settings: tuple[str, ..
     """One value for a run: the world is given the learner's, and may be given the same."""
     found = train_settings(given(world="goodhart:small", gamma=0.9, settings=settings))
 
-    assert (float(str(found.world_settings["gamma"])), found.ppo.returns.gamma) == (0.9, 0.9)
+    assert (float(str(found.world_settings["gamma"])), found.learned.returns.gamma) == (0.9, 0.9)
     assert train_settings(given(world="goodhart")).world_settings["gamma"] == 0.99
 
 

@@ -45,7 +45,7 @@ def need(name: str) -> str:
 def prometheus(folder: Path, service: Service, *more: str) -> Iterator[str]:
     """A Prometheus, with `more` options, that scrapes a collector; yields its URL once it answers."""
     config = folder / "prometheus.yml"
-    ends = service.context.board.urls
+    ends = service.context.urls
     targets = {"runs": ends["metrics"], "own": ends["telemetry"]}
     config.write_text(CONFIG.format(**{key: url.removeprefix("http://") for key, url in targets.items()}))
     address = f"127.0.0.1:{free_port()}"

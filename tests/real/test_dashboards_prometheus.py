@@ -106,7 +106,7 @@ def served(service: Service, scope: Scope, turn: int) -> None:
 
 def exported(service: Service) -> set[str]:
     """Names of all samples on the collector's two pages."""
-    ends = service.context.board.urls
+    ends = service.context.urls
     pages = [http(f"{ends[page]}/metrics").body.decode() for page in ("metrics", "telemetry")]
     lines = [line for page in pages for line in page.splitlines() if line and not line.startswith("#")]
     return {line.partition("{")[0].partition(" ")[0] for line in lines}

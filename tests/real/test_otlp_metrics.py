@@ -71,7 +71,7 @@ def test_names_are_the_same_by_scrape_and_by_push(tmp_path: Path) -> None:
             )
             run.update(update=1, kl_divergence=0.012, entropy=0.7, value_loss=0.5, learning_rate=3e-4)
             run.envs(step=1, reward=[1.0, 2.0])
-            page = service.context.board.urls["metrics"]
+            page = service.context.urls["metrics"]
             eventually(lambda: _missing(url, page) == set(), 40)
             pushed, ours = named(url, "pushed"), scraped(http(f"{page}/metrics").body.decode())
             kl = value(ask(url, "max(overwatch_policy_kl_divergence)"))

@@ -66,7 +66,7 @@ def test_promtool_reads_both_pages(tmp_path: Path) -> None:
     with running(tmp_path) as service:
         at = time.time_ns()
         send(service, "linted", [fakes.started(at), fakes.policy(at, 1, kl_divergence=0.01)], 1)
-        ends = service.context.board.urls
+        ends = service.context.urls
         runs = eventually(lambda: b"kl_divergence" in (p := http(f"{ends['metrics']}/metrics").body) and p)
         own = http(f"{ends['telemetry']}/metrics").body
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from overwatch.cli.stack.processes import Server, Servers, process_of
+from overwatch.cli.stack_servers import Server, Servers, process_of
 from overwatch.events import Event
 from tests import fakes
 from tests.overwatch.collector.running import eventually, running, told
@@ -78,7 +78,7 @@ def test_a_stack_comes_up_scrapes_a_run_and_goes_down(command: Command, tmp_path
     """Prometheus reads both pages with the collector's token; `down` ends all, and nothing else."""
     secured = "service.security.tokens.read={tokens: [only-for-scrapes]}"
     with running(tmp_path / "collector", secured) as service:
-        ends = service.context.board.urls
+        ends = service.context.urls
         (tmp_path / "data/stack/prometheus").mkdir(parents=True)
         (tmp_path / "data/stack/prometheus/scrape_token").write_text("only-for-scrapes")
         code, said = command.up("--runs", str(ends["metrics"]), "--collector", str(ends["telemetry"]))

@@ -1,4 +1,4 @@
-"""Whether runs are good enough for a script to go on: findings counted against a level, and told as JUnit.
+"""Whether runs are good enough for a script to go on: findings counted against a level, as text, JSON, JUnit.
 
 Owns what counts. A finding counts once, at the worst that it was, whether or not it cleared. Pure.
 """
@@ -6,12 +6,14 @@ Owns what counts. A finding counts once, at the worst that it was, whether or no
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
-from overwatch.analyse.found import SEVERITIES
+import msgspec
+
+from overwatch.analyse.findings import SEVERITIES
 from overwatch.analyse.judged import Skipped, skipped, unknown
 from overwatch.analyse.rows import Row, rows
-from overwatch.analyse.source import AnalyseError
-from overwatch.analyse.story import Story
+from overwatch.analyse.story import AnalyseError, Story
 from overwatch.catalog.runbooks import RUNBOOKS, runbook
 
 LEVELS = ("warning", "critical")
@@ -127,3 +129,46 @@ def _xml(text: str) -> str:
     """Without what XML 1.0 cannot hold."""
     return "".join(one if one in "\n\t" or (0x20 <= ord(one) < 0xFFFE and not 0xD800 <= ord(one) < 0xE000)
                    else "\N{REPLACEMENT CHARACTER}" for one in text)  # fmt: skip
+
+
+def as_json(audited: Audited) -> str:
+    """One object, for other programs."""
+    return msgspec.json.encode(
+        {
+            "ok": audited.ok,
+            "fail_on": audited.config.fail_on,
+            "max": audited.config.most,
+            "ignored": audited.config.ignored,
+            "runs": audited.runs,
+            "counted": audited.counted,
+            "others": audited.passed,
+            "skipped": audited.skipped,
+            "not_recognised": audited.unknown,
+        }
+    ).decode()
+
+
+def as_text(audited: Audited) -> str:
+    """Lines for a person; ends without a newline."""
+    lines = [
+        f"{row.severity:8}  {row.clock:>9}  {row.time}  {row.run}  {line(row)}" for row in audited.counted
+    ]
+    for run_id in audited.runs:
+        lines += [
+            f"skipped   {run_id}  {rule.code}: needs {', and '.join(rule.needs)}"
+            for rule in audited.skipped[run_id]
+        ]
+        lines += [
+            f"unknown   {run_id}  {name}: shown, never judged" + (f"; did you mean {near}?" if near else "")
+            for name, near in audited.unknown[run_id].items()
+        ]
+    number = len(audited.counted)
+    words = [f"{number} finding{'' if number == 1 else 's'} at {audited.config.fail_on} or worse"]
+    words += [f"{audited.config.most} allowed"] if audited.config.most else []
+    words += [f"{len(audited.passed)} that do not count"] if audited.passed else []
+    lines.append(f"{'ok' if audited.ok else 'FAILED'}: {', '.join(words)}; in {', '.join(audited.runs)}")
+    return "\n".join(lines)
+
+
+FORMATS: Final = {"text": as_text, "json": as_json, "junit": junit}
+"""How an audit is written."""

@@ -1,23 +1,133 @@
 """Runs beside one another: what was set differently, where they part, and which number got better or worse.
 
 The first run is what the others are compared with. A verdict is about these runs, not about what was changed
-between them: two seeds of one configuration differ too. Pure.
+between them: two seeds of one configuration differ too.
+
+Two curves part at the first place from which their difference stands out of both curves' own noise. Both are
+cut into the same blocks, at most `BLOCKS`, of at least `LEAST_VALUES` values each, and a block stands for its
+median. The noise of a curve is how much the medians of neighbouring blocks differ beyond its usual slope
+(MAD). The curves have parted at the first block where their medians differ by `APART` times the noise of both
+together, to the same side, in it and in the blocks after it, `HOLD` in all. Pure.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
+import numpy as np
 
-from overwatch.analyse.align import aligned
 from overwatch.analyse.curves import AXES, STEPS_PER_S, TASK_METRIC, Axis, Curve, in_order
-from overwatch.analyse.divergence import Divergence, divergence
-from overwatch.analyse.effect import Effect, effect
-from overwatch.analyse.source import AnalyseError
-from overwatch.analyse.story import Story
+from overwatch.analyse.effect import Effect, Floats, effect, noise
+from overwatch.analyse.story import AnalyseError, Story
 
 MOST_RUNS: Final = 16
+BLOCKS: Final = 40
+LEAST_VALUES: Final = 4
+NEEDS_BLOCKS: Final = 6
+"""Blocks that are needed to know a curve's noise."""
+APART: Final = 5.0
+HOLD: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aligned:
+    """Values of two curves at the same places; arrays of one length."""
+
+    x: Floats
+    a: Floats
+    b: Floats
+
+
+def aligned(first: Curve, second: Curve, axis: Axis) -> Aligned:
+    """By update, what both have; else at the places of the sparser one, each with its newest value by then.
+
+    Only where both have begun and neither is over. Of a place that was told twice, as after a restart from a
+    checkpoint, the later value counts.
+    """
+    (xa, a), (xb, b) = along(first, axis), along(second, axis)
+    if axis == "update":
+        x, at_a, at_b = np.intersect1d(xa, xb, assume_unique=True, return_indices=True)
+        return Aligned(x=x, a=a[at_a], b=b[at_b])
+    if not len(xa) or not len(xb):
+        return Aligned(x=np.zeros(0), a=np.zeros(0), b=np.zeros(0))
+    low, high = max(xa[0], xb[0]), min(xa[-1], xb[-1])
+    counts = [int(np.count_nonzero((x >= low) & (x <= high))) for x in (xa, xb)]
+    grid = xa if counts[0] <= counts[1] else xb
+    x = grid[(grid >= low) & (grid <= high)]
+    return Aligned(x=x, a=_held(xa, a, x), b=_held(xb, b, x))
+
+
+def along(curve: Curve, axis: Axis) -> tuple[Floats, Floats]:
+    """Places and values of a curve, by rising place, each place once."""
+    x, values = np.array(curve.along(axis)), np.array(curve.value)
+    if axis == "update":
+        x = np.round(x)
+    backwards, first = np.unique(x[::-1], return_index=True)
+    return backwards, values[::-1][first]
+
+
+def _held(x: Floats, values: Floats, wanted: Floats) -> Floats:
+    held: Floats = values[np.searchsorted(x, wanted, side="right") - 1]
+    return held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divergence:
+    """How two curves go beside one another."""
+
+    identical_until: float | None
+    """Last place up to which every value is the same to the bit; `None` where the first are not."""
+    identical: bool
+    """Whether all of them are."""
+    parted: tuple[float, float] | None = None
+    """First and last place of the block in which they part; `None` where they do not."""
+    from_start: bool = False
+    """Whether that is the first block."""
+    times_noise: float | None = None
+    """How far apart they are there, in the noise of both."""
+    why: str | None = None
+    """Why it is not known."""
+
+
+def divergence(pair: Aligned) -> Divergence:
+    """Where the two part."""
+    a, b = pair.a, pair.b
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    begun = int(np.argmin(same)) if len(same) and not same.all() else len(same)
+    until = float(pair.x[begun - 1]) if begun else None
+    identical = bool(len(same)) and bool(same.all())
+    known = np.isfinite(a) & np.isfinite(b)
+    x, a, b = pair.x[known], a[known], b[known]
+    size = max(LEAST_VALUES, -(-len(x) // BLOCKS))
+    n = len(x) // size
+    if n < NEEDS_BLOCKS:
+        why = f"{len(x)} values in common, it needs {NEEDS_BLOCKS * LEAST_VALUES}"
+        return Divergence(identical_until=until, identical=identical, why=why)
+    apart, first = _apart(a, b, size, n)
+    if first is None:
+        return Divergence(identical_until=until, identical=identical)
+    return Divergence(
+        identical_until=until,
+        identical=identical,
+        parted=(float(x[first * size]), float(x[first * size + size - 1])),
+        from_start=first == 0,
+        times_noise=round(abs(float(apart[first])), 2),
+    )
+
+
+def _apart(a: Floats, b: Floats, size: int, n: int) -> tuple[Floats, int | None]:
+    """How far the blocks are apart, in noise, and the first that begins `HOLD` to one side."""
+    medians = [np.median(side[: n * size].reshape(n, size), axis=1) for side in (a, b)]
+    scale = float(np.max(np.abs(medians))) if n else 0.0
+    both = math.hypot(noise(medians[0]), noise(medians[1]))
+    apart: Floats = (medians[1] - medians[0]) / max(both, 1e-9 * scale, 1e-300)
+    sides = np.where(apart >= APART, 1, np.where(apart <= -APART, -1, 0))
+    for first in range(n - HOLD + 1):
+        if sides[first] and (sides[first : first + HOLD] == sides[first]).all():
+            return apart, first
+    return apart, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

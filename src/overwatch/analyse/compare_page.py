@@ -1,26 +1,46 @@
-"""A comparison as a page: what differs first, then each number of all runs in one chart. Pure."""
+"""A comparison as text and as a page: what differs first, then each number of all runs. Pure."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, get_args
 
-from overwatch.analyse.align import along
 from overwatch.analyse.compare import (
     Against,
     Compared,
     Comparison,
+    RunTold,
     alike_until,
+    along,
     numbers,
     partings,
 )
-from overwatch.analyse.figure import Line, chart, figure, legend, number, seconds
-from overwatch.analyse.page import Markup, join, page, section, table, tag, text
+from overwatch.analyse.effect import Verdict, change
+from overwatch.analyse.page import (
+    Line,
+    Markup,
+    chart,
+    figure,
+    join,
+    legend,
+    number,
+    page,
+    seconds,
+    section,
+    table,
+    tag,
+    text,
+)
 from overwatch.analyse.story import Story
-from overwatch.analyse.words import change, letter
 from overwatch.catalog.durations import duration
 from overwatch.catalog.titles import title
 
 _SERIES: Final = 6
 _MOST_PARTED: Final = 6
+_MOST_LISTED: Final = 8
+
+
+def letter(place: int) -> str:
+    """What a run of a comparison is called: the first `A`."""
+    return chr(ord("A") + place)
 
 
 def compare_page(stories: Sequence[Story], comparison: Comparison) -> str:
@@ -125,23 +145,15 @@ def _verdicts(comparison: Comparison) -> Markup:
 
 def _verdict(metric: Compared, against: Against, comparison: Comparison) -> tuple[Markup, ...]:
     effect, parting = against.effect, against.divergence
-    values = ("–" if value is None else format(value, metric.fmt) for value in effect.median)
-    interval = "" if effect.interval is None else f"{effect.interval[0]:+.2f} … {effect.interval[1]:+.2f}"
     why = tag("span", text(f" {effect.why}"), class_="muted") if effect.why else Markup("")
     where = "–"
     if parting.parted is not None:
         where = "from the start" if parting.from_start else _place(parting.parted[0], comparison)
         where += f" ({parting.times_noise:,.1f}× noise)" if (parting.times_noise or 0) < 1e6 else ""
-    numbers_ = (
-        *values,
-        change(*effect.median),
-        "" if effect.delta is None else f"{effect.delta:+.2f}",
-        interval,
-    )
     return (
         tag("td", text(metric.label), class_="nw"),
         text(letter(against.place)),
-        *(tag("td", text(word), class_="num") for word in numbers_),
+        *(tag("td", text(word), class_="num") for word in _figures(metric, against)),
         tag("td", tag("span", text(effect.verdict), class_=effect.verdict.split()[0]), why),
         tag("td", text(where), class_="nw"),
     )
@@ -173,3 +185,111 @@ def _chart(stories: Sequence[Story], metric: Compared, comparison: Comparison) -
         lines, levels, [(at, "info") for at in firsts], seconds if comparison.align == "time" else number
     )
     return figure(metric.label, " · ".join(word for word in (good, verdicts) if word), drawn)
+
+
+def compare_text(comparison: Comparison) -> Iterator[str]:
+    """The lines of the text."""
+    for place, run in enumerate(comparison.runs):
+        yield f"{letter(place)}  {_run_line(run)}"
+    yield ""
+    yield from _config_lines(comparison)
+    yield from _finding_lines(comparison)
+    yield from _parting_lines(comparison)
+    for place in range(1, len(comparison.runs)):
+        yield from _verdict_lines(comparison, place)
+        yield ""
+    yield (
+        f"delta: Cliff's, over the last {comparison.last:.0%} in common, with its 99 % interval; "
+        "unclear: the interval allows either."
+    )
+    yield "These verdicts are about these runs: two seeds of one configuration differ too."
+
+
+def _run_line(run: RunTold) -> str:
+    found = (
+        ", ".join(f"{count} {severity}" for severity, count in sorted(run.findings.items())) or "no findings"
+    )
+    return (
+        f"{run.run}  {run.ending}, {run.updates:,.0f} updates, {run.steps:,.0f} steps "
+        f"in {duration(run.seconds)}; {found}  ({run.path})"
+    )
+
+
+def _config_lines(comparison: Comparison) -> Iterator[str]:
+    if not comparison.config:
+        yield "CONFIGURATION  the same"
+    else:
+        yield "CONFIGURATION"
+        width = max(map(len, comparison.config))
+        for name, values in comparison.config.items():
+            yield f"  {name:{width}}  " + "  |  ".join("–" if value is None else value for value in values)
+    yield ""
+
+
+def _finding_lines(comparison: Comparison) -> Iterator[str]:
+    """When each kind of finding was first true in each run."""
+    codes = dict.fromkeys(code for run in comparison.runs for code in run.codes)
+    if not codes:
+        return
+    yield "FINDINGS (first true at)"
+    width = max(map(len, codes))
+    for code in codes:
+        times = (run.codes.get(code) for run in comparison.runs)
+        yield f"  {code:{width}}  " + "  |  ".join(
+            "–" if at is None else duration(max(0.0, at)) for at in times
+        )
+    yield ""
+
+
+def _parting_lines(comparison: Comparison) -> Iterator[str]:
+    found = partings(comparison)
+    yield f"FIRST DIVERGENCE (by {comparison.align})"
+    for place in range(1, len(comparison.runs)):
+        until = alike_until(comparison, place)
+        if until is not None:
+            yield f"  all numbers of A and {letter(place)} are the same to the bit up to {until:,.6g}"
+    if not found:
+        yield "  none: no number leaves the noise of both runs"
+    for one in found[:_MOST_LISTED]:
+        where = "from the start" if one.against.divergence.from_start else f"at {_span(one.at)}"
+        beside = f" in {letter(one.against.place)}" if len(comparison.runs) > 2 else ""
+        noise = one.against.divergence.times_noise or 0.0
+        yield f"  {one.metric.label:14}  {where}{beside}, {_times(noise)} the noise"
+    if len(found) > _MOST_LISTED:
+        yield f"  and {len(found) - _MOST_LISTED} more"
+    yield ""
+
+
+def _times(noise: float) -> str:
+    return "beyond all measure of" if noise > 1e6 else f"{noise:,.1f} times"
+
+
+def _span(at: tuple[float, float]) -> str:
+    return f"{at[0]:,.6g}" if at[0] == at[1] else f"{at[0]:,.6g}–{at[1]:,.6g}"
+
+
+def _verdict_lines(comparison: Comparison, place: int) -> Iterator[str]:
+    head = ("METRIC", "A", letter(place), "CHANGE", "DELTA", "INTERVAL", "VERDICT")
+    yield "  {:14}  {:>10}  {:>10}  {:>8}  {:>6}  {:14}  {}".format(*head)
+    verdicts = get_args(Verdict)
+    rows = [(one, against) for one in comparison.metrics for against in one.against if against.place == place]
+    for metric, against in sorted(rows, key=lambda row: verdicts.index(row[1].effect.verdict)):
+        yield "  " + _verdict_line(metric, against)
+
+
+def _verdict_line(metric: Compared, against: Against) -> str:
+    effect = against.effect
+    why = f" ({effect.why})" if effect.why else ""
+    figures = "{:>10}  {:>10}  {:>8}  {:>6}  {:14}".format(*_figures(metric, against))
+    return f"{metric.label:14}  {figures}  {effect.verdict}{why}"
+
+
+def _figures(metric: Compared, against: Against) -> tuple[str, ...]:
+    """Both medians, the change, delta and its interval."""
+    effect = against.effect
+    return (
+        *("–" if value is None else format(value, metric.fmt) for value in effect.median),
+        change(*effect.median),
+        "" if effect.delta is None else f"{effect.delta:+.2f}",
+        "" if effect.interval is None else f"{effect.interval[0]:+.2f} … {effect.interval[1]:+.2f}",
+    )

@@ -48,6 +48,14 @@ class Effect:
     """Why there is no verdict."""
 
 
+def change(first: float | None, second: float | None) -> str:
+    """How much the second is more than the first, in per cent of it; a dash where that says nothing."""
+    if first is None or second is None or not first or first * second < 0:
+        return "–"
+    share = second / first - 1
+    return f"{share:+.1%}" if abs(share) < 10 else f"×{second / first:,.1f}"
+
+
 def effect(first: Floats, second: Floats, direction: str | None, *, parted: bool = False) -> Effect:
     """Compare two stretches; `direction` says which way is good. Values that are not finite are left out.
 

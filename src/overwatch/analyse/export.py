@@ -1,31 +1,47 @@
 """A run in the formats of other programs: tables as CSV or Parquet, OpenMetrics, TensorBoard.
 
-Owns which formats there are and what each is made of. A file is there whole or not at all. Must not know how
-a format is written in bytes where a file beside this one does.
+Owns which formats there are and what each is made of. A file is there whole or not at all.
+
+OpenMetrics 1.0 with times is what `promtool tsdb create-blocks-from openmetrics` reads: samples of a series
+stand in order of time, each time once; of two values at one time the later one counts.
+
+A TensorBoard event file is written without TensorBoard: TFRecords of `Event` messages. A record is its
+length, a masked CRC-32C of that, the message, a masked CRC-32C of it. Of a message: wall time (field 1), step
+(2), and as its first the file version (3), then summaries (5) of a tag and a plain value. The step of a
+policy's number is the update, that of a machine's the second of the run.
 """
 
+import math
+import os
+import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Final
+from typing import IO, Any, Final, NamedTuple, get_args
 
 import msgspec
 
-from overwatch.analyse.openmetrics import openmetrics
-from overwatch.analyse.rows import Row, rows
-from overwatch.analyse.samples import samples, series
-from overwatch.analyse.separated import Value, csv_line
-from overwatch.analyse.source import AnalyseError
-from overwatch.analyse.story import Story
-from overwatch.analyse.tensorboard import write_events
-from overwatch.analyse.whole import whole
+from overwatch.analyse.curves import NOT_OK, STEPS_PER_S, TASK_METRIC, Curve
+from overwatch.analyse.rows import Row, Value, cells, csv_line, rows
+from overwatch.analyse.story import AnalyseError, Story
+from overwatch.catalog import CUSTOM_PREFIX, Kind, Scope, label_name, plain_name, prometheus_name
 from overwatch.extras import PARQUET
+from overwatch.otlp.protobuf import varint
+from overwatch.serve.metrics_text import labels_text
+from overwatch.serve.prometheus import RUN_LABEL
 
 FORMATS: Final = ("csv", "parquet", "openmetrics", "tensorboard")
 TABLES: Final = ("metrics", "findings", "events", "envs")
+LANE_LABEL: Final = label_name("hw.id")
+_OWN: Final = {
+    STEPS_PER_S: ("overwatch.run.steps_per_second", "How many env steps a second?"),
+    NOT_OK: ("overwatch.envs.not_ok", "How many envs are not OK?"),
+    TASK_METRIC: ("overwatch.envs.metric", "What is the median over envs of the run's own metric?"),
+}
+"""Name and question of what is no row of the catalogue."""
 _METRICS: Final = MappingProxyType[str, type](
     {
         "run": str, "metric": str, "unit": str, "gpu": str, "time": float, "at": float, "update": float,
@@ -33,14 +49,19 @@ _METRICS: Final = MappingProxyType[str, type](
     }
 )  # fmt: skip
 """Columns of numbers."""
-_ROWS: Final = MappingProxyType[str, type](
-    {
-        "run": str, "what": str, "at": float, "time": str, "lasted": float, "severity": str, "kind": str,
-        "status": str, "env": int, "gpu": str, "slot": str, "seed": str, "update": int, "score": float,
-        "text": str, "hint": str, "fields": str,
-    }
-)  # fmt: skip
+
+
+def _kind(of: Any) -> type:
+    """The type of a column: what is no number is text."""
+    kind = (*get_args(of), of)[0]
+    return kind if kind in (float, int) else str
+
+
+_ROWS: Final = MappingProxyType({field.name: _kind(field.type) for field in msgspec.structs.fields(Row)})
 """Columns of findings, events and envs; fields are JSON."""
+_POLYNOMIAL: Final = 0x82F63B78
+_MASK: Final = 0xA282EAD8
+_VERSION: Final = b"brain.Event:2"
 
 
 def export(story: Story, fmt: str, out: Path, table: str = "metrics") -> int:
@@ -52,7 +73,7 @@ def export(story: Story, fmt: str, out: Path, table: str = "metrics") -> int:
     if table != "metrics" and fmt not in ("csv", "parquet"):
         raise AnalyseError(f"{fmt} holds metrics only; write {table} as csv or parquet")
     if fmt == "tensorboard":
-        return write_events(story, out)
+        return _tensorboard(story, out)
     if fmt == "parquet":
         return _parquet(story, out, table)
     with _text(out) as file:
@@ -96,19 +117,14 @@ def columns(table: str) -> Mapping[str, type]:
 
 def _table(story: Story, table: str) -> Iterator[Sequence[Value]]:
     if table != "metrics":
-        yield from (_cells(row) for row in rows(story, (table.removesuffix("s"),)))
+        yield from (cells(row) for row in rows(story, (table.removesuffix("s"),)))
         return
     run_id = story.run.run_id
-    for one in series(story):
-        gpu = one.curve.subject
-        for sample in samples(story, one):
-            yield (run_id, one.name, one.unit, gpu, round(sample.time, 6), round(sample.at, 6), sample.update,
-                   sample.steps, sample.value)  # fmt: skip
-
-
-def _cells(row: Row) -> Sequence[Value]:
-    told = {**msgspec.structs.asdict(row), "fields": msgspec.json.encode(row.fields).decode()}
-    return [told[name] for name in _ROWS]
+    for curve in _curves(story):
+        name, unit = _name_and_question(curve)[0], None if curve.row is None else curve.row.unit
+        for one in _samples(story, curve):
+            yield (run_id, name, unit, curve.subject, round(one.time, 6), round(one.at, 6), one.update,
+                   one.steps, one.value)  # fmt: skip
 
 
 def _parquet(story: Story, out: Path, table: str) -> int:
@@ -124,7 +140,184 @@ def _parquet(story: Story, out: Path, table: str) -> int:
     lists = list(zip(*_table(story, table), strict=True)) or [()] * len(wanted)
     arrays = [pa.array(values, kinds[kind]) for values, kind in zip(lists, wanted.values(), strict=True)]
     about = {"run": story.run.run_id, "began": datetime.fromtimestamp(story.began, UTC).isoformat()}
-    told = pa.Table.from_arrays(arrays, names=list(wanted), metadata=about)
+    made = pa.Table.from_arrays(arrays, names=list(wanted), metadata=about)
     with whole(out) as part:
-        parquet.write_table(told, part)
-    return int(told.num_rows)
+        parquet.write_table(made, part)
+    return int(made.num_rows)
+
+
+@contextmanager
+def whole(out: Path) -> Iterator[Path]:
+    """Where to write; what was written takes its name at the end, or goes. Raises `AnalyseError`."""
+    if out.is_dir():
+        raise AnalyseError(f"{out} is a folder; name a file")
+    part = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+        part.replace(out)
+    except OSError as error:
+        raise AnalyseError(f"{out} cannot be written: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+class Sample(NamedTuple):
+    """One value."""
+
+    time: float
+    """Unix seconds."""
+    at: float
+    """Seconds since the run began."""
+    update: float
+    steps: float
+    value: float | None
+    """`None` where it was not finite."""
+
+
+def _curves(story: Story) -> list[Curve]:
+    """Those of the policy and the services in catalogue order, then those of machines and the fleet."""
+    return [one for one in (*story.curves.policy.values(), *story.curves.machine.values()) if len(one)]
+
+
+def _samples(story: Story, curve: Curve) -> Iterator[Sample]:
+    """The values of a curve, in the order in which they came."""
+    for value, update, at, steps in zip(curve.value, curve.update, curve.time, curve.steps, strict=True):
+        yield Sample(story.began + at, at, update, steps, value if math.isfinite(value) else None)
+
+
+def _name_and_question(curve: Curve) -> tuple[str, str]:
+    """OpenTelemetry name of a number, and what it answers."""
+    if curve.name in _OWN:
+        return _OWN[curve.name]
+    if curve.row is not None:
+        return curve.row.name, curve.row.asks
+    prefix = CUSTOM_PREFIX if curve.scope is Scope.POLICY else ""
+    return prefix + curve.name, "A value of the run's own."
+
+
+def openmetrics(story: Story) -> Iterator[tuple[str, bool]]:
+    """Lines, and whether each is a value."""
+    families: dict[str, list[Curve]] = {}
+    for curve in _curves(story):
+        families.setdefault(_family(curve), []).append(curve)
+    for name, members in families.items():
+        counts = _counts(members[0])
+        yield f"# TYPE {name} {'counter' if counts else 'gauge'}", False
+        yield f"# HELP {name} {_help(_name_and_question(members[0])[1])}", False
+        for member in members:
+            yield from _family_samples(story, member, name + ("_total" if counts else ""))
+    yield "# EOF", False
+
+
+def _family_samples(story: Story, curve: Curve, name: str) -> Iterator[tuple[str, bool]]:
+    words = {RUN_LABEL: story.run.run_id}
+    if curve.subject is not None:
+        words[LANE_LABEL] = _lane(story, curve.subject)
+    words |= {label_name(key): word for key, word in (curve.row.attributes if curve.row else {}).items()}
+    head = f"{name}{{{labels_text(words)}}}"
+    by_time = {round(one.time, 3): one.value for one in _samples(story, curve) if one.value is not None}
+    for time in sorted(by_time):
+        yield f"{head} {by_time[time]!r} {time:.3f}", True
+
+
+def _lane(story: Story, name: str) -> str:
+    """What `/metrics` calls a lane."""
+    return next((lane.uuid for lane in story.last.system.gpus if lane.gpu_id == name and lane.uuid), name)
+
+
+def _counts(curve: Curve) -> bool:
+    """Whether it only rises."""
+    return curve.row is not None and curve.row.kind is Kind.COUNTER
+
+
+def _family(curve: Curve) -> str:
+    row = None if curve.name in _OWN else curve.row
+    name = plain_name(_name_and_question(curve)[0]) if row is None else prometheus_name(row)
+    return name.removesuffix("_total") if _counts(curve) else name
+
+
+def _help(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _tensorboard(story: Story, out: Path) -> int:
+    """Write one event file into a folder, which is a run of TensorBoard's; returns how many values it has.
+
+    A file of this run that is there already is replaced. Raises `AnalyseError` for what is no folder.
+    """
+    if str(out) == "-" or (out.exists() and not out.is_dir()):
+        raise AnalyseError(f"tensorboard needs a folder of its own; {out} is none")
+    file = out / f"events.out.tfevents.{int(story.began)}.overwatch"
+    values = 0
+    with whole(file) as part, part.open("wb") as stream:
+        stream.write(record(_double(1, story.began) + _bytes(3, _VERSION)))
+        for time, step, found in _moments(story):
+            pairs = (_bytes(1, tag.encode()) + _float(2, value) for tag, value in found)
+            summary = b"".join(_bytes(1, pair) for pair in pairs)
+            stream.write(record(_double(1, time) + _number(2, step) + _bytes(5, summary)))
+            values += len(found)
+    return values
+
+
+def _moments(story: Story) -> Iterator[tuple[float, int, list[tuple[str, float]]]]:
+    """Time, step and values that share them, in order of time."""
+    moments: dict[tuple[float, int], list[tuple[str, float]]] = {}
+    policy = {id(curve) for curve in story.curves.policy.values()}
+    for curve in _curves(story):
+        # `policy/kl_divergence`, `gpu/utilization/gpu0`: grouped by what stands before the first bar.
+        tag = "/".join(word for word in (curve.scope.value, curve.name, curve.subject) if word)
+        for sample in _samples(story, curve):
+            if sample.value is not None:
+                step = sample.update if id(curve) in policy else sample.at
+                moments.setdefault((sample.time, max(0, round(step))), []).append((tag, sample.value))
+    for time, step in sorted(moments):
+        yield time, step, moments[time, step]
+
+
+def record(message: bytes) -> bytes:
+    """One TFRecord."""
+    length = struct.pack("<Q", len(message))
+    return length + _masked(length) + message + _masked(message)
+
+
+def _masked(data: bytes) -> bytes:
+    crc = crc32c(data)
+    return struct.pack("<I", (((crc >> 15) | (crc << 17)) + _MASK) & 0xFFFFFFFF)
+
+
+def crc32c(data: bytes) -> int:
+    """CRC-32C (Castagnoli)."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ 0xFFFFFFFF
+
+
+def _row(byte: int) -> int:
+    for _ in range(8):
+        byte = (byte >> 1) ^ (_POLYNOMIAL if byte & 1 else 0)
+    return byte
+
+
+_TABLE: Final = tuple(map(_row, range(256)))
+
+
+def _number(field: int, value: int) -> bytes:
+    return varint(field << 3) + varint(value)
+
+
+def _double(field: int, value: float) -> bytes:
+    return varint(field << 3 | 1) + struct.pack("<d", value)
+
+
+def _float(field: int, value: float) -> bytes:
+    """As a float of four bytes; what is too large for one is infinite."""
+    limit = 3.4028234663852886e38
+    short = value if abs(value) <= limit else float("inf") if value > 0 else float("-inf")
+    return varint(field << 3 | 5) + struct.pack("<f", short)
+
+
+def _bytes(field: int, value: bytes) -> bytes:
+    return varint(field << 3 | 2) + varint(len(value)) + value

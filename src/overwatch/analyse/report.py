@@ -3,37 +3,57 @@
 Owns the order of a report. One file that needs nothing else. Pure: the same recording, the same page.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
+
 from overwatch import __version__
-from overwatch.analyse.found import SEVERITIES, Found
-from overwatch.analyse.groups import Group, foremost, groups, lasting, subject_of
-from overwatch.analyse.judged import config_keys
-from overwatch.analyse.page import Markup, page, section, table, tag, text
-from overwatch.analyse.report_judged import not_judged
-from overwatch.analyse.report_machines import machines
-from overwatch.analyse.report_policy import policy
-from overwatch.analyse.report_seeds import seeds
-from overwatch.analyse.report_time import timeline
-from overwatch.analyse.report_worst import worst_envs
+from overwatch.analyse.compare import along
+from overwatch.analyse.curves import TASK_METRIC, in_order
+from overwatch.analyse.findings import SEVERITIES, Found, Group, foremost, groups, lasting, subject_of
+from overwatch.analyse.judged import config_keys, skipped, unknown
+from overwatch.analyse.page import (
+    Line,
+    Markup,
+    Scale,
+    bar,
+    chart,
+    figure,
+    legend,
+    page,
+    section,
+    table,
+    tag,
+    text,
+)
+from overwatch.analyse.report_time import machines, seeds, timeline
 from overwatch.analyse.rows import moment
-from overwatch.analyse.story import Story
+from overwatch.analyse.story import EnvStory, Story
+from overwatch.catalog import Scope
 from overwatch.catalog.durations import duration
 from overwatch.catalog.runbooks import runbook
 from overwatch.catalog.titles import title
+from overwatch.snapshot.history import Curve
 
 CARDS: Final = 6
 """Kinds of findings on the first screen."""
 _MOST_NAMED: Final = 3
 """Findings of one card whose evidence is shown."""
 _MOST_STANDING: Final = 12
+_MORE: Final = 9
+"""Charts shown before the others are folded away."""
+_MOST_ENVS: Final = 12
+_STATUS_COLOURS: Final = {
+    "ok": "b-good", "crashed": "b-bad", "diverging": "b-bad", "degraded": "b-wait", "stalled": "b-wait",
+}  # fmt: skip
 _WORDS: Final = ("critical", "warning", "info")
 
 
 def report(story: Story) -> str:
     """The page; ends without a newline."""
-    found = groups(story)
+    found = groups(story.findings)
     return page(
         f"{story.run.run_id} · Overwatch",
         _header(story),
@@ -223,6 +243,108 @@ def _book(code: str) -> list[Markup]:
         tag("p", tag("i", text("confirm")), text(book.confirm), class_="why"),
         tag("p", tag("i", text("do")), text(book.act), class_="do"),
     ]
+
+
+def policy(story: Story) -> Markup:
+    """All numbers of the policy by update, those of the pulse first."""
+    names = [curve.name for curve in in_order(story.curves.policy.values())]
+    curves = [curve for curve in story.drawn(names).values() if len(curve.at) > 1]
+    if not curves:
+        return section("Policy", tag("p", text("No update was seen."), class_="muted"))
+    metric = story.curves.machine.get((TASK_METRIC, None))
+    drawn = [_policy_figure(story, curve) for curve in curves]
+    if metric is not None and story.run.metric is not None and len(metric) > 1:
+        x, y = along(metric, "update")
+        line = Line(x=x.tolist(), y=y.tolist(), series=2)
+        drawn.insert(1, figure(story.run.metric.name, "median of envs", chart([line], [], _marks(story))))
+    parts = [tag("div", *drawn[:_MORE], class_="grid")]
+    if len(drawn) > _MORE:
+        rest = tag("div", *drawn[_MORE:], class_="grid")
+        parts.append(tag("details", tag("summary", text(f"{len(drawn) - _MORE} more")), rest))
+    colours = legend(
+        (("x-warning", "beyond the warning limit"), ("x-critical", "beyond the critical limit"),
+         ("f0", "by update; dotted: a finding began"))
+    )  # fmt: skip
+    return section("Policy", *parts, colours, note=f"preset {story.run.preset}", anchor="policy")
+
+
+def _policy_figure(story: Story, curve: Curve) -> Markup:
+    """From the least to the most of each column of samples; a gap where none was finite."""
+    ends = [
+        math.nan if one is None else one for pair in zip(curve.low, curve.high, strict=True) for one in pair
+    ]
+    line = Line(x=[place for place in _places(story, curve) for _ in range(2)], y=ends)
+    good = "" if curve.direction is None else f"good is {curve.direction} · "
+    note = good + ("" if curve.text == "–" else f"now {curve.text}")
+    return figure(curve.label, note, chart([line], curve.limits, _marks(story)))
+
+
+def _places(story: Story, curve: Curve) -> list[float]:
+    """The policy's update of each column; a service counts its own, so there it is the one of that time."""
+    own = story.curves.policy[curve.name]
+    then = np.interp(np.array(curve.at) - story.began, own.time, own.update).tolist()
+    pairs = zip(curve.update, then, strict=True)
+    return [float(update) if update is not None and own.scope is Scope.POLICY else at for update, at in pairs]
+
+
+def _marks(story: Story) -> list[tuple[float, str]]:
+    """Where findings that are no mere info began, by update."""
+    return [
+        (float(found.update), found.severity)
+        for found in story.findings
+        if found.update is not None and found.severity != "info" and found.finding.subject.scope != "env"
+    ]
+
+
+def not_judged(story: Story) -> Markup:
+    """Two tables; nothing where all rules had their rows and all names are known."""
+    rules, names = skipped(story), unknown(story)
+    if not rules and not names:
+        return Markup("")
+    lacking = [(text(rule.code), text(f"needs {', and '.join(rule.needs)}")) for rule in rules]
+    custom = [(text(name), text(f"did you mean {near}?" if near else "")) for name, near in names.items()]
+    parts = [table(("skipped", ""), lacking)] if lacking else []
+    parts += [table(("not recognised, shown only", ""), custom)] if custom else []
+    cards = (tag("div", part, class_="card") for part in parts)
+    note = f"{len(rules)} rules skipped, {len(names)} names not recognised"
+    return section("Not judged", tag("div", *cards, class_="grid"), note=note, anchor="not-judged")
+
+
+def worst_envs(story: Story) -> Markup:
+    """Those that were not OK for longest; nothing of a run without envs."""
+    if not story.envs:
+        return Markup("")
+    bad = sorted((env for env in story.envs.values() if env.bad_s), key=lambda env: (-env.bad_s, env.env_id))
+    if not bad:
+        said = f"All {len(story.envs):,} envs that were seen were OK all the time."
+        return section("Environments", tag("p", text(said), class_="card muted"), anchor="envs")
+    x = Scale(low=0.0, high=max(story.length, 1.0), start=0.0, end=300.0)
+    rows = [_env_row(env, x) for env in bad[:_MOST_ENVS]]
+    listing = table(("env", "lane", "not OK", "worst score", "why, at its worst", "over the run"), rows)
+    colours = legend((("b-good", "ok"), ("b-wait", "degraded, stalled"), ("b-bad", "crashed, diverging")))
+    note = f"{len(bad):,} of {len(story.envs):,} were not OK at some time; the longest first"
+    return section(
+        "Worst environments", tag("div", listing, colours, class_="card"), note=note, anchor="envs"
+    )
+
+
+def _env_row(env: EnvStory, x: Scale) -> tuple[Markup, ...]:
+    worst = env.worst
+    reasons = worst.anomaly.reasons if worst else ()
+    strip = [
+        bar(x, (spell.start - 1, spell.end - 1), (2, 12), _STATUS_COLOURS.get(spell.word, "b-none"),
+            f"{spell.word} from {duration(max(0.0, spell.start))} for {duration(spell.length)}")
+        for spell in env.statuses
+    ]  # fmt: skip
+    drawn = tag("svg", *strip, viewBox="0 0 300 16", width="300", height="16")
+    return (
+        tag("td", text(env.env_id), class_="num"),
+        tag("td", text((env.last.gpu_id if env.last else None) or "–"), class_="nw"),
+        tag("td", text(duration(env.bad_s)), class_="num"),
+        tag("td", text(f"{worst.anomaly.score:.1f}" if worst else "–"), class_="num"),
+        text(" · ".join(reasons)),
+        tag("td", drawn, class_="nw"),
+    )
 
 
 def _identity(story: Story) -> Markup:

@@ -1,16 +1,34 @@
-"""The figure on the first screen: findings, bounds, envs and the policy over one axis of time. Pure."""
+"""What a report draws over time: findings, bounds and curves at first; machines; seed lifecycles. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from overwatch.analyse.curves import NOT_OK, STEPS_PER_S, Curve
-from overwatch.analyse.figure import Line, Scale, bar, fitted, legend, number, path, seconds, time_ticks
-from overwatch.analyse.found import Found
-from overwatch.analyse.groups import Group, foremost
-from overwatch.analyse.page import Markup, section, tag, text
-from overwatch.analyse.story import Story
-from overwatch.catalog.bounds import ROWS, Colour
+from overwatch.analyse.curves import HOST_FIELDS, NOT_OK, STEPS_PER_S, Curve
+from overwatch.analyse.findings import Found, Group, foremost
+from overwatch.analyse.page import (
+    Line,
+    Markup,
+    Scale,
+    bar,
+    chart,
+    figure,
+    fitted,
+    legend,
+    number,
+    path,
+    seconds,
+    section,
+    table,
+    tag,
+    text,
+    time_ticks,
+)
+from overwatch.analyse.story import Seed, Story
+from overwatch.catalog import Stage
+from overwatch.catalog.bounds import ROWS, BoundState, Colour
 from overwatch.catalog.durations import duration
+from overwatch.catalog.stages import Life, Tone, of_life
 
 
 def _css(colour: Colour) -> str:
@@ -27,6 +45,26 @@ _MOST_LANES: Final = 16
 _COLOURS: Final = {row.state.value: _css(row.colour) for row in ROWS}
 _LEGEND: Final = tuple((_css(colour), colour.value) for colour in Colour)
 _CURVES: Final = ("return", "kl_divergence", "entropy")
+_SHOWN: Final = (
+    ("utilization", "utilisation", 100.0, "%"),
+    ("temperature_c", "temperature", 1.0, "°C"),
+    ("power_w", "power", 1.0, "W"),
+    ("memory_used_bytes", "memory", 2.0**-30, "GiB"),
+)
+_MOST_CHARTED: Final = 6
+"""Lanes in one chart."""
+_MOST_SEEDS: Final = 24
+_SEED_ROW: Final = 15.0
+_SEED_LEFT: Final = 210.0
+TONES: Final = {
+    Tone.NEW: "b-none", Tone.TRAIN: "b-env", Tone.BLEND: "b-wait", Tone.HOLD: "b-host", Tone.DONE: "b-good",
+    Tone.FAIL: "b-bad", Tone.MUTED: "b-idle", Tone.WARN: "b-none",
+}  # fmt: skip
+_STAGE_COLOURS: Final = {
+    stage: TONES[stage.facets.tone] for stage in of_life(Life.GROWING, Life.GRAFTED, Life.CLEANING)
+}
+"""Of the stages that are drawn."""
+_ENDS: Final = (Stage.FOSSILISED, Stage.PRUNED)
 
 
 def timeline(story: Story, found: list[Group]) -> Markup:
@@ -132,3 +170,146 @@ def _axis(x: Scale, y: float) -> Markup:
         for at in time_ticks(x.low, x.high, 10)
     )
     return tag("g", tag("line", x1=_LEFT, x2=_RIGHT, y1=y, y2=y, class_="axis"), *words)
+
+
+def machines(story: Story) -> Markup:
+    """Bounds by time, idle time, and a chart for each thing that lanes and the host measure."""
+    lanes = sorted({subject for name, subject in story.curves.machine if subject})
+    charts = [drawn for shown in _SHOWN if (drawn := _lanes(story, lanes, shown)) is not None]
+    charts += [drawn for name in HOST_FIELDS if (drawn := _host(story, name)) is not None]
+    if not charts and not story.bounds.of:
+        return Markup("")
+    colours = legend((f"f{place}", lane) for place, lane in enumerate(lanes[:_MOST_CHARTED]))
+    inside = [tag("div", _bounds(story), class_="card")] if any(story.bounds.of) else []
+    gap = tag("div", Markup(""), style="height:10px")
+    idle = sum(story.last.system.idle_gpu_s.values())
+    note = f"{idle:,.0f} GPU-seconds in which nothing ran" if lanes else ""
+    return section(
+        "Machines", *inside, gap, tag("div", *charts, class_="grid"), colours if lanes else Markup(""),
+        note=note, anchor="machines",
+    )  # fmt: skip
+
+
+def _bounds(story: Story) -> Markup:
+    """Each lane's bounds, the longest first, with what was said of them last."""
+    rows = []
+    for lane in sorted(name for name in story.bounds.of if name):
+        whole = sum(story.bounds.seconds(lane).values()) or 1.0
+        for word, length in story.bounds.seconds(lane).items():
+            last = next(spell for spell in reversed(story.bounds.of[lane]) if spell.word == word)
+            rows.append(
+                (
+                    tag("td", text(lane), class_="nw"),
+                    tag("td", text(word if word != BoundState.UNKNOWN.value else "not judged"), class_="nw"),
+                    tag("td", text(duration(length)), class_="num"),
+                    tag("td", text(f"{length / whole:.0%}"), class_="num"),
+                    text(last.why or ""),
+                    text(last.hint or ""),
+                )
+            )
+    return table(("lane", "held back by", "for", "share", "why", "do"), rows)
+
+
+def _lanes(story: Story, lanes: list[str], shown: tuple[str, str, float, str]) -> Markup | None:
+    name, label, factor, unit = shown
+    found = [
+        (place, story.curves.machine.get((name, lane))) for place, lane in enumerate(lanes[:_MOST_CHARTED])
+    ]
+    lines = [
+        Line(x=curve.time, y=[value * factor for value in curve.value], series=place, name=lanes[place])
+        for place, curve in found
+        if curve is not None and len(curve) > 1
+    ]
+    return figure(f"GPU {label}", unit, chart(lines, [], [], seconds)) if lines else None
+
+
+def _host(story: Story, name: str) -> Markup | None:
+    curve: Curve | None = story.curves.machine.get((name, None))
+    if curve is None or len(curve) < 2:
+        return None
+    factor, unit = (2.0**-30, "GiB") if name.endswith("bytes") else (100.0, "%")
+    line = Line(x=curve.time, y=[value * factor for value in curve.value])
+    return figure(f"host {'memory' if unit == 'GiB' else 'CPU'}", unit, chart([line], [], [], seconds))
+
+
+def seeds(story: Story) -> Markup:
+    """Nothing of a run without slots."""
+    lives = [seed for seed in story.facts.seeds.values() if seed.moves]
+    if not lives:
+        return Markup("")
+    ended = {seed.seed_id: _end(seed) for seed in lives}
+    kept = sum(end is Stage.FOSSILISED for end in ended.values())
+    lost = sum(end is Stage.PRUNED for end in ended.values())
+    note = (
+        f"{len(lives):,} seeds: {kept:,} fossilised, {lost:,} pruned, {len(lives) - kept - lost:,} under way"
+    )
+    worst = sorted(lives, key=lambda seed: (-seed.failed, seed.moves[0].time))[: _MOST_SEEDS // 2]
+    longest = sorted(lives, key=lambda seed: seed.moves[0].time - seed.moves[-1].time)[:_MOST_SEEDS]
+    chosen = list({seed.seed_id: seed for seed in (*worst, *longest)}.values())[:_MOST_SEEDS]
+    shown = sorted(chosen, key=lambda seed: seed.moves[0].time)
+    inside = tag("div", _blueprints(lives, ended), class_="card")
+    drawn = tag("figure", _strips(story, shown), _legend(), class_="card", style="margin-top:10px")
+    return section("Seed lifecycles", inside, drawn, note=note, anchor="seeds")
+
+
+def _end(seed: Seed) -> Stage | None:
+    """How its life ended; `None` while it goes on."""
+    return next((move.stage for move in reversed(seed.moves) if move.stage in _ENDS), None)
+
+
+def _blueprints(lives: list[Seed], ended: dict[str, Stage | None]) -> Markup:
+    planted, kept, lost, failed = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    why: dict[str, Counter[str]] = {}
+    for seed in lives:
+        name = seed.blueprint or "(unnamed)"
+        planted[name] += 1
+        kept[name] += ended[seed.seed_id] is Stage.FOSSILISED
+        lost[name] += ended[seed.seed_id] is Stage.PRUNED
+        failed[name] += seed.failed
+        reasons = [move.reason for move in seed.moves if move.stage is Stage.PRUNED and move.reason]
+        why.setdefault(name, Counter()).update(reasons)
+    share = {name: kept[name] / over for name in planted if (over := kept[name] + lost[name])}
+    rows = [
+        (
+            tag("td", text(name), class_="nw"),
+            *(tag("td", text(f"{count[name]:,}"), class_="num") for count in (planted, kept, lost)),
+            tag("td", text(f"{share[name]:.0%}" if name in share else "–"), class_="num"),
+            tag("td", text(f"{failed[name]:,}"), class_="num"),
+            text(", ".join(f"{reason} ×{count}" for reason, count in why[name].most_common(2))),
+        )
+        for name, _ in planted.most_common()
+    ]
+    return table(
+        ("blueprint", "planted", "fossilised", "pruned", "kept", "gates failed", "pruned most often by"), rows
+    )
+
+
+def _strips(story: Story, shown: list[Seed]) -> Markup:
+    x = Scale(low=0.0, high=max(story.length, 1.0), start=_SEED_LEFT, end=1150.0)
+    drawn = []
+    for place, seed in enumerate(shown):
+        y = 4 + place * _SEED_ROW
+        name = f"env {seed.env_id} {seed.slot} {seed.blueprint or ''}"
+        drawn.append(
+            tag("text", text(name[:34]), x=_SEED_LEFT - 8, y=y + 10, text_anchor="end", class_="name")
+        )
+        following = [*(move.time for move in seed.moves[1:]), story.length]
+        for move, end in zip(seed.moves, following, strict=True):
+            if move.stage in _STAGE_COLOURS:
+                start = max(0.0, move.time)
+                title = f"{move.stage.label} from {duration(start)} for {duration(max(0.0, end - start))}"
+                title += f": {move.reason}" if move.reason else ""
+                drawn.append(bar(x, (move.time, end), (y, _SEED_ROW - 4), _STAGE_COLOURS[move.stage], title))
+    bottom = 8 + len(shown) * _SEED_ROW
+    axis = (
+        tag("text", text(seconds(at)), x=x(at), y=bottom + 14, text_anchor="middle")
+        for at in time_ticks(x.low, x.high, 10)
+    )
+    return tag("svg", *drawn, *axis, viewBox=f"0 0 1160 {bottom + 20:g}", role="img")
+
+
+def _legend() -> Markup:
+    words: dict[str, list[str]] = {}
+    for stage, colour in _STAGE_COLOURS.items():
+        words.setdefault(colour, []).append(stage.label.lower())
+    return legend((colour, ", ".join(named)) for colour, named in words.items())

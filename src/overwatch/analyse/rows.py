@@ -1,18 +1,46 @@
-"""What can be searched in a story, as rows of one shape: findings, events, statuses of envs. Pure."""
+"""What can be searched in a story, as rows of one shape: findings, events, statuses of envs.
 
-from collections.abc import Iterator
+Owns the filter of rows, which is the board's grammar with keys of its own, and how rows are written. As CSV a
+spreadsheet takes them for nothing but text and numbers, as OWASP advises against CSV injection: a text that
+begins with a character that may start a formula gets an apostrophe before it, also one that has apostrophes
+already, so that taking one away gives back the text; a text that holds any separator is quoted; numbers stay
+as they are. Pure.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
-from overwatch.analyse.found import Found
-from overwatch.analyse.spells import EnvStory, Spell
-from overwatch.analyse.story import Story
+from overwatch.analyse.findings import SEVERITIES, Found
+from overwatch.analyse.story import EnvStory, Story
+from overwatch.catalog.durations import duration
+from overwatch.projection.filtering import COMPARE, STATUSES, Grammar, Term, parse_by
 from overwatch.snapshot import FeedLine
+
+Value: TypeAlias = str | float | int | None
+_FORMULA: Final = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+_QUOTED: Final = re.compile('[",;|\t\r\n]|^ | $')
 
 KINDS: Final = ("finding", "event", "env")
 _BAD: Final = {"crashed": "critical", "diverging": "warning", "degraded": "warning", "stalled": "warning"}
+GRAMMAR: Final = Grammar(
+    matched=("what", "kind", "env", "gpu", "slot", "seed", "status"),
+    compared=("at", "lasted", "update", "score"),
+    ranked=("severity",),
+    words={
+        "what": KINDS,
+        "severity": SEVERITIES,
+        "status": (*STATUSES, "open", "cleared", "acknowledged"),
+    },
+    examples={
+        "what": "finding", "kind": "crash", "env": "3", "gpu": "0", "slot": "r0c0", "seed": "3-r0c0-1",
+        "status": "crashed", "at": "30", "lasted": "10", "update": "100", "score": "3", "severity": "warning",
+    },
+)  # fmt: skip
+"""The keys of `overwatch query`."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +90,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return ", open at the end" if self.status == "open" else ""
 
 
+COLUMNS: Final = tuple(field.name for field in msgspec.structs.fields(Row))
+
+
 def rows(story: Story, what: tuple[str, ...] = KINDS) -> list[Row]:
     """All rows of a run of some kinds, in order of time."""
     found: list[Row] = []
@@ -76,8 +107,8 @@ def rows(story: Story, what: tuple[str, ...] = KINDS) -> list[Row]:
 
 def moment(story: Story, seconds: float) -> str:
     """A time of the run in UTC."""
-    told = datetime.fromtimestamp(story.began + seconds, UTC).isoformat(timespec="milliseconds")
-    return told.replace("+00:00", "Z")
+    utc = datetime.fromtimestamp(story.began + seconds, UTC).isoformat(timespec="milliseconds")
+    return utc.replace("+00:00", "Z")
 
 
 def _finding(story: Story, found: Found) -> Row:
@@ -123,26 +154,110 @@ def _event(story: Story, line: FeedLine) -> Row:
 
 def _env(story: Story, env: EnvStory) -> Iterator[Row]:
     for spell in env.statuses:
-        yield _spell(story, env, spell)
-
-
-def _spell(story: Story, env: EnvStory, spell: Spell) -> Row:
-    return Row(
-        run=story.run.run_id,
-        what="env",
-        at=round(spell.start, 3),
-        time=moment(story, spell.start),
-        lasted=round(spell.length, 3),
-        severity=_BAD.get(spell.word, "info"),
-        kind=spell.word,
-        status=spell.word,
-        env=env.env_id,
-        gpu=_lane(story, env.env_id),
-        score=round(spell.score, 3),
-        text="; ".join(spell.reasons) or f"{spell.word} for {spell.length:.0f} s",
-    )
+        yield Row(
+            run=story.run.run_id,
+            what="env",
+            at=round(spell.start, 3),
+            time=moment(story, spell.start),
+            lasted=round(spell.length, 3),
+            severity=_BAD.get(spell.word, "info"),
+            kind=spell.word,
+            status=spell.word,
+            env=env.env_id,
+            gpu=_lane(story, env.env_id),
+            score=round(spell.score, 3),
+            text="; ".join(spell.reasons) or f"{spell.word} for {spell.length:.0f} s",
+        )
 
 
 def _lane(story: Story, env_id: int | None) -> str | None:
     env = None if env_id is None else story.envs.get(env_id)
     return None if env is None or env.last is None else env.last.gpu_id
+
+
+def matching(found: Iterable[Row], filter_text: str) -> Iterator[Row]:
+    """Rows that meet every term; raises `FilterError` where a term cannot be read."""
+    terms = parse_by(filter_text, GRAMMAR)
+    return (row for row in found if all(_meets(row, term) != term.negated for term in terms))
+
+
+def _meets(row: Row, term: Term) -> bool:
+    """A row that has no answer to a term does not meet it."""
+    match term.key:
+        case None:
+            return term.values[0] in _text(row)
+        case "env":
+            return row.env is not None and any(low <= row.env <= high for low, high in term.ranges)
+        case "severity" if term.sign != "=":
+            compare: Callable[[float, float], bool] = COMPARE[term.sign]
+            return compare(SEVERITIES.index(row.severity), SEVERITIES.index(term.values[0]))
+        case "at" | "lasted" | "update" | "score":
+            value = getattr(row, term.key)
+            return value is not None and COMPARE[term.sign](value, term.number)
+        case "gpu":
+            return row.gpu is not None and _is_lane(row.gpu.lower(), term.values)
+        case "kind":
+            return any(value in row.kind.lower() for value in term.values)
+        case _:
+            word = getattr(row, term.key)
+            return word is not None and word.lower() in term.values
+
+
+def _is_lane(lane: str, values: tuple[str, ...]) -> bool:
+    """By its name or by the number at its end."""
+    number = lane[len(lane.rstrip("0123456789")) :]
+    return lane in values or (bool(number) and number in values)
+
+
+def _text(row: Row) -> str:
+    words = (row.kind, row.text, row.hint, row.gpu, row.slot, row.seed, *row.fields.values())
+    return " ".join(word for word in words if word).lower()
+
+
+def csv_line(values: Iterable[Value], *, is_guarded: bool = True) -> str:
+    r"""One line without its end; a missing value is empty. `is_guarded` keeps a formula from being one.
+
+    >>> csv_line(["=1+1", "a,b", -1.5, 3, None, "'-x"])
+    '\'=1+1,"a,b",-1.5,3,,\'\'-x'
+    """
+    return ",".join(_cell(value, is_guarded=is_guarded) for value in values)
+
+
+def _cell(value: Value, *, is_guarded: bool) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        return repr(value)
+    text = f"'{value}" if is_guarded and _FORMULA.match(value) else value
+    if not _QUOTED.search(text):
+        return text
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def as_text(found: Iterable[Row]) -> Iterator[str]:
+    """A line each, for a person."""
+    for row in found:
+        words = " ".join((row.text, *(f"{name}={value}" for name, value in row.fields.items())))
+        lasted = "" if row.lasted is None else f" for {duration(row.lasted)}{row.ending}"
+        yield f"{row.clock:>9}  {row.severity:8}  {row.kind:20}  {row.about:18}  {words}{lasted}"
+
+
+def as_json(found: Iterable[Row]) -> Iterator[str]:
+    """A line each, for other programs."""
+    return (msgspec.json.encode(row).decode() for row in found)
+
+
+def as_csv(found: Iterable[Row]) -> Iterator[str]:
+    """A header, then a line each."""
+    yield csv_line(COLUMNS)
+    yield from (csv_line(cells(row)) for row in found)
+
+
+def cells(row: Row) -> list[Value]:
+    """The values of a row, in the order of `COLUMNS`; its fields as JSON."""
+    return [*msgspec.structs.astuple(row)[:-1], msgspec.json.encode(row.fields).decode()]
+
+
+FORMATS: Final = {"text": as_text, "json": as_json, "csv": as_csv}
+"""How rows are written."""

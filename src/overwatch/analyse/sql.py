@@ -8,23 +8,18 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from overwatch.analyse.export import TABLES, columns, write_csv
-from overwatch.analyse.source import AnalyseError
-from overwatch.analyse.story import Story
+from overwatch.analyse.rows import csv_line
+from overwatch.analyse.story import AnalyseError, Story
 from overwatch.extras import SQL
 
+Rows: TypeAlias = Sequence[tuple[Any, ...]]
+
 _KINDS: Final[dict[type, str]] = {str: "VARCHAR", float: "DOUBLE", int: "BIGINT"}
-
-
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a statement came to."""
-
-    columns: tuple[str, ...]
-    rows: Sequence[tuple[Any, ...]]
 
 
 def needs_facts(statement: str) -> bool:
@@ -32,8 +27,8 @@ def needs_facts(statement: str) -> bool:
     return "events" in _named(statement)
 
 
-def answer(stories: Sequence[Story], statement: str) -> Answer:
-    """The rows of a statement. Raises `AnalyseError` with DuckDB's own message, or where it is not there."""
+def answer(stories: Sequence[Story], statement: str) -> tuple[tuple[str, ...], Rows]:
+    """Columns and rows of a statement; raises `AnalyseError` with DuckDB's message, or where it lacks."""
     try:
         import duckdb
     except ImportError as error:
@@ -52,7 +47,7 @@ def answer(stories: Sequence[Story], statement: str) -> Answer:
         try:
             done = base.execute(statement)
             names = tuple(one[0] for one in done.description or ())
-            return Answer(columns=names, rows=done.fetchall() if names else [])
+            return names, done.fetchall() if names else []
         except duckdb.Error as error:
             raise AnalyseError(f"--sql: {error}") from error
 
@@ -62,15 +57,15 @@ def _named(statement: str) -> tuple[str, ...]:
     return found or TABLES
 
 
-def aligned(found: Answer) -> Iterator[str]:
+def as_text(names: Sequence[str], rows: Rows) -> Iterator[str]:
     """The rows as text in columns, numbers to the right."""
-    cells = [[_cell(value) for value in row] for row in found.rows]
-    widths = [max(map(len, column)) for column in zip(found.columns, *cells, strict=True)]
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
     right = [
         all(value is None or isinstance(value, int | float) for value in column)
-        for column in zip(*found.rows, strict=True)
-    ] or [False] * len(found.columns)
-    for row in (list(found.columns), *cells):
+        for column in zip(*rows, strict=True)
+    ] or [False] * len(names)
+    for row in (list(names), *cells):
         shown = (
             cell.rjust(width) if is_number else cell.ljust(width)
             for cell, width, is_number in zip(row, widths, right, strict=True)
@@ -83,3 +78,24 @@ def _cell(value: Any) -> str:
         return "–"
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     return "".join(one if one.isprintable() else " " for one in text)
+
+
+def as_csv(names: Sequence[str], rows: Rows) -> Iterator[str]:
+    """A header, then a line each."""
+    yield csv_line(names)
+    yield from (csv_line(map(_plain, row)) for row in rows)
+
+
+def as_json(names: Sequence[str], rows: Rows) -> Iterator[str]:
+    """An object a line."""
+    for row in rows:
+        yield msgspec.json.encode(dict(zip(names, map(_plain, row), strict=True))).decode()
+
+
+def _plain(value: object) -> str | int | float | None:
+    """A value as JSON and CSV have it; a date, a list and the like as text."""
+    return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+FORMATS: Final = {"text": as_text, "json": as_json, "csv": as_csv}
+"""How an answer is written."""

@@ -1,26 +1,215 @@
-"""The story of one run: its curves, findings, bounds, envs, and what it said of itself.
+"""The story of one run: its curves, findings, bounds, envs, verdicts, and what it reported of itself.
 
-Owns what is remembered of a whole recording, read once. Times are seconds since the run began, unless they
-are called Unix. Must not know who tells the story.
+Owns what is remembered of a whole recording, read once, whatever kind of recording it is. Times are seconds
+since the run began, unless they are called Unix. What cannot be read is passed over and counted by its
+reader. Must not know what is made of a story.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Final
 
-from overwatch.analyse.curves import Curves
-from overwatch.analyse.facts import Facts
-from overwatch.analyse.found import Findings, Found
-from overwatch.analyse.source import AnalyseError, Source, open_source
-from overwatch.analyse.spells import EnvStory, Spells
-from overwatch.analyse.verdicts import Told, Verdicts
+from overwatch.analyse.curves import Curves, fresh_values
+from overwatch.analyse.findings import Findings, Found, Told
+from overwatch.catalog import Stage
+from overwatch.events import Event, GateEvaluated, Record, RunStarted, SeedStageChanged
+from overwatch.feeds.inputs import Input, open_input
+from overwatch.feeds.recording import Recording, RecordingError, unshown
 from overwatch.projection.history import of_snapshot
-from overwatch.snapshot import Run, Snapshot
+from overwatch.projection.run import feed_line
+from overwatch.projection.text import safe, safe_or_none
+from overwatch.snapshot import Bound, Env, FeedLine, Run, Snapshot
 from overwatch.snapshot.history import MOST_COLUMNS, MOST_CURVES, Ask
 from overwatch.snapshot.history import Curve as Drawn
+from overwatch.state.feed import entry_of
+from overwatch.state.joins import Joins
 from overwatch.state.past import Past
 from overwatch.tracked import Tracked
+
+GAP_S: Final = 2.5
+"""A word that did not come for longer than this ended when it came last."""
+TICK_S: Final = 1.0
+"""What one snapshot stands for."""
+MOST_LINES: Final = 1_000_000
+MOST_MOVES: Final = 200_000
+
+
+class AnalyseError(ValueError):
+    """What was asked cannot be answered from what was given; the message says what to give instead."""
+
+
+def open_recorded(path: Path) -> Input:
+    """What lies at a path; raises `AnalyseError` where nothing can be replayed."""
+    try:
+        return open_input(path)
+    except RecordingError as error:
+        raise AnalyseError(str(error)) from error
+    except OSError as error:
+        raise AnalyseError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+@dataclass(slots=True, kw_only=True)
+class Spell:
+    """One word over a stretch, in seconds since the run began."""
+
+    word: str
+    start: float
+    end: float
+    """When the next word came, or a tick after this one came last."""
+    why: str | None = None
+    hint: str | None = None
+    confidence: float | None = None
+    score: float = 0.0
+    """The worst, of an env."""
+    reasons: tuple[str, ...] = ()
+    """Those of the worst score."""
+
+    @property
+    def length(self) -> float:
+        """Seconds."""
+        return self.end - self.start
+
+
+@dataclass(slots=True)
+class Spells:
+    """Stretches by subject, in order."""
+
+    of: dict[str, list[Spell]] = field(default_factory=dict)
+
+    def add(self, subject: str, word: str, now: float, bound: Bound | None = None) -> None:
+        """What holds now."""
+        spells = self.of.setdefault(subject, [])
+        going_on = bool(spells) and now - spells[-1].end <= GAP_S
+        if going_on:
+            spells[-1].end = now
+        if not going_on or spells[-1].word != word:
+            spells.append(Spell(word=word, start=now, end=now + TICK_S))
+        spell = spells[-1]
+        spell.end = now + TICK_S
+        if bound is not None and (spell.confidence or 0.0) <= (bound.confidence or 0.0):
+            spell.why, spell.hint, spell.confidence = bound.why, bound.hint, bound.confidence
+
+    def seconds(self, subject: str) -> dict[str, float]:
+        """How long each word held, longest first."""
+        sums: dict[str, float] = {}
+        for spell in self.of.get(subject, ()):
+            sums[spell.word] = sums.get(spell.word, 0.0) + spell.length
+        return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
+
+
+@dataclass(slots=True, kw_only=True)
+class EnvStory:
+    """One env over the run; what is not among the rows of a snapshot is not seen at that second."""
+
+    env_id: int
+    last: Env | None = None
+    spells: Spells = field(default_factory=Spells)
+    """Its statuses, under one subject."""
+    worst: Env | None = None
+    """At its highest score."""
+    worst_at: float = 0.0
+
+    def take(self, env: Env, now: float) -> None:
+        """Its row of one snapshot."""
+        self.last = env
+        self.spells.add("", env.status, now)
+        spell = self.statuses[-1]
+        if env.anomaly.score >= spell.score:
+            spell.score, spell.reasons = env.anomaly.score, env.anomaly.reasons
+        if self.worst is None or env.anomaly.score > self.worst.anomaly.score:
+            self.worst, self.worst_at = env, now
+
+    @property
+    def statuses(self) -> list[Spell]:
+        """What it was, in order."""
+        return self.spells.of.get("", [])
+
+    @property
+    def bad_s(self) -> float:
+        """Seconds in which it was not OK."""
+        return sum(
+            length for word, length in self.spells.seconds("").items() if word not in ("ok", "unknown")
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A seed entered a stage."""
+
+    time: float
+    """Seconds since the run began."""
+    stage: Stage
+    reason: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Seed:
+    """The life of one seed."""
+
+    env_id: int
+    slot: str
+    seed_id: str
+    blueprint: str | None = None
+    moves: list[Move] = field(default_factory=list)
+    gates: int = 0
+    failed: int = 0
+    """Gates that it did not pass."""
+
+
+@dataclass(slots=True)
+class Facts:
+    """What one run reported, in order."""
+
+    config: dict[str, str] = field(default_factory=dict)
+    lines: list[FeedLine] = field(default_factory=list)
+    seeds: dict[str, Seed] = field(default_factory=dict)
+    """By id, in the order of their first facts."""
+    beyond: int = 0
+    """Lines and moves beyond what is kept."""
+    _feed: tuple[FeedLine, ...] = ()
+    """The last one taken."""
+
+    def take(self, event: Event, began: float) -> None:
+        """Go on with one event of the run, which began at this Unix second."""
+        match event:
+            case RunStarted():
+                self.config |= {safe(name): safe(value) for name, value in event.config.items()}
+            case SeedStageChanged():
+                self._move(event, began)
+            case GateEvaluated():
+                seed = self.seeds.get(event.seed_id)
+                if seed is not None:
+                    seed.gates += 1
+                    seed.failed += not event.passed
+            case _:
+                pass
+        entry = entry_of(event)
+        if entry is not None and len(self.lines) < MOST_LINES:
+            self.lines.append(feed_line(entry))
+        elif entry is not None:
+            self.beyond += 1
+
+    def take_feed(self, feed: tuple[FeedLine, ...]) -> None:
+        """Go on with the feed of a snapshot, where nothing else is left; it holds the newest lines only."""
+        if feed != self._feed:
+            self.lines += feed[len(feed) - fresh_values(self._feed, feed, 1) :]
+        self._feed = feed
+
+    def _move(self, event: SeedStageChanged, began: float) -> None:
+        seed = self.seeds.get(event.seed_id)
+        if seed is None:
+            if len(self.seeds) >= MOST_MOVES:
+                self.beyond += 1
+                return
+            seed = self.seeds[event.seed_id] = Seed(
+                env_id=event.env_id, slot=safe(event.slot), seed_id=safe(event.seed_id)
+            )
+        seed.blueprint = safe_or_none(event.blueprint) or seed.blueprint
+        seed.moves.append(
+            Move(time=event.at / 1e9 - began, stage=event.after, reason=safe_or_none(event.reason))
+        )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,16 +228,16 @@ class Story:
     """By lane: what held it back. The run as a whole is the empty name."""
     envs: dict[int, EnvStory] = field(default_factory=dict)
     """Those that were ever among the rows of a snapshot."""
-    verdict: Verdicts = field(default_factory=Verdicts)
-    """What was said of it over time."""
+    verdicts: list[Told] = field(default_factory=list)
+    """One each time that its verdict became another, in order."""
     facts: Facts = field(default_factory=Facts)
-    """What it told; empty where only snapshots were kept."""
+    """What it reported; empty where only snapshots were kept."""
     tracked: Tracked | None = None
     """What its records were folded to; absent where only snapshots were kept."""
 
     @property
     def run(self) -> Run:
-        """Identity and progress, as last told."""
+        """Identity and progress, as last reported."""
         return self.last.run
 
     @property
@@ -60,11 +249,6 @@ class Story:
     def findings(self) -> list[Found]:
         """In the order in which they were true first."""
         return self.found.in_order
-
-    @property
-    def verdicts(self) -> list[Told]:
-        """What was said of it, in order."""
-        return self.verdict.told
 
     @property
     def config(self) -> dict[str, str]:
@@ -98,7 +282,11 @@ class Story:
         now = snapshot.time - self.began
         self.last = snapshot
         self.curves.take(snapshot, self.began)
-        self.verdict.take(snapshot, now)
+        verdict = snapshot.verdict
+        last = self.verdicts[-1] if self.verdicts else None
+        if last is None or (last.severity, last.text) != (verdict.severity, verdict.text):
+            update = float(snapshot.run.update or 0)
+            self.verdicts.append(Told(at=now, update=update, severity=verdict.severity, text=verdict.text))
         for lane in snapshot.system.gpus:
             if lane.bound is not None:
                 self.bounds.add(lane.gpu_id, lane.bound.state, now, lane.bound)
@@ -112,42 +300,50 @@ class Story:
         self.found.take(snapshot, self.began)
 
 
-def stories(source: Source, run_id: str | None = None, *, facts: bool = True) -> dict[str, Story]:
+def stories(
+    path: Path, recorded: Input, run_id: str | None = None, *, facts: bool = True
+) -> dict[str, Story]:
     """The story of every run, by id, in the order of their first snapshots; of one alone if it is there."""
-    told: dict[str, Story] = {}
-    for snapshot in source.snapshots(run_id):
+    found: dict[str, Story] = {}
+    whole = recorded if isinstance(recorded, Recording) else None
+    for snapshot in recorded.recorded() if whole is None else whole.recorded(run_id):
         run = snapshot.run
-        story = told.get(run.run_id)
+        if run_id not in (None, run.run_id):
+            continue
+        story = found.get(run.run_id)
         if story is None:
             began = snapshot.time if run.started is None else min(run.started, snapshot.time)
-            story = told[run.run_id] = Story(path=source.path, began=began, first=snapshot, last=snapshot)
+            story = found[run.run_id] = Story(path=path, began=began, first=snapshot, last=snapshot)
         story.take(snapshot)
-        story.tracked = source.tracked(run.run_id)
-        if not source.tells:
+        if whole is None:
             story.facts.take_feed(snapshot.feed)
-    if run_id is not None and not told:
-        return stories(source, facts=facts)
-    for record in source.records() if facts else ():
-        of_run = told.get(record.origin.run_id)
+        else:
+            story.tracked = None if whole.reached is None else whole.reached.tracked(run.run_id)
+    if run_id is not None and not found:
+        return stories(path, recorded, facts=facts)
+    for record in _records(whole) if facts and whole is not None else ():
+        of_run = found.get(record.origin.run_id)
         if of_run is not None:
             of_run.facts.take(record.event, of_run.began)
-    return told
+    return found
 
 
-def read_story(path: Path, run_id: str | None = None, *, facts: bool = True) -> Story:
-    """The story of one run at a path: the one named, else the one that was heard of last.
+def _records(recording: Recording) -> Iterator[Record]:
+    """All that producers sent, in order; of ranks that waited for their run's id, under that id."""
+    joins = Joins()
+    for stamp, batch in recording.told():
+        for record in batch.records:
+            resolved = joins.resolve(record, stamp)
+            yield from (waited for waited, _ in resolved.released)
+            yield resolved.record
 
-    Raises `AnalyseError` where there is none.
-    """
-    source = open_source(path)
-    return one_of(source, stories(source, run_id, facts=facts).values(), run_id)
 
-
-def one_of(source: Source, told: Iterable[Story], run_id: str | None) -> Story:
-    """The story that is meant; raises `AnalyseError` naming those that there are."""
-    path, known = source.path, {story.run.run_id: story for story in told}
+def one_of(path: Path, recorded: Input, found: Iterable[Story], run_id: str | None) -> Story:
+    """The story that is meant, else the newest; raises `AnalyseError` naming those that there are."""
+    known = {story.run.run_id: story for story in found}
     if not known:
-        raise AnalyseError("\n".join((f"{path} holds no run that can be replayed", *source.reasons())))
+        reasons = unshown(recorded) if isinstance(recorded, Recording) else ()
+        raise AnalyseError("\n".join((f"{path} holds no run that can be replayed", *reasons)))
     if run_id is None:
         return max(known.values(), key=lambda story: story.last.time)
     if run_id not in known:

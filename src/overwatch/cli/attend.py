@@ -20,11 +20,10 @@ from typing import Final, NamedTuple
 import click
 
 from overwatch import discovery
-from overwatch.cli.children import Child, wait_for_file
-from overwatch.cli.configured import data_option, file_option, placed, port_base_option, sets_option
-from overwatch.cli.errors import warn
-from overwatch.cli.program import Program
-from overwatch.cli.streams import has_terminal
+from overwatch.cli import processes
+from overwatch.cli.configuration import data_option, file_option, placed, port_base_option, sets_option
+from overwatch.cli.processes import Program
+from overwatch.cli.streams import has_terminal, warn
 from overwatch.cli.viewclient import ViewUnreachableError, fetch_snapshot
 from overwatch.discovery import Endpoints
 from overwatch.endcard import card
@@ -33,7 +32,6 @@ from overwatch.sdk.terminal import VARIABLE as QUIET
 from overwatch.sdk.terminal import best_return, look
 from overwatch.snapshot import Snapshot
 
-_READY_S: Final = 30.0
 _STOP_S: Final = 15.0
 _END_S: Final = 3.0
 """Longest wait for the end of the run to reach the collector."""
@@ -157,16 +155,9 @@ def _collector(
     if running is not None:
         yield running, None
         return
-    ready = folder / "ready.json"
-    command = [sys.executable, "-m", "overwatch.cli", "collect", *wanted.arguments]
-    own = _Own(Child("collector", command, folder, {"OVERWATCH_READY_FILE": str(ready)}))
+    own = _Own(processes.collector(folder, wanted.arguments))
     try:
-        started = wait_for_file(ready, Endpoints, own.child, _READY_S)
-        if started is None:
-            raise click.ClickException(
-                f"the collector did not start; its log is {own.child.log}:\n{own.child.tail()}"
-            )
-        yield started, own
+        yield processes.wait_ready(own.child, folder), own
     finally:
         if not own.is_left:
             own.child.stop(_STOP_S)
@@ -186,7 +177,7 @@ def _running() -> Endpoints | None:
 class _Own:
     """A collector that was started for the program."""
 
-    child: Child
+    child: Program
     is_left: bool = False
     """It goes on when this command has ended."""
 

@@ -15,21 +15,26 @@ from pathlib import Path
 from typing import Final
 
 import click
+import msgspec
 
-from overwatch.cli.children import Child, wait_for_file
+from overwatch.cli import processes
+from overwatch.cli.processes import Program
+from overwatch.cli.replay import idle_line
 from overwatch.cli.streams import has_terminal
-from overwatch.cli.summary import status_line, write_summary
 from overwatch.cli.viewclient import ViewUnreachableError, fetch, fetch_snapshot
 from overwatch.discovery import Endpoints
 from overwatch.extras import RL, TUI
-from overwatch.snapshot import Snapshot
+from overwatch.snapshot import Reading, Snapshot
 
 HEADLESS_SECONDS: Final = 60.0
 STATUS_EVERY_S: Final = 5.0
-READY_S: Final = 30.0
 STOP_S: Final = 15.0
 LATE_S: Final = 60.0
 """How much longer than it was asked to a trainer may take, for its start and its last step."""
+SHOWN: Final = (
+    "return", "kl_divergence", "entropy", "clip_fraction", "explained_variance", "grad_norm", "grad_clipped",
+)  # fmt: skip
+"""Numbers of the policy on a status line."""
 UPDATES: Final = 1000
 LONG_S: Final = 3600.0
 """Length of a simulated run that ends when the user quits."""
@@ -38,16 +43,8 @@ SIMULATED: Final = """\
 For the real one: make demo, or pip install "esper-overwatch[rl]".
 """
 _DEFAULT_PORTS: Final = {
-    "otlp_http": "4318",
-    "otlp_grpc": "4317",
-    "view": "4380",
-    "metrics": "8889",
-    "health": "13133",
-}
-
-
-class DemoError(ValueError):
-    """The demo cannot run here; the message says what to do."""
+    "otlp_http": "4318", "otlp_grpc": "4317", "view": "4380", "metrics": "8889", "health": "13133",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,14 +91,12 @@ def run_demo(options: DemoOptions) -> int:
     if headless and options.seconds is None:
         options = replace(options, seconds=HEADLESS_SECONDS)
     run_id = f"{world.task if _has_trainer() else 'SIMULATED'}-{datetime.now().astimezone():%m%d-%H%M%S}"
-    collector = Child(
-        "collector", _collector_command(out), out, {"OVERWATCH_READY_FILE": str(out / "ready.json")}
-    )
-    trainer: Child | None = None
+    collector = processes.collector(out, _collector_arguments(out))
+    trainer: Program | None = None
     try:
-        endpoints = _wait_ready(collector, out)
+        endpoints = processes.wait_ready(collector, out)
         _announce(endpoints, out)
-        trainer = Child("trainer", _trainer_command(options, endpoints, run_id, out), out, {})
+        trainer = processes.child("trainer", _trainer_command(options, endpoints, run_id, out), out, {})
         if headless:
             last = _headless(options, endpoints, trainer, out)
         else:
@@ -125,20 +120,19 @@ def _folder(out: Path | None) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DemoError(f"--out {folder} cannot be made a folder: {error.strerror}") from error
+        raise click.ClickException(f"--out {folder} cannot be made a folder: {error.strerror}") from error
     if (folder / "otlp" / "index.jsonl").exists():
-        raise DemoError(f"--out {folder} holds a recording already; name an empty folder")
+        raise click.ClickException(f"--out {folder} holds a recording already; name an empty folder")
     return folder.resolve()
 
 
-def _collector_command(out: Path) -> list[str]:
+def _collector_arguments(out: Path) -> list[str]:
     sets = {
         "exporters.otlp_file.path": out / "otlp",
         "exporters.snapshots.path": out / "snapshots.jsonl",
         "extensions.file_storage.directory": out / "journal",
     }
-    words = [word for key, value in sets.items() for word in ("--set", f"{key}={value}")]
-    return [sys.executable, "-m", "overwatch.cli", "collect", *words]
+    return [word for key, value in sets.items() for word in ("--set", f"{key}={value}")]
 
 
 def _trainer_command(options: DemoOptions, endpoints: Endpoints, run_id: str, out: Path) -> list[str]:
@@ -172,13 +166,6 @@ def _train(options: DemoOptions, endpoints: Endpoints, run_id: str, out: Path) -
     return [sys.executable, "-m", "overwatch_rl.cli", "train", *_words(flags)]
 
 
-def _wait_ready(collector: Child, out: Path) -> Endpoints:
-    found = wait_for_file(out / "ready.json", Endpoints, collector, READY_S)
-    if found is None:
-        raise DemoError(f"the collector did not start; its log is {collector.log}:\n{collector.tail()}")
-    return found
-
-
 def _announce(endpoints: Endpoints, out: Path) -> None:
     moved = [
         f"{name} {url}"
@@ -191,7 +178,7 @@ def _announce(endpoints: Endpoints, out: Path) -> None:
     click.echo(f"  overwatch tui --connect {endpoints.view}")
 
 
-def _headless(options: DemoOptions, endpoints: Endpoints, trainer: Child, out: Path) -> Snapshot | None:
+def _headless(options: DemoOptions, endpoints: Endpoints, trainer: Program, out: Path) -> Snapshot | None:
     """Until the trainer ends by itself, which it does when its time is over."""
     began = time.monotonic()
     seconds = (options.seconds or HEADLESS_SECONDS) + LATE_S
@@ -216,7 +203,7 @@ def _screen(endpoints: Endpoints, run_id: str) -> Snapshot | None:
     from overwatch.tui import run_tui
 
     if endpoints.view is None:
-        raise DemoError("the collector opened no view API; its log says why")
+        raise click.ClickException("the collector opened no view API; its log says why")
     run_tui([endpoints.view], run_id)
     return _snapshot(endpoints)
 
@@ -229,3 +216,88 @@ def _snapshot(endpoints: Endpoints) -> Snapshot | None:
     except ViewUnreachableError as error:
         click.echo(str(error), err=True)
         return None
+
+
+def status_line(elapsed_s: float, snapshot: Snapshot | None) -> str:
+    """One line: time, link, progress, pulse, verdict."""
+    if snapshot is None:
+        return f"{elapsed_s:5.0f}s  no run yet"
+    run = snapshot.run
+    update = "–" if run.update is None else str(run.update)
+    verdict = f"{snapshot.verdict.severity.upper()} {snapshot.verdict.text}"
+    return f"{elapsed_s:5.0f}s  {snapshot.link.state.upper()}  update {update}  {_pulse(snapshot)}  {verdict}"
+
+
+def _pulse(snapshot: Snapshot) -> str:
+    return "  ".join(_cell(snapshot.policy[name]) for name in SHOWN if name in snapshot.policy)
+
+
+def _cell(reading: Reading) -> str:
+    mark = {"warning": "!", "critical": "!!"}.get(reading.status, "")
+    return f"{reading.label} {reading.text}{mark}"
+
+
+class Summary(msgspec.Struct, kw_only=True):
+    """`summary.json`."""
+
+    ok: bool
+    run_id: str | None
+    link: str | None
+    outcome: str | None
+    updates: float
+    episodes: float
+    steps: float
+    elapsed_s: float | None
+    verdict: str | None
+    policy: dict[str, float | None]
+    seed_census: dict[str, int]
+    idle_gpu_s: dict[str, float]
+    """GPU-seconds in which nothing ran, by the bound that held."""
+    findings: list[str]
+    trainer_exit: int | None
+    collector_exit: int | None
+    files: list[str]
+
+
+def write_summary(out: Path, snapshot: Snapshot | None, trainer: Program | None, collector: Program) -> int:
+    """Write and print how it went; 0 when a policy was seen training and both children ended well."""
+    summary = _summary(out, snapshot, trainer, collector)
+    (out / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
+    if snapshot is not None:
+        counts = f"{summary.updates:.0f} updates, {summary.episodes:.0f} episodes"
+        click.echo(f"run {summary.run_id}: {counts}  {_pulse(snapshot)}")
+        if snapshot.system.gpus:
+            click.echo(f"idle: {idle_line(snapshot.system)}")
+    for child in (trainer, collector):
+        if child is not None and child.code != 0:
+            tail = "\n".join(child.tail(20))
+            click.echo(
+                f"{child.shown} ended with {child.code}; the end of {child.console}:\n{tail}", err=True
+            )
+    if not summary.updates:
+        click.echo("no update was seen; let it run longer with --seconds, or read trainer.log", err=True)
+    click.echo(f"{'done' if summary.ok else 'failed'}: {out}")
+    return 0 if summary.ok else 1
+
+
+def _summary(out: Path, snapshot: Snapshot | None, trainer: Program | None, collector: Program) -> Summary:
+    counters = snapshot.counters if snapshot else {}
+    codes = (None if trainer is None else trainer.code, collector.code)
+    return Summary(
+        ok=bool(counters.get("updates")) and codes == (0, 0),
+        run_id=snapshot.run.run_id if snapshot else None,
+        link=snapshot.link.state if snapshot else None,
+        outcome=snapshot.run.outcome if snapshot else None,
+        updates=counters.get("updates", 0),
+        episodes=counters.get("episodes", 0),
+        steps=counters.get("steps", 0),
+        elapsed_s=snapshot.run.elapsed_s if snapshot else None,
+        verdict=snapshot.verdict.text if snapshot else None,
+        policy={name: reading.value for name, reading in snapshot.policy.items()} if snapshot else {},
+        seed_census=snapshot.aggregates.seed_census if snapshot else {},
+        idle_gpu_s=snapshot.system.idle_gpu_s if snapshot else {},
+        findings=[f"{one.severity}: {one.message}" for one in snapshot.findings] if snapshot else [],
+        trainer_exit=codes[0],
+        collector_exit=codes[1],
+        files=sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()),
+    )

@@ -1,32 +1,43 @@
-"""The `overwatch` command and its sub-commands' arguments; what they do lives beside it."""
+"""The `overwatch` command and its sub-commands' arguments; what large ones do lives beside it."""
 
 import json
+import os
+import signal
+import socket
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.shell_completion import get_completion_class
 
-from overwatch import __version__
-from overwatch.cli.agent import command as agent
+from overwatch import __version__, discovery
 from overwatch.cli.attend import watch as attend
-from overwatch.cli.audit import audit
 from overwatch.cli.catalog import catalog
-from overwatch.cli.compare import compare
-from overwatch.cli.completion import completion
-from overwatch.cli.configuration import config
-from overwatch.cli.configured import data_option, file_option, placed, port_base_option, sets_option
-from overwatch.cli.doctor import doctor
-from overwatch.cli.errors import Commands
-from overwatch.cli.export import export
-from overwatch.cli.locate import locate
-from overwatch.cli.query import query
-from overwatch.cli.report import report
-from overwatch.cli.rules import rules
-from overwatch.cli.stack import stack
-from overwatch.cli.streams import log_to_stdout_without_stderr
-from overwatch.cli.watch import Option
+from overwatch.cli.configuration import (
+    config,
+    data_option,
+    file_option,
+    placed,
+    port_base_option,
+    sets_option,
+)
+from overwatch.cli.interrupts import STATUS
+from overwatch.cli.recordings import audit, compare, export, query, report
+from overwatch.cli.stack import rules, stack, stack_folder
+from overwatch.cli.streams import Commands, log_to_stdout_without_stderr, until_unread, warn
+from overwatch.cli.watch import need_textual
+from overwatch.os_signals import heard
 
+if TYPE_CHECKING:
+    from overwatch.sdk.exporter.orphan_recovery import Delivered
+
+_CLOSE_S: Final = 10.0
+_AREAS: Final = ("config", "ports", "disk", "gpu", "clock", "versions", "terminal", "collector")
+"""What `overwatch doctor` looks at."""
 _baseline: Final = click.option(
     "--baseline", type=click.Path(path_type=Path, exists=True), metavar="RECORDING",
     help="A recording, or its snapshots.jsonl: runs that get less done than it did are told so.",
@@ -100,7 +111,7 @@ def collect(
     "--seen", type=click.IntRange(0, 3600), default=0, metavar="SECONDS",
     help="So much of the recording was on it before, for its charts.",
 )  # fmt: skip
-def tui(run_id: str | None, settings: Path | None, *, once: bool, **options: Option) -> None:
+def tui(run_id: str | None, settings: Path | None, *, once: bool, **options: Any) -> None:
     """Watch a run in the terminal, live or from a recording.
 
     Without PATH it is live, from a collector. PATH is a recording instead, and needs no collector: a folder
@@ -133,12 +144,9 @@ def tui(run_id: str | None, settings: Path | None, *, once: bool, **options: Opt
 @click.option("--seed", type=int, default=0, show_default=True)
 def demo(**options: Any) -> None:
     """Train a real policy on this machine and watch it."""
-    from overwatch.cli.demo import DemoError, DemoOptions, run_demo
+    from overwatch.cli.demo import DemoOptions, run_demo
 
-    try:
-        sys.exit(run_demo(DemoOptions(**options)))
-    except DemoError as error:
-        raise click.ClickException(str(error)) from error
+    sys.exit(run_demo(DemoOptions(**options)))
 
 
 @main.command()
@@ -182,10 +190,7 @@ def simulate(
 @click.option("--digest", is_flag=True, help="Print the SHA-256 of all recorded lines instead.")
 @click.option("--summary", is_flag=True, help="Print each run in a few lines instead.")
 @_baseline
-def replay(
-    path: Path, _fmt: str, *, run_id: str | None, baseline: Path | None, update: int | None,
-    **how: float | bool | None,
-) -> None:  # fmt: skip
+def replay(path: Path, _fmt: str, **options: Any) -> None:
     """Print a recording's snapshots as JSON lines: those that were recorded live, or as asked for.
 
     PATH is what otlp_file recorded, OTLP files of any exporter, a journal, a snapshots.jsonl, or a folder
@@ -194,16 +199,7 @@ def replay(
     from overwatch.cli.replay import ReplayOptions
     from overwatch.cli.replay import replay as run_replay
 
-    options = ReplayOptions(
-        every_s=how["every_s"],
-        at_s=how["at_s"],
-        update=update,
-        run_id=run_id,
-        digest=bool(how["digest"]),
-        summary=bool(how["summary"]),
-        baseline=baseline,
-    )
-    sys.exit(run_replay(path, options))
+    sys.exit(run_replay(path, ReplayOptions(**options)))
 
 
 @main.command()
@@ -216,22 +212,145 @@ def sync(spool: Path | None, endpoint: str | None, timeout_s: float) -> None:
 
     SPOOL is a folder of spools, or one spool; this user's own without.
     """
-    from overwatch.cli.sync import sync as run_sync
+    import logging
 
-    sys.exit(run_sync(spool, endpoint, timeout_s))
+    from overwatch.sdk.exporter.orphan_recovery import deliver_all
+
+    logging.basicConfig(format="overwatch: %(message)s", stream=sys.stderr, level=logging.WARNING)
+    found = []
+    for delivered in deliver_all(spool, endpoint, timeout_s):
+        print(_delivered(delivered), flush=True)
+        found.append(delivered)
+    if not found:
+        print("nothing to deliver")
+    sys.exit(0 if all(delivered.is_done for delivered in found) else 1)
 
 
-main.add_command(attend)
-main.add_command(catalog)
-main.add_command(config)
-main.add_command(locate)
-main.add_command(doctor)
-main.add_command(agent)
-main.add_command(completion)
-main.add_command(stack)
-main.add_command(query)
-main.add_command(audit)
-main.add_command(export)
-main.add_command(report)
-main.add_command(compare)
-main.add_command(rules)
+def _delivered(delivered: "Delivered") -> str:
+    parts = [f"{delivered.run_id}: {delivered.records} records delivered"]
+    if not delivered.is_done:
+        parts.append(f"{delivered.kept} kept for the next time")
+    parts += [f"{count} lost ({reason})" for reason, count in sorted(delivered.dropped.items())]
+    return ", ".join(parts)
+
+
+@main.command()
+@click.option("--run", "run_id", required=True, metavar="ID", help="The run that the numbers belong to.")
+@click.option("--endpoint", metavar="URL", help="OTLP endpoint; as for trainers without.")
+def agent(run_id: str, endpoint: str | None) -> None:
+    """Tell a run about this machine's GPUs and host, for trainers that do not themselves."""
+    import overwatch.sdk
+    from overwatch.sdk.arguments import is_url
+
+    if endpoint is not None and not is_url(endpoint):
+        raise click.ClickException(f"endpoint {endpoint!r} is no URL; write e.g. http://127.0.0.1:4318")
+    over: SimpleQueue[int] = SimpleQueue()
+    with heard((signal.SIGTERM, signal.SIGINT), over.put):
+        host = os.environ.get("K8S_NODE_NAME") or socket.gethostname()
+        # One process a machine: it sends what the sampler of a trainer would.
+        run = overwatch.sdk.start(run_id=run_id, role=f"agent-{host}"[:64], rank=0, endpoint=endpoint)
+        warn(f"telling run {run_id} about {host}; stop with SIGTERM or ctrl-c")
+        number = over.get()
+        ended = run.close(_CLOSE_S)
+    if not ended.delivered:
+        click.echo("not everything was delivered; `overwatch sync` does that later", err=True)
+    sys.exit(STATUS if number == signal.SIGINT else 0 if ended.delivered else 1)
+
+
+@main.command()
+@file_option
+@sets_option
+@click.option("--endpoint", metavar="URL", help="A collector to send a real, empty OTLP request to.")
+@click.option(
+    "--only", "areas", multiple=True, type=click.Choice(_AREAS), help="Only this; more than once for several."
+)
+@click.option("--format", "fmt", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def doctor(
+    path: Path | None, sets: tuple[str, ...], endpoint: str | None, areas: tuple[str, ...], fmt: str
+) -> None:
+    """Say what on this machine will not work, and what to do.
+
+    Looks at configuration, ports, disk, GPUs, clocks, versions, the terminal and the collector. Status 0
+    where all is well, 1 with warnings, 2 with failures.
+    """
+    from overwatch.cli import doctor as examination
+
+    found = examination.examined(path, sets, endpoint, areas)
+    with until_unread():
+        click.echo(examination.as_json(found) if fmt == "json" else "\n".join(examination.as_text(found)))
+    sys.exit(examination.status(found))
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the script for a shell, e.g. eval "$(overwatch completion bash)" in ~/.bashrc."""
+    kind = get_completion_class(shell)
+    root = context.find_root().command
+    if kind is None:
+        raise click.ClickException(f"no completion for {shell}")
+    click.echo(kind(root, {}, "overwatch", "_OVERWATCH_COMPLETE").source())
+
+
+def _settings_file() -> Path:
+    need_textual()
+    from overwatch.tui.settings import place
+
+    return place()
+
+
+def _data() -> Path:
+    from overwatch import config
+
+    return config.load(None, ()).data_folder
+
+
+def _storage() -> str | None:
+    """How much the collector has written, of what budget; `None` where nothing can be read."""
+    from overwatch import config
+    from overwatch.collector.budget import look, summary
+    from overwatch.collector.settings import written
+
+    files = written(config.load(None, ()))
+    try:
+        return summary(files, look(files), time.time())
+    except OSError:
+        return None
+
+
+def _spool() -> Path:
+    from overwatch.sdk.exporter.spools import spool_root
+
+    return spool_root()
+
+
+_PLACES: Final[dict[str, tuple[str, Callable[[], Path]]]] = {
+    "config": ("settings of the terminal", _settings_file),
+    "data": ("the collector's journal and recordings, as shipped", _data),
+    "stack": ("Prometheus, Alertmanager and Grafana of `overwatch stack`", stack_folder),
+    "spool": ("what trainers could not deliver yet", _spool),
+    "discovery": ("where the running collector is announced", discovery.path),
+}
+
+
+@main.command()
+@click.argument("what", type=click.Choice(list(_PLACES)), required=False)
+def locate(what: str | None) -> None:
+    """Print where something lies: the terminal's settings (config), or one of these; all without a name."""
+    if what is not None:
+        click.echo(_PLACES[what][1]())
+        return
+    for name, (means, place) in _PLACES.items():
+        try:
+            found = place()
+        except click.ClickException as error:
+            click.echo(f"{name:10} –\n{'':10} {error.message}")
+            continue
+        click.echo(f"{name:10} {found}{'' if found.exists() else '  (not there yet)'}\n{'':10} {means}")
+        if name == "data" and (storage := _storage()) is not None:
+            click.echo(f"{'':10} {storage}")
+
+
+for _command in (attend, catalog, config, stack, query, audit, export, report, compare, rules):
+    main.add_command(_command)

@@ -1,11 +1,11 @@
-"""`overwatch replay`: a recording as snapshot lines, or as one digest of all of them.
+"""`overwatch replay`: a recording as snapshot lines, as one digest of them, or each run in a few lines.
 
 Exit codes: 0 done, 1 nothing readable, 2 bad usage. What could not be read is counted on stderr.
 """
 
 import hashlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,9 +15,10 @@ from typing import Final
 import click
 
 from overwatch import codec
-from overwatch.cli.errors import warn
-from overwatch.cli.opening import patience
-from overwatch.cli.outline import outlines
+from overwatch.analyse.findings import SEVERITIES, Findings, Found
+from overwatch.catalog.durations import duration
+from overwatch.cli.recordings import patience
+from overwatch.cli.streams import warn
 from overwatch.feeds.inputs import Input, open_input
 from overwatch.feeds.player import player_of
 from overwatch.feeds.recording import Recording, RecordingError, unshown
@@ -25,8 +26,9 @@ from overwatch.feeds.snapshotlog import read_baseline
 from overwatch.fold import DEFAULT_VIEW
 from overwatch.otlp.thin import RetentionLevel
 from overwatch.recordings.index import Notes
-from overwatch.snapshot import Snapshot
+from overwatch.snapshot import Lane, Run, Snapshot, Spread, System
 
+MOST_FINDINGS: Final = 20
 SECOND: Final = 1_000_000_000
 _PERIODS: Final = {
     RetentionLevel.SECOND: "second",
@@ -55,17 +57,11 @@ class ReplayOptions:
         return self.digest or self.summary or self.at_s is not None or self.update is not None
 
     def __post_init__(self) -> None:
-        given = [
-            name
-            for name, value in (
-                ("--every", self.every_s),
-                ("--at", self.at_s),
-                ("--update", self.update),
-                ("--digest", self.digest or None),
-                ("--summary", self.summary or None),
-            )
-            if value is not None
-        ]
+        chosen = {
+            "--every": self.every_s, "--at": self.at_s, "--update": self.update,
+            "--digest": self.digest or None, "--summary": self.summary or None,
+        }  # fmt: skip
+        given = [name for name, value in chosen.items() if value is not None]
         if len(given) > 1:
             raise click.UsageError(f"{' and '.join(given)} exclude one another; give one of them")
         if self.digest and self.run_id is not None:
@@ -195,3 +191,86 @@ def _at_update(recording: Input, update: int, run_id: str | None) -> Iterator[Sn
         said = "has no update" if last[newest] is None else f"ends at update {last[newest]:,}"
         raise click.UsageError(f"--update {update} is not in run {newest}, which {said}")
     yield found[newest]
+
+
+def outlines(snapshots: Iterable[Snapshot]) -> Iterator[str]:
+    """Lines about every run among these snapshots, in the order in which they were first found."""
+    last: dict[str, Snapshot] = {}
+    lanes: dict[str, tuple[Lane, ...]] = {}
+    found: dict[str, Findings] = {}
+    began: dict[str, float] = {}
+    for snapshot in snapshots:
+        run_id = snapshot.run.run_id
+        last[run_id] = snapshot
+        if snapshot.link.state != "ended" or run_id not in lanes:
+            lanes[run_id] = snapshot.system.gpus
+        since = began.setdefault(run_id, snapshot.run.started or snapshot.time)
+        found.setdefault(run_id, Findings()).take(snapshot, since)
+    for run_id, snapshot in last.items():
+        yield from outline(snapshot, found[run_id], lanes[run_id])
+
+
+def outline(snapshot: Snapshot, findings: Findings, lanes: tuple[Lane, ...]) -> Iterator[str]:
+    """Lines about one run: its last snapshot, its lanes when it last emitted, and all findings."""
+    run = snapshot.run
+    state = run.outcome or snapshot.link.state
+    done = [f"{snapshot.counters.get(name, 0):,.0f} {name}" for name in ("updates", "episodes", "steps")]
+    took = "" if run.elapsed_s is None else f" in {duration(run.elapsed_s)}"
+    yield f"run {run.run_id}: {state}, {', '.join(done)}{took}"
+    if snapshot.link.state in ("ended", "lost") and snapshot.verdict.severity != "ok":
+        yield f"  {snapshot.verdict.severity:10}  {snapshot.verdict.text}"
+    throughput = _throughput(run)
+    if throughput:
+        yield f"  throughput  {throughput}"
+    for lane in lanes:
+        yield f"  {lane.gpu_id:10}  {_lane(lane)}"
+    if snapshot.system.gpus:
+        yield f"  idle        {idle_line(snapshot.system)}"
+    yield from _findings(findings.in_order)
+
+
+def idle_line(system: System) -> str:
+    """`148 GPU-seconds: sync 100, io 48`; the largest first."""
+    wasted = sorted(system.idle_gpu_s.items(), key=lambda item: (-item[1], item[0]))
+    parts = [f"{bound} {seconds:,.0f}" for bound, seconds in wasted if seconds >= 0.5]
+    total = sum(system.idle_gpu_s.values())
+    return f"{total:,.0f} GPU-seconds" + (f": {', '.join(parts)}" if parts else "")
+
+
+def _throughput(run: Run) -> str:
+    found = run.throughput
+    if found is None:
+        return "" if run.steps_per_s is None else f"{run.steps_per_s:,.3g} steps/s"
+    parts = [f"{found.now:,.3g} {found.unit}/s"]
+    if found.best is not None:
+        parts.append(f"{found.best.rate:,.3g} in {found.best.name}")
+    if found.baseline is not None:
+        parts.append(f"{found.baseline.rate:,.3g} in {found.baseline.name}")
+    return ", ".join(parts)
+
+
+def _lane(lane: Lane) -> str:
+    bound = "not judged" if lane.bound is None else f"{lane.bound.state}: {lane.bound.why or 'no reason'}"
+    times = [_spread("step", lane.step_s), _spread("update", lane.update_s)]
+    return "; ".join([bound, *(time for time in times if time)])
+
+
+def _spread(what: str, spread: Spread | None) -> str:
+    if spread is None:
+        return ""
+    return f"{what} p50 {_short(spread.p50)} p95 {_short(spread.p95)}"
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.2f}s" if seconds >= 1 else f"{seconds * 1000:.3g}ms"
+
+
+def _findings(found: list[Found]) -> Iterator[str]:
+    """The worst first, then in the order of time; each at the worst that it was."""
+    ordered = sorted(found, key=lambda one: -SEVERITIES.index(one.severity))
+    for one in ordered[:MOST_FINDINGS]:
+        finding = one.finding
+        subject = "" if finding.subject.id is None else f" {finding.subject.id}"
+        yield f"  {one.severity:10}  {finding.code}{subject}: {finding.message}{one.ending}"
+    if len(ordered) > MOST_FINDINGS:
+        yield f"  and {len(ordered) - MOST_FINDINGS} more findings"

@@ -20,7 +20,7 @@ import msgspec
 
 from overwatch import __version__, codec, discovery
 from overwatch.aggregator import Checkpoint
-from overwatch.cli.errors import warn
+from overwatch.cli.streams import warn
 from overwatch.fold import FAST_NS, SLOW_NS, Fold, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.recordings.checkpoints import EVERY_NS, Leaving

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from overwatch import codec, discovery
-from overwatch.delivery.client import http_request
+from overwatch.delivery.connection import http_request
 from overwatch.feeds.live import history_query, is_readable, query_of
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.history import Ask, History

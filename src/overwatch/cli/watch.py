@@ -5,13 +5,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
 from overwatch import codec
-from overwatch.cli.errors import warn
-from overwatch.cli.opening import patience, read_stories, saying
+from overwatch.cli.recordings import bad_input, patience, read_stories
+from overwatch.cli.streams import warn
 from overwatch.cli.viewclient import fetch_history, fetch_snapshot, view_url
 from overwatch.extras import TUI
 from overwatch.feeds.inputs import STDIN, open_input
@@ -29,12 +29,10 @@ if TYPE_CHECKING:
 
 NO_RUN_YET: Final = 3
 """Exit code of `--once` while there is no run."""
-_NOBODY: Final = "the collector is up and has heard of no run"
+_NO_RUN: Final = "the collector is up and has heard of no run"
 _NS: Final = 1_000_000_000
 BY_SEVERITY: Final = {"warning": 10, "critical": 20}
 """Exit codes of `--once --exit-code`, apart from those of errors; 0 for the others."""
-Option = Path | tuple[str, ...] | str | float | None
-"""What an option on the command line may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +51,20 @@ class Source:
     """A recording that is shown beside it."""
 
 
-def source_of(options: Mapping[str, Option], run_id: str | None) -> Source:
+def source_of(options: Mapping[str, Any], run_id: str | None) -> Source:
     """The source that a command line names; options that exclude one another are bad usage."""
-    connect, recording, at_s = (options.get(name) for name in ("connect", "recording", "at_s"))
-    if options.get("path") is not None:
+    connect, recording, at_s, baseline = (
+        options[name] for name in ("connect", "recording", "at_s", "baseline")
+    )
+    if options["path"] is not None:
         if recording is not None:
             raise click.UsageError("PATH and --replay are the same; give one of them")
         recording = options["path"]
-    baseline, both = options.get("baseline"), options.get("compare")
-    if isinstance(both, tuple) and both:
+    other = None
+    if options["compare"]:
         if connect or recording is not None:
             raise click.UsageError("--compare names both recordings; leave --replay and --connect out")
-        recording, other = Path(both[0]), Path(both[1])
-    else:
-        other = None
+        recording, other = map(Path, options["compare"])
     if connect and recording is not None:
         raise click.UsageError("--connect and --replay exclude one another; give one of them")
     if at_s is not None and recording is None:
@@ -74,12 +72,7 @@ def source_of(options: Mapping[str, Option], run_id: str | None) -> Source:
     if baseline is not None and recording is None:
         raise click.UsageError("--baseline is for a recording here; a collector takes it when it starts")
     return Source(
-        run_id=run_id,
-        connect=connect if isinstance(connect, tuple) else (),
-        recording=recording if isinstance(recording, Path) else None,
-        at_s=None if at_s is None else float(str(at_s)),
-        baseline=baseline if isinstance(baseline, Path) else None,
-        other=other,
+        run_id=run_id, connect=connect, recording=recording, at_s=at_s, baseline=baseline, other=other
     )
 
 
@@ -134,7 +127,7 @@ def print_once(source: Source, shape: "Shape", settings_file: Path | None = None
     except PressError as error:
         raise click.UsageError(f"--press: {error}") from error
     if text is None or session.snapshot is None:
-        where = "the recording has no run at this place" if source.recording else _NOBODY
+        where = "the recording has no run at this place" if source.recording else _NO_RUN
         warn(f"no run yet: {where}")
         return NO_RUN_YET
     click.echo(text)
@@ -156,24 +149,21 @@ class Shape:
     """The worst severity is the exit code."""
 
 
-def shape_of(options: Mapping[str, Option]) -> Shape:
+def shape_of(options: Mapping[str, Any]) -> Shape:
     """The shape that a command line names; a size that is none is bad usage."""
-    size = str(options.get("size") or "120x40")
+    size, fmt, keys = options["size"], options["fmt"], tuple(options["keys"].split())
     found = re.fullmatch(r"(\d{2,3})x(\d{2,3})", size)
     if found is None:
         raise click.UsageError(f"--size {size!r} is no size; write columns and rows, e.g. 120x40")
-    keys = tuple(str(options.get("keys") or "").split())
-    seen_s = int(str(options.get("seen") or 0))
-    if seen_s and options.get("recording") is None:
+    if options["seen"] and options["recording"] is None:
         raise click.UsageError("--seen is for a recording; name it with --replay")
-    formats: dict[str, Literal["text", "json", "svg"]] = {"text": "text", "json": "json", "svg": "svg"}
-    if keys and options.get("fmt") == "json":
+    if keys and fmt == "json":
         raise click.UsageError(
             "--press is for a frame; JSON is the snapshot itself, so leave one of them out"
         )
     return Shape(
-        fmt=formats[str(options.get("fmt") or "text")], size=(int(found[1]), int(found[2])), keys=keys,
-        seen_s=seen_s, exit_code=bool(options.get("exit_code")),
+        fmt=fmt, size=(int(found[1]), int(found[2])), keys=keys, seen_s=options["seen"],
+        exit_code=options["exit_code"],
     )  # fmt: skip
 
 
@@ -238,7 +228,7 @@ def _beside(source: Source) -> "Comparison | None":
         return None
     from overwatch.tui.comparison import comparison_of
 
-    with saying():
+    with bad_input():
         first = read_stories(source.recording, source.run_id, facts=False)
         second = read_stories(source.other, None, facts=False)
         return comparison_of(first[0], second[0])
@@ -269,7 +259,7 @@ def _keys_from_terminal() -> None:
 
 
 def need_textual() -> None:
-    """Say how to get the terminal's extra when it is not there."""
+    """Report how to get the terminal's extra when it is not there."""
     if TUI.missing:
         raise click.ClickException(TUI.need)
 

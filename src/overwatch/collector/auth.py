@@ -125,10 +125,6 @@ class Tokens:
         self._held = held
         self.changes += 1
 
-    def guards(self, role: Role) -> bool:
-        """Whether a role needs a token."""
-        return bool(self._held.get(role))
-
     def first(self, role: Role) -> Secret | None:
         """A token to use for a role, `None` where it needs none."""
         held = self._held.get(role)
@@ -141,13 +137,13 @@ class Tokens:
 
     def judge(self, role: Role, authorization: Sequence[str]) -> Denial | None:
         """`None` where requests with these `authorization` headers have the role."""
-        if not self.guards(role):
+        if not self._held.get(role):
             return None
         given = _presented(authorization)
         if given is None:
             return Denial.UNAUTHENTICATED
         presented = _digest(given)
-        # Every token is looked at, so that the time tells nothing about which one is near.
+        # Every token is looked at, so that the time gives nothing away about which one is near.
         matched = {held for held, digest in self._digests if hmac.compare_digest(digest, presented)}
         if not matched:
             return Denial.UNAUTHENTICATED

@@ -175,11 +175,7 @@ class StorageBudget:
             return
         self.usage, self._granted = usage, usage.shares
         self._seen.append(usage.bytes)
-        problem = full(usage)
-        if problem is None:
-            self._health.recovered(_PART)
-        else:
-            self._health.failed(_PART, problem)
+        self._health.report(_PART, full(usage))
 
 
 def full(usage: Usage) -> str | None:

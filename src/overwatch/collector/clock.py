@@ -1,7 +1,7 @@
 """The time that stamps and ticks are made of: the machine's when the collector began, counted on from there.
 
-Rules: a machine's clock that is set, by hand or by NTP, changes nothing but what the log says: ages and
-silences are measured in this time, and an hour that nobody waited for is none. The next life begins with
+Rules: a machine's clock that is set, by hand or by NTP, changes nothing but a line of the log: ages and
+silences are measured in this time, and an hour that did not pass is none. The next life begins with
 the machine's time of then. Must not know what is stamped.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 from overwatch.platform import since_boot_ns
 
 _SAID_NS: Final = 5_000_000_000
-"""So far a clock may be set before it is told."""
+"""So far a clock may be set before it is logged."""
 
 _log = logging.getLogger("overwatch.collector")
 
@@ -28,7 +28,7 @@ class SteadyClock:
         self._steady = steady
         self._zero = wall() - steady()
         self._said = 0
-        """How far the machine's clock was ahead when that was told."""
+        """How far the machine's clock was ahead when that was logged."""
 
     def __call__(self) -> int:
         """The time."""

@@ -19,7 +19,7 @@ from overwatch.collector.exporters.aggregator import AggregatorConfig
 from overwatch.collector.exporters.command import CommandConfig
 from overwatch.collector.exporters.email import EmailConfig
 from overwatch.collector.exporters.forward_config import OtlpExporterConfig, OtlpHttpExporterConfig
-from overwatch.collector.exporters.otlp_file.config import OtlpFileConfig
+from overwatch.collector.exporters.otlp_file import OtlpFileConfig
 from overwatch.collector.exporters.prometheus import PrometheusConfig
 from overwatch.collector.exporters.snapshots import SnapshotsConfig
 from overwatch.collector.exporters.webhook import WebhookConfig
@@ -107,7 +107,7 @@ COMPONENTS: Final[tuple[Component, ...]] = (
         kind=Kind.BATCH_EXPORTER,
         config=OtlpExporterConfig,
         about="Batches to another OTLP server, over gRPC; needs an `endpoint`.",
-        factory=f"{_HERE}.exporters.otlp_forward:OtlpExporter",
+        factory=f"{_HERE}.exporters.otlp_forward:OtlpForwarder",
         newer="otlp_grpc",
     ),
     Component(
@@ -115,7 +115,7 @@ COMPONENTS: Final[tuple[Component, ...]] = (
         kind=Kind.BATCH_EXPORTER,
         config=OtlpHttpExporterConfig,
         about="Batches to another OTLP server, over HTTP; needs an `endpoint`.",
-        factory=f"{_HERE}.exporters.otlp_forward:OtlpHttpExporter",
+        factory=f"{_HERE}.exporters.otlp_forward:OtlpForwarder",
         newer="otlp_http",
     ),
     Component(

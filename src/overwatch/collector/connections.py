@@ -7,8 +7,6 @@ is cut, whatever trickles in. Runs in the event loop only. Must not know what is
 
 import asyncio
 import resource
-import socket
-import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
@@ -18,11 +16,10 @@ import msgspec
 from aiohttp import hdrs, web
 
 from overwatch import platform
+from overwatch.collector.setting_types import bounded
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_HANDSHAKE_S: Final = 10.0
-_BACKLOG: Final = 512
 CALM_S: Final = 30.0
 """A cap that refused nothing for so many seconds takes effect no more."""
 _SPARE_FILES: Final = 128
@@ -62,10 +59,7 @@ class ConnectionsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Longest time for a client to read an answer, in seconds."""
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise ValueError(f"{name} {value} is not positive")
+        bounded(self, *self.__struct_fields__)
 
 
 def raise_file_limit() -> None:
@@ -119,7 +113,7 @@ class ConnectionLimiter:
         @web.middleware
         async def mark(request: web.Request, handler: _Handler) -> web.StreamResponse:
             connection = request.protocol
-            if not isinstance(connection, _Connection):
+            if not isinstance(connection, LimitedConnection):
                 return await handler(request)
             connection.begin()
             try:
@@ -206,7 +200,7 @@ class _Refusal(asyncio.Protocol):
                 self._transport.write_eof()
 
 
-class _Connection(web.RequestHandler):
+class LimitedConnection(web.RequestHandler):
     """One connection: aiohttp's, within the limits of its listener; its errors repeat no input."""
 
     __slots__ = ("_deadline", "_is_begun", "_limiter", "_peer")
@@ -288,32 +282,3 @@ class _Connection(web.RequestHandler):
         answer = super().handle_error(request, status, exc, message)
         answer.headers[hdrs.SERVER] = SERVER
         return answer
-
-
-class LimitedSite(web.SockSite):
-    """A site whose connections are limited."""
-
-    def __init__(
-        self,
-        runner: web.AppRunner,
-        sock: socket.socket,
-        context: ssl.SSLContext | None,
-        limiter: ConnectionLimiter,
-    ) -> None:
-        super().__init__(runner, sock, ssl_context=context, backlog=_BACKLOG)
-        self._limiter = limiter
-
-    async def start(self) -> None:
-        """Accept connections."""
-        await web.BaseSite.start(self)
-        server = self._runner.server
-        if server is None:
-            raise RuntimeError("the runner was not set up")
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: _Connection(self._limiter, server, loop),
-            sock=self._sock,
-            ssl=self._ssl_context,
-            backlog=_BACKLOG,
-            ssl_handshake_timeout=None if self._ssl_context is None else _HANDSHAKE_S,
-        )

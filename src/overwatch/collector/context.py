@@ -1,4 +1,4 @@
-"""What every component is given: the journal, the loop, the counters, and where to say its address.
+"""What every component is given: the journal, the loop, the counters, and where to note its address.
 
 Must not know which components there are.
 """
@@ -6,6 +6,7 @@ Must not know which components there are.
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from aiohttp import web
@@ -39,28 +40,6 @@ class Component(Protocol):
         ...
 
 
-class Board:
-    """Where components say what they listen at."""
-
-    def __init__(self) -> None:
-        self._urls: dict[str, str] = {}
-
-    def note(self, name: str, scheme: str, listening: Listening, *, secure: bool = False) -> None:
-        """Write down an address; one that moved is logged with the reason."""
-        self._urls[name] = listening.address.url(f"{scheme}s" if secure else scheme)
-        if listening.moved is not None:
-            _log.warning("%s: %s", name, listening.moved)
-
-    def url(self, name: str) -> str | None:
-        """The URL of a listener, `None` while it is not open."""
-        return self._urls.get(name)
-
-    @property
-    def urls(self) -> dict[str, str]:
-        """All URLs by name of the listener."""
-        return dict(self._urls)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """The collector as its components see it."""
@@ -70,7 +49,6 @@ class Context:
     loop: LoopThread
     health: Health
     tally: Tally
-    board: Board
     guard: Guard
     bell: Bell
     storage: StorageBudget
@@ -81,6 +59,8 @@ class Context:
     """Signals that a pipeline takes in."""
     exporting: Callable[[str], frozenset[Signal]]
     """Signals that pipelines give to an exporter."""
+    urls: dict[str, str] = field(default_factory=dict)
+    """What components listen at, by the name of the listener."""
     settle: Callable[[], None] = lambda: None
     """What a thread that computes calls before it works."""
     limiters: dict[str, ConnectionLimiter] = field(default_factory=dict)
@@ -95,14 +75,11 @@ class Context:
     archive: Archive | None = None
     """The runs that the aggregator evicted; only with a data folder."""
 
-    def _caps(self, listener: str) -> Callable[[str | None], None]:
-        """The report of a listener whose cap of connections takes effect, or does no more: a condition."""
-        name = f"listener:{listener}"
-
-        def report(cap: str | None) -> None:
-            self.health.recovered(name) if cap is None else self.health.failed(name, cap)
-
-        return report
+    def listens(self, name: str, scheme: str, listening: Listening, *, secure: bool) -> None:
+        """Note an address; one that moved is logged with the reason."""
+        self.urls[name] = listening.address.url(f"{scheme}s" if secure else scheme)
+        if listening.moved is not None:
+            _log.warning("%s: %s", name, listening.moved)
 
     def web_listener(
         self,
@@ -119,6 +96,7 @@ class Context:
         guarded = self.guard.protect(app, entry, wanted)
         listener = WebListener(self.loop, wanted, guarded, certificates, entry.connections)
         listener.may_move = endpoint not in self.fixed
-        listener.limiter.report = self._caps(entry.name)
+        listener.announce = lambda found, secure: self.listens(entry.name, entry.scheme, found, secure=secure)
+        listener.limiter.report = partial(self.health.report, f"listener:{entry.name}")
         self.limiters[entry.name] = listener.limiter
         return listener

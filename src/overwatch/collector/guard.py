@@ -106,11 +106,13 @@ class Entry:
 
     name: str
     reads: Role | None
-    """The role that safe methods need; `None` is nobody's."""
+    """The role that safe methods need; `None` needs no token."""
     acts: Role | None
     """The role that all other methods need."""
     answer: Answer
-    """Says a refusal in the door's own words."""
+    """Writes a refusal in the listener's own protocol."""
+    scheme: str = "http"
+    """Of its URL, without TLS."""
     bodies: bool = False
     """Whether requests have bodies; who waits for `100 Continue` then gets it once he is let in."""
     connections: ConnectionsConfig | None = None
@@ -161,10 +163,8 @@ class Guard:
         with self._rotating:
             before = self.tokens.changes
             wrong = self.tokens.reload(at_once=at_once)
-            if wrong:
-                self._health.failed(NAME, f"the tokens of before are kept: {'; '.join(wrong)}")
-            else:
-                self._health.recovered(NAME)
+            kept = f"the tokens of before are kept: {'; '.join(wrong)}" if wrong else None
+            self._health.report(NAME, kept)
             if self.tokens.changes != before:
                 _log.info("the tokens changed")
                 for react in self._on_change:
@@ -189,15 +189,12 @@ class Guard:
         return self._certificates[config]
 
     def _told(self, config: TlsConfig, error: str | None) -> None:
-        """What one section's certificates say; health has one word for those of all, good and bad."""
+        """What one section's certificates report; health has one condition for those of all."""
         with self._telling:
             self._unusable.pop(config, None)
             if error is not None:
                 self._unusable[config] = error
-            if self._unusable:
-                self._health.failed(TLS, "; ".join(self._unusable.values()))
-            else:
-                self._health.recovered(TLS)
+            self._health.report(TLS, "; ".join(self._unusable.values()) or None)
 
     @property
     def certificate_ends(self) -> dict[str, float]:
@@ -275,7 +272,7 @@ class Guard:
 
 
 def said(denial: Denial, role: Role) -> str:
-    """What is told to a client that has not the right token."""
+    """The answer to a client that has not the right token."""
     if denial is Denial.FORBIDDEN:
         return f"this token may not do that; use one of role {role.value!r}"
     return f"send `authorization: Bearer <token>` with a token of role {role.value!r}"
@@ -328,7 +325,7 @@ def _port(text: str) -> bool:
 
 
 async def expected(_: web.Request) -> None:
-    """For the routes of an entry with bodies: `100 Continue` is the guard's to say, after its judgement."""
+    """For the routes of an entry with bodies: `100 Continue` is sent by the guard, after its judgement."""
 
 
 def plain(_: web.Request, refused: Refused) -> web.Response:

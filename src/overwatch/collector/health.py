@@ -19,7 +19,7 @@ _log = logging.getLogger("overwatch.collector")
 
 
 class Phase(Enum):
-    """Where the collector is in its life; the value is otelcol's word."""
+    """Where the collector is in its life; the value is otelcol's name for it."""
 
     STARTING = "Starting"
     OK = "OK"
@@ -62,16 +62,12 @@ class Health:
         """Components by pipeline, e.g. `{"pipeline:logs": ("receiver:otlp",)}`."""
         self._graph = graph or {}
         self._lock = threading.Lock()
-        self._phase = Phase.STARTING
+        self.phase = Phase.STARTING
+        """Where the collector is in its life."""
         self._since = self._phase_since = datetime.now(UTC)
         self._began = time.monotonic()
         self._troubles: dict[str, _Trouble] = {}
         self._watched: dict[str, Callable[[], bool]] = {}
-
-    @property
-    def phase(self) -> Phase:
-        """Where the collector is in its life."""
-        return self._phase
 
     @property
     def uptime_s(self) -> float:
@@ -81,11 +77,11 @@ class Health:
     def enter(self, phase: Phase) -> None:
         """Go to the next phase."""
         with self._lock:
-            if phase is not self._phase:
-                self._phase, self._phase_since = phase, datetime.now(UTC)
+            if phase is not self.phase:
+                self.phase, self._phase_since = phase, datetime.now(UTC)
 
     def watch(self, component: str, goes_on: Callable[[], bool]) -> None:
-        """Look, whenever somebody asks, whether a component that must go on does."""
+        """Look, at each request, whether a component that must go on does."""
         with self._lock:
             self._watched[component] = goes_on
 
@@ -105,6 +101,13 @@ class Health:
             self._troubles[component] = _Trouble(error=error, since=since, is_for_good=is_for_good)
         if known is None or is_for_good:
             _log.error("%s fails: %s", component, error)
+
+    def report(self, component: str, error: str | None) -> None:
+        """Note why a component cannot do its work, or that it can."""
+        if error is None:
+            self.recovered(component)
+        else:
+            self._failed(component, error)
 
     def lost(self, component: str, error: str) -> None:
         """Note that a component ended in a way that only a restart mends."""
@@ -128,7 +131,7 @@ class Health:
 
     @property
     def degraded(self) -> dict[str, str]:
-        """What each component that fails last said."""
+        """The last error of each component that fails."""
         self._look()
         with self._lock:
             return {name: trouble.error for name, trouble in self._troubles.items()}
@@ -143,7 +146,7 @@ class Health:
         """
         self._look()
         with self._lock:
-            phase, since, troubles = self._phase, self._phase_since, dict(self._troubles)
+            phase, since, troubles = self.phase, self._phase_since, dict(self._troubles)
         available = is_accepting and phase is Phase.OK and not _lasts(troubles, patience_s)
         body = Answer(
             status="Server available" if available else "Server not available",
@@ -157,7 +160,7 @@ class Health:
 
     def _look(self) -> None:
         """See who ended that should go on."""
-        if self._phase is Phase.OK:
+        if self.phase is Phase.OK:
             with self._lock:
                 watched = list(self._watched.items())
             for component in [name for name, goes_on in watched if not goes_on()]:

@@ -95,7 +95,7 @@ class _Checked:
 
     @property
     def answer(self) -> Accepted:
-        """What its sender is told once it is journalled."""
+        """The answer to its sender once it is journalled."""
         return Accepted(rejected=self.counts.rejected, message=self.counts.message)
 
 
@@ -111,12 +111,12 @@ class Decoding:
         return self._shapes.read(body) if signal is Signal.METRICS else None
 
     def decode(self, signal: Signal, body: bytes) -> Decoded:
-        """What a body of no known shape says, large ones one at a time; raises `MalformedBody`."""
+        """What is in a body of no known shape, large ones one at a time; raises `MalformedBody`."""
         with self._large if len(body) > LARGE_BYTES else nullcontext():
             return decode(signal, body)
 
     def take(self, batch: Batch) -> Decoded:
-        """What a batch says; for the fold's thread. Raises `MalformedBody`."""
+        """What is in a batch; for the fold's thread. Raises `MalformedBody`."""
         made = None if batch.made is None else batch.made.what
         if isinstance(made, Decoded) and batch.made is not None and batch.made.instead:
             return made
@@ -182,7 +182,7 @@ class Intake:
             self._tally.add(f"otelcol_receiver_{verb}_{items}", 0, receiver="otlp", transport=transport)
 
     def heed(self, fold_lag_s: Callable[[], float]) -> None:
-        """Refuse while the fold has seconds of work; `fold_lag_s` says how many it has."""
+        """Refuse while the fold has seconds of work; `fold_lag_s` is how many it has."""
         self._fold_lag_s = fold_lag_s
 
     def admit(self, transport: str) -> None:
@@ -238,7 +238,7 @@ class Intake:
         return checked.answer
 
     def _known(self, body: Body) -> Decoded | None:
-        """What a body of a known shape says."""
+        """What is in a body of a known shape."""
         return None if body.json else self._decoding.recognise(body.signal, body.data)
 
     def _is_quick(self, body: Body, known: Decoded | None) -> bool:

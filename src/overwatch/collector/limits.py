@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from overwatch.cgroup import ControlGroup
+from overwatch.collector.setting_types import bounded
 from overwatch.platform import machine_memory, resident_file, resident_in
 
 _DEFAULT_MIB: Final = 4096
@@ -45,9 +46,9 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     large_body_size: int = 1 << 20
     """Bodies of more bytes than this are decoded one at a time."""
     max_in_flight_mib: int = 64
-    """Most MiB of HTTP bodies that are being read; beyond it senders are told to come back."""
+    """Most MiB of HTTP bodies that are being read; beyond it senders must retry later."""
     max_fold_lag_s: float = 3.0
-    """While the fold needs more seconds than this for what waits, who sends most is told to come back."""
+    """While the fold needs more seconds than this for what waits, senders must retry later."""
     limit_mib: int | None = None
     """Most MiB of memory for the process; 4096, or half of what the machine has, or three quarters of what
     its control group may use, if left out."""
@@ -57,17 +58,9 @@ class LimitsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How long a look at the memory counts, in seconds."""
 
     def __post_init__(self) -> None:
-        for name in ("max_elements", "large_body_size", "max_in_flight_mib"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} {getattr(self, name)} is not positive")
-        if self.limit_mib is not None and self.limit_mib < 1:
-            raise ValueError(f"limit_mib {self.limit_mib} is not positive")
-        if not self.max_fold_lag_s > 0:
-            raise ValueError(f"max_fold_lag_s {self.max_fold_lag_s} is not positive")
-        if self.check_interval_s < 0:
-            raise ValueError(f"check_interval_s {self.check_interval_s} is negative")
-        if self.spike_limit_mib is not None and not 0 <= self.spike_limit_mib < self.hard_bytes >> 20:
-            raise ValueError(f"spike_limit_mib {self.spike_limit_mib} is not in 0..{self.hard_bytes >> 20}")
+        bounded(self, "max_elements", "large_body_size", "max_in_flight_mib", "max_fold_lag_s", "limit_mib")
+        bounded(self, "check_interval_s", least=0)
+        bounded(self, "spike_limit_mib", least=0, most=(self.hard_bytes >> 20) - 1)
 
     @property
     def hard_bytes(self) -> int:
@@ -96,11 +89,6 @@ def available_bytes(root: Path = Path("/")) -> int:
     """What the process may take of the machine's memory, or of its control group's, where that is less."""
     of_machine, group = int(machine_memory() * _OF_MACHINE), ControlGroup(root).memory()
     return of_machine if group is None else min(of_machine, int(group.limit * _OF_GROUP))
-
-
-def resident_bytes() -> int:
-    """Memory that this process holds now."""
-    return Resident()()
 
 
 class Resident:

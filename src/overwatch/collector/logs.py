@@ -21,7 +21,7 @@ _THEIRS: Final[dict[str, tuple[type[Exception], ...]]] = {
     "aiohttp.server": (HttpProcessingError,),
     "grpc._cython.cygrpc": (UnicodeDecodeError,),
 }
-"""By logger: what it tells of a sender's mistake."""
+"""By logger: what it logs of a sender's mistake."""
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 
 
@@ -55,7 +55,7 @@ class _Formatter(structlog.stdlib.ProcessorFormatter):
 def formatter(
     encoding: str, known: Callable[[], frozenset[str]], *, colors: bool = False
 ) -> logging.Formatter:
-    """Renders log records; `known` says which texts are secrets at the moment."""
+    """Renders log records; `known` returns the texts that are secrets at the moment."""
     if encoding == "json":
         exceptions: Processor = structlog.processors.format_exc_info
         return _Formatter([exceptions, structlog.processors.JSONRenderer()], known)
@@ -86,6 +86,6 @@ def _one_line(_: object, __: str, event: EventDict) -> EventDict:
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether a line is not about bytes that are no HTTP: their sender is told, and could fill any disk."""
+    """Whether a line is not about bytes that are no HTTP: their sender got an answer, and may be many."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, _THEIRS.get(record.name, ()))

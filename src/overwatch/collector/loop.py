@@ -6,7 +6,7 @@ Must not know what the applications answer.
 import asyncio
 import ssl
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from aiohttp import hdrs, web
@@ -17,7 +17,7 @@ from overwatch.collector.connections import (
     SERVER,
     ConnectionLimiter,
     ConnectionsConfig,
-    LimitedSite,
+    LimitedConnection,
 )
 from overwatch.collector.net import Address, Listening, listen
 from overwatch.collector.tls import Certificates
@@ -25,6 +25,8 @@ from overwatch.collector.tls import Certificates
 T = TypeVar("T")
 
 _CALL_S: Final = 30.0
+_HANDSHAKE_S: Final = 10.0
+_BACKLOG: Final = 512
 
 
 class LoopThread:
@@ -33,7 +35,7 @@ class LoopThread:
     def __init__(self) -> None:
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._run, name="listeners", daemon=True)
-        self._hosted: set[web.AppRunner] = set()
+        self._hosted: dict[web.AppRunner, asyncio.Server] = {}
 
     def start(self) -> None:
         """Begin to run the loop."""
@@ -52,12 +54,20 @@ class LoopThread:
     ) -> None:
         """Serve an application at a socket, in plain text without a `context`; runs in the loop."""
         await runner.setup()
-        await LimitedSite(runner, listening.sock, context, limiter).start()
-        self._hosted.add(runner)
+        server, loop = runner.server, asyncio.get_running_loop()
+        if server is None:
+            raise RuntimeError("the runner was not set up")
+        self._hosted[runner] = await loop.create_server(
+            lambda: LimitedConnection(limiter, server, loop),
+            sock=listening.sock,
+            ssl=context,
+            backlog=_BACKLOG,
+            ssl_handshake_timeout=None if context is None else _HANDSHAKE_S,
+        )
 
     async def drop(self, runner: web.AppRunner) -> None:
         """Stop accepting, let open requests end, close; runs in the loop."""
-        self._hosted.discard(runner)
+        self._hosted.pop(runner).close()
         await runner.cleanup()
 
     def stop(self) -> None:
@@ -105,7 +115,9 @@ class WebListener:
     ) -> None:
         self._loop = loop
         self.may_move = True
-        """Whether another port will do where the wanted one is busy; set before `open`."""
+        """Whether another port will do where the wanted one is busy; set before `start`."""
+        self.announce: Callable[[Listening, bool], None] = lambda _, __: None
+        """Gets where it listens, and whether with TLS."""
         self._wanted = wanted
         self._certificates = certificates
         self.limiter = ConnectionLimiter(connections or ConnectionsConfig())
@@ -120,12 +132,7 @@ class WebListener:
         )
         self._opened = False
 
-    @property
-    def secure(self) -> bool:
-        """Whether it speaks TLS."""
-        return self._certificates is not None
-
-    def open(self) -> Listening:
+    def start(self) -> None:
         """Listen and serve; raises `AddressError` when no port can be had."""
         listening = listen(self._wanted, may_move=self.may_move)
         try:
@@ -136,9 +143,9 @@ class WebListener:
             listening.sock.close()
             raise
         self._opened = True
-        return listening
+        self.announce(listening, self._certificates is not None)
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Stop accepting, let open requests end, close; a second call does nothing."""
         if self._opened:
             self._opened = False

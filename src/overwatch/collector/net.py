@@ -1,4 +1,4 @@
-"""Addresses: reading them, saying who can reach them, taking a free port and naming who holds a busy one.
+"""Addresses: how they are read and who can reach them, a free port, and who holds a busy one.
 
 Must not know what is served at an address.
 """
@@ -104,20 +104,10 @@ def listen(wanted: Address, *, may_move: bool = True) -> Listening:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    family, kind, proto, _, place = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    sock = socket.socket(family, kind, proto)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind(place)
-        sock.listen(512)
-        sock.setblocking(False)
-    except OSError:
-        sock.close()
-        raise
+    kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
+    family, *_, place = socket.getaddrinfo(host, port, type=kind, flags=flags)[0]
+    sock = socket.create_server(place[:2], family=family, backlog=512)
+    sock.setblocking(False)
     return sock
 
 

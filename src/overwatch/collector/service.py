@@ -9,7 +9,8 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -22,7 +23,7 @@ from overwatch.collector.budget import StorageBudget
 from overwatch.collector.clock import SteadyClock
 from overwatch.collector.components import component_of
 from overwatch.collector.connections import raise_file_limit
-from overwatch.collector.context import Board, Component, Context
+from overwatch.collector.context import Component, Context
 from overwatch.collector.exporters.aggregator import AggregatorConfig, Refusals
 from overwatch.collector.exporters.otlp_file import OtlpFileConfig, OtlpFileExporter
 from overwatch.collector.extensions.file_storage import FileStorageConfig, described
@@ -63,7 +64,7 @@ def _stay() -> None:
 
 
 class StartError(RuntimeError):
-    """The collector cannot start; the message says why and what to do."""
+    """The collector cannot start; the message has the reason and what to do."""
 
 
 def _baseline(path: str | None) -> Baseline | None:
@@ -77,6 +78,14 @@ def _baseline(path: str | None) -> Baseline | None:
 
 class _SnapshotExporter(Component, FrameSink, Protocol):
     """A component that is a frame sink."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fold:
+    """The aggregator as a component."""
+
+    start: Callable[[], None]
+    stop: Callable[[], None]
 
 
 class Service:
@@ -95,19 +104,19 @@ class Service:
         """
         # Listeners are as large as it lets them be.
         raise_file_limit()
-        self._config = config
+        self.config = config
+        """What this collector was made of."""
         self._now = now = now or SteadyClock()
         journal = MemoryJournal(now, self._held_bytes)
         tally, health = Tally(), Health(config.graph)
         self._decoding = Decoding() if config.exporting("aggregator") else None
         settle = leave_a_core if config.service.spare_core else _stay
-        self._context = Context(
+        self.context = Context(
             journal=journal,
             intake=Intake(journal, tally, config.one(OtlpConfig).limits, self._decoding, settle),
             loop=LoopThread(),
             health=health,
             tally=tally,
-            board=Board(),
             guard=Guard(config.service.security, health, tally),
             bell=Bell(),
             storage=StorageBudget(written(config), health),
@@ -117,6 +126,7 @@ class Service:
             settle=settle,
             fixed=fixed,
         )
+        """What the components see."""
         self._started: list[Component] = []
         self._storage: Storage | None = None
         self._after: int | None = None
@@ -124,24 +134,14 @@ class Service:
         self._loop_runs = False
         self._announced = False
         self._announcing = threading.Lock()
-        self._context.guard.on_change(self._announce_again)
+        self.context.guard.on_change(self._announce_again)
         self.failed_stops = 0
         """Components that did not stop cleanly."""
 
     @property
-    def config(self) -> CollectorConfig:
-        """What this collector was made of."""
-        return self._config
-
-    @property
-    def context(self) -> Context:
-        """What the components see."""
-        return self._context
-
-    @property
     def endpoints(self) -> discovery.Endpoints:
         """What this collector listens on."""
-        url = self._context.board.url
+        url = self.context.urls.get
         return discovery.Endpoints(
             pid=os.getpid(),
             otlp_http=url("otlp_http"),
@@ -149,27 +149,27 @@ class Service:
             view=url("view"),
             metrics=url("metrics"),
             telemetry=url("telemetry"),
-            health=url("health"),
+            health=url("health_check"),
             recording=self._recording,
-            tokens=self._context.guard.announced,
+            tokens=self.context.guard.announced,
         )
 
     @property
     def _recording(self) -> str | None:
         """The folder that a replay would read: of several the first."""
-        files = self._config.every(OtlpFileConfig)
-        named = [name for name in files if name in self._config.signal_exporters]
+        files = self.config.every(OtlpFileConfig)
+        named = [name for name in files if name in self.config.signal_exporters]
         return str(files[named[0]].path.absolute()) if named else None
 
     @property
     def _held_bytes(self) -> int:
         """What accepted batches may have in memory."""
-        wanted = self._config.one(AggregatorConfig).journal_size_mib
-        return self._config.one(OtlpConfig).limits.queue_bytes(wanted)
+        wanted = self.config.one(AggregatorConfig).journal_size_mib
+        return self.config.one(OtlpConfig).limits.queue_bytes(wanted)
 
     def start(self) -> None:
         """Start everything; raises `StartError` and leaves nothing behind when a part cannot."""
-        self._context.loop.start()
+        self.context.loop.start()
         self._loop_runs = True
         try:
             self._start_all()
@@ -179,19 +179,19 @@ class Service:
         except BaseException:
             self.stop()
             raise
-        self._context.health.enter(Phase.OK)
+        self.context.health.enter(Phase.OK)
 
     def _start_all(self) -> None:
-        guard = self._context.guard
+        guard = self.context.guard
         guard.load()
         # Two looks within the interval: a change holds only when two of them agree.
-        rotation = Periodic("rotation", self._config.service.security.reload_interval_s / 2, guard.look)
+        rotation = Periodic("rotation", self.config.service.security.reload_interval_s / 2, guard.look)
         self._begin(rotation)
-        self._context.health.watch("rotation", rotation.is_running)
-        enabled = self._config.service.extensions
+        self.context.health.watch("rotation", rotation.is_running)
+        enabled = self.config.service.extensions
         if "file_storage" in enabled:
             self._begin(self._make("extensions", "file_storage"))
-        self._begin(self._context.storage)
+        self._begin(self.context.storage)
         if "file_storage" in enabled:
             self._open_storage()
         rest = [name for name in enabled if name != "file_storage"]
@@ -199,18 +199,18 @@ class Service:
         for name in early:
             self._begin(self._make("extensions", name))
         sinks: list[_SnapshotExporter] = []
-        sinks += [self._make("exporters", name) for name in self._config.snapshot_exporters]
-        if self._config.exporting("aggregator"):
+        sinks += [self._make("exporters", name) for name in self.config.snapshot_exporters]
+        if self.config.exporting("aggregator"):
             if self._storage is not None:
                 archive = self._make_archive()
                 self._begin(archive)
-                self._context.health.watch(ARCHIVE, lambda: archive.is_running)
-            refusals = Refusals(self._context.health, self._config.one(AggregatorConfig).max_runs)
-            self._aggregator = self._make_aggregator([*sinks, refusals, self._context.bell])
-            self._context = replace(self._context, aggregator=self._aggregator)
+                self.context.health.watch(ARCHIVE, lambda: archive.is_running)
+            refusals = Refusals(self.context.health, self.config.one(AggregatorConfig).max_runs)
+            self._aggregator = self._make_aggregator([*sinks, refusals, self.context.bell])
+            self.context = replace(self.context, aggregator=self._aggregator)
         for sink in sinks:
             self._begin(sink)
-        self._begin(SelfMetrics(self._config.service.telemetry.metrics, self._context))
+        self._begin(SelfMetrics(self.context).listener(self.config.service.telemetry.metrics))
         for name in rest:
             if name not in early:
                 self._begin(self._make("extensions", name))
@@ -218,40 +218,34 @@ class Service:
 
     def _open_storage(self) -> None:
         """The journal of this data folder, in place of the one in memory."""
-        section, usage = self._config.one(FileStorageConfig), self._context.storage.usage
+        section, usage = self.config.one(FileStorageConfig), self.context.storage.usage
         if usage is not None:
             # What others have on the volume may go; what the volume can hold at most does not change.
             section = section.within(usage.planned[JOURNAL])
-        limits, health = self._config.one(OtlpConfig).limits, self._context.health
+        limits, health = self.config.one(OtlpConfig).limits, self.context.health
         storage = Storage(section, self._held_bytes, self._now, health, limits)
         self._storage, self._now = storage, storage.clock
-        settle = self._context.settle
-        intake = Intake(storage.journal, self._context.tally, limits, self._decoding, settle)
-        self._context = replace(self._context, journal=storage.journal, intake=intake, now=storage.clock)
+        settle = self.context.settle
+        intake = Intake(storage.journal, self.context.tally, limits, self._decoding, settle)
+        self.context = replace(self.context, journal=storage.journal, intake=intake, now=storage.clock)
         self._begin(storage)
 
     def _make_archive(self) -> Archive:
         """What keeps the runs that make room."""
-        aggregator, diagnosis = self._config.one(AggregatorConfig), self._config.diagnosis
-        health = self._context.health
+        aggregator, diagnosis = self.config.one(AggregatorConfig), self.config.diagnosis
 
         def how() -> tuple[Judging, Baseline | None]:
             return judging(diagnosis), _baseline(aggregator.baseline)
 
-        def report(error: str | None) -> None:
-            if error is None:
-                health.recovered(ARCHIVE)
-            else:
-                health.failed(ARCHIVE, error)
-
-        folder = self._config.one(FileStorageConfig).directory / ENDED
-        archive = Archive(folder, self._context.storage.room(ARCHIVE), how, report)
-        self._context = replace(self._context, archive=archive)
+        report = partial(self.context.health.report, ARCHIVE)
+        folder = self.config.one(FileStorageConfig).directory / ENDED
+        archive = Archive(folder, self.context.storage.room(ARCHIVE), how, report)
+        self.context = replace(self.context, archive=archive)
         return archive
 
     def _make_aggregator(self, sinks: list[FrameSink]) -> Aggregator:
         if self._storage is None:
-            place, resumed, checkpoints = self._context.journal.cursor(FOLD, made=True), None, None
+            place, resumed, checkpoints = self.context.journal.cursor(FOLD, made=True), None, None
         else:
             place, resumed = self._storage.resume()
             checkpoints = self._storage.checkpoints
@@ -259,54 +253,54 @@ class Service:
         resumed = resumed or Resumed(past=None if self._storage is None else self._storage.lives)
         if self._decoding is not None:
             resumed.fold.read = self._decoding.take
-        journal = self._context.journal
-        cursor = FoldCursor(place, journal, self._context.tally, self._config.exporting(FOLD))
-        self._context.intake.heed(cursor.behind_s)
-        aggregator = Aggregator(cursor, self._now, sinks, resumed, checkpoints, settle=self._context.settle)
-        if self._context.archive is not None:
-            aggregator.archive = self._context.archive.keep
+        journal = self.context.journal
+        cursor = FoldCursor(place, journal, self.context.tally, self.config.exporting(FOLD))
+        self.context.intake.heed(cursor.behind_s)
+        aggregator = Aggregator(cursor, self._now, sinks, resumed, checkpoints, settle=self.context.settle)
+        if self.context.archive is not None:
+            aggregator.archive = self.context.archive.keep
         return aggregator
 
     def _start_pipelines(self) -> None:
-        for name in self._config.signal_exporters:
+        for name in self.config.signal_exporters:
             self._begin(self._make("exporters", name))
         if self._storage is not None:
             self._storage.checkpoints.leave(recording.leaving for recording in self._exported())
         life = LifeStarted(
             version=__version__,
             pid=os.getpid(),
-            config_digest=self._config.digest(),
+            config_digest=self.config.digest(),
             after=self._after,
-            baseline=_baseline(self._config.one(AggregatorConfig).baseline),
-            preset=self._config.one(AggregatorConfig).preset,
-            diagnosis=None if self._config.diagnosis == DiagnosisConfig() else self._config.diagnosis,
+            baseline=_baseline(self.config.one(AggregatorConfig).baseline),
+            preset=self.config.one(AggregatorConfig).preset,
+            diagnosis=None if self.config.diagnosis == DiagnosisConfig() else self.config.diagnosis,
             room=self._room(),
         )
-        began = self._context.journal.append(Signal.START, msgspec.json.encode(life))
+        began = self.context.journal.append(Signal.START, msgspec.json.encode(life))
         aggregator = self._aggregator
         if aggregator is not None:
-            self._begin(_Folding(aggregator, self._exported(), began.stamp))
-            self._context.health.watch(FOLD, lambda: aggregator.is_running)
-        for name in self._config.running_receivers:
+            self._begin(_Fold(lambda: aggregator.start(began.stamp), lambda: self._end_fold(aggregator)))
+            self.context.health.watch(FOLD, lambda: aggregator.is_running)
+        for name in self.config.running_receivers:
             self._begin(self._make("receivers", name))
         self._check_files()
 
     def _check_files(self) -> None:
         """Report the listeners for whose connections the system's limit of open files is too small."""
-        limiters = self._context.limiters.items()
+        limiters = self.context.limiters.items()
         fewer = {name: one for name, one in limiters if one.is_short_of_files and one.most < ENOUGH}
         if fewer:
             found = ", ".join(
                 f"{one.most} of {one.config.max_connections} connections at {name}"
                 for name, one in fewer.items()
             )
-            self._context.health.failed(
+            self.context.health.failed(
                 "open_files", f"the limit of open files lets in {found}; raise it: ulimit -n, LimitNOFILE"
             )
 
     def _room(self) -> Room:
         """How much the fold may hold: half for each life in a row that was killed for want of memory."""
-        room = self._config.one(AggregatorConfig).room(self._config.one(OtlpConfig).limits)
+        room = self.config.one(AggregatorConfig).room(self.config.one(OtlpConfig).limits)
         killed = 0 if self._storage is None else self._storage.lives.killed
         if not killed:
             return room
@@ -320,6 +314,12 @@ class Service:
     def _exported(self) -> list[OtlpFileExporter]:
         return [part for part in self._started if isinstance(part, OtlpFileExporter)]
 
+    def _end_fold(self, aggregator: Aggregator) -> None:
+        """Fold what was accepted and publish the last frame: its tick ends the recordings."""
+        last = aggregator.stop(DRAIN_S)
+        for recording in self._exported():
+            recording.end_at(last)
+
     def _begin(self, component: Component) -> None:
         self._started.append(component)
         component.start()
@@ -330,19 +330,19 @@ class Service:
         if factory is None:
             raise ValueError(f"{root}.{name} is no component of its own")
         module, _, made = factory.partition(":")
-        section = getattr(self._config, root)[name]
-        return getattr(importlib.import_module(module), made)(section, self._context, name)
+        section = getattr(self.config, root)[name]
+        return getattr(importlib.import_module(module), made)(section, self.context, name)
 
     def announce(self) -> None:
         """Say where the collector listens: in the discovery file, and in the file that was asked for."""
         with self._announcing:
             self._tell()
-        for name, url in self._context.board.urls.items():
+        for name, url in self.context.urls.items():
             _log.info("%s at %s", name, url)
 
     def reload(self) -> None:
-        """Take new tokens and certificates up; what cannot be used is told, and the old ones hold on."""
-        wrong = self._context.guard.reload()
+        """Take new tokens and certificates up; what cannot be used is logged, and the old ones hold on."""
+        wrong = self.context.guard.reload()
         for what in wrong:
             _log.error("not all is taken up: %s", what)
         if not wrong:
@@ -369,7 +369,7 @@ class Service:
 
     def stop(self) -> None:
         """Refuse, drain, write, close; a second call does nothing."""
-        self._context.health.enter(Phase.STOPPING)
+        self.context.health.enter(Phase.STOPPING)
         with self._announcing:
             if self._announced:
                 self._announced = False
@@ -378,8 +378,8 @@ class Service:
             self._end(self._started.pop())
         if self._loop_runs:
             self._loop_runs = False
-            self._context.loop.stop()
-        self._context.health.enter(Phase.STOPPED)
+            self.context.loop.stop()
+        self.context.health.enter(Phase.STOPPED)
 
     def _end(self, component: Component) -> None:
         """The border between components: one that fails to stop does not keep the others from stopping."""
@@ -388,22 +388,3 @@ class Service:
         except Exception:  # noqa: BLE001 whatever it is, it is logged and counted here
             self.failed_stops += 1
             _log.exception("%s did not stop cleanly", type(component).__name__)
-
-
-class _Folding:
-    """The aggregator as a component: its last tick ends the recording."""
-
-    def __init__(self, aggregator: Aggregator, recordings: list[OtlpFileExporter], stamp: int) -> None:
-        self._aggregator = aggregator
-        self._stamp = stamp
-        self._recordings = recordings
-
-    def start(self) -> None:
-        """Begin ticking."""
-        self._aggregator.start(self._stamp)
-
-    def stop(self) -> None:
-        """Fold what was accepted and publish the last frame."""
-        last = self._aggregator.stop(DRAIN_S)
-        for recording in self._recordings:
-            recording.end_at(last)

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 SHOWN: Final = "[REDACTED]"
-"""What stands for a secret; otelcol's word."""
+"""What stands for a secret, as in otelcol."""
 
 _BEARER: Final = re.compile(r"(?i)\b(bearer|basic)(\s+|%20)[A-Za-z0-9._~+/=%-]+")
 _USERINFO: Final = re.compile(r"(?<=://)[^/\s@:]+:[^/\s@]+(?=@)")
@@ -78,7 +78,7 @@ def redact(text: str, known: frozenset[str] = frozenset()) -> str:
 
 
 def seconds(name: str, text: Duration) -> float:
-    """A duration in seconds; raises `ValueError` that speaks of `name`.
+    """A duration in seconds; raises `ValueError` that names `name`.
 
     >>> seconds("timeout", "1m30s"), seconds("timeout", "300ms"), seconds("timeout", 0)
     (90.0, 0.3, 0.0)
@@ -92,3 +92,19 @@ def seconds(name: str, text: Duration) -> float:
             f"{name} {said!r} is no duration; write a number and a unit, e.g. 300ms, 5s or 1m30s"
         )
     return math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def bounded(
+    section: msgspec.Struct, *names: str, least: float | None = None, most: float | None = None
+) -> None:
+    """Raise `ValueError` for a value that is set and out of bounds; without `least` it is positive."""
+    for name in names:
+        value = getattr(section, name)
+        if value is None:
+            continue
+        is_low = not value > 0 if least is None else not value >= least
+        if most is None and is_low:
+            raise ValueError(f"{name} {value} is {'not positive' if least is None else f'less than {least}'}")
+        if most is not None and (is_low or value > most):
+            within = f"more than 0 and at most {most}" if least is None else f"in {least}..{most}"
+            raise ValueError(f"{name} {value} is not {within}")

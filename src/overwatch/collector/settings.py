@@ -30,7 +30,7 @@ from overwatch.collector.exporters.forward_config import (
     OtlpExporterConfig,
     OtlpHttpExporterConfig,
 )
-from overwatch.collector.exporters.otlp_file.config import OtlpFileConfig
+from overwatch.collector.exporters.otlp_file import OtlpFileConfig
 from overwatch.collector.exporters.snapshots import SnapshotsConfig
 from overwatch.collector.extensions.file_storage import JOURNAL_MIB, FileStorageConfig
 from overwatch.collector.guard import Guard, Listener, SecurityConfig

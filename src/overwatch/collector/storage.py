@@ -1,6 +1,6 @@
 """The collector's memory of earlier lives: the journal on disk, its checkpoints, and where to go on.
 
-Rules: opening never needs a person; what is damaged is passed over and said. A clock that went back is set
+Rules: opening never needs a person; what is damaged is passed over and logged. A clock that went back is set
 after the journal's last stamp, so that time never falls. Must not know what components do with it.
 """
 
@@ -8,6 +8,7 @@ import errno
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from overwatch.aggregator import Resumed
@@ -66,9 +67,8 @@ class Storage:
             self.checkpoints = Checkpoints(self._folder, health)
             self.lives = Lives(self._folder, health, memory)
             self._loaded = self.checkpoints.load(is_wanted=not self.lives.folds_nothing)
-            self.journal = DurableJournal(
-                self._folder, self.clock, limits, floor=self.checkpoints.floor, report=self._report
-            )
+            report, floor = partial(health.report, _PART), self.checkpoints.floor
+            self.journal = DurableJournal(self._folder, self.clock, limits, floor=floor, report=report)
         except BaseException:
             self._folder.close()
             raise
@@ -110,12 +110,6 @@ class Storage:
                     _PART, f"{error.strerror}; what was in it is lost, and a restart makes it again"
                 )
         return self.journal.is_running
-
-    def _report(self, error: str | None) -> None:
-        if error is None:
-            self._health.recovered(_PART)
-        else:
-            self._health.failed(_PART, error)
 
     def _say_what_was_found(self) -> None:
         journal = self.journal

@@ -15,6 +15,7 @@ from overwatch.collector.budget import StorageBudget
 from overwatch.collector.context import Context
 from overwatch.collector.guard import Entry, plain
 from overwatch.collector.limits import Resident
+from overwatch.collector.loop import WebListener
 from overwatch.collector.tls import TlsConfig
 from overwatch.serve.exposition import Exposition
 from overwatch.serve.metrics_text import Family, FamilyBuilder, labels_text
@@ -99,22 +100,16 @@ def stored(storage: StorageBudget, page: FamilyBuilder) -> None:
 
 
 class SelfMetrics:
-    """The page of the collector itself."""
+    """The numbers of one collector."""
 
-    def __init__(self, config: MetricsConfig, context: Context) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
         self._resident = Resident()
-        # A fresh state each time: these numbers change without any event to hang a cache on.
-        exposition = Exposition(self._families)
-        self._listener = context.web_listener(config.address, exposition.app(), _ENTRY, config.tls)
 
-    def start(self) -> None:
-        """Serve."""
-        self._context.board.note("telemetry", "http", self._listener.open(), secure=self._listener.secure)
-
-    def stop(self) -> None:
-        """Serve no more."""
-        self._listener.close()
+    def listener(self, config: MetricsConfig) -> WebListener:
+        """Their page, made anew for each that asks: they change without any event to hang a cache on."""
+        app = Exposition(self._families).app()
+        return self._context.web_listener(config.address, app, _ENTRY, config.tls)
 
     def _families(self) -> Iterator[Family]:
         page = FamilyBuilder()

@@ -17,6 +17,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from overwatch.collector.setting_types import bounded
+
 NAME: Final = "tls"
 
 _PROTOCOLS: Final = ("http/1.1",)
@@ -49,8 +51,7 @@ class TlsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Least seconds between two looks whether the files changed; new connections cause one too."""
 
     def __post_init__(self) -> None:
-        if self.reload_interval_s < 0:
-            raise ValueError(f"reload_interval_s {self.reload_interval_s} is negative")
+        bounded(self, "reload_interval_s", least=0)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -71,7 +72,7 @@ class Certificates:
     """What one `tls` section stands for at the moment; safe from any thread."""
 
     def __init__(self, config: TlsConfig, tell: Callable[[str | None], None]) -> None:
-        """`tell` is told why files cannot be used, and `None` once they can."""
+        """`tell` gets why files cannot be used, and `None` once they can."""
         self.config = config
         """Its section."""
         self._tell = tell
@@ -91,7 +92,7 @@ class Certificates:
             self._load()
 
     def reload(self) -> None:
-        """Read the files again, the border to the disk: what is wrong is told."""
+        """Read the files again, the border to the disk: what is wrong is reported."""
         with self._lock:
             self._try()
 

@@ -9,17 +9,19 @@ Must not know what a request is for.
 
 import contextlib
 import http.client
+import os
 import socket
 import ssl
 import threading
 import time
 import zlib
 from collections.abc import Mapping
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-from overwatch.delivery.destination import Origin, Tls
-from overwatch.delivery.proxy import Proxy
+from overwatch.delivery.destination import Origin, Proxy, Tls, origin_of
 
 MAX_REPLY: Final = 4 << 20
 """Bytes of a reply that are read, after decompression; what OTLP 1.11 recommends."""
@@ -139,14 +141,15 @@ class Connection(http.client.HTTPConnection):
         self._origin = origin
         self._deadline = 0.0
         self._is_cut = False
-        self._dial: _Dial | None = None
+        self._dial: Future[socket.socket] | None = None
+        """A connection under way; one that is not there in time goes on, and is the next try's."""
         self._unsent: list[bytes] = []
 
     def cut(self) -> None:
         """From any thread: whatever the connection waits for fails at once, and so does every later use."""
         self._is_cut = True
         if (dial := self._dial) is not None:
-            dial.abandon()
+            dial.cancel()
         if (live := self.sock) is not None:
             # Below TLS, whose state belongs to the other thread; a socket that is just closed is cut, too.
             with contextlib.suppress(OSError):
@@ -182,10 +185,7 @@ class Connection(http.client.HTTPConnection):
     def connect(self) -> None:
         """Connect by the deadline of the exchange; raises `OSError`."""
         self._check()
-        if self._dial is None or self._dial.is_over:
-            self._dial = _Dial(self._origin, self._deadline)
-        raw = self._dial.connected(self._deadline)
-        plain = _Socket(fileno=raw.detach())
+        plain = _Socket(fileno=self._dialled().detach())
         self._use(plain)
         if (tls := self._origin.tls) is None:
             return
@@ -198,6 +198,31 @@ class Connection(http.client.HTTPConnection):
         self._use(secured)
         secured.settimeout(secured.left_s())
         secured.do_handshake()
+
+    def _dialled(self) -> socket.socket:
+        """A new connection to the server or its proxy, once; raises `OSError`."""
+        dial = self._dial = self._dial or _dial(self._origin, self._deadline)
+        self._check()
+        try:
+            made = dial.result(max(self._deadline - time.monotonic(), 0.0))
+        except CancelledError:
+            raise CutError("cut") from None
+        except TimeoutError:
+            if not dial.done():
+                raise TimeoutError("no answer in time") from None
+            self._dial = None
+            raise
+        except OSError:
+            self._dial = None
+            raise
+        self._dial = None
+        return made
+
+    def close(self) -> None:
+        """Let go of the connection, and of one that was cut while it was under way."""
+        super().close()
+        if self._is_cut and (dial := self._dial) is not None and not dial.cancel() and not dial.exception():
+            dial.result().close()
 
     def send(self, data: Any) -> None:
         """Keep a part of a request: head and body go out together."""
@@ -282,76 +307,42 @@ class Connection(http.client.HTTPConnection):
         self.endheaders(request.body)
 
 
-class _Dial:
-    """A connection under way on a thread of its own: the system's resolver knows no deadline.
+def _dial(origin: Origin, until: float) -> Future[socket.socket]:
+    """A connection made on a thread of its own: the system's resolver knows no deadline."""
+    first, found = origin.via or origin, Future[socket.socket]()
 
-    One that is not there in time goes on, and is the next try's.
-    """
-
-    def __init__(self, origin: Origin, until: float) -> None:
-        first = origin.via or origin
-        self._address = first.host, first.port
-        self._until = until
-        self._made: socket.socket | OSError | None = None
-        self._lock = threading.Lock()
-        self._done = threading.Event()
-        self._is_abandoned = False
-        threading.Thread(target=self._run, name="overwatch-connect", daemon=True).start()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether its connection was taken, or there is none."""
-        return self._done.is_set() and not isinstance(self._made, socket.socket)
-
-    def connected(self, deadline: float) -> socket.socket:
-        """The connection, once; raises `OSError`."""
-        self._done.wait(max(deadline - time.monotonic(), 0.0))
-        with self._lock:
-            if self._is_abandoned:
-                raise CutError("cut")
-            made, self._made = self._made, None
-        if made is None:
-            raise TimeoutError("no answer in time")
-        if isinstance(made, OSError):
-            raise made
-        return made
-
-    def abandon(self) -> None:
-        """From any thread: nobody waits for it any more."""
-        with self._lock:
-            self._is_abandoned = True
-            if isinstance(self._made, socket.socket):
-                self._made.close()
-        self._done.set()
-
-    def _run(self) -> None:
+    def run() -> None:
+        made: socket.socket | None = None
         try:
-            made: socket.socket | OSError = self._connected()
-        except OSError as error:
-            made = error
-        except UnicodeError:
-            made = OSError("the name of the server is no name")
-        with self._lock:
-            self._made = made
-            if self._is_abandoned and isinstance(made, socket.socket):
+            made = _connected(first.host, first.port, until)
+            found.set_result(made)
+        except InvalidStateError:  # it was cut
+            if made is not None:
                 made.close()
-        self._done.set()
+        except (OSError, UnicodeError) as error:
+            with contextlib.suppress(InvalidStateError):
+                is_name = isinstance(error, UnicodeError)
+                found.set_exception(OSError("the name of the server is no name") if is_name else error)
 
-    def _connected(self) -> socket.socket:
-        """By the first address that answers; each has its share of the time."""
-        entries = socket.getaddrinfo(*self._address, type=socket.SOCK_STREAM)
-        found = [(str(address[0]), int(address[1])) for *_, address in entries]
-        trouble = OSError("the name has no address")
-        for left in range(len(found), 0, -1):
-            share_s = max((self._until - time.monotonic()) / left, _BLOCKED_S)
-            try:
-                made = socket.create_connection(found[-left], share_s)
-            except OSError as error:
-                trouble = error
-            else:
-                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                return made
-        raise trouble
+    threading.Thread(target=run, name="overwatch-connect", daemon=True).start()
+    return found
+
+
+def _connected(host: str, port: int, until: float) -> socket.socket:
+    """By the first address that answers; each has its share of the time."""
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    found = [(str(address[0]), int(address[1])) for *_, address in entries]
+    trouble = OSError("the name has no address")
+    for left in range(len(found), 0, -1):
+        share_s = max((until - time.monotonic()) / left, _BLOCKED_S)
+        try:
+            made = socket.create_connection(found[-left], share_s)
+        except OSError as error:
+            trouble = error
+        else:
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return made
+    raise trouble
 
 
 def _reply(response: http.client.HTTPResponse, most: int) -> tuple[Reply, bool]:
@@ -389,3 +380,32 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
         # An empty password: a key that has one must fail here, not ask at the terminal.
         made.load_cert_chain(tls.certificate, tls.key, password="")
     return made
+
+
+def http_request(
+    url: str,
+    body: bytes | None = None,
+    *,
+    timeout_s: float,
+    headers: Mapping[str, str] | None = None,
+    most: int = MAX_REPLY,
+    env: Mapping[str, str] = os.environ,
+) -> Reply:
+    """The reply to a GET, or to a POST of `body`, within `timeout_s` in all and of `most` bytes.
+
+    Over a connection of its own. A redirect is a reply. `env` may name a proxy; `{}` is the direct way.
+
+    Raises `OSError`, and `ValueError` for what is no URL of a server.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{url!r} is no http:// or https:// URL of a server")
+    connection = Connection(origin_of(parts, Tls(), env))
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    method = "GET" if body is None else "POST"
+    try:
+        request = Request(method=method, path=path, headers=headers or {}, body=body or b"")
+        return connection.exchange(request, time.monotonic() + timeout_s, most)
+    finally:
+        connection.cut()
+        connection.close()

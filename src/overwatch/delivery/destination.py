@@ -1,10 +1,14 @@
-"""Where requests of one signal go, and all that `OTEL_EXPORTER_OTLP_*` says about the way.
+"""Where requests of one signal go, and all that the environment says about the way.
 
-Rules: a signal's own variable wins over the shared one; a value that cannot be used is told and left out;
-the value of a header is never told. Must not know requests.
+Rules: what the trainer asked for wins, then `OTEL_EXPORTER_OTLP_*`, a signal's own variable over the shared
+one, then the collector found on this machine, then the default of OTLP. A value that cannot be used is logged
+and left out; the value of a header is never logged. `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`
+are read as curl reads them, in lower or upper case; this machine is always reached directly; gRPC reads these
+variables itself. Must not know requests or connections.
 """
 
 import base64
+import ipaddress
 import logging
 import math
 import os
@@ -12,17 +16,20 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
 import msgspec
 
 from overwatch import discovery
-from overwatch.delivery.endpoint import Protocol, Target
-from overwatch.delivery.proxy import Proxy, proxy
 from overwatch.journal import Signal
 
 log: Final = logging.getLogger("overwatch.exporter")
 
+Protocol = Literal["grpc", "http/protobuf"]
+
+DEFAULT_HTTP: Final = "http://127.0.0.1:4318"
+DEFAULT_GRPC: Final = "http://127.0.0.1:4317"
 DEFAULT_TIMEOUT_S: Final = 10.0
 LONGEST_TIMEOUT_S: Final = 60.0
 _SURELY_MILLISECONDS: Final = 1000.0
@@ -57,6 +64,18 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True):
     """What we show of ourselves, with `key`."""
     min_version: Literal["1.2", "1.3"] = "1.2"
     """Least TLS version over HTTP; gRPC has its own least, 1.2."""
+
+
+class Proxy(msgspec.Struct, frozen=True, kw_only=True):
+    """A proxy that is spoken to in plain HTTP."""
+
+    host: str
+    port: int
+    authorization: str | None = None
+    """A secret, so it does not show in a representation."""
+
+    def __repr__(self) -> str:
+        return f"Proxy({self.host}:{self.port})"
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,31 +156,14 @@ def _first_token(file: Path) -> str | None:
     return token if token is not None and header_problem("authorization", token) is None else None
 
 
-def destination(signal: Signal, target: Target, env: Mapping[str, str] = os.environ) -> Destination:
-    """The destination of a signal; raises `ValueError` when the endpoint is no URL of a server."""
-    words = _Words(signal, env)
-    url = target.endpoint or _from_env(signal, target.protocol, words)
-    with_scheme = url if "://" in url else f"{_scheme(target.protocol, words)}://{url}"
-    parts = urlsplit(with_scheme)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"the endpoint of {signal.value} is no http:// or https:// URL of a server")
-    tls = parts.scheme == "https"
-    host, port = _ascii(parts.hostname), parts.port or (443 if tls else 80)
-    via = None if target.protocol == "grpc" else proxy(parts.scheme, host, port, env)
-    headers = _headers(words)
-    if parts.username and "authorization" not in dict(headers):
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        headers = (*headers, ("authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"))
-    return Destination(
-        protocol=target.protocol,
-        origin=Origin(host=host, port=port, tls=_tls(words) if tls else None, via=via),
-        path=quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=_KEPT_IN_PATH),
-        headers=Headers(headers),
-        timeout_s=_timeout_s(words),
-        gzip=_gzip(words),
-        token_file=Path(env[TOKEN_FILE]) if env.get(TOKEN_FILE) else None,
-        announced=None if env is os.environ else discovery.path(env),
-    )
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one signal goes, and over which protocol."""
+
+    protocol: Protocol
+    endpoint: str | None
+    """Full URL for HTTP, the server's for gRPC; `None` leaves it to the environment."""
+    shown: str
+    """For a message to a person."""
 
 
 class _Words:
@@ -179,6 +181,75 @@ class _Words:
         return self._env.get(f"OTEL_EXPORTER_OTLP_{self._signal}_{what}", "").strip()
 
 
+def target(signal: Signal, asked: str | None, env: Mapping[str, str] = os.environ) -> Target:
+    """The target of a signal; `asked` is what the trainer named."""
+    words = _Words(signal, env)
+    protocol = _protocol(words, asked)
+    is_grpc = protocol == "grpc"
+    base = asked
+    if base is None and (named := words.get("ENDPOINT")):
+        return Target(protocol=protocol, endpoint=None, shown=named)
+    if base is None and (found := discovery.read(discovery.path(env))) is not None:
+        base = found.otlp_grpc if is_grpc else found.otlp_http
+    if base is None:
+        base = DEFAULT_GRPC if is_grpc else DEFAULT_HTTP
+    url = base if is_grpc else f"{base.rstrip('/')}/v1/{signal.value}"
+    return Target(protocol=protocol, endpoint=url, shown=base)
+
+
+def _protocol(words: _Words, asked: str | None) -> Protocol:
+    word = words.get("PROTOCOL").lower()
+    if word == "grpc":
+        return "grpc"
+    if word not in ("", "http/protobuf"):
+        log.warning("OTLP protocol %r is not supported; sending http/protobuf", word)
+    if not word and asked is not None and asked.rstrip("/").endswith(":4317"):
+        return "grpc"
+    return "http/protobuf"
+
+
+def destination(signal: Signal, asked: str | None, env: Mapping[str, str] = os.environ) -> Destination:
+    """The destination of a signal; `asked` is what the trainer named.
+
+    Raises `ValueError` when the endpoint is no URL of a server.
+    """
+    to, words = target(signal, asked, env), _Words(signal, env)
+    url = to.endpoint or _from_env(signal, to.protocol, words)
+    if "://" not in url:
+        # Of an endpoint without a scheme: gRPC is TLS unless the environment has it otherwise.
+        is_plain = to.protocol != "grpc" or words.get("INSECURE").lower() == "true"
+        url = f"{'http' if is_plain else 'https'}://{url}"
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"the endpoint of {signal.value} is no http:// or https:// URL of a server")
+    headers = _headers(words)
+    if parts.username and "authorization" not in dict(headers):
+        headers = (*headers, ("authorization", _basic(parts)))
+    tls = Tls(
+        authorities=words.get("CERTIFICATE") or None,
+        key=words.get("CLIENT_KEY") or None,
+        certificate=words.get("CLIENT_CERTIFICATE") or None,
+    )
+    return Destination(
+        protocol=to.protocol,
+        origin=origin_of(parts, tls, {} if to.protocol == "grpc" else env),
+        path=quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=_KEPT_IN_PATH),
+        headers=Headers(headers),
+        timeout_s=_timeout_s(words),
+        gzip=_gzip(words),
+        token_file=Path(env[TOKEN_FILE]) if env.get(TOKEN_FILE) else None,
+        announced=None if env is os.environ else discovery.path(env),
+    )
+
+
+def origin_of(parts: SplitResult, tls: Tls, env: Mapping[str, str]) -> Origin:
+    """The server of a URL, where it is https with `tls`; `env` may name a proxy."""
+    is_secure = parts.scheme == "https"
+    host, port = _ascii(parts.hostname or ""), parts.port or (443 if is_secure else 80)
+    via = proxy(parts.scheme, host, port, env)
+    return Origin(host=host, port=port, tls=tls if is_secure else None, via=via)
+
+
 def _from_env(signal: Signal, protocol: Protocol, words: _Words) -> str:
     own = words.own("ENDPOINT")
     if own or protocol == "grpc":
@@ -186,23 +257,9 @@ def _from_env(signal: Signal, protocol: Protocol, words: _Words) -> str:
     return f"{words.get('ENDPOINT').rstrip('/')}/v1/{signal.value}"
 
 
-def _scheme(protocol: Protocol, words: _Words) -> str:
-    """Of an endpoint that names none: gRPC is TLS unless said otherwise."""
-    plain = protocol != "grpc" or words.get("INSECURE").lower() == "true"
-    return "http" if plain else "https"
-
-
 def _ascii(host: str) -> str:
     """A host as it stands in a header and a look-up; raises `UnicodeError`, a `ValueError`, for no host."""
     return host if ":" in host else host.encode("idna").decode()
-
-
-def _tls(words: _Words) -> Tls:
-    return Tls(
-        authorities=words.get("CERTIFICATE") or None,
-        key=words.get("CLIENT_KEY") or None,
-        certificate=words.get("CLIENT_CERTIFICATE") or None,
-    )
 
 
 def _headers(words: _Words) -> tuple[tuple[str, str], ...]:
@@ -239,3 +296,38 @@ def _gzip(words: _Words) -> bool:
     if word not in ("", "none", "gzip"):
         log.warning("OTLP compression %r is not supported; sending without", word)
     return word == "gzip"
+
+
+def proxy(scheme: str, host: str, port: int, env: Mapping[str, str]) -> Proxy | None:
+    """The proxy on the way to a server; `None` is the direct way."""
+    named = _word(env, f"{scheme}_proxy") or _word(env, "all_proxy")
+    spared = _word(env, "no_proxy")
+    if not named or is_here(host) or proxy_bypass_environment(f"{host}:{port}", {"no": spared}):
+        return None
+    parts = urlsplit(named if "://" in named else f"http://{named}")
+    try:
+        at = parts.port or 80
+    except ValueError:
+        at = 0
+    if parts.scheme != "http" or not parts.hostname or not at:
+        log.warning("the proxy for %s is no http:// URL of a server; going without", scheme)
+        return None
+    return Proxy(host=parts.hostname, port=at, authorization=_basic(parts) if parts.username else None)
+
+
+def _basic(parts: SplitResult) -> str:
+    """The user and password of a URL as a header."""
+    pair = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    return f"Basic {base64.b64encode(pair.encode()).decode()}"
+
+
+def is_here(host: str) -> bool:
+    """Whether a host is this machine by its very name."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _word(env: Mapping[str, str], name: str) -> str:
+    return (env.get(name) or env.get(name.upper()) or "").strip()

@@ -1,24 +1,21 @@
 """Requests over gRPC as raw bytes.
 
-Rules: one channel a server, shared by the signals; a channel that failed is replaced, since what it is
-connected to may be gone without a word; keepalive pings are not sent, every try has its deadline. Must
-not know queues or retries.
+Rules: a channel that failed is replaced, since what it is connected to may be gone with no sign of it;
+keepalive pings are not sent, every try has its deadline. Must not know queues or retries.
 """
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 
 from overwatch import __version__
+from overwatch.delivery.answer import CLOSED, Answer, Parcel, Verdict, retry_info_s, shown, taken
 from overwatch.delivery.connection import MAX_REPLY
-from overwatch.delivery.destination import Destination, Origin, Tls
-from overwatch.delivery.proxy import is_here
-from overwatch.delivery.reply import CLOSED, retry_info_s, taken, told
-from overwatch.delivery.request import Answer, Parcel, Verdict
+from overwatch.delivery.destination import Destination, Origin, Tls, is_here
 from overwatch.journal import Signal
 
 _PATHS: Final = {
@@ -48,66 +45,60 @@ _OPTIONS: Final = (
 )
 
 
-class GrpcTransport:
-    """One request after the other."""
+class GrpcLine:
+    """One channel at a time to a server."""
 
-    def __init__(self, destinations: Mapping[Signal, Destination]) -> None:
-        self._destinations = {signal: to for signal, to in destinations.items() if signal in _PATHS}
-        self._channels: dict[Origin, grpc.Channel] = {}
-        self._sending = threading.Lock()
+    def __init__(self, origin: Origin) -> None:
+        self._origin = origin
+        self._channel: grpc.Channel | None = None
         self._state = threading.Lock()
         self._call: Any = None
-        self._closed = False
+        self._is_cut = False
 
-    def send(self, request: Parcel, deadline: float) -> Answer:
-        """Try once; answers by `deadline` (monotonic seconds) or the destination's own timeout."""
-        to = self._destinations.get(request.signal)
-        if to is None:
+    def send(self, to: Destination, request: Parcel, deadline: float) -> Answer:
+        """Try once; answers by `deadline` (monotonic seconds)."""
+        if request.signal not in _PATHS:
             return Answer(verdict=Verdict.REFUSED, code="signal", detail="no destination for this signal")
-        with self._sending:
-            try:
-                call = self._begin(to, request, min(deadline, time.monotonic() + to.timeout_s))
-            except OSError as error:
-                return Answer(verdict=Verdict.AGAIN, code="tls", detail=f"certificates: {error.strerror}")
-            if call is None:
-                return CLOSED
-            answer = _answer(call)
-            self._end(to, answer)
-            return CLOSED if self._closed and answer.verdict is Verdict.AGAIN else answer
+        try:
+            call = self._begin(to, request, deadline)
+        except OSError as error:
+            return Answer(verdict=Verdict.AGAIN, code="tls", detail=f"certificates: {error.strerror}")
+        if call is None:
+            return CLOSED
+        answer = _answer(call)
+        with self._state:
+            self._call = None
+        if answer.verdict is Verdict.AGAIN and answer.retry_after_s is None:
+            self.close()
+        return answer
 
-    def close(self) -> None:
+    def cut(self) -> None:
         """From any thread: the try in flight ends at once, and no other begins."""
         with self._state:
-            self._closed = True
+            self._is_cut = True
             call = self._call
         if call is not None:
             call.cancel()
-        with self._sending:
-            for channel in self._channels.values():
-                channel.close()
-            self._channels.clear()
+
+    def close(self) -> None:
+        """Let go of the channel."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
 
     def _begin(self, to: Destination, request: Parcel, deadline: float) -> Any:
         with self._state:
-            if self._closed:
+            if self._is_cut:
                 return None
-            channel = self._channels.get(to.origin)
-            if channel is None:
-                channel = self._channels[to.origin] = _channel(to.origin)
-            call = channel.unary_unary(_PATHS[request.signal]).future(
+            if self._channel is None:
+                self._channel = _channel(self._origin)
+            self._call = self._channel.unary_unary(_PATHS[request.signal]).future(
                 request.body,
                 timeout=max(deadline - time.monotonic(), 0.001),
                 metadata=_metadata(to),
                 compression=grpc.Compression.Gzip if to.gzip else None,
             )
-            self._call = call
-            return call
-
-    def _end(self, to: Destination, answer: Answer) -> None:
-        with self._state:
-            self._call = None
-        if answer.verdict is Verdict.AGAIN and answer.retry_after_s is None:
-            self._channels.pop(to.origin).close()
+            return self._call
 
 
 def _channel(origin: Origin) -> grpc.Channel:
@@ -146,7 +137,7 @@ def _answer(call: Any) -> Answer:
     return Answer(
         verdict=Verdict.AGAIN if again else Verdict.REFUSED,
         code=code.name.lower(),
-        detail=told(f"gRPC {code.name} {call.details() or ''}".rstrip()),
+        detail=shown(f"gRPC {code.name} {call.details() or ''}".rstrip()),
         retry_after_s=wait_s if again else None,
     )
 

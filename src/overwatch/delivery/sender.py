@@ -17,9 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar, assert_never
 
-from overwatch.delivery.reply import CLOSED
-from overwatch.delivery.request import Answer, Parcel, Verdict
-from overwatch.delivery.transport import Transport
+from overwatch.delivery.answer import CLOSED, Answer, Parcel, Verdict
+from overwatch.delivery.transport import OtlpTransport
 
 log: Final = logging.getLogger("overwatch.exporter")
 
@@ -31,6 +30,8 @@ _CLOSED_SOURCE_S: Final = 0.01
 _JITTER: Final = 0.2
 _MOST_GROWTH: Final = 64
 _MOST_FAULTS: Final = 5
+_REPEAT_S: Final = 10.0
+"""Least time between two lines about the same trouble."""
 _UNAUTHENTICATED: Final = frozenset({"401", "unauthenticated"})
 REFUSED: Final = "refused"
 """Why a request is lost that a server will never take, with the server's code."""
@@ -55,7 +56,7 @@ class Source(Protocol[P]):
 
 
 class Overseer(Protocol):
-    """Who is told how the collector takes it, and may give up."""
+    """Is given how the collector takes it, and may give up."""
 
     def note(self, answer: Answer) -> None:
         """Take an answer; on the sender's thread."""
@@ -106,7 +107,7 @@ class Sender(Generic[P]):
     def __init__(
         self,
         source: Source[P],
-        open_transport: Callable[[], Transport],
+        open_transport: Callable[[], OtlpTransport],
         overseer: Overseer,
         pace: Pace | None = None,
     ) -> None:
@@ -258,3 +259,54 @@ class Sender(Generic[P]):
 
 
 _FAULT: Final = Answer(verdict=Verdict.AGAIN, code="fault", detail="an error of the exporter")
+
+
+class DeliveryLog:
+    """An overseer that logs each change once, and nothing while it changes to and fro; it never gives up."""
+
+    def __init__(self, shown: str | None) -> None:
+        """`shown` is what a collector in trouble is called; `None` logs only what it did not keep."""
+        self._is_up: bool | None = None
+        self._shown = shown
+        self._logged_at: dict[str, float] = {}
+        self._logged_down = False
+        self._rejected = 0
+        self._rejected_logged = 0
+
+    def note(self, answer: Answer) -> None:
+        """Take an answer."""
+        is_up = answer.verdict is Verdict.TAKEN
+        if is_up is not self._is_up:
+            if not is_up:
+                self._log_down(answer)
+            elif self._logged_down:
+                log.warning("the collector at %s takes telemetry again", self._shown)
+                self._logged_down = False
+            self._is_up = is_up
+        if answer.rejected:
+            self._log_rejected(answer)
+
+    def gives_up(self) -> str | None:
+        """Telemetry waits for as long as the process lives."""
+        return None
+
+    def _log_down(self, answer: Answer) -> None:
+        now = time.monotonic()
+        if self._shown is None:
+            return
+        if now - self._logged_at.get(answer.code, -math.inf) >= _REPEAT_S:
+            self._logged_at[answer.code] = now
+            self._logged_down = True
+            log.warning(
+                "the collector at %s does not take telemetry (%s); it is kept on disk: `overwatch collect` "
+                "receives it, `overwatch sync` sends it later",
+                self._shown,
+                answer.detail,
+            )
+
+    def _log_rejected(self, answer: Answer) -> None:
+        """At the first, and then each time the number has doubled."""
+        self._rejected += answer.rejected
+        if self._rejected >= 2 * self._rejected_logged:
+            self._rejected_logged = self._rejected
+            log.warning("the collector did not keep %d records: %s", self._rejected, answer.detail)

@@ -1,8 +1,18 @@
-"""How far each env is from normal, and why: small factors in an explicit list, added up.
+"""How far each env and each lane is from normal, and why: small factors in an explicit list, added up.
 
-A factor gives a weight per env and says its reason with numbers. It abstains (`None`) where its signal is
+A factor gives a weight per env and shows its reason with numbers. It abstains (`None`) where its signal is
 missing or equal for all. Hard faults weigh more than everything else together, so nothing averages them away.
-Pure; must not know how a score is shown or ranked.
+
+Factors of others are found by entry point and judged beside our own: a plugin is a function `(Fleet,
+AnomalyLimits) -> Factor | None` under the group `overwatch.factors`. What it gives is checked and never
+weighs more than our graded factors may; one that raises, or gives something else, does so once a run, is
+named and is off for the rest of it.
+
+Lanes are the envs' machinery once more, one level up: the same factors' shape, weights and limits; a factor
+abstains where there is nothing to compare with, and its limit grows with the number of lanes. What an env is
+flagged for alone is its own matter; a lane stands out when its envs do together.
+
+Pure, but for the log line about a plugin that cannot be loaded; must not know how a score is shown or ranked.
 
 An env's status is the worst of its factors':
 
@@ -16,29 +26,131 @@ An env's status is the worst of its factors':
 | ok        | nothing, or slow with its lane                             |                                   |
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
 
-from overwatch.diagnose.factor import HARD, SOFT_CAP, Factor, Rule
-from overwatch.diagnose.factors.faults import crashed, non_finite
-from overwatch.diagnose.factors.moves import action_collapse
-from overwatch.diagnose.factors.pace import silent, slow_lane, slow_step
-from overwatch.diagnose.factors.returns import reward_collapse
-from overwatch.diagnose.factors.seeds import cull_rate, gate_failures, rent_without_gain
-from overwatch.diagnose.fleet import Fleet
-from overwatch.diagnose.limits import AnomalyLimits, Weights
-from overwatch.diagnose.plugins import Plugin, weigh
+from overwatch.diagnose.bounds import Bound
+from overwatch.diagnose.factor import HARD, SOFT_CAP, AnomalyLimits, Factor, Rule
+from overwatch.diagnose.factors import (
+    action_collapse,
+    crashed,
+    cull_rate,
+    gate_failures,
+    non_finite,
+    rent_without_gain,
+    reward_collapse,
+    silent,
+    slow_lane,
+    slow_step,
+)
+from overwatch.diagnose.fleet import LEAST_REPORTING, Fleet, Returns, far, median_of, most_events, spread_low
+from overwatch.events.adding import added
 from overwatch.state.arrays import Floats, Ints, no_floats, no_ints
+from overwatch.state.places import Mask, Rows, num_of
 
-__all__ = [
-    "FACTORS", "HARD", "REASONS", "SOFT_CAP", "STATUSES", "Anomalies", "AnomalyLimits", "Factor", "Rule",
-    "Weights", "score_envs",
-]  # fmt: skip
+GROUP: Final = "overwatch.factors"
+PLUGIN_STATUSES: Final = ("ok", "degraded", "stalled", "diverging")
+"""What a plugin may call an env; only a fact makes it crashed."""
+_REASON: Final = 120
+_ASKED: Final = 512
+"""Envs that are asked for their reasons; more of them are told by the factor's name."""
+
+_log = logging.getLogger("overwatch.diagnose")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """A factor of another distribution."""
+
+    name: str
+    rule: Rule
+    weight: float = 1.0
+    """Times what it gives; 0 turns it off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighed:
+    """What one plugin found at one tick: a factor, or nothing, or why it failed."""
+
+    factor: Factor | None = None
+    failed: str | None = None
+
+
+def plugin_names() -> tuple[str, ...]:
+    """Names of the installed plugins."""
+    return tuple(sorted({point.name for point in _points(tuple(sys.path))}))
+
+
+def load_plugins(weights: Mapping[str, float]) -> tuple[tuple[Plugin, ...], dict[str, str]]:
+    """The installed plugins with their weights, and those that cannot be loaded with the reason."""
+    found, failed = [], {}
+    for point in sorted(_points(tuple(sys.path)), key=lambda point: point.name):
+        if not weights.get(point.name, 1.0):
+            continue
+        try:
+            rule = _function(point)
+        except Exception as error:  # noqa: BLE001 a named border: a plugin may raise anything
+            failed[point.name] = _failure(error)
+            _log.warning("factor %s cannot be loaded: %s", point.name, failed[point.name])
+            continue
+        found.append(Plugin(name=point.name, rule=rule, weight=weights.get(point.name, 1.0)))
+    return tuple(found), failed
+
+
+def weigh(plugin: Plugin, fleet: Fleet, limits: AnomalyLimits) -> Weighed:
+    """What a plugin says of the fleet, checked; whatever it raises is told, not raised."""
+    try:
+        factor = plugin.rule(fleet, limits)
+        return Weighed(factor=None if factor is None else _checked(plugin, factor, fleet.n))
+    except Exception as error:  # noqa: BLE001 a named border: a plugin may raise anything
+        return Weighed(failed=_failure(error))
+
+
+def _function(point: EntryPoint) -> Rule:
+    rule = point.load()
+    if not callable(rule):
+        raise TypeError(f"{point.value} is no function")
+    known: Rule = rule
+    return known
+
+
+@lru_cache(maxsize=4)
+def _points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001 where they are looked for
+    return tuple(entry_points(group=GROUP))
+
+
+def _checked(plugin: Plugin, factor: Factor, n: int) -> Factor:
+    """The factor as it may be used; raises `TypeError` or `ValueError` where it is none."""
+    if not isinstance(factor, Factor):
+        raise TypeError(f"gave a {type(factor).__name__}, not a Factor or None")
+    if factor.status not in PLUGIN_STATUSES:
+        raise ValueError(f"status {factor.status!r} is not one of {', '.join(PLUGIN_STATUSES)}")
+    weight = np.array(factor.weight, dtype=np.float64)
+    if weight.shape != (n,) or not np.isfinite(weight).all() or (weight < 0).any():
+        raise ValueError(f"weight has to be {n} numbers from 0 on, one an env")
+    # A reason is read later, row by row, where nobody expects a failure.
+    said = {row: str(factor.say(row))[:_REASON] for row in np.flatnonzero(weight)[:_ASKED].tolist()}
+    return replace(
+        factor,
+        name=str(factor.name),
+        weight=np.minimum(weight, SOFT_CAP) * plugin.weight,
+        say=lambda row: said.get(row, str(factor.name)),
+        tell=None,
+    )
+
+
+def _failure(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:_REASON]
+
 
 REASONS: Final = 3
 FACTORS: Final[tuple[Rule, ...]] = (
@@ -121,3 +233,180 @@ def _shipped(fleet: Fleet, limits: AnomalyLimits) -> list[Factor]:
         if factor is not None:
             found.append(factor if times == 1.0 else replace(factor, weight=factor.weight * times))
     return found
+
+
+_CRASHED: Final = STATUSES.index("crashed")
+_NO_ROWS: Final = np.zeros(0, dtype=np.int64)
+_LEAST_ENVS: Final = 2
+"""Envs that are off together; one alone is no lane's matter."""
+
+
+class LaneScore(msgspec.Struct, frozen=True, kw_only=True):
+    """One lane."""
+
+    score: float
+    reasons: tuple[str, ...]
+    """Strongest first."""
+
+
+_LIKE_OTHERS: Final = LaneScore(score=0.0, reasons=())
+
+
+class _Lane(msgspec.Struct, frozen=True, kw_only=True):
+    """What the factors know of one lane."""
+
+    name: str
+    rows: Rows
+    num: int
+    """Its envs."""
+    lanes: int
+    """Lanes that have envs."""
+    fleet: Fleet
+    crashed: Mask | None
+    """Which envs of all have crashed; `None` where none has."""
+    unwell: Mask | None
+    """Which are off in any other way."""
+    bound: Bound | None
+    low: tuple[float, str] | None
+    """How much it weighs that its episodes earn little, and the reason."""
+    limits: AnomalyLimits
+
+
+_Said: TypeAlias = tuple[float, str]
+
+
+def score_lanes(
+    fleet: Fleet,
+    anomalies: Anomalies,
+    bounds: Mapping[str, Bound],
+    low: Mapping[str, tuple[float, str]],
+    limits: AnomalyLimits,
+) -> dict[str, LaneScore]:
+    """Score every lane that has envs or readings, by name, in order of first sight; `low` as `low_lanes`."""
+    rows = fleet.state.envs.by_lane()
+    crashed, unwell = _off(anomalies)
+    found, num_lanes = {}, len(rows) - (-1 in rows)
+    for code, name in enumerate(fleet.state.lane_names.words):
+        if code not in rows and name not in bounds:
+            continue
+        own = rows.get(code, _NO_ROWS)
+        lane = _Lane(
+            name=name,
+            rows=own,
+            num=num_of(own),
+            lanes=num_lanes,
+            fleet=fleet,
+            crashed=crashed,
+            unwell=unwell,
+            bound=bounds.get(name),
+            low=low.get(name),
+            limits=limits,
+        )
+        said = [one for factor in LANE_FACTORS if (one := factor(lane)) is not None]
+        if not said:
+            found[name] = _LIKE_OTHERS
+            continue
+        said.sort(key=lambda one: -one[0])
+        found[name] = LaneScore(
+            score=added(weight for weight, _ in said), reasons=tuple(reason for _, reason in said[:REASONS])
+        )
+    return found
+
+
+def _down(lane: _Lane) -> _Said | None:
+    """Far more of its envs have crashed than chance gives to any lane; most of them is a hard fault."""
+    return None if lane.crashed is None else _together(lane, lane.crashed, "crashed")
+
+
+def _unwell(lane: _Lane) -> _Said | None:
+    """The same for envs that are off in any other way."""
+    return None if lane.unwell is None else _together(lane, lane.unwell, "not ok")
+
+
+def _off(anomalies: Anomalies) -> tuple[Mask | None, Mask | None]:
+    """Which envs have crashed, and which are off otherwise."""
+    codes = anomalies.codes
+    if not anomalies.factors or not codes.any():
+        return None, None
+    crashed = codes == _CRASHED
+    return crashed, (codes > 0) & ~crashed
+
+
+def _together(lane: _Lane, off: Mask, word: str) -> _Said | None:
+    own = int(off[lane.rows].sum())
+    if own < _LEAST_ENVS:
+        return None
+    others = lane.fleet.n - lane.num
+    usual = (int(off.sum()) - own) / others * lane.num if others else 0.0
+    limit = max(most_events(usual, max(1, lane.lanes)), _LEAST_ENVS)
+    if own < limit:
+        return None
+    weight = HARD if word == "crashed" and 2 * own > lane.num else min(own / limit, SOFT_CAP)
+    return weight, f"{own} of {lane.num} envs {word}"
+
+
+def _slow(lane: _Lane) -> _Said | None:
+    """Its usual step is well above that of the other lanes of its kind."""
+    pace = lane.fleet.lane_pace.get(lane.name)
+    if pace is None or pace < lane.limits.slow_lane:
+        return None
+    return min(pace / lane.limits.slow_lane, SOFT_CAP), f"steps {pace:.1f}× the other lanes'"
+
+
+def low_lanes(fleet: Fleet, limits: AnomalyLimits) -> dict[str, tuple[float, str]]:
+    """Lanes whose episodes earn less than the other lanes' do: how much that weighs, and the reason."""
+    rows, found = fleet.state.envs.by_lane(), {}
+    num_lanes = sum(code >= 0 for code in rows)
+    if fleet.returns is None or num_lanes < 2:
+        return {}
+    for code, name in enumerate(fleet.state.lane_names.words):
+        said = _low(fleet, fleet.returns, rows[code], far(num_lanes, limits.margin)) if code in rows else None
+        if said is not None:
+            found[name] = said
+    return found
+
+
+def _low(fleet: Fleet, returns: Returns, rows: Rows, limit: float) -> _Said | None:
+    """By far more than the luck of so many envs."""
+    own = returns.recent[rows][returns.judged[rows]]
+    if own.size < LEAST_REPORTING:
+        return None
+    # The fleet's middle lies between this lane's and the others': most lanes need no closer look.
+    least = 1.2533 * returns.fleet.noise / 2 * (1.0 / own.size) ** 0.5
+    if returns.fleet.recent - median_of(own) < limit / 2 * least:
+        return None
+    on = np.zeros(fleet.n, dtype=np.bool_)
+    on[rows] = True
+    others = returns.recent[returns.judged & ~on]
+    if others.size < LEAST_REPORTING:
+        return None
+    # The scatter of the others: a lane that fell must not excuse itself by its own fall. A median scatters
+    # 1.25 times as much as a mean does.
+    scatter = max(spread_low(others), returns.fleet.noise / 2)
+    luck = 1.2533 * scatter * (1.0 / own.size + 1.0 / others.size) ** 0.5
+    low = (median_of(others) - median_of(own)) / luck
+    if low < limit:
+        return None
+    return min(1.0 + low / limit, SOFT_CAP), f"return {low:.1f} deviations below the other lanes'"
+
+
+def _earns_little(lane: _Lane) -> _Said | None:
+    """Its envs' episodes earn less than the other lanes' do."""
+    return lane.low
+
+
+def _held_back(lane: _Lane) -> _Said | None:
+    """What holds it back is a fault of its own, not the work it does."""
+    if lane.bound is None or lane.bound.mark not in ("!", "!!"):
+        return None
+    why = lane.bound.why.partition(";")[0]
+    return (2.0 if lane.bound.mark == "!!" else 1.0), f"{lane.bound.state.lower()}: {why}"
+
+
+LANE_FACTORS: Final[tuple[Callable[[_Lane], _Said | None], ...]] = (
+    _down,
+    _unwell,
+    _slow,
+    _earns_little,
+    _held_back,
+)

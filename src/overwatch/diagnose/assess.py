@@ -4,30 +4,26 @@ Ranks with hysteresis, findings with their first moment, bounds that are held li
 which is part of a checkpoint. Pure: the previous assessment comes in, the next goes out.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
-from overwatch.diagnose.anomaly import Anomalies, score_envs
+from overwatch.diagnose.anomaly import Anomalies, LaneScore, low_lanes, score_envs, score_lanes
 from overwatch.diagnose.bounds import Bound
-from overwatch.diagnose.clock import advanced
-from overwatch.diagnose.converged import has_converged
 from overwatch.diagnose.findings import Evidence, problems
-from overwatch.diagnose.findings_policy import PolicyMemory, judge_policy
-from overwatch.diagnose.fleet import Fleet, fleet_of
-from overwatch.diagnose.follow import Followed, Now, Open, acknowledge, follow, forget, standing
+from overwatch.diagnose.fleet import Fleet, Usual, fleet_of, usual_of
 from overwatch.diagnose.judging import Judging, failed_factors
-from overwatch.diagnose.lane_scores import LaneScore, low_lanes, score_lanes
-from overwatch.diagnose.link import QUIET, LinkJudgement, judge_link
-from overwatch.diagnose.machines import Watched, watch
-from overwatch.diagnose.outliving import outliving
+from overwatch.diagnose.liveness import QUIET, LinkJudgement, advanced, judge_link, line_problems, outliving
+from overwatch.diagnose.machines import Watched, is_new_second, watch
+from overwatch.diagnose.policy_findings import PolicyMemory, judge_policy
+from overwatch.diagnose.policy_rows import has_converged
+from overwatch.diagnose.problem import Followed, Now, Open, acknowledge, follow, forget, standing
 from overwatch.diagnose.ranking import Lives, Ranked, carried, lives_of, rank
 from overwatch.diagnose.rollups import Rollups, rollups_of
 from overwatch.diagnose.rules import Streak, judge_rules
-from overwatch.diagnose.silence import line_problems
-from overwatch.diagnose.slow import is_new_second
-from overwatch.diagnose.usual import Usual, usual_of
 from overwatch.snapshot import Baseline
 from overwatch.state.arrays import decode_hook, encode_hook
 from overwatch.state.run import RunState
@@ -203,3 +199,16 @@ _decoder: Final = msgspec.msgpack.Decoder(Assessment, dec_hook=decode_hook)
 def load(data: bytes) -> Assessment:
     """The assessment from `dump`'s bytes."""
     return _decoder.decode(data)
+
+
+def without_new(judged: Judged, before: Assessment, known: Collection[str]) -> Judged:
+    """A judgement without findings that opened or wait at its tick, but for those of `known` ids."""
+    now, earlier = judged.assessment.followed, before.followed.open
+    if not now.waiting and now.open.keys() <= earlier.keys():
+        return judged
+    followed = Followed(
+        open={key: item for key, item in now.open.items() if key in earlier or key in known},
+        waiting={key: item for key, item in now.waiting.items() if key in known},
+        cooling=now.cooling,
+    )
+    return replace(judged, assessment=replace(judged.assessment, followed=followed))

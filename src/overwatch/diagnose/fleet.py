@@ -1,13 +1,297 @@
-"""What the rules know of the fleet at one tick: its envs, and what is usual among them."""
+"""What the rules know of the fleet at one tick: its envs, and what is usual among them.
+
+What needs every env at once (medians, scatters) is worked out once a second and kept between the fast ticks,
+so that one of them costs few passes over the envs: these only look for an env beyond what is usual, and where
+one is found the fleet's facts of this very tick are worked out.
+
+All envs share one policy, so most differences of their returns are luck: an env is compared with the fleet
+and with itself, by medians over several episodes. Statistics are such that a few bad envs cannot move them,
+with limits that grow with the number of envs; only + − × ÷, square roots, sorts and sums, so every machine
+gets the same bits. Pure; must not know what is too far.
+"""
+
+import sys
+from typing import Final
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from overwatch.diagnose.returns import Returns, returns_of
-from overwatch.diagnose.usual import Usual, usual_of
-from overwatch.state.arrays import Floats, Ints
+from overwatch.state.arrays import NORMAL, Floats, Ints, median
+from overwatch.state.env_tables import Earned
+from overwatch.state.envs import Envs
 from overwatch.state.run import RunState
+
+SMALL: Final = 2048
+"""Up to so many values a sort costs less than a partition and a maximum."""
+_TAIL: Final = 1.2816
+"""Standard deviations between the median and the outermost tenth, for normal data."""
+_MANY: Final = 50
+"""Events from which on their number gives the rate."""
+_LN2: Final = 0.6931471805599453
+
+
+def ln_above(n: int) -> float:
+    """A number no smaller than ln n and at most ln 2 larger, for n ≥ 1."""
+    return (n - 1).bit_length() * _LN2
+
+
+def far(n: int, margin: float) -> float:
+    """How many standard deviations the worst of n healthy envs may lie from the middle, and `margin` more."""
+    return float((2.0 * ln_above(max(2, n))) ** 0.5) + margin
+
+
+def median_of(values: Floats) -> float:
+    """Median of at least one finite value, shape (k,)."""
+    half = values.size // 2
+    parted = values.copy()
+    if values.size <= SMALL:
+        parted.sort()
+        low = parted.item(half - 1)
+    else:
+        parted.partition(half)
+        low = np.maximum.reduce(parted[:half]).item()
+    high: float = parted.item(half)
+    # Two zeros are equal, so how they are sorted is up to the machine: the sum has one sign.
+    return (high if values.size % 2 else (low + high) / 2) + 0.0
+
+
+def spread_low(values: Floats) -> float:
+    """Standard deviation of at least two finite values, told by their middle and their lower side.
+
+    Where the outermost tenth on the low side begins counts too, so that a long tail is no outlier of its own.
+    """
+    ordered = np.sort(values)
+    half = ordered.size // 2
+    centre = float(ordered[half]) if ordered.size % 2 else float(ordered[half - 1] + ordered[half]) / 2
+    mad = median_of(np.abs(ordered - centre))
+    tenth = float(ordered[-(-ordered.size // 10)])
+    return max(NORMAL * mad, (centre - tenth) / _TAIL)
+
+
+def spread_high(values: Floats) -> float:
+    """As `spread_low`, by the upper side."""
+    return spread_low(-values)
+
+
+def most_events(mean: float, n: int) -> int:
+    """The least count that not one in a hundred fleets of n envs reaches by chance around `mean`."""
+    budget = 0.01 / n
+    if mean > 50:
+        return int(mean + (far(n, 3.0)) * mean**0.5) + 1
+    term = _fading(mean)
+    tail, count = 1.0, 0
+    while tail > budget and count < 1_000:
+        tail -= term
+        count += 1
+        term *= mean / count
+        if tail < 1e-9:
+            break
+    return count
+
+
+def most_events_after(known: int, times: float, n: int) -> int:
+    """As `most_events`, where the mean is known by `known` events in so many times as long.
+
+    What a few events give is an interval and no rate.
+    """
+    if known > _MANY:
+        return most_events(known / times, n)
+    budget, fresh = 0.01 / n, 1.0 / (1.0 + times)
+    term = 1.0
+    for _ in range(known + 1):
+        term *= 1.0 - fresh
+    tail, count = 1.0, 0
+    while tail > budget and count < 1_000:
+        tail -= term
+        term *= fresh * (known + 1 + count) / (count + 1)
+        count += 1
+    return count
+
+
+def _fading(x: float) -> float:
+    """Exponential of −x for 0 ≤ x ≤ 50, by squaring; the same bits on every machine."""
+    small = 1.0 - x / 4096.0 + (x / 4096.0) * (x / 4096.0) / 2.0
+    for _ in range(12):
+        small *= small
+    return small
+
+
+TELLING: Final = 10
+"""Earlier episodes of all such envs together, below which their scatter is luck itself."""
+
+
+class Earnings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the fleet earns."""
+
+    num: int
+    """Envs with enough finished episodes."""
+    usual: float
+    """The fleet's middle; the lower one of recent episodes and of each env's very last."""
+    recent: float
+    """Middle of the envs' recent returns."""
+    earlier: float
+    """Middle of their earlier ones."""
+    spread: float
+    """Standard deviation of the recent returns over healthy envs, robust."""
+    noise: float
+    """Standard deviation of single episodes, robust."""
+
+
+class Returns(msgspec.Struct, frozen=True, kw_only=True):
+    """The fleet's episodes at one tick; arrays have shape (n,), NaN where an env has too few episodes."""
+
+    judged: npt.NDArray[np.bool_]
+    """Envs with enough finished episodes."""
+    recent: Floats
+    """Middle of the newest."""
+    fleet: Earnings
+    """What is usual."""
+
+
+def returns_of(envs: Envs, fleet: Earnings) -> Returns | None:
+    """The episodes of each env, beside what is usual; `None` where no env finished enough of them."""
+    latest, n = envs.newest_sums(), envs.n
+    judged = latest.judged[:n]
+    return Returns(judged=judged, recent=latest.recent[:n], fleet=fleet) if judged.any() else None
+
+
+def earnings_of(envs: Envs) -> Earnings | None:
+    """What is usual; `None` where no env finished enough episodes, or all earned the same."""
+    latest, earned, n = envs.newest_sums(), envs.sums(), envs.n
+    judged = latest.judged[:n]
+    if not judged.any():
+        return None
+    earlier = earned.earlier[:n]
+    known = earlier[np.isfinite(earlier)]
+    noise = _noise(earned, n)
+    if noise < sys.float_info.min or not known.size:
+        # Nor is a scale what no longer can be halved.
+        return None
+    recent = latest.recent[:n][judged]
+    middle = median_of(recent)
+    # A median of five scatters by about half of what one episode does.
+    spread = max(spread_low(recent) if recent.size > 1 else 0.0, noise / 2)
+    return Earnings(
+        num=int(recent.size),
+        usual=min(middle, median_of(earned.last[:n][judged])),
+        recent=middle,
+        earlier=median_of(known),
+        spread=spread,
+        noise=noise,
+    )
+
+
+def _noise(earned: Earned, n: int) -> float:
+    """Scatter of one env's episodes: the fleet's median of it, else of all episodes together."""
+    scatter = earned.scatter[:n]
+    own = scatter[np.isfinite(scatter)]
+    if own.size:
+        before = int(earned.before[:n][np.isfinite(scatter)].sum())
+        typical = NORMAL * median_of(own) if before >= TELLING else 0.0
+        if typical > 0:
+            return typical
+    # Few episodes, or most of them equal (sparse, saturated rewards): the rare ones set the scale.
+    count = earned.count[:n]
+    known = count > 0
+    count, centre, squares = count[known], earned.centre[:n][known], earned.squares[:n][known]
+    total, apart = float(count.sum()), centre - centre[0]
+    apart = apart - float((count * apart).sum()) / total
+    variance = float((squares + count * apart * apart).sum()) / total
+    return float(variance**0.5)
+
+
+LEAST_REPORTING: Final = 4
+"""Fewer envs have no fleet to differ from."""
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """How long steps take, seconds."""
+
+    median: float | None = None
+    """Of all envs; `None` where too few tell it, or all the same."""
+    lanes: dict[str, float] = {}
+    """Median of each named lane that reports steps."""
+    times: dict[str, float] = {}
+    """Each lane's median over that of the other lanes of its kind; only where there are others."""
+
+
+class Usual(msgspec.Struct, frozen=True, kw_only=True):
+    """The fleet at one tick."""
+
+    pace: Pace = Pace()
+    earnings: Earnings | None = None
+    """`None` while no env has finished enough episodes."""
+    rent: float | None = None
+    """Median of what envs pay that measure something; `None` where too few do."""
+    oldest_ns: int = 0
+    """When the env that is quiet for longest last reported, on the fleet's clock; 0 where there is none."""
+
+
+def usual_of(state: RunState) -> Usual:
+    """What is usual now."""
+    envs = state.envs
+    paid = paid_rents(envs)
+    return Usual(
+        pace=pace_of(state),
+        earnings=earnings_of(envs),
+        rent=median_of(paid) if paid.size >= LEAST_REPORTING else None,
+        oldest_ns=int(envs.silences.last_ns[: envs.n].min()) if envs.n else 0,
+    )
+
+
+def kind_of(lane: str) -> str:
+    """A lane's name without number and node: lanes of one kind do the same work and can be compared."""
+    return lane.partition("@")[0].rstrip("0123456789")
+
+
+def pace_of(state: RunState) -> Pace:
+    """How long steps take now."""
+    envs = state.envs
+    step_time = envs.values["step_time"][: envs.n]
+    lanes = _lane_medians(state, step_time)
+    return Pace(median=_telling_median(step_time), lanes=lanes, times=_paces(lanes))
+
+
+def paid_rents(envs: Envs) -> Floats:
+    """The newest rent of each env that pays one and measures something, in table order."""
+    rent = envs.values["rent"][: envs.n]
+    paid: Floats = rent[np.isfinite(rent) & (envs.times["metric"][: envs.n] > 0)]
+    return paid
+
+
+def _telling_median(values: Floats) -> float | None:
+    """The median, unless too few envs report or all report the same."""
+    known = values[np.isfinite(values)]
+    if known.size < LEAST_REPORTING or known.min() == known.max():
+        return None
+    return median_of(known)
+
+
+def _lane_medians(state: RunState, step_time: Floats) -> dict[str, float]:
+    rows, found = state.envs.by_lane(), {}
+    known = (step_time > 0) & (step_time < np.inf)
+    whole = bool(known.all())
+    for code, name in enumerate(state.lane_names.words):
+        if code not in rows:
+            continue
+        told = step_time[rows[code]] if whole else step_time[rows[code]][known[rows[code]]]
+        if told.size:
+            found[name] = median_of(told)
+    return found
+
+
+def _paces(lanes: dict[str, float]) -> dict[str, float]:
+    kinds: dict[str, dict[str, float]] = {}
+    for name, step in lanes.items():
+        kinds.setdefault(kind_of(name), {})[name] = step
+    paces = {}
+    for alike in kinds.values():
+        for name, own in alike.items():
+            usual = median([step for other, step in alike.items() if other != name])
+            if usual is not None:
+                paces[name] = own / usual
+    return paces
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from overwatch.diagnose import plugins
-from overwatch.diagnose.anomaly import Anomalies
-from overwatch.diagnose.limits import AnomalyLimits
-from overwatch.diagnose.plugins import Plugin
+from overwatch.diagnose.anomaly import Anomalies, Plugin, load_plugins, plugin_names
+from overwatch.diagnose.factor import AnomalyLimits
 from overwatch.diagnose.problem import Problem
 from overwatch.diagnose.rules import Rule, RuleConfig
 from overwatch.state.run import RunState
@@ -52,7 +50,7 @@ class Judging:
 
 def judging(config: DiagnosisConfig) -> Judging:
     """What a configuration means on this machine."""
-    found, broken = plugins.load(config.plugins)
+    found, broken = load_plugins(config.plugins)
     return Judging(
         limits=config.anomaly,
         plugins=found,
@@ -80,7 +78,7 @@ def failed_factors(state: RunState, how: Judging, anomalies: Anomalies) -> Itera
 
 def unknown(config: DiagnosisConfig) -> Iterator[tuple[str, str]]:
     """What a configuration names and this machine does not have, as (path, what is wrong and what to do)."""
-    installed = plugins.names()
+    installed = plugin_names()
     for name in config.plugins:
         if name not in installed:
             near = difflib.get_close_matches(name, installed, 1)

@@ -12,11 +12,8 @@ import msgspec
 
 from overwatch.catalog.learner import QUEUE_DEPTH, QUEUE_LIMIT
 from overwatch.catalog.phases import Phase as Kind
-from overwatch.diagnose.cycle import Cycle
-from overwatch.diagnose.fleet import Fleet
-from overwatch.diagnose.memory import MemoryTrend
-from overwatch.diagnose.sawtooth import Sawtooth, sawtooth
-from overwatch.diagnose.usual import kind_of
+from overwatch.diagnose.fleet import Fleet, kind_of
+from overwatch.diagnose.lane_signals import Cycle, MemoryTrend, Sawtooth, sawtooth
 from overwatch.events.adding import added
 from overwatch.state.arrays import median
 from overwatch.state.machines import Gauge

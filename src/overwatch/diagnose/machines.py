@@ -1,28 +1,183 @@
 """What machines do and what that costs, over time: the clock, the slow lane, held bounds, waste.
 
-Gathers what is judged about lanes and ranks, in the one order in which each part can know of the others.
+Gathers what is judged about lanes and ranks, in the one order in which each part can know of the others. What
+needs minutes of data or looks at much of it is worked out once a second: readings of machines come once a
+second, and so do verdicts about them. A second is one of the reader or of the data, whichever comes first: a
+spool that drains fast is looked at as often as if it were live. A lane's verdict changes only when another
+one has held for a while; GPU-seconds in which nothing ran are counted by what held the lane back meanwhile.
 Pure; must not know envs or the policy.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 import msgspec
 
-from overwatch.diagnose.bounds import Bound, judge_run
-from overwatch.diagnose.clock import DataClock
-from overwatch.diagnose.experience import services_down
-from overwatch.diagnose.findings_lane import lane_problems
+from overwatch.catalog.bounds import BoundState
+from overwatch.diagnose.bounds import Bound, explained, judge_lanes, judge_ranks, judge_run
+from overwatch.diagnose.factor import AnomalyLimits
 from overwatch.diagnose.fleet import Fleet
-from overwatch.diagnose.held import Held, hold
-from overwatch.diagnose.lanes import LaneFacts
-from overwatch.diagnose.limits import AnomalyLimits
+from overwatch.diagnose.lane_signals import (
+    MemoryTrend,
+    Spread,
+    cycle_of,
+    cycles_of,
+    memory_trend,
+    step_spreads,
+    update_spreads,
+)
+from overwatch.diagnose.lanes import LaneFacts, Minutes, Of, lanes_of, ranks_of
+from overwatch.diagnose.liveness import DataClock, Stall, gone_producers, gone_sources, stalled, stalls_of
+from overwatch.diagnose.machine_findings import (
+    Throughput,
+    hardware_problems,
+    lane_problems,
+    regressions,
+    throughput_of,
+)
 from overwatch.diagnose.problem import Problem
-from overwatch.diagnose.slow import Slow, slowly
-from overwatch.diagnose.throughput import regressions
-from overwatch.diagnose.waste import Waste, wasted
-from overwatch.diagnose.watchdog import gone_producers, stalled
+from overwatch.diagnose.services import services_down
 from overwatch.snapshot import Baseline
+from overwatch.state.machines import Rested
 from overwatch.state.run import RunState
+
+HOLD_NS: Final = 3_000_000_000
+FORECAST_NS: Final = 2_000_000_000
+"""The same of a forecast: it rests on many readings already, and waiting eats the time that it gives."""
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict about one lane, and the one that may follow it."""
+
+    bound: Bound
+    next_state: str | None = None
+    next_since: int = 0
+
+
+def hold(previous: Mapping[str, Held], now: Mapping[str, Bound], tick: int) -> dict[str, Held]:
+    """Verdicts after this tick; the same verdict takes its newest words, a first one is believed at once."""
+    return {name: _hold(previous.get(name), bound, tick) for name, bound in now.items()}
+
+
+def _hold(known: Held | None, bound: Bound, tick: int) -> Held:
+    if known is None or known.bound.state == bound.state:
+        return Held(bound=bound)
+    since = known.next_since if known.next_state == bound.state else tick
+    needed = FORECAST_NS if bound.state == BoundState.OOM_RISK.value else HOLD_NS
+    if tick - since >= needed:
+        return Held(bound=bound)
+    return Held(bound=known.bound, next_state=bound.state, next_since=since)
+
+
+_LABELS: Final = tuple(state.label for state in BoundState)
+
+
+class Waste(msgspec.Struct, frozen=True, kw_only=True):
+    """What was wasted so far."""
+
+    by_bound: dict[str, float] = {}
+    """GPU-seconds, by the label of the bound."""
+    counted: dict[str, float] = {}
+    """Of each lane, how much of its rest is in there."""
+
+    def of_all(self) -> dict[str, float]:
+        """Every bound there is, 0 where nothing was wasted."""
+        return {label: self.by_bound.get(label, 0.0) for label in _LABELS}
+
+
+def wasted(before: Waste, rested: Mapping[str, Rested], bounds: Mapping[str, Bound]) -> Waste:
+    """What was wasted by now: the rest since the last tick goes to the bound that holds now."""
+    if all(before.counted.get(lane) == rest.idle_s for lane, rest in rested.items()):
+        return before
+    by_bound, counted = dict(before.by_bound), dict(before.counted)
+    for lane, rest in rested.items():
+        if lane in bounds:
+            label = BoundState(bounds[lane].state).label
+            by_bound[label] = by_bound.get(label, 0.0) + rest.idle_s - counted.get(lane, 0.0)
+            counted[lane] = rest.idle_s
+    return Waste(by_bound=by_bound, counted=counted)
+
+
+SLOW_NS: Final = 1_000_000_000
+
+
+class Slow(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known by the second."""
+
+    tick: int = -SLOW_NS
+    clock: int = -SLOW_NS
+    """On the clock of the data."""
+    past: Minutes = Minutes()
+    lanes: tuple[LaneFacts, ...] = ()
+    """Lanes that report readings."""
+    ranks: tuple[LaneFacts, ...] = ()
+    """Ranks of which no such lane is known."""
+    verdicts: dict[str, Bound] = {}
+    """What holds each lane back, by this second's readings."""
+    of_ranks: dict[str, Bound] = {}
+    """The same of those ranks, where their phases tell."""
+    steps: dict[str, Spread] = {}
+    """By lane."""
+    updates: dict[int, Spread] = {}
+    """By rank."""
+    stalls: tuple[Stall, ...] = ()
+    gone: tuple[str, ...] = ()
+    """Keys of the sources that left the run."""
+    hardware: tuple[Problem, ...] = ()
+    """What is wrong with the machines themselves."""
+    throughput: Throughput | None = None
+
+
+def is_new_second(before: Slow, now: tuple[int, int]) -> bool:
+    """Whether a second began since, by the tick or by the clock of the data."""
+    tick, clock = now
+    return tick // SLOW_NS != before.tick // SLOW_NS or clock // SLOW_NS != before.clock // SLOW_NS
+
+
+def slowly(before: Slow, state: RunState, fleet: Fleet, limits: AnomalyLimits, now: tuple[int, int]) -> Slow:
+    """What is known at a tick, and a moment on the clock of the data; as before within a second.
+
+    A lane that is new has a verdict at once.
+    """
+    tick, clock = now
+    if not is_new_second(before, now) and len(before.lanes) == len(state.lanes):
+        return before
+    past = Minutes(
+        cycles=cycles_of(state.phases),
+        memory=_memory(state),
+        beside={name: cycle_of(phases) for name, phases in state.beside.items()},
+    )
+    lanes, ranks = lanes_of(state, fleet, past, tick), ranks_of(state, past, tick)
+    of_ranks = judge_ranks(ranks, limits)
+    services = {rank.name for rank in ranks if rank.of is Of.SERVICE}
+    beside = {name: bound for name, bound in of_ranks.items() if name in services}
+    return Slow(
+        tick=tick,
+        clock=clock,
+        past=past,
+        lanes=lanes,
+        ranks=ranks,
+        verdicts=explained(judge_lanes(lanes, limits), (*lanes, *ranks), beside),
+        of_ranks=explained(of_ranks, ranks, beside),
+        steps=step_spreads(state),
+        updates=update_spreads(state),
+        stalls=stalls_of(state),
+        gone=gone_sources(state, tick),
+        hardware=tuple(hardware_problems(state, lanes, tick)),
+        throughput=throughput_of(state.pace, before.throughput),
+    )
+
+
+def _memory(state: RunState) -> dict[str, MemoryTrend]:
+    found: dict[str, MemoryTrend] = {}
+    for lane, readings in state.lanes.items():
+        total = readings.get("memory_total_bytes")
+        trend = memory_trend(
+            readings.get("memory_used_bytes"), state.peaks.get(lane), None if total is None else total.value
+        )
+        if trend is not None:
+            found[lane] = trend
+    return found
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,39 +1,228 @@
-"""Rows of the policy beyond their limits for long enough, one problem a row.
+"""Rows of the policy beyond their limits for long enough, one problem a row, and when a row means anything.
 
 A status is of one update; a finding needs the row's hold and a warm-up, unless the breach is gross, and
-stands until none of the updates that the hold looks at is bad. A limit warns of what may go wrong:
-where returns are known and as high as they ever were it has not, so what is critical by its limit is a
-warning there. Pure.
+stands until none of the updates that the hold looks at is bad. A limit warns of what may go wrong: where
+returns are known and as high as they ever were it has not, so what is critical by its limit is a warning
+there. A policy that hardly explores is sick, or solved its task.
+
+A breach is gross by its own size (more than a nat of KL), whatever the run is like; after the warm-up it is
+large from several times its critical limit on. Two of the newest three such updates are enough. Several rows
+that are critical in the same updates count together, each for less. Pure.
 """
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
-from overwatch.catalog import BY_NAME, KL, Metric, Scope
+import numpy as np
+
+from overwatch.catalog import BY_NAME, KL, Limit, Limits, Metric, Scope, Side
 from overwatch.catalog.policy import (
     CLIP_FRACTION,
     ENTROPY,
     EXPLAINED_VARIANCE,
     GRAD_CLIPPED,
     GRAD_NORM,
+    RETURN,
     VALUE_LOSS,
 )
 from overwatch.catalog.runbooks import row_code
-from overwatch.diagnose.converged import (
-    earns_its_best,
-    earns_more,
-    has_converged,
-    has_risen,
-    is_warm,
-    returns_vary,
-    targets_vary,
-)
 from overwatch.diagnose.fleet import Fleet
-from overwatch.diagnose.gross import critical_together, is_gross
 from overwatch.diagnose.problem import UPDATES, Problem
 from overwatch.state.arrays import median
-from overwatch.state.policy import Series, Status
+from overwatch.state.policy import (
+    BAD_LUCK,
+    LEVEL,
+    MEDIAN_NEEDS,
+    NEAR_BEST,
+    Series,
+    Status,
+    at_its_best,
+    known_values,
+    rises,
+    scatter,
+)
 from overwatch.state.run import RunState
+
+WARM_UP_UPDATES: Final = 20
+"""No row of the policy has a finding before, but for gross ones; unless fewer updates are much of the run."""
+LEAST_UPDATES: Final = 5
+"""Updates that a warm-up has in any case."""
+WARM_UP_SHARE: Final = 0.25
+"""Of the planned updates."""
+WARM_UP_STEPS: Final = 100_000
+"""Env steps after which a run with few large updates is judged."""
+WARM_UP_NS: Final = 600_000_000_000
+"""Time after which a run with slow updates is judged."""
+FAST_FALL: Final = 0.15
+"""Entropy, as a share of its maximum, lost over ten updates."""
+NEWEST: Final = 3
+"""Newest updates whose median is where entropy is now."""
+NEGLIGIBLE: Final = 0.01
+"""A critic's squared error, as a share of the largest it ever made, below which its targets hardly vary.
+
+Untrained it errs by the targets' mean square; without any use it errs by their variance. So at this share
+they vary by less than a tenth of their size.
+"""
+VARIES: Final = 0.05
+"""Returns vary from this scatter on, as a share of their mean; below, a critic has nothing to explain."""
+
+
+def is_warm(state: RunState) -> bool:
+    """Whether the warm-up is over, by updates, or by what fewer of them are worth."""
+    if state.updates < LEAST_UPDATES or state.updates >= WARM_UP_UPDATES:
+        return state.updates >= WARM_UP_UPDATES
+    planned = None if state.started is None else state.started.updates
+    return (
+        (planned is not None and state.updates >= WARM_UP_SHARE * planned)
+        or state.steps >= WARM_UP_STEPS
+        or state.last_update_at - state.first_at >= WARM_UP_NS
+    )
+
+
+def has_converged(state: RunState, fleet: Fleet) -> bool:
+    """Whether entropy is low because the task is solved: it falls no more, and returns are at their best."""
+    entropy = state.policy.get(ENTROPY.name)
+    if entropy is None or entropy.judgement is None or not (is_warm(state) or has_risen(state)):
+        return False
+    # One update above the limit is no recovery.
+    low = entropy.value is not None and any(status > Status.OK for status in entropy.statuses.items)
+    return low and not falls_fast(entropy) and earns_its_best(state, fleet)
+
+
+def falls_fast(entropy: Series) -> bool:
+    """Whether entropy lost much within the updates remembered; medians, so that one update says nothing."""
+    known = known_values(entropy)
+    before, now = median(known[:-NEWEST][:LEVEL]), median(known[-NEWEST:])
+    return before is not None and now is not None and before - now >= FAST_FALL
+
+
+def swings_up(entropy: Series) -> bool:
+    """Whether entropy gained as much as `falls_fast` looks for: towards a policy that acts at random."""
+    known = known_values(entropy)
+    before, now = median(known[:-NEWEST][:LEVEL]), median(known[-NEWEST:])
+    return before is not None and now is not None and now - before >= FAST_FALL
+
+
+def has_risen(state: RunState) -> bool:
+    """Whether returns are well above the lowest ones, beyond luck; `False` where none are sent."""
+    sent = state.policy.get(RETURN.name)
+    level = None if sent is None else median(known_values(sent)[-LEVEL:])
+    if sent is None or level is None or sent.lowest is None or sent.highest_level is None:
+        return False
+    gained = level - sent.lowest
+    return gained > max(NEAR_BEST * abs(sent.highest_level), BAD_LUCK * scatter(sent.window.items))
+
+
+def earns_its_best(state: RunState, fleet: Fleet) -> bool:
+    """Whether returns are as high as they ever were, but for luck; `False` where nobody told."""
+    earned = state.policy.get(RETURN.name)
+    if earned is not None and earned.highest_level is not None:
+        return at_its_best(earned)
+    returns = fleet.returns
+    return returns is not None and returns.fleet.recent >= returns.fleet.earlier - returns.fleet.noise
+
+
+def earns_more(state: RunState, fleet: Fleet) -> bool:
+    """Whether returns rise, by more than luck; `False` where none are known."""
+    earned = state.policy.get(RETURN.name)
+    if earned is not None and earned.highest_level is not None:
+        return rises(earned)
+    returns = fleet.returns
+    return returns is not None and returns.fleet.recent > returns.fleet.earlier + returns.fleet.noise
+
+
+def returns_vary(state: RunState, fleet: Fleet) -> bool:
+    """Whether episodes earn differently; `True` where nobody told what they earn."""
+    if fleet.returns is not None:
+        return fleet.returns.fleet.noise > VARIES * abs(fleet.returns.fleet.recent)
+    told = state.policy.get(RETURN.name)
+    known = np.array([] if told is None else known_values(told))
+    if known.size < 2:
+        known = state.envs.returns[: fleet.n]
+        known = known[np.isfinite(known)]
+    if known.size < 2:
+        return True
+    # Telemetry may hold any number; a sum that overflows is infinite.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(known.max() - known.min()) > VARIES * abs(float(known.mean()))
+
+
+def targets_vary(state: RunState) -> bool:
+    """Whether what the critic should predict varies; `True` where nobody told its loss."""
+    loss = state.policy.get(VALUE_LOSS.name)
+    newest = None if loss is None else median(known_values(loss)[-LEVEL:])
+    if loss is None or newest is None or loss.highest is None:
+        return True
+    return newest > NEGLIGIBLE * loss.highest
+
+
+GROSS_OF: Final = 3
+NEEDED: Final = 2
+"""Of the newest updates."""
+GROSS_TIMES: Final = 4.0
+"""Of the critical limit, or one part in so many where less is worse."""
+TOGETHER: Final = 2
+"""Rows that are critical in each of the newest updates."""
+ROUNDING: Final = 1e-6
+GROSS: Final[Mapping[str, Limit]] = MappingProxyType(
+    {
+        KL.name: Limit(side=Side.ABOVE, value=1.0),
+        CLIP_FRACTION.name: Limit(side=Side.ABOVE, value=0.8),
+        ENTROPY.name: Limit(side=Side.BELOW, value=0.01),
+    }
+)
+"""By name of a row; only where the preset judges it."""
+
+
+def is_gross(row: Metric, series: Series, limits: Limits, *, warm: bool) -> bool:
+    """Whether two of the newest three updates were far beyond any doubt."""
+    if series.value is None or series.judgement is None or row.mean_of > 1:
+        return False
+    bounds = _bounds(row, series, limits, warm=warm)
+    newest = [value for value in series.history.items[-GROSS_OF:] if value is not None]
+    if row is ENTROPY and min(newest) < -ROUNDING:
+        # No share is below 0: it is in another unit, and its limits mean nothing.
+        return False
+    return sum(any(bound.side.crossed(value, bound.value) for bound in bounds) for value in newest) >= NEEDED
+
+
+def _bounds(row: Metric, series: Series, limits: Limits, *, warm: bool) -> list[Limit]:
+    """Numbers in the row's unit beyond which no hold is waited for."""
+    judged = any(side.warning or side.critical for side in limits.sides)
+    found = [GROSS[row.name]] if judged and row.name in GROSS else []
+    if not warm:
+        return found
+    usual = median(series.window.items) if len(series.window.items) >= MEDIAN_NEEDS else None
+    for critical in (side.critical for side in limits.sides):
+        value = None if critical is None else critical.threshold(usual)
+        if critical is not None and value is not None and value > 0:
+            more = critical.side in (Side.ABOVE, Side.AT_OR_ABOVE)
+            found.append(
+                Limit(side=critical.side, value=value * GROSS_TIMES if more else value / GROSS_TIMES)
+            )
+    return found
+
+
+def critical_together(state: RunState) -> frozenset[str]:
+    """Rows that were critical in each of the newest updates, where they are several; by full name.
+
+    A multiple of a median that is young means nothing alone.
+    """
+    found = {
+        name
+        for name, series in state.policy.items()
+        if name in BY_NAME
+        and len(series.statuses.items) >= GROSS_OF
+        and all(status == Status.CRITICAL for status in series.statuses.items[-GROSS_OF:])
+    }
+    absolute = [name for name in found if not _is_relative(state.limits(BY_NAME[name]))]
+    return frozenset(found) if len(found) >= TOGETHER and absolute else frozenset()
+
+
+def _is_relative(limits: Limits) -> bool:
+    return any(side.critical is not None and side.critical.relative for side in limits.sides)
+
 
 SLOW_WARM_UP: Final = 50
 """Updates after which the critic's rows are judged in any case."""

@@ -1,6 +1,11 @@
-"""What a rule finds wrong, and how patient one must be with it."""
+"""What a rule finds wrong, and how it becomes a finding over time.
 
-from typing import Final
+What is wrong now is joined with what was open, waiting or cooling down before: held problems open, gone ones
+clear, linger, leave and cool down. Pure.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -63,3 +68,212 @@ def env_of(problem_id: str) -> int | None:
     """The env that a problem of this id is about, `None` where it is about something else."""
     _code, scope, subject = problem_id.split(":", 2)
     return int(subject) if scope == "env" else None
+
+
+T = TypeVar("T")
+
+LINGER_NS: Final = 5_000_000_000
+"""A finding stays this long after it cleared, so that a flicker can be read."""
+MAX_OPEN: Final = 100
+"""Findings of a run that are held at once; one of them says how many more there are."""
+OVERFLOW: Final = "too-many-findings"
+REMOVED: Final = "the env to look at was removed"
+"""Hint of a finding that named one."""
+SEVERITIES: Final = ("critical", "warning", "info")
+"""Worst first."""
+
+
+class Open(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem that is or was just now true."""
+
+    problem: Problem
+    since: int
+    cleared_at: int | None = None
+    gone_at: int | None = None
+    """When its cause was last seen to go, while it is not yet believed; on the clock of the data."""
+    acknowledged: bool = False
+    """Whether an operator has seen it, as bad as it is now."""
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem that has not lasted long enough."""
+
+    clock: int
+    """When it was first true, on the clock of the data."""
+    since: int
+
+
+class Cooling(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding that cleared, and until when, by the data's clock, it may open only when it is worse."""
+
+    until: int
+    severity: str
+    until_update: int = 0
+    """And until which number of updates."""
+
+
+class Followed(msgspec.Struct, frozen=True, kw_only=True):
+    """All findings' memory."""
+
+    open: dict[str, Open] = {}
+    waiting: dict[str, Waiting] = {}
+    cooling: dict[str, Cooling] = {}
+
+
+class Now(NamedTuple):
+    """When a tick is."""
+
+    tick: int
+    """By the reader's clock."""
+    clock: int
+    """By the clock of the data."""
+    updates: int = 0
+    """By what the policy has learned: its updates so far."""
+
+
+def follow(before: Followed, problems: Sequence[Problem], now: Now) -> Followed:
+    """Findings after this tick: held ones open, gone ones clear, linger, leave and cool down.
+
+    Patience is counted on the clock of the data; how long a cleared one can be read, on that of the reader.
+    """
+    if not problems and not (before.open or before.waiting or before.cooling):
+        return before
+    clock = now.clock
+    current: dict[str, Open] = {}
+    waiting: dict[str, Waiting] = {}
+    cooling = {key: item for key, item in before.cooling.items() if _is_cooling(item, now)}
+    for problem in problems:
+        known = before.open.get(problem.id)
+        if known is not None and known.cleared_at is None:
+            current[problem.id] = _go_on(known, problem)
+            continue
+        first = before.waiting.get(problem.id, Waiting(clock=clock, since=problem.at))
+        if clock - first.clock >= problem.patience.hold and _may_open(cooling.get(problem.id), problem):
+            current[problem.id] = Open(problem=problem, since=first.since)
+            cooling.pop(problem.id, None)
+        else:
+            waiting[problem.id] = first
+    absorbed = {code for item in current.values() for code in item.problem.absorbs}
+    for key, known in before.open.items():
+        if key not in current and known.problem.code not in absorbed:
+            _fade(key, known, now, current, cooling)
+    kept = _within_cap(current, before, now.tick)
+    # What is left out has lasted long enough, and goes on waiting for room.
+    full = {key: Waiting(clock=0, since=item.since) for key, item in current.items() if key not in kept}
+    return Followed(open=kept, waiting=waiting | full, cooling=cooling)
+
+
+def _within_cap(current: dict[str, Open], before: Followed, tick: int) -> dict[str, Open]:
+    """The worst findings, of those the oldest; how many were left out is a finding itself."""
+    announced_id = f"{OVERFLOW}:run:"
+    if len(current) - (announced_id in current) <= MAX_OPEN:
+        return current
+    current = {key: item for key, item in current.items() if key != announced_id}
+    order = sorted(current, key=lambda key: _rank(current[key]))
+    beyond = [current[key].problem for key in order[MAX_OPEN - 1 :]]
+    worst = min((problem.severity for problem in beyond), key=SEVERITIES.index)
+    counts = [sum(problem.severity == word for problem in beyond) for word in SEVERITIES]
+    told = ", ".join(f"{n:,} {word}" for n, word in zip(counts, SEVERITIES, strict=True) if n)
+    announced = Problem(
+        code=OVERFLOW,
+        severity=worst,
+        scope="run",
+        subject=None,
+        at=tick,
+        message=f"{len(beyond):,} more findings are not shown: {told}",
+        hint="look for the one cause of those that are",
+        symptoms=len(beyond),
+    )
+    known = before.open.get(announced_id)
+    room = set(order[: MAX_OPEN - 1])
+    kept = {key: item for key, item in current.items() if key in room}
+    kept[announced.id] = (
+        Open(problem=announced, since=tick)
+        if known is None or known.cleared_at is not None
+        else _go_on(known, announced)
+    )
+    return kept
+
+
+def _rank(item: Open) -> tuple[bool, int, int, str]:
+    return item.cleared_at is not None, SEVERITIES.index(item.problem.severity), item.since, item.problem.id
+
+
+def _go_on(known: Open, now: Problem) -> Open:
+    """An open finding with its problem's newest words; one that got worse has not been seen yet."""
+    before = known.problem
+    # What was usual is known from the opening on, or from when the rule first names it.
+    named = now if before.usual is None else before
+    problem = msgspec.structs.replace(now, usual=named.usual, stands=named.stands)
+    worse = SEVERITIES.index(now.severity) < SEVERITIES.index(before.severity)
+    return Open(problem=problem, since=known.since, acknowledged=known.acknowledged and not worse)
+
+
+def acknowledge(before: Followed, ids: Collection[str]) -> Followed:
+    """Findings of which these were seen by an operator; ids of none are passed over."""
+    if before.open.keys().isdisjoint(ids):
+        return before
+    seen = {
+        key: msgspec.structs.replace(item, acknowledged=True) if key in ids else item
+        for key, item in before.open.items()
+    }
+    return msgspec.structs.replace(before, open=seen)
+
+
+def forget(before: Followed, env_ids: frozenset[int]) -> Followed:
+    """Findings without those about these envs: who is not there is neither ill nor healed."""
+    if not env_ids:
+        return before
+    return Followed(
+        open={key: _unnamed(item, env_ids) for key, item in _without(before.open, env_ids).items()},
+        waiting=_without(before.waiting, env_ids),
+        cooling=_without(before.cooling, env_ids),
+    )
+
+
+def _unnamed(item: Open, env_ids: frozenset[int]) -> Open:
+    """A finding whose hint leads to no env that is not there any more."""
+    if item.problem.names not in env_ids:
+        return item
+    problem = msgspec.structs.replace(item.problem, hint=REMOVED, names=None)
+    return msgspec.structs.replace(item, problem=problem)
+
+
+def _without(items: dict[str, T], env_ids: frozenset[int]) -> dict[str, T]:
+    return {key: item for key, item in items.items() if env_of(key) not in env_ids}
+
+
+def standing(before: Followed) -> dict[str, Problem]:
+    """Problems that are open now, by id, as they stood at the last tick."""
+    return {key: item.problem for key, item in before.open.items() if item.cleared_at is None}
+
+
+def _is_cooling(cooling: Cooling, now: Now) -> bool:
+    return now.clock < cooling.until or now.updates < cooling.until_update
+
+
+def _may_open(cooling: Cooling | None, problem: Problem) -> bool:
+    if cooling is None or problem.severity == "critical":
+        return True
+    return SEVERITIES.index(problem.severity) < SEVERITIES.index(cooling.severity)
+
+
+def _fade(key: str, known: Open, now: Now, current: dict[str, Open], cooling: dict[str, Cooling]) -> None:
+    """Carry on a finding whose cause is not seen at this moment."""
+    tick, clock, updates = now
+    if known.cleared_at is not None:
+        if tick - known.cleared_at < LINGER_NS:
+            current[key] = known
+        return
+    patience = known.problem.patience
+    gone_at = clock if known.gone_at is None else known.gone_at
+    if clock - gone_at < patience.clear:
+        current[key] = msgspec.structs.replace(known, gone_at=gone_at)
+        return
+    current[key] = msgspec.structs.replace(known, gone_at=gone_at, cleared_at=tick)
+    if patience.cooldown:
+        cooling[key] = Cooling(
+            until=clock + patience.cooldown,
+            severity=known.problem.severity,
+            until_update=updates + patience.cooldown_updates,
+        )

@@ -5,10 +5,9 @@ from typing import Final
 from overwatch.catalog import alerts
 from overwatch.catalog.bounds import ROWS, BoundRow
 from overwatch.catalog.phases import Phase, words_of
-from overwatch.diagnose import cycle, hardware, lanes, link, throughput, watchdog
-from overwatch.diagnose.bounds import device, learning, turns, waiting
-from overwatch.diagnose.held import FORECAST_NS, HOLD_NS
-from overwatch.diagnose.limits import AnomalyLimits
+from overwatch.diagnose import bounds, lane_signals, lanes, liveness, machine_findings
+from overwatch.diagnose.factor import AnomalyLimits
+from overwatch.diagnose.machines import FORECAST_NS, HOLD_NS
 from overwatch.state import machines, rhythm, sources
 
 _HEAD: Final = """\
@@ -65,23 +64,23 @@ def _signals() -> str:
 
 Readings of devices and of the host come from the sampler. What a trainer adds:
 
-- `run.gauge(loader_depth=3, loader_capacity=8)`: a data loader that runs at {waiting.HUNGRY:.0%} or less starves the lanes.
-- `run.gauge(queue_depth=1, queue_capacity=16)`: experience that waits for the learner; {learning.DRY:.0%} or less
-  starves it, {learning.BRIMFUL:.0%} or more says that it is what is slow.
+- `run.gauge(loader_depth=3, loader_capacity=8)`: a data loader that runs at {bounds.HUNGRY:.0%} or less starves the lanes.
+- `run.gauge(queue_depth=1, queue_capacity=16)`: experience that waits for the learner; {bounds.DRY:.0%} or less
+  starves it, {bounds.BRIMFUL:.0%} or more says that it is what is slow.
 - `with run.phase("env_wait"): ...`: phases may lie within one another and happen many times an update; each is a
-  share of the time that passed, over the newest {cycle.WINDOW_NS / 1e9:g} s or four rounds.
+  share of the time that passed, over the newest {lane_signals.WINDOW_NS / 1e9:g} s or four rounds.
 
 | phase | other names for it |
 |---|---|
 {phases}
-Whoever waits {waiting.WAIT_SHARE:.0%} of the time at `sync` is sync-bound, and is told for whom: among ranks the straggler is
+Whoever waits {bounds.WAIT_SHARE:.0%} of the time at `sync` is sync-bound, and is told for whom: among ranks the straggler is
 the one that works at least {AnomalyLimits().slow_lane:g} times as long as the median of the others (an update without its waiting)
-and waits less than {waiting.WAIT_SHARE:.0%} of the time itself, or half as long as they do. `overwatch-rl train` under torchrun
+and waits less than {bounds.WAIT_SHARE:.0%} of the time itself, or half as long as they do. `overwatch-rl train` under torchrun
 reports as `sync` what a rank waits in reductions and at the end of each rollout. Lanes are compared by the step times of their envs in the same way.
 
 A learner that waits for experience is judged with its actors. Where one of them is held back by its environments
-or by choosing actions, that is named. Where actors collect {1 - waiting.WAIT_SHARE:.0%} of their time or more, they are too few. Where
-learner and actors work less than {turns.AT_WORK:.0%} of the time, added up, replay or the way to it is slow, or batches are so
+or by choosing actions, that is named. Where actors collect {1 - bounds.WAIT_SHARE:.0%} of their time or more, they are too few. Where
+learner and actors work less than {bounds.AT_WORK:.0%} of the time, added up, replay or the way to it is slow, or batches are so
 small that handing them over takes longer than learning from them. Else they take turns, as `batch.ahead` has
 them do: SYNC-BOUND, which is no fault.
 
@@ -91,7 +90,7 @@ replay server stays in its table until a checkpoint contains it. While the table
 leased, the learner's wait is a `checkpoint` phase: IO-BOUND, with where the newest save went and what it took.
 
 A driver's utilisation is the share of up to a second in which anything ran: it does not tell how much. So a
-lane is compute-bound only with {device.HARD_WORK:.0%} of its power limit, or {device.ACTIVE:.0%} of its processors with work.
+lane is compute-bound only with {bounds.HARD_WORK:.0%} of its power limit, or {bounds.ACTIVE:.0%} of its processors with work.
 """  # noqa: E501 numbers make the words
 
 
@@ -102,14 +101,14 @@ def _time() -> str:
 The time until memory is full is that of the peaks: the highest reading of each {machines.BUCKET_NS / 1e9:g} s over
 {machines.PEAKS * machines.BUCKET_NS / 60e9:.0f} minutes, so what fills and empties with every update is level. A line through them must rise beyond its
 own noise and still be rising in its newer half; a rise of seconds must be higher than all the minutes before.
-Within {device.OOM_S / 60:g} minutes of the end it is a warning, within {device.OOM_SOON_S:g} s critical.
+Within {bounds.OOM_S / 60:g} minutes of the end it is a warning, within {bounds.OOM_SOON_S:g} s critical.
 
 ## Throughput
 
 Measured over stretches of whole updates, {rhythm.STRETCH_NS / 1e9:g} s or longer, after {rhythm.WARM_UP_UPDATES} updates of warm-up: env steps a second,
-or updates where a run tells no steps. `throughput-regression`: the middle of the newest {throughput.RECENT} stretches is {throughput.FALL:.0%}
-below the run's best hour (its best minutes while it is younger, from {throughput.LEAST} stretches on), and beyond
-{throughput.SCATTER:g} times their scatter. `throughput-below-baseline`: the same against another run:
+or updates where a run tells no steps. `throughput-regression`: the middle of the newest {machine_findings.RECENT} stretches is {machine_findings.FALL:.0%}
+below the run's best hour (its best minutes while it is younger, from {machine_findings.LEAST} stretches on), and beyond
+{machine_findings.SCATTER:g} times their scatter. `throughput-below-baseline`: the same against another run:
 
     overwatch collect --baseline RECORDING
     overwatch replay RECORDING --baseline OTHER
@@ -126,10 +125,10 @@ def _stalls() -> str:
 
 | finding | when |
 |---|---|
-| `training-stalled` | a rank's process emits, and its next phase has not ended for {watchdog.TIMES:g} times the usual, twice the longest seen, and {watchdog.LEAST_S:g} s; critical from {watchdog.CRITICAL_TIMES:g} times and {watchdog.CRITICAL_S:g} s. The rank that stopped first is named. The longest pause is remembered over thousands of updates. A pause that the trainer announced (`run.phase("eval")`) is measured by those of its own name, the first of a name after {watchdog.FIRST_S / 60:g} minutes |
-| `producer-gone` | a process was killed, failed, or emits nothing for {watchdog.PATIENCES} times what its own rhythm allows for and {watchdog.SILENT_S:g} s, while the run goes on; a warning where it is a rank of the trainer or failed, else info; reported once, for {watchdog.GONE_S / 60:g} minutes |
+| `training-stalled` | a rank's process emits, and its next phase has not ended for {liveness.TIMES:g} times the usual, twice the longest seen, and {liveness.LEAST_S:g} s; critical from {liveness.CRITICAL_TIMES:g} times and {liveness.CRITICAL_S:g} s. The rank that stopped first is named. The longest pause is remembered over thousands of updates. A pause that the trainer announced (`run.phase("eval")`) is measured by those of its own name, the first of a name after {liveness.FIRST_S / 60:g} minutes |
+| `producer-gone` | a process was killed, failed, or emits nothing for {liveness.PATIENCES} times what its own rhythm allows for and {liveness.SILENT_S:g} s, while the run goes on; a warning where it is a rank of the trainer or failed, else info; reported once, for {liveness.GONE_S / 60:g} minutes |
 | `telemetry-stale` | the trainer emits nothing for {sources.STALE_S:g} s and what its own rhythm allows for |
-| `run-lost` | and for {link.LOST_S:g} s, {link.LOST_TIMES} times what its rhythm allows for, without an end record; or at once, where its exporter saw it killed: `LOST: trainer killed by signal 9 (SIGKILL)` |
+| `run-lost` | and for {liveness.LOST_S:g} s, {liveness.LOST_TIMES} times what its rhythm allows for, without an end record; or at once, where its exporter saw it killed: `LOST: trainer killed by signal 9 (SIGKILL)` |
 | `run-silent` | a producer that promised no end record emits nothing for what its own rhythm allows for and {sources.FOREIGN_S:g} s ({sources.UNKNOWN_S:g} s before {sources.LEAST_INTERVALS} intervals are known): a warning, since it may have ended well; its alert comes {alerts.SILENT_HOLD_S / 60:g} minutes later |
 
 Rank 0 of the trainer decides how a run ends and whether it lives (without one: the lowest rank, else the first
@@ -154,12 +153,12 @@ def _failing() -> str:
 
 | finding | when |
 |---|---|
-| `gpu-lost` | the driver reports Xid 79, or that it no longer reaches a GPU; or its readings ended {hardware.GONE_S:g} s ago and for more than {lanes.INTERVALS} of their own intervals, while the process that read it still reads another GPU or the host (a warning, critical after {hardware.GONE_FOR_GOOD_S:g} s) |
+| `gpu-lost` | the driver reports Xid 79, or that it no longer reaches a GPU; or its readings ended {machine_findings.GONE_S:g} s ago and for more than {lanes.INTERVALS} of their own intervals, while the process that read it still reads another GPU or the host (a warning, critical after {machine_findings.GONE_FOR_GOOD_S:g} s) |
 | `ecc-uncorrectable` | the counter of uncorrected memory errors rose since the run first read it, or the driver reports Xid 48, 64, 94 or 95. What was counted before is another run's |
-| `gpu-fault` | another Xid of the device (8, 61 to 63, 74, 92, 119, 120, 154), for {hardware.FAULT_S / 60:g} minutes. Those that a program makes (13, 31, 43, 45) are lines of the feed only |
-| `host-memory` | {hardware.SHORT:.0%} of the host's memory is used, critical from {hardware.OUT:.0%}; or it rises and is full within 5 minutes, critical within 60 s. In a container it is that of the control group with the smallest limit, without file cache that can go at once |
-| `disk-full` | {hardware.SHORT:.0%} of the disk is used and less than {hardware.SMALL_ROOM >> 30} GiB is left, critical below {hardware.NO_ROOM >> 30} GiB; or it is full within an hour; or the newest checkpoint was larger than what is left. It is the disk of the newest checkpoint, else of the trainer's folder |
-| `checkpoints-stopped` | {hardware.LEAST_SAVES} or more checkpoints came regularly, and now more than {hardware.OVERDUE:g} times the longest pause has passed, in time and in updates. What is called `best` is saved by no schedule |
+| `gpu-fault` | another Xid of the device (8, 61 to 63, 74, 92, 119, 120, 154), for {machine_findings.FAULT_S / 60:g} minutes. Those that a program makes (13, 31, 43, 45) are lines of the feed only |
+| `host-memory` | {machine_findings.SHORT:.0%} of the host's memory is used, critical from {machine_findings.OUT:.0%}; or it rises and is full within 5 minutes, critical within 60 s. In a container it is that of the control group with the smallest limit, without file cache that can go at once |
+| `disk-full` | {machine_findings.SHORT:.0%} of the disk is used and less than {machine_findings.SMALL_ROOM >> 30} GiB is left, critical below {machine_findings.NO_ROOM >> 30} GiB; or it is full within an hour; or the newest checkpoint was larger than what is left. It is the disk of the newest checkpoint, else of the trainer's folder |
+| `checkpoints-stopped` | {machine_findings.LEAST_SAVES} or more checkpoints came regularly, and now more than {machine_findings.OVERDUE:g} times the longest pause has passed, in time and in updates. What is called `best` is saved by no schedule |
 
 Each host and each GPU is judged by itself. A GPU that is there and cannot be read, or one reading of it, is a
 line of the feed with its reason, and in `overwatch doctor`; it takes no other GPU with it.

@@ -7,8 +7,7 @@ import msgspec
 
 from overwatch.catalog.phases import DURATION_ENDS_S
 from overwatch.diagnose.assess import Judged
-from overwatch.diagnose.link import LinkJudgement
-from overwatch.diagnose.skew import ahead_s
+from overwatch.diagnose.liveness import LinkJudgement, ahead_s
 from overwatch.events.adding import added
 from overwatch.projection.text import safe, safe_all, safe_fields, safe_or_none
 from overwatch.snapshot import Exemplar, FeedLine, Link, Metric, Modes, PhaseTimes, Run, Source, Throughput

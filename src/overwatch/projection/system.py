@@ -6,8 +6,8 @@ from typing import Final
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.bounds import Bound as Verdict
 from overwatch.diagnose.bounds import badness
+from overwatch.diagnose.lane_signals import Spread
 from overwatch.diagnose.lanes import rank_of
-from overwatch.diagnose.spreads import Spread
 from overwatch.projection.rows import lane_anomaly
 from overwatch.projection.text import safe, safe_or_none
 from overwatch.snapshot import Bound, Host, Lane, Process, System

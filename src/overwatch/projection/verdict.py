@@ -11,10 +11,9 @@ from overwatch.catalog.policy import RETURN
 from overwatch.catalog.runbooks import PAGE, has_runbook
 from overwatch.catalog.titles import PHRASES
 from overwatch.diagnose.assess import Judged
-from overwatch.diagnose.converged import WARM_UP_UPDATES, is_warm
-from overwatch.diagnose.findings import Open
-from overwatch.diagnose.link import OVER
-from overwatch.diagnose.silence import line_problems
+from overwatch.diagnose.liveness import OVER, line_problems
+from overwatch.diagnose.policy_rows import WARM_UP_UPDATES, is_warm
+from overwatch.diagnose.problem import Open
 from overwatch.projection.policy import trend
 from overwatch.projection.text import safe, safe_or_none
 from overwatch.snapshot import Finding, Subject, Verdict

@@ -18,7 +18,7 @@ from overwatch.sdk.device import DeviceValues
 from overwatch.sdk.frames import Frame
 from overwatch.sdk.link import Link
 from overwatch.sdk.names import MAX_NAME, Names
-from overwatch.sdk.packing import Tensor, is_tensor
+from overwatch.sdk.packing import Shape, Tensor, is_tensor
 from overwatch.sdk.tallies import Tallies
 from overwatch.sdk.values import Numbers, Numeric, RefusedError, number, numbers
 
@@ -63,7 +63,7 @@ def guarded(method: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[S
 
     @functools.wraps(method)
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        self._channel.attempt(method.__name__, lambda: method(self, *args, **kwargs))
+        self._channel.attempt(method.__name__, method, self, *args, **kwargs)
 
     return call
 
@@ -86,14 +86,14 @@ class Channel:
         self._is_forked = False
         self._warned: set[str] = set()
 
-    def attempt(self, name: str, call: Callable[[], None]) -> None:
+    def attempt(self, name: str, call: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """The border between training and telemetry: an error is counted, logged once, and no more."""
         if self.link is None:
             self.miss()
             return
         try:
             self.device.look()
-            call()
+            call(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 the border: counted, and training goes on
             self.invalid(name, error)
 
@@ -141,26 +141,25 @@ class Channel:
         if link is not None:
             link.abandon(self.miss)
 
-    def accept(self, name: str, take: Callable[[], V]) -> V | None:
+    def accept(self, name: str, take: Callable[P, V], *args: P.args, **kwargs: P.kwargs) -> V | None:
         """What a value comes to; absent where it cannot be taken, which is counted."""
         try:
-            return take()
+            return take(*args, **kwargs)
         except RefusedError as error:
             self.refuse(name, error)
             return None
 
     def maybe(self, name: str, take: Callable[[T], V], value: T | None) -> V | None:
         """The same of an optional value."""
-        return None if value is None else self.accept(name, lambda: take(value))
+        return None if value is None else self.accept(name, take, value)
 
     def columns(self, scope: Scope, columns: Mapping[str, Numbers], rows: int) -> Values:
         """Columns under their full names; one that cannot be taken is left out and counted."""
         taken = Values(rows)
         for name, values in columns.items():
-            try:
-                taken.add(self.names.full(name, scope), values)
-            except RefusedError as error:
-                self.refuse(name, error)
+            full = self.accept(name, self.names.full, name, scope)
+            if full is not None:
+                self.accept(name, taken.add, full, values)
         return taken
 
     def measured(self, scope: Scope, keys: dict[str, Column], values: Values, index: int | None) -> None:
@@ -188,7 +187,7 @@ class Channel:
                 late[name] = Column.of(array if len(array) == rows else array.repeat(rows))
             then({**values.columns, **late})
 
-        self.device.offer_columns(values.late, arrived)
+        self.device.offer_arrays(values.late, Shape.COLUMNS, arrived)
 
     def numbers_when_there(
         self, values: Mapping[str, Numeric | Tensor], then: Callable[[dict[str, float]], None]

@@ -1,4 +1,4 @@
-"""Many updates become one, and no breach is lost: what is kept of each name until it can be told.
+"""Many updates become one, and no breach is lost: what is kept of each name until it can be sent.
 
 Owns the folding; pure. Of each name the number of values, the last, the finite extremes and how many were
 beyond each absolute limit are kept; relative limits need the run's own median, which only the tower has.
@@ -8,7 +8,6 @@ Must not know where updates come from or where they go.
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple, assert_never
 
@@ -47,8 +46,6 @@ NO_UPDATES: Final = Count(0, None, None)
 
 class Rows:
     """Updates of the same names that follow one another, at least one."""
-
-    __slots__ = ("at", "indices", "names", "values")
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
@@ -153,14 +150,6 @@ def _has_limits(row: Metric | None) -> bool:
     return row is not None and bool(row.limits.warning or row.limits.critical or row.presets)
 
 
-@dataclass(frozen=True, slots=True)
-class _Levels:
-    """A name's absolute limits, on either side."""
-
-    warning: tuple[Limit, ...]
-    critical: tuple[Limit, ...]
-
-
 class Conflator:
     """Folds updates until they are taken, judged as a run of this preset and configuration is.
 
@@ -170,7 +159,8 @@ class Conflator:
     def __init__(self, preset: str = "ppo", config: Mapping[str, str] | None = None) -> None:
         self._preset = preset
         self._config = config or {}
-        self._levels: dict[str, _Levels] = {}
+        self._levels: dict[str, tuple[tuple[Limit, ...], tuple[Limit, ...]]] = {}
+        """By name its absolute limits on either side, of warning and critical."""
         self._values: dict[str, Series] = {}
         self._at = 0
         self._count = NO_UPDATES
@@ -209,28 +199,19 @@ class Conflator:
         low, high = min(values), max(values)
         series.low = low if series.low is None else min(series.low, low)
         series.high = high if series.high is None else max(series.high, high)
-        warnings, criticals = self._breaches(name, low, high, values)
-        series.warnings += warnings
-        series.criticals += criticals
+        warning, critical = self._levels.get(name) or self._levels_of(name)
+        if _reaches(critical, low, high) or _reaches(warning, low, high):
+            ordered = sorted(values)
+            criticals = _beyond(critical, ordered)
+            series.warnings += _beyond((*warning, *critical), ordered) - criticals
+            series.criticals += criticals
 
-    def _breaches(self, name: str, low: float, high: float, values: Sequence[float]) -> tuple[int, int]:
-        levels = self._levels.get(name) or self._levels_of(name)
-        critical, warning = levels.critical, levels.warning
-        if not _reaches(critical, low, high) and not _reaches(warning, low, high):
-            return 0, 0
-        ordered = sorted(values)
-        criticals = _beyond(critical, ordered)
-        return _beyond((*warning, *critical), ordered) - criticals, criticals
-
-    def _levels_of(self, name: str) -> _Levels:
+    def _levels_of(self, name: str) -> tuple[tuple[Limit, ...], tuple[Limit, ...]]:
         row = BY_NAME.get(name)
         limits = None if row is None else run_limits(row, self._preset, self._config)
         # A row that is judged by the mean of many has no breaches of single values.
         sides = () if limits is None or (row is not None and row.mean_of > 1) else limits.sides
-        found = _Levels(
-            warning=_absolute(side.warning for side in sides),
-            critical=_absolute(side.critical for side in sides),
-        )
+        found = _absolute(side.warning for side in sides), _absolute(side.critical for side in sides)
         if len(self._levels) < MAX_NAMES:
             self._levels[name] = found
         return found

@@ -1,4 +1,4 @@
-"""Device values: numbers that are still being computed, told to the run when they are there.
+"""Device values: numbers that are still being computed, given to the run when they are there.
 
 Owns what waits, in the order it was offered, and the thread that delivers it. Rules: an offer is copied in
 the caller's thread and delivered in the thread of this module, whatever device its values are on; what has
@@ -12,14 +12,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import msgspec
 
-from overwatch.sdk.packing import ERRORS, Refuse, Shape, Tensor, pack, tensor_type, undisturbed
-from overwatch.sdk.transfer import PendingCopy, Transfer, ways
+from overwatch.sdk.packing import ERRORS, Refuse, Shape, Tensor, is_tensor, pack, undisturbed
+from overwatch.sdk.transfer import Host, PendingCopy, Pinned, Transfer
 from overwatch.sdk.values import RefusedError
 
 if TYPE_CHECKING:
@@ -30,17 +30,14 @@ BACKLOG: Final = "device_backlog"
 PENDING: Final = "device_pending"
 """The run ended before the values were there."""
 FAILED: Final = "device_failed"
-"""The device, or whoever was told, raised an error."""
+"""The device, or the receiver, raised an error."""
 
 _RETRY_S: Final = 0.002
-_NUMBERS, _TABLES = range(2)
 _OVERDUE_S: Final = 0.1
 """What has waited for so long is asked for by the thread that sent it, too."""
 
-Then: TypeAlias = "Callable[[dict[str, float]], None]"
-ThenColumns: TypeAlias = "Callable[[dict[str, np.ndarray]], None]"
-ThenTables: TypeAlias = "Callable[[dict[str, np.ndarray]], Callable[[], bool]]"
-"""Is given what came, once; what it returns is called until it is true."""
+Then: TypeAlias = "Callable[[dict[str, np.ndarray]], Callable[[], bool] | None]"
+"""Receives what came, once; what it returns is called until it is true."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +54,6 @@ class DeviceLimits:
     linger_s: float = 5.0
     """How long the thread lives on with nothing to wait for."""
 
-    def __post_init__(self) -> None:
-        if self.offers < 1 or self.waiting_bytes < 0 or self.period_s <= 0 or self.linger_s < 0:
-            raise ValueError(f"device values wait in at least one place and are looked at: {self}")
-
-
-class _NoTensor:
-    """What a tensor is before torch is loaded."""
-
 
 class _Part(msgspec.Struct, frozen=True):
     """Values of some names on one way."""
@@ -74,26 +63,33 @@ class _Part(msgspec.Struct, frozen=True):
     pending: PendingCopy
 
 
-class _Offer(msgspec.Struct, frozen=True):
+@dataclass(slots=True, eq=False)
+class _Offer:
     parts: Sequence[_Part]
-    deliver: Callable[[], object]
-    """False where it could not be done whole, and has to be called again."""
+    names: tuple[str, ...]
+    then: Then
     nbytes: int
     """Of host memory held."""
-    since: float
+    is_table: bool
+    since: float = field(default_factory=time.monotonic)
     """When it was made, monotonic seconds."""
-    line: int
-    """`_NUMBERS` or `_TABLES`."""
+    go_on: Callable[[], bool] | None = None
 
     def landed(self) -> bool:
         """Whether all of it is there."""
         return all(part.pending.landed() for part in self.parts)
 
+    def deliver(self) -> bool:
+        """Give what came to its receiver; false where that has to be called again to be done whole."""
+        if self.go_on is None:
+            self.go_on = self.then(_arrays(self.parts, self.names)) or _done
+        return self.go_on()
+
 
 class DeviceValues:
     """A run's values on their way from devices. Safe from any thread and from a signal handler.
 
-    `on_drop` is told the reason of every offer that does not arrive; `on_refuse` the name of every single
+    `on_drop` receives the reason of every offer that does not arrive; `on_refuse` the name of every single
     value that cannot be taken, and why: the rest of its offer goes on without it.
     """
 
@@ -107,7 +103,8 @@ class DeviceValues:
         self._on_drop = on_drop
         self._on_refuse = on_refuse
         self._limits = limits or DeviceLimits()
-        self._transfers = ways() if transfers is None else transfers
+        own: Mapping[str, Transfer] = {"cpu": Host(), "cuda": Pinned()}
+        self._transfers = own if transfers is None else transfers
         self._waiting: deque[_Offer] = deque()
         self._held = [0, 0]
         """Bytes of what waits, of numbers and of tables; only ever a bound."""
@@ -132,54 +129,44 @@ class DeviceValues:
         """What waits, as it changes: empty while nothing does. In a forked child it is the parent's."""
         return self._waiting
 
-    def offer(self, values: Mapping[str, Tensor | float], then: Then) -> None:
-        """Numbers by name, each a float or a tensor of one element; `then` is told all that were taken.
+    def offer(self, values: Mapping[str, Tensor | float], then: Callable[[dict[str, float]], None]) -> None:
+        """Numbers by name, each a float or a tensor of one element; `then` receives all that were taken.
 
         A later change of a tensor is not seen. `then` runs in the drain thread.
         """
         names = tuple(values)
-        kind = tensor_type() or _NoTensor
-        tensors = {n: cast("Tensor", v) for n, v in values.items() if issubclass(type(v), kind)}
-        told = {n: cast("float", v) for n, v in values.items() if n not in tensors}
-        if not self._has_room(tensors):
-            return
-        parts = self._send(tensors, Shape.SCALARS)
+        tensors = {name: value for name, value in values.items() if is_tensor(value)}
+        plain = {name: cast("float", value) for name, value in values.items() if name not in tensors}
 
-        def deliver() -> None:
-            for part in parts:
-                told.update(zip(part.names, part.pending.take().astype("f8").tolist(), strict=True))
-            then({name: told[name] for name in names if name in told})
+        def arrived(arrays: "dict[str, np.ndarray]") -> None:
+            found = plain | {name: float(array.item()) for name, array in arrays.items()}
+            then({name: found[name] for name in names if name in found})
 
-        self._wait_for(parts, deliver)
+        self.offer_arrays(tensors, Shape.SCALARS, arrived)
 
-    def offer_columns(self, values: Mapping[str, Tensor], then: ThenColumns) -> None:
-        """Columns by name, each a tensor of one dimension, or of none for a column of one row.
+    def offer_arrays(self, values: Mapping[str, Tensor], shape: Shape, then: Then, *, held: int = 0) -> None:
+        """Arrays by name, each a tensor of this shape; `held` is what `then` itself holds, in bytes.
 
-        The arrays keep their dtype (bfloat16 and the 8-bit floats arrive as float32) and are the receiver's.
+        The arrays have one dimension, keep their dtype (bfloat16 and the 8-bit floats arrive as float32) and
+        are the receiver's. What `then` returns is called again where it had no room to go on.
         """
-        if not self._has_room(values):
+        is_table = shape is Shape.TABLES
+        reason = self._no_room(values, held, is_table=is_table)
+        if reason is not None:
+            self._on_drop(reason)
             return
-        names = tuple(values)
-        parts = self._send(values, Shape.COLUMNS)
-        self._wait_for(parts, lambda: then(_arrays(parts, names)))
-
-    def offer_tables(self, values: Mapping[str, Tensor], then: ThenTables, *, held: int = 0) -> None:
-        """Tensors of any dimensions, each as a flat array; `held` is what `then` itself holds, in bytes.
-
-        What `then` returns is called again where it had no room to go on.
-        """
-        if not self._has_room(values, held, _TABLES):
-            return
-        parts = self._send(values, Shape.TABLES)
-        go_on: Callable[[], bool] | None = None
-
-        def deliver() -> bool:
-            nonlocal go_on
-            if go_on is None:
-                go_on = then(_arrays(parts, tuple(values)))
-            return go_on()
-
-        self._wait_for(parts, deliver, held, _TABLES)
+        parts = self._send(values, shape)
+        nbytes = held + sum(part.pending.nbytes for part in parts)
+        self._held[is_table] += nbytes
+        self._waiting.append(_Offer(parts, tuple(values), then, nbytes, is_table))
+        if self._ended:
+            self._sweep()
+        elif not parts and not held and len(self._waiting) == 1:
+            self.poll()
+        elif self._thread is None:
+            self._start()
+            if self._is_alone:
+                self.poll()
 
     def look(self) -> None:
         """Do in a thread that sent what no other can: ask for its copies, or deliver where no thread is."""
@@ -241,21 +228,17 @@ class DeviceValues:
         self._ended = True
         self._thread = None
 
-    def _has_room(self, tensors: Mapping[str, Tensor], more: int = 0, line: int = _NUMBERS) -> bool:
-        """Whether one more offer may wait; if not, it is dropped here."""
-        reason = None
+    def _no_room(self, tensors: Mapping[str, Tensor], more: int, *, is_table: bool) -> str | None:
+        """Why one more offer may not wait; `None` where it may."""
         if self._over.is_set():
-            reason = PENDING
-        elif self._waiting:
-            held = self._held[line]
-            too_many = len(self._waiting) >= self._limits.offers
-            if too_many or (held and held + more + _nbytes(tensors.values()) > self._limits.waiting_bytes):
-                reason = BACKLOG
-        else:
+            return PENDING
+        if not self._waiting:
             self._held = [0, 0]
-        if reason is not None:
-            self._on_drop(reason)
-        return reason is None
+        elif len(self._waiting) >= self._limits.offers:
+            return BACKLOG
+        elif held := self._held[is_table]:
+            return BACKLOG if held + more + _nbytes(tensors.values()) > self._limits.waiting_bytes else None
+        return None
 
     def _send(self, tensors: Mapping[str, Tensor], shape: Shape) -> list[_Part]:
         """Pack tensors and send the packs off; what cannot be sent is refused."""
@@ -280,31 +263,16 @@ class DeviceValues:
             raise RefusedError(f"a value on {kind} would make training wait; pass it after `.cpu()`")
         way.check(index)
 
-    def _wait_for(
-        self, parts: Sequence[_Part], deliver: Callable[[], object], held: int = 0, line: int = _NUMBERS
-    ) -> None:
-        nbytes = held + sum(part.pending.nbytes for part in parts)
-        self._held[line] += nbytes
-        self._waiting.append(_Offer(parts, deliver, nbytes, time.monotonic(), line))
-        if self._ended:
-            self._sweep()
-        elif not parts and not held and len(self._waiting) == 1:
-            self.poll()
-        elif self._thread is None:
-            self._start()
-            if self._is_alone:
-                self.poll()
-
     def _deliver(self) -> bool:
         """Deliver from the front; whether the first that waits is not there yet."""
         while (offer := self._next()) is not None:
             try:
-                if not offer.landed() or offer.deliver() is False:
+                if not offer.landed() or not offer.deliver():
                     self._waiting.appendleft(offer)
                     return True
             except Exception:  # noqa: BLE001 the border: counted, and the next one has its turn
                 self._on_drop(FAILED)
-            self._held[offer.line] -= offer.nbytes
+            self._held[offer.is_table] -= offer.nbytes
         return False
 
     def _next(self) -> _Offer | None:
@@ -360,6 +328,11 @@ def _nbytes(tensors: Collection[Tensor]) -> int:
         return 0
     with undisturbed():
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _done() -> bool:
+    """There is nothing to go on with."""
+    return True
 
 
 def _ignore(_: str) -> None:

@@ -1,21 +1,15 @@
-"""The stream between the trainer and its exporter process: length-prefixed msgpack frames, one way.
+"""What a trainer and its exporter process give one another.
 
-Owns the frames and their codec. Rules: the first frame is `Hello`, the last is `Close`. Must not know
-pipes, processes or OTLP; loads no NumPy.
+The trainer leaves a `Hello`, sends an `Arrival`, writes `Frame`s into its rings and ends with a `Close`; the
+exporter writes its `Progress`. Must not know sockets, processes or OTLP; loads no NumPy.
 """
 
-import struct
 from typing import Final, TypeAlias
 
 import msgspec
 
 from overwatch.events import Event, RunStarted
 from overwatch.sdk.words import WordTables
-
-MAX_FRAME: Final = 64 << 20
-"""Largest frame in bytes; a longer length means that the stream is broken."""
-
-_LENGTH: Final = struct.Struct("<I")
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
@@ -33,9 +27,9 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     endpoint: str | None
     """OTLP endpoint that the trainer asked for."""
     otlp_env: dict[str, str] | None = None
-    """What of the trainer's environment decides the destination, with its secrets: see `sdk.otlp_env`."""
+    """What of the trainer's environment decides the destination, with its secrets: see `sdk.trainer_env`."""
     env: dict[str, str] | None = None
-    """What else its exporter reads of it: see `sdk.trainer_env`; `None` of a version that kept none."""
+    """What else its exporter reads of it; `None` of a version that kept none."""
     is_daemon: bool = False
     """Whether it is a worker that its parent ends with SIGTERM, as those of a `multiprocessing.Pool`."""
     folder: bytes | None = None
@@ -110,13 +104,7 @@ class Rolled(msgspec.Struct, frozen=True, kw_only=True, tag="rolled"):
     """Of each env and slot, seeds that germinated before `first_step`: 32-bit numbers."""
 
 
-class Dropped(msgspec.Struct, frozen=True, kw_only=True, tag="dropped"):
-    """How many records the trainer's side has dropped so far."""
-
-    total: int
-
-
-class Close(msgspec.Struct, frozen=True, kw_only=True, tag="close"):
+class Close(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing follows; deliver what there is."""
 
     deadline: float
@@ -125,7 +113,8 @@ class Close(msgspec.Struct, frozen=True, kw_only=True, tag="close"):
     """The trainer's process ends now: its exit status may correct the outcome."""
 
 
-Frame: TypeAlias = Hello | Update | SpanEnded | Rolled | Dropped | Close | Event
+Frame: TypeAlias = Update | SpanEnded | Rolled | Event
+"""What a record of a ring holds, but for the short forms of `overwatch.sdk.rings.records`."""
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,55 +145,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 progress_of: Final = msgspec.json.Decoder(Progress).decode
 """What an exporter wrote; raises `msgspec.MsgspecError`."""
-
-
 arrival_of: Final = msgspec.msgpack.Decoder(Arrival).decode
 """Raises `msgspec.MsgspecError`."""
-
-
-class FrameError(ValueError):
-    """The stream between trainer and exporter is broken."""
-
-
-_encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(Frame)
-
-
-def encode(frame: Frame) -> bytes:
-    """One frame with its length before it."""
-    data = _encoder.encode(frame)
-    return _LENGTH.pack(len(data)) + data
-
-
-class FrameReader:
-    """Frames out of a byte stream, however it is cut."""
-
-    def __init__(self) -> None:
-        self._pending = bytearray()
-        self.malformed = 0
-        """Frames whose content was no frame; their neighbours are unharmed."""
-
-    def feed(self, data: bytes) -> list[tuple[Frame, int]]:
-        """The frames that are complete now, each with its size; raises `FrameError` on a wild length."""
-        self._pending += data
-        frames: list[tuple[Frame, int]] = []
-        start = 0
-        while len(self._pending) - start >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._pending, start)
-            if length > MAX_FRAME:
-                raise FrameError(f"a frame of {length} bytes is longer than {MAX_FRAME}")
-            end = start + _LENGTH.size + length
-            if len(self._pending) < end:
-                break
-            with memoryview(self._pending) as view:
-                self._decode(view[start + _LENGTH.size : end], frames)
-            start = end
-        del self._pending[:start]
-        return frames
-
-    def _decode(self, data: memoryview, frames: list[tuple[Frame, int]]) -> None:
-        with data:
-            try:
-                frames.append((_decoder.decode(data), len(data)))
-            except msgspec.MsgspecError:
-                self.malformed += 1
+close_of: Final = msgspec.msgpack.Decoder(Close).decode
+"""Raises `msgspec.MsgspecError`, of one that is cut short too."""

@@ -1,19 +1,20 @@
-"""Starting a run: what the trainer says of itself greets a new exporter process.
+"""Starting a run: what the trainer declares greets a new exporter process.
 
 Rules: a disabled or impossible telemetry is a run that sends nothing, never an error; an argument that cannot
-be used is left out with a warning (`arguments`). Must not know how a
-run speaks afterwards.
+be used is left out with a warning (`arguments`); torch is found, never imported, and asked for its devices
+only once it uses CUDA by itself. Must not know how a run goes on.
 """
 
 import logging
 import math
 import os
+import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from types import ModuleType
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -32,89 +33,90 @@ from overwatch.sdk.arguments import (
 )
 from overwatch.sdk.frames import Hello
 from overwatch.sdk.link import Link, LinkLimits
-from overwatch.sdk.otlp_env import otlp_env
 from overwatch.sdk.run import Run
 from overwatch.sdk.terminal import Terminal, is_quiet
-from overwatch.sdk.torchlanes import torch_lanes
-from overwatch.sdk.trainer_env import run_env
+from overwatch.sdk.trainer_env import otlp_env, run_env
 from overwatch.sdk.values import MAX_REASON, text
 from overwatch.sdk.words import WordTables, word_tables
 
 log: Final = logging.getLogger("overwatch.sdk")
 
 LIMITS: Final = LinkLimits()
+_Taken = TypeVar("_Taken")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What a trainer may say of its run; everything it leaves out is absent."""
+def start(
+    *,
+    run_id: str | None = None,
+    task: str | None = None,
+    algo: str | None = None,
+    n_envs: int | None = None,
+    config: object | None = None,
+    reward_mode: str | None = None,
+    devices: Sequence[str] | None = None,
+    slots: Sequence[str] | None = None,
+    embargo: int | None = None,
+    blueprints: Mapping[str, str] | None = None,
+    words: WordTables | None = None,
+    metric: MetricInfo | None = None,
+    preset: str | None = None,
+    updates: int | None = None,
+    batches: int | None = None,
+    modes: Mapping[str, object] | None = None,
+    endpoint: str | None = None,
+    role: str = "trainer",
+    rank: int | None = None,
+    group: str | None = None,
+    env_offset: int | None = None,
+    sample: bool = True,
+    quiet: bool = False,
+) -> Run:
+    """Start telemetry for this process.
 
-    run_id: str | None = None
-    """Else the launcher's id, else a new one."""
-    task: str | None = None
-    algo: str | None = None
-    n_envs: int | None = None
-    config: object | None = None
-    """A mapping, dataclass or namespace; secrets are left out by their names."""
-    reward_mode: str | None = None
-    devices: Sequence[str] | None = None
-    """Lane ids."""
-    slots: Sequence[str] | None = None
-    """Slot names in the run's order."""
-    embargo: int | None = None
-    """Steps for which a slot stays embargoed after a prune."""
-    blueprints: Mapping[str, str] | None = None
-    """Blueprint id to its two-letter code."""
-    words: WordTables | None = None
-    """What the codes of `run.rollout` count into."""
-    metric: MetricInfo | None = None
-    preset: str | None = None
-    """Whose limits judge this run: `ppo`, `ppo-continuous`, `grpo` or `esper`; else `OVERWATCH_PRESET`, else
-    `ppo`."""
-    updates: int | None = None
-    batches: int | None = None
-    modes: Mapping[str, object] | None = None
-    """`amp`, `compile`, `ddp`."""
-    endpoint: str | None = None
-    """OTLP endpoint; else `OTEL_*`, else the collector found on this machine."""
-    role: str = "trainer"
-    rank: int | None = None
-    """Else the launcher's, else 0."""
-    group: str | None = None
-    """The arm of a comparison, e.g. `baseline`; else `OVERWATCH_GROUP`."""
-    env_offset: int | None = None
-    """Added to every env number of this process; else rank × n_envs where there are several ranks."""
-    sample: bool = True
-    """Sample GPUs and host of this machine."""
-    quiet: bool = False
-    """Print nothing on the error stream, neither at the start nor at the end; as `OVERWATCH_QUIET=1`."""
+    An argument that cannot be used is left out with a warning that names it; nothing is raised. What is left
+    out is absent.
 
-
-def begin(options: Options) -> Run:
-    """A run that sends, or one that sends nothing where telemetry is off or cannot start."""
+    - `run_id`: else the launcher's id, else a new one. `rank`: else the launcher's, else 0.
+    - `config`: a mapping, dataclass or namespace; secrets are left out by their names.
+    - `devices`: lane ids. `slots`: slot names in the run's order. `blueprints`: blueprint id to its
+      two-letter code. `embargo`: steps for which a slot stays embargoed after a prune.
+    - `words`: what the codes of `run.rollout` count into.
+    - `preset`: whose limits judge this run, `ppo`, `ppo-continuous`, `grpo` or `esper`; else
+      `OVERWATCH_PRESET`, else `ppo`.
+    - `modes`: `amp`, `compile`, `ddp`.
+    - `endpoint`: of OTLP; else `OTEL_*`, else the collector found on this machine.
+    - `group`: the arm of a comparison, e.g. `baseline`; else `OVERWATCH_GROUP`.
+    - `env_offset`: added to every env number of this process; else rank × n_envs where there are several
+      ranks.
+    - `sample`: sample GPUs and host of this machine.
+    - `quiet`: print nothing on the error stream, neither at the start nor at the end; as `OVERWATCH_QUIET=1`.
+    """
+    given = dict(locals())
     try:
-        return _begin(options)
+        return _begin(given)
     except Exception as error:  # noqa: BLE001 the border: telemetry must not end a training
         log.warning("telemetry is off: %s: %s", type(error).__name__, text(error, MAX_REASON))
-        return Run("run", None, None)
+        return Run("run", None)
 
 
-def _begin(options: Options) -> Run:
+def _begin(given: Mapping[str, Any]) -> Run:
+    """A run that sends, or one that sends nothing where telemetry is off or cannot start."""
+
+    def taken(name: str, convert: Callable[..., _Taken]) -> _Taken | None:
+        return accepted(name, given[name], convert)
+
     who = identity.identify(
-        accepted("run_id", options.run_id, text),
-        accepted("task", options.task, text),
-        rank=accepted("rank", options.rank, count),
-        group=accepted("group", options.group, text),
+        taken("run_id", text), taken("task", text), rank=taken("rank", count), group=taken("group", text)
     )
-    started, endpoint = _started(options, who), accepted("endpoint", options.endpoint, url)
-    words = _words(options, started)
-    sample, role = accepted("sample", options.sample, bool), accepted("role", options.role, text)
+    started, endpoint, words = _started(given, who), taken("endpoint", url), taken("words", word_tables)
+    sample, role = taken("sample", bool), taken("role", text)
+    off = Run(who.run_id, None, started.n_envs)
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return Run(who.run_id, None, started.n_envs)
-    if endpoint is None and options.endpoint is not None:
+        return off
+    if endpoint is None and given["endpoint"] is not None:
         log.warning("telemetry is off: it would go elsewhere than to the endpoint that was meant")
-        return Run(who.run_id, None, started.n_envs)
-    quiet = is_quiet(accepted("quiet", options.quiet, bool), who.rank)
+        return off
+    quiet = is_quiet(taken("quiet", bool), who.rank)
     hello = Hello(
         run_id=who.run_id,
         join=who.join,
@@ -130,22 +132,21 @@ def _begin(options: Options) -> Run:
         sample=sample is not False,
         quiet=quiet,
         started=started,
-        words=words,
+        words=_with_names(words or WordTables(), started),
     )
     terminal = None if quiet else Terminal(who.run_id, endpoint)
     try:
         link = Link(hello, LIMITS)
-    except Exception as error:  # noqa: BLE001 as of `begin`
+    except Exception as error:  # noqa: BLE001 as of `start`
         log.warning("telemetry is off: %s: %s", type(error).__name__, text(error, MAX_REASON))
-        return Run(who.run_id, None, started.n_envs)
+        return off
     if terminal is not None:
         terminal.started()
     return Run(who.run_id, link, started.n_envs, started.judged_by, terminal, words=hello.words)
 
 
-def _words(options: Options, started: RunStarted) -> WordTables | None:
+def _with_names(tables: WordTables, started: RunStarted) -> WordTables | None:
     """The tables of words with the names that the run has given besides; `None` where there are none."""
-    tables = accepted("words", options.words, word_tables) or WordTables()
     slots, blueprints = tables.slots or started.slots, tables.blueprints or tuple(started.blueprints)
     found = msgspec.structs.replace(tables, slots=slots, blueprints=blueprints)
     return None if found == WordTables() else found
@@ -159,36 +160,45 @@ def _folder() -> bytes | None:
         return None
 
 
-def _started(options: Options, who: identity.Identity) -> RunStarted:
-    modes = accepted("modes", options.modes, mapping) or {}
-    task, algo = accepted("task", options.task, text), accepted("algo", options.algo, text)
-    n_envs = accepted("n_envs", options.n_envs, count)
-    devices = accepted("devices", options.devices, names) or ()
-    config = accepted("config", options.config, identity.config_text, is_shown=False)
-    offset = accepted("env_offset", options.env_offset, count)
+_PLAIN: Final[Mapping[str, Callable[[Any], object]]] = {
+    "task": text,
+    "algo": text,
+    "reward_mode": text,
+    "n_envs": count,
+    "devices": names,
+    "slots": names,
+    "embargo": count,
+    "blueprints": codes,
+    "metric": metric,
+    "preset": parse_preset,
+    "updates": count,
+    "batches": count,
+    "env_offset": count,
+}
+"""Arguments that are facts of the run under their own names, and what each is taken by."""
+
+
+def _started(given: Mapping[str, Any], who: identity.Identity) -> RunStarted:
+    modes = accepted("modes", given["modes"], mapping) or {}
+    config = accepted("config", given["config"], identity.config_text, is_shown=False) or {}
+    found: dict[str, Any] = {
+        name: value
+        for name, convert in _PLAIN.items()
+        if (value := accepted(name, given[name], convert)) is not None
+    }
+    found.setdefault("preset", _wanted_preset(found.get("algo")))
+    found.setdefault("env_offset", _env_offset(found.get("n_envs"), who))
     return RunStarted(
         at=time.time_ns(),
-        task=task,
-        algo=algo,
-        reward_mode=accepted("reward_mode", options.reward_mode, text),
-        n_envs=n_envs,
-        devices=devices,
-        lanes=torch_lanes(devices),
-        slots=accepted("slots", options.slots, names) or (),
-        embargo=accepted("embargo", options.embargo, count),
-        blueprints=accepted("blueprints", options.blueprints, codes) or {},
-        metric=accepted("metric", options.metric, metric),
-        preset=accepted("preset", options.preset, parse_preset) or _wanted_preset(algo),
-        updates=accepted("updates", options.updates, count),
-        batches=accepted("batches", options.batches, count),
+        lanes=torch_lanes(found.get("devices", ())),
         amp=accepted("modes['amp']", modes.get("amp"), text_if_set),
         compile=accepted("modes['compile']", modes.get("compile"), bool),
         ddp=accepted("modes['ddp']", modes.get("ddp"), count),
         world_size=who.world_size,
         attempt=who.attempt,
         group=who.group,
-        env_offset=_env_offset(n_envs, who) if offset is None else offset,
-        config=_with_max_entropy(config or {}),
+        config=_with_max_entropy(config),
+        **found,
     )
 
 
@@ -212,3 +222,28 @@ def _wanted_preset(algo: str | None) -> str:
 def _env_offset(n_envs: int | None, who: identity.Identity) -> int:
     several = who.world_size is not None and who.world_size > 1
     return who.rank * n_envs if several and n_envs is not None else 0
+
+
+def torch_lanes(devices: Iterable[str]) -> dict[str, str]:
+    """The trainer's words by the UUID of their device, as `RunStarted.lanes` holds them."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return {}
+    found = {_uuid(torch, device): device for device in devices if device.startswith("cuda")}
+    return {uuid: device for uuid, device in found.items() if uuid is not None}
+
+
+def _uuid(torch: ModuleType, device: str) -> str | None:
+    """The UUID of one device; older releases of torch have none."""
+    try:
+        if not torch.cuda.is_initialized():
+            return None
+        uuid = str(torch.cuda.get_device_properties(torch.device(device)).uuid)
+        # HIP's is sixteen letters, of which torch writes the codes.
+        return f"GPU-{bytes.fromhex(uuid.replace('-', '')).decode('ascii')}" if _is_hip(torch) else uuid
+    except (AttributeError, AssertionError, RuntimeError, ValueError):
+        return None
+
+
+def _is_hip(torch: ModuleType) -> bool:
+    return getattr(getattr(torch, "version", None), "hip", None) is not None

@@ -82,7 +82,7 @@ class Lifetime:
             dropped = {FORKED: channel.missed} if channel.missed else {}
             return Report(delivered=False, accepted=channel.missed, dropped=dropped, refused=channel.refused)
         deadline = time.monotonic() + timeout
-        channel.attempt("close", lambda: channel.device.drain(timeout / 4))
+        channel.attempt("close", channel.device.drain, timeout / 4)
         channel.attempt("close", channel.tallies.close)
         channel.attempt("close", lambda: channel.send(_finished(ending)))
         channel.link = None

@@ -9,9 +9,10 @@ import contextlib
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import IO, Final, Protocol
+from typing import IO, TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -20,6 +21,9 @@ from overwatch.sdk.greeting import forget_hello, write_hello
 from overwatch.sdk.process import AccountFile, ExporterProcess
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
 from overwatch.sdk.rings.writer import Entry
+
+if TYPE_CHECKING:
+    from overwatch.sdk.exporter.thread import ExporterThread
 
 log: Final = logging.getLogger("overwatch.sdk")
 
@@ -33,6 +37,9 @@ LOST: Final = "spool_lost"
 _LIFE_S: Final = 0.5
 """With less time left no other exporter is started."""
 
+Exporter: TypeAlias = "ExporterProcess | ExporterThread"
+"""One life of what reads the rings and delivers."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLimits:
@@ -44,10 +51,6 @@ class LinkLimits:
     """Wait before the first; doubles with each."""
     steady_s: float = 60.0
 
-    def __post_init__(self) -> None:
-        if self.restarts < 0 or self.backoff_s < 0 or self.steady_s <= 0:
-            raise ValueError(f"an exporter is started again a number of times, after a while: {self}")
-
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of the records; `accepted` is `delivered` plus `kept` plus what was dropped."""
@@ -58,33 +61,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """On disk, to be delivered by the next start or by `overwatch sync`."""
     dropped: dict[str, int]
     """Records that are gone, by reason."""
-
-
-class Exporter(Protocol):
-    """One life of what reads the rings and delivers: a process, or a thread."""
-
-    @property
-    def pid(self) -> int | None:
-        """Id of its process, if it has one to itself."""
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it has not ended."""
-
-    def watch(self) -> None:
-        """Wait for its end, however long that takes."""
-
-    def say_close(self, deadline: float, *, at_exit: bool) -> None:
-        """Ask it to deliver what there is until `deadline` (monotonic seconds) and end: see `Close`."""
-
-    def finish(self, timeout_s: float) -> bool:
-        """Wait for its end so long, then bring it about where that can be done; whether it came in time."""
-
-    def release(self) -> None:
-        """Let go of it."""
-
-    def abandon(self) -> None:
-        """Let it live: it is another process's, or outlives this one."""
 
 
 class Link:
@@ -108,17 +84,22 @@ class Link:
         self._keeper = threading.Thread(target=self._keep, name="overwatch-keeper", daemon=True)
         self._keeper.start()
 
-    def _open_process(self, hello: Hello, limits: RingLimits | None) -> Exporter | None:
-        """An exporter of its own, with rings it can share; `None` where that cannot be."""
+    def _open_rings(self, hello: Hello, limits: RingLimits | None, *, shared: bool) -> None:
         started = hello.started
+        self.rings = RingSet(
+            hello.epoch, limits, preset=started.judged_by, config=started.config, shared=shared
+        )
+
+    def _open_process(self, hello: Hello, limits: RingLimits | None) -> "Exporter | None":
+        """An exporter of its own, with rings it can share; `None` where that cannot be."""
         try:
-            self.rings = RingSet(hello.epoch, limits, preset=started.judged_by, config=started.config)
+            self._open_rings(hello, limits, shared=True)
         except OSError as error:
             log.warning("telemetry runs inside of the trainer: there is no room for its rings: %s", error)
             return None
         try:
             self._greeting = write_hello(self.rings.path, hello)
-            exporter: Exporter = ExporterProcess(self.rings.path, self._account)
+            exporter = ExporterProcess(self.rings.path, self._account)
         except OSError as error:
             log.warning("telemetry runs inside of the trainer: no process could be started: %s", error)
             forget_hello(self.rings.path)
@@ -133,10 +114,7 @@ class Link:
         """The exporter as a thread; OpenTelemetry is then loaded into the trainer."""
         from overwatch.sdk.exporter.thread import ExporterThread
 
-        started = hello.started
-        self.rings = RingSet(
-            hello.epoch, limits, preset=started.judged_by, config=started.config, shared=False
-        )
+        self._open_rings(hello, limits, shared=False)
         self._start = lambda _: ExporterThread(hello, self.rings, self._account.write)
         return self._start(False)
 
@@ -161,19 +139,16 @@ class Link:
     def flush(self, timeout_s: float) -> bool:
         """Wait until everything handed over so far was delivered; whether it was."""
         deadline = time.monotonic() + timeout_s
-        while self.rings.account().waiting and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
-        if self.rings.account().waiting:
+        if not _waited(lambda: not self.rings.account().waiting, deadline):
             return False
         wanted = {"numbers": self.rings.numbers.ring.published, "facts": self.rings.facts.ring.published}
         lost = self._lost()
-        while True:
-            progress = self._account.read()
-            if all(progress.settled.get(ring, 0) >= number for ring, number in wanted.items()):
-                return self._lost() == lost
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(min(_POLL_S, max(deadline - time.monotonic(), 0.0)))
+
+        def is_settled() -> bool:
+            settled = self._account.read().settled
+            return all(settled.get(ring, 0) >= number for ring, number in wanted.items())
+
+        return _waited(is_settled, deadline) and self._lost() == lost
 
     def close(self, timeout_s: float, *, at_exit: bool = False) -> Outcome:
         """Deliver what there is and end the exporter, within `timeout_s`; what became of everything.
@@ -188,7 +163,8 @@ class Link:
         for exporter in self._last_lives(deadline):
             exporter.say_close(deadline - min(0.1, timeout_s / 10), at_exit=at_exit)
             if at_exit and exporter.pid is not None:
-                self._wait_final(exporter, deadline)
+                # It goes on, and has its last account before it ends.
+                _waited(lambda: not exporter.is_alive or self._account.read().final, deadline)  # noqa: B023
                 exporter.abandon()
             else:
                 exporter.finish(deadline - time.monotonic())
@@ -197,11 +173,6 @@ class Link:
         self._account.close()
         self._take_leave()
         return _outcome(account.accepted, account.dropped, progress)
-
-    def _wait_final(self, exporter: Exporter, deadline: float) -> None:
-        """Wait until an exporter that goes on has its last account."""
-        while exporter.is_alive and not self._account.read().final and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
 
     def _last_lives(self, deadline: float) -> Iterator[Exporter]:
         """Who is to deliver the rest: the exporter, and one more if that has died of something else."""
@@ -265,15 +236,22 @@ class Link:
         log.warning("the telemetry exporter ended and was started again")
 
 
+def _waited(is_so: Callable[[], bool], deadline: float) -> bool:
+    """Wait until something is so; whether it was in time."""
+    while not is_so():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
 def _outcome(accepted: int, dropped: Mapping[str, int], progress: Progress) -> Outcome:
     """Everything that was handed over; what is neither delivered nor dropped lies on disk."""
-    gone = dict(dropped)
-    for reason, count in progress.dropped.items():
-        gone[reason] = gone.get(reason, 0) + count
-    if progress.at_risk:
-        gone[NOT_KEPT] = gone.get(NOT_KEPT, 0) + progress.at_risk
-    kept = accepted - progress.delivered - sum(gone.values())
+    gone = Counter(dropped)
+    gone.update(progress.dropped)
+    gone[NOT_KEPT] += progress.at_risk
+    kept = accepted - progress.delivered - gone.total()
     if progress.kept is not None and progress.kept < kept:
-        gone[LOST] = gone.get(LOST, 0) + kept - progress.kept
+        gone[LOST] += kept - progress.kept
         kept = progress.kept
-    return Outcome(accepted=accepted, delivered=progress.delivered, kept=max(kept, 0), dropped=gone)
+    return Outcome(accepted=accepted, delivered=progress.delivered, kept=max(kept, 0), dropped=dict(+gone))

@@ -82,7 +82,7 @@ class Names:
 
     def custom(self, name: str) -> str:
         """The full name of a number that no row knows; raises `RefusedError` when there are too many."""
-        full = name if name.startswith(CUSTOM_PREFIX) else f"{CUSTOM_PREFIX}{text(name, MAX_NAME)}"
+        full = custom_name(name)
         if full in self._custom:
             return full
         if len(self._custom) >= MAX_CUSTOM:
@@ -93,6 +93,11 @@ class Names:
             hint = f"no metric is called {name[:MAX_NAME]!r}; did you mean {close[0]!r}? Sent as {full}"
             self._warn(f"close name {name}", hint)
         return full
+
+
+def custom_name(name: str) -> str:
+    """The full name of a number that no row knows."""
+    return name if name.startswith(CUSTOM_PREFIX) else f"{CUSTOM_PREFIX}{text(name, MAX_NAME)}"
 
 
 def _surer(row: Metric, *names: str) -> str:

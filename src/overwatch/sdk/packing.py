@@ -9,7 +9,7 @@ never runs. What cannot be packed is refused by name and the rest goes on. Must 
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from types import ModuleType
 from typing import Any, Final, Protocol, TypeAlias, TypeGuard
@@ -20,7 +20,7 @@ from overwatch.sdk.values import RefusedError
 
 
 class Tensor(Protocol):
-    """As much of a `torch.Tensor` as modules tell each other of."""
+    """As much of a `torch.Tensor` as modules know of one another's."""
 
     def numel(self) -> int:
         """How many values it has."""
@@ -32,14 +32,14 @@ class Tensor(Protocol):
 
 
 Refuse: TypeAlias = Callable[[str, RefusedError], None]
-"""Is told the name of a value that is left out, and why."""
+"""Receives the name of a value that is left out, and why."""
 Check: TypeAlias = Callable[[str, int], None]
 """Raises `RefusedError` when nothing can be sent now from a kind of device and its index."""
 _Key: TypeAlias = tuple[str, int, object]
 """Kind of device, index, dtype."""
 
 ERRORS: Final = (RuntimeError, TypeError, ValueError, AttributeError)
-"""What torch raises for a tensor that has no values to give, e.g. one inside `torch.func.vmap`."""
+"""Refusals, and what torch raises for a tensor without values to give, e.g. one inside `torch.func.vmap`."""
 
 _EXACT: Final = (
     "float64", "float32", "float16", "bool",
@@ -98,25 +98,17 @@ def pack(tensors: Mapping[str, Tensor], shape: Shape, check: Check, refuse: Refu
         try:
             key, flat = _admit(torch, dtypes, tensor, shape)
             groups.setdefault(key, {})[name] = flat
-        except RefusedError as error:
-            refuse(name, error)
         except ERRORS as error:
-            refuse(name, _no_values(error))
+            refuse(name, _refusal(error))
     packs: list[Pack] = []
     for key, group in groups.items():
         try:
             check(key[0], key[1])
             packs.append(_join(torch, key, group, shape))
-        except RefusedError as error:
-            _refuse_all(group, error, refuse)
         except ERRORS as error:
-            _refuse_all(group, _no_values(error), refuse)
+            for name in group:
+                refuse(name, _refusal(error))
     return packs
-
-
-def _refuse_all(names: Iterable[str], error: RefusedError, refuse: Refuse) -> None:
-    for name in names:
-        refuse(name, error)
 
 
 def _admit(torch: Any, dtypes: Mapping[object, bool], tensor: Any, shape: Shape) -> tuple[_Key, Any]:
@@ -139,11 +131,10 @@ def _admit(torch: Any, dtypes: Mapping[object, bool], tensor: Any, shape: Shape)
 
 def _reshape(tensor: Any, shape: Shape) -> Any:
     """A tensor with the wanted dimensions, all others being 1; raises `RefusedError` for any other."""
-    if shape is Shape.SCALARS and tensor.numel() == 1:
-        return tensor.reshape(())
-    if shape is Shape.TABLES:
-        return tensor.reshape(-1)
-    if shape is Shape.COLUMNS and tensor.numel() == (tensor.shape[0] if tensor.dim() else 1):
+    if shape is Shape.SCALARS:
+        if tensor.numel() == 1:
+            return tensor.reshape(())
+    elif shape is Shape.TABLES or tensor.numel() == (tensor.shape[0] if tensor.dim() else 1):
         return tensor.reshape(-1)
     wanted = "one number" if shape is Shape.SCALARS else "a column of numbers"
     raise RefusedError(f"a tensor of shape {tuple(tensor.shape)} is not {wanted}")
@@ -160,7 +151,9 @@ def _join(torch: Any, key: _Key, group: dict[str, Any], shape: Shape) -> Pack:
     return Pack(kind=kind, names=tuple(group), rows=rows, packed=packed)
 
 
-def _no_values(error: Exception) -> RefusedError:
+def _refusal(error: Exception) -> RefusedError:
+    if isinstance(error, RefusedError):
+        return error
     return RefusedError(f"a tensor that cannot be copied: {type(error).__name__}: {error}")
 
 

@@ -18,7 +18,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Final
@@ -27,7 +26,7 @@ import msgspec
 
 from overwatch import platform
 from overwatch.sdk import meeting
-from overwatch.sdk.frames import Arrival, Close, Progress, encode, progress_of
+from overwatch.sdk.frames import Arrival, Close, Progress, progress_of
 from overwatch.sdk.trainer_env import common_env, exporter_env
 
 log: Final = logging.getLogger("overwatch.sdk")
@@ -103,7 +102,8 @@ class ExporterProcess:
     def say_close(self, deadline: float, *, at_exit: bool) -> None:
         """Ask it to deliver what there is until `deadline` (monotonic seconds) and end: see `Close`."""
         with contextlib.suppress(OSError):
-            self._line.send(encode(Close(deadline=deadline, at_exit=at_exit)), platform.NO_SIGNAL)
+            data = msgspec.msgpack.encode(Close(deadline=deadline, at_exit=at_exit))
+            self._line.send(data, platform.NO_SIGNAL)
         with contextlib.suppress(OSError):
             self._line.shutdown(socket.SHUT_WR)
 
@@ -129,16 +129,12 @@ class ExporterProcess:
         self._line.close()
 
     def _await_end(self, timeout_s: float | None) -> bool:
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         poll = select.poll()
         with contextlib.suppress(OSError, ValueError):
             poll.register(self._line, select.POLLIN)
-            while not self._ended.is_set():
-                left = None if deadline is None else max(deadline - time.monotonic(), 0.0) * 1000
-                if poll.poll(left):
-                    self._ended.set()
-                elif deadline is not None and time.monotonic() >= deadline:
-                    return False
+            wait_ms = None if timeout_s is None else timeout_s * 1000
+            if not self._ended.is_set() and not poll.poll(wait_ms):
+                return False
         self._ended.set()
         return True
 

@@ -24,9 +24,8 @@ from overwatch.sdk.frames import Update
 from overwatch.sdk.lifetime import EXIT_S, Lifetime, Report
 from overwatch.sdk.link import Link
 from overwatch.sdk.packing import Tensor, is_tensor
-from overwatch.sdk.rings.columns import ColumnWriter
+from overwatch.sdk.rings.encoders import ColumnWriter, Latest, UpdateWriter
 from overwatch.sdk.rings.records import first_ids
-from overwatch.sdk.rings.updates import Latest, UpdateWriter
 from overwatch.sdk.steps import Steps, span_of
 from overwatch.sdk.terminal import Terminal
 from overwatch.sdk.tracing import Span, loop_of, opened
@@ -283,7 +282,7 @@ class Run:
         Summed in this process, by the values of its labels, and sent once a second and at the end. A name
         that no row knows is a custom counter. Beyond 64 label sets of a name the others are one, `other`.
         """
-        self._channel.accept(name, lambda: self._channel.tallies.count(name, n, labels))
+        self._channel.accept(name, self._channel.tallies.count, name, n, labels)
 
     @guarded
     def observe(self, name: str, value: Numeric, /, span: Span | None = None, **labels: object) -> None:
@@ -292,7 +291,7 @@ class Run:
         Of the `span` in which it was observed, `/metrics` has an exemplar: from a slow one to its trace.
         """
         ref = None if span is None or span.is_void else span.ref
-        self._channel.accept(name, lambda: self._channel.tallies.observe(name, value, labels, ref))
+        self._channel.accept(name, self._channel.tallies.observe, name, value, labels, ref)
 
     @contextlib.contextmanager
     def phase(self, name: str, *, update: int | None = None) -> Iterator[None]:

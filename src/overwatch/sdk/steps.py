@@ -17,6 +17,7 @@ from overwatch.events import MAX_ROWS, EpisodeEnded, LogLine, Measured, Severity
 from overwatch.sdk.channel import Channel
 from overwatch.sdk.frames import Rolled
 from overwatch.sdk.link import Link
+from overwatch.sdk.packing import Shape
 from overwatch.sdk.rings.records import entry, is_fact
 from overwatch.sdk.rollouts.columns import KNOWN, SLOTS, Span
 from overwatch.sdk.rollouts.given import Given, given, sound
@@ -69,9 +70,8 @@ class Steps:
         slots = len(self._words.slots) if any(name.startswith(SLOTS) for name in taken.shapes) else 1
         if span.steps * span.envs * slots > MAX_ROWS:
             self._reduce(taken, span)
-        self._channel.device.offer_tables(
-            taken.tensors, partial(self._arrived, span, taken), held=taken.nbytes
-        )
+        arrived = partial(self._arrived, span, taken)
+        self._channel.device.offer_arrays(taken.tensors, Shape.TABLES, arrived, held=taken.nbytes)
         if self._beat_step is not None and self._n_envs is not None:
             self._send_beat(span.last_step, self._n_envs)
 
@@ -81,7 +81,7 @@ class Steps:
             self._beat_s += duration_s
             if self._beat_s < BEAT_S:
                 return
-        self._channel.attempt("beat", lambda: self._beat(step, duration_s))
+        self._channel.attempt("beat", self._beat, step, duration_s)
 
     def _beat(self, step: int, duration_s: float) -> None:
         seconds = number(duration_s)
@@ -145,21 +145,16 @@ class Steps:
         cutter = self._cutter = self._cutter or Cutter()
         if taken.is_reduced:
             cutter.forget(span)
-            return _Writing(self._channel.link, reduced(span, tables, names)).go_on
-        return _Writing(self._channel.link, cutter.records(span, tables, names)).go_on
+        records = (reduced if taken.is_reduced else cutter.records)(span, tables, names)
+        return _Writing(self._channel.link, records).go_on
 
     def _number_name(self, name: str) -> str | None:
         """The full name of a column of numbers; `None` for one that is none."""
         known = KNOWN.get(name)
         if known is not None and not known.is_number:
             return None
-        try:
-            if name.startswith(SLOTS):
-                return self._channel.names.full(name.removeprefix(SLOTS), Scope.SLOT)
-            return self._channel.names.full(name, Scope.ENV)
-        except RefusedError as error:
-            self._channel.refuse(name, error)
-            return None
+        scope = Scope.SLOT if name.startswith(SLOTS) else Scope.ENV
+        return self._channel.accept(name, self._channel.names.full, name.removeprefix(SLOTS), scope)
 
 
 class _Writing:

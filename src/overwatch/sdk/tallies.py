@@ -6,14 +6,15 @@ too many is refused. Must not know rings or OTLP.
 """
 
 import contextlib
+import itertools
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, Metric, Scope, find
+from overwatch.catalog import BY_NAME, Metric, Scope, find
 from overwatch.catalog.metric import Kind
 from overwatch.catalog.tallies import (
     MAX_LABEL,
@@ -27,6 +28,7 @@ from overwatch.catalog.tallies import (
     most_series,
 )
 from overwatch.events import Buckets, Sample, Tallied, TallySeries
+from overwatch.sdk.names import MAX_NAME, custom_name
 from overwatch.sdk.tracing import SpanRef
 from overwatch.sdk.values import RefusedError, number, text
 
@@ -36,85 +38,80 @@ WHOLE_EVERY: Final = 30
 """...of which one in so many holds everything."""
 MOST_A_RECORD: Final = 128
 """Series in one record."""
-MAX_NAME: Final = 128
 _LARGEST: Final = 1e15
 
 _Labels: TypeAlias = tuple[tuple[str, str], ...]
-Say: TypeAlias = Callable[[str, str], object]
+Warn: TypeAlias = Callable[[str, str], object]
 """Called once about a thing, with a line for a person."""
 
 
-def _is_label(name: str) -> bool:
-    return name.isidentifier() and name.isascii() and name[:2] != "__" and name not in TAKEN_LABELS
-
-
-class _Sum:
-    """One series so far."""
-
-    __slots__ = ("buckets", "count", "samples", "total")
-
-    def __init__(self, ends: tuple[float, ...] | None) -> None:
-        self.total = 0.0
-        self.count = 0
-        self.buckets = None if ends is None else [0] * (len(ends) + 1)
-        self.samples: dict[int, Sample] = {}
-        """By the place of the bucket."""
-
-
+@dataclass(slots=True, eq=False)
 class _Name:
     """One metric so far."""
 
-    __slots__ = ("ends", "full", "label_names", "most", "row", "scope", "sums")
+    full: str
+    row: Metric | None
+    """`None` of a custom name, which takes any labels."""
+    scope: Scope
+    ends: tuple[float, ...] | None
+    """Of the buckets of a histogram; `None` of a counter."""
+    series: dict[_Labels, "_Series"] = field(default_factory=dict)
 
-    def __init__(self, full: str, row: Metric | None, scope: Scope, kind: Kind) -> None:
-        self.full, self.row, self.scope = full, row, scope
-        self.ends = buckets_of(row) if kind is Kind.HISTOGRAM else None
-        self.most = most_series(row)
-        self.label_names: tuple[str, ...] | None = None if row is None else row.labels
-        """`None` of a custom name, which takes any."""
-        self.sums: dict[_Labels, _Sum] = {}
 
-    def series(self, labels: _Labels) -> TallySeries:
-        one = self.sums[labels]
-        if one.buckets is None or self.ends is None:
-            return TallySeries(metric=self.full, labels=dict(labels), sum=one.total)
-        held = Buckets(bounds=self.ends, counts=tuple(one.buckets))
+@dataclass(slots=True, eq=False)
+class _Series:
+    """One label set of a metric so far."""
+
+    name: _Name
+    labels: _Labels
+    buckets: list[int]
+    total: float = 0.0
+    samples: dict[int, Sample] = field(default_factory=dict)
+    """By the place of the bucket."""
+
+    def read(self) -> TallySeries:
+        """As it is sent."""
+        labels = dict(self.labels)
+        if self.name.ends is None:
+            return TallySeries(metric=self.name.full, labels=labels, sum=self.total)
         return TallySeries(
-            metric=self.full,
-            labels=dict(labels),
-            sum=one.total,
-            count=one.count,
-            buckets=held,
-            samples=tuple(one.samples.values()),
+            metric=self.name.full,
+            labels=labels,
+            sum=self.total,
+            count=sum(self.buckets),
+            buckets=Buckets(bounds=self.name.ends, counts=tuple(self.buckets)),
+            samples=tuple(self.samples.values()),
         )
 
 
 class Tallies:
-    """All counters and histograms of one run's process; `send` takes records, `say` lines for a person."""
+    """All counters and histograms of one run's process; `send` takes records, `warn` lines for a person."""
 
     def __init__(
-        self, role: str, send: Callable[[Tallied], None], say: Say, every_s: float = EVERY_S
+        self, role: str, send: Callable[[Tallied], None], warn: Warn, every_s: float = EVERY_S
     ) -> None:
         self.scope = SCOPE_OF_ROLE.get(role, Scope.RUN)
         """Of what no row of another scope knows."""
-        self._send, self._say, self._every_s = send, say, every_s
+        self._send, self._warn, self._every_s = send, warn, every_s
         self._lock = threading.RLock()
         """Held while a sum is added to or read, never while anything is sent."""
         self._sending = threading.RLock()
         self._names: dict[str, _Name] = {}
         """By the name that was given."""
-        self._changed: dict[tuple[_Name, _Labels], None] = {}
+        self._changed: dict[_Series, None] = {}
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-        self._sent = 0
 
     def count(self, name: str, n: object, labels: Mapping[str, object]) -> None:
         """Add to a counter; raises `RefusedError`."""
         more = number(n)
         if not 0 <= more <= _LARGEST:
             raise RefusedError(f"{more:g} cannot be counted: a counter grows by 0 to {_LARGEST:g}")
-        with self._adding(name, Kind.COUNTER, labels) as one:
+        with self._lock:
+            one = self._series(name, Kind.COUNTER, labels)
             one.total = min(one.total + more, _LARGEST)
+        if self._thread is None:
+            self._begin()
 
     def observe(
         self, name: str, value: object, labels: Mapping[str, object], ref: SpanRef | None = None
@@ -123,36 +120,31 @@ class Tallies:
         seen = number(value)
         if not abs(seen) <= _LARGEST:
             raise RefusedError(f"{seen:g} has no place in a histogram: values are finite, up to {_LARGEST:g}")
-        with self._adding(name, Kind.HISTOGRAM, labels) as one:
-            one.total += seen
-            one.count += 1
-            if one.buckets is not None:
-                place = bisect_left(self._names[name].ends or (), seen)
-                one.buckets[place] += 1
-                if ref is not None:
-                    one.samples[place] = Sample(
-                        bucket=place,
-                        value=seen,
-                        at=time.time_ns(),
-                        trace_id=f"{ref.trace_id:032x}",
-                        span_id=f"{ref.span_id:016x}",
-                    )
-
-    @contextlib.contextmanager
-    def _adding(self, name: str, kind: Kind, labels: Mapping[str, object]) -> Iterator[_Sum]:
         with self._lock:
-            known = self._names.get(name) or self._open(name, kind)
-            if (known.ends is None) is not (kind is Kind.COUNTER):
-                use = "count" if known.ends is None else "observe"
-                raise RefusedError(f"it was used with run.{use} before: a name is one of both")
-            key = self._key(known, labels)
-            one = known.sums.get(key)
-            if one is None:
-                one = known.sums[key] = _Sum(known.ends)
-            yield one
-            self._changed[known, key] = None
+            one = self._series(name, Kind.HISTOGRAM, labels)
+            place = bisect_left(one.name.ends or (), seen)
+            one.total += seen
+            one.buckets[place] += 1
+            if ref is not None:
+                trace_id, span_id = f"{ref.trace_id:032x}", f"{ref.span_id:016x}"
+                one.samples[place] = Sample(
+                    bucket=place, value=seen, at=time.time_ns(), trace_id=trace_id, span_id=span_id
+                )
         if self._thread is None:
             self._begin()
+
+    def _series(self, name: str, kind: Kind, labels: Mapping[str, object]) -> _Series:
+        """The series that changes now. Needs the lock."""
+        known = self._names.get(name) or self._open(name, kind)
+        if (known.ends is None) is not (kind is Kind.COUNTER):
+            use = "count" if known.ends is None else "observe"
+            raise RefusedError(f"it was used with run.{use} before: a name is one of both")
+        key = self._key(known, labels)
+        one = known.series.get(key)
+        if one is None:
+            one = known.series[key] = _Series(known, key, [0] * (len(known.ends or ()) + 1))
+        self._changed[one] = None
+        return one
 
     def _open(self, name: object, kind: Kind) -> _Name:
         if not isinstance(name, str) or not name:
@@ -165,13 +157,12 @@ class Tallies:
         if row is not None and row.kind is not kind:
             use = "count" if row.kind is Kind.COUNTER else "observe"
             raise RefusedError(f"{row.name} is a {row.kind.value}: use run.{use}")
-        custom = sum(one.row is None for one in self._all())
-        if row is None and custom >= MAX_NAMES:
+        if row is None and sum(one.row is None for one in self._all()) >= MAX_NAMES:
             raise RefusedError(f"a run counts {MAX_NAMES} custom names; {name[:MAX_NAME]!r} is one more")
-        full = name if name.startswith(CUSTOM_PREFIX) else f"{CUSTOM_PREFIX}{text(name, MAX_NAME)}"
-        opened = _Name(full, None, self.scope, kind) if row is None else _Name(row.name, row, row.scope, kind)
+        full, scope = (custom_name(name), self.scope) if row is None else (row.name, row.scope)
+        opened = _Name(full, row, scope, buckets_of(row) if kind is Kind.HISTOGRAM else None)
         # A name that is given in two spellings is one name.
-        self._names[name] = opened = next((one for one in self._all() if one.full == opened.full), opened)
+        self._names[name] = opened = next((one for one in self._all() if one.full == full), opened)
         return opened
 
     def _all(self) -> list[_Name]:
@@ -179,28 +170,21 @@ class Tallies:
 
     def _key(self, known: _Name, labels: Mapping[str, object]) -> _Labels:
         """The label set that counts: known names only, and the one of all others beyond the most."""
-        if not labels:
-            return self._within(known, ())
-        if known.label_names is None:
+        if known.row is None:
             taken = sorted(filter(_is_label, labels))[:MAX_LABELS]
         else:
-            taken = [name for name in known.label_names if name in labels]
+            taken = [name for name in known.row.labels if name in labels]
         if len(taken) < len(labels):
+            words = "plain words that the page of metrics does not use"
+            allowed = words if known.row is None else known.row.labels
             odd = ", ".join(sorted(name for name in labels if name not in taken))
-            allowed = (
-                "plain words that the page of metrics does not use"
-                if known.label_names is None
-                else str(known.label_names)
-            )
-            self._say(f"labels {known.full}", f"{known.full}: no label {odd}; allowed: {allowed}. Left out")
-        return self._within(known, tuple((name, text(labels[name], MAX_LABEL)) for name in taken))
-
-    def _within(self, known: _Name, key: _Labels) -> _Labels:
-        if key in known.sums or len(known.sums) < known.most or not key:
+            self._warn(f"labels {known.full}", f"{known.full}: no label {odd}; allowed: {allowed}. Left out")
+        key = tuple((name, text(labels[name], MAX_LABEL)) for name in taken)
+        most = most_series(known.row)
+        if not key or key in known.series or len(known.series) < most:
             return key
-        self._say(
-            f"sets {known.full}",
-            f"{known.full} has {known.most} label sets; others are counted as {OTHER!r}",
+        self._warn(
+            f"sets {known.full}", f"{known.full} has {most} label sets; others are counted as {OTHER!r}"
         )
         return tuple((name, OTHER) for name, _ in key)
 
@@ -211,28 +195,25 @@ class Tallies:
                 return
             at = time.time_ns()
             for scope, series in self._read(whole=whole).items():
-                rest = iter(series)
-                while part := tuple(islice(rest, MOST_A_RECORD)):
+                for start in range(0, len(series), MOST_A_RECORD):
+                    part = tuple(series[start : start + MOST_A_RECORD])
                     self._send(Tallied(at=at, scope=scope, series=part))
 
     def _read(self, *, whole: bool) -> dict[Scope, list[TallySeries]]:
         """What changed since the last time, or everything, by scope."""
         with self._lock:
+            changed, self._changed = list(self._changed), {}
             if whole:
-                changed = [(known, key) for known in self._all() for key in known.sums]
-            else:
-                changed = list(self._changed)
-            self._changed = {}
+                changed = [one for known in self._all() for one in known.series.values()]
             by_scope: dict[Scope, list[TallySeries]] = {}
-            for known, key in changed:
-                by_scope.setdefault(known.scope, []).append(known.series(key))
+            for one in changed:
+                by_scope.setdefault(one.name.scope, []).append(one.read())
             return by_scope
 
     def close(self) -> None:
         """Send everything; nothing is sent afterwards."""
         with self._sending:
-            if self._names:
-                self.send(whole=True)
+            self.send(whole=True)
             self._over.set()
 
     def _begin(self) -> None:
@@ -244,7 +225,11 @@ class Tallies:
                     self._thread.start()
 
     def _run(self) -> None:
+        rounds = itertools.count(1)
         while not self._over.wait(self._every_s):
-            self._sent += 1
             with contextlib.suppress(Exception):  # the border of a thread: what changed later is sent later
-                self.send(whole=not self._sent % WHOLE_EVERY)
+                self.send(whole=not next(rounds) % WHOLE_EVERY)
+
+
+def _is_label(name: str) -> bool:
+    return name.isidentifier() and name.isascii() and name[:2] != "__" and name not in TAKEN_LABELS

@@ -75,18 +75,16 @@ class Terminal:
         if fate.dropped:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(fate.dropped.items()))
             lines.append(f"  lost    {reasons}")
-        if not lines:
-            lines.append(
-                f"  look    overwatch tui --run {self._run_id}, where the collector's view is reached"
-            )
-        return lines
+        where = f"  look    overwatch tui --run {self._run_id}, where the collector's view is reached"
+        return lines or [where]
 
 
 def _destination() -> str:
     """Where telemetry goes by the environment, else by what is announced, else by default."""
-    from overwatch.delivery.endpoint import target
+    from overwatch.delivery.destination import target
+    from overwatch.journal import Signal
 
-    return target("logs", None).shown
+    return target(Signal.LOGS, None).shown
 
 
 def look(run_id: str) -> str:
@@ -138,7 +136,7 @@ def _asked(what: str, query: dict[str, str], within_s: float) -> bytes:
     """
     import urllib.parse
 
-    from overwatch.delivery.client import http_request
+    from overwatch.delivery.connection import http_request
 
     found = discovery.read()
     if found is None or found.view is None:

@@ -1,7 +1,7 @@
 """How packed values come from a device into host memory, without anybody waiting.
 
 Two ways: values on the CPU are there at once; values on a CUDA device are copied into a pinned slot behind
-the work that computes them, and an event says when they are there. Slots are used again.
+the work that computes them, and an event shows when they are there. Slots are used again.
 
 Rules: only `Event.query` is asked, never a synchronize. Each call names its device, because a thread that
 asks without one would make a context on device 0. A query in the middle of a graph capture would end that
@@ -16,6 +16,7 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from overwatch.sdk.packing import Tensor
@@ -56,11 +57,6 @@ class Transfer(Protocol):
     def send(self, packed: Tensor) -> PendingCopy:
         """Start the copy of a packed tensor, inside `undisturbed`; does not wait for it."""
         ...
-
-
-def ways() -> dict[str, Transfer]:
-    """The known ways by kind of device."""
-    return {"cpu": Host(), "cuda": Pinned()}
 
 
 class HostValues:
@@ -117,11 +113,14 @@ class Pinned:
 
     def _slot(self, index: int, nbytes: int) -> "_Slot":
         size = max(MIN_SLOT_BYTES, 1 << (nbytes - 1).bit_length() if nbytes else 0)
-        free = self._free.setdefault((index, size), [])
         try:
-            return free.pop()
+            return self._free.setdefault((index, size), []).pop()
         except IndexError:
-            return _Slot(index, size)
+            torch: Any = sys.modules["torch"]
+            # A tensor made inside inference mode could not be written to outside of it.
+            with torch.inference_mode(False):
+                buffer = torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
+            return _Slot(index, size, buffer, torch.cuda.Event())
 
     def _give_back(self, slot: "_Slot") -> None:
         free = self._free[slot.index, slot.size]
@@ -129,17 +128,14 @@ class Pinned:
             free.append(slot)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class _Slot:
-    """Pinned host memory and the event that says when its copy is complete."""
+    """Pinned host memory, and the event that shows when its copy is complete."""
 
-    def __init__(self, index: int, size: int) -> None:
-        torch: Any = sys.modules["torch"]
-        self.index = index
-        self.size = size
-        # A tensor made inside inference mode could not be written to outside of it.
-        with torch.inference_mode(False):
-            self.buffer = torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=True)
-        self.event = torch.cuda.Event()
+    index: int
+    size: int
+    buffer: Any
+    event: Any
 
 
 class _Copy:
@@ -154,19 +150,16 @@ class _Copy:
         self.nbytes = slot.size
 
     def landed(self) -> bool:
-        """Whether the event has happened; a thread that captures a graph is told no."""
-        self._has_landed = self._has_landed or self._ask()
-        return self._has_landed
-
-    def _ask(self) -> bool:
+        """Whether the event has happened; no for a thread that captures a graph."""
         torch: Any = sys.modules["torch"]
+        if self._has_landed:
+            return True
         with torch.cuda.device(self._slot.index):
-            if torch.cuda.is_current_stream_capturing():
-                return False
-            with _outside_captures() as outside:
-                if not outside and threading.get_ident() != self._sender:
-                    return False
-                return bool(self._slot.event.query())
+            if not torch.cuda.is_current_stream_capturing():
+                with _outside_captures() as outside:
+                    if outside or threading.get_ident() == self._sender:
+                        self._has_landed = bool(self._slot.event.query())
+        return self._has_landed
 
     def take(self) -> "np.ndarray":
         """A copy of the values; the slot is free again."""
@@ -199,8 +192,6 @@ def _exchange() -> "Callable[[object], int] | None":
         return None
     for library, prefix in ((f"libcudart.so.{version.partition('.')[0]}", "cuda"), ("libcuda.so.1", "cu")):
         with contextlib.suppress(OSError, AttributeError):
-            return cast(
-                "Callable[[object], int]",
-                getattr(ctypes.CDLL(library), f"{prefix}ThreadExchangeStreamCaptureMode"),
-            )
+            exchange = getattr(ctypes.CDLL(library), f"{prefix}ThreadExchangeStreamCaptureMode")
+            return cast("Callable[[object], int]", exchange)
     return None

@@ -44,10 +44,8 @@ def number(value: object) -> float:
         return value
     try:
         return _number(value)
-    except RefusedError:
-        raise
     except Exception as error:  # noqa: BLE001 a value's own code may raise anything
-        raise RefusedError(f"a {type(value).__name__} is not one number: {_reason(error)}") from None
+        raise _refusal(value, "one number", error) from None
 
 
 def _number(value: object) -> float:
@@ -93,9 +91,12 @@ def _kind_of(value: object) -> object:
     return getattr(getattr(value, "dtype", None), "kind", None)
 
 
-def _reason(error: Exception) -> str:
-    """An error in words, whatever its own code does."""
-    return f"{type(error).__name__}: {text(error, MAX_REASON)}"
+def _refusal(value: object, what: str, error: Exception) -> RefusedError:
+    """Why a value is not taken, whatever the error's own code does."""
+    if isinstance(error, RefusedError):
+        return error
+    reason = f"{type(error).__name__}: {text(error, MAX_REASON)}"
+    return RefusedError(f"a {type(value).__name__} is not {what}: {reason}")
 
 
 def whole(value: object) -> int:
@@ -106,20 +107,16 @@ def whole(value: object) -> int:
     except RefusedError:
         raise
     except Exception:  # noqa: BLE001 as of `number`
-        found = _whole_float(value)
+        try:
+            one = number(value)
+        except RefusedError as error:
+            raise RefusedError(f"not a whole number: {error}") from None
+        if not one.is_integer():
+            raise RefusedError(f"{one} is not a whole number") from None
+        found = int(one)
     if not -(1 << 63) <= found < 1 << 63:
         raise RefusedError(f"a whole number of {found.bit_length()} bits does not fit into 64")
     return found
-
-
-def _whole_float(value: object) -> int:
-    try:
-        one = number(value)
-    except RefusedError as error:
-        raise RefusedError(f"not a whole number: {error}") from None
-    if not one.is_integer():
-        raise RefusedError(f"{one} is not a whole number")
-    return int(one)
 
 
 def text(value: object, limit: int = MAX_TEXT) -> str:
@@ -127,12 +124,12 @@ def text(value: object, limit: int = MAX_TEXT) -> str:
     if isinstance(value, Enum):
         value = value.value
     try:
-        said = value if isinstance(value, str) else str(value)
+        found = value if isinstance(value, str) else str(value)
     except Exception:  # noqa: BLE001 a value's own code may raise anything
-        said = f"<{type(value).__name__}>"
-    if len(said) > limit:
-        said = f"{said[:limit]}… ({len(said)} characters)"
-    return said if said.isascii() else said.encode("utf-8", "replace").decode()
+        found = f"<{type(value).__name__}>"
+    if len(found) > limit:
+        found = f"{found[:limit]}… ({len(found)} characters)"
+    return found if found.isascii() else found.encode("utf-8", "replace").decode()
 
 
 def plain_text(value: object) -> str:
@@ -230,26 +227,18 @@ def _fit(column: Column, rows: int) -> Column:
 
 
 def _column(values: Iterable[object]) -> Column:
-    try:
-        return _array(values)
-    except RefusedError:
-        raise
-    except Exception as error:  # noqa: BLE001 a value's own code may raise anything
-        raise RefusedError(
-            f"a {type(values).__name__} is not a column of numbers: {_reason(error)}"
-        ) from None
-
-
-def _array(values: Iterable[object]) -> Column:
     import numpy as np
 
-    _refuse_masked(values)
-    array = np.asarray(values)
-    if array.dtype.kind == _OBJECTS:
-        array = np.array([number(one) for one in array.reshape(-1).tolist()])
-    if array.dtype.kind not in "fiub":
-        raise RefusedError(f"an array of {array.dtype} is not of real numbers")
-    return Column.of(array.reshape(-1) if array.size == len(array) else array)
+    try:
+        _refuse_masked(values)
+        array = np.asarray(values)
+        if array.dtype.kind == _OBJECTS:
+            array = np.array([number(one) for one in array.reshape(-1).tolist()])
+        if array.dtype.kind not in "fiub":
+            raise RefusedError(f"an array of {array.dtype} is not of real numbers")  # noqa: TRY301
+        return Column.of(array.reshape(-1) if array.size == len(array) else array)
+    except Exception as error:  # noqa: BLE001 a value's own code may raise anything
+        raise _refusal(values, "a column of numbers", error) from None
 
 
 def _refuse_device(value: object) -> None:

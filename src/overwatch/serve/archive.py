@@ -1,4 +1,4 @@
-"""Runs that made room in memory, kept on disk: one packed file a run, opened again when somebody looks at it.
+"""Runs that made room in memory, kept on disk: one packed file a run, opened again when a view asks for it.
 
 Rules: a file is written whole, by one thread of its own; the oldest go where all have more than their budget.
 What another version kept is listed and not opened: the recording holds it. A disk that fails loses a run's
@@ -65,7 +65,7 @@ _kept: Final = msgspec.msgpack.Decoder(_Kept).decode
 
 
 def as_it_was(snapshot: Snapshot) -> Snapshot:
-    """The last picture of a run that made room, which tells that it is one."""
+    """The last picture of a run that made room, marked as one."""
     verdict = msgspec.structs.replace(snapshot.verdict, note=AS_IT_WAS)
     return msgspec.structs.replace(snapshot, verdict=verdict)
 

@@ -2,7 +2,7 @@
 
 Owns `Exposition`, the seam between something that yields metric families and an HTTP answer. Rules: a page
 that was made ahead is handed out as it lies, in the loop, so that a scrape only writes bytes; ahead is worked
-only while somebody scrapes, and never for more than a small share of a thread's time. Must not know which
+only while there are scrapes, and never for more than a small share of a thread's time. Must not know which
 metrics there are.
 """
 
@@ -23,7 +23,7 @@ EVERY_S: Final = 1.0
 SHARE: Final = 0.05
 """Most of its time that a thread makes pages ahead."""
 IDLE_S: Final = 90.0
-"""A form that nobody took for so long is no more made ahead."""
+"""A form that was not asked for in so long is no more made ahead."""
 
 Form = tuple[Text, bool]
 """A text format, and whether it is compressed."""

@@ -45,7 +45,7 @@ MOST_EXEMPLAR: Final = 128
 
 
 class FamilyKind(Enum):
-    """What a family's samples are; the value is the word in the text."""
+    """What a family's samples are; the value is its name in the text."""
 
     GAUGE = "gauge"
     COUNTER = "counter"

@@ -1,7 +1,7 @@
 """Runs as Prometheus families: the default view's snapshots of a frame, nothing else.
 
 Rules: names come from the catalogue; every series carries `rl_run_id`, and `job` and `instance` where the
-run's producers say who they are; the number of series does not depend on the number of envs. Must not know
+run's producers name themselves; the number of series does not depend on the number of envs. Must not know
 HTTP or how a snapshot came about.
 
 How long what a run emitted stays depends on the run's life, not on the time since a value came. All of a run
@@ -114,13 +114,6 @@ class PageLimits:
     """Runs of at most so many envs have series of each env, by its id; those of more have the values of as
     many of their worst, by rank, since ids that come and go would be new series for ever."""
 
-    def __post_init__(self) -> None:
-        for name in ("most_series", "expiration_s", "lost_retention_s"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} {getattr(self, name)} is not positive")
-        if not 0 <= self.per_env <= MOST_ENVS:
-            raise ValueError(f"per_env {self.per_env} is not within 0 and {MOST_ENVS}")
-
     def part_of(self, snapshot: Snapshot) -> Part:
         """What of a run is shown."""
         age_s = snapshot.link.data_age_s or 0.0
@@ -145,7 +138,7 @@ class RunPage:
         self._limits = limits or PageLimits()
         self._dropped = 0
         self._breaches: dict[tuple[str, str, str], int] = {}
-        """By run, metric and level: what was said already, since a breach may be forgiven later."""
+        """By run, metric and level: what was shown already, since a breach may be forgiven later."""
 
     def families(self, frame: "Frame | None") -> Iterator[Family]:
         """The families of all runs of a frame; none before the first frame.

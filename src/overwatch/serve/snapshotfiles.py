@@ -84,7 +84,7 @@ class SnapshotFiles:
             (self._folder / one.name(self.path.name)).unlink(missing_ok=True)
             del sizes[one]
         if live > room:
-            # One of a version that did not rotate may be of any size, and somebody may look for it.
+            # One of a version that did not rotate may be of any size, and an operator may look for it.
             _log.warning("%s is removed: its %d bytes are more than the disk budget leaves", self.path, live)
             self._live.close()
             self.path.unlink(missing_ok=True)
@@ -127,7 +127,7 @@ class SnapshotFiles:
         thinned = now_s - one.second > self._whole_hours * LIVE_S
         made = Rotated(second=one.second, is_packed=True, is_thinned=thinned)
         old, new = (self._folder / each.name(self.path.name) for each in (one, made))
-        # Whatever fails, the folder is looked at anew: somebody else may have removed a file.
+        # Whatever fails, the folder is looked at anew: another program may have removed a file.
         self._sizes = None
         with old.open("rb") as source:
             _rewrite(source, self._part, is_packed=one.is_packed, is_thinned=thinned)

@@ -13,7 +13,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
 from aiohttp import WSMsgType, web
@@ -31,15 +31,14 @@ from overwatch.snapshot.history import Ask as HistoryAsk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from concurrent.futures import Future
 
     from multidict import MultiMapping
 
-    from overwatch.aggregator import Frame
+    from overwatch.aggregator import Aggregator, Frame
 
 MOST_ROWS: Final = 4096
 ANSWER_S: Final = 3.0
-"""How long a request for a view that nobody read yet waits for its first snapshot, in seconds."""
+"""How long a request for a view without readers waits for its first snapshot, in seconds."""
 
 REVOKED: Final = 1008
 """Code that closes the stream of a reader that may not read any more; WebSocket's for a policy."""
@@ -77,7 +76,7 @@ def only(query: Mapping[str, str], known: frozenset[str]) -> None:
 
 
 def answer(status: int, body: bytes) -> web.Response:
-    """An answer of JSON that nobody keeps."""
+    """An answer of JSON that no cache keeps."""
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
 
@@ -85,27 +84,6 @@ def answer(status: int, body: bytes) -> web.Response:
 def problem(status: int, message: str, parameter: str | None) -> web.Response:
     """An answer that is an error: what is wrong, and the parameter or header that it is about."""
     return answer(status, msgspec.json.encode({"error": message, "parameter": parameter}))
-
-
-class Tower(Protocol):
-    """What makes frames and takes registrations of views."""
-
-    @property
-    def frame(self) -> "Frame | None":
-        """The latest frame."""
-        ...
-
-    def watch(self, run_id: str | None, view: View) -> None:
-        """Include a view in frames; raises `ValueError` when there are too many."""
-        ...
-
-    def unwatch(self, run_id: str | None, view: View) -> None:
-        """Leave a view out of frames again."""
-        ...
-
-    def history(self, run_id: str | None, ask: HistoryAsk) -> "Future[History | None]":
-        """The past of a run, as of the next tick."""
-        ...
 
 
 class Bell:
@@ -127,7 +105,7 @@ class Bell:
         self.latest = frame
         loop = self._loop
         if loop is not None:
-            # The loop may close between the check and the call; nobody waits there any more then.
+            # The loop may close between the check and the call; nothing waits there any more then.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._ring)
 
@@ -158,7 +136,7 @@ class ViewApi:
 
     def __init__(
         self,
-        tower: Tower,
+        tower: "Aggregator",
         bell: Bell,
         keep: Keep | None = None,
         archive: Archive | None = None,
@@ -424,7 +402,7 @@ class ViewApi:
 
 
 async def _until_closed(socket: web.WebSocketResponse) -> None:
-    """Read and ignore what the peer says until it closes; answers to pings come from here."""
+    """Read and ignore what the peer sends until it closes; answers to pings come from here."""
     async for _ in socket:
         continue
 
@@ -444,7 +422,7 @@ def _ask(query: Mapping[str, str]) -> Ask:
 
 
 def _word(query: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
-    """One of the known words; the first of them where nothing is said."""
+    """One of the known words; the first of them where none is given."""
     word = query.get(name) or known[0]
     if word not in known:
         raise BadRequest(400, f"{name}={word[:40]!r} is not one of {', '.join(known)}", name)

@@ -15,9 +15,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from overwatch import __version__
-from overwatch.delivery import destination, sender, transport_to
-from overwatch.delivery.endpoint import target
-from overwatch.delivery.request import Answer, Parcel, Verdict
+from overwatch.delivery import OtlpTransport, destination, sender
+from overwatch.delivery.answer import Answer, Parcel, Verdict
 from overwatch.events import ActionTaken, EpisodeEnded, Event, Measured, Origin, Record
 from overwatch.journal import Signal
 from overwatch.otlp import wire
@@ -124,9 +123,9 @@ class Sender:
         """Records that it did not get, by reason."""
         self.trouble: str | None = None
         """Why the newest try failed; `None` after one that did not."""
-        to = destination(Signal.LOGS, target("logs", config.endpoint))
+        to = destination(Signal.LOGS, config.endpoint)
         pace = sender.Pace(first_s=config.first_wait_s, longest_s=config.longest_wait_s, token_s=0.0)
-        self._sender = sender.Sender(self, lambda: transport_to({Signal.LOGS: to}), self, pace)
+        self._sender = sender.Sender(self, lambda: OtlpTransport({Signal.LOGS: to}), self, pace)
 
     def start(self) -> None:
         """Begin to deliver."""

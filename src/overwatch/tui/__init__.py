@@ -22,11 +22,11 @@ from overwatch.feeds.recording import RecordingError
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.history import Ask, History
 from overwatch.tui.comparison import Comparison
-from overwatch.tui.context import Context, freshness, freshness_of
+from overwatch.tui.context import Context, Frame, freshness, freshness_of
 from overwatch.tui.input import key_of, press
 from overwatch.tui.keys import Mode, spelt
-from overwatch.tui.panels import welcome
-from overwatch.tui.screen import Frame, draw, overview
+from overwatch.tui.panels.small import Waiting
+from overwatch.tui.screen import draw, overview
 from overwatch.tui.session import Session
 from overwatch.tui.settings import Settings
 from overwatch.tui.text import Line, clean
@@ -189,7 +189,7 @@ def shot(
         _remember(session, known)
         shown = msgspec.structs.replace(now, feed=session.feed)
         context = partial(_context, session, shown, size, zone)
-        drawn = draw(session, shown, context, lambda: welcome.Waiting(collector="", state=""))
+        drawn = draw(session, shown, context, lambda: Waiting(collector="", state=""))
     look = Look.of(session.settings, {"TERM": "xterm-256color"}, "utf8")
     return _written(drawn.lines, fmt, size[0], look)
 

@@ -33,13 +33,13 @@ from overwatch.feeds.live import AckError, Connection, Listed, Live, Update
 from overwatch.snapshot import Snapshot, Timing, View
 from overwatch.snapshot.history import Ask, History
 from overwatch.tui.canvas import Canvas
-from overwatch.tui.context import Context, Freshness, Page, freshness_of
+from overwatch.tui.context import Context, Frame, Freshness, Page, freshness_of
 from overwatch.tui.driver import ClickDriver
 from overwatch.tui.input import click, paste, press, wheel
 from overwatch.tui.keys import Mode
-from overwatch.tui.panels import welcome
+from overwatch.tui.panels.small import Waiting
 from overwatch.tui.playback import Transport
-from overwatch.tui.screen import Frame, copied, draw
+from overwatch.tui.screen import copied, draw
 from overwatch.tui.session import Session
 from overwatch.tui.settings import Settings
 from overwatch.tui.theme import Look, svg
@@ -389,9 +389,9 @@ class OverwatchApp(App[int]):
         mean = sum(self._paint_ms) / len(self._paint_ms)
         return Timing(last_render_ms=self._paint_ms[-1], mean_render_ms=mean)
 
-    def _waiting(self) -> welcome.Waiting:
+    def _waiting(self) -> Waiting:
         if self.session.transport is not None:
-            return welcome.Waiting(
+            return Waiting(
                 collector=self._address, state="has no run at this place", run_id=self._feed.run_id
             )
         connection = self._feed.connection
@@ -407,7 +407,7 @@ class OverwatchApp(App[int]):
             endpoint = announced.otlp_http
         state = f"down: {connection.reason}" if connection.reason else connection.state
         tried = self._feed.addresses if isinstance(self._feed, Live) else (self._address,)
-        return welcome.Waiting(
+        return Waiting(
             collector=where.netloc, state=state, endpoint=endpoint, run_id=self._feed.run_id,
             tried=tried if connection.reason else (),
             unannounced=None if announced else str(discovery.path()),

@@ -4,7 +4,7 @@ Owns the choice of numbers and of times. Where no past has come yet, the few upd
 for it. Pure. Must not know keys, panels or the network.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
@@ -51,6 +51,10 @@ class Charts:
         """Whether not all of the run is in sight."""
         return self.window != (0.0, 1.0)
 
+    def of(self, snapshot: Snapshot) -> History | None:
+        """The past of the run that is shown, where it has come."""
+        return self.histories.get(snapshot.run.run_id)
+
 
 def matches(name: str, pattern: str) -> bool:
     """Whether a name passes: it has the text in it, or fits a pattern with `*`."""
@@ -59,37 +63,34 @@ def matches(name: str, pattern: str) -> bool:
 
 def names(snapshot: Snapshot, charts: Charts) -> tuple[str, ...]:
     """All numbers of a run that pass the pattern, in the order in which they are drawn."""
-    history = charts.histories.get(snapshot.run.run_id)
-    known = (*snapshot.policy,) if history is None else (*history.names, *_fresh(snapshot, history))
-    reported = [name for name in known if history is not None or _has_value(snapshot.policy[name])]
-    ordered = dict.fromkeys((*(name for name in FIRST if name in reported), *reported))
-    shown = (name for name in ordered if matches(name, charts.pattern))
-    if charts.overlay == OVERLAYS[1]:
-        return tuple(name for name in shown if "#" not in name)
-    return tuple(shown)
-
-
-def _fresh(snapshot: Snapshot, history: History) -> tuple[str, ...]:
+    history = charts.of(snapshot)
+    known = (*(() if history is None else history.names), *reported(snapshot))
+    ordered = dict.fromkeys((*(name for name in FIRST if name in known), *known))
+    is_hidden = charts.overlay == OVERLAYS[1]
     return tuple(
-        name for name, reading in snapshot.policy.items() if _has_value(reading) and name not in history.names
+        name for name in ordered if matches(name, charts.pattern) and not (is_hidden and "#" in name)
     )
 
 
-def _has_value(reading: Reading) -> bool:
-    return reading.value is not None or reading.non_finite is not None
+def reported(snapshot: Snapshot) -> list[str]:
+    """The numbers of the policy that have a value now."""
+    readings = snapshot.policy.items()
+    return [name for name, one in readings if one.value is not None or one.non_finite is not None]
 
 
 def curve(snapshot: Snapshot, charts: Charts, name: str) -> Curve:
     """The past of a number; what the snapshot has of it where no past has come."""
-    history = charts.histories.get(snapshot.run.run_id)
-    found = None if history is None else next((one for one in history.curves if one.name == name), None)
-    return found or of_reading(snapshot, name)
+    return _past(snapshot, charts, name) or of_reading(snapshot, name)
+
+
+def _past(snapshot: Snapshot, charts: Charts, name: str) -> Curve | None:
+    history = charts.of(snapshot)
+    return None if history is None else next((one for one in history.curves if one.name == name), None)
 
 
 def bars(snapshot: Snapshot, charts: Charts, name: str) -> tuple[float | None, ...]:
     """The past of a number as one value a column, the worse end of each; empty where none has come."""
-    history = charts.histories.get(snapshot.run.run_id)
-    found = None if history is None else next((one for one in history.curves if one.name == name), None)
+    found = _past(snapshot, charts, name)
     if found is None:
         return ()
     return found.low if found.direction == "up" else found.high
@@ -129,7 +130,7 @@ def of_reading(snapshot: Snapshot, name: str) -> Curve:
 
 def others(snapshot: Snapshot, charts: Charts, name: str) -> tuple[Other, ...]:
     """What lies over a number's curve: the same of other ranks, or of the marked runs."""
-    history = charts.histories.get(snapshot.run.run_id)
+    history = charts.of(snapshot)
     if history is None or charts.overlay == OVERLAYS[0]:
         return ()
     begin = history.since or 0.0
@@ -144,9 +145,9 @@ def others(snapshot: Snapshot, charts: Charts, name: str) -> tuple[Other, ...]:
     )
 
 
-def span(snapshot: Snapshot, charts: Charts, curves: tuple[Curve, ...]) -> tuple[float, float]:
+def span(snapshot: Snapshot, charts: Charts, curves: Sequence[Curve]) -> tuple[float, float]:
     """Begin and end of the run, as far as its past is held, Unix seconds."""
-    history = charts.histories.get(snapshot.run.run_id)
+    history = charts.of(snapshot)
     if history is not None and history.since is not None and history.until is not None:
         return history.since, max(history.until, history.since + _PENDING_S)
     times = [at for one in curves for at in one.at]
@@ -161,14 +162,9 @@ def within(whole: tuple[float, float], charts: Charts) -> tuple[float, float]:
     return begin + (end - begin) * first, begin + (end - begin) * last
 
 
-def at_cursor(whole: tuple[float, float], charts: Charts) -> float | None:
-    """The time at which values are read."""
-    return None if charts.cursor is None else whole[0] + (whole[1] - whole[0]) * charts.cursor
-
-
 def moments(snapshot: Snapshot, charts: Charts) -> tuple[Moment, ...]:
     """Findings on the axis of time: all of the run, or those that the snapshot has."""
-    history = charts.histories.get(snapshot.run.run_id)
+    history = charts.of(snapshot)
     if history is not None:
         return history.moments
     return tuple(
@@ -181,7 +177,7 @@ def asks(
     snapshot: Snapshot, charts: Charts, shown: tuple[str, ...], width: int, *, about: bool = False
 ) -> list[tuple[str, Ask]]:
     """What of which run's past is needed to draw some numbers in charts of `width` cells."""
-    history = charts.histories.get(snapshot.run.run_id)
+    history = charts.of(snapshot)
     run_id, since, until = snapshot.run.run_id, None, None
     if charts.zoomed and history is not None and history.since is not None and history.until is not None:
         begin, end = within((history.since, history.until), charts)

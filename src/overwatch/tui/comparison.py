@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from overwatch.analyse.verdicts import Told
+from overwatch.analyse.findings import Told
 
 if TYPE_CHECKING:
     from overwatch.analyse.story import Story
@@ -99,8 +99,7 @@ def comparison_of(first: "Story", second: "Story") -> Comparison:
 
 
 def _side(story: "Story", name: str) -> Side:
-    from overwatch.analyse.align import along
-    from overwatch.analyse.compare import numbers
+    from overwatch.analyse.compare import along, numbers
 
     x, values = along(numbers(story)[name], "update")
     return Side(updates=x.tolist(), values=values.tolist())

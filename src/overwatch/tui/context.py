@@ -20,7 +20,7 @@ from overwatch.tui.keys import KEYS, Key, Mode
 from overwatch.tui.memory import Heat, History, Past
 from overwatch.tui.playback import Playback
 from overwatch.tui.prompt import Prompt
-from overwatch.tui.text import Role, clean
+from overwatch.tui.text import Line, Role, clean
 
 COMPACT_BELOW: Final = 120
 WIDE_FROM: Final = 160
@@ -73,19 +73,15 @@ class Freshness:
     @property
     def text(self) -> str:
         """`LIVE 0.3s`, `STALE 14s`."""
-        word = clean(self.state).upper().replace("_", " ")
         if self.state.startswith("replay"):
             shown = self.state.replace("replay", "REPLAY")
-            return (
-                shown
-                if not self.simulated
-                else f"SIMULATED {shown}"
-                if " " in shown
-                else f"{shown} (SIMULATED)"
-            )
+            if self.simulated:
+                return self.brief if shown == "REPLAY" else f"SIMULATED {shown}"
+            return shown
         if self.age_s is None:
-            return word
-        return f"{word} {duration(self.age_s, coarse=True) if self.state == 'ended' else age(self.age_s)}"
+            return self.brief
+        ended = self.state == "ended"
+        return f"{self.brief} {duration(self.age_s, coarse=True) if ended else age(self.age_s)}"
 
 
 def freshness(link: Link, waited_s: float, *, connected: bool = True) -> Freshness:
@@ -151,6 +147,31 @@ class PickAt(NamedTuple):
 
 Target: TypeAlias = Place | AlarmAt | LineAt | PickAt
 """What a click can mean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """Lines of a panel, a page or the whole screen, and where the cursor and the mouse can go in them."""
+
+    lines: list[Line]
+    walk: tuple[Place, ...] = ()
+    """Places in the order in which the cursor visits them."""
+    cursor: Place | None = None
+    """What the cursor lies on."""
+    most_scroll: int = 0
+    """How far the drawer's text can be scrolled."""
+    targets: tuple[Target | None, ...] = ()
+    """What a click on each line means, from the first on; on further ones nothing."""
+    edge: int | None = None
+    """The cell from which on a click is in the drawer and means none of these; absent without one beside."""
+
+    def target(self, x: int, y: int) -> Target | None:
+        """What is under a cell."""
+        return self.targets[y] if 0 <= y < len(self.targets) and not self.beyond(x) else None
+
+    def beyond(self, x: int) -> bool:
+        """Whether a cell is in the drawer that stands beside the board."""
+        return self.edge is not None and x >= self.edge
 
 
 class LaneOf(NamedTuple):

@@ -8,12 +8,13 @@ Must not know snapshots, pages or keys. `to_ascii` draws a star for each cell th
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 from overwatch.snapshot.history import Curve, Moment
-from overwatch.tui.cache import kept
 from overwatch.tui.grammar import number, short
 from overwatch.tui.text import Line, Role, Span, clean, fit, right
 
@@ -24,6 +25,8 @@ _DOTS: Final = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 """Bits of the left and the right column, from the lowest dot up."""
 AXIS: Final = 7
 """Cells of the labels at the left."""
+_ENDS: Final = 9
+"""The same of a chart without an axis of time."""
 LIMIT: Final = "┈"
 MARK: Final = "▲"
 GAP: Final = "░"
@@ -55,25 +58,29 @@ def braille(
 
     Values beyond the limits are drawn at their edge. Neighbours are joined by a vertical stroke.
     """
-    shown = values[-2 * width :]
-    columns: list[float | None] = [*[None] * (2 * width - len(shown)), *shown]
-    cells = [[0] * width for _ in range(height)]
-    before: int | None = None
-    for x, value in enumerate(columns):
-        level = None if value is None or not math.isfinite(value) else _dot_level(value, height, limits)
-        if level is not None:
-            way = 0 if before is None or before == level else 1 if level > before else -1
-            first = level if before is None else before + way
-            for dot in range(min(first, level), max(first, level) + 1):
-                cells[height - 1 - dot // 4][x // 2] |= _DOTS[x % 2][dot % 4]
-        before = level
-    return ["".join(chr(_BLANK + bits) for bits in row) for row in cells]
+    shown = [one if one is not None and math.isfinite(one) else None for one in values[-2 * width :]]
+    grid = _Grid(width, height)
+    grid.trace([(x, one, one) for x, one in enumerate(shown, 2 * width - len(shown))], limits, Role.TEXT)
+    return grid.dots
 
 
-def _dot_level(value: float, height: int, limits: tuple[float, float]) -> int:
-    low, high = limits
-    share = (value - low) / (high - low)
-    return min(4 * height - 1, max(0, round(share * (4 * height - 1))))
+def dotted(
+    values: Sequence[float | None],
+    width: int,
+    height: int,
+    limits: tuple[float, float],
+    marks: Mapping[int, str] = MappingProxyType({}),
+) -> list[list[Span]]:
+    """The same, each line behind its mark: the limits at both ends, and further ones by line."""
+    known = {0: f"{limits[1]:.3g}", height - 1: f"{limits[0]:.3g}", **marks}
+    lines = enumerate(braille(values, width, height, limits))
+    return [
+        [Span(right(known.get(place, ""), _ENDS), Role.MUTED), Span(" "), Span(dots)] for place, dots in lines
+    ]
+
+
+Columns: TypeAlias = Sequence[tuple[int, float | None, float | None]]
+"""Dot column, least and most of each sample, from left to right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +103,7 @@ class Plot:
     begin: float
     """Left end of the time axis, Unix seconds."""
     end: float
-    moments: Sequence[Moment] = ()
+    moments: tuple[Moment, ...] = ()
     cursor: float | None = None
     """Unix seconds at which values are read."""
     log: bool = False
@@ -104,7 +111,7 @@ class Plot:
     """With the time axis."""
     zoomed: bool = False
     """Values without a scale of their own fill the chart with what is in sight."""
-    others: Sequence[Other] = field(default_factory=tuple)
+    others: tuple[Other, ...] = ()
     gap: bool = False
     """Shade what is between the curve and the first of the others where it lies above that."""
 
@@ -124,33 +131,32 @@ class Plot:
         return round((at - self.begin) / span * (2 * self.wide - 1)) if span > 0 else 2 * self.wide - 1
 
 
-def draw(curve: Curve, plot: Plot) -> list[Line]:
-    """Exactly `plot.rows` lines of `plot.width` cells."""
-    return list(_drawn((curve.name, plot.width, plot.rows), curve, plot))
-
-
-@kept
-def _drawn(_: tuple[str, int, int], curve: Curve, plot: Plot) -> list[Line]:
+@lru_cache(maxsize=64)
+def draw(curve: Curve, plot: Plot) -> tuple[Line, ...]:
+    """Exactly `plot.rows` lines of `plot.width` cells; a past that came once a second is drawn as often."""
     ends = bounds(curve, plot)
-    grid = _Grid(plot.wide, plot.high)
-    if plot.gap and plot.others:
-        other = plot.others[0]
-        below = _levels(_columns(other.curve, plot, plot.begin - other.begin), ends, plot)
-        grid.shade(_levels(_columns(curve, plot, 0.0), ends, plot), below)
+    grid = _Grid(plot.wide, plot.high, log=plot.log)
+    own = _columns(curve, plot, 0.0)
     for place, other in enumerate(plot.others):
-        shift = plot.begin - other.begin
-        grid.trace(_columns(other.curve, plot, shift), ends, plot, _BESIDE[place % len(_BESIDE)])
-    grid.trace(_columns(curve, plot, 0.0), ends, plot, _role(curve))
-    labels = _labels(curve, ends, plot)
-    limits = {
-        _row(line.value, ends, plot): line.severity for line in curve.limits if _inside(line.value, ends)
-    }
+        columns = _columns(other.curve, plot, plot.begin - other.begin)
+        if plot.gap and not place:
+            grid.shade(own, columns, ends)
+        grid.trace(columns, ends, _BESIDE[place % len(_BESIDE)])
+    grid.trace(own, ends, _ROLES.get(curve.status, Role.TEXT))
+    inside = [line for line in curve.limits if ends[0] <= line.value <= ends[1]]
+    limits = {grid.row_of(line.value, ends): line.severity for line in inside}
+    labels = {0: _label(curve, ends[1])}
+    if plot.high > 1:
+        labels[plot.high - 1] = _label(curve, ends[0])
+        for line in inside:
+            labels.setdefault(grid.row_of(line.value, ends), _label(curve, line.value))
+    cursor = None if plot.cursor is None else min(plot.wide - 1, max(0, plot.dot(plot.cursor) // 2))
     lines: list[Line] = []
     for row in range(plot.high):
         mark = Span(right(labels.get(row, ""), AXIS), Role.MUTED)
         edge = Span("┤" if row in labels else "│", Role.MUTED)
-        lines.append(fit([mark, edge, *grid.row(row, limits.get(row), _cursor(plot))], plot.width))
-    return [*lines, _time_axis(curve, plot)] if plot.axis else lines
+        lines.append(fit([mark, edge, *grid.row(row, limits.get(row), cursor)], plot.width))
+    return (*lines, _time_axis(curve, plot)) if plot.axis else tuple(lines)
 
 
 def bounds(curve: Curve, plot: Plot) -> tuple[float, float]:
@@ -205,11 +211,7 @@ def formatted(curve: Curve, value: float | None, width: int = 9) -> str:
     return "–" if value is None else number(value, curve.fmt, width) + clean(curve.suffix)
 
 
-def _role(curve: Curve) -> Role:
-    return _ROLES.get(curve.status, Role.TEXT)
-
-
-def _columns(curve: Curve, plot: Plot, shift: float) -> list[tuple[int, float | None, float | None]]:
+def _columns(curve: Curve, plot: Plot, shift: float) -> Columns:
     """Dot column, least and most, merged where several fall into one; at most one of each column."""
     found: dict[int, tuple[float | None, float | None]] = {}
     for at, low, high in zip(curve.at, curve.low, curve.high, strict=True):
@@ -226,79 +228,59 @@ def _merged(one: float | None, other: float | None, pick: Callable[[float, float
     return pick(one, other)
 
 
-def _level(value: float, ends: tuple[float, float], plot: Plot) -> int:
-    low, high = ends
-    if plot.log:
-        if value <= 0:
-            return 0
-        low, high, value = math.log10(low), math.log10(high), math.log10(value)
-    share = (value - low) / (high - low)
-    top = 4 * plot.high - 1
-    return min(top, max(0, round(share * top))) if math.isfinite(share) else 0
-
-
-def _levels(
-    columns: Sequence[tuple[int, float | None, float | None]], ends: tuple[float, float], plot: Plot
-) -> list[int | None]:
-    """The middle level of each cell, that of the one before it where it has none; a gap ends what goes on."""
-    found: dict[int, int | None] = {}
-    for x, low, high in columns:
-        if low is None or high is None:
-            found[x // 2] = None
-        else:
-            found[x // 2] = (_level(low, ends, plot) + _level(high, ends, plot)) // 2
-    levels: list[int | None] = []
-    before = None
-    for x in range(plot.wide if found else 0):
-        before = found.get(x, before) if x <= max(found) else None
-        levels.append(before)
-    return levels
-
-
-def _row(value: float, ends: tuple[float, float], plot: Plot) -> int:
-    return plot.high - 1 - _level(value, ends, plot) // 4
-
-
-def _inside(value: float, ends: tuple[float, float]) -> bool:
-    return ends[0] <= value <= ends[1]
-
-
-def _cursor(plot: Plot) -> int | None:
-    if plot.cursor is None:
-        return None
-    return min(plot.wide - 1, max(0, plot.dot(plot.cursor) // 2))
-
-
 class _Grid:
     """Cells of dots, each with the role of what was drawn into it last."""
 
-    def __init__(self, width: int, height: int) -> None:
-        self._width, self._height = width, height
+    def __init__(self, width: int, height: int, *, log: bool = False) -> None:
+        self._width, self._height, self._log = width, height, log
         self._bits = [[0] * width for _ in range(height)]
         self._roles = [[Role.TEXT] * width for _ in range(height)]
         self._shaded: set[tuple[int, int]] = set()
 
-    def shade(self, above: Sequence[int | None], below: Sequence[int | None]) -> None:
+    def level(self, value: float, ends: tuple[float, float]) -> int:
+        """The dot of a value, from the lowest up; those beyond the ends are at their edge."""
+        low, high = ends
+        if self._log:
+            if value <= 0:
+                return 0
+            low, high, value = math.log10(low), math.log10(high), math.log10(value)
+        share = (value - low) / (high - low)
+        top = 4 * self._height - 1
+        return min(top, max(0, round(share * top))) if math.isfinite(share) else 0
+
+    def row_of(self, value: float, ends: tuple[float, float]) -> int:
+        """The row of a value, from the highest down."""
+        return self._height - 1 - self.level(value, ends) // 4
+
+    def shade(self, above: Columns, below: Columns, ends: tuple[float, float]) -> None:
         """Fill what is between two curves, where the first one lies above the other."""
-        for x, (high, low) in enumerate(zip(above, below, strict=False)):
+        middles = zip(self._middles(above, ends), self._middles(below, ends), strict=False)
+        for x, (high, low) in enumerate(middles):
             if high is not None and low is not None:
                 for level in range(low // 4 + 1, high // 4):
                     self._shaded.add((self._height - 1 - level, x))
 
-    def trace(
-        self,
-        columns: Sequence[tuple[int, float | None, float | None]],
-        ends: tuple[float, float],
-        plot: Plot,
-        role: Role,
-    ) -> None:
+    def _middles(self, columns: Columns, ends: tuple[float, float]) -> Iterator[int | None]:
+        """The middle level of each cell, that of the one before where it has none, up to a gap."""
+        found: dict[int, int | None] = {}
+        for x, low, high in columns:
+            if low is None or high is None:
+                found[x // 2] = None
+            else:
+                found[x // 2] = (self.level(low, ends) + self.level(high, ends)) // 2
+        before = None
+        for x in range(self._width if found else 0):
+            before = found.get(x, before) if x <= max(found) else None
+            yield before
+
+    def trace(self, columns: Columns, ends: tuple[float, float], role: Role) -> None:
         """Draw a curve: each column from its least to its most, joined to the one before it."""
         before: tuple[int, int, int] | None = None
         for x, low, high in columns:
             if low is None or high is None:
                 before = None
                 continue
-            first, last = _level(low, ends, plot), _level(high, ends, plot)
+            first, last = self.level(low, ends), self.level(high, ends)
             for level in range(first, last + 1):
                 self._dot(x, level, role)
             if before is not None:
@@ -326,6 +308,11 @@ class _Grid:
             self._bits[row][x // 2] |= _DOTS[x % 2][level % 4]
             self._roles[row][x // 2] = role
 
+    @property
+    def dots(self) -> list[str]:
+        """The rows as text."""
+        return ["".join(chr(_BLANK + bits) for bits in row) for row in self._bits]
+
     def row(self, row: int, limit: str | None, cursor: int | None) -> list[Span]:
         """One row as spans, the limit and the cursor where there is no dot."""
         spans: list[tuple[str, Role]] = []
@@ -345,17 +332,6 @@ class _Grid:
             else:
                 spans.append(one)
         return [Span(text, role) for text, role in spans]
-
-
-def _labels(curve: Curve, ends: tuple[float, float], plot: Plot) -> dict[int, str]:
-    """Text at the left by row: both ends, and the limits between them where there is room."""
-    found = {0: _label(curve, ends[1]), plot.high - 1: _label(curve, ends[0])}
-    if plot.high == 1:
-        return {0: _label(curve, ends[1])}
-    for line in curve.limits:
-        if _inside(line.value, ends):
-            found.setdefault(_row(line.value, ends, plot), _label(curve, line.value))
-    return found
 
 
 def _label(curve: Curve, value: float) -> str:

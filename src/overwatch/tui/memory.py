@@ -198,17 +198,14 @@ class Heat:
                 if sample.score < known.score:
                     whiles[-1].lanes[gpu_id] = sample
 
-    def of(self, env_id: int, now: int, cells: int, step: int = 1) -> tuple[Sample | None, ...]:
-        """An env's worst in each of the last `cells` whiles of `step` seconds, oldest first; a gap is `None`.
+    def of(self, of: int | str, now: int, cells: int, step: int = 1) -> tuple[Sample | None, ...]:
+        """An env's worst, or a lane's least utilization, in the last `cells` whiles of `step` seconds.
 
-        `step` is one of `STEPS`.
+        Oldest first; a gap is `None`. `step` is one of `STEPS`.
         """
-        seen = {one.number: one.worst.get(env_id) for one in self._whiles.get(step, ())}
-        last = now // step
-        return tuple(seen.get(number) for number in range(last - cells + 1, last + 1))
-
-    def of_lane(self, gpu_id: str, now: int, cells: int, step: int = 1) -> tuple[Sample | None, ...]:
-        """A lane at its least utilization in each of the last `cells` whiles, likewise."""
-        seen = {one.number: one.lanes.get(gpu_id) for one in self._whiles.get(step, ())}
+        seen = {
+            one.number: one.lanes.get(of) if isinstance(of, str) else one.worst.get(of)
+            for one in self._whiles.get(step, ())
+        }
         last = now // step
         return tuple(seen.get(number) for number in range(last - cells + 1, last + 1))

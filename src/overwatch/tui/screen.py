@@ -1,4 +1,4 @@
-"""What a session shows: help, a page, the overview, or that it waits; and who gets how many rows of it.
+"""What a session shows: help, a page, the overview, or that it waits; and which panel has how many rows.
 
 The same lines are the live screen, `--format text` and the SVG: what a test compares is what is seen. A page
 has exactly as many lines as the terminal. Must not know Textual or time.
@@ -9,27 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from overwatch.snapshot import Snapshot
-from overwatch.tui.context import AlarmAt, Context, Page, Place, Target
+from overwatch.tui.context import Context, Frame, Page
 from overwatch.tui.keys import Mode
-from overwatch.tui.panels import (
-    alarms,
-    beside,
-    board,
-    curves,
-    drawer,
-    feed,
-    header,
-    heatmap,
-    keyline,
-    learning,
-    lists,
-    parting,
-    policy,
-    small,
-    system,
-    verdict,
-    welcome,
-)
+from overwatch.tui.panels import alarms, board, curves, drawer, feed, header, lists, policy, small, system
 from overwatch.tui.panels import help as help_panel
 from overwatch.tui.session import Session
 from overwatch.tui.text import Line, Span, blank
@@ -38,32 +20,6 @@ LEAST_BOARD = 4
 _AT_ANY_SIZE: Final = (Page.CURVES, Page.CONFIG)
 _LEAST: Final = 8
 """Lines below which those have no room either."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
-    """What is on the screen, and where the cursor can go."""
-
-    lines: list[Line]
-    walk: tuple[Place, ...] = ()
-    """Places in the order in which the cursor visits them."""
-    cursor: Place | None = None
-    most_scroll: int = 0
-    """How far the drawer's text can be scrolled."""
-    targets: tuple[Target | None, ...] = ()
-    """What a click on each line means, from the first on."""
-    edge: int | None = None
-    """The cell from which on a click is in the drawer and means none of these; absent without one beside."""
-
-    def target(self, x: int, y: int) -> Target | None:
-        """What is under a cell."""
-        if not 0 <= y < len(self.targets) or self.beyond(x):
-            return None
-        return self.targets[y]
-
-    def beyond(self, x: int) -> bool:
-        """Whether a cell is in the drawer that stands beside the board."""
-        return self.edge is not None and x >= self.edge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +45,7 @@ def shares(height: int) -> Shares:
 
 def overview(snapshot: Snapshot, ctx: Context) -> Frame:
     """Exactly `ctx.height` lines of exactly `ctx.width` cells; choices lie over what is above the prompt."""
-    frame, over = _frame(snapshot, ctx), keyline.choices(ctx)
+    frame, over = _frame(snapshot, ctx), help_panel.choices(ctx)
     if not over:
         return frame
     return replace(frame, lines=[*frame.lines[: -1 - len(over)], *over, frame.lines[-1]])
@@ -103,15 +59,14 @@ def _frame(snapshot: Snapshot, ctx: Context) -> Frame:
     share = shares(ctx.height)
     top = [
         *header.render(snapshot, ctx),
-        *verdict.render(snapshot, ctx),
+        *header.verdict(snapshot, ctx),
         *policy.pulse(snapshot, ctx),
-        *parting.strip(snapshot, ctx),
+        *curves.parting(snapshot, ctx),
         *system.render(snapshot, ctx, share.lanes),
     ]
     rail = alarms.render(snapshot, ctx, share.alarms)
-    named = len(rail.lines) - rail.num_rows - 1
     if ctx.short:
-        share = replace(share, feed=max(1, share.feed - named))
+        share = replace(share, feed=max(1, share.feed - rail.targets[1:].count(None)))
     rows = ctx.height - len(top) - len(rail.lines) - 1
     # The board and the feed with their titles, and a row of the fleet, come first.
     spare = rows - LEAST_BOARD - share.feed - 3
@@ -119,48 +74,50 @@ def _frame(snapshot: Snapshot, ctx: Context) -> Frame:
     top, rows = [*top, *beside], rows - len(beside)
     if ctx.ui.opened:
         drawn = _with_drawer(snapshot, ctx, rows)
-    elif ctx.ui.heat_of is None and learning.fits_beside(snapshot, ctx):
+    elif ctx.ui.heat_of is None and curves.fit_beside_board(snapshot, ctx):
         drawn = _with_charts(snapshot, ctx, rows, share)
     else:
         drawn = _board_and_feed(snapshot, ctx, rows, share)
-    lines = [*top, *rail.lines, *drawn.lines, keyline.render(snapshot, ctx)]
-    numbers = (AlarmAt(number) for number in range(1, rail.num_rows + 1))
-    above = (*[None] * (len(top) + 1), *numbers, *[None] * named)
-    return replace(drawn, lines=lines, targets=(*above, *drawn.targets))
+    lines = [*top, *rail.lines, *drawn.lines, help_panel.key_line(snapshot, ctx)]
+    return replace(drawn, lines=lines, targets=(*[None] * len(top), *rail.targets, *drawn.targets))
 
 
 def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) -> Frame:
     """`rows` lines: board, rollups, and the feed, which has half of them while it has the keys."""
     fleet = board.rollups(snapshot, ctx)
-    lanes = ctx.ui.heat_of == "gpu"
-    if ctx.ui.heat_of is not None and (snapshot.system.gpus if lanes else snapshot.envs):
-        drawn = (heatmap.lanes if lanes else heatmap.render)(snapshot, ctx.ui.heat, ctx, rows - len(fleet))
-        return Frame(
-            lines=[*drawn.lines, *fleet], walk=drawn.walk, cursor=drawn.cursor, targets=drawn.targets
-        )
-    if learning.wanted(snapshot):
+    of_what = snapshot.system.gpus if ctx.ui.heat_of == "gpu" else snapshot.envs
+    if ctx.ui.heat_of is not None and of_what:
+        drawn = board.heatmap(snapshot, ctx, rows - len(fleet))
+        return replace(drawn, lines=[*drawn.lines, *fleet])
+    if curves.replaces_board(snapshot):
         below = feed.render(snapshot, ctx, share.feed)
-        lines = learning.render(snapshot, ctx, rows - len(below.lines))
-        targets = (*[None] * len(lines), *below.targets)
-        return Frame(lines=[*lines, *below.lines], targets=targets)
+        lines = curves.in_place_of_board(snapshot, ctx, rows - len(below.lines))
+        return Frame(lines=[*lines, *below.lines], targets=(*[None] * len(lines), *below.targets))
     asked = share.feed
     if ctx.mode is Mode.FEED:
         asked = max(asked, min((rows - len(fleet)) // 2, rows - len(fleet) - 2 - LEAST_BOARD))
     below = feed.render(snapshot, ctx, asked)
     drawn = board.render(snapshot, ctx, rows - len(fleet) - len(below.lines) - 2)
-    return Frame(
-        lines=[*drawn.lines, *fleet, *below.lines], walk=drawn.walk, cursor=drawn.cursor,
-        targets=(*drawn.targets, *[None] * len(fleet), *below.targets),
-    )  # fmt: skip
+    return _over(drawn, fleet, below)
+
+
+def _over(drawn: Frame, between: list[Line], below: Frame) -> Frame:
+    """The board, some lines, and the feed below one another."""
+    targets = (*drawn.targets, *[None] * len(between), *below.targets)
+    return replace(drawn, lines=[*drawn.lines, *between, *below.lines], targets=targets)
+
+
+def _beside(drawn: Frame, lines: list[Line], width: int) -> Frame:
+    """What is `width` cells wide with other lines at its right."""
+    both = [(*one, Span(" "), *other) for one, other in zip(drawn.lines, lines, strict=True)]
+    return replace(drawn, lines=both, edge=width)
 
 
 def _with_charts(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) -> Frame:
     """Board and feed as wide as they need to be, and at their right the past of what matters most."""
-    left = replace(ctx, width=learning.board_width(snapshot, ctx))
-    drawn = _board_and_feed(snapshot, left, rows, share)
-    charts = learning.beside_board(snapshot, replace(ctx, width=ctx.width - left.width - 1), rows)
-    lines = [(*one, Span(" "), *other) for one, other in zip(drawn.lines, charts, strict=True)]
-    return replace(drawn, lines=lines, edge=left.width)
+    wide = curves.board_width(snapshot, ctx)
+    charts = curves.beside_board(snapshot, replace(ctx, width=ctx.width - wide - 1), rows)
+    return _beside(_board_and_feed(snapshot, replace(ctx, width=wide), rows, share), charts, wide)
 
 
 def _with_drawer(snapshot: Snapshot, ctx: Context, rows: int) -> Frame:
@@ -171,57 +128,47 @@ def _with_drawer(snapshot: Snapshot, ctx: Context, rows: int) -> Frame:
     title_and_lines = max(4, min(12, (rows - len(fleet)) // 3))
     below = feed.render(snapshot, beside, title_and_lines - 1)
     drawn = board.render(snapshot, beside, rows - 1 - len(fleet) - len(below.lines) - 1)
-    left = [*drawn.lines, *fleet, *below.lines]
-    lines = [board.title(snapshot, ctx)]
-    lines += [(*one, Span(" "), *other) for one, other in zip(left, box.lines, strict=True)]
-    return Frame(
-        lines=lines, walk=drawn.walk, cursor=drawn.cursor, most_scroll=box.most_scroll, edge=beside.width,
-        targets=(None, *drawn.targets, *[None] * len(fleet), *below.targets),
-    )  # fmt: skip
+    both = _beside(_over(drawn, fleet, below), box.lines, beside.width)
+    lines, targets = [board.title(snapshot, ctx), *both.lines], (None, *both.targets)
+    return replace(both, lines=lines, targets=targets, most_scroll=box.most_scroll)
 
 
 def _with_full_drawer(snapshot: Snapshot, ctx: Context) -> Frame:
     """The drawer under verdict and pulse; the cursor's walk stays that of the board behind it."""
     head = [header.identity(snapshot.run, ctx)] if ctx.compact else header.render(snapshot, ctx)
-    above = [*head, *verdict.render(snapshot, ctx), *policy.pulse(snapshot, ctx)]
+    above = [*head, *header.verdict(snapshot, ctx), *policy.pulse(snapshot, ctx)]
     rows = ctx.height - len(above) - 1
     drawn = drawer.full(snapshot, ctx, rows)
     behind = board.render(snapshot, ctx, rows)
-    return Frame(
-        lines=[*above, *drawn.lines, keyline.render(snapshot, ctx)],
-        walk=behind.walk,
-        cursor=behind.cursor,
-        most_scroll=drawn.most_scroll,
-    )
+    lines = [*above, *drawn.lines, help_panel.key_line(snapshot, ctx)]
+    return replace(drawn, lines=lines, walk=behind.walk, cursor=behind.cursor)
 
 
-def page(page: Page, snapshot: Snapshot | None, ctx: Context) -> lists.Page:
+def page(page: Page, snapshot: Snapshot | None, ctx: Context) -> Frame:
     """One frame; without a snapshot the list of runs alone."""
     if small.is_bare(ctx) and (page not in _AT_ANY_SIZE or ctx.height <= _LEAST):
-        return lists.Page(lines=[] if snapshot is None else small.render(snapshot, ctx))
+        return Frame(lines=[] if snapshot is None else small.render(snapshot, ctx))
     head: list[Line] = []
-    if snapshot is not None and not small.fits(ctx):
-        head = [small.identity(snapshot.run, ctx), *verdict.render(snapshot, ctx)]
-    elif snapshot is not None:
-        head = [header.identity(snapshot.run, ctx)]
-        if page is Page.COMPARE and ctx.playback is not None:
+    if snapshot is not None:
+        head = [header.identity(snapshot.run, ctx) if small.fits(ctx) else small.identity(snapshot.run, ctx)]
+        if page is Page.COMPARE and ctx.playback is not None and small.fits(ctx):
             head.append(header.transport(ctx.playback, ctx))
-        head += verdict.render(snapshot, ctx)
+        head += header.verdict(snapshot, ctx)
     rows = ctx.height - len(head) - 1
     drawn = _listed(page, snapshot, ctx, rows)
     body = [*drawn.lines, *[blank(ctx.width)] * (rows - len(drawn.lines))]
-    over = keyline.choices(ctx)
+    over = help_panel.choices(ctx)
     if over:
         body[-len(over) :] = over
-    lines = [*head, *body, keyline.render(snapshot, ctx)]
-    return lists.Page(lines=lines, targets=(*[None] * len(head), *drawn.targets))
+    lines = [*head, *body, help_panel.key_line(snapshot, ctx)]
+    return Frame(lines=lines, targets=(*[None] * len(head), *drawn.targets))
 
 
-def _listed(page: Page, snapshot: Snapshot | None, ctx: Context, rows: int) -> lists.Page:
+def _listed(page: Page, snapshot: Snapshot | None, ctx: Context, rows: int) -> Frame:
     if page is Page.RUNS:
         return lists.runs(ctx.ui.runs, None if snapshot is None else snapshot.run.run_id, ctx, rows)
     if snapshot is None:
-        return lists.Page(lines=[])
+        return Frame(lines=[])
     match page:
         case Page.FINDINGS:
             return lists.findings(snapshot, ctx, rows)
@@ -229,11 +176,11 @@ def _listed(page: Page, snapshot: Snapshot | None, ctx: Context, rows: int) -> l
             return policy.page(snapshot, ctx.ui.history, ctx, rows)
         case Page.COMPARE:
             both = ctx.ui.beside
-            return lists.Page(lines=[]) if both is None else beside.render(both, snapshot, ctx, rows)
+            return Frame(lines=[]) if both is None else lists.comparison(both, snapshot, ctx, rows)
         case Page.CURVES:
-            return lists.Page(lines=curves.render(snapshot, ctx, rows))
+            return Frame(lines=curves.render(snapshot, ctx, rows))
         case Page.CONFIG:
-            return lists.Page(lines=lists.configuration(snapshot, ctx, rows))
+            return Frame(lines=lists.configuration(snapshot, ctx, rows))
         case Page.LOGS:
             return lists.logs(ctx, rows)
         case _:
@@ -244,7 +191,7 @@ def draw(
     session: Session,
     shown: Snapshot | None,
     context: Callable[[], Context],
-    waiting: Callable[[], welcome.Waiting],
+    waiting: Callable[[], small.Waiting],
 ) -> Frame:
     """The frame of this moment; `shown` is the snapshot with what this terminal adds.
 
@@ -256,10 +203,9 @@ def draw(
         return Frame(lines=help_panel.render(shown, context()))
     if session.ui.page is not None and (shown is not None or not small.is_bare(ctx)):
         session.ui.picked = session.picked
-        listed = page(session.ui.page, shown, ctx)
-        return Frame(lines=listed.lines, targets=listed.targets)
+        return page(session.ui.page, shown, ctx)
     if shown is None:
-        return Frame(lines=welcome.render(waiting(), ctx))
+        return Frame(lines=small.welcome(waiting(), ctx))
     frame = overview(shown, ctx)
     session.shown, wanted = shown, session.ui.scroll
     session.ui.scroll = min(wanted, frame.most_scroll)
@@ -272,8 +218,7 @@ def copied(shown: Snapshot, ctx: Context) -> str:
     """What is open as plain text, else the row under the cursor."""
     if ctx.ui.opened:
         return drawer.written(shown, ctx)
-    frame = overview(shown, ctx)
-    if isinstance(frame.cursor, int):
-        row = replace(ctx, ui=replace(ctx.ui, env_id=frame.cursor))
-        return drawer.written(shown, row)
+    cursor = overview(shown, ctx).cursor
+    if isinstance(cursor, int):
+        return drawer.written(shown, replace(ctx, ui=replace(ctx.ui, env_id=cursor)))
     return shown.verdict.text

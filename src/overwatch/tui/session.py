@@ -17,7 +17,7 @@ from overwatch.tui.comparison import Comparison
 from overwatch.tui.context import COMPACT_BELOW, Page, Place, Ui
 from overwatch.tui.keys import Mode, keymap
 from overwatch.tui.memory import Hold
-from overwatch.tui.panels import curves, learning
+from overwatch.tui.panels import curves
 from overwatch.tui.panels.alarms import on_rail
 from overwatch.tui.panels.policy import names
 from overwatch.tui.playback import Playback, Transport
@@ -211,8 +211,8 @@ class Session:
             return charts.asks(shown, ui.charts, grid.shown, grid.wide)
         if ui.page is Page.CONFIG:
             return charts.asks(shown, ui.charts, (), 0, about=True)
-        if (ui.page is None and self.width >= COMPACT_BELOW) or learning.wanted(shown):
-            return charts.asks(shown, Charts(), learning.worst(shown), self.width)
+        if (ui.page is None and self.width >= COMPACT_BELOW) or curves.replaces_board(shown):
+            return charts.asks(shown, Charts(), curves.worst(shown), self.width)
         return []
 
     def take(self, snapshot: Snapshot) -> None:

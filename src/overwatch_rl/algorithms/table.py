@@ -4,7 +4,7 @@ GRPO is none of them: it answers prompts, and its batches are groups. Must not k
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -58,10 +58,29 @@ class Kind:
     """Of one step, by a config."""
     tunable: frozenset[str]
     """Settings that a command may change while it trains; rows of `orchestrator.commands.TUNABLES`."""
+    flags: Mapping[str, tuple[str, ...]]
+    """Flags of `overwatch-rl train` that are settings of it, with the place of each in its config."""
+    shown: Callable[[Any], dict[str, object]] = asdict
+    """What a run declares of a config."""
     rows_at_least: str | None = None
     """The setting of which a batch needs as many env steps."""
     is_replayed: bool = False
     """Whether it learns from steps that are sampled again and again, rather than once from a rollout."""
+
+
+def _shown_of_ppo(config: PPOConfig) -> dict[str, object]:
+    return {
+        "epochs": config.epochs,
+        "minibatches": config.minibatches,
+        "network": config.network,
+        "max_grad_norm": config.max_grad_norm,
+        "gamma": config.returns.gamma,
+        "anneal_updates": config.anneal_updates,
+        "normalise_observations": config.normalise_observations,
+        "gae_lambda": config.returns.lam,
+        "clip": config.clip,
+        "entropy_coef": config.entropy_coef,
+    }
 
 
 ALGORITHMS: Final[dict[str, Kind]] = {
@@ -71,6 +90,17 @@ ALGORITHMS: Final[dict[str, Kind]] = {
         optimiser_steps=lambda config: config.epochs * config.minibatches,
         discount=lambda config: config.returns.gamma,
         tunable=frozenset(("learning_rate", "entropy_coef", "clip", "value_coef", "max_grad_norm")),
+        flags={
+            "lr": ("learning_rate",),
+            "epochs": ("epochs",),
+            "minibatches": ("minibatches",),
+            "network": ("network",),
+            "target_kl": ("target_kl",),
+            "gamma": ("returns", "gamma"),
+            "anneal_updates": ("anneal_updates",),
+            "normalise_observations": ("normalise_observations",),
+        },
+        shown=_shown_of_ppo,
         rows_at_least="minibatches",
     ),
     "dqn": Kind(
@@ -79,6 +109,7 @@ ALGORITHMS: Final[dict[str, Kind]] = {
         optimiser_steps=lambda config: config.gradient_steps,
         discount=lambda config: config.gamma,
         tunable=frozenset(("learning_rate",)),
+        flags={"lr": ("learning_rate",), "gamma": ("gamma",)},
         is_replayed=True,
     ),
 }

@@ -6,11 +6,13 @@ Rules: torch is loaded inside the commands, after signals are taken.
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, Unpack
 
 import click
 
+from overwatch_rl.algorithms import OWN_SETTINGS
 from overwatch_rl.cli.common import PLACE, Stop, config_option, signals, usage_errors
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from overwatch_rl.trained import TrainedPolicy
     from overwatch_rl.worlds.goodhart.config import GoodhartConfig
 
+Command = TypeVar("Command", bound=Callable[..., object])
 EVALUATION_SEED: Final = 1_000_003
 """Far from the seeds of training: episodes that no policy was trained on."""
 
@@ -32,6 +35,25 @@ class _Episodes(TypedDict):
     episodes: int
     slots: int | None
     seed: int
+
+
+def _own_settings(command: Command) -> Command:
+    """An option for the settings of each algorithm, all of them in the parameter `own`."""
+
+    def gathered(context: click.Context, option: click.Parameter, words: tuple[str, ...]) -> None:
+        context.params.setdefault("own", {})[option.name] = words
+
+    for name, about in reversed(OWN_SETTINGS.items()):
+        option = click.option(
+            f"--{name}",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help=about,
+            expose_value=False,
+            callback=gathered,
+        )
+        command = option(command)
+    return command
 
 
 @click.command(context_settings={"auto_envvar_prefix": "OVERWATCH_RL"})
@@ -46,15 +68,7 @@ class _Episodes(TypedDict):
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the world; may be repeated."
 )
-@click.option(
-    "--ppo", multiple=True, metavar="NAME=VALUE",
-    help="A setting of PPO that has no flag of its own, as max_grad_norm=10 or returns.gamma=0.9; may be "
-    "repeated.",
-)  # fmt: skip
-@click.option(
-    "--dqn", multiple=True, metavar="NAME=VALUE",
-    help="A setting of DQN, as capacity=50000 or epsilon_steps=20000; may be repeated.",
-)  # fmt: skip
+@_own_settings
 @click.option("--updates", type=int, help="Updates to do; 30 unless --seconds is given.")
 @click.option("--seconds", type=float, help="End after this long, at the next step.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same numbers.")

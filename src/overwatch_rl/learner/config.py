@@ -207,9 +207,9 @@ def learner_config(*given: Mapping[str, Any]) -> LearnerConfig:
             raise ValueError(f"{path} is a setting of {other}, and algorithm is {name}; leave one out")
     own = merged.get(name) or {}
     try:
-        _check_names(name, own, preset.algorithm)
+        _check_names(name, own, preset.learned)
         _check_names("recovery", merged.get("recovery") or {}, RecoveryConfig())
-        checked = TypeAdapter(kind.config).validate_python(_merged(asdict(preset.algorithm), own))
+        checked = TypeAdapter(kind.config).validate_python(_merged(asdict(preset.learned), own))
         merged[name] = asdict(checked)
     except ValidationError as error:
         raise ValueError(_words(error, name)) from error

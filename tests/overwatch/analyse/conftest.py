@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.analyse.story import Story, read_story
+from overwatch.analyse.story import Story
+from tests.overwatch.analyse.reading import read_story
 from tests.overwatch.simulate.runs import record
 
 SIZE = ("--gpus", "2", "--envs", "4", "--slots", "3", "--seconds", "40")

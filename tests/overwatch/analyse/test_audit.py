@@ -10,13 +10,13 @@ import pytest
 
 from overwatch.analyse.audit import AuditConfig, audit, junit
 from overwatch.analyse.judged import config_keys, skipped, unknown
-from overwatch.analyse.source import AnalyseError
-from overwatch.analyse.story import Story, read_story
+from overwatch.analyse.story import AnalyseError, Story
 from overwatch.journal import Signal
 from overwatch.otlp.encode import origin_attributes, request
 from overwatch.otlp.jsonl import to_json
 from tests import fakes
 from tests.fakes import SECOND, START_NS
+from tests.overwatch.analyse.reading import read_story
 from tests.overwatch.simulate.runs import overwatch
 
 

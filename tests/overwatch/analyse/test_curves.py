@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overwatch.analyse.curves import fresh_values
-from overwatch.analyse.source import open_source
-from overwatch.analyse.story import Story, read_story
+from overwatch.analyse.story import Story
 from overwatch.catalog import KL, Scope
 from overwatch.events import Measured
+from overwatch.feeds.recording import open_recording
 from tests import fakes
 from tests.fakes import SECOND, START_NS
+from tests.overwatch.analyse.reading import read_story
 from tests.overwatch.feeds.recordings import Written
 
 
@@ -21,7 +22,8 @@ def test_a_curve_has_each_value_at_its_update(storm: Path, story: Story) -> None
     """As many and the same as the trainer sent, with their updates."""
     sent = {
         record.event.index: record.event.values[KL.name].first()
-        for record in open_source(storm).records()
+        for _, batch in open_recording(storm).told()
+        for record in batch.records
         if isinstance(record.event, Measured)
         and record.event.scope is Scope.POLICY
         and KL.name in record.event.values

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.analyse.story import read_story
+from tests.overwatch.analyse.reading import read_story
 from tests.overwatch.simulate.runs import overwatch
 
 SNAPSHOTS = ["", "snapshots.jsonl"]

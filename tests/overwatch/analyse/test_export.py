@@ -17,13 +17,11 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from overwatch.analyse.export import export
-from overwatch.analyse.openmetrics import openmetrics
+from overwatch.analyse.export import crc32c, export, openmetrics
 from overwatch.analyse.rows import rows
-from overwatch.analyse.source import AnalyseError
-from overwatch.analyse.story import Story, read_story
-from overwatch.analyse.tensorboard import crc32c
+from overwatch.analyse.story import AnalyseError, Story
 from overwatch.catalog import KL, prometheus_name
+from tests.overwatch.analyse.reading import read_story
 from tests.overwatch.simulate.runs import overwatch
 
 NAME = prometheus_name(KL)

@@ -9,15 +9,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from overwatch.analyse.found import SEVERITIES
-from overwatch.analyse.groups import foremost, groups, subject_of
+from overwatch.analyse.findings import SEVERITIES, foremost, groups, subject_of
 from overwatch.analyse.page import table, text
-from overwatch.analyse.report import report
-from overwatch.analyse.story import Story, read_story
+from overwatch.analyse.report import policy, report
+from overwatch.analyse.story import Story
+from overwatch.catalog.policy import KL
 from overwatch.catalog.runbooks import runbook
 from overwatch.catalog.titles import title
+from overwatch.feeds.inputs import open_input
+from overwatch.feeds.player import Player
+from overwatch.feeds.recording import Recording
 from overwatch.snapshot import Snapshot
+from overwatch.snapshot.history import Ask
+from overwatch.state.past import Past
 from tests.overwatch.analyse.browser import opened
+from tests.overwatch.analyse.reading import read_story
 from tests.overwatch.simulate.runs import overwatch
 
 HOSTILE = "</style><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[2J"
@@ -91,12 +97,12 @@ def test_the_first_things_said_are_what_when_and_what_to_do(page: Path, story: S
     """Before the first heading of a part: every critical kind with its message and its next step."""
     begin = html.unescape(page.read_text().split("<h2")[0])
 
-    for group in foremost([one for one in groups(story) if one.severity == "critical"], 6):
+    for group in foremost([one for one in groups(story.findings) if one.severity == "critical"], 6):
         finding = group.first.finding
         assert finding.message[1:] in begin
         assert finding.hint[1:] in begin
         assert group.code in begin
-    assert f"(update {groups(story)[0].first.update})" in begin
+    assert f"(update {groups(story.findings)[0].first.update})" in begin
 
 
 def test_every_part_is_there(page: Path) -> None:
@@ -127,7 +133,7 @@ def test_titles_are_words_and_codes_stand_beside_them(page: Path, story: Story) 
     assert set(small) == {one.finding.code for one in story.findings} != set()
     for part in (words, "".join(figure), listing, banner):
         assert not [code for code in set(small) if code in part]
-    for group in groups(story):
+    for group in groups(story.findings):
         assert title(group.code) in words
 
 
@@ -162,7 +168,7 @@ def test_evidence_is_no_cause_and_is_told_of_each(page: Path, story: Story) -> N
     """What a kind means and what it was concluded from have headings of their own; envs are not mixed."""
     begin = _text_of(page.read_text().split("<h2")[0])
 
-    for group in foremost([one for one in groups(story) if one.severity == "critical"], 6):
+    for group in foremost([one for one in groups(story.findings) if one.severity == "critical"], 6):
         book = runbook(group.code)
         assert book is not None
         assert f"means {book.means}" in begin
@@ -260,3 +266,59 @@ def test_what_cannot_be_written_is_said(storm: Path, tmp_path: Path) -> None:
     assert (below.exit_code, "cannot be written" in below.stderr) == (2, True)
     assert overwatch("report", tmp_path, "-o", tmp_path / "run.html").exit_code == 2
     assert not (tmp_path / "run.html").exists()
+
+
+@pytest.fixture(scope="module")
+def sick_story(sick: Path) -> Story:
+    """Of the run whose policy collapses."""
+    return read_story(sick)
+
+
+def charts(story: Story) -> dict[str, str]:
+    """The figures of the section, by their title."""
+    figures = re.findall(r"<figure.*?</figure>", str(policy(story)), re.DOTALL)
+    return {re.findall(r"<b>(.*?)</b>", one)[0]: one for one in figures}
+
+
+def test_its_curves_and_limits_are_those_of_the_terminal(sick: Path, sick_story: Story) -> None:
+    """The same answer to the same question, at the end of the recording."""
+    recording = open_input(sick)
+    assert isinstance(recording, Recording)
+    player = Player(recording)
+    player.seek(player.last)
+    names = tuple(sick_story.curves.policy)
+    shown = player.history(sick_story.run.run_id, Ask(names=names, columns=512))
+
+    assert shown is not None
+    assert sick_story.drawn(names) == {one.name: one for one in shown.curves} != {}
+
+
+@pytest.mark.parametrize("what", ["recording", "log of snapshots"])
+def test_a_chart_has_limits_and_the_begin_of_each_finding(sick: Path, sick_story: Story, what: str) -> None:
+    """Both limits of a row, each with its side; a mark at the update of each finding that is no mere info."""
+    story = sick_story if what == "recording" else read_story(sick / "snapshots.jsonl")
+    chart = charts(story)[KL.label]
+    kl = story.drawn((KL.short,))[KL.short]
+    bad = [one for one in story.findings if one.severity != "info" and one.finding.subject.scope != "env"]
+
+    assert [(one.severity, one.above) for one in kl.limits] == [("warning", True), ("critical", True)]
+    assert chart.count('class="limit ') == len(kl.limits)
+    assert chart.count('class="mark ') == len(bad) > 0
+
+
+def test_an_update_that_no_snapshot_shows_is_in_the_chart(sick_story: Story) -> None:
+    """Where updates come faster than snapshots, the least and the most of those between are drawn."""
+    tracked = sick_story.tracked
+    assert tracked is not None
+    past = Past.load(tracked.past.dump())
+    line = past.lines[KL.name]
+    line.take(line.at[-1], line.index[-1] + 1, 0.001, 10 * max(line.high))
+    spiked = replace(sick_story, tracked=msgspec.structs.replace(tracked, past=past))
+
+    before, after = (_highest(charts(one)[KL.label]) for one in (sick_story, spiked))
+    assert after > 5 * before
+
+
+def _highest(chart: str) -> float:
+    """Number at the axis."""
+    return max(float(one) for one in re.findall(r'text-anchor="end"[^>]*>([^<]*)', chart))

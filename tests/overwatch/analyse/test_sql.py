@@ -22,11 +22,11 @@ def test_each_table_holds_what_the_export_writes(story: Story, table: str) -> No
     text = io.StringIO()
     count = write_csv(text, [story], table, is_guarded=False)
     exported = list(csv.reader(io.StringIO(text.getvalue())))
-    told = answer([story], f"from {table}")
+    names, found = answer([story], f"from {table}")
 
-    assert len(told.rows) == count > 1
-    assert list(told.columns) == exported[0]
-    for row, line in zip(told.rows, exported[1:], strict=True):
+    assert len(found) == count > 1
+    assert list(names) == exported[0]
+    for row, line in zip(found, exported[1:], strict=True):
         shown = [
             "" if value is None else repr(value) if isinstance(value, float) else str(value) for value in row
         ]
@@ -39,11 +39,11 @@ def test_numbers_are_numbers_and_what_is_missing_is_null(story: Story) -> None:
     hostile = '=1+1, "x"\n007 ✈ \\n'
     for found in story.found.by_key.values():
         found.finding = msgspec.structs.replace(found.finding, message=hostile)
-    told = answer([story], 'select distinct text, kind, typeof("at"), typeof(env), slot from findings')
+    _, told = answer([story], 'select distinct text, kind, typeof("at"), typeof(env), slot from findings')
 
-    assert {row[1] for row in told.rows} == kinds
-    assert {row[0] for row in told.rows} == {hostile}
-    assert {row[2:] for row in told.rows} == {("DOUBLE", "BIGINT", None)}
+    assert {row[1] for row in told} == kinds
+    assert {row[0] for row in told} == {hostile}
+    assert {row[2:] for row in told} == {("DOUBLE", "BIGINT", None)}
 
 
 def test_runs_of_a_folder_are_told_apart(storm: Path, calm: Path, tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.analyse.source import AnalyseError, open_source
-from overwatch.analyse.story import Story, read_story
+from overwatch.analyse.story import AnalyseError, Story, open_recorded
+from tests.overwatch.analyse.reading import read_story
 
 
 def test_a_finding_lives_from_when_it_was_true_to_when_it_was_seen_last(story: Story) -> None:
@@ -91,10 +91,10 @@ def test_lines_that_are_no_snapshots_are_counted(storm: Path, tmp_path: Path) ->
     log = tmp_path / "log.jsonl"
     log.write_bytes(b"\r\n".join([lines[0], b"", b"{no", *lines[1:], lines[2][:100]]))
 
-    source = open_source(log)
+    recorded = open_recorded(log)
 
-    assert len(list(source.snapshots())) == len(lines)
-    assert len(source.remarks()) == 2
+    assert len(list(recorded.recorded())) == len(lines)
+    assert len(recorded.remarks()) == 2
 
 
 def test_a_run_that_is_not_there_is_named_with_those_that_are(storm: Path) -> None:

@@ -3,8 +3,8 @@
 from overwatch.catalog.bounds import BY_STATE, ROWS, BoundState
 from overwatch.diagnose.anomaly import AnomalyLimits
 from overwatch.diagnose.bounds import RULES
-from overwatch.diagnose.findings_lane import lane_problems
 from overwatch.diagnose.fleet import fleet_of
+from overwatch.diagnose.machine_findings import lane_problems
 from tests import fakes
 from tests.overwatch.diagnose.test_bounds import EXAMPLES
 

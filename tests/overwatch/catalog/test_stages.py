@@ -1,9 +1,9 @@
 """Whoever shows or counts stages follows the one table of them."""
 
-from overwatch.analyse import report_seeds
+from overwatch.analyse import report_time
 from overwatch.catalog.bounds import ROWS, Colour
 from overwatch.catalog.stages import TRANSITIONS, Life, Stage, Tone, of_life
-from overwatch.simulate import lifecycle
+from overwatch.simulate import seeds
 from overwatch.tui.grammar import stage_role
 
 
@@ -18,13 +18,13 @@ def test_every_tone_is_drawn_by_the_terminal_and_the_report() -> None:
     """A tone that one of them does not know would hide a stage."""
     assert {stage.facets.tone for stage in Stage} == set(Tone)
     assert len({stage_role(stage) for stage in Stage}) == len(Tone)
-    assert set(report_seeds.TONES) == set(Tone)
+    assert set(report_time.TONES) == set(Tone)
 
 
 def test_the_simulator_knows_how_every_stage_ends_that_does_not_last() -> None:
     """A slot that grows or is cleaned up goes on to a stage that may follow."""
     for stage in of_life(Life.GROWING, Life.CLEANING):
-        assert lifecycle.WAYS[stage].onward in stage.facets.onward
+        assert seeds.WAYS[stage].onward in stage.facets.onward
 
 
 def test_every_verdict_has_a_colour_of_the_report() -> None:

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from overwatch import sdk
-from overwatch.cli import agent, livecheck, main
+from overwatch.cli import live_check, main
 from overwatch.collector import process
 from overwatch.sdk import Report
 from tests.overwatch.simulate.runs import overwatch, record
@@ -39,7 +39,7 @@ MOMENTS = {
     "a finalizer": "sys.meta_path.insert(0, Dropped())",
     "the exit": "import atexit; atexit.register(press)",
 }
-MODULES = {"the first import": "overwatch.cli.errors", "an import of the command's": "overwatch.codec"}
+MODULES = {"the first import": "overwatch.cli.streams", "an import of the command's": "overwatch.codec"}
 
 
 def _commands(group: click.Group, *names: str) -> Iterator[tuple[str, ...]]:
@@ -134,8 +134,8 @@ def test_a_command_that_waits_for_a_signal_has_its_status(
         yield
 
     run = Mock(**{"close.return_value": Report(delivered=False, accepted=1, dropped={"unconfirmed": 1})})
-    monkeypatch.setattr(livecheck, "heard", heard)
-    monkeypatch.setattr(agent, "heard", heard)
+    monkeypatch.setattr(live_check, "heard", heard)
+    monkeypatch.setattr(sys.modules["overwatch.cli.main"], "heard", heard)
     monkeypatch.setattr(sdk, "start", Mock(return_value=run))
 
     assert overwatch("catalog", "live-check", "http://127.0.0.1:0").exit_code == listens

@@ -17,7 +17,7 @@ RUN = "run-ack"
 def crash(service: Service) -> Finding:
     """A run with a finding."""
     events: list[Event] = [run_started(), EnvCrashed(at=time.time_ns(), env_id=3, error="boom")]
-    url = f"{service.context.board.url('otlp_http')}/v1/logs"
+    url = f"{service.context.urls.get('otlp_http')}/v1/logs"
     assert http(url, told(RUN, events), content_type="application/x-protobuf").status == 200
     return eventually(lambda: next(iter(findings(service)), None))
 
@@ -33,7 +33,7 @@ def findings(service: Service) -> tuple[Finding, ...]:
 
 def acknowledge(service: Service, finding: str, query: str = f"run={RUN}", token: str | None = "") -> Reply:
     """Ask with the collector's own token, another one, or none."""
-    view = str(service.context.board.url("view")).replace("ws", "http", 1)
+    view = str(service.context.urls.get("view")).replace("ws", "http", 1)
     own = service.context.guard.announced.control if token == "" else token
     headers = {} if own is None else {"authorization": f"Bearer {own}"}
     return http(f"{view}/api/v1/findings/{quote(finding, safe='')}/ack?{query}", b"", "POST", **headers)

@@ -11,7 +11,6 @@ import pytest
 from overwatch import discovery
 from overwatch.cli.viewclient import ViewUnreachableError, fetch, http_url
 from overwatch.delivery.destination import destination
-from overwatch.delivery.endpoint import target
 from overwatch.discovery import Endpoints, Tokens
 from overwatch.feeds.live import Connection, Live
 from overwatch.journal import Signal
@@ -25,7 +24,7 @@ def test_programs_of_this_user_come_in(tmp_path: Path) -> None:
     """An exporter, a one-shot reader and a live feed take the announced tokens by themselves."""
     with running(tmp_path, *TOKENS) as service:
         service.announce()
-        to = destination(Signal.LOGS, target("logs", None, {}), {})
+        to = destination(Signal.LOGS, None, {})
         given = dict(to.headers_now)["authorization"]
         url = f"{to.shown}{to.path}"
         body = told("run-a", [run_started()])
@@ -53,7 +52,7 @@ def test_new_tokens_are_announced(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     file.write_text("first")
     with running(tmp_path, f"service.security.tokens.ingest.filename={file}") as service:
-        to = destination(Signal.LOGS, target("logs", str(service.endpoints.otlp_http), {}), {})
+        to = destination(Signal.LOGS, str(service.endpoints.otlp_http), {})
         seen = [dict(to.headers_now)]
         service.announce()
         seen.append(dict(to.headers_now))
@@ -69,8 +68,8 @@ def test_what_is_asked_for_wins_over_what_is_announced(tmp_path: Path) -> None:
     with running(tmp_path, *TOKENS) as service:
         service.announce()
         env = {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20own"}
-        own = destination(Signal.LOGS, target("logs", None, env), env)
-        other = destination(Signal.LOGS, target("logs", "http://127.0.0.1:9", {}), {})
+        own = destination(Signal.LOGS, None, env)
+        other = destination(Signal.LOGS, "http://127.0.0.1:9", {})
 
         asked, elsewhere = dict(own.headers_now), dict(other.headers_now)
 

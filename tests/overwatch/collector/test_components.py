@@ -127,7 +127,7 @@ def test_all_rows_start_and_stop_together(tmp_path: Path) -> None:
         assert (
             len(named) == sum(1 + one.is_several for one in COMPONENTS) + 1
         )  # the aggregator is in two kinds
-        assert service.context.board.url("metrics/more") is not None
+        assert service.context.urls.get("metrics/more") is not None
     assert service.failed_stops == 0
 
 

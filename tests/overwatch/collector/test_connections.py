@@ -205,14 +205,14 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("listener", ["otlp_http", "view", "health", "telemetry", "metrics"])
+@pytest.mark.parametrize("listener", ["otlp_http", "view", "health_check", "telemetry", "metrics"])
 @pytest.mark.parametrize("said", BAD.values(), ids=BAD)
 def test_bad_http_is_answered_without_itself_and_without_versions(
     tmp_path: Path, listener: str, said: bytes
 ) -> None:
     """Each listener names neither what came nor the library that reads it."""
     with running(tmp_path) as service:
-        port = int(str(service.context.board.url(listener)).rpartition(":")[2])
+        port = int(str(service.context.urls.get(listener)).rpartition(":")[2])
         with connect(port, said) as wrong:
             answer = b""
             with contextlib.suppress(ConnectionResetError):
@@ -223,10 +223,10 @@ def test_bad_http_is_answered_without_itself_and_without_versions(
     assert not any(word in answer.lower() for word in (b"python", b"aiohttp"))
 
 
-@pytest.mark.parametrize("listener", ["otlp_http", "view", "health", "telemetry", "metrics"])
+@pytest.mark.parametrize("listener", ["otlp_http", "view", "health_check", "telemetry", "metrics"])
 def test_no_answer_names_a_version(tmp_path: Path, listener: str) -> None:
     """Good requests and paths that are not there are answered by `overwatch`."""
     with running(tmp_path) as service:
-        place = str(service.context.board.url(listener)).rpartition("/")[2]
+        place = str(service.context.urls.get(listener)).rpartition("/")[2]
         for path in ("", "/nothing"):
             assert http(f"http://{place}{path}").headers["Server"] == "overwatch"

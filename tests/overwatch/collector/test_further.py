@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
-from tests.overwatch.serve.test_webhook import receiver
 
 from overwatch.cli.configuration import config as config_command
 from overwatch.collector import Service
@@ -16,6 +15,7 @@ from overwatch.collector.exporters.webhook import WebhookConfig
 from overwatch.config import ConfigError, as_yaml, load
 from overwatch.feeds.recording import Recording
 from tests import fakes
+from tests.overwatch.collector.exporters.test_webhook import receiver
 from tests.overwatch.collector.forwarding import counted, eventually, give, line, sets, trouble
 from tests.overwatch.collector.running import http, running, told
 from tests.overwatch.collector.test_otlp_forward import RUN, lines, numbered, shown
@@ -156,7 +156,7 @@ def _each_is_on_the_page(service: Service, names: tuple[str, ...]) -> None:
         assert f'otelcol_exporter_sent_log_records_total{{exporter="{name}"}}' in page
     for name in ("otlp_file", "otlp_file/copy"):
         assert f'overwatch_recording_budget_bytes{{exporter="{name}"}}' in page
-    health = json.loads(http(f"{service.context.board.url('health')}/").body)
+    health = json.loads(http(f"{service.context.urls.get('health_check')}/").body)
     told = health["components"]["pipeline:logs"]["components"]
     assert not told["exporter:otlphttp"]["healthy"]
     assert told["exporter:otlphttp/second"]["healthy"]
@@ -196,7 +196,7 @@ def test_a_second_page_of_metrics_has_an_address_of_its_own(tmp_path: Path) -> N
     )
     with running(tmp_path, *more) as service:
         give(service, told("two", [fakes.envs(time.time_ns(), range(4), 1, reward=[1.0] * 4)]))
-        urls = [str(service.context.board.url(name)) for name in ("metrics", "metrics/teams")]
+        urls = [str(service.context.urls.get(name)) for name in ("metrics", "metrics/teams")]
         eventually(lambda: b'rl_run_id="two"' in http(f"{urls[0]}/metrics").body)
         pages = [http(f"{url}/metrics").body for url in urls]
         assert [b'overwatch_env_id="' in page for page in pages] == [False, True]

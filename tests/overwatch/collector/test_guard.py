@@ -48,7 +48,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def doors(service: Service) -> dict[str, str]:
     """A path that answers at each HTTP door, as a URL."""
-    found, own = service.endpoints, service.context.board.url("telemetry")
+    found, own = service.endpoints, service.context.urls.get("telemetry")
     return {
         "otlp_http": f"{found.otlp_http}/v1/logs",
         "metrics": f"{found.metrics}/metrics",

@@ -131,7 +131,7 @@ def test_queues_are_measured_with_their_room(tmp_path: Path) -> None:
         request = told("run-a", [run_started()])
         url = f"{service.endpoints.otlp_http}/v1/logs"
         assert http(url, request, "POST", Content_Type="application/x-protobuf").status == 200
-        own = f"{service.context.board.url('telemetry')}/metrics"
+        own = f"{service.context.urls.get('telemetry')}/metrics"
 
         def queues() -> dict[str, float]:
             lines = http(own).body.decode().splitlines()

@@ -16,9 +16,9 @@ from overwatch.collector.limits import (
     LimitsConfig,
     MemoryLimiter,
     NoRoomError,
+    Resident,
     Room,
     available_bytes,
-    resident_bytes,
 )
 from overwatch.collector.receivers import bodies
 from overwatch.collector.tally import Tally
@@ -71,7 +71,7 @@ def test_memory_is_known_without_a_descriptor_to_spare() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
-        assert resident_bytes() == 0
+        assert Resident()() == 0
         problem = limiter.problem()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -109,7 +109,7 @@ def test_limits_that_cannot_hold_are_refused(keys: dict[str, int]) -> None:
 def test_the_default_leaves_the_machine_its_half() -> None:
     """Without a limit of its own the process may take half of what there is, and no more than 4 GiB."""
     config = LimitsConfig()
-    assert resident_bytes() < available_bytes()
+    assert Resident()() < available_bytes()
     assert config.soft_bytes < config.hard_bytes <= min(available_bytes(), 4096 * MIB)
 
 

@@ -13,10 +13,8 @@ import pytest
 
 from overwatch import codec
 from overwatch.analyse.audit import AuditConfig, audit
-from overwatch.analyse.source import open_source
-from overwatch.analyse.story import stories
 from overwatch.collector import Service
-from overwatch.collector.exporters.otlp_file import exporter
+from overwatch.collector.exporters import otlp_file
 from overwatch.config import ConfigError
 from overwatch.events import EnvCrashed, LogLine, Severity
 from overwatch.feeds.recording import Recording, RecordingError
@@ -28,6 +26,7 @@ from overwatch.otlp.jsonl import from_json, to_json
 from overwatch.recordings.index import Entry, Located, Raised
 from overwatch.serve.recording import RecordingWriter
 from overwatch.snapshot import View
+from tests.overwatch.analyse.reading import every
 from tests.overwatch.collector.running import config, eventually, http, run_started, running, told, update
 
 
@@ -237,7 +236,7 @@ def test_a_disk_that_works_again_at_the_stop_gets_what_waits(
         write(writer, batch)
 
     monkeypatch.setattr(RecordingWriter, "write", refused_at_first)
-    monkeypatch.setattr(exporter, "_WAIT_S", 60.0)
+    monkeypatch.setattr(otlp_file, "_WAIT_S", 60.0)
     with running(tmp_path, f"service.extensions={extensions}") as service:
         send(service, told("run-a", [run_started()]))
         eventually(lambda: tried)
@@ -359,7 +358,7 @@ def test_a_recording_made_under_a_diagnosis_section_replays_as_it_was_judged(tmp
     assert [codec.encode(snapshot) for snapshot in recording.recorded()] == live
     assert b"rule-kl-high" in live[-1]
     assert recording.remarks() == ()
-    found = audit(list(stories(open_source(tmp_path / "otlp")).values()), AuditConfig(fail_on="warning"))
+    found = audit(list(every(tmp_path / "otlp").values()), AuditConfig(fail_on="warning"))
     assert {row.kind for row in (*found.counted, *found.passed)} >= {"rule-kl-high"}
     journal = Recording(tmp_path / "journal", Segments(tmp_path / "journal"))
     (shown,) = list(journal.frames())[-1].snapshots.values()
@@ -409,7 +408,7 @@ def test_the_place_is_kept_between_two_rotations(tmp_path: Path, monkeypatch: py
 
 def own_metrics(service: Service) -> bytes:
     """The collector's own page."""
-    return http(f"{service.context.board.url('telemetry')}/metrics").body
+    return http(f"{service.context.urls.get('telemetry')}/metrics").body
 
 
 def all_entries(folder: Path) -> list[Entry]:

@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 from overwatch.collector import Service
 from overwatch.collector.exporters.forward_config import OtlpHttpExporterConfig, RetryConfig
-from overwatch.collector.exporters.otlp_forward import OtlpHttpExporter
+from overwatch.collector.exporters.otlp_forward import OtlpForwarder
 from overwatch.journal import DiskFiles, DurableJournal, File, Files, Folder, JournalLimits, Lag, Signal
 from overwatch.snapshot import View
 from tests.overwatch.collector.forwarding import (
@@ -383,8 +383,10 @@ def alone(
         journal = DurableJournal(own, time.time_ns, limits)
         context = replace(service.context, journal=journal, exporting=lambda _: frozenset({Signal.LOGS}))
         quick = RetryConfig(initial_interval="20ms", max_interval="50ms")
-        exporter = OtlpHttpExporter(
-            OtlpHttpExporterConfig(endpoint=endpoint, timeout="300ms", retry_on_failure=quick), context
+        exporter = OtlpForwarder(
+            OtlpHttpExporterConfig(endpoint=endpoint, timeout="300ms", retry_on_failure=quick),
+            context,
+            "otlphttp",
         )
         exporter.start()
         try:
@@ -449,7 +451,7 @@ def test_a_place_that_cannot_be_kept_stops_nothing(tmp_path: Path, monkeypatch: 
 
 def queue_share(service: Service, exporter: str) -> float:
     """How full the queue of an exporter is, by the collector's own page."""
-    page = http(f"{service.context.board.url('telemetry')}/metrics").body.decode()
+    page = http(f"{service.context.urls.get('telemetry')}/metrics").body.decode()
     size, capacity = (
         float(
             re.findall(rf'^otelcol_exporter_queue_{word}{{exporter="{exporter}"}} (\S+)', page, re.MULTILINE)[
@@ -529,7 +531,7 @@ def test_health_and_metrics_tell_the_exporter_from_the_receiver(tmp_path: Path) 
         parts = answer["components"]["pipeline:logs"]["components"]
         assert (parts["receiver:otlp"]["healthy"], parts["exporter:otlp"]["healthy"]) == (True, False)
         assert "collector" not in answer["components"]
-        page = http(f"{mid.context.board.url('telemetry')}/metrics").body.decode()
+        page = http(f"{mid.context.urls.get('telemetry')}/metrics").body.decode()
         for name in ("sent_log_records", "send_failed_spans", "enqueue_failed_metric_points"):
             assert f'otelcol_exporter_{name}_total{{exporter="otlp"}} 0.0' in page
         assert 'otelcol_exporter_queue_size{exporter="otlp"}' in page

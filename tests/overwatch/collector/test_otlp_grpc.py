@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from overwatch.collector import Service, StartError
 from overwatch.collector.intake import RefusedError
 from overwatch.collector.receivers.otlp_grpc import GrpcConfig, GrpcConnectionsConfig
-from overwatch.collector.signals import METRICS, TRACES, WIRES
+from overwatch.collector.signals import WIRES
 from overwatch.journal import Signal
 from tests.overwatch.collector import raw_http2 as h2
 from tests.overwatch.collector.raw_http2 import begin_call
@@ -50,7 +50,7 @@ def send(channel: grpc.Channel, body: bytes, method: str = LOGS, *, packed: bool
 
 def test_all_three_methods_answer(channel: grpc.Channel) -> None:
     """Empty requests of each signal succeed with empty answers."""
-    methods = [f"/{WIRES[signal].service}/Export" for signal in (Signal.LOGS, METRICS.signal, TRACES.signal)]
+    methods = [f"/{WIRES[signal].service}/Export" for signal in (Signal.LOGS, Signal.METRICS, Signal.TRACES)]
 
     assert [send(channel, b"", method) for method in methods] == [b"", b"", b""]
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.delivery import destination, transport_to
-from overwatch.delivery.endpoint import target
-from overwatch.delivery.request import Verdict
+from overwatch.delivery import OtlpTransport, destination
+from overwatch.delivery.answer import Verdict
 from overwatch.journal import Signal
 from tests.overwatch.collector.pki import OPENSSL, authority, signed
 from tests.overwatch.collector.running import run_started, running, told
@@ -48,7 +47,7 @@ def test_telemetry_arrives_over_both_transports(
         env["OTEL_EXPORTER_OTLP_HEADERS"] = f"authorization=Bearer%20{word}"
     with running(tmp_path, *sets) as service:
         service.announce()
-        made = transport_to({Signal.LOGS: destination(Signal.LOGS, target("logs", None, env), env)})
+        made = OtlpTransport({Signal.LOGS: destination(Signal.LOGS, None, env)})
         answer = made.send(request(1, told("run-a", [run_started()])), time.monotonic() + 20)
         made.close()
         name, transport = "otelcol_receiver_accepted_log_records", protocol.partition("/")[0]

@@ -112,7 +112,7 @@ def test_a_busy_port_is_named_and_left(tmp_path: Path, caplog: pytest.LogCapture
             f"receivers.otlp.protocols.grpc.endpoint=127.0.0.1:{busy}",
             f"extensions.view.endpoint=127.0.0.1:{busy}",
         ) as service:
-            ports = {int(url.rpartition(":")[2]) for url in service.context.board.urls.values()}
+            ports = {int(url.rpartition(":")[2]) for url in service.context.urls.values()}
 
     assert busy not in ports
     assert len(ports) == 6
@@ -281,7 +281,7 @@ def test_the_collector_counts_what_it_does(tmp_path: Path) -> None:
 
 def own(service: Service) -> str:
     """The URL of the collector's own metrics."""
-    return str(service.context.board.url("telemetry"))
+    return str(service.context.urls.get("telemetry"))
 
 
 def test_a_killed_collector_leaves_files_that_can_be_read(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ ROUTES = {
     "otlp_http": {("*", "/{path}")},
     "metrics": {("GET", "/metrics"), ("HEAD", "/metrics")},
     "telemetry": {("GET", "/metrics"), ("HEAD", "/metrics")},
-    "health": {(verb, path) for verb in ("GET", "HEAD") for path in ("/", "/live", "/ready")},
+    "health_check": {(verb, path) for verb in ("GET", "HEAD") for path in ("/", "/live", "/ready")},
     "view": {
         (method, f"/api/v1/{name}")
         for method in ("GET", "HEAD")
@@ -48,7 +48,7 @@ OUTWARD = {
     "create_connection",
     "SMTP",
     "SMTP_SSL",
-    "transport_to",
+    "OtlpTransport",
     "http_request",
 }
 
@@ -76,10 +76,10 @@ NAMES = [
 def test_every_route_is_known_and_guarded(tmp_path: Path) -> None:
     """The routes are those of the table, and before all routes of each application stands the guard."""
     with running(tmp_path) as service:
-        ports = {urlsplit(url).port: name for name, url in service.context.board.urls.items()}
+        ports = {urlsplit(url).port: name for name, url in service.context.urls.items()}
         found = {}
-        for runner in service.context.loop._hosted:
-            name = ports[runner.addresses[0][1]]
+        for runner, server in service.context.loop._hosted.items():
+            name = ports[server.sockets[0].getsockname()[1]]
             app = runner.app
             found[name] = {
                 (route.method, route.resource.canonical) for route in app.router.routes() if route.resource

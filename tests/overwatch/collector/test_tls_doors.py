@@ -77,7 +77,7 @@ def client(folder: Path, shows: str | None = None, trusts: str = "ca") -> ssl.SS
 
 def url(service: Service, door: str) -> str:
     """The URL of a door."""
-    found = service.context.board.url(door)
+    found = service.context.urls.get(door)
     assert found is not None
     return found
 
@@ -150,7 +150,7 @@ def serving(pki: Path, tmp_path: Path) -> Iterator[Service]:
 
 def test_all_doors_but_health_speak_tls(serving: Service, pki: Path) -> None:
     """The announced URLs say so, and those who trust the authority come in."""
-    schemes = {name: urlsplit(one).scheme for name, one in serving.context.board.urls.items()}
+    schemes = {name: urlsplit(one).scheme for name, one in serving.context.urls.items()}
 
     assert schemes == {
         "otlp_http": "https",
@@ -158,7 +158,7 @@ def test_all_doors_but_health_speak_tls(serving: Service, pki: Path) -> None:
         "metrics": "https",
         "telemetry": "https",
         "view": "wss",
-        "health": "http",
+        "health_check": "http",
     }
     assert {door: status(serving, door, client(pki)) for door in DOORS} == {
         "otlp_http": 405,
@@ -173,9 +173,9 @@ def test_health_has_tls_of_its_own(pki: Path, tmp_path: Path) -> None:
     """Probes get TLS only where their own section says so."""
     at = "extensions.health_check.tls"
     with running(tmp_path, f"{at}.cert_file={pki}/server.pem", f"{at}.key_file={pki}/server.key") as service:
-        schemes = {name: urlsplit(one).scheme for name, one in service.context.board.urls.items()}
+        schemes = {name: urlsplit(one).scheme for name, one in service.context.urls.items()}
 
-    assert schemes["health"] == "https"
+    assert schemes["health_check"] == "https"
     assert schemes["metrics"] == "http"
 
 

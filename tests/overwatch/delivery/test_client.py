@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from overwatch.delivery.client import http_request
-from overwatch.delivery.connection import TooLongError
+from overwatch.delivery.connection import TooLongError, http_request
 from tests.overwatch.delivery.evil import OK, Call, evil, reply, serving
 from tests.overwatch.delivery.test_http import LONG, SLOW
 

@@ -6,13 +6,12 @@ import pytest
 
 from overwatch.delivery import Destination, destination
 from overwatch.delivery.destination import Tls
-from overwatch.delivery.endpoint import target
 from overwatch.journal import Signal
 
 
 def find(env: dict[str, str], signal: Signal = Signal.LOGS, asked: str | None = None) -> Destination:
     """The destination in an environment."""
-    return destination(signal, target(signal.value, asked, env), env)
+    return destination(signal, asked, env)
 
 
 def test_the_shared_endpoint_gets_the_signals_path_and_an_own_one_is_used_as_it_is() -> None:
@@ -118,13 +117,13 @@ def test_the_token_of_a_file_is_read_at_each_request(tmp_path: Path) -> None:
     """Its first line; a file of which nothing can be sent sends nothing, and a header that is named wins."""
     file = tmp_path / "token"
     env = {"OVERWATCH_INGEST_TOKEN_FILE": str(file), "XDG_RUNTIME_DIR": str(tmp_path)}
-    to = destination(Signal.LOGS, target("logs", "http://127.0.0.1:1", env), env)
+    to = destination(Signal.LOGS, "http://127.0.0.1:1", env)
     seen = [dict(to.headers_now).get("authorization")]
     for text in ("first\nsecond\n", "\n third", "", "\x00"):
         file.write_text(text)
         seen.append(dict(to.headers_now).get("authorization"))
     named = env | {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20named"}
-    wins = destination(Signal.LOGS, target("logs", "http://127.0.0.1:1", named), named)
+    wins = destination(Signal.LOGS, "http://127.0.0.1:1", named)
 
     assert seen == [None, "Bearer first", "Bearer third", None, None]
     assert dict(wins.headers_now)["authorization"] == "Bearer named"

@@ -14,9 +14,8 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
 from overwatch.delivery import Destination, destination
-from overwatch.delivery.endpoint import target
-from overwatch.delivery.grpc import GrpcTransport
-from overwatch.delivery.request import Answer, Verdict
+from overwatch.delivery.answer import Answer, Verdict
+from overwatch.delivery.transport import OtlpTransport
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.queues import Request
 from tests.overwatch.delivery.evil import Call, evil
@@ -48,14 +47,14 @@ def request(body: bytes = b"", signal: Signal = Signal.LOGS) -> Request:
 def to(endpoint: str, env: dict[str, str] | None = None, signal: Signal = Signal.LOGS) -> Destination:
     """A signal to an endpoint."""
     words = GRPC | (env or {})
-    return destination(signal, target(signal.value, endpoint, words), words)
+    return destination(signal, endpoint, words)
 
 
 def ask(
     endpoint: str, *, env: dict[str, str] | None = None, body: bytes = b"", within_s: float = LONG_S
 ) -> Answer:
     """One request to an endpoint."""
-    transport = GrpcTransport({Signal.LOGS: to(endpoint, env)})
+    transport = OtlpTransport({Signal.LOGS: to(endpoint, env)})
     try:
         return transport.send(request(body), time.monotonic() + within_s)
     finally:
@@ -120,7 +119,7 @@ def test_the_three_signals_have_their_services_and_share_a_channel() -> None:
 
     with serving(behave) as (endpoint, handler):
         signals = (Signal.LOGS, Signal.METRICS, Signal.TRACES)
-        transport = GrpcTransport({signal: to(endpoint, env, signal) for signal in signals})
+        transport = OtlpTransport({signal: to(endpoint, env, signal) for signal in signals})
         for signal in signals:
             answer = transport.send(request(signal.value.encode() * 500, signal), time.monotonic() + LONG_S)
             assert answer == Answer(verdict=Verdict.TAKEN)
@@ -210,7 +209,7 @@ def test_the_deadline_is_of_the_whole_exchange(script: Callable[[Call], None]) -
 def test_closing_ends_a_try_in_flight(script: Callable[[Call], None]) -> None:
     """From another thread, long before the deadline."""
     with evil(script) as server:
-        transport = GrpcTransport({Signal.LOGS: to(server.endpoint)})
+        transport = OtlpTransport({Signal.LOGS: to(server.endpoint)})
         closer = threading.Thread(target=lambda: (server.wait(lambda it: it.connections), transport.close()))
         closer.start()
         begun = time.monotonic()
@@ -224,7 +223,7 @@ def test_closing_ends_a_try_in_flight(script: Callable[[Call], None]) -> None:
 def test_a_closed_port_is_no_refusal_and_its_return_is_seen_at_once() -> None:
     """A new try is a new connection: no back-off of the channel's own hides that the collector is back."""
     port = free_port()
-    transport = GrpcTransport({Signal.LOGS: to(f"http://127.0.0.1:{port}")})
+    transport = OtlpTransport({Signal.LOGS: to(f"http://127.0.0.1:{port}")})
     for _ in range(6):
         answer = transport.send(request(), time.monotonic() + LONG_S)
         assert (answer.verdict, answer.code) == (Verdict.AGAIN, "unavailable")

@@ -12,9 +12,8 @@ import pytest
 from google.rpc.status_pb2 import Status
 
 from overwatch.delivery import Destination, destination
-from overwatch.delivery.endpoint import target
-from overwatch.delivery.http import HttpTransport
-from overwatch.delivery.request import Answer, Verdict
+from overwatch.delivery.answer import Answer, Verdict
+from overwatch.delivery.transport import OtlpTransport
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.queues import Request
 from tests.overwatch.delivery.evil import OK, Call, evil, reply, serving
@@ -31,14 +30,14 @@ def request(order: int = 1, body: bytes = b"", signal: Signal = Signal.LOGS) -> 
 
 def to(endpoint: str, env: dict[str, str] | None = None) -> Destination:
     """Logs to an endpoint."""
-    return destination(Signal.LOGS, target("logs", endpoint, env or {}), env or {})
+    return destination(Signal.LOGS, endpoint, env or {})
 
 
 def ask(
     endpoint: str, *, env: dict[str, str] | None = None, body: bytes = b"", within_s: float = LONG_S
 ) -> Answer:
     """One request to an endpoint."""
-    transport = HttpTransport({Signal.LOGS: to(endpoint, env)})
+    transport = OtlpTransport({Signal.LOGS: to(endpoint, env)})
     try:
         return transport.send(request(body=body), time.monotonic() + within_s)
     finally:
@@ -60,10 +59,10 @@ def test_a_taken_request_arrives_as_it_was_encoded() -> None:
     """Path, type and body are OTLP's; the three signals share one kept connection."""
     with evil(serving(OK)) as server:
         base = {
-            signal: destination(signal, target(signal.value, server.endpoint, {}), {})
+            signal: destination(signal, server.endpoint, {})
             for signal in (Signal.LOGS, Signal.METRICS, Signal.TRACES)
         }
-        transport = HttpTransport(base)
+        transport = OtlpTransport(base)
         for signal in base:
             answer = transport.send(
                 request(body=signal.value.encode(), signal=signal), time.monotonic() + LONG_S
@@ -225,7 +224,7 @@ def test_the_deadline_is_of_the_whole_exchange(script: Callable[[Call], None]) -
 def test_closing_ends_a_try_in_flight(script: Callable[[Call], None]) -> None:
     """From another thread, long before the deadline."""
     with evil(script) as server:
-        transport = HttpTransport({Signal.LOGS: to(server.endpoint)})
+        transport = OtlpTransport({Signal.LOGS: to(server.endpoint)})
         closer = threading.Thread(target=lambda: (server.wait(lambda it: it.connections), transport.close()))
         closer.start()
         answer = transport.send(request(body=bytes(32 << 20)), time.monotonic() + LONG_S)
@@ -362,7 +361,7 @@ def test_a_connection_that_ended_while_idle_is_replaced_unseen() -> None:
         call.say(OK)
 
     with evil(once) as server:
-        transport = HttpTransport({Signal.LOGS: to(server.endpoint)})
+        transport = OtlpTransport({Signal.LOGS: to(server.endpoint)})
         for order in range(1, 6):
             assert transport.send(request(order), time.monotonic() + LONG_S).verdict is Verdict.TAKEN
         transport.close()
@@ -389,7 +388,7 @@ def test_a_resolver_that_hangs_bounds_nothing(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(socket, "getaddrinfo", find)
     with evil(serving(OK)) as server:
-        transport = HttpTransport({Signal.LOGS: to(f"http://collector.example:{server.port}")})
+        transport = OtlpTransport({Signal.LOGS: to(f"http://collector.example:{server.port}")})
         for _ in range(3):
             begun = time.monotonic()
             assert transport.send(request(), begun + 0.2).code == "timeout"
@@ -402,7 +401,7 @@ def test_a_resolver_that_hangs_bounds_nothing(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_signal_without_destination_is_refused() -> None:
     """It is counted, not lost in silence."""
-    transport = HttpTransport({})
+    transport = OtlpTransport({})
     answer = transport.send(request(), time.monotonic())
     transport.close()
     assert (answer.verdict, answer.code) == (Verdict.REFUSED, "signal")

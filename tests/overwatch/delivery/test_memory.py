@@ -15,11 +15,11 @@ GROWTH = 16 << 20
 CLIENT = """
 import pathlib, sys, time
 from overwatch.journal import Signal
-from overwatch.delivery import destination, transport_to
-from overwatch.delivery.endpoint import target
+from overwatch.delivery import OtlpTransport, destination
+from overwatch.delivery.destination import target
 from overwatch.sdk.exporter.queues import Request
 good, bad = sys.argv[1:]
-made = {e: transport_to({Signal.LOGS: destination(Signal.LOGS, target("logs", e))}) for e in (good, bad)}
+made = {e: OtlpTransport({Signal.LOGS: destination(Signal.LOGS, e)}) for e in (good, bad)}
 one = Request(order=1, signal=Signal.LOGS, body=b"1", is_fact=False, records=1, last_seq=1)
 def peak():
     lines = pathlib.Path("/proc/self/status").read_text().splitlines()

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.delivery import destination, transport_to
-from overwatch.delivery.endpoint import target
-from overwatch.delivery.proxy import Proxy, proxy
-from overwatch.delivery.request import Answer, Verdict
+from overwatch.delivery import OtlpTransport, destination
+from overwatch.delivery.answer import Answer, Verdict
+from overwatch.delivery.destination import Proxy, proxy
 from overwatch.journal import Signal
 from tests.overwatch.delivery.evil import OK, Call, evil, serving
 from tests.overwatch.delivery.test_tls import pki, pytestmark, serverside, trusting
@@ -23,7 +22,7 @@ __all__ = ["pki", "pytestmark"]
 
 def ask(endpoint: str, env: Mapping[str, str], *, within_s: float = 20.0) -> Answer:
     """One request."""
-    made = transport_to({Signal.LOGS: destination(Signal.LOGS, target("logs", endpoint, env), env)})
+    made = OtlpTransport({Signal.LOGS: destination(Signal.LOGS, endpoint, env)})
     try:
         return made.send(request(1), time.monotonic() + within_s)
     finally:

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from overwatch.delivery.log import DeliveryLog
-from overwatch.delivery.request import Answer, Verdict
-from overwatch.delivery.sender import Pace, Sender
+from overwatch.delivery.answer import Answer, Verdict
+from overwatch.delivery.sender import DeliveryLog, Pace, Sender
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.queues import Request
 from tests.overwatch.delivery.evil import OK, Call, evil, reply, serving

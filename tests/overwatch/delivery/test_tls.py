@@ -10,9 +10,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from overwatch.delivery import destination, transport_to
-from overwatch.delivery.endpoint import target
-from overwatch.delivery.request import Answer, Verdict
+from overwatch.delivery import OtlpTransport, destination
+from overwatch.delivery.answer import Answer, Verdict
 from overwatch.journal import Signal
 from tests.overwatch.delivery.evil import OK, Call, evil, serving
 from tests.overwatch.delivery.test_grpc import _Any
@@ -83,7 +82,7 @@ def trusting(pki: Path, name: str = "ca", *, shows: str | None = None) -> dict[s
 
 def ask(endpoint: str, env: dict[str, str], *, body: bytes = b"1", within_s: float = LONG_S) -> Answer:
     """One request."""
-    made = transport_to({Signal.LOGS: destination(Signal.LOGS, target("logs", endpoint, env), env)})
+    made = OtlpTransport({Signal.LOGS: destination(Signal.LOGS, endpoint, env)})
     try:
         return made.send(request(1, body), time.monotonic() + within_s)
     finally:
@@ -94,7 +93,7 @@ def test_a_trusted_collector_gets_requests_over_one_kept_connection(pki: Path) -
     """Large ones too."""
     with evil(serving(OK), tls=serverside(pki, "here")) as server:
         endpoint, env = f"https://127.0.0.1:{server.port}", trusting(pki)
-        made = transport_to({Signal.LOGS: destination(Signal.LOGS, target("logs", endpoint, env), env)})
+        made = OtlpTransport({Signal.LOGS: destination(Signal.LOGS, endpoint, env)})
         for order in range(1, 4):
             sent = request(order, bytes([order]) * (4 << 20))
             assert made.send(sent, time.monotonic() + LONG_S).verdict is Verdict.TAKEN

@@ -5,10 +5,8 @@ import threading
 from collections import Counter, deque
 from collections.abc import Iterator
 
-from overwatch.delivery import destination, transport_to
-from overwatch.delivery.endpoint import target
-from overwatch.delivery.log import DeliveryLog
-from overwatch.delivery.sender import Pace, Sender, Source
+from overwatch.delivery import OtlpTransport, destination
+from overwatch.delivery.sender import DeliveryLog, Pace, Sender, Source
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.queues import Request
 
@@ -98,8 +96,8 @@ def sending(
 ) -> Iterator[Sender[Request]]:
     """A sender of all signals to an endpoint, already started."""
     words = env or {}
-    to = {signal: destination(signal, target(signal.value, endpoint, words), words) for signal in SIGNALS}
-    sender = Sender(source, lambda: transport_to(to), DeliveryLog(endpoint or "somewhere"), pace)
+    to = {signal: destination(signal, endpoint, words) for signal in SIGNALS}
+    sender = Sender(source, lambda: OtlpTransport(to), DeliveryLog(endpoint or "somewhere"), pace)
     sender.start()
     try:
         yield sender

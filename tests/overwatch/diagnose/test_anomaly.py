@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from overwatch.catalog import Stage
-from overwatch.diagnose.anomaly import FACTORS, Anomalies, AnomalyLimits, Weights, score_envs
+from overwatch.diagnose.anomaly import FACTORS, Anomalies, score_envs
+from overwatch.diagnose.factor import AnomalyLimits, Weights
 from overwatch.diagnose.fleet import fleet_of
 from overwatch.events import Event, GateEvaluated, SeedStageChanged
 from tests import fakes

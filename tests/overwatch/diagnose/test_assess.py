@@ -5,8 +5,9 @@ import pytest
 from overwatch.catalog import Scope
 from overwatch.diagnose import Assessment, assess
 from overwatch.diagnose.assess import dump, load
-from overwatch.diagnose.findings import LINGER_NS, WARM_UP_UPDATES
-from overwatch.diagnose.link import judge_link
+from overwatch.diagnose.liveness import judge_link
+from overwatch.diagnose.policy_rows import WARM_UP_UPDATES
+from overwatch.diagnose.problem import LINGER_NS
 from overwatch.events import Column, Event, Measured, scalars
 from overwatch.state import RunState, apply
 from overwatch.state import dump as dump_state

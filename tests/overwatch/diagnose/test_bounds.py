@@ -9,12 +9,10 @@ from overwatch.catalog import Scope, find
 from overwatch.diagnose import Assessment, Judged, assess
 from overwatch.diagnose.anomaly import AnomalyLimits
 from overwatch.diagnose.bounds import RULES, Bound, badness, judge_lanes, judge_run
-from overwatch.diagnose.cycle import Cycle
-from overwatch.diagnose.held import HOLD_NS, hold
+from overwatch.diagnose.fleet import kind_of
+from overwatch.diagnose.lane_signals import Cycle, MemoryTrend, Sawtooth
 from overwatch.diagnose.lanes import LaneFacts
-from overwatch.diagnose.memory import MemoryTrend
-from overwatch.diagnose.sawtooth import Sawtooth
-from overwatch.diagnose.usual import kind_of
+from overwatch.diagnose.machines import HOLD_NS, hold
 from overwatch.events import Column, Event, Measured, PhaseEnded
 from overwatch.state import RunState
 from tests import fakes

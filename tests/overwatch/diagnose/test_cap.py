@@ -1,7 +1,6 @@
 """A run has a cap on its findings: the worst stay, the rest is counted, and nothing is lost by it."""
 
-from overwatch.diagnose.follow import MAX_OPEN, OVERFLOW, Followed, Now, follow
-from overwatch.diagnose.problem import STEADY, Patience, Problem
+from overwatch.diagnose.problem import MAX_OPEN, OVERFLOW, STEADY, Followed, Now, Patience, Problem, follow
 from tests.fakes import SECOND, START_NS
 
 

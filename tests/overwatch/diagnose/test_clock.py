@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overwatch.diagnose import Assessment, assess
-from overwatch.diagnose.clock import SILENCE_NS, DataClock, advanced
+from overwatch.diagnose.liveness import RUNS_ON_NS, DataClock, advanced
 from overwatch.events import Event, Origin, Record
 from overwatch.state import RunState, apply, new_run
 from tests import fakes
@@ -51,7 +51,7 @@ def test_a_drain_is_on_its_data() -> None:
 
 def test_a_silence_counts_for_a_while() -> None:
     """After five seconds the clock stands: nobody knows what is."""
-    assert _passed([(10, 10), (0, 60)]) == pytest.approx(10 + SILENCE_NS / SECOND, abs=0.2)
+    assert _passed([(10, 10), (0, 60)]) == pytest.approx(10 + RUNS_ON_NS / SECOND, abs=0.2)
 
 
 def test_after_a_silence_the_drain_counts() -> None:

@@ -1,6 +1,6 @@
 """A collapse of the policy goes on until it is over."""
 
-from overwatch.diagnose.compound import collapse_of
+from overwatch.diagnose.policy_findings import collapse_of
 from overwatch.diagnose.problem import Problem
 
 

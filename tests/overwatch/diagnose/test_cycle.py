@@ -4,7 +4,7 @@ import pytest
 
 from overwatch.catalog.phases import Phase
 from overwatch.diagnose import Assessment, Judged, assess
-from overwatch.diagnose.cycle import Cycle, cycles_of
+from overwatch.diagnose.lane_signals import Cycle, cycles_of
 from overwatch.events import Event, Origin, PhaseEnded, Record
 from overwatch.state import RunState, apply, new_run
 from tests import fakes

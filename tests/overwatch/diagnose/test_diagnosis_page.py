@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from overwatch.config import load
-from overwatch.diagnose.anomaly import FACTORS, STATUSES, AnomalyLimits, score_envs
+from overwatch.diagnose.anomaly import FACTORS, STATUSES, score_envs
+from overwatch.diagnose.factor import AnomalyLimits
 from overwatch.diagnose.fleet import fleet_of
 from overwatch.diagnose.rules import RuleConfig
 from tests import fakes

@@ -3,8 +3,8 @@
 import pytest
 
 from overwatch.catalog import Scope
-from overwatch.diagnose.experience import services_down
-from overwatch.diagnose.watchdog import gone_producers, gone_sources
+from overwatch.diagnose.liveness import gone_producers, gone_sources
+from overwatch.diagnose.services import services_down
 from overwatch.events import (
     CheckpointSaved,
     Measured,

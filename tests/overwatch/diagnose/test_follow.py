@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from overwatch.diagnose.follow import LINGER_NS, Followed, Now, follow, standing
-from overwatch.diagnose.problem import UPDATES, Patience, Problem
+from overwatch.diagnose.problem import LINGER_NS, UPDATES, Followed, Now, Patience, Problem, follow, standing
 from tests.fakes import SECOND
 
 PATIENT = Patience(hold=2 * SECOND, clear=3 * SECOND, cooldown=30 * SECOND)

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from overwatch.diagnose.anomaly import AnomalyLimits, score_envs
-from overwatch.diagnose.factors.returns import fleet_fell
-from overwatch.diagnose.fleet import fleet_of
-from overwatch.diagnose.robust import far, ln_above, most_events
+from overwatch.diagnose.factors import fleet_fell
+from overwatch.diagnose.fleet import far, fleet_of, ln_above, most_events
 from overwatch.events import CurriculumChanged, Record
 from overwatch.state import RunState, apply
 from overwatch.state.arrays import Floats, Ints

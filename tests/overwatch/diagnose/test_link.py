@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from overwatch.diagnose import Assessment, assess
-from overwatch.diagnose.link import judge_link
+from overwatch.diagnose.liveness import judge_link
 from overwatch.events import Event, Origin, Record, RunFinished
 from overwatch.state import RunState, apply, new_run
 from tests import fakes

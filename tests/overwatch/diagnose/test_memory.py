@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch.diagnose.memory import MemoryTrend, memory_trend
+from overwatch.diagnose.lane_signals import MemoryTrend, memory_trend
 from overwatch.state.machines import Gauge, Peaks
 from tests.fakes import SECOND, START_NS
 

@@ -4,7 +4,7 @@ import pytest
 
 from overwatch.catalog.policy import GRAD_NORM, KL, RETURN
 from overwatch.diagnose.drift import ALARM, BASELINE
-from overwatch.diagnose.findings import WARM_UP_UPDATES
+from overwatch.diagnose.policy_rows import WARM_UP_UPDATES
 from overwatch.events import CurriculumChanged, EarlyStopped
 from overwatch.state.policy import Status
 from tests.fakes import SECOND, START_NS

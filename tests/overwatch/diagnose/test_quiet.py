@@ -7,7 +7,7 @@ import pytest
 
 from overwatch.catalog import KL
 from overwatch.diagnose import Assessment, assess
-from overwatch.diagnose.findings import WARM_UP_UPDATES
+from overwatch.diagnose.policy_rows import WARM_UP_UPDATES
 from overwatch.diagnose.problem import Problem
 from overwatch.events import Column, Conflated, CurriculumChanged, EarlyStopped, Event
 from overwatch.projection import project

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from overwatch.diagnose.regression import CERTAIN, Beside
+from overwatch.diagnose.hacking import CERTAIN, Beside
 from tests.overwatch.diagnose.paid import noise
 
 

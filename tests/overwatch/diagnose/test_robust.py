@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch.diagnose.robust import SMALL, median_of, most_events, most_events_after
+from overwatch.diagnose.fleet import SMALL, median_of, most_events, most_events_after
 
 VALUES = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=40)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from overwatch.diagnose.sawtooth import Sawtooth, sawtooth
+from overwatch.diagnose.lane_signals import Sawtooth, sawtooth
 from overwatch.state.machines import Gauge
 from tests.fakes import SECOND, START_NS
 

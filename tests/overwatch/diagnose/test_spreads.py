@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from overwatch.diagnose import Assessment, assess
-from overwatch.diagnose.slow import Slow
+from overwatch.diagnose.machines import Slow
 from overwatch.events import Event, PhaseEnded
 from overwatch.projection import project
 from overwatch.snapshot import Spread, View

@@ -3,9 +3,8 @@
 import pytest
 
 from overwatch.diagnose.anomaly import AnomalyLimits
-from overwatch.diagnose.bounds import explained, judge_ranks
-from overwatch.diagnose.bounds.bound import Bound
-from overwatch.diagnose.cycle import Cycle
+from overwatch.diagnose.bounds import Bound, explained, judge_ranks
+from overwatch.diagnose.lane_signals import Cycle
 from overwatch.diagnose.lanes import LaneFacts, Of
 
 LEARNER = "rank 0"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from overwatch.diagnose import Assessment, assess
-from overwatch.diagnose.follow import Open
+from overwatch.diagnose.problem import Open
 from overwatch.events import Event
 from overwatch.state import RunState, apply
 from tests import fakes

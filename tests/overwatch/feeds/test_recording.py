@@ -14,8 +14,7 @@ import pytest
 from overwatch import codec
 from overwatch.aggregator import Checkpoint
 from overwatch.analyse.export import TABLES, export
-from overwatch.analyse.source import open_source
-from overwatch.analyse.story import Story, stories
+from overwatch.analyse.story import Story
 from overwatch.events import Event, Origin, Record
 from overwatch.feeds.checkpoints import VARIABLE
 from overwatch.feeds.recording import Recording, RecordingError, open_recording
@@ -28,6 +27,7 @@ from overwatch.recordings.compaction import Rules
 from overwatch.room import Room
 from tests import fakes
 from tests.fakes import SECOND, START_NS
+from tests.overwatch.analyse.reading import every as stories_of
 from tests.overwatch.feeds.recordings import Written, resumed_life, second_of, two_lives
 from tests.overwatch.recordings.folders import Recorder
 
@@ -354,9 +354,9 @@ def exported(story: Story) -> list[str]:
 
 def check(folder: Path) -> dict[str, int]:
     """Each run alone is as it is among all; returns how many ticks were folded for it."""
-    every = stories(open_source(folder))
+    every = stories_of(folder)
     for run_id, story in every.items():
-        alone = stories(open_source(folder), run_id)
+        alone = stories_of(folder, run_id)
         assert list(alone) == [run_id]
         assert exported(alone[run_id]) == exported(story), run_id
     assert every
@@ -412,4 +412,4 @@ def test_without_checkpoints_that_can_be_read_the_life_is_folded(recorder: Sever
 def test_a_run_that_is_not_there_is_looked_for_everywhere(recorder: Several) -> None:
     """So that those that are there can be named."""
     recorder.tidy()
-    assert set(stories(open_source(recorder.folder), "nope")) == set(LIVES)
+    assert set(stories_of(recorder.folder, "nope")) == set(LIVES)

@@ -7,7 +7,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from overwatch.catalog import Scope
-from overwatch.diagnose.link import judge_link
+from overwatch.diagnose.liveness import judge_link
 from overwatch.events import Conflated, EnvsRemoved, Event, Measured, Origin, Tallied, TallySeries
 from overwatch.fold import Fold, next_tick
 from overwatch.journal import Batch, Signal

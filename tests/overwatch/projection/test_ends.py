@@ -6,7 +6,7 @@ import pytest
 
 from overwatch.catalog.runbooks import RUNBOOKS
 from overwatch.diagnose import Assessment, assess
-from overwatch.diagnose.outliving import OF_THE_LINE
+from overwatch.diagnose.liveness import OF_THE_LINE
 from overwatch.events import Event, FindingAcknowledged, Origin, Record, RunFinished
 from overwatch.projection import project
 from overwatch.projection.verdict import PHRASES

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from overwatch.sdk.device import DeviceLimits, DeviceValues
-from overwatch.sdk.packing import Tensor
+from overwatch.sdk.packing import Shape, Tensor
 from overwatch.sdk.transfer import Host, PendingCopy
 from overwatch.sdk.values import RefusedError
 
@@ -71,7 +71,7 @@ class Heard:
 
     def columns(self, **values: Tensor) -> None:
         """Offer columns, and wait as above."""
-        self.values.offer_columns(values, self.told.append)
+        self.values.offer_arrays(values, Shape.COLUMNS, self.told.append)
         self._settle()
 
     def _settle(self) -> None:

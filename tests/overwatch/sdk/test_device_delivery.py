@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from overwatch.sdk.device import BACKLOG, FAILED, PENDING, DeviceLimits
+from overwatch.sdk.packing import Shape
 from tests.overwatch.sdk.delivering import DEADLINE_S, FAST, HandHeld, Heard, drain_threads, eventually
 
 torch = pytest.importorskip("torch")
@@ -25,7 +26,7 @@ def test_no_value_of_a_tensor_is_delivered_in_the_thread_of_its_offer() -> None:
 
     for number in range(50):
         one.values.offer({"a": torch.tensor(float(number))}, note)
-        one.values.offer_columns({"a": torch.ones(3)}, note)
+        one.values.offer_arrays({"a": torch.ones(3)}, Shape.COLUMNS, note)
         one.values.look()
     assert eventually(lambda: len(threads) == 100)
     assert set(threads) == {"overwatch-device"}
@@ -63,7 +64,9 @@ def test_tables_keep_their_values_in_order_whatever_their_shape(heard: Heard) ->
         came.append(arrays)
         return lambda: True
 
-    heard.values.offer_tables({"a": table.transpose(0, 2), "b": table[0] > 3, "c": table[1]}, take)
+    heard.values.offer_arrays(
+        {"a": table.transpose(0, 2), "b": table[0] > 3, "c": table[1]}, Shape.TABLES, take
+    )
     heard.values.settle(DEADLINE_S)
     ((arrays),) = came
     assert arrays["a"].tolist() == table.transpose(0, 2).flatten().tolist()
@@ -80,9 +83,9 @@ def test_a_large_table_leaves_the_room_of_numbers_and_other_tables_wait_for_its_
         tables.append(len(arrays["a"]))
         return lambda: True
 
-    one.values.offer_tables({"a": torch.zeros(10, 10)}, take)
-    one.values.offer_tables({"a": torch.zeros(3)}, take)
-    one.values.offer_tables({}, take, held=1)
+    one.values.offer_arrays({"a": torch.zeros(10, 10)}, Shape.TABLES, take)
+    one.values.offer_arrays({"a": torch.zeros(3)}, Shape.TABLES, take)
+    one.values.offer_arrays({}, Shape.TABLES, take, held=1)
     one.offer(a=torch.tensor(1.0))
     one.columns(b=torch.zeros(4))
     assert one.drops == {BACKLOG: 2}
@@ -90,7 +93,7 @@ def test_a_large_table_leaves_the_room_of_numbers_and_other_tables_wait_for_its_
     one.device.is_open = True
     one.values.settle(DEADLINE_S)
     assert (tables, len(one.told)) == ([100], 2)
-    one.values.offer_tables({"a": torch.zeros(3)}, take)
+    one.values.offer_arrays({"a": torch.zeros(3)}, Shape.TABLES, take)
     one.values.drain(DEADLINE_S)
     assert tables == [100, 3]
 
@@ -103,7 +106,7 @@ def test_a_delivery_without_room_goes_on_where_it_stopped_and_keeps_the_order(he
         calls.append(arrays["a"].tolist())
         return lambda: calls.append("again") or len(calls) > 4  # type: ignore[func-returns-value]
 
-    heard.values.offer_tables({"a": torch.ones(2)}, take)
+    heard.values.offer_arrays({"a": torch.ones(2)}, Shape.TABLES, take)
     heard.values.offer({"b": 2.0}, calls.append)
     heard.values.settle(DEADLINE_S)
     assert calls == [[1.0, 1.0], "again", "again", "again", "again", {"b": 2.0}]
@@ -289,12 +292,3 @@ print(sorted({"torch", "numpy"} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"offers": 0}, {"waiting_bytes": -1}, {"period_s": 0.0}, {"linger_s": -1.0}]
-)
-def test_impossible_limits_are_refused(wrong: dict[str, float]) -> None:
-    """Where they are made."""
-    with pytest.raises(ValueError, match="wait"):
-        DeviceLimits(**wrong)  # type: ignore[arg-type]

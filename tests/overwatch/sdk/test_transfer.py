@@ -12,6 +12,7 @@ import pytest
 
 from overwatch.sdk import transfer
 from overwatch.sdk.device import PENDING, DeviceLimits, DeviceValues
+from overwatch.sdk.packing import Shape
 from overwatch.sdk.transfer import KEPT_SLOTS, Pinned
 from overwatch.sdk.values import RefusedError
 
@@ -227,9 +228,8 @@ def test_values_of_a_gpu_arrive_exactly_without_a_wait(strict: None) -> None:
     )
     numbers = {str(dtype): torch.ones((), device="cuda", dtype=dtype) for dtype in dtypes}
     one.values.offer({**numbers, "plain": 2.0}, one.told.append)
-    one.values.offer_columns(
-        {str(dtype): torch.arange(5, device="cuda").to(dtype) for dtype in dtypes}, one.told.append
-    )
+    columns = {str(dtype): torch.arange(5, device="cuda").to(dtype) for dtype in dtypes}
+    one.values.offer_arrays(columns, Shape.COLUMNS, one.told.append)
     deadline = time.monotonic() + DEADLINE_S
     while len(one.told) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as plain_tex
 from overwatch.aggregator import Frame
 from overwatch.catalog.alerts import told_codes
 from overwatch.catalog.bounds import BoundState
+from overwatch.collector.exporters.prometheus import PrometheusConfig
 from overwatch.events import Column, EarlyStopped, EnvsRemoved, FindingAcknowledged, PhaseEnded
 from overwatch.serve.exposition import Exposition
 from overwatch.serve.metrics_text import Family, Text
@@ -451,7 +452,7 @@ def test_single_envs_have_series_only_where_asked_for() -> None:
 @pytest.mark.parametrize(
     ("what", "says"),
     [
-        ({"most_series": 0}, "most_series 0"),
+        ({"max_series": 0}, "max_series 0"),
         ({"per_env": 257}, "per_env 257"),
         ({"per_env": -1}, "per_env -1"),
     ],
@@ -459,4 +460,4 @@ def test_single_envs_have_series_only_where_asked_for() -> None:
 def test_limits_that_cannot_be_are_refused(what: dict[str, int], says: str) -> None:
     """With the name and the value."""
     with pytest.raises(ValueError, match=says):
-        PageLimits(**what)  # type: ignore[arg-type]  # values of one type, of several fields
+        PrometheusConfig(endpoint="127.0.0.1:0", **what)  # type: ignore[arg-type]  # values of one type, of several fields

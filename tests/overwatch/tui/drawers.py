@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from overwatch.analyse.verdicts import Told
+from overwatch.analyse.findings import Told
 from overwatch.catalog import Stage
 from overwatch.snapshot import (
     Anomaly,

@@ -6,11 +6,11 @@ from datetime import UTC
 import msgspec
 
 from overwatch.snapshot import Snapshot
-from overwatch.tui.context import Context, Place, freshness, freshness_of
+from overwatch.tui.context import Context, Frame, Place, freshness, freshness_of
 from overwatch.tui.input import press
-from overwatch.tui.panels import welcome
+from overwatch.tui.panels.small import Waiting
 from overwatch.tui.playback import Mark, Playback, Transport
-from overwatch.tui.screen import Frame, draw
+from overwatch.tui.screen import draw
 from overwatch.tui.session import Session
 from overwatch.tui.settings import Settings
 from overwatch.tui.text import plain
@@ -88,9 +88,7 @@ class Terminal:
         raw = session.snapshot
         assert raw is not None
         shown = msgspec.structs.replace(session.board.hold.apply(raw, self.now), feed=session.feed)
-        frame = draw(
-            session, shown, lambda: self._context(shown), lambda: welcome.Waiting(collector="", state="")
-        )
+        frame = draw(session, shown, lambda: self._context(shown), lambda: Waiting(collector="", state=""))
         self.cursor, self.frame = frame.cursor, frame
         self.lines = [plain(line) for line in frame.lines]
 

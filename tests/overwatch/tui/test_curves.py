@@ -142,7 +142,7 @@ def test_findings_are_marked_where_they_began() -> None:
         Moment(code="a", severity="critical", since=15.0), Moment(code="b", severity="warning", since=15.0),
         Moment(code="c", severity="info", since=29.0), Moment(code="d", severity="info", since=999.0),
     ]  # fmt: skip
-    drawn = draw(line([1.0] * 31), Plot(width=48, rows=6, begin=0.0, end=30.0, moments=moments))
+    drawn = draw(line([1.0] * 31), Plot(width=48, rows=6, begin=0.0, end=30.0, moments=tuple(moments)))
 
     marks = [span.role for span in drawn[-1] if MARK in span.text]
     assert marks == [Role.CRIT, Role.INFO]

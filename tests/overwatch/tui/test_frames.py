@@ -9,7 +9,7 @@ import pytest
 
 from overwatch import codec
 from overwatch.extras import GPU
-from overwatch.sdk.exporter.xid import unread_line
+from overwatch.sdk.exporter.gpus import unread_line
 from overwatch.snapshot import Bound, FeedLine, Lane, SeedEvent, Slot, Snapshot, System, Trend
 from overwatch.tui import once
 from overwatch.tui.context import Context, Ui, replayed

@@ -10,12 +10,13 @@ from rich.cells import cell_len
 from overwatch.snapshot import Link, Run, Snapshot, Source, Verdict
 from overwatch.tui.context import Context, Ui, freshness
 from overwatch.tui.panels import help as help_panel
-from overwatch.tui.panels import welcome
+from overwatch.tui.panels import small
 from overwatch.tui.playback import Mark, Playback
 from overwatch.tui.prompt import FILTER, Prompt
 from overwatch.tui.screen import overview
 from overwatch.tui.text import Line, plain
 from tests.overwatch.tui import drawers, scenario
+from tests.overwatch.tui.pressing import Terminal
 
 WORDS = (
     "漢字テスト",
@@ -129,13 +130,13 @@ def test_a_small_terminal_gets_the_small_form(width: int, height: int) -> None:
 def test_the_other_screens_fit_too(width: int, height: int) -> None:
     """Help and the screen before the first run."""
     for run_id in (None, *WORDS):
-        waiting = welcome.Waiting(
+        waiting = small.Waiting(
             collector="127.0.0.1:4380", state="down: connection refused", endpoint="http://127.0.0.1:4318",
             run_id=run_id, tried=tuple(f"ws://host-{number}:4380" for number in range(height)),
             unannounced="/run/user/1000/overwatch/collector.json",
         )  # fmt: skip
         ctx = _context(_bare(), width, height)
-        assert _faults(welcome.render(waiting, ctx), width, height) == []
+        assert _faults(small.welcome(waiting, ctx), width, height) == []
     for snapshot in (None, *STATES.values()):
         assert _faults(help_panel.render(snapshot, ctx), width, height) == []
 
@@ -163,3 +164,13 @@ def test_a_clock_that_is_ahead_is_told_beside_the_telemetry() -> None:
 
     assert [line.rstrip().endswith("clock 42s ahead") for line in shown(wrong)] == [True]
     assert ["clock" in line for line in shown(right)] == [False]
+
+
+def test_a_frame_is_the_same_whatever_was_drawn_before() -> None:
+    """After another run, another width and another cursor the same snapshot gives the same frame."""
+    storm, huge = scenario.storm(), scenario.huge()
+    alone = [Terminal(storm, width).lines for width in (80, 120, 200)]
+    for width in (200, 120, 80):
+        Terminal(huge, width).press("j", "enter")
+        Terminal(_stale(), width).press("l", "k")
+    assert [Terminal(storm, width).lines for width in (80, 120, 200)] == alone

@@ -1,16 +1,19 @@
 """The table of algorithms: every row acts, learns, is kept, and no algorithm is forgotten."""
 
 import ast
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 import torch
 
 import overwatch_rl.algorithms
+from overwatch_rl.algorithms import OWN_SETTINGS
 from overwatch_rl.algorithms.table import ALGORITHMS, kept, kind_of
-from overwatch_rl.resume import _LEAVES_OF
+from overwatch_rl.config import TrainFlags, train_settings
+from overwatch_rl.resume import config_of
 from overwatch_rl.types import Observation
+from tests.overwatch_rl import test_config
 from tests.overwatch_rl.algorithms.test_dqn import SPEC
 
 OTHERS = {"GRPO"}
@@ -49,9 +52,43 @@ def test_a_row_acts_and_is_kept(name: str) -> None:
     assert torch.equal(same[0].values, same[1].values)
 
 
-def test_every_row_says_which_flags_are_its_settings() -> None:
-    """Or a run that goes on would not notice that one differs."""
-    assert set(_LEAVES_OF) == set(ALGORITHMS)
+def test_every_row_has_an_option_of_its_own() -> None:
+    """With which `train` sets what has no flag."""
+    assert set(OWN_SETTINGS) == set(ALGORITHMS)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_flags_of_a_row_are_settings_of_it(name: str) -> None:
+    """Each names a place in its config, or a run that goes on would not notice that one differs."""
+    config = kind_of(name).config()
+    for flag, (first, *rest) in kind_of(name).flags.items():
+        assert flag in TrainFlags.__annotations__
+        assert hasattr(getattr(config, first), rest[0]) if rest else hasattr(config, first)
+
+
+def test_a_third_algorithm_trains_by_its_row_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is assembled is what was named, with its own settings, and never PPO in its place."""
+    row = replace(kind_of("dqn"), flags={"lr": ("learning_rate",)})
+    monkeypatch.setitem(ALGORITHMS, "third", row)
+    flags = test_config.given(
+        algorithm="third", world="gym:CartPole-v1", epochs=None, minibatches=None, target_kl=None,
+        own={"third": ("capacity=7000",)},
+    )  # fmt: skip
+
+    settings = train_settings(flags)
+
+    assert (settings.algorithm, type(settings.learned)) == ("third", row.config)
+    assert (settings.learned.learning_rate, settings.described["capacity"]) == (1e-3, "7000")
+    assert list(config_of(settings)) == [
+        "world",
+        "envs",
+        "settings",
+        "third",
+        "steps",
+        "seed",
+        "updates",
+        "system",
+    ]
 
 
 def test_a_name_that_is_none_is_named() -> None:

@@ -20,7 +20,7 @@ def test_what_is_left_out_is_the_worlds_preset() -> None:
     config = learner_config({"world": "goodhart:small"})
     preset = PRESETS["goodhart:small"]
 
-    assert config.learned == preset.ppo
+    assert config.learned == preset.learned
     assert (config.batch.steps, config.batch.envs) == (preset.steps, preset.envs)
     assert learner_config(config.model_dump()) == config
 
@@ -76,7 +76,7 @@ def test_later_sources_come_first() -> None:
     assert isinstance(config.learned, PPOConfig)
     assert (config.seed, config.learned.epochs, config.learned.returns.gamma) == (7, 3, 0.9)
     assert (config.batch.steps, config.batch.envs) == (16, 8)
-    assert config.learned.returns.lam == PRESETS["gym"].ppo.returns.lam
+    assert config.learned.returns.lam == PRESETS["gym"].learned.returns.lam
 
 
 @pytest.mark.parametrize(

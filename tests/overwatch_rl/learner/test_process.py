@@ -223,7 +223,7 @@ def test_a_learner_process_without_memory_ends_with_its_reason(tmp_path: Path) -
         "OVERWATCH_EXPORTER": "own",
     }  # fmt: skip
     with running(tmp_path / "tower") as service:
-        endpoint = ["--endpoint", service.context.board.urls["otlp_http"]]
+        endpoint = ["--endpoint", service.context.urls["otlp_http"]]
         command = [sys.executable, "-m", "overwatch_rl.cli", "learner", *words, *endpoint]
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     ends = [

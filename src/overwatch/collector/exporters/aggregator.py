@@ -11,6 +11,7 @@ import msgspec
 from overwatch.catalog.presets import parse_preset
 from overwatch.collector.health import Health
 from overwatch.collector.limits import LimitsConfig
+from overwatch.collector.setting_types import bounded
 from overwatch.fold import SLOW_NS
 from overwatch.room import Room
 
@@ -30,7 +31,7 @@ class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     baseline: str | None = None
     """A recording, or a log of snapshots; a run that gets less done than the one in it is reported."""
     preset: str | None = None
-    """Whose limits judge every run, e.g. `grpo`; without, each run says itself."""
+    """Whose limits judge every run, e.g. `grpo`; without, each run names its own."""
     max_runs: int = 1024
     """Most runs in memory; the ones that have been over for longest make room, others are refused."""
     max_state_mib: int | None = None
@@ -41,13 +42,9 @@ class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Most MiB on disk of the last pictures of runs that are not in memory any more; the oldest go."""
 
     def __post_init__(self) -> None:
-        for name in ("journal_size_mib", "max_runs", "archive_mib"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} {getattr(self, name)} is not positive")
-        if self.max_state_mib is not None and self.max_state_mib < 8:
-            raise ValueError(f"max_state_mib {self.max_state_mib} is less than 8")
-        if not self.ended_days >= 0:
-            raise ValueError(f"ended_days {self.ended_days} is less than 0")
+        bounded(self, "journal_size_mib", "max_runs", "archive_mib")
+        bounded(self, "max_state_mib", least=8)
+        bounded(self, "ended_days", least=0)
         if self.preset is not None:
             parse_preset(self.preset)
 

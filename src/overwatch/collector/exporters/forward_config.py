@@ -1,4 +1,4 @@
-"""`exporters.otlp` and `exporters.otlphttp`: where batches are forwarded to, in otelcol's words.
+"""`exporters.otlp` and `exporters.otlphttp`: where batches are forwarded to, by otelcol's keys.
 
 Owns the keys, their defaults (otelcol's, but for the length of the queue), what of them cannot work, and the
 destinations and the pace that they come to. Must not know batches.
@@ -12,11 +12,9 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 import msgspec
 
-from overwatch.collector.setting_types import Duration, Secret, seconds
+from overwatch.collector.setting_types import Duration, Secret, bounded, seconds
 from overwatch.collector.signals import WIRES
-from overwatch.delivery.destination import Destination, Headers, Origin, Tls, header_problem
-from overwatch.delivery.endpoint import Protocol
-from overwatch.delivery.proxy import proxy
+from overwatch.delivery.destination import Destination, Headers, Origin, Protocol, Tls, header_problem, proxy
 from overwatch.delivery.sender import Pace
 from overwatch.journal import Signal
 
@@ -61,7 +59,7 @@ class RetryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     max_interval: Duration = "30s"
     """What the pauses grow to; a target may ask for up to a minute."""
     max_elapsed_time: Duration = "300s"
-    """How long one request is tried before it is given up, counted and said; `0` never gives up."""
+    """How long one request is tried before it is given up, counted and logged; `0` never gives up."""
 
     def __post_init__(self) -> None:
         self.pace()
@@ -107,10 +105,8 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def __post_init__(self) -> None:
         if not self.enabled:
             raise ValueError("enabled: false cannot be had: what is acknowledged never waits for a target")
-        if not 1 <= self.num_consumers <= _MOST_CONSUMERS:
-            raise ValueError(f"num_consumers {self.num_consumers} must be 1 to {_MOST_CONSUMERS}")
-        if self.queue_size is not None and self.queue_size < 1:
-            raise ValueError(f"queue_size {self.queue_size} is not positive; leave it out for no limit")
+        bounded(self, "num_consumers", least=1, most=_MOST_CONSUMERS)
+        bounded(self, "queue_size")
         if self.storage not in (None, "file_storage"):
             raise ValueError(f"storage {self.storage!r} is not known; there is file_storage")
 

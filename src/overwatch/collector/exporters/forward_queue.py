@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from overwatch.delivery.request import Parcel
+from overwatch.delivery.answer import Parcel
 from overwatch.delivery.sender import REFUSED
 from overwatch.journal import Batch, CursorFile, Place
 
@@ -88,7 +88,7 @@ class Turns:
         self._taken: dict[bytes, int] = {}
         """How many shipments at the head of a line are on their way."""
         self._ready: deque[bytes] = deque()
-        """Lines whose first shipment nobody has taken, in the order of their turn."""
+        """Lines whose first shipment no sender has taken, in the order of their turn."""
         self._count = 0
         self._bytes = 0
         self._changed = threading.Condition()
@@ -150,7 +150,7 @@ class Turns:
             return self._changed.wait_for(lambda: self._count == 0, timeout_s)
 
     def clear(self, *, taken: bool = False) -> list[Shipment]:
-        """Take out all that nobody has taken; with `taken`, once nobody sends any more, all that is left."""
+        """Take out all that no sender has taken; with `taken`, once all senders ended, all that is left."""
         with self._changed:
             out: list[Shipment] = []
             self._ready.clear()

@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from overwatch.catalog.titles import title
+from overwatch.collector.setting_types import bounded
 from overwatch.fold import Frame
 from overwatch.snapshot import Finding, View
 
@@ -45,10 +46,8 @@ class NotifierConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Seconds that delivering a message may take; then it is given up and tried again."""
 
     def __post_init__(self) -> None:
-        if self.per_minute < 1:
-            raise ValueError(f"at least one message a minute is sent, not {self.per_minute}")
-        if not 0 < self.timeout_s <= 60:
-            raise ValueError(f"a message arrives within 60 s or is given up, not {self.timeout_s} s")
+        bounded(self, "per_minute")
+        bounded(self, "timeout_s", most=60)
 
     @property
     def shown(self) -> str:
@@ -71,7 +70,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int = 0
     """Messages that wait for their turn, because there are too many."""
     held_back: int = 0
-    """Findings that were over before they could be told, since the last message."""
+    """Findings that were over before they could be sent, since the last message."""
 
     @property
     def key(self) -> Key:
@@ -127,7 +126,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding whose start was told, and whose end was not."""
+    """A finding whose start was sent, and whose end was not."""
 
     run_id: str
     finding: Finding
@@ -139,20 +138,20 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notices:
-    """What was told, and what is to be told next. For one thread."""
+    """What was sent, and what is to be sent next. For one thread."""
 
     def __init__(self, config: NotifierConfig, told: Iterable[Told] = ()) -> None:
-        """`told` is what an earlier life told."""
+        """`told` is what an earlier life sent."""
         self._config = config
         self._told = {one.key: one for one in told}
         self._waiting: set[Key] = set()
-        """Starts that were not told yet."""
+        """Starts that were not sent yet."""
         self._missing: dict[str, int] = {}
-        """Runs of which something was told and that are not there, since which tick."""
+        """Runs of which something was sent and that are not there, since which tick."""
         self._tick = 0
         self._sent: deque[int] = deque()
         self._held_back = 0
-        """Findings that were over before they could be told, since the last message."""
+        """Findings that were over before they could be sent, since the last message."""
         self.missed = 0
         """All such findings."""
 
@@ -162,7 +161,7 @@ class Notices:
         return list(self._told.values())
 
     def due(self, frame: Frame) -> list[Notice]:
-        """What may be told of a frame now, the most severe first; `sent` says that one was."""
+        """What may be sent of a frame now, the most severe first; call `sent` for each that was."""
         self._tick = frame.tick
         shown = {run: one for (run, view), one in frame.snapshots.items() if view == _DEFAULT}
         standing = {
@@ -200,13 +199,13 @@ class Notices:
         return loud and key not in self._told
 
     def _gone(self, shown: Iterable[str]) -> set[str]:
-        """The runs of which something was told and that have not been there for long."""
+        """The runs of which something was sent and that have not been there for long."""
         missing = {run_id for run_id, _ in self._told}.difference(shown)
         self._missing = {run_id: self._missing.get(run_id, self._tick) for run_id in missing}
         return {run_id for run_id, since in self._missing.items() if self._tick - since >= GONE_NS}
 
     def _look_back(self, starts: set[Key]) -> None:
-        """Count what was to be told when last looked, and is over."""
+        """Count what was to be sent when last looked, and is over."""
         over = len(self._waiting - starts)
         self._held_back += over
         self.missed += over
@@ -232,10 +231,10 @@ class Notices:
 
 
 def _plain(text: str) -> str:
-    """Telemetry's words as one line of text that calls nobody and is no markup."""
+    """Text of telemetry as one line that mentions no person and is no markup."""
     return _line(text).translate(_SLACK)
 
 
 def _line(text: str) -> str:
-    """Telemetry's words as one line."""
+    """Text of telemetry as one line."""
     return "".join(letter if letter.isprintable() else " " for letter in text)

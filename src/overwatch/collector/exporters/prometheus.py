@@ -8,7 +8,7 @@ import msgspec
 from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
 from overwatch.collector.guard import Entry, Listener, plain
-from overwatch.collector.setting_types import Duration, seconds
+from overwatch.collector.setting_types import Duration, bounded, seconds
 from overwatch.collector.tls import TlsConfig
 from overwatch.serve.exposition import Exposition
 from overwatch.serve.prometheus import MOST_ENVS, MOST_SERIES, PageLimits, RunPage
@@ -29,7 +29,7 @@ class PrometheusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     max_series: int = MOST_SERIES
     """Most series on the page; what has no room is counted on it."""
     metric_expiration: Duration = "5m"
-    """For how long the last word of a run that ended stays, and a reading of a machine that tells no more."""
+    """For how long the last state of a run that ended stays, and readings of a machine that is gone."""
     lost_retention: Duration = "24h"
     """For how long the state of a lost run stays, unless it speaks again or its loss is acknowledged."""
     per_env: int = 0
@@ -38,13 +38,11 @@ class PrometheusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """TLS of this listener; that of `service.security` if left out."""
 
     def __post_init__(self) -> None:
-        if self.max_series < 1:
-            raise ValueError(f"max_series {self.max_series} is not positive")
+        bounded(self, "max_series")
         for name in ("metric_expiration", "lost_retention"):
             if seconds(name, getattr(self, name)) <= 0:
                 raise ValueError(f"{name} {getattr(self, name)!r} is not positive; write e.g. 5m")
-        if not 0 <= self.per_env <= MOST_ENVS:
-            raise ValueError(f"per_env {self.per_env} is not within 0 and {MOST_ENVS}")
+        bounded(self, "per_env", least=0, most=MOST_ENVS)
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
@@ -66,10 +64,8 @@ class PrometheusExporter:
     """A frame sink behind a door; the page is made ahead of who asks, of the frame that is newest then."""
 
     def __init__(self, config: PrometheusConfig, context: Context, name: str = NAME) -> None:
-        self._name = name.replace(NAME, _ENTRY.name, 1)
-        self._context = context
         self._frame: Frame | None = None
-        page, entry = RunPage(config.limits), replace(_ENTRY, name=self._name)
+        page, entry = RunPage(config.limits), replace(_ENTRY, name=name.replace(NAME, _ENTRY.name, 1))
         self._exposition = Exposition(lambda: page.families(self._frame), lambda: self._frame)
         app = self._exposition.app()
         self._listener = context.web_listener(config.endpoint, app, entry, config.tls)
@@ -80,13 +76,13 @@ class PrometheusExporter:
 
     def start(self) -> None:
         """Serve."""
-        self._context.board.note(self._name, "http", self._listener.open(), secure=self._listener.secure)
+        self._listener.start()
         self._exposition.start_ahead()
 
     def stop(self) -> None:
         """Serve no more."""
         self._exposition.stop_ahead()
-        self._listener.close()
+        self._listener.stop()
 
     def close(self) -> None:
         """End of frames; the last one stays readable until `stop`."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from overwatch.collector.context import Context
+from overwatch.collector.setting_types import bounded
 from overwatch.serve.recorder import Recorder
 from overwatch.serve.snapshotfiles import SnapshotFiles
 
@@ -34,8 +35,7 @@ class SnapshotsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
                 f"max_size_mib {self.max_size_mib} is not positive; "
                 "for no snapshots take the exporter out of service.pipelines.snapshots"
             )
-        if not self.whole_hours >= 0:
-            raise ValueError(f"whole_hours {self.whole_hours} is less than 0")
+        bounded(self, "whole_hours", least=0)
 
 
 class SnapshotsExporter:
@@ -72,7 +72,4 @@ class SnapshotsExporter:
     def _report(self, written: int, lost: int, error: str | None) -> None:
         self._tally.add("overwatch_exporter_written_lines", written, exporter=self._name)
         self._tally.add("overwatch_exporter_lost_lines", lost, exporter=self._name)
-        if error is None:
-            self._health.recovered(self._name)
-        else:
-            self._health.failed(self._name, error)
+        self._health.report(self._name, error)

@@ -12,9 +12,9 @@ import msgspec
 
 from overwatch.collector.exporters.notices import Notice, NotifierConfig, Shape
 from overwatch.collector.setting_types import Secret
-from overwatch.delivery.client import http_request
+from overwatch.delivery.answer import retry_after_s
+from overwatch.delivery.connection import http_request
 from overwatch.delivery.destination import header_problem
-from overwatch.delivery.reply import retry_after_s
 
 _BUSY: Final = frozenset({408, 425, 429})
 """Refusals that are of this moment only, beside all of 500 and more."""

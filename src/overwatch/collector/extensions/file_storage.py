@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from overwatch.collector.setting_types import bounded
 from overwatch.file_lock import try_lock
 from overwatch.journal import Durability
 
@@ -59,10 +60,8 @@ class FileStorageConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Most MiB of journal, checkpoints, recordings and snapshots together; by the volume if left out."""
 
     def __post_init__(self) -> None:
-        if self.max_size_mib < JOURNAL_MIB:
-            raise ValueError(f"max_size_mib {self.max_size_mib} is less than {JOURNAL_MIB}")
-        if self.budget_mib is not None and self.budget_mib < LEAST_MIB:
-            raise ValueError(f"budget_mib {self.budget_mib} is less than {LEAST_MIB}")
+        bounded(self, "max_size_mib", least=JOURNAL_MIB)
+        bounded(self, "budget_mib", least=LEAST_MIB)
 
     def within(self, most: int) -> "FileStorageConfig":
         """The same, with a journal of so many bytes at most."""

@@ -13,6 +13,7 @@ from aiohttp import web
 from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
 from overwatch.collector.guard import Entry, Listener, plain
+from overwatch.collector.setting_types import bounded
 from overwatch.collector.tls import TlsConfig
 
 FRAME_AGE_S: Final = 10.0
@@ -39,8 +40,7 @@ class ComponentHealthConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     """So long a component may be in trouble before it does, in seconds; 0 for at once."""
 
     def __post_init__(self) -> None:
-        if self.recovery_duration_s < 0:
-            raise ValueError(f"recovery_duration_s {self.recovery_duration_s} is below 0")
+        bounded(self, "recovery_duration_s", least=0)
 
 
 class HealthCheckConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,11 +85,11 @@ class HealthCheck:
 
     def start(self) -> None:
         """Answer."""
-        self._context.board.note("health", "http", self._listener.open(), secure=self._listener.secure)
+        self._listener.start()
 
     def stop(self) -> None:
         """Answer no more."""
-        self._listener.close()
+        self._listener.stop()
 
     async def _overall(self, request: web.Request) -> web.Response:
         return self._answer(request, patience_s=self._patience_s)
@@ -104,7 +104,7 @@ class HealthCheck:
         self, request: web.Request, *, patience_s: float | None = None, is_accepting: bool = True
     ) -> web.Response:
         self._look_at_frames()
-        self._look_at_load()
+        self._context.health.report(_RECEIVER, self._context.intake.overload)
         detailed = self._context.guard.may(Role.READ, request)
         status, body = self._context.health.answer(
             detailed=detailed, patience_s=patience_s, is_accepting=is_accepting
@@ -116,14 +116,7 @@ class HealthCheck:
         if frame is None:
             return
         age_s = (self._context.now() - frame.tick) / 1e9
-        if age_s > FRAME_AGE_S:
-            self._context.health.failed("aggregator", f"the latest frame is {age_s:.0f} s old")
-        else:
-            self._context.health.recovered("aggregator")
-
-    def _look_at_load(self) -> None:
-        overload = self._context.intake.overload
-        if overload is not None:
-            self._context.health.failed(_RECEIVER, overload)
-        else:
-            self._context.health.recovered(_RECEIVER)
+        is_late = age_s > FRAME_AGE_S
+        self._context.health.report(
+            "aggregator", f"the latest frame is {age_s:.0f} s old" if is_late else None
+        )

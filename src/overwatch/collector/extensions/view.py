@@ -22,7 +22,7 @@ def _refused(_: web.Request, refused: Refused) -> web.Response:
 
 
 _ROLE: Final = "operator"
-_ENTRY: Final = Entry(name="view", reads=Role.READ, acts=Role.CONTROL, answer=_refused)
+_ENTRY: Final = Entry(name="view", scheme="ws", reads=Role.READ, acts=Role.CONTROL, answer=_refused)
 
 
 class ViewConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,7 +54,7 @@ class ViewExtension:
 
     def start(self) -> None:
         """Serve."""
-        self._context.board.note("view", "ws", self._listener.open(), secure=self._listener.secure)
+        self._listener.start()
 
     async def _keep(self, run_id: str, event: FindingAcknowledged) -> None:
         origin = Origin(run_id=run_id, role=_ROLE, ours=True)
@@ -64,4 +64,4 @@ class ViewExtension:
     def stop(self) -> None:
         """Hang up on all readers and serve no more."""
         self._context.bell.close()
-        self._listener.close()
+        self._listener.stop()

@@ -75,13 +75,13 @@ class OtlpReceiver:
     def start(self) -> None:
         """Open both transports and accept."""
         self._context.intake.open()
-        self._context.board.note("otlp_http", "http", self._http.open(), secure=self._http.secure)
+        self._http.start()
         endpoint = self._config.grpc.endpoint
         listening = self._grpc.open(parse(endpoint), may_move=endpoint not in self._context.fixed)
-        self._context.board.note("otlp_grpc", "http", listening, secure=self._grpc.secure)
+        self._context.listens("otlp_grpc", "http", listening, secure=self._grpc.secure)
 
     def stop(self) -> None:
         """Refuse what comes, let what is in flight end, close."""
         self._context.intake.close()
-        self._http.close()
+        self._http.stop()
         self._grpc.close(GRACE_S)

@@ -3,7 +3,7 @@
 A pool of threads answers, one for each call in flight. `grpc.server` lives through what ends gRPC's server
 for event loops for all clients: a path that is no text.
 
-Rules: the same meaning as over HTTP in gRPC's words; a call is judged by its metadata before its message is
+Rules: the same meaning as over HTTP, as gRPC has it; a call is judged by its metadata before its message is
 read; success is answered after the journal has the bytes; a call whose message does not come is cut. Calls in
 flight are capped, and those of one address; connections by gRPC's own limits. Must not know HTTP or what a
 body means.
@@ -28,6 +28,7 @@ from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Body, Reason, Re
 from overwatch.collector.limits import Hold, NoRoomError, Room
 from overwatch.collector.net import Address, AddressError, Listening, listen
 from overwatch.collector.receivers.status import Code, retry_info, status
+from overwatch.collector.setting_types import bounded
 from overwatch.collector.signals import WIRES, response
 from overwatch.collector.tls import Certificates, TlsConfig
 from overwatch.journal import Signal
@@ -38,7 +39,7 @@ Export: TypeAlias = Callable[[Iterator[bytes], Call], bytes]
 TRANSPORT: Final = "grpc"
 LISTENER: Final = "otlp_grpc"
 _SPARE_THREADS: Final = 8
-"""Threads beyond those of calls in flight: they tell others to come back."""
+"""Threads beyond those of calls in flight: they answer that others must retry."""
 _MOST_WAITING: Final = 8
 """So many times the calls in flight may wait for a thread; gRPC itself refuses more."""
 _LOOK_S: Final = 0.25
@@ -58,12 +59,8 @@ class GrpcConnectionsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_un
     """Longest time for a new connection's TLS and first settings, in seconds."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_connections <= _MOST_OF_GRPC:
-            raise ValueError(f"max_connections {self.max_connections} is not in 1..{_MOST_OF_GRPC}")
-        if not 0 < self.read_header_timeout_s <= _MOST_S:
-            raise ValueError(
-                f"read_header_timeout_s {self.read_header_timeout_s} is not more than 0 and at most {_MOST_S}"
-            )
+        bounded(self, "max_connections", least=1, most=_MOST_OF_GRPC)
+        bounded(self, "read_header_timeout_s", most=_MOST_S)
 
 
 class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,20 +89,10 @@ class GrpcConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """TLS of this listener; that of `service.security` if left out."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_recv_msg_size_mib <= 64:
-            raise ValueError(f"max_recv_msg_size_mib {self.max_recv_msg_size_mib} is not in 1..64")
-        if not 1 <= self.max_concurrent_streams <= _MOST_OF_GRPC:
-            raise ValueError(
-                f"max_concurrent_streams {self.max_concurrent_streams} is not in 1..{_MOST_OF_GRPC}"
-            )
-        for name in ("max_concurrent_calls", "max_concurrent_calls_per_peer"):
-            calls = getattr(self, name)
-            if calls is not None and calls < 1:
-                raise ValueError(f"{name} {calls} is not positive")
-        for name in ("read_timeout_s", "max_connection_idle_s", "max_connection_age_s"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value <= _MOST_S:
-                raise ValueError(f"{name} {value} is not more than 0 and at most {_MOST_S}")
+        bounded(self, "max_recv_msg_size_mib", least=1, most=64)
+        bounded(self, "max_concurrent_streams", least=1, most=_MOST_OF_GRPC)
+        bounded(self, "max_concurrent_calls", "max_concurrent_calls_per_peer")
+        bounded(self, "read_timeout_s", "max_connection_idle_s", "max_connection_age_s", most=_MOST_S)
 
     @property
     def calls_of_a_peer(self) -> int:
@@ -218,7 +205,7 @@ class OtlpGrpc:
             except grpc.RpcError:
                 # The call has ended before its message came.
                 raise
-            except Exception:  # noqa: BLE001 the border of a call: a fault of ours is told in gRPC's words and counted
+            except Exception:  # noqa: BLE001 the border of a call: a fault of ours is answered and counted
                 _log.exception("a call of %s failed", WIRES[signal].service)
                 why = "the collector failed; its log says why"
                 return _refused(call, self._intake.refuse(Reason.FAULT, why, TRANSPORT))

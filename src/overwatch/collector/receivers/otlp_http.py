@@ -13,7 +13,7 @@ from typing import Any, Final, assert_never
 
 import msgspec
 from aiohttp import web
-from google.protobuf.json_format import MessageToJson
+from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 from overwatch.collector.connections import ConnectionsConfig
@@ -22,6 +22,7 @@ from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Body, Intake, Re
 from overwatch.collector.limits import Hold, NoRoomError, Room
 from overwatch.collector.receivers import bodies
 from overwatch.collector.receivers.status import Code, status
+from overwatch.collector.setting_types import bounded
 from overwatch.collector.signals import WIRES, Wire, response
 from overwatch.collector.tls import TlsConfig
 from overwatch.journal import Signal
@@ -41,7 +42,7 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     read_timeout_s: float = 10.0
     """Longest time for a whole body to arrive, in seconds."""
     max_concurrent_requests: int = 4096
-    """Most bodies that are read at once; beyond it senders are told to come back."""
+    """Most bodies that are read at once; beyond it senders must retry later."""
     connections: ConnectionsConfig = ConnectionsConfig(request_timeout_s=30.0)
     """How many connections there may be, and how long each may take."""
 
@@ -49,14 +50,8 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """TLS of this listener; that of `service.security` if left out."""
 
     def __post_init__(self) -> None:
-        if self.max_request_body_size < 1 or self.max_request_body_size > 64 << 20:
-            raise ValueError(
-                f"max_request_body_size {self.max_request_body_size} is not in 1..67108864 bytes"
-            )
-        if self.max_concurrent_requests < 1:
-            raise ValueError(f"max_concurrent_requests {self.max_concurrent_requests} is not positive")
-        if self.read_timeout_s <= 0:
-            raise ValueError(f"read_timeout_s {self.read_timeout_s} is not positive")
+        bounded(self, "max_request_body_size", least=1, most=64 << 20)
+        bounded(self, "max_concurrent_requests", "read_timeout_s")
 
 
 class Encoding(Enum):
@@ -68,7 +63,7 @@ class Encoding(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A refusal in HTTP's words."""
+    """A refusal as HTTP has it."""
 
     status: int
     code: Code
@@ -120,7 +115,7 @@ class OtlpHttp:
             accepted = await self._accept(request, wire, encoding)
         except Refusal as refusal:
             return _refuse(refusal.answer, encoding or Encoding.JSON)
-        except Exception:  # noqa: BLE001 the door's border: a fault of ours is told in OTLP's words and counted
+        except Exception:  # noqa: BLE001 the border of a request: a fault of ours is answered and counted
             _log.exception("a request to %s failed", request.path)
             said = str(self._intake.refuse(Reason.FAULT, "the collector failed; its log says why", TRANSPORT))
             return _refuse(Answer(status=500, code=Code.INTERNAL, message=said), encoding or Encoding.JSON)
@@ -250,5 +245,5 @@ def _write(
     if encoding is Encoding.PROTOBUF:
         body = message.SerializeToString()
     else:
-        body = MessageToJson(message, indent=None).encode()
+        body = msgspec.json.encode(MessageToDict(message))
     return web.Response(status=code, body=body, content_type=encoding.value, headers=headers)

@@ -29,7 +29,7 @@ from overwatch.sdk.exporter.gone import Parent
 from overwatch.sdk.exporter.hub import PrivateDoor, SharedDoor, Visit, serve_all
 from overwatch.sdk.exporter.orphan_recovery import OrphanRecovery
 from overwatch.sdk.exporter.queues import LOST
-from overwatch.sdk.frames import Close, FrameError, FrameReader, Hello, Progress, progress_of
+from overwatch.sdk.frames import Hello, Progress, close_of, progress_of
 from overwatch.sdk.greeting import GreetingError, forget_hello, read_hello
 from overwatch.sdk.meeting import Meeting
 from overwatch.sdk.rings.file import RingError
@@ -128,7 +128,7 @@ class Input(ShutdownSignal):
         self._fd = fd
         self._is_daemon = is_daemon
         self._trainer = trainer
-        self._reader = FrameReader()
+        self._received = b""
         self._is_closed = False
         self._poll = select.poll()
         for one in (fd, self._trainer.handle):
@@ -142,13 +142,11 @@ class Input(ShutdownSignal):
             is_gone = ready or (self._trainer.handle is None and self._trainer.wait(0.0))
             return time.monotonic() + ORPHAN_S if is_gone else None
         data = os.read(self._fd, _READ)
-        try:
-            farewells = [frame for frame, _ in self._reader.feed(data) if isinstance(frame, Close)]
-        except FrameError:
-            return time.monotonic() + ORPHAN_S
-        if farewells:
-            self._is_closed, self.is_exit = True, farewells[0].at_exit
-            return farewells[0].deadline
+        self._received += data
+        with contextlib.suppress(msgspec.MsgspecError):
+            close = close_of(self._received)
+            self._is_closed, self.is_exit = True, close.at_exit
+            return close.deadline
         return None if data else time.monotonic() + ORPHAN_S
 
     def end(self, known: RunFinished | None) -> RunFinished | None:

@@ -20,16 +20,12 @@ from overwatch.catalog.machine import (
     MEMORY_USED,
     POWER,
     POWER_LIMIT,
-    PROCESS_MEMORY,
     TEMPERATURE,
-    THROTTLE,
     UTILIZATION,
 )
 from overwatch.extras import AMD
+from overwatch.sdk.exporter.gpu_sources import Codes, Look, Unread, Xid, text_of
 from overwatch.sdk.exporter.lanes import Gpu, Numbering
-from overwatch.sdk.exporter.looking import Codes, GoneError, Looking
-from overwatch.sdk.exporter.readings import Reading, Xid
-from overwatch.sdk.exporter.unread import Unread
 
 DRIVER_FILES: Final = (Path("/dev/kfd"),)
 """Is there where AMD's driver for computing is loaded; one for pictures alone has none."""
@@ -95,25 +91,31 @@ class Amd:
         asic = partial(smi.amdsmi_get_gpu_asic_info, handle)
         return Gpu(
             uuid=uuid,
-            model=self._word(f"the name of AMD GPU {place}", lambda: asic()["market_name"]),
-            pci=self._word(f"the bus of AMD GPU {place}", lambda: smi.amdsmi_get_gpu_device_bdf(handle)),
+            model=text_of(self.unread, f"the name of AMD GPU {place}", lambda: asic()["market_name"]),
+            pci=text_of(
+                self.unread, f"the bus of AMD GPU {place}", partial(smi.amdsmi_get_gpu_device_bdf, handle)
+            ),
             index=place if number is None else int(number),
             numbering=Numbering.UNKNOWN if number is None else Numbering.HIP,
         )
 
-    def _word(self, what: str, ask: Callable[[], str]) -> str:
-        try:
-            return str(ask())
-        except Exception as error:  # noqa: BLE001 the border: a driver may do anything
-            self.unread.note(what, error)
-            return ""
-
-    def questions(self, uuids: frozenset[str]) -> tuple["Look", ...]:
+    def questions(self, uuids: frozenset[str]) -> tuple[Look, ...]:
         """One look a GPU."""
-        if self._smi is None:
+        smi = self._smi
+        if smi is None:
             return ()
-        known = sorted(uuids & self._handles.keys())
-        return tuple(Look(self._smi, uuid, self._handles[uuid], self._pid, self.unread) for uuid in known)
+        known = [(uuid, self._handles[uuid]) for uuid in sorted(uuids & self._handles.keys())]
+        return tuple(
+            Look(
+                name=uuid,
+                codes=_CODES,
+                unread=self.unread,
+                own_memory=partial(_own_memory, smi, handle, self._pid),
+                readings={name: partial(ask, smi, handle) for name, ask in _QUESTIONS.items()},
+                throttle=partial(_throttle, smi, handle),
+            )
+            for uuid, handle in known
+        )
 
     def xids(self) -> tuple[Xid, ...]:
         """None: these are NVIDIA's numbers."""
@@ -141,39 +143,23 @@ def _load(unread: Unread) -> ModuleType | None:
     return module
 
 
-class Look(Looking):
-    """Reads one GPU."""
+def _own_memory(smi: ModuleType, gpu: Any, pid: int) -> float | None:
+    held = [
+        _number(one["memory_usage"]["vram_mem"])
+        for one in smi.amdsmi_get_gpu_process_list(gpu)
+        if one["pid"] == pid
+    ]
+    known = [part for part in held if part is not None]
+    return sum(known) if known else None
 
-    def __init__(self, smi: ModuleType, uuid: str, handle: Any, pid: int, unread: Unread) -> None:
-        super().__init__(uuid, _CODES, unread)
-        self._smi, self._handle, self._pid = smi, handle, pid
 
-    def ask(self, uuids: frozenset[str]) -> Mapping[str, Reading]:
-        """Everything where this GPU is among `uuids`, else what the trainer's process holds of it."""
-        numbers, throttle = dict[str, float](), list[str | None]()
-        try:
-            self.note(numbers, PROCESS_MEMORY.name, self._own_memory)
-            if self.name in uuids:
-                for name, question in _QUESTIONS.items():
-                    self.note(numbers, name, partial(question, self._smi, self._handle))
-                self.guarded(THROTTLE.name, lambda: throttle.append(self._throttle()))
-        except GoneError:
-            return {self.name: Reading(lost=True)}
-        return {self.name: Reading(numbers=numbers, throttle=throttle[0] if throttle else None)}
-
-    def _own_memory(self) -> float | None:
-        found = self._smi.amdsmi_get_gpu_process_list(self._handle)
-        held = [_number(one["memory_usage"]["vram_mem"]) for one in found if one["pid"] == self._pid]
-        known = [part for part in held if part is not None]
-        return sum(known) if known else None
-
-    def _throttle(self) -> str | None:
-        """Words as of NVIDIA; `None` where the GPU has no such signs."""
-        signs = self._smi.amdsmi_get_violation_status(self._handle)
-        if not any(isinstance(signs.get(sign), int) for sign in _SLOWED):
-            return None
-        active = dict.fromkeys(word for sign, word in _SLOWED.items() if signs.get(sign) in (True, 1))
-        return ",".join(active) or "none"
+def _throttle(smi: ModuleType, gpu: Any) -> str | None:
+    """Words as of NVIDIA; `None` where the GPU has no such signs."""
+    signs = smi.amdsmi_get_violation_status(gpu)
+    if not any(isinstance(signs.get(sign), int) for sign in _SLOWED):
+        return None
+    active = dict.fromkeys(word for sign, word in _SLOWED.items() if signs.get(sign) in (True, 1))
+    return ",".join(active) or "none"
 
 
 def _number(value: object) -> float | None:
@@ -189,9 +175,9 @@ def _times(value: object, by: float) -> float | None:
 
 def _power(smi: ModuleType, gpu: Any) -> float | None:
     """MI300 and later have the present power, others its mean."""
-    told = smi.amdsmi_get_power_info(gpu)
-    now = _number(told.get("current_socket_power"))
-    return _number(told.get("average_socket_power")) if now is None else now
+    found = smi.amdsmi_get_power_info(gpu)
+    now = _number(found.get("current_socket_power"))
+    return _number(found.get("average_socket_power")) if now is None else now
 
 
 def _temperature(smi: ModuleType, gpu: Any) -> float | None:

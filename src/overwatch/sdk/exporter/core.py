@@ -14,12 +14,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from overwatch.delivery.destination import Destination, destination
-from overwatch.delivery.endpoint import DEFAULT_HTTP, target
-from overwatch.delivery.endpoint import Signal as SignalName
-from overwatch.delivery.log import DeliveryLog
-from overwatch.delivery.sender import Sender
-from overwatch.delivery.transport import transport_to
+from overwatch.delivery.destination import DEFAULT_HTTP, Destination, destination
+from overwatch.delivery.sender import DeliveryLog, Sender
+from overwatch.delivery.transport import OtlpTransport
 from overwatch.events import CheckpointSaved, EnvCrashed, Event, NonFiniteSeen, RunFinished, RunStateChanged
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.batch_encoder import INVALID, TELL_S, BatchEncoder, Place, Ring, started
@@ -55,11 +52,6 @@ EXIT_S: Final = 5.0
 """How long the rest may take after the trainer's exit, where its end is put right or its exporter is late."""
 _READ: Final = 2048
 
-_NAMES: Final[dict[Signal, SignalName]] = {
-    Signal.LOGS: "logs",
-    Signal.METRICS: "metrics",
-    Signal.TRACES: "traces",
-}
 _URGENT: Final = (EnvCrashed, NonFiniteSeen, RunStateChanged, RunFinished)
 """What is sent with the window that holds it."""
 FIRST_S: Final = 1.0
@@ -125,7 +117,7 @@ class Exporter:
         described = resource(hello, found, node)
         ways = destinations(hello.endpoint, hello.otlp_env)
         shown = None if hello.quiet else ways[Signal.LOGS].shown
-        self._sender = Sender(spool, lambda: transport_to(ways), DeliveryLog(shown))
+        self._sender = Sender(spool, lambda: OtlpTransport(ways), DeliveryLog(shown))
         instruments = Instruments(described, spool, frozenset(ways), env)
         self._collect_s = instruments.interval_s
         said = max(spool.next_seq - 1, source.said)
@@ -370,9 +362,8 @@ def destinations(endpoint: str | None, otlp_env: Mapping[str, str] | None) -> di
 
 
 def _destination(signal: Signal, endpoint: str | None, env: Mapping[str, str]) -> Destination:
-    to = target(_NAMES[signal], endpoint, env)
     try:
-        return destination(signal, to, env)
+        return destination(signal, endpoint, env)
     except ValueError as error:
         log.warning("%s; sending to %s", error, DEFAULT_HTTP)
-        return destination(signal, target(_NAMES[signal], DEFAULT_HTTP, env), env)
+        return destination(signal, DEFAULT_HTTP, env)

@@ -32,11 +32,10 @@ from overwatch.catalog.machine import (
     TEMPERATURE,
     UTILIZATION,
 )
-from overwatch.delivery.client import http_request
+from overwatch.delivery.connection import http_request
+from overwatch.sdk.exporter.gpu_sources import Reading, Unread, Xid
 from overwatch.sdk.exporter.lanes import MIG_PREFIX, Gpu
 from overwatch.sdk.exporter.nvml import MHZ, throttle_words
-from overwatch.sdk.exporter.readings import Reading, Xid
-from overwatch.sdk.exporter.unread import Unread
 
 URL_VARIABLE: Final = "OVERWATCH_DCGM_URL"
 MIB: Final = float(1 << 20)

@@ -19,8 +19,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from overwatch.sdk.exporter.dips import Dips
+from overwatch.sdk.exporter.gpu_sources import Unread
 from overwatch.sdk.exporter.nvml import DRIVER_FILES, FORGOTTEN, UNKNOWN_TO_IT, load
-from overwatch.sdk.exporter.unread import Unread
 
 INTERVAL_S: Final = 0.04
 LINE_S: Final = 1.0

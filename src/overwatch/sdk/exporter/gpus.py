@@ -6,23 +6,25 @@ each is asked by a thread of its own and never twice at a time. Must not know ho
 
 import logging
 import os
+import platform
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from overwatch.catalog import Scope
 from overwatch.catalog.machine import THROTTLE
-from overwatch.events import Column, Event, Measured, RunStarted
+from overwatch.catalog.xids import XIDS, Kind
+from overwatch.events import Column, Event, LogLine, Measured, RunStarted, Severity
+from overwatch.sdk.exporter.amd import Amd
 from overwatch.sdk.exporter.dcgm import URL_VARIABLE, Dcgm
-from overwatch.sdk.exporter.lanes import Lane, LaneMap, VisibleDevices, visible_devices
-from overwatch.sdk.exporter.locks import SampleLock
-from overwatch.sdk.exporter.probe import Probe
-from overwatch.sdk.exporter.readings import Question, Reading, Source, Xid
-from overwatch.sdk.exporter.vendors import Local
-from overwatch.sdk.exporter.xid import back_line, lost_line, unread_line, xid_line
+from overwatch.sdk.exporter.gpu_sources import Question, Reading, Source, Unread, Xid
+from overwatch.sdk.exporter.lanes import Gpu, Lane, LaneMap, VisibleDevices, visible_devices
+from overwatch.sdk.exporter.nvml import Nvml
+from overwatch.sdk.exporter.probe import Probe, SampleLock
 
 log: Final = logging.getLogger("overwatch.exporter")
 
@@ -56,6 +58,72 @@ class Trainer:
     """The trainer's process; an exporter's parent."""
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
     """The trainer's environment, which says what GPUs it can see."""
+
+
+class Apple:
+    """No source: what reads Apple's GPUs needs root."""
+
+    def __init__(self, _: int, unread: Unread, system: Callable[[], str] = platform.system) -> None:
+        self.unread, self._system = unread, system
+
+    def open(self) -> tuple[Gpu, ...]:
+        """None, and why, on a Mac."""
+        if self._system() == "Darwin":
+            self.unread.missing("the GPU of a Mac gives its readings to root only")
+        return ()
+
+    def questions(self, _: frozenset[str]) -> tuple[Question, ...]:
+        """None."""
+        return ()
+
+    def xids(self) -> tuple[Xid, ...]:
+        """None."""
+        return ()
+
+
+Make = Callable[[int, Unread], Source]
+VENDORS: Final[dict[str, Make]] = {
+    "NVIDIA": lambda pid, unread: Nvml(pid, unread=unread),
+    "AMD": lambda pid, unread: Amd(pid, unread=unread),
+    "Apple": Apple,
+}
+"""In the order in which they are asked."""
+
+
+class Local:
+    """The GPUs of this machine, and `pid`'s share of them: of the first vendor that has a GPU here.
+
+    A machine's GPUs are of one vendor: while one has some, the others' drivers are of no interest, since a
+    processor may have graphics of its own.
+    """
+
+    def __init__(self, pid: int, vendors: Iterable[Make] = tuple(VENDORS.values())) -> None:
+        self.unread = Unread()
+        self._sources = tuple(make(pid, self.unread) for make in vendors)
+        self._used: Source | None = None
+
+    def open(self) -> tuple[Gpu, ...]:
+        """Find the GPUs anew."""
+        for source in self._sources:
+            gpus = source.open()
+            self._used = source if gpus else None
+            if gpus:
+                return gpus
+        return ()
+
+    def questions(self, uuids: frozenset[str]) -> tuple[Question, ...]:
+        """One look a GPU."""
+        return () if self._used is None else self._used.questions(uuids)
+
+    def xids(self) -> tuple[Xid, ...]:
+        """Errors that the driver has reported since the last look."""
+        return () if self._used is None else self._used.xids()
+
+
+def with_files(driver: Path, control: Path) -> tuple[Make, ...]:
+    """The vendors, of which NVIDIA's driver is where these files are."""
+    makes = VENDORS | {"NVIDIA": lambda pid, unread: Nvml(pid, (driver, control), unread)}
+    return tuple(makes.values())
 
 
 def source_of(trainer: Trainer) -> Source:
@@ -221,3 +289,35 @@ class Gpus:
         values["node"] = Column.of_labels([self._node] * len(lanes))
         keys = {"gpu_id": Column.of_labels([lane.id for lane in lanes])}
         return Measured(at=at, scope=Scope.GPU, values=values, keys=keys)
+
+
+SUBSYSTEM: Final = "gpu"
+
+
+def xid_line(at: int, lane: Lane, code: int) -> LogLine:
+    """The line about one of NVIDIA's error numbers."""
+    xid = XIDS.get(code)
+    is_of_program = xid is not None and xid.kind is Kind.PROGRAM
+    text = f"Xid {code} on {lane.label}" + ("" if xid is None else f": {xid.means}")
+    fields = {"lane": lane.id, "xid": str(code)}
+    return _line(at, Severity.WARNING if is_of_program else Severity.CRITICAL, text, fields)
+
+
+def lost_line(at: int, lane: Lane) -> LogLine:
+    """The line about a GPU that the driver no longer reaches."""
+    text = f"{lane.label} is lost: the driver no longer reaches it"
+    return _line(at, Severity.CRITICAL, text, {"lane": lane.id, "state": "lost"})
+
+
+def back_line(at: int, lane: Lane) -> LogLine:
+    """The line about a GPU that answers again."""
+    return _line(at, Severity.INFO, f"{lane.label} answers again", {"lane": lane.id, "state": "back"})
+
+
+def unread_line(at: int, node: str, text: str) -> LogLine:
+    """The line about something of a machine that is there and cannot be read."""
+    return _line(at, Severity.WARNING, f"{text} (on {node})", {"node": node})
+
+
+def _line(at: int, severity: Severity, message: str, fields: dict[str, str]) -> LogLine:
+    return LogLine(at=at, severity=severity, subsystem=SUBSYSTEM, message=message, fields=fields)

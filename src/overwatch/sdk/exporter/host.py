@@ -1,23 +1,41 @@
-"""Readings of this host: rates are since the last reading, what cannot be read is left out.
+"""Readings of this host, of the disk that a run writes to, and of the busiest processes.
 
-Rules: in a container the host is what its control group may use, not the node. Must not know how readings
-are sent.
+Rules: rates are since the last reading, what cannot be read is left out; in a container the host is what its
+control group may use, not the node. A process is named, never shown with its command line, which may hold
+secrets. Must not know how readings are sent.
 """
 
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 import psutil
 
-from overwatch.catalog.machine import CPU, CPU_BUSIEST, DISK_READ, DISK_WRITE, NETWORK, RAM_TOTAL, RAM_USED
+from overwatch.catalog.machine import (
+    CPU,
+    CPU_BUSIEST,
+    DISK_READ,
+    DISK_TOTAL,
+    DISK_USED,
+    DISK_WRITE,
+    NETWORK,
+    RAM_TOTAL,
+    RAM_USED,
+)
+from overwatch.catalog.processes import BUSIEST, Busy
 from overwatch.cgroup import ControlGroup
-from overwatch.sdk.exporter.unread import Unread
+from overwatch.platform import working_folder
+from overwatch.sdk.exporter.gpu_sources import Unread
 
 log: Final = logging.getLogger("overwatch.exporter")
+
+MOST: Final = 4096
+"""Processes that are looked at; of a host with more, the others are not among the busiest."""
+_LEAST: Final = 0.005
+"""Share of a core below which a process is not busy."""
 
 
 class Host:
@@ -88,3 +106,66 @@ class Host:
             if before is not None and now > before[0] and total >= before[1]:
                 rates[name] = (total - before[1]) / (now - before[0])
         return rates
+
+
+class Disk:
+    """How full the disk of one run of the process `pid` is: of its newest checkpoint, else of its folder.
+
+    A checkpoint at an address changes nothing. A disk may hang: a thread of its own asks.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._folder: Path | None = None
+
+    def saved(self, path: str) -> None:
+        """The run saved a checkpoint here."""
+        if "://" not in path and path:
+            self._folder = Path(path).parent
+
+    def read(self) -> dict[str, float]:
+        """Values by catalogue name: what this user may have of the disk, and what is used of that."""
+        folder = working_folder(self._pid)
+        if self._folder is not None:
+            folder = folder / self._folder
+        there = next(place for place in (folder, *folder.parents) if place.exists())
+        usage = psutil.disk_usage(str(there))
+        return {DISK_USED.name: float(usage.used), DISK_TOTAL.name: float(usage.used + usage.free)}
+
+
+class Processes:
+    """How much of a core each process took since the last look."""
+
+    def __init__(
+        self,
+        running: Callable[[], Iterable[psutil.Process]] = psutil.process_iter,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._running, self._clock = running, clock
+        self._before: dict[int, float] = {}
+        self._at: float | None = None
+
+    def read(self) -> tuple[Busy, ...]:
+        """The busiest, the worst first; none on the first look."""
+        now, before = self._clock(), self._before
+        elapsed = None if self._at is None else now - self._at
+        used: dict[int, float] = {}
+        shares: list[tuple[float, psutil.Process]] = []
+        for process, _ in zip(self._running(), range(MOST), strict=False):
+            try:
+                times = process.cpu_times()
+            except (psutil.Error, OSError):
+                continue
+            used[process.pid] = times.user + times.system
+            if elapsed and process.pid in before:
+                shares.append(((used[process.pid] - before[process.pid]) / elapsed, process))
+        self._before, self._at = used, now
+        shares.sort(key=lambda pair: -pair[0])
+        return tuple(filter(None, (_busy(*pair) for pair in shares[:BUSIEST] if pair[0] >= _LEAST)))
+
+
+def _busy(cpu: float, process: psutil.Process) -> Busy | None:
+    try:
+        return Busy(pid=process.pid, name=process.name(), cpu=cpu, ram_bytes=float(process.memory_info().rss))
+    except (psutil.Error, OSError):
+        return None

@@ -8,7 +8,7 @@ thread of its own. Must not know how readings are sent.
 import contextlib
 import ctypes
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -26,18 +26,14 @@ from overwatch.catalog.machine import (
     PCIE_TRANSMIT,
     POWER,
     POWER_LIMIT,
-    PROCESS_MEMORY,
     TEMPERATURE,
-    THROTTLE,
     UTILIZATION,
 )
 from overwatch.extras import GPU
 from overwatch.platform import PROC
-from overwatch.sdk.exporter import dipwatch
+from overwatch.sdk.exporter import dips
+from overwatch.sdk.exporter.gpu_sources import Codes, Found, Look, Unread, Xid, as_text, text_of
 from overwatch.sdk.exporter.lanes import Gpu
-from overwatch.sdk.exporter.looking import Codes, GoneError, Looking
-from overwatch.sdk.exporter.readings import Reading, Xid
-from overwatch.sdk.exporter.unread import Unread
 
 MHZ: Final = 1e6
 KIB: Final = 1024.0
@@ -56,13 +52,15 @@ _LIBRARY_FIX: Final = (
     "a container needs NVIDIA_DRIVER_CAPABILITIES=utility"
 )
 _MISSING: Final = "cannot open shared object file"
-_GONE: Final = {"GPU_IS_LOST": 15, "UNINITIALIZED": 1, "DRIVER_NOT_LOADED": _NOT_LOADED,
-                "LIB_RM_VERSION_MISMATCH": _MISMATCH}  # fmt: skip
-"""Errors after which nothing of a GPU can be read, as NVML numbers them."""
-FORGOTTEN: Final = frozenset({_GONE["UNINITIALIZED"], _NOT_LOADED, _MISMATCH})
-"""Errors after which the driver must be opened anew."""
+FORGOTTEN: Final = frozenset({1, _NOT_LOADED, _MISMATCH})
+"""Errors after which the driver must be opened anew: the first, it is not initialised."""
+_LOST: Final = 15
+"""The GPU fell off the bus."""
 UNKNOWN_TO_IT: Final = frozenset({3, 6, 13})
 """Not supported, not found, no such function: the GPU has no such reading, which is no trouble."""
+_CODES: Final = Codes(
+    of=lambda error: getattr(error, "value", None), gone=FORGOTTEN | {_LOST}, unknown=UNKNOWN_TO_IT
+)
 
 _WORDS: Final = {
     0x4: "power",
@@ -169,24 +167,18 @@ class Nvml:
         """One GPU; `None` where it does not give its UUID."""
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = _text(partial(nvml.nvmlDeviceGetUUID, handle))
+            uuid = as_text(partial(nvml.nvmlDeviceGetUUID, handle))
         except Exception as error:  # noqa: BLE001 the border: a driver may do anything
             self.unread.note(f"GPU {index}", error)
             return None
-        model = self._word(f"the name of GPU {index}", lambda: nvml.nvmlDeviceGetName(handle))
-        pci = self._word(f"the bus of GPU {index}", lambda: nvml.nvmlDeviceGetPciInfo(handle).busId)
+        unread = self.unread
+        model = text_of(unread, f"the name of GPU {index}", lambda: nvml.nvmlDeviceGetName(handle))
+        pci = text_of(unread, f"the bus of GPU {index}", lambda: nvml.nvmlDeviceGetPciInfo(handle).busId)
         self._handles[uuid] = handle
         split = _is_split(nvml, handle)
         parts = _parts(nvml, handle) if split else {}
         self._handles.update(parts)
         return Gpu(uuid=uuid, model=model, pci=pci, index=index, partitioned=split, parts=tuple(parts))
-
-    def _word(self, what: str, ask: Callable[[], str | bytes]) -> str:
-        try:
-            return _text(ask)
-        except Exception as error:  # noqa: BLE001 the border: a driver may do anything
-            self.unread.note(what, error)
-            return ""
 
     def _listen(self, nvml: ModuleType) -> None:
         """Wait for errors of GPUs; those that have no such events are read without."""
@@ -205,12 +197,27 @@ class Nvml:
         if getattr(error, "value", None) not in UNKNOWN_TO_IT:
             self.unread.note(what, error)
 
-    def questions(self, uuids: frozenset[str]) -> tuple["Look", ...]:
+    def questions(self, uuids: frozenset[str]) -> tuple[Look, ...]:
         """One look a GPU."""
-        if self._nvml is None:
+        nvml = self._nvml
+        if nvml is None:
             return ()
-        known = sorted(uuids & self._handles.keys())
-        return tuple(Look(self._nvml, uuid, self._handles[uuid], self._pid, self.unread) for uuid in known)
+        return tuple(self._look(nvml, uuid) for uuid in sorted(uuids & self._handles.keys()))
+
+    def _look(self, nvml: ModuleType, uuid: str) -> Look:
+        handle = self._handles[uuid]
+        return Look(
+            name=uuid,
+            codes=_CODES,
+            unread=self.unread,
+            own_memory=partial(_own_memory, nvml, handle, self._pid),
+            readings={
+                UTILIZATION.name: partial(_utilization, nvml, handle, uuid),
+                **{name: partial(ask, nvml, handle) for name, ask in _QUESTIONS.items()},
+                "NVLink": _Links(nvml, handle).rates,
+            },
+            throttle=lambda: throttle_words(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
+        )
 
     def xids(self) -> tuple[Xid, ...]:
         """Errors that the driver has reported since the last look."""
@@ -228,48 +235,16 @@ class Nvml:
         return tuple(found)
 
 
-class Look(Looking):
-    """Reads one GPU."""
+class _Links:
+    """NVLink of one GPU counts KiB since it began; what moved since the last look is a rate."""
 
-    def __init__(self, nvml: ModuleType, uuid: str, handle: Any, pid: int, unread: Unread) -> None:
-        gone = frozenset(getattr(nvml, f"NVML_ERROR_{name}", code) for name, code in _GONE.items())
-        super().__init__(uuid, Codes(of=_code, gone=gone, unknown=UNKNOWN_TO_IT), unread)
-        self._nvml, self._handle, self._pid = nvml, handle, pid
+    def __init__(self, nvml: ModuleType, handle: Any) -> None:
+        self._nvml, self._handle = nvml, handle
         self._moved: dict[str, tuple[float, float]] = {}
 
-    def ask(self, uuids: frozenset[str]) -> Mapping[str, Reading]:
-        """Everything where this GPU is among `uuids`, else what the trainer's process holds of it."""
-        nvml, numbers, throttle = self._nvml, dict[str, float](), list[str]()
-        try:
-            self.note(numbers, PROCESS_MEMORY.name, self._own_memory)
-            if self._uuid in uuids:
-                for name, question in _QUESTIONS.items():
-                    self.note(numbers, name, partial(question, nvml, self._handle))
-                if UTILIZATION.name in numbers:
-                    numbers.update(dipwatch.SHARED.of(self._uuid))
-                self.note(numbers, MEMORY_USED.name, lambda: self._memory(numbers))
-                self.guarded("NVLink", lambda: self._links(numbers))
-                self.guarded(THROTTLE.name, lambda: throttle.append(self._throttle()))
-        except GoneError:
-            return {self._uuid: Reading(lost=True)}
-        return {self._uuid: Reading(numbers=numbers, throttle=throttle[0] if throttle else None)}
-
-    def _memory(self, numbers: dict[str, float]) -> float:
-        info = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
-        numbers[MEMORY_TOTAL.name] = float(info.total)
-        return float(info.used)
-
-    def _own_memory(self) -> float | None:
-        found = self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
-        held = [process.usedGpuMemory for process in found if process.pid == self._pid]
-        return float(sum(held)) if held and None not in held else None
-
-    def _throttle(self) -> str:
-        return throttle_words(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle))
-
-    def _links(self, numbers: dict[str, float]) -> None:
-        """NVLink counts KiB since it began; what moved since the last look is a rate."""
-        nvml = self._nvml
+    def rates(self) -> dict[str, float]:
+        """By catalogue name; none on the first look."""
+        nvml, rates = self._nvml, dict[str, float]()
         asked = {
             NVLINK_TRANSMIT.name: nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
             NVLINK_RECEIVE.name: nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
@@ -282,12 +257,29 @@ class Look(Looking):
             total, before = field.value.ullVal * KIB, self._moved.get(name)
             self._moved[name] = (now, total)
             if before is not None and now > before[0] and total >= before[1]:
-                numbers[name] = (total - before[1]) / (now - before[0])
+                rates[name] = (total - before[1]) / (now - before[0])
+        return rates
 
 
-_Question: TypeAlias = Callable[[ModuleType, Any], float]
+def _own_memory(nvml: ModuleType, gpu: Any, pid: int) -> float | None:
+    found = nvml.nvmlDeviceGetComputeRunningProcesses(gpu)
+    held = [process.usedGpuMemory for process in found if process.pid == pid]
+    return float(sum(held)) if held and None not in held else None
+
+
+def _utilization(nvml: ModuleType, gpu: Any, uuid: str) -> dict[str, float]:
+    """With its dips, which are read all the time once they are asked for."""
+    value = nvml.nvmlDeviceGetUtilizationRates(gpu).gpu / 100
+    return {UTILIZATION.name: value, **dips.SHARED.of(uuid)}
+
+
+def _memory(nvml: ModuleType, gpu: Any) -> dict[str, float]:
+    info = nvml.nvmlDeviceGetMemoryInfo(gpu)
+    return {MEMORY_TOTAL.name: float(info.total), MEMORY_USED.name: float(info.used)}
+
+
+_Question: TypeAlias = Callable[[ModuleType, Any], Found]
 _QUESTIONS: Final[dict[str, _Question]] = {
-    UTILIZATION.name: lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu / 100,
     TEMPERATURE.name: lambda nvml, gpu: float(nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU)),
     POWER.name: lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1000,
     POWER_LIMIT.name: lambda nvml, gpu: nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1000,
@@ -302,6 +294,7 @@ _QUESTIONS: Final[dict[str, _Question]] = {
     PCIE_TRANSMIT.name: lambda nvml, gpu: (
         nvml.nvmlDeviceGetPcieThroughput(gpu, nvml.NVML_PCIE_UTIL_TX_BYTES) * KIB
     ),
+    MEMORY_USED.name: _memory,
 }
 
 
@@ -322,24 +315,11 @@ def _parts(nvml: ModuleType, handle: Any) -> dict[str, Any]:
     for index in range(most):
         try:
             part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-            found[_text(partial(nvml.nvmlDeviceGetUUID, part))] = part
+            found[as_text(partial(nvml.nvmlDeviceGetUUID, part))] = part
         except Exception:  # noqa: BLE001, S112 the border: a place without a part
             continue
     return found
 
 
-def _code(error: Exception) -> object:
-    return getattr(error, "value", None)
-
-
 def _address(handle: Any) -> int | None:
     return ctypes.cast(handle, ctypes.c_void_p).value
-
-
-def _text(ask: Callable[[], str | bytes]) -> str:
-    """What a call answers, as text: bytes that are none are marked, and the rest can still be read."""
-    try:
-        word = ask()
-    except UnicodeDecodeError as error:
-        word = error.object
-    return word.decode("utf-8", "replace").strip("\0 ") if isinstance(word, bytes) else word

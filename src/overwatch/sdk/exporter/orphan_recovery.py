@@ -15,9 +15,8 @@ from typing import Final
 
 import msgspec
 
-from overwatch.delivery.log import DeliveryLog
-from overwatch.delivery.sender import Sender
-from overwatch.delivery.transport import transport_to
+from overwatch.delivery.sender import DeliveryLog, Sender
+from overwatch.delivery.transport import OtlpTransport
 from overwatch.journal import FolderBusyError, Signal
 from overwatch.sdk.exporter.core import Exporter, ShutdownSignal, destinations, open_spool
 from overwatch.sdk.exporter.spool import Spool
@@ -54,7 +53,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     endpoint: str | None
     env: dict[str, str] | None
-    """See `overwatch.sdk.otlp_env`; `None` of a version that kept none."""
+    """See `overwatch.sdk.trainer_env`; `None` of a version that kept none."""
 
     def ends(self) -> dict[Signal, tuple[object, ...]] | None:
         """What two routes have in common that lead to the same server with the same headers."""
@@ -170,7 +169,7 @@ def _deliver(orphan: Orphan, route: Route, timeout_s: float) -> Iterator[Deliver
         return
     if not spool.is_empty:
         ways = destinations(route.endpoint, route.env)
-        sender = Sender(spool, lambda: transport_to(ways), DeliveryLog(None))
+        sender = Sender(spool, lambda: OtlpTransport(ways), DeliveryLog(None))
         sender.start()
         sender.drain(timeout_s)
         sender.stop(_STOP_S)

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from overwatch.delivery.request import Parcel
+from overwatch.delivery.answer import Parcel
 from overwatch.journal import CursorFile, Log, Place, Reader, Record, Signal
 from overwatch.journal.cursors import MAX_NOTE_BYTES
 from overwatch.journal.durable import KINDS

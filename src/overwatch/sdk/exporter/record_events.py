@@ -11,7 +11,7 @@ import msgspec
 from overwatch.catalog import BY_NAME, NonFinite, Scope
 from overwatch.events import Column, Event, Measured, NonFiniteSeen, scalars
 from overwatch.sdk.conflate import Folded
-from overwatch.sdk.frames import Close, Dropped, Hello, Rolled, SpanEnded, Update
+from overwatch.sdk.frames import Rolled, SpanEnded, Update
 from overwatch.sdk.rings.records import Content
 from overwatch.sdk.words import WordTables
 
@@ -32,7 +32,7 @@ def unpacked(record: Content, words: WordTables | None) -> list[Event]:
             from overwatch.sdk.rollouts.events import events_of
 
             return list(events_of(record, words))
-        case Hello() | Close() | Dropped() | SpanEnded():
+        case SpanEnded():
             return []
         case _:
             return [record]

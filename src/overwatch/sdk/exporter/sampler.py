@@ -13,12 +13,9 @@ from typing import Final
 from overwatch.catalog import Scope
 from overwatch.catalog.processes import SUBSYSTEM, Busy, fields_of
 from overwatch.events import Event, LogLine, Measured, Severity, scalars
-from overwatch.sdk.exporter.disk import Disk
 from overwatch.sdk.exporter.gpus import Gpus, SampleLimits, Trainer
-from overwatch.sdk.exporter.host import Host
-from overwatch.sdk.exporter.locks import SampleLock
-from overwatch.sdk.exporter.probe import Probe
-from overwatch.sdk.exporter.processes import Processes
+from overwatch.sdk.exporter.host import Disk, Host, Processes
+from overwatch.sdk.exporter.probe import Probe, SampleLock
 
 PROCESSES_S: Final = 10.0
 """From one list of processes to the next: to read them all costs more than the rest of a look."""

@@ -37,7 +37,7 @@ class SpoolMeta(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str | None = None
     """OTLP endpoint as the trainer asked for it."""
     otlp_env: dict[str, str] | None = None
-    """What of its environment decides the destination: see `overwatch.sdk.otlp_env`."""
+    """What of its environment decides the destination: see `overwatch.sdk.trainer_env`."""
     created: int
     """Unix nanoseconds."""
 

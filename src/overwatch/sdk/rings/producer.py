@@ -7,15 +7,14 @@ dropped. `writer` says why taking the token is safe. Must not know what happens 
 published.
 """
 
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from overwatch.sdk.conflate import Conflator, Rows
-from overwatch.sdk.rings.layout import W_FOLDED, W_RELEASED, Kind, untagged
+from overwatch.sdk.rings.file import W_FOLDED, W_RELEASED, Kind, untagged
 from overwatch.sdk.rings.records import Forms, folded_entry, frame_update, row_of
-from overwatch.sdk.rings.writer import Entry, RingWriter, dropped
+from overwatch.sdk.rings.writer import Entry, RingWriter
 
 ASIDE_BYTES: Final = 8 << 20
 """What may lie aside while another writes."""
@@ -30,10 +29,10 @@ Aside: TypeAlias = Entry | str
 """A record that someone was in the way of, or the reason of a drop."""
 
 
-class RingProducer(ABC):
-    """The way into one ring; `wake` is called when something waits for room."""
+class RingProducer:
+    """The way into one ring; what finds no room is held up to a bound. `wake` is called when something is."""
 
-    def __init__(self, ring: RingWriter, wake: Callable[[], None]) -> None:
+    def __init__(self, ring: RingWriter, wake: Callable[[], None], backlog_bytes: int = 0) -> None:
         self.ring = ring
         self.aside: deque[Aside] = deque()
         self._token = ring.token
@@ -42,6 +41,7 @@ class RingProducer(ABC):
         self.missed: Callable[[], None] = lambda: None
         """Called for each record that comes when the ring is closed."""
         self._wake = wake
+        self._limit = backlog_bytes
         self._backlog: deque[Entry] = deque()
         self._backlog_bytes = 0
         self._is_holding = False
@@ -111,10 +111,6 @@ class RingProducer(ABC):
         # The holder may have looked for the last time before the append: then the token is back.
         if self._token:
             self.flush()
-
-    def count_drop(self, reason: str) -> None:
-        """Count a record that could not even be made."""
-        self.set_aside(reason)
 
     def flush(self) -> bool:
         """Write what waits as far as there is room; whether nothing waits any more."""
@@ -197,40 +193,8 @@ class RingProducer(ABC):
             self._sent()
         self._trying = None
 
-    @abstractmethod
     def _full(self, entry: Entry) -> None:
-        """What becomes of a record that found no room."""
-
-    @property
-    @abstractmethod
-    def waiting(self) -> int:
-        """Records that were handed in and are neither published nor dropped."""
-
-    @property
-    @abstractmethod
-    def accepted(self) -> int:
-        """Records handed in so far: what is published, waits, or was dropped."""
-
-    def give_up(self) -> None:
-        """Count what still waits as not sent. Needs the token."""
-        self._take_aside()
-        if self.waiting:
-            self.ring.drop("not_sent", self.waiting)
-        self._backlog.clear()
-
-    def dropped(self) -> dict[str, int]:
-        """What was dropped, by reason."""
-        return dropped(self.ring.file)
-
-
-class FactProducer(RingProducer):
-    """Facts: held while the ring is full, up to a bound."""
-
-    def __init__(self, ring: RingWriter, wake: Callable[[], None], backlog_bytes: int) -> None:
-        super().__init__(ring, wake)
-        self._limit = backlog_bytes
-
-    def _full(self, entry: Entry) -> None:
+        """Hold a record that found no room."""
         if self._backlog_bytes + entry.size > self._limit:
             self.ring.drop("backlog_full")
             return
@@ -240,13 +204,20 @@ class FactProducer(RingProducer):
 
     @property
     def waiting(self) -> int:
-        """Facts held."""
+        """Records that were handed in and are neither published nor dropped."""
         return len(self._backlog) + len(self.aside)
 
     @property
     def accepted(self) -> int:
-        """Records handed in so far."""
-        return self.ring.published + self.waiting + sum(self.dropped().values())
+        """Records handed in so far: what is published, waits, or was dropped."""
+        return self.ring.published + self.waiting + self.ring.file.dropped().total()
+
+    def give_up(self) -> None:
+        """Count what still waits as not sent. Needs the token."""
+        self._take_aside()
+        if self.waiting:
+            self.ring.drop("not_sent", self.waiting)
+        self._backlog.clear()
 
 
 class NumberProducer(RingProducer):
@@ -262,7 +233,7 @@ class NumberProducer(RingProducer):
         """Updates that are to be folded."""
         self._folds = 0
         """Folded records published."""
-        self._told = 0
+        self._sent_updates = 0
         """Updates in them."""
         self._pending = 0
         """The same once the folded record in the backlog is published."""
@@ -289,7 +260,7 @@ class NumberProducer(RingProducer):
 
     def _sent(self) -> None:
         self._folds += 1
-        self._told = self._pending
+        self._sent_updates = self._pending
         super()._sent()
 
     def _full(self, entry: Entry) -> None:
@@ -322,17 +293,17 @@ class NumberProducer(RingProducer):
     @property
     def waiting(self) -> int:
         """Numbers that lie aside, and folded updates that are not published."""
-        return len(self.aside) + self.folded - self._told
+        return len(self.aside) + self.folded - self._sent_updates
 
     @property
     def accepted(self) -> int:
         """Records handed in so far, each folded update counted as one."""
         plain = self.ring.published - self._folds
-        return plain + self._told + self.waiting + sum(self.dropped().values())
+        return plain + self._sent_updates + self.waiting + self.ring.file.dropped().total()
 
     def give_up(self) -> None:
         """Count what still waits as not sent. Needs the token."""
         super().give_up()
         self._fold()
-        self.ring.words[W_FOLDED] = self._told
+        self.ring.words[W_FOLDED] = self._sent_updates
         self._conflator.flush()

@@ -6,7 +6,6 @@ Must not know rings or files.
 
 import functools
 import struct
-import time
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -15,8 +14,8 @@ import msgspec
 from overwatch.catalog import Scope
 from overwatch.events import Column, Measured, Tallied
 from overwatch.sdk.conflate import Folded
-from overwatch.sdk.frames import Close, Dropped, Frame, Hello, Rolled, SpanEnded, Update
-from overwatch.sdk.rings.layout import Kind, tag, untagged
+from overwatch.sdk.frames import Frame, Rolled, SpanEnded, Update
+from overwatch.sdk.rings.file import Kind, tag, untagged
 from overwatch.sdk.rings.writer import Entry
 
 
@@ -73,22 +72,6 @@ def entry(frame: Frame) -> Entry:
 def folded_entry(folded: Folded, upto: int) -> Entry:
     """Folded updates as a record; `upto` counts all that were ever folded."""
     return Entry(tag(Kind.FOLDED), encode(FoldedUpto(upto, folded)))
-
-
-def time_of(content: Content) -> int:
-    """When something was emitted, Unix nanoseconds."""
-    match content:
-        case Hello():
-            return 0
-        case Close() | Dropped():
-            return time.time_ns()
-        case _:
-            return content.at
-
-
-def encode_form(form: Form) -> bytes:
-    """A form as it is kept in the ring's file."""
-    return encode(form)
 
 
 def decode_form(data: bytes) -> Form:

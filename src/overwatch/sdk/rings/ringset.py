@@ -9,6 +9,7 @@ import contextlib
 import os
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +20,11 @@ import msgspec
 from overwatch.platform import SHARED_MEMORY
 from overwatch.sdk.conflate import Conflator
 from overwatch.sdk.frames import Frame
-from overwatch.sdk.rings.file import create, create_private
-from overwatch.sdk.rings.producer import FactProducer, NumberProducer
-from overwatch.sdk.rings.records import Form, encode_form, entry, is_fact
+from overwatch.sdk.rings.file import create
+from overwatch.sdk.rings.producer import NumberProducer, RingProducer
+from overwatch.sdk.rings.records import Form, encode, entry, is_fact
 from overwatch.sdk.rings.writer import Entry, RingWriter
 
-MAX_BYTES: Final = 8 << 20
-"""What the rings of one process may take."""
 NUMBERS: Final = "numbers.ring"
 FACTS: Final = "facts.ring"
 _NUMBERS_SHARE: Final = 2
@@ -37,7 +36,7 @@ _POLL_S: Final = (0.002, 0.2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingLimits:
-    """Sizes of a process's rings, in bytes; files are whole pages of 4 KiB."""
+    """Sizes of a process's rings, in bytes; files are whole pages of 4 KiB, at least three besides forms."""
 
     numbers_bytes: int = 4 << 20
     """The file for updates and columns."""
@@ -47,16 +46,6 @@ class RingLimits:
     """Of the file for numbers, what is kept for names."""
     backlog_bytes: int = 4 << 20
     """Facts held in memory while their ring is full."""
-
-    def __post_init__(self) -> None:
-        if self.numbers_bytes + self.facts_bytes > MAX_BYTES:
-            raise ValueError(f"the rings of a process take at most {MAX_BYTES} bytes: {self}")
-        if min(self.numbers_bytes - self.forms_bytes, self.facts_bytes) < 3 * 4096:
-            raise ValueError(f"a ring has at least three pages besides its forms: {self}")
-        if any(size % 4096 for size in (self.numbers_bytes, self.facts_bytes, self.forms_bytes)):
-            raise ValueError(f"sizes of rings are whole pages of 4096 bytes: {self}")
-        if self.backlog_bytes < 0 or self.forms_bytes < 0:
-            raise ValueError(f"sizes cannot be negative: {self}")
 
 
 class BusyError(RuntimeError):
@@ -92,16 +81,17 @@ class RingSet:
         if shared:
             self.path, numbers, facts = _place(name, limits, places() if folders is None else folders)
         else:
-            self.path, numbers, facts = _private(name, limits)
-        """What a reader is given."""
+            self.path, numbers, facts = Path(name), *_created(Path(name), limits, shared=False)
+        """What a reader is given; of rings without files it names nothing."""
         self._forms: dict[int, Form] = {}
         self._is_over = False
         self._last: Account | None = None
         self._idle: list[None] = [None]
         self.helper_errors = 0
         """How often the helper ended with an error and was replaced."""
-        self.facts = FactProducer(facts, self._wake, limits.backlog_bytes)
+        self.facts = RingProducer(facts, self._wake, limits.backlog_bytes)
         self.numbers = NumberProducer(numbers, self._wake, Conflator(preset, config), self._forms.__getitem__)
+        self._both = (self.facts, self.numbers)
 
     def put(self, frame: Frame) -> None:
         """Hand in a frame."""
@@ -114,14 +104,14 @@ class RingSet:
 
     def count_drop(self, reason: str) -> None:
         """Count a record that could not even be made."""
-        self.facts.count_drop(reason)
+        self.facts.set_aside(reason)
 
     def add_form(self, form: Form) -> int | None:
         """Make a form known; its number, `None` when there is no room.
 
         Raises `BusyError` when another thread writes just now.
         """
-        data = encode_form(form)
+        data = encode(form)
         ring = self.numbers.ring
         if len(data) > _FORM_LIMIT:
             return None
@@ -141,15 +131,11 @@ class RingSet:
         """What became of everything so far; exact while nobody writes, and the last word after `close`."""
         if self._last is not None:
             return self._last
-        producers = (self.numbers, self.facts)
-        accepted = sum(producer.accepted for producer in producers)
-        waiting = sum(producer.waiting for producer in producers)
-        dropped: dict[str, int] = {}
-        for producer in producers:
-            for reason, count in producer.dropped().items():
-                dropped[reason] = dropped.get(reason, 0) + count
-        published = accepted - waiting - sum(dropped.values())
-        return Account(accepted=accepted, published=published, waiting=waiting, dropped=dropped)
+        accepted = sum(producer.accepted for producer in self._both)
+        waiting = sum(producer.waiting for producer in self._both)
+        dropped = sum((producer.ring.file.dropped() for producer in self._both), Counter())
+        published = accepted - waiting - dropped.total()
+        return Account(accepted=accepted, published=published, waiting=waiting, dropped=dict(dropped))
 
     def _wake(self) -> None:
         """Something waits for room: let the helper look after it."""
@@ -165,24 +151,20 @@ class RingSet:
             self._idle.append(None)
 
     def _help(self) -> None:
-        """The helper: looks after what waits, and never leaves its place taken."""
+        """The helper: writes what waits whenever there is room, and never leaves its place taken."""
+        pause, longest = _POLL_S
+        is_settled = False
         try:
-            self._tend()
+            while not self._is_over and not is_settled:
+                time.sleep(pause)
+                pause = min(pause * 2, longest)
+                is_settled = self._settled()
         except Exception:  # noqa: BLE001 the border of a thread: counted, and another helper goes on
             self.helper_errors += 1
         finally:
             self._idle.append(None)
         if not self._is_over and (self.facts.waits or self.numbers.waits):
             self._wake()
-
-    def _tend(self) -> None:
-        """Write what waits whenever there is room, until nothing waits."""
-        pause, longest = _POLL_S
-        while not self._is_over:
-            time.sleep(pause)
-            pause = min(pause * 2, longest)
-            if self._settled():
-                return
 
     def _settled(self) -> bool:
         return self.facts.flush() & self.numbers.flush()
@@ -193,14 +175,12 @@ class RingSet:
         while not self._settled() and time.monotonic() < deadline:
             time.sleep(_POLL_S[0])
         self._is_over = True
-        mine = [_take(producer.ring.token, deadline) for producer in (self.facts, self.numbers)]
-        for producer, is_mine in zip((self.facts, self.numbers), mine, strict=True):
-            if is_mine:
-                producer.give_up()
+        mine = [producer for producer in self._both if _take(producer.ring.token, deadline)]
+        for producer in mine:
+            producer.give_up()
         account = self._last = self.account()
-        for producer, is_mine in zip((self.facts, self.numbers), mine, strict=True):
-            if is_mine:
-                producer.ring.close()
+        for producer in mine:
+            producer.ring.close()
         return account
 
     def abandon(self, missed: Callable[[], None] = lambda: None) -> None:
@@ -209,11 +189,11 @@ class RingSet:
         `missed` is called for each record that is handed in.
         """
         self._is_over = True
-        self.facts.missed = self.numbers.missed = missed
-        for ring in (self.facts.ring, self.numbers.ring):
-            ring.closed = True
-            ring.limit = 0
-            ring.token.clear()
+        for producer in self._both:
+            producer.missed = missed
+            producer.ring.closed = True
+            producer.ring.limit = 0
+            producer.ring.token.clear()
 
     def unlink(self) -> None:
         """Remove the files, if there are any; a reader that has opened them goes on reading."""
@@ -248,29 +228,23 @@ def _place(name: str, limits: RingLimits, folders: Sequence[Path]) -> tuple[Path
     """Both rings in the first folder that has room; raises the last folder's `OSError`."""
     refused = OSError(f"no folder to put the rings {name} in")
     for folder in folders:
-        path = folder / name
         try:
             _enter(folder)
-            numbers = create(part_of(path, NUMBERS), limits.numbers_bytes, limits.forms_bytes)
+            return folder / name, *_created(folder / name, limits, shared=True)
         except OSError as error:
             refused = error
-            continue
-        try:
-            facts = create(part_of(path, FACTS), limits.facts_bytes, 0)
-        except OSError as error:
-            refused = error
-            part_of(path, NUMBERS).unlink()
-            continue
-        return path, RingWriter(numbers, _NUMBERS_SHARE), RingWriter(facts, _FACTS_SHARE)
     raise refused
 
 
-def _private(name: str, limits: RingLimits) -> tuple[Path, RingWriter, RingWriter]:
-    """Both rings without a file; the path names nothing."""
-    path = Path(name)
-    numbers = create_private(part_of(path, NUMBERS), limits.numbers_bytes, limits.forms_bytes)
-    facts = create_private(part_of(path, FACTS), limits.facts_bytes, 0)
-    return path, RingWriter(numbers, _NUMBERS_SHARE), RingWriter(facts, _FACTS_SHARE)
+def _created(path: Path, limits: RingLimits, *, shared: bool) -> tuple[RingWriter, RingWriter]:
+    """Both rings, or none of their files; raises `OSError`."""
+    numbers = create(part_of(path, NUMBERS), limits.numbers_bytes, limits.forms_bytes, shared=shared)
+    try:
+        facts = create(part_of(path, FACTS), limits.facts_bytes, 0, shared=shared)
+    except OSError:
+        part_of(path, NUMBERS).unlink()
+        raise
+    return RingWriter(numbers, _NUMBERS_SHARE), RingWriter(facts, _FACTS_SHARE)
 
 
 def _enter(folder: Path) -> None:

@@ -1,23 +1,178 @@
 """A trainer's records, read out of its two rings in the order of its own clock.
 
-Rules: nothing leaves the files before it is released; a source made later goes on at what was not. Must not
-know where records go.
+Rules: what is read stays in the file until it is released, so a reader that dies is followed by one that
+reads it again. A record whose checksum or mark is wrong is looked at again, then skipped and counted: nothing
+wrong is ever returned. Reads only what is published; works as well when the writer is dead: `writer` says on
+what that relies. Must not know where records go.
 """
 
-import fcntl
+import contextlib
 import heapq
 import os
+from collections import Counter, deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from overwatch.file_lock import try_lock
 from overwatch.sdk.conflate import Folded
-from overwatch.sdk.rings.file import RingFile, open_ring
-from overwatch.sdk.rings.layout import W_SAID
-from overwatch.sdk.rings.reader import RingReader
-from overwatch.sdk.rings.records import Content, Form, RecordError, content_of, decode_form, time_of
+from overwatch.sdk.rings.file import (
+    ALIGN,
+    FENCE,
+    FORM,
+    HEAD,
+    HEADER_BYTES,
+    LAP,
+    LENGTH,
+    W_CLOSED,
+    W_FOLDED,
+    W_FORMS,
+    W_PUBLISHED,
+    W_RELEASED,
+    W_SAID,
+    W_UNFOLDED,
+    RingError,
+    RingFile,
+    checksum,
+    end_of,
+    mark,
+    open_ring,
+    padded,
+    sequence_of,
+)
+from overwatch.sdk.rings.records import Content, Form, RecordError, content_of, decode_form
 from overwatch.sdk.rings.ringset import FACTS, NUMBERS, RingSet, part_of
-from overwatch.sdk.rings.writer import dropped
+from overwatch.sdk.rings.writer import Entry
+
+_LOOKS: Final = 3
+"""How often a wrong record is looked at before it is given up."""
+
+
+class RingReader:
+    """Reads from where the last reader released."""
+
+    def __init__(self, file: RingFile) -> None:
+        self._file = file
+        self._released = file.words[W_RELEASED]
+        self._read = self._released
+        self._held: deque[int] = deque()
+        """Marks of what is read and not released, oldest first."""
+        self._looks = 0
+        self._unfolded = file.words[W_UNFOLDED]
+        """Of the folded updates, those that were read."""
+        self.corrupt = 0
+        """Records that were published and could not be read."""
+
+    @property
+    def published(self) -> int:
+        """Records that the writer has published."""
+        return sequence_of(self._file.words[W_PUBLISHED])
+
+    @property
+    def sequence(self) -> int:
+        """Number of the last record that was read."""
+        return sequence_of(self._read)
+
+    @property
+    def released(self) -> int:
+        """Number of the last record that was released."""
+        return sequence_of(self._released)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the writer has ended by itself."""
+        return bool(self._file.words[W_CLOSED])
+
+    @property
+    def unsaid(self) -> int:
+        """Updates that were folded and whose record has not been read; lost when the writer is dead."""
+        return self._file.words[W_FOLDED] - self._unfolded
+
+    def unfold(self, upto: int) -> None:
+        """A record was read that has all updates that were folded so far, up to so many."""
+        self._unfolded = max(self._unfolded, upto)
+
+    def read(self, limit: int) -> list[tuple[int, Entry]]:
+        """At most `limit` published records behind those already read, each with its sequence number."""
+        published = self._file.words[W_PUBLISHED]
+        if self._read == published:
+            return []
+        # Nothing of a record may be loaded before the mark that covers it.
+        if FENCE is not None:
+            FENCE()
+        found: list[tuple[int, Entry]] = []
+        while len(found) < limit and self.sequence < sequence_of(published):
+            record = self._next()
+            if record is not None:
+                found.append(record)
+                self._looks = 0
+            elif self._looks < _LOOKS:
+                self._looks += 1
+                break
+            else:
+                self._skip(published)
+        return found
+
+    def _next(self) -> tuple[int, Entry] | None:
+        """The record behind the last one, if it is whole."""
+        start, length, crc, tag = self._head()
+        payload = bytes(self._file.view[start + HEAD.size : start + length])
+        if not length or checksum(payload, tag) != crc:
+            return None
+        self._pass(mark(self.sequence + 1, start + padded(length) - self._file.data))
+        return self.sequence, Entry(tag, payload)
+
+    def _head(self) -> tuple[int, int, int, int]:
+        """Where the next record is, its length, checksum and tag; the length is 0 where its head is odd."""
+        file, start = self._file, self._file.data + end_of(self._read)
+        if start + ALIGN > file.size or LENGTH.unpack_from(file.view, start)[0] == LAP:
+            start = file.data
+        if start + HEAD.size <= file.size:
+            length, crc, at_mark, tag = HEAD.unpack_from(file.view, start)
+            end = start + padded(length)
+            is_next = at_mark == mark(self.sequence + 1, end - file.data)
+            if HEAD.size <= length and end <= file.size and is_next:
+                return start, length, crc, tag
+        return start, 0, 0, 0
+
+    def _pass(self, at_mark: int) -> None:
+        self._read = at_mark
+        self._held.append(at_mark)
+
+    def _skip(self, published: int) -> None:
+        """Give up the next record: go on behind it where its head is sound, else behind everything."""
+        start, length, _, _ = self._head()
+        before = self.sequence
+        self._pass(mark(before + 1, start + padded(length) - self._file.data) if length else published)
+        self.corrupt += self.sequence - before
+        self._looks = 0
+
+    def release(self, sequence: int, upto: int = 0) -> None:
+        """Everything up to and with a record that was read is safe elsewhere: its room is free.
+
+        `upto` is how many updates had been folded up to that record, where it has folded ones.
+        """
+        words, before = self._file.words, self._released
+        while self._held and sequence_of(self._held[0]) <= sequence:
+            self._released = self._held.popleft()
+        if self._released != before:
+            # A reader that dies in between counts the folded updates once: the word is a total.
+            words[W_UNFOLDED] = max(words[W_UNFOLDED], upto)
+            if FENCE is not None:
+                FENCE()
+            words[W_RELEASED] = self._released
+
+    def form(self, number: int) -> bytes:
+        """The form at a place; raises `RingError` where there is none."""
+        used = number * ALIGN
+        start = HEADER_BYTES + used
+        if used + FORM.size <= self._file.words[W_FORMS]:
+            length, crc = FORM.unpack_from(self._file.view, start)
+            data = bytes(self._file.view[start + FORM.size : start + FORM.size + length])
+            if len(data) == length and checksum(data, 0) == crc:
+                return data
+        raise RingError(f"{self._file.path} has no form {number}")
+
 
 _NUMBERS: Final = 0
 """Which of the rings has the forms and the folded updates."""
@@ -44,7 +199,7 @@ class Item:
     @property
     def at(self) -> int:
         """Unix nanoseconds on the trainer's clock."""
-        return time_of(self.content)
+        return self.content.at
 
 
 class RingSource:
@@ -127,11 +282,7 @@ class RingSource:
 
     def dropped(self) -> dict[str, int]:
         """What the trainer's side has dropped so far, by reason."""
-        total: dict[str, int] = {}
-        for file in self._files:
-            for reason, count in dropped(file).items():
-                total[reason] = total.get(reason, 0) + count
-        return total
+        return dict(sum((file.dropped() for file in self._files), Counter()))
 
     def close(self) -> None:
         """Let go of the files; they stay."""
@@ -148,13 +299,12 @@ class RingSource:
 def _claimed(path: Path) -> int:
     """A lock on reading rings, which goes with its process; raises `OSError`."""
     fd = os.open(part_of(path, FACTS), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    is_mine = True
+    with contextlib.suppress(OSError):  # a place without locks: whoever comes reads
+        is_mine = try_lock(fd)
+    if not is_mine:
         os.close(fd)
-        raise
-    except OSError:
-        pass  # a place without locks: whoever comes reads
+        raise BlockingIOError(f"another process reads {path}")
     return fd
 
 

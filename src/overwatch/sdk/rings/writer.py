@@ -50,14 +50,13 @@ Rules: nothing here waits or makes a system call. Must not know frames.
 import functools
 import struct
 from collections.abc import Callable
-from typing import Final
 from zlib import crc32
 
 import msgspec
 
-from overwatch.sdk.rings.file import FENCE, RingFile
-from overwatch.sdk.rings.layout import (
+from overwatch.sdk.rings.file import (
     ALIGN,
+    FENCE,
     FORM,
     HEAD,
     HEADER_BYTES,
@@ -71,13 +70,12 @@ from overwatch.sdk.rings.layout import (
     W_PUBLISHED,
     W_RELEASED,
     WHOLE,
+    RingFile,
     checksum,
     end_of,
     padded,
     sequence_of,
 )
-
-_REASON: Final = {reason: W_DROPPED + place for place, reason in enumerate(REASONS)}
 
 
 @functools.lru_cache(maxsize=256)
@@ -106,20 +104,6 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 class RingWriter:
     """Appends records. Every method but the constructor needs the token."""
-
-    __slots__ = (
-        "closed",
-        "data",
-        "file",
-        "largest",
-        "limit",
-        "off",
-        "seen",
-        "token",
-        "view",
-        "word",
-        "words",
-    )
 
     def __init__(self, file: RingFile, share: int) -> None:
         self.file = file
@@ -197,7 +181,7 @@ class RingWriter:
 
     def drop(self, reason: str, count: int = 1) -> None:
         """Count records that are not written."""
-        self.words[_REASON.get(reason, _REASON["other"])] += count
+        self.words[W_DROPPED + REASONS.index(reason if reason in REASONS else "other")] += count
 
     def add_form(self, data: bytes) -> int | None:
         """Keep a form where the reader finds it for ever; its place is its number, `None` without room."""
@@ -219,9 +203,3 @@ class RingWriter:
         self.closed = True
         self.limit = 0
         self.file.close()
-
-
-def dropped(file: RingFile) -> dict[str, int]:
-    """What was not written, by reason, as the header has it, for either side."""
-    counts = {reason: file.words[W_DROPPED + place] for place, reason in enumerate(REASONS)}
-    return {reason: count for reason, count in counts.items() if count}

@@ -68,43 +68,30 @@ def given(
     with undisturbed() if has_tensors else contextlib.nullcontext():
         for name, value in columns.items():
             try:
-                found.shapes[name] = shape_of(name, span, words)
+                shape = found.shapes[name] = shape_of(name, span, words)
                 if is_tensor(value):
-                    _take_tensor(found, name, value, copy=copy)
+                    _take_tensor(found, name, value, shape, copy=copy)
                 else:
-                    found.arrays[name] = _array(name, value, found.shapes[name], copy=copy)
+                    found.arrays[name] = _array(name, value, shape, copy=copy)
             except RefusedError as error:
                 found.drop(name)
                 refuse(name, error)
     return found
 
 
-def _take_tensor(found: Given, name: str, tensor: Tensor, *, copy: bool) -> None:
-    _check_tensor(name, tensor, found.shapes[name])
-    view = _view(tensor)
-    if view is None:
-        found.tensors[name] = tensor
-    else:
-        # NumPy copies in this thread: torch would share the work out, and wait for its threads.
-        found.arrays[name] = view.copy(order="C") if copy else view
-
-
-def _view(tensor: Any) -> "Array | None":
-    """A tensor's own memory as NumPy has it; `None` where it has to be packed."""
-    is_plain = type(tensor) is tensor_type()
-    if not is_plain or not tensor.is_cpu:
-        return None
-    try:
-        view: Array = (tensor.detach() if tensor.requires_grad else tensor).numpy()
-    except ERRORS:
-        return None
-    return view
-
-
-def _check_tensor(name: str, tensor: Any, shape: tuple[int, ...]) -> None:
+def _take_tensor(found: Given, name: str, tensor: Any, shape: tuple[int, ...], *, copy: bool) -> None:
+    """Take a tensor of the CPU by its own memory, as NumPy has it; any other has to be packed."""
     _check(name, tuple(tensor.shape), shape)
     if tensor.dtype.is_complex or (tensor.dtype.is_floating_point and not takes_floats(name)):
         raise RefusedError(f"a tensor of {tensor.dtype} is not of {_wanted(name)}")
+    is_plain = type(tensor) is tensor_type()
+    if is_plain and tensor.is_cpu:
+        with contextlib.suppress(*ERRORS):
+            view: Array = (tensor.detach() if tensor.requires_grad else tensor).numpy()
+            # NumPy copies in this thread: torch would share the work out, and wait for its threads.
+            found.arrays[name] = view.copy(order="C") if copy else view
+            return
+    found.tensors[name] = tensor
 
 
 def _array(name: str, value: object, shape: tuple[int, ...], *, copy: bool) -> Array:
@@ -137,11 +124,10 @@ def sound(tables: Mapping[str, Array], words: WordTables, refuse: Refuse) -> dic
     for name, table in tables.items():
         known = KNOWN.get(name)
         if name == ACTIONS:
-            heads = {
-                head: place for place, (head, _) in enumerate(words.heads) if head in ("slot", "blueprint")
-            }
-            for head, place in {"op": 0, **heads}.items():
-                found[head] = _codes(head, KNOWN[head], table[..., place], words, refuse)
+            for place, (head, _) in enumerate(words.heads):
+                shown = "op" if not place else head
+                if shown in ("op", "slot", "blueprint"):
+                    found[shown] = _codes(shown, KNOWN[shown], table[..., place], words, refuse)
         elif known is None:
             found[name] = table.astype(_travelling(table.dtype), copy=False)
         elif known.words is not None:
@@ -174,11 +160,7 @@ def _codes(name: str, known: Known, table: Array, words: WordTables, refuse: Ref
     unknown = (codes < -1) | (codes >= count)
     if unknown.any():
         worst = int(codes[unknown][0]) + known.first
-        refuse(
-            name,
-            RefusedError(
-                f"{int(np.count_nonzero(unknown))} codes, e.g. {worst}, have no word: {count} are known"
-            ),
-        )
+        odd = f"{int(np.count_nonzero(unknown))} codes, e.g. {worst}, have no word: {count} are known"
+        refuse(name, RefusedError(odd))
         codes[unknown] = -1
     return codes.astype(known.dtype)

@@ -6,8 +6,8 @@ Must not know prompts, help or drawing.
 from overwatch.catalog import Stage, parse_stage
 from overwatch.snapshot import Finding
 from overwatch.tui.context import COMPACT_BELOW, HostOf, LaneAt, LaneOf, Place, SlotOf
+from overwatch.tui.memory import STEPS
 from overwatch.tui.panels.alarms import on_rail
-from overwatch.tui.panels.heatmap import zoomed
 from overwatch.tui.session import Session
 
 
@@ -236,7 +236,9 @@ def heatmap(session: Session, of: str) -> None:
 
 def zoom(session: Session, by: int) -> None:
     """More or less time in a cell of the heatmap."""
-    session.ui.heat_step = zoomed(session.ui.heat_step, by)
+    ui = session.ui
+    place = STEPS.index(ui.heat_step) if ui.heat_step in STEPS else 0
+    ui.heat_step = STEPS[min(max(0, place + by), len(STEPS) - 1)]
 
 
 def fold(session: Session) -> None:

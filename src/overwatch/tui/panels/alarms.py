@@ -1,14 +1,12 @@
 """Alarm rail: open findings, causes first, each with its age and the next step."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from overwatch.catalog.durations import duration
 from overwatch.projection.verdict import titled
 from overwatch.snapshot import Finding, Snapshot, Subject
-from overwatch.tui.cache import kept
-from overwatch.tui.context import COMPACT_BELOW, WIDE_FROM, Context
+from overwatch.tui.context import COMPACT_BELOW, WIDE_FROM, AlarmAt, Context, Frame
 from overwatch.tui.grammar import severity
 from overwatch.tui.text import Line, Role, Span, cells, clean, cut_middle, fit, left, right, rule, width_of
 
@@ -27,16 +25,6 @@ _NO_ALARMS: Final = frozenset({"collector-away"})
 """What the verdict line has in whole, and needs no action."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rail:
-    """The rail's lines."""
-
-    lines: list[Line]
-    """The title first."""
-    num_rows: int
-    """Findings that have a line of their own, under the title."""
-
-
 def on_rail(snapshot: Snapshot) -> tuple[Finding, ...]:
     """Findings that are on the rail: those that nobody acknowledged, and that are alarms."""
     return tuple(
@@ -46,19 +34,16 @@ def on_rail(snapshot: Snapshot) -> tuple[Finding, ...]:
     )
 
 
-def render(snapshot: Snapshot, ctx: Context, most: int) -> Rail:
+def render(snapshot: Snapshot, ctx: Context, most: int) -> Frame:
     """Title, then at most `most` lines of one finding each, then the names of all that have no line."""
     findings = on_rail(snapshot)
     now = snapshot.time + ctx.waited_s
     shown = findings[:most]
-    lines = [_title(findings, ctx)]
     at = _hint_at(shown, ctx.width)
-    for place, finding in enumerate(shown, start=1):
-        gone = None if finding.cleared_at is None else _since(now - finding.cleared_at)
-        open_s = (finding.ended_at or now) - finding.since
-        lines.append(_row(place, finding, (_since(open_s), gone), at, ctx.width))
-    lines += _names(findings[most:], most + 1, ctx.width)
-    return Rail(lines=lines, num_rows=len(shown))
+    rows = [_row(place, finding, now, at, ctx.width) for place, finding in enumerate(shown, start=1)]
+    names = _names(findings[most:], most + 1, ctx.width)
+    targets = (None, *(AlarmAt(number) for number in range(1, len(rows) + 1)), *[None] * len(names))
+    return Frame(lines=[_title(findings, ctx), *rows, *names], targets=targets)
 
 
 def _names(findings: Sequence[Finding], first: int, width: int) -> list[Line]:
@@ -125,10 +110,9 @@ def subject(of: Subject) -> str:
     return name if scope in ("gpu", "host") else f"{scope} {name}"
 
 
-@kept
-def _row(place: int, finding: Finding, ages: tuple[str, str | None], hint_at: int, width: int) -> Line:
+def _row(place: int, finding: Finding, now: float, hint_at: int, width: int) -> Line:
     """One finding: how old it is, since when its cause is gone, and what to do, in that column."""
-    ago, gone = ages
+    ago = _since((finding.ended_at or now) - finding.since)
     word = severity(finding.severity)
     about = subject(finding.subject)
     message = clean(finding.message)
@@ -143,8 +127,8 @@ def _row(place: int, finding: Finding, ages: tuple[str, str | None], hint_at: in
         texts = [Span(left(message, room - 1) + " "), *hint] if hint else [Span(message)]
     line = [*start, *texts]
     ending = []
-    if gone is not None:
-        ending = [Span(f"cleared {gone}", Role.MUTED)]
+    if finding.cleared_at is not None:
+        ending = [Span(f"cleared {_since(now - finding.cleared_at)}", Role.MUTED)]
         line = [Span(span.text, Role.MUTED) for span in line]
     room = width - 1 - width_of(ending)
     return fit((*fit(_ellipsis(line, room - bool(ending)), room), *ending), width)

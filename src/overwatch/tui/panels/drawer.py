@@ -4,14 +4,13 @@ Owns what it shows of a finding, a lane, a slot's seed, the host and one line of
 does. What is not known has no line; long texts are wrapped at blanks.
 """
 
-from dataclasses import dataclass
 from typing import assert_never
 
 from overwatch.catalog import Stage
 from overwatch.catalog.durations import duration
 from overwatch.catalog.runbooks import runbook
 from overwatch.snapshot import Anomaly, Bound, Env, FeedLine, Finding, Lane, Reading, Snapshot, Spread
-from overwatch.tui.context import COMPACT_BELOW, Context, HostOf, Inspected, LaneOf, SlotOf
+from overwatch.tui.context import COMPACT_BELOW, Context, Frame, HostOf, Inspected, LaneOf, SlotOf
 from overwatch.tui.grammar import (
     ChipSize,
     chip,
@@ -56,15 +55,7 @@ def width(ctx: Context) -> int:
     return _WIDTH + (ctx.width - COMPACT_BELOW) // 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
-    """The drawer's lines and how far its text can be scrolled."""
-
-    lines: list[Line]
-    most_scroll: int
-
-
-def box(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
+def box(snapshot: Snapshot, ctx: Context, rows: int) -> Frame:
     """Exactly `rows` lines of the box's width."""
     wide = width(ctx)
     inner = wide - 3
@@ -79,16 +70,16 @@ def box(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
     ]
     lines += [(edge, Span(" "), *line, edge) for line in shown]
     lines.append((Span("└" + "─" * (wide - 2) + "┘", Role.MUTED),))
-    return Drawn(lines=lines, most_scroll=most)
+    return Frame(lines=lines, most_scroll=most)
 
 
-def full(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
+def full(snapshot: Snapshot, ctx: Context, rows: int) -> Frame:
     """Title and exactly `rows - 1` lines, over the whole width."""
     snapshot = _at(snapshot, ctx)
     title = rule(_title(snapshot, ctx, bound=True), [Span("Esc back", Role.MUTED)], ctx.width)
     content = _drawn(snapshot, ctx.width, ctx)
     shown, most = _window(content, rows - 1, ctx, ctx.width)
-    return Drawn(lines=[title, *shown], most_scroll=most)
+    return Frame(lines=[title, *shown], most_scroll=most)
 
 
 def written(snapshot: Snapshot, ctx: Context) -> str:

@@ -4,46 +4,30 @@ Oldest first and following; with the keys, a cursor that goes back. Beside the d
 newest first.
 """
 
-from dataclasses import dataclass
-from datetime import tzinfo
-from typing import NamedTuple
-
 from overwatch.snapshot import FeedLine, Snapshot
-from overwatch.tui.cache import kept
-from overwatch.tui.context import Context, LineAt
+from overwatch.tui.context import Context, Frame, LineAt
 from overwatch.tui.feed_lines import TOGGLES
 from overwatch.tui.grammar import clock, pairs, quoted, severity, short
 from overwatch.tui.keys import Mode
 from overwatch.tui.text import Line, Role, Span, blank, clean, cut, fit, left, rule, width_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
-    """The feed's lines, and what a click on each means."""
-
-    lines: list[Line]
-    targets: tuple[LineAt | None, ...]
-
-
-def render(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
+def render(snapshot: Snapshot, ctx: Context, rows: int) -> Frame:
     """Title (in compact only when it has the keys) and exactly `rows` lines in all but the title."""
     focused = ctx.mode is Mode.FEED
-    lines = (
-        []
-        if (ctx.compact or (ctx.short and not ctx.beside)) and not _chosen(ctx)
-        else [_title(snapshot, ctx)]
+    is_bare = (ctx.compact or (ctx.short and not ctx.beside)) and not (
+        focused or ctx.ui.toggles or ctx.ui.search
     )
+    lines = [] if is_bare else [_title(snapshot, ctx)]
     if rows < 1:
-        return Drawn(lines=lines, targets=(None,) * len(lines))
+        return Frame(lines=lines, targets=(None,) * len(lines))
     feed = snapshot.feed
     if ctx.ui.env_id is not None:
         feed = tuple(line for line in feed if line.env_id == ctx.ui.env_id)
     back = min(ctx.ui.line or 0, max(0, len(feed) - 1))
     end = min(len(feed), max(rows, len(feed) - max(0, back - rows // 2)))
     start = max(0, end - rows)
-    own = ctx.beside and ctx.ui.env_id is not None
-    shape = _Shape(width=ctx.width, compact=ctx.compact, beside=ctx.beside, own=own, zone=ctx.zone)
-    drawn = [_line((line.time, line.message, line.env_id), line, shape) for line in feed[start:end]]
+    drawn = [_line(line, ctx) for line in feed[start:end]]
     if focused and ctx.ui.line is not None and drawn:
         here = len(feed) - 1 - back - start
         drawn[here] = tuple(Span(span.text, Role.ACCENT) for span in drawn[here])
@@ -54,11 +38,7 @@ def render(snapshot: Snapshot, ctx: Context, rows: int) -> Drawn:
     targets = (*[None] * len(lines), *backs, *[None] * (rows - len(backs)))
     if not drawn and (ctx.ui.toggles or ctx.ui.search):
         drawn = [fit([Span("  no line passes; Esc shows all again", Role.MUTED)], ctx.width)]
-    return Drawn(lines=lines + drawn + [blank(ctx.width)] * (rows - len(drawn)), targets=targets)
-
-
-def _chosen(ctx: Context) -> bool:
-    return ctx.mode is Mode.FEED or bool(ctx.ui.toggles or ctx.ui.search)
+    return Frame(lines=lines + drawn + [blank(ctx.width)] * (rows - len(drawn)), targets=targets)
 
 
 def _title(snapshot: Snapshot, ctx: Context) -> Line:
@@ -88,41 +68,27 @@ def _note(snapshot: Snapshot, ctx: Context) -> list[Span]:
     return [*focus, *spans, Span(f"· {level}{state}{rate}", Role.MUTED)]
 
 
-class _Shape(NamedTuple):
-    """What a line's place asks of it."""
-
-    width: int
-    compact: bool
-    beside: bool
-    own: bool
-    """All lines are of one env."""
-    zone: tzinfo | None
-
-
-@kept
-def _line(_: tuple[float, str, int | None], line: FeedLine, shape: _Shape) -> Line:
-    brief = shape.compact or shape.beside
-    when = clock(line.time, shape.zone, millis=not brief)
+def _line(line: FeedLine, ctx: Context) -> Line:
+    brief = ctx.compact or ctx.beside
+    when = clock(line.time, ctx.zone, millis=not brief)
     word = severity(line.severity)
     by = clean(line.subsystem)
     start = [Span(f" {when} ", Role.MUTED), Span(left(word.text, 4), word.role)]
-    if shape.beside:
+    if ctx.beside:
         start.append(Span(" "))
     else:
-        start.append(Span(f" {cut(by, 12)} " if shape.compact else f" {left(by, 8)} "))
-    room = shape.width - 1 - width_of(start)
-    words = _own_words(line) if shape.own else _words(line, compact=brief)
-    return fit([*start, Span(pairs(words, room))], shape.width)
-
-
-def _own_words(line: FeedLine) -> list[str]:
-    """Beside the drawer of its env: without the ids that all lines share."""
-    words = [clean(word) for word in (line.slot, line.message) if word]
-    return words + [f"{clean(key)}={quoted(value)}" for key, value in line.fields.items()]
+        start.append(Span(f" {cut(by, 12)} " if ctx.compact else f" {left(by, 8)} "))
+    # Beside the drawer of their env, lines are without the ids that all of them share.
+    own = ctx.beside and ctx.ui.env_id is not None
+    words = (
+        [clean(word) for word in (line.slot, line.message) if word] if own else _words(line, compact=brief)
+    )
+    words += [f"{clean(key)}={quoted(value)}" for key, value in line.fields.items()]
+    return fit([*start, Span(pairs(words, ctx.width - 1 - width_of(start)))], ctx.width)
 
 
 def _words(line: FeedLine, *, compact: bool) -> list[str]:
-    """The line as words that stay whole: ids, message, fields."""
+    """Ids and message as words that stay whole."""
     words = [] if line.env_id is None else [f"env={line.env_id}"]
     if line.gpu_id is not None and not (compact and line.slot is not None):
         lane = clean(line.gpu_id)
@@ -133,4 +99,4 @@ def _words(line: FeedLine, *, compact: bool) -> list[str]:
         words.append(f"seed={clean(line.seed_id)}")
     if line.message:
         words.append(clean(line.message))
-    return words + [f"{clean(key)}={quoted(value)}" for key, value in line.fields.items()]
+    return words

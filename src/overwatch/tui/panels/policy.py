@@ -2,29 +2,23 @@
 
 import re
 from dataclasses import dataclass
-from typing import Final, TypeAlias
-
-from msgspec.structs import replace
+from typing import Final
 
 from overwatch.catalog import Scope, find, head_of
 from overwatch.snapshot import Reading, Snapshot
 from overwatch.tui import charts as past
-from overwatch.tui.cache import kept
 from overwatch.tui.charts import resampled
-from overwatch.tui.context import Context
-from overwatch.tui.curve import NO_DOT, braille, scale
+from overwatch.tui.context import Context, Frame
+from overwatch.tui.curve import NO_DOT, dotted, scale
 from overwatch.tui.grammar import ABSENT, age, no_zero, short, sparkline
 from overwatch.tui.memory import History
 from overwatch.tui.panels import lists
 from overwatch.tui.text import Line, Role, Span, blank, cells, clean, cut, cut_middle, fit, left, right, rule
 
-ROWS: Final = 3
 _BESIDE: Final = 30
 """Cells of a place of the pulse that are no sparkline."""
-Bars: TypeAlias = tuple[float | None, ...]
 _NAME = 20
 _VALUE = 9
-_AXIS = 9
 _QUESTION = 64
 _ASKED_FROM = 120
 """Cells from which on every row has its question; narrower, the one under the cursor has it."""
@@ -65,23 +59,11 @@ def pulse(snapshot: Snapshot, ctx: Context) -> list[Line]:
     """Title and three rows of three cells; in compact two rows of four, without a title."""
     old = ctx.fresh.old
     if ctx.compact:
-        cells = [_tiny(cell, _reading(cell, snapshot), old) for cell in CELLS if cell.tiny]
-        return [fit([s for cell in cells[i : i + 4] for s in cell], ctx.width) for i in (0, 4)]
-    pitch = ctx.width // 3
-    lines = [rule("POLICY PULSE", _note(snapshot, ctx), ctx.width)]
-    for row in range(ROWS):
-        drawn = [
-            _full(cell, _reading(cell, snapshot), old, pitch, past.bars(snapshot, ctx.ui.charts, cell.name))
-            for cell in CELLS[3 * row : 3 * row + 3]
-        ]
-        lines.append(fit([span for cell in drawn for span in cell], ctx.width))
-    return lines
-
-
-def _reading(cell: Cell, snapshot: Snapshot) -> Reading:
-    """Without its age, which goes on while nothing changes."""
-    known = snapshot.policy.get(cell.name)
-    return _NONE if known is None else replace(known, age_s=None)
+        drawn = [_tiny(cell, snapshot.policy.get(cell.name, _NONE), old=old) for cell in CELLS if cell.tiny]
+        return [fit([s for cell in drawn[i : i + 4] for s in cell], ctx.width) for i in (0, 4)]
+    drawn = [_full(cell, snapshot, ctx) for cell in CELLS]
+    rows = [[s for cell in drawn[i : i + 3] for s in cell] for i in range(0, len(drawn), 3)]
+    return [rule("POLICY PULSE", _note(snapshot, ctx), ctx.width), *(fit(row, ctx.width) for row in rows)]
 
 
 def _note(snapshot: Snapshot, ctx: Context) -> list[Span]:
@@ -105,21 +87,21 @@ def judged(reading: Reading, *, old: bool, width: int = 7) -> list[Span]:
     return [value, _arrow(reading), Span(" "), Span(left(word, 5), role)]
 
 
-@kept
-def _full(cell: Cell, reading: Reading, old: bool, width: int, bars: Bars) -> Line:  # noqa: FBT001 (kept by position)
+def _full(cell: Cell, snapshot: Snapshot, ctx: Context) -> Line:
+    reading, width = snapshot.policy.get(cell.name, _NONE), ctx.width // 3
+    bars = past.bars(snapshot, ctx.ui.charts, cell.name)
     limit = clean(reading.limit.text) if reading.limit and reading.status != "absent" else ""
     wide = max(10, width - _BESIDE)
     spans = [
         Span(left(cell.label, 9), Role.MUTED),
-        *judged(reading, old=old),
+        *judged(reading, old=ctx.fresh.old),
         *sparkline(resampled(bars or reading.history, wide), wide, reading.scale),
         Span(" " + left(limit, 5), Role.MUTED),
     ]
     return fit(spans, width)
 
 
-@kept
-def _tiny(cell: Cell, reading: Reading, old: bool) -> Line:  # noqa: FBT001 (kept by position)
+def _tiny(cell: Cell, reading: Reading, *, old: bool) -> Line:
     word, role = _WORDS.get(reading.status, ("", Role.TEXT))
     letter = word[:1] if reading.status in ("warning", "critical") else " "
     return (
@@ -163,14 +145,14 @@ def names(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*first, *rest)))
 
 
-def page(snapshot: Snapshot, history: History, ctx: Context, rows: int) -> lists.Page:
+def page(snapshot: Snapshot, history: History, ctx: Context, rows: int) -> Frame:
     """Exactly `rows` lines: a title, the readings, and the chart of the one under the cursor."""
     found = names(snapshot)
     note = f"{len(found)} readings · preset {clean(snapshot.run.preset)}"
     lines = [rule("POLICY", [Span(note, Role.MUTED)], ctx.width)]
     if not found:
         lines.append(fit([Span("  no update yet", Role.MUTED)], ctx.width))
-        return lists.Page(lines=[*lines, *[blank(ctx.width)] * (rows - len(lines))][:rows])
+        return Frame(lines=[*lines, *[blank(ctx.width)] * (rows - len(lines))][:rows])
     tall = max(4, min(rows // 2 - 1, max(14, rows - 3 - len(found))))
     shown = lists.window(ctx.ui.picked, len(found), max(1, rows - 2 - tall))
     for place in shown:
@@ -182,7 +164,7 @@ def page(snapshot: Snapshot, history: History, ctx: Context, rows: int) -> lists
     question = fit([Span(f" {asks(name)}", Role.INFO)], ctx.width)
     tall -= 1
     lines += [question, *chart(name, snapshot.policy[name], history, ctx, tall)]
-    return lists.Page(lines=lines[:rows], targets=lists.targets_of(1, shown))
+    return Frame(lines=lines[:rows], targets=lists.targets_of(1, shown))
 
 
 def _row(name: str, reading: Reading, history: History, ctx: Context) -> list[Span]:
@@ -222,30 +204,22 @@ def chart(name: str, reading: Reading, history: History, ctx: Context, rows: int
     values = history.of(name) or reading.history
     limit = None if reading.limit is None else reading.limit.value
     low, high = scale(values, limit)
-    wide = max(4, ctx.width - _AXIS - 2)
+    wide = max(4, ctx.width - 11)
     seen = min(len(values), 2 * wide)
     apart = max(1, min(_APART, 2 * wide // max(1, len(values))))
     values = tuple(value for value in values for _ in range(apart))
     note = [Span(f"the last {seen} updates", Role.MUTED)]
-    drawn = [rule(clean(reading.label or name).upper(), note, ctx.width)]
-    marks, at = {0: _axis(high), rows - 1: _axis(low)}, -1
-    if reading.limit is not None:
-        at = rows - 1 - round((reading.limit.value - low) / (high - low) * (rows - 1))
-        marks[at] = clean(reading.limit.text)
-    for place, dots in enumerate(braille(values, wide, rows, (low, high))):
-        mark = right(marks.get(place, ""), _AXIS)
-        shown = _crossed(dots) if place == at else [Span(dots)]
-        drawn.append(fit([Span(mark, Role.MUTED), Span(" "), *shown], ctx.width))
-    return drawn
-
-
-def _crossed(dots: str) -> list[Span]:
-    """A row of the chart that the limit runs through: a line where there is no dot."""
-    return [
-        Span("─" * len(run), Role.WARN) if run[0] == NO_DOT else Span(run)
-        for run in re.findall(f"{NO_DOT}+|[^{NO_DOT}]+", dots)
-    ]
-
-
-def _axis(value: float) -> str:
-    return f"{value:.3g}"
+    title = rule(clean(reading.label or name).upper(), note, ctx.width)
+    if limit is None or reading.limit is None:
+        drawn = dotted(values, wide, rows, (low, high))
+    else:
+        at = rows - 1 - round((limit - low) / (high - low) * (rows - 1))
+        drawn = dotted(values, wide, rows, (low, high), {at: clean(reading.limit.text)})
+        mark, gap, dots = drawn[at]
+        runs = re.findall(f"{NO_DOT}+|[^{NO_DOT}]+", dots.text)
+        drawn[at] = [
+            mark,
+            gap,
+            *(Span("─" * len(one), Role.WARN) if one[0] == NO_DOT else Span(one) for one in runs),
+        ]
+    return [title, *(fit(spans, ctx.width) for spans in drawn)]

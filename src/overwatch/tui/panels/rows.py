@@ -1,16 +1,17 @@
-"""Rows of the flight board: which columns there are at this width, what gives way, and each env in them.
+"""Rows of the flight board: which lines there are, in which columns, what gives way, and each env in them.
 
-Columns depend on the terminal and on what the run reports, never on the values of the moment. A row is drawn
-anew when it changed.
+Never sorts: groups and rows keep the snapshot's order. By anomaly, envs that are not OK come before the
+others. What does not fit folds into one line per lane; the row under the cursor is always among the lines.
+Columns depend on the terminal and on what the run reports, never on the values of the moment.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias, assert_never
 
 from overwatch.catalog import Stage, parse_stage
-from overwatch.snapshot import Env, Group, Slot, Snapshot
-from overwatch.tui.cache import kept
-from overwatch.tui.context import Context
+from overwatch.snapshot import Env, Group, Run, Slot, Snapshot
+from overwatch.tui.context import Context, LaneAt, Place
 from overwatch.tui.grammar import (
     ABSENT,
     ChipSize,
@@ -31,6 +32,173 @@ _DOTS: Final = 16
 """Most dots of one row; more slots than that are counted."""
 _NARROW: Final = {"return": "retrn", "reward": "rewrd"}
 _SHORT_METRICS: Final = {"accuracy": "acc", "success_rate": "succ"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """A lane's own line."""
+
+    group: Group
+    opened: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One env."""
+
+    env: Env
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """Envs that are not shown: of one lane, or of the fleet where `group` is absent."""
+
+    group: Group | None
+    count: int
+    all_ok: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class More:
+    """Lanes that are not shown."""
+
+    count: int
+
+
+Item: TypeAlias = Head | Row | Fold | More
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The board's lines, and the places that the cursor walks over, in their order."""
+
+    items: tuple[Item, ...]
+    walk: tuple[Place, ...]
+
+
+def worst_first(envs: tuple[Env, ...]) -> list[Env]:
+    """Over all lanes those that are not OK, then the others, each in their order."""
+    return sorted(envs, key=lambda env: env.status == "ok")
+
+
+def plan(snapshot: Snapshot, ctx: Context, lines: int) -> Plan:
+    """What is on at most so many lines."""
+    flat = ctx.compact or not snapshot.board.groups
+    return _flat(snapshot, ctx, lines) if flat else _grouped(snapshot, ctx, lines)
+
+
+def _flat(snapshot: Snapshot, ctx: Context, lines: int) -> Plan:
+    """One list over all lanes: by anomaly what is not OK first; the rest folded into one line."""
+    envs, groups = snapshot.envs, snapshot.board.groups
+    num_envs = sum(group.n_envs for group in groups) if groups else len(envs)
+    ordered = worst_first(envs) if snapshot.board.sort == "anomaly" else list(envs)
+    room = lines if num_envs <= lines else lines - 1
+    shown = _with_cursor(ordered, max(0, room), ctx.cursor)
+    items: list[Item] = [Row(env=env) for env in shown]
+    if num_envs > len(shown) and lines > 0:
+        items.append(_fold(None, ordered, len(shown), num_envs))
+    return Plan(items=tuple(items[: max(0, lines)]), walk=tuple(env.env_id for env in ordered))
+
+
+def _grouped(snapshot: Snapshot, ctx: Context, lines: int) -> Plan:
+    """A section a lane, worst first; lanes with nothing wrong are one line when space is short."""
+    groups = snapshot.board.groups
+    kept = groups if len(groups) <= lines else groups[: max(0, lines - 1)]
+    members: dict[str | None, list[Env]] = {group.gpu_id: [] for group in kept}
+    for env in snapshot.envs:
+        if env.gpu_id in members:
+            members[env.gpu_id].append(env)
+    counts = _allot(snapshot, ctx, kept, members, lines - (len(kept) < len(groups)))
+    items: list[Item] = []
+    for group in kept:
+        rows, count = members[group.gpu_id], counts[group.gpu_id]
+        shown = _with_cursor(rows, count, ctx.cursor) if count else []
+        items += [Head(group=group, opened=count > 0), *(Row(env=env) for env in shown)]
+        if count and group.n_envs > len(shown):
+            items.append(_fold(group, rows, len(shown), group.n_envs))
+    if len(kept) < len(groups) and lines > 0:
+        items.append(More(count=len(groups) - len(kept)))
+    return Plan(items=tuple(items[: max(0, lines)]), walk=_walk(items, members))
+
+
+def _allot(
+    snapshot: Snapshot,
+    ctx: Context,
+    groups: tuple[Group, ...],
+    members: dict[str | None, list[Env]],
+    lines: int,
+) -> dict[str | None, int]:
+    """How many rows each lane gets: first those that are not OK, then the others, a row a lane in turn."""
+    folds = ctx.ui.folds
+    counts: dict[str | None, int] = {group.gpu_id: 0 for group in groups}
+    every = {name: len(rows) for name, rows in members.items()}
+    bad = {name: sum(env.status != "ok" for env in rows) for name, rows in members.items()}
+    if snapshot.board.sort != "anomaly":
+        bad = every
+    all_fit = sum(_cost(group, every[group.gpu_id]) for group in groups) <= lines
+    eager = [group for group in groups if bad[group.gpu_id] or all_fit] or list(groups)
+    eager = [group for group in groups if folds.get(group.gpu_id, group in eager)]
+    used = len(groups)
+    asked = {name: 1 if folds.get(name) else 0 for name in every}
+    for limits in (asked, bad, every):
+        for group in _in_turn(eager, limits, counts):
+            step = _cost(group, counts[group.gpu_id] + 1) - _cost(group, counts[group.gpu_id])
+            if used + step > lines:
+                return counts
+            counts[group.gpu_id] += 1
+            used += step
+    return counts
+
+
+def _in_turn(
+    groups: list[Group], limits: dict[str | None, int], counts: dict[str | None, int]
+) -> Iterator[Group]:
+    while open_ones := [group for group in groups if counts[group.gpu_id] < limits[group.gpu_id]]:
+        yield from open_ones
+
+
+def _cost(group: Group, rows: int) -> int:
+    """Lines of a lane that shows `rows` envs."""
+    return 1 if rows == 0 else 1 + rows + (group.n_envs > rows)
+
+
+def _with_cursor(rows: list[Env], count: int, cursor: Place | None) -> list[Env]:
+    """The first `count` rows; a cursor below them takes the last place, so that the worst stay in sight."""
+    under = [env for env in rows[count:] if env.env_id == cursor]
+    return [*rows[: count - 1], *under] if under and count else rows[:count]
+
+
+def _fold(group: Group | None, rows: list[Env], num_shown: int, num_envs: int) -> Fold:
+    """What is not shown; all OK where also those are that the view did not even carry."""
+    unseen = num_envs - len(rows)
+    if group is None or unseen == 0:
+        rest_ok = unseen == 0 or (bool(rows) and rows[-1].status == "ok")
+    else:
+        rest_ok = group.counts.get("ok", 0) - sum(env.status == "ok" for env in rows) == unseen
+    all_ok = rest_ok and all(env.status == "ok" for env in rows[num_shown:])
+    return Fold(group=group, count=num_envs - num_shown, all_ok=all_ok)
+
+
+def _walk(items: list[Item], members: dict[str | None, list[Env]]) -> tuple[Place, ...]:
+    """Rows in sight and closed lanes; within the last open lane also what it hides."""
+    heads = [item for item in items if isinstance(item, Head)]
+    last = next((head.group.gpu_id for head in reversed(heads) if head.opened), None)
+    walk: list[Place] = []
+    for item in items:
+        match item:
+            case Row(env=env):
+                if env.gpu_id != last:
+                    walk.append(env.env_id)
+            case Head(group=group, opened=opened):
+                if not opened:
+                    walk.append(LaneAt(group.gpu_id))
+                elif group.gpu_id == last:
+                    walk += [env.env_id for env in members[last]]
+            case Fold() | More():
+                continue
+            case _:
+                assert_never(item)
+    return tuple(walk)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,18 +226,13 @@ class Columns:
     @property
     def fixed(self) -> int:
         """Cells of everything but `why`."""
-        before = 1 + self.env + 1 + (self.lane + 1 if self.lane else 0) + self.status + 1 + 4 + 1
         after = (self.value_width, self.metric, self.rent, self.fps, self.action, self.chips)
-        return before + sum(width + 1 for width in after if width)
+        return self.prefix - self.why + sum(width + 1 for width in after if width)
 
     @property
     def prefix(self) -> int:
         """Cells up to and with `why`."""
-        return self.fixed + self.why - self._after()
-
-    def _after(self) -> int:
-        after = (self.value_width, self.metric, self.rent, self.fps, self.action, self.chips)
-        return sum(width + 1 for width in after if width)
+        return 8 + self.env + (self.lane + 1 if self.lane else 0) + self.status + self.why
 
 
 def metric_word(snapshot: Snapshot, width: int = 5) -> str:
@@ -105,10 +268,9 @@ def layout(snapshot: Snapshot, ctx: Context) -> Columns:
 
 def _beside(snapshot: Snapshot, width: int) -> Columns:
     """Left of the drawer: id, status, why, value and dots."""
-    full = _all(snapshot, compact=False)
-    columns = replace(
-        full, metric=0, rent=0, fps=0, action=0, chips=0, heads=(), value_width=min(5, full.value_width)
-    )
+    columns = _all(snapshot, compact=False)
+    value_width = min(5, columns.value_width)
+    columns = replace(columns, metric=0, rent=0, fps=0, action=0, chips=0, heads=(), value_width=value_width)
     columns = _with_dots(columns, snapshot)
     if width - columns.fixed < LEAST_WHY_BESIDE:
         columns = replace(columns, chips=min(columns.chips, 6))
@@ -142,11 +304,9 @@ def _all(snapshot: Snapshot, *, compact: bool) -> Columns:
 
 def _with_chips(columns: Columns, snapshot: Snapshot) -> Columns:
     names = snapshot.run.slots
-    known = set(names)
-    alike = all(env.slots.keys() <= known for env in snapshot.envs)
     if columns.compact or not names:
         return _with_dots(columns, snapshot)
-    if alike:
+    if all(env.slots.keys() <= set(names) for env in snapshot.envs):
         return replace(columns, chip=ChipSize.SMALL, chips=5 * len(names) - 1, heads=names)
     return replace(columns, chip=ChipSize.LABELLED, chips=3 * (ChipSize.LABELLED.value + 1) - 1)
 
@@ -164,20 +324,13 @@ def head(columns: Columns) -> list[Span]:
     words = [" ", right("env", columns.env), " "]
     if columns.lane:
         words += ["on".ljust(columns.lane), " "]
-    words += [
-        ("stat" if columns.status == 4 else "status").ljust(columns.status),
-        " anom ",
-        "why".ljust(columns.why),
-    ]
+    state = ("stat" if columns.status == 4 else "status").ljust(columns.status)
+    words += [state, " anom ", "why".ljust(columns.why)]
+    value = _NARROW.get(columns.value or "") if columns.value_width < 6 else columns.value
     titles = (
-        (
-            columns.value_width,
-            _NARROW.get(columns.value or "") if columns.value_width < 6 else columns.value,
-        ),
-        (columns.metric, columns.metric_head),
-        (columns.rent, "rent"),
+        (columns.value_width, value), (columns.metric, columns.metric_head), (columns.rent, "rent"),
         (columns.fps, "fps"),
-    )
+    )  # fmt: skip
     words += [" " + right(title or "", width) for width, title in titles if width]
     if columns.action:
         words.append(" " + ("act" if columns.compact else "action").ljust(columns.action))
@@ -186,13 +339,6 @@ def head(columns: Columns) -> list[Span]:
     elif columns.chips:
         words.append(" " + "slots".ljust(columns.chips)[: max(5, columns.chips)])
     return [Span("".join(words), Role.MUTED)]
-
-
-def env_values(env: Env, columns: Columns, *, old: bool) -> list[Span]:
-    """The numbers of an env in their columns."""
-    value = env.episode_return if columns.value == "return" else env.reward
-    stale = old or env.stale
-    return _values((value, env.metric, env.rent, env.fps), columns, old=stale)
 
 
 def group_values(group: Group, columns: Columns, *, old: bool) -> list[Span]:
@@ -222,50 +368,33 @@ def _value(value: float | None, spec: str, width: int, *, old: bool, bare: bool)
     return Span(right(f"~{text}", width), Role.STALE) if old else Span(right(text, width))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """What the rows of one board have in common."""
-
-    columns: Columns
-    width: int
-    codes: dict[str, str]
-    """Two letters of each blueprint."""
-    slots: tuple[str, ...]
-    """The run's slots, in their order."""
-    old: bool
-    """Values are marked as old."""
-
-
-@kept
-def shared(_: str, rows: Rows) -> Rows:
-    """The same object for equal ones, so that rows need not compare all of it."""
-    return rows
-
-
-@kept
-def line(env_id: int, env: Env, rows: Rows, here: bool, pinned: bool) -> Line:  # noqa: FBT001 (kept by position)
-    """The row of an env; `here` is the cursor, `pinned` the user's mark."""
-    columns = rows.columns
+def line(env: Env, columns: Columns, snapshot: Snapshot, ctx: Context, *, here: bool) -> Line:
+    """The row of an env; `here` is the cursor."""
     word = status(env.status, compact=columns.status == 4)
+    pinned = env.env_id in ctx.ui.pinned
     spans = [
         Span(">" if here else " "),
-        Span(right(str(env_id), columns.env)),
+        Span(right(str(env.env_id), columns.env)),
         Span("*", Role.INFO) if pinned else Span(" "),
     ]
     if columns.lane:
         spans.append(Span(left(lane_word(env.gpu_id, compact=True), columns.lane) + " ", Role.MUTED))
     calm = Role.MUTED if env.status == "ok" else Role.TEXT
+    value = env.episode_return if columns.value == "return" else env.reward
     spans += [
         Span(left(word.text, max(columns.status, len(word.text))), word.role),
         Span(_score(env.anomaly.score, len(word.text) - columns.status) + " ", calm),
         Span(left(reasons(env.anomaly.reasons, columns.why), columns.why)),
-        *env_values(env, columns, old=rows.old),
+        *_values((value, env.metric, env.rent, env.fps), columns, old=ctx.fresh.old or env.stale),
     ]
     if columns.action:
-        spans.append(Span(" " + _action(env.last_action, columns)))
+        op, _, where = clean(env.last_action or ABSENT).partition(" ")
+        word_of = operation(op)[:4] if columns.compact else operation(op)
+        action = f"{left(word_of, 5)} {where}" if where and not columns.compact else word_of
+        spans.append(Span(" " + left(action, columns.action)))
     if columns.chips:
-        spans += [Span(" "), *_chips(env_id, env.slots, rows)]
-    drawn = fit(spans, rows.width)
+        spans += [Span(" "), *_chips(env.slots, columns, snapshot.run)]
+    drawn = fit(spans, ctx.width)
     return tuple(Span(span.text, Role.ACCENT) for span in drawn) if here else drawn
 
 
@@ -275,25 +404,16 @@ def _score(score: float, over: int) -> str:
     return right(number(score, ".1f", min(4, room - 1)), room)
 
 
-def _action(action: str | None, columns: Columns) -> str:
-    op, _, where = (clean(action or ABSENT)).partition(" ")
-    if columns.compact:
-        return left(operation(op)[:4], columns.action)
-    return left(f"{left(operation(op), 5)} {where}" if where else operation(op), columns.action)
-
-
-@kept
-def _chips(_: int, slots: dict[str, Slot], rows: Rows) -> list[Span]:
-    """The slots, which change less often than the numbers beside them."""
-    columns = rows.columns
+def _chips(slots: dict[str, Slot], columns: Columns, run: Run) -> list[Span]:
+    """Each slot with its label, or a dot where there is no room for that."""
     if columns.heads:
-        chips = [chip(name, slots.get(name), ChipSize.SMALL, rows.codes) for name in columns.heads]
+        chips = [chip(name, slots.get(name), ChipSize.SMALL, run.blueprints) for name in columns.heads]
         return [span for one in chips for span in (one, Span(" "))][:-1]
-    known = [name for name in rows.slots if name in slots]
-    names = known + [name for name in slots if name not in rows.slots]
+    names = [name for name in run.slots if name in slots]
+    names += [name for name in slots if name not in run.slots]
     wide = len(names) * (ChipSize.LABELLED.value + 1) - 1
     if columns.chip is ChipSize.LABELLED and wide <= columns.chips:
-        chips = [chip(name, slots[name], ChipSize.LABELLED, rows.codes) for name in names]
+        chips = [chip(name, slots[name], ChipSize.LABELLED, run.blueprints) for name in names]
         return list(fit([span for one in chips for span in (one, Span(" "))][:-1], columns.chips))
     return _dots(slots, names, columns.chips)
 

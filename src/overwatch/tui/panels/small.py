@@ -1,19 +1,21 @@
-"""Below 80 × 24: what matters most, as far as it fits; every line is one thing in words.
+"""Below 80 × 24: what matters most, as far as it fits, a line each in words; and before the first run.
 
 Owns what gives way: first the rest, then envs, lanes and policy rows that are not OK, then the findings'
 names; the verdict never does. Pure.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from overwatch.catalog.durations import duration
 from overwatch.projection.verdict import titled
 from overwatch.snapshot import Env, Finding, Lane, Run, Service, Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import clock, reasons, severity, sparkline, status, status_counts
-from overwatch.tui.panels import drawer, keyline, policy, verdict
+from overwatch.tui.panels import drawer, header, policy
 from overwatch.tui.panels.alarms import on_rail
-from overwatch.tui.panels.plan import worst_first
+from overwatch.tui.panels.help import key_line
+from overwatch.tui.panels.rows import worst_first
 from overwatch.tui.text import Line, Role, Span, blank, cells, clean, cut, cut_middle, fit, spread, width_of
 
 LEAST_WIDTH = 80
@@ -50,9 +52,9 @@ def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
     """Exactly `ctx.height` lines."""
     top = [identity(snapshot.run, ctx)] if ctx.height > 1 else []
     bare = is_bare(ctx)
-    top += verdict.render(snapshot, ctx) if bare else verdict.wrapped_lines(snapshot, ctx, _VERDICT_LINES)
+    top += header.verdict(snapshot, ctx) if bare else header.wrapped_verdict(snapshot, ctx, _VERDICT_LINES)
     typing = ctx.ui.prompt is not None or ctx.ui.notice is not None
-    last = [keyline.render(snapshot, ctx) if typing else needed(ctx)] if ctx.height > len(top) else []
+    last = [key_line(snapshot, ctx) if typing else needed(ctx)] if ctx.height > len(top) else []
     room = max(0, ctx.height - len(top) - len(last))
     if ctx.ui.opened and not bare:
         return [*top, *drawer.full(snapshot, ctx, room).lines, *last]
@@ -211,3 +213,85 @@ def _feed(snapshot: Snapshot, ctx: Context) -> list[Line]:
 def env_word(env_id: int | None) -> str:
     """`env=9 ` of a line that is about an env."""
     return "" if env_id is None else f"env={env_id} "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """What is known before the first snapshot."""
+
+    collector: str
+    """Host and port of the view API."""
+    state: str
+    """`up`, `connecting` or why it is down."""
+    endpoint: str | None = None
+    """Where a trainer sends its telemetry to; absent for a recording."""
+    run_id: str | None = None
+    """The run that was asked for."""
+    tried: tuple[str, ...] = ()
+    """The view APIs of collectors that were tried, where none answers."""
+    unannounced: str | None = None
+    """The file in which no running collector of this machine is announced."""
+
+
+def welcome(waiting: Waiting, ctx: Context) -> list[Line]:
+    """Exactly `ctx.height` lines."""
+    what = "no run yet" if waiting.run_id is None else f"waiting for run {clean(waiting.run_id)}"
+    title = [Span(" "), Span("OVERWATCH", Role.TITLE), Span(f"  {what}")]
+    source = "recording" if waiting.endpoint is None else "collector"
+    state = f"{source} {clean(waiting.collector)} {clean(waiting.state)}"
+    if len(state) > ctx.width - 14 - len(what):
+        lines = [fit(title, ctx.width), fit([Span(f" {state}", Role.MUTED)], ctx.width)]
+    else:
+        lines = [spread(title, [Span(state, Role.MUTED)], ctx.width), blank(ctx.width)]
+    if fits(ctx):
+        advice = [*_no_collector(waiting, compact=ctx.compact), *_next_steps(waiting, compact=ctx.compact)]
+        lines += [fit(spans, ctx.width) for spans in advice[: ctx.height - len(lines) - 1]]
+        filler = [blank(ctx.width)] * (ctx.height - len(lines) - 1)
+        return [*lines, *filler, key_line(None, ctx)]
+    above = (lines + [blank(ctx.width)] * ctx.height)[: max(0, ctx.height - 1)]
+    return [*above, needed(ctx)]
+
+
+def _no_collector(waiting: Waiting, *, compact: bool) -> list[list[Span]]:
+    """What starts a collector, and where none answered."""
+    if not waiting.tried:
+        return []
+    rows = [("No collector answers:", "overwatch collect")]
+    rows += [("" if at else "Tried:", clean(address)) for at, address in enumerate(waiting.tried)]
+    if waiting.unannounced is not None:
+        rows.append(("", f"none is announced in {clean(waiting.unannounced)}"))
+    wide = 14 if compact else 28
+    lines = [[Span(f"   {label:<{wide}}", Role.MUTED), Span(text)] for label, text in rows]
+    if compact:
+        lines[0:1] = [[Span(f"   {rows[0][0]}", Role.MUTED)], [Span(f"     {rows[0][1]}")]]
+    return [*lines, []]
+
+
+def _next_steps(waiting: Waiting, *, compact: bool) -> list[list[Span]]:
+    if waiting.endpoint is None:
+        return [[Span("   Play on with Space, or a second on with .", Role.MUTED)]]
+    update = "run.update(kl_divergence=kl, ...)"
+    endpoint = f"OTEL_EXPORTER_OTLP_ENDPOINT={clean(waiting.endpoint)}"
+    if compact:
+        return [
+            [Span("   In your trainer:", Role.MUTED)],
+            [Span("     import overwatch.sdk")],
+            [Span("     run = overwatch.sdk.start()")],
+            [Span(f"     {update}      after each update")],
+            [],
+            [Span("   Without a trainer at hand:", Role.MUTED)],
+            [Span("     overwatch demo")],
+            [],
+            [Span("   Any OpenTelemetry program:", Role.MUTED)],
+            [Span(f"     {endpoint}")],
+        ]
+    return [
+        [Span(f"   {'In your trainer:':<28}", Role.MUTED), Span("import overwatch.sdk as overwatch")],
+        [Span(" " * 31), Span("run = overwatch.start()      and after each update:  " + update)],
+        [Span(f"   {'Without a trainer at hand:':<28}", Role.MUTED), Span("overwatch demo")],
+        [
+            Span(f"   {'Any OpenTelemetry program:':<28}", Role.MUTED),
+            Span(endpoint),
+            Span("     (this line is your endpoint)", Role.MUTED),
+        ],
+    ]

@@ -217,7 +217,7 @@ def test_telemetrys_words_call_nobody_and_are_no_markup() -> None:
 
 def test_a_cap_below_one_is_refused() -> None:
     """Said with the value."""
-    with pytest.raises(ValueError, match="not 0"):
+    with pytest.raises(ValueError, match="per_minute 0 is not positive"):
         NotifierConfig(per_minute=0)
 
 

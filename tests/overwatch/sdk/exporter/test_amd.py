@@ -13,10 +13,10 @@ import pytest
 
 from overwatch.extras import AMD
 from overwatch.sdk.exporter.amd import Amd
+from overwatch.sdk.exporter.gpu_sources import Unread
+from overwatch.sdk.exporter.gpus import VENDORS, Apple, Local
 from overwatch.sdk.exporter.lanes import Gpu, Numbering, visible_devices
-from overwatch.sdk.exporter.unread import Unread
-from overwatch.sdk.exporter.vendors import VENDORS, Apple, Local
-from overwatch.sdk.torchlanes import torch_lanes
+from overwatch.sdk.launch import torch_lanes
 from tests.real.fake_amdsmi.library import build
 
 GIB = 1 << 30

@@ -12,8 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from overwatch.sdk.exporter.dcgm import Dcgm, DcgmLimits
-from overwatch.sdk.exporter.gpus import Trainer, look_around, source_of
-from overwatch.sdk.exporter.vendors import Local
+from overwatch.sdk.exporter.gpus import Local, Trainer, look_around, source_of
 from tests.real.fake_nvml.machine import Machine
 
 FIRST, SECOND = "GPU-604ac76c-d9cf-fef3-62e9-d92044ab6e52", "GPU-b5e5c8f1-1b2c-3d4e-5f60-718293a4b5c6"

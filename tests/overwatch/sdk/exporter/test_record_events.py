@@ -17,12 +17,11 @@ from overwatch.events import Event, LogLine, Measured, Severity
 from overwatch.sdk.exporter.record_events import is_plain, non_finite, unpacked
 from overwatch.sdk.exporter.window import Passed, Window
 from overwatch.sdk.frames import Update
-from overwatch.sdk.rings.columns import ColumnWriter
-from overwatch.sdk.rings.layout import FORM, HEADER_BYTES, W_PUBLISHED, checksum, end_of
+from overwatch.sdk.rings.encoders import ColumnWriter, Latest, UpdateWriter
+from overwatch.sdk.rings.file import FORM, HEADER_BYTES, W_PUBLISHED, checksum, end_of
 from overwatch.sdk.rings.records import Form
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
 from overwatch.sdk.rings.source import Item, RingSource
-from overwatch.sdk.rings.updates import Latest, UpdateWriter
 
 LIMITS = RingLimits(numbers_bytes=512 << 10, facts_bytes=64 << 10, forms_bytes=16 << 10)
 POLICY = "overwatch.policy"

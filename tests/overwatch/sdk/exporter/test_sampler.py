@@ -13,10 +13,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 import overwatch.sdk
 from overwatch.catalog import Scope
 from overwatch.events import Event, Measured
-from overwatch.sdk.exporter.disk import Disk
 from overwatch.sdk.exporter.gpus import SampleLimits, Trainer, look_around
-from overwatch.sdk.exporter.host import Host
-from overwatch.sdk.exporter.locks import SampleLock
+from overwatch.sdk.exporter.host import Disk, Host
+from overwatch.sdk.exporter.probe import SampleLock
 from overwatch.sdk.exporter.sampler import Sampler
 from tests.overwatch.sdk.sink import http_sink
 from tests.real.fake_nvml.machine import (

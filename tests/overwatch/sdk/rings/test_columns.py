@@ -10,7 +10,7 @@ import pytest
 from overwatch.catalog import Scope
 from overwatch.events import Column, Measured
 from overwatch.sdk.frames import Update
-from overwatch.sdk.rings.columns import ColumnWriter
+from overwatch.sdk.rings.encoders import ColumnWriter
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
 from overwatch.sdk.rings.source import RingSource
 from tests.overwatch.sdk.rings.conftest import MakeRings, drained

@@ -13,8 +13,7 @@ import pytest
 from overwatch.events import LogLine
 from overwatch.sdk.conflate import Folded
 from overwatch.sdk.frames import Update
-from overwatch.sdk.rings.file import open_ring
-from overwatch.sdk.rings.layout import W_FOLDED
+from overwatch.sdk.rings.file import W_FOLDED, open_ring
 from overwatch.sdk.rings.ringset import NUMBERS, part_of
 from overwatch.sdk.rings.source import Item, RingSource
 
@@ -26,7 +25,7 @@ TRAINER = """
     from pathlib import Path
     from overwatch.events import LogLine, Severity
     from overwatch.sdk.rings.ringset import RingLimits, RingSet
-    from overwatch.sdk.rings.updates import Latest, UpdateWriter
+    from overwatch.sdk.rings.encoders import Latest, UpdateWriter
 
     folder, cycle = Path(sys.argv[1]), int(sys.argv[2])
     limits = RingLimits(numbers_bytes=32768, facts_bytes=16384, forms_bytes=4096, backlog_bytes=65536)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from overwatch.sdk.rings import file, reader, writer
+from overwatch.sdk.rings import file, source, writer
 from overwatch.sdk.rings.ringset import RingSet
 from overwatch.sdk.rings.source import RingSource
 from tests.overwatch.sdk.rings.test_ringset import fact
@@ -46,7 +46,7 @@ def test_records_with_fences_arrive(rings: RingSet, monkeypatch: pytest.MonkeyPa
         nonlocal fenced
         fenced += 1
 
-    for module in (writer, reader):
+    for module in (writer, source):
         monkeypatch.setattr(module, "FENCE", fence)
     trainer = Trainer(rings)
     for index in range(5):

@@ -8,10 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.sdk.rings.file import RingError, create, open_ring
-from overwatch.sdk.rings.layout import HEAD, W_PUBLISHED, end_of, mark, sequence_of
-from overwatch.sdk.rings.reader import RingReader
-from overwatch.sdk.rings.writer import Entry, RingWriter, dropped
+from overwatch.sdk.rings.file import (
+    HEAD,
+    W_PUBLISHED,
+    RingError,
+    create,
+    end_of,
+    mark,
+    open_ring,
+    sequence_of,
+)
+from overwatch.sdk.rings.source import RingReader
+from overwatch.sdk.rings.writer import Entry, RingWriter
 
 SIZE, FORMS = 16 << 10, 4 << 10
 
@@ -188,7 +196,7 @@ def test_drops_are_counted_in_the_file(path: Path, writer: RingWriter) -> None:
     writer.drop("ring_full", 3)
     writer.drop("too_large")
     writer.drop("never heard of")
-    assert dropped(open_ring(path)) == {"ring_full": 3, "too_large": 1, "other": 1}
+    assert open_ring(path).dropped() == {"ring_full": 3, "too_large": 1, "other": 1}
 
 
 def test_a_ring_is_private_and_new(path: Path, tmp_path: Path, writer: RingWriter) -> None:

@@ -406,18 +406,6 @@ def test_a_filesystem_that_fills_up_later_does_no_harm(tiny: Path) -> None:
     rings.close(0.0)
 
 
-def test_sizes_are_checked() -> None:
-    """More than eight mebibytes, odd pages and rings without room are refused with the reason."""
-    for limits in (
-        {"numbers_bytes": 8 << 20},
-        {"numbers_bytes": 12289},
-        {"facts_bytes": 4096},
-        {"backlog_bytes": -1},
-    ):
-        with pytest.raises(ValueError, match=r"ring|sizes"):
-            RingLimits(**limits)
-
-
 def test_the_environment_may_name_the_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """For a machine whose memory is not to be used."""
     monkeypatch.setenv("OVERWATCH_RING_DIR", str(tmp_path / "own"))

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from overwatch.sdk.conflate import Folded
 from overwatch.sdk.frames import Update
+from overwatch.sdk.rings.encoders import MAX_FORMS, Latest, UpdateWriter
 from overwatch.sdk.rings.ringset import RingSet
 from overwatch.sdk.rings.source import RingSource
-from overwatch.sdk.rings.updates import MAX_FORMS, Latest, UpdateWriter
 from overwatch.sdk.values import RefusedError
 from tests.overwatch.sdk.rings.conftest import drained
 
@@ -210,7 +210,7 @@ def test_ever_new_names_do_not_fill_memory(trainer: Trainer) -> None:
         trainer.update(**{f"name_{step}": 1.0})
     trainer.said()
     assert len(trainer.slow) > 100
-    assert len(trainer.writer._known) == MAX_FORMS
+    assert len(trainer.writer._known._found) == MAX_FORMS
 
 
 NAMES = st.text("abc", max_size=3)

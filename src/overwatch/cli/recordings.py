@@ -1,0 +1,339 @@
+"""Commands on whole recordings: report, export, query, audit, compare; and how they read what was given.
+
+Rules: what cannot be used of what was given is one line and status 2. Nothing heavy is imported before a
+command runs.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+import click
+
+from overwatch.cli.streams import until_unread, warn
+
+if TYPE_CHECKING:
+    from overwatch.analyse.curves import Axis
+    from overwatch.analyse.story import Story
+    from overwatch.feeds.inputs import Input
+
+PATH: Final = click.Path(path_type=Path)
+run_option: Final = click.option("--run", "run_id", metavar="ID", help="Which run; the newest without.")
+
+
+class BadInputError(click.ClickException):
+    """What was given cannot be used; status 2, as for bad usage."""
+
+    exit_code = 2
+
+
+@contextmanager
+def bad_input() -> Iterator[None]:
+    """What is wrong with what was given ends the command with one line."""
+    from overwatch.analyse.story import AnalyseError
+    from overwatch.feeds.recording import RecordingError
+    from overwatch.projection.filtering import FilterError
+
+    try:
+        yield
+    except FilterError as error:
+        raise BadInputError(f"{error.term}: {error}") from error
+    except (AnalyseError, RecordingError, OSError) as error:
+        raise BadInputError(str(error)) from error
+
+
+def read_stories(path: Path, run_id: str | None, *, every: bool = False, facts: bool = True) -> "list[Story]":
+    """The run that is meant, or with `every` all where none is named; warns of what could not be read."""
+    from overwatch.analyse.story import one_of, open_recorded, stories
+
+    recorded = open_recorded(path)
+    with patience(path, recorded):
+        found = stories(path, recorded, run_id, facts=facts)
+    for line in recorded.remarks():
+        warn(line)
+    if every and run_id is None and found:
+        return list(found.values())
+    return [one_of(path, recorded, found.values(), run_id)]
+
+
+@contextmanager
+def patience(path: Path, recorded: "Input") -> Iterator[None]:
+    """Show what is read and how much of it is done, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from overwatch.serve.metrics_text import visible
+
+    shown = f"reading {visible(str(path))} "
+
+    def advanced(part: float) -> None:
+        sys.stderr.write(f"\r{shown}{part:4.0%}")
+        sys.stderr.flush()
+
+    advanced(0.0)
+    recorded.advanced = advanced
+    try:
+        yield
+    finally:
+        recorded.advanced = lambda _: None
+        sys.stderr.write("\r" + " " * (len(shown) + 4) + "\r")
+        sys.stderr.flush()
+
+
+def write(text: str, out: Path | None) -> None:
+    """Print, or write a file whole."""
+    if out is None:
+        with until_unread():
+            click.echo(text)
+        return
+    from overwatch.analyse.export import whole
+
+    with bad_input(), whole(out) as part:
+        part.write_text(text + "\n", encoding="utf-8")
+
+
+@click.command(short_help="Write a recording as one HTML page.")
+@click.argument("path", type=PATH)
+@click.option("-o", "--out", type=PATH, help="The file; `RUN.html` here without.", metavar="FILE")
+@run_option
+def report(path: Path, out: Path | None, run_id: str | None) -> None:
+    """Write one self-contained page: what went wrong, when, why, and what to do.
+
+    It needs no network and no other file: findings with their next steps, policy curves with their limits,
+    what held each GPU back, the worst envs, seed lifecycles, configuration. `-o -` prints it.
+
+    \b
+      overwatch report runs/42 -o run.html
+      overwatch report runs/42 --run ppo-ant-3 -o -
+
+    Exit codes: 0 written, 2 bad input.
+    """  # noqa: D301
+    from overwatch.analyse.report import report as written
+
+    with bad_input():
+        (story,) = read_stories(path, run_id)
+        text = written(story)
+        where = out or Path(_file_name(story.run.run_id))
+        write(text, None if str(where) == "-" else where)
+    if str(where) != "-":
+        click.echo(f"{where}: {len(text) // 1024:,} KiB")
+
+
+def _file_name(run_id: str) -> str:
+    """A file name of a run's id, which may hold anything."""
+    kept = "".join(one if one.isalnum() or one in "-_." else "_" for one in run_id).lstrip(".")
+    return f"{kept[:100] or 'run'}.html"
+
+
+@click.command(short_help="Write a recording for other programs.")
+@click.argument("path", type=PATH)
+@click.option("--to", "fmt", required=True, help="The format.",
+              type=click.Choice(["csv", "parquet", "openmetrics", "tensorboard"]))  # fmt: skip
+@click.option("-o", "--out", type=PATH, required=True, metavar="OUT",
+              help="A file, a folder for tensorboard; - prints csv and openmetrics.")  # fmt: skip
+@click.option("--table", type=click.Choice(["metrics", "findings", "events", "envs"]), default="metrics",
+              show_default=True, help="What csv and parquet hold.")  # fmt: skip
+@run_option
+def export(path: Path, fmt: str, out: Path, table: str, run_id: str | None) -> None:
+    """Write every number of a run, or its findings, events and envs, for other programs.
+
+    \b
+      overwatch export runs/42 --to csv -o run.csv
+      overwatch export runs/42 --to parquet --table findings -o findings.parquet
+      overwatch export runs/42 --to openmetrics -o run.om
+      promtool tsdb create-blocks-from openmetrics run.om data/
+      overwatch export runs/42 --to tensorboard -o logs/run-42 && tensorboard --logdir logs
+
+    Exit codes: 0 written, 2 bad input.
+    """  # noqa: D301
+    from overwatch.analyse.export import export as written
+
+    with bad_input():
+        (story,) = read_stories(path, run_id, facts=table == "events")
+        count = written(story, fmt, out, table)
+    if str(out) != "-":
+        click.echo(f"{out}: {count:,} {'values' if table == 'metrics' else table}")
+
+
+@click.command(short_help="Search a recording's findings, events and envs.")
+@click.argument("path", type=PATH)
+@click.argument("filter_text", metavar="[FILTER]", default="")
+@click.option(
+    "--format", "fmt", type=click.Choice(["text", "json", "csv"]), default="text", show_default=True
+)
+@click.option("--sql", "statement", metavar="STATEMENT",
+              help="Ask with SQL, over all runs; needs the extra sql.")  # fmt: skip
+@click.option("--limit", type=click.IntRange(min=1), help="Print so many rows at most, the first.")
+@click.option("-o", "--out", type=PATH, help="Write a file instead.")
+@run_option
+def query(
+    path: Path, filter_text: str, fmt: str, *, statement: str | None, out: Path | None,
+    **which: str | int | None,
+) -> None:  # fmt: skip
+    """Search what happened: findings, events and statuses of envs, in order of time.
+
+    FILTER is a filter as on the board: terms side by side must all hold, a comma means "or", ! turns a term
+    around, a word without a key is searched for. Keys: what (finding, event, env), severity, kind, status,
+    env, gpu, slot, seed; at, lasted (seconds), update and score are compared with > >= < <=.
+
+    \b
+      overwatch query storm 'env=3 severity>=warning'
+      overwatch query storm 'what=event kind=gate "gradient ratio" at>30 at<60'
+      overwatch query storm 'what=env status=crashed,degraded gpu=1' --format csv
+      overwatch query storm 'severity=critical !kind=crash' --format json
+      overwatch query runs --sql 'select run, kind, count(*) from findings group by all order by all'
+
+    With --sql the tables are those of `overwatch export`: metrics, findings, events, envs; their column
+    `run` says whose a row is, and --run keeps one run. `at` is a word of SQL, so write "at". It needs
+    DuckDB: pip install "esper-overwatch[sql]".
+
+    Exit codes: 0 something was found, 1 nothing, 2 bad input.
+    """  # noqa: D301
+    from overwatch.analyse.rows import FORMATS, matching, rows
+
+    limit = None if which["limit"] is None else int(which["limit"])
+    run_id = None if which["run_id"] is None else str(which["run_id"])
+    if statement is not None:
+        if filter_text:
+            raise click.UsageError("FILTER and --sql exclude one another; put the filter into the statement")
+        _ask(path, statement, fmt, limit=limit, out=out, run_id=run_id)
+        return
+    with bad_input():
+        matching((), filter_text)
+        (story,) = read_stories(path, run_id)
+        found = list(matching(rows(story), filter_text))
+    text = "\n".join(FORMATS[fmt](found[:limit]))
+    _write_rows(text, out, len(found), limit, f"nothing in run {story.run.run_id} meets {filter_text!r}")
+
+
+def _ask(
+    path: Path, statement: str, fmt: str, *, limit: int | None, out: Path | None, run_id: str | None
+) -> None:
+    """Print the rows of an SQL statement; status 1 where it has none."""
+    from overwatch.analyse.sql import FORMATS, answer, needs_facts
+
+    with bad_input():
+        stories = read_stories(path, run_id, every=True, facts=needs_facts(statement))
+        names, rows = answer(stories, statement)
+    text = "\n".join(FORMATS[fmt](names, rows[:limit])) if rows else ""
+    _write_rows(text, out, len(rows), limit, "the statement has no rows")
+
+
+def _write_rows(text: str, out: Path | None, count: int, limit: int | None, nothing: str) -> None:
+    """Write what was found; status 1 where that is nothing."""
+    if text:
+        write(text, out)
+    if limit is not None and count > limit:
+        click.echo(f"{count - limit:,} more rows were left out by --limit {limit}", err=True)
+    if not count:
+        click.echo(nothing, err=True)
+        raise SystemExit(1)
+
+
+@click.command(short_help="Fail where a recording has findings; for CI.")
+@click.argument("path", type=PATH)
+@click.option("--fail-on", type=click.Choice(["warning", "critical"]), default="critical", show_default=True,
+              help="Findings that are at least so bad count.")  # fmt: skip
+@click.option("--max", "most", type=click.IntRange(min=0), default=0, show_default=True,
+              help="So many of them are allowed.")  # fmt: skip
+@click.option(
+    "--ignore", "ignored", multiple=True, metavar="CODE", help="A kind of finding that never counts."
+)
+@click.option("--format", "fmt", type=click.Choice(["text", "json", "junit"]), default="text",
+              show_default=True)  # fmt: skip
+@click.option("-o", "--out", type=PATH, help="Write a file instead.")
+@click.option("--run", "run_id", metavar="ID", help="Which run; all without.")
+def audit(
+    path: Path, fmt: str, *, out: Path | None, run_id: str | None, **limits: int | str | tuple[str, ...]
+) -> None:
+    """Say whether runs went well enough for a script to go on.
+
+    A finding counts at the worst that it was, whether or not it cleared.
+
+    \b
+      overwatch audit runs/42 --fail-on warning
+      overwatch audit runs/42 --ignore sync-bound --max 2
+      overwatch audit runs/42 --format junit -o audit.xml
+
+    Exit codes: 0 no more findings than are allowed, 1 more of them, 2 bad input.
+    """  # noqa: D301
+    from overwatch.analyse.audit import FORMATS, AuditConfig
+    from overwatch.analyse.audit import audit as audited
+
+    with bad_input():
+        ignored = limits["ignored"] if isinstance(limits["ignored"], tuple) else ()
+        config = AuditConfig(fail_on=str(limits["fail_on"]), most=int(str(limits["most"])), ignored=ignored)
+        for code in ignored:
+            _check_code(code)
+        found = audited(read_stories(path, run_id, every=True, facts=False), config)
+    write(FORMATS[fmt](found), out)
+    raise SystemExit(0 if found.ok else 1)
+
+
+def _check_code(code: str) -> None:
+    """A user's own rules have codes of their own; one that nearly is a known one is a slip."""
+    import difflib
+
+    from overwatch.catalog.runbooks import RUNBOOKS, has_runbook
+
+    near = [] if has_runbook(code) else difflib.get_close_matches(code, RUNBOOKS, 1, 0.8)
+    if near:
+        raise BadInputError(f"--ignore {code} is no kind of finding; did you mean {near[0]}?")
+
+
+@click.command(short_help="Put runs beside one another: settings, divergence, verdicts.")
+@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="A B [...]")
+@click.option("--align", type=click.Choice(["update", "time", "steps"]), default="update", show_default=True,
+              help="What stands beside what.")  # fmt: skip
+@click.option("--last", default=0.25, show_default=True, metavar="SHARE",
+              help="Verdicts are over this share of what both have, at its end.")  # fmt: skip
+@click.option(
+    "--format", "fmt", type=click.Choice(["text", "json", "html"]), default="text", show_default=True
+)
+@click.option("-o", "--out", type=PATH, help="Write a file instead.")
+@click.option("--run", "run_ids", multiple=True, metavar="ID",
+              help="Which run of each recording, in their order; the newest without.")  # fmt: skip
+def compare(
+    paths: tuple[Path, ...], align: str, last: float, fmt: str, *, out: Path | None, run_ids: tuple[str, ...]
+) -> None:
+    """Compare runs with the first one.
+
+    What was set differently; where each number leaves the noise of both runs; and over the last part of what
+    they have in common, whether it is better or worse, by Cliff's delta with a 99 % interval. One recording
+    that holds several runs is compared with itself by naming it once for each --run.
+
+    \b
+      overwatch compare runs/41 runs/42
+      overwatch compare runs/41 runs/42 runs/43 --align steps --last 0.1
+      overwatch compare runs/41 runs/42 --format html -o compare.html
+
+    Exit codes: 0 compared, 2 bad input.
+    """  # noqa: D301
+    import msgspec
+
+    from overwatch.analyse.compare import CompareConfig
+    from overwatch.analyse.compare import compare as compared
+    from overwatch.analyse.compare_page import compare_page, compare_text
+
+    with bad_input():
+        config = CompareConfig(align=cast("Axis", align), last=last)
+        stories = _read_each(paths, run_ids)
+        comparison = compared(stories, config)
+        if fmt == "html":
+            text = compare_page(stories, comparison)
+        elif fmt == "json":
+            text = msgspec.json.encode(comparison).decode()
+        else:
+            text = "\n".join(compare_text(comparison))
+    write(text, out)
+
+
+def _read_each(paths: tuple[Path, ...], run_ids: tuple[str, ...]) -> "list[Story]":
+    if run_ids and len(run_ids) != len(paths):
+        raise click.UsageError(
+            f"{len(run_ids)} --run for {len(paths)} recordings; give one for each, or none"
+        )
+    wanted = run_ids or (None,) * len(paths)
+    return [read_stories(path, run_id)[0] for path, run_id in zip(paths, wanted, strict=True)]

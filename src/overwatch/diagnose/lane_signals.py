@@ -1,0 +1,377 @@
+"""What phases and readings show of a lane or rank: its use of time, memory that fills up, turns, spreads.
+
+- `Cycle`: what each rank spends its time on, and which rank the others wait for. A share is of all the time
+  that passed, so phases within phases count once each and a phase may happen many times an update. A rank's
+  work is what is left of an update when its waiting for others is taken off: the straggler is who works
+  longest and waits least.
+- `MemoryTrend`: when memory will be full, by the trend of its peaks, where it stands out from their noise.
+  Memory that goes up and down with every update has level peaks and no trend; one that filled while the run
+  started and stays has a trend that is over. + − × ÷ and square roots only.
+- `Sawtooth`: a lane that works and rests in turn: its utilisation goes up and down, several times, by much.
+- `Spread`: how long steps and updates take on each lane: the median and the slow end, over the newest times.
+
+Pure.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from overwatch.catalog.phases import Phase as Kind
+from overwatch.catalog.phases import parse_phase
+from overwatch.events.adding import added
+from overwatch.state.arrays import Floats, Ints, median
+from overwatch.state.machines import Gauge, Peaks
+from overwatch.state.places import num_of
+from overwatch.state.rhythm import Phase
+from overwatch.state.run import RunState
+
+LEAST_ENDS: Final = 3
+WINDOW_NS: Final = 20_000_000_000
+"""Of the time that a share is a share of."""
+LEAST_MARKS: Final = 4
+"""Marks that are looked at, however long ago, where phases are long."""
+START_NS: Final = 20_000_000_000
+"""So long a learner may wait for its first experience."""
+LEFT_NS: Final = 5_000_000_000
+"""The least time for which others go on without a rank before it is no part of them."""
+GONE: Final = 4
+"""A phase that did not end for so many of its own intervals, and a minute, is no part of the loop."""
+
+
+class Cycle(msgspec.Struct, frozen=True, kw_only=True):
+    """How one rank spends its time."""
+
+    rank: int
+    shares: dict[str, float] = {}
+    """Share of the time by kind of phase; absent where the rank tells none of the kind."""
+    coming: tuple[str, ...] = ()
+    """Kinds of phases that it tells, of which too little is known for a share."""
+    update_s: float | None = None
+    """From the end of one update to that of the next."""
+    work_s: float | None = None
+    """Of that, what it does not wait for others; only where it tells how long it waits."""
+    pace: float | None = None
+    """Its work over the median of the other ranks'."""
+    others_s: float | None = None
+    """That median."""
+    slowest: int | None = None
+    """The rank that works longest, where it is another one."""
+
+    def is_coming(self, kind: Kind) -> bool:
+        """Whether a share of this kind will be known soon."""
+        return kind.value in self.coming and kind.value not in self.shares
+
+    def share(self, kind: Kind) -> float | None:
+        """Share of the time spent in a kind of phase; `None` where the rank does not tell."""
+        return self.shares.get(kind.value)
+
+
+def cycles_of(phases: Mapping[int, Mapping[str, Phase]]) -> dict[int, Cycle]:
+    """Every rank that tells phases, by rank, compared with the others; not one that they go on without."""
+    newest = max((phase.at for of_rank in phases.values() for phase in of_rank.values()), default=0)
+    cycles = {
+        rank: _cycle(rank, of_rank) for rank, of_rank in phases.items() if not _is_left(of_rank, newest)
+    }
+    works = {rank: cycle.work_s for rank, cycle in cycles.items() if cycle.work_s is not None}
+    if len(works) < 2:
+        return cycles
+    slowest = max(works, key=lambda rank: (works[rank], -rank))
+    compared = dict(cycles)
+    for rank, own in works.items():
+        others = median([work for other, work in works.items() if other != rank])
+        if others is not None and others > 0:
+            compared[rank] = msgspec.structs.replace(
+                cycles[rank],
+                pace=own / others,
+                others_s=others,
+                slowest=None if slowest == rank else slowest,
+            )
+    return compared
+
+
+def cycle_of(phases: Mapping[str, Phase]) -> Cycle:
+    """One process that has no peers."""
+    return _cycle(0, phases)
+
+
+def _is_left(phases: Mapping[str, Phase], newest: int) -> bool:
+    """Whether others have ended phases for long since this rank ended its last: no rank waits for it."""
+    own = max((phase.at for phase in phases.values()), default=0)
+    longest_s = max((_interval(phase) or 0.0 for phase in phases.values()), default=0.0)
+    return newest - own > max(LEFT_NS, GONE * longest_s * 1e9)
+
+
+def _cycle(rank: int, phases: Mapping[str, Phase]) -> Cycle:
+    newest = max((phase.at for phase in phases.values()), default=0)
+    shares: dict[str, float] = {}
+    update_s: float | None = None
+    coming: list[str] = []
+    learns_since = min(
+        (phase.marks.items[0][0] for name, phase in phases.items() if parse_phase(name) is Kind.UPDATE),
+        default=None,
+    )
+    for name, phase in phases.items():
+        kind = parse_phase(name)
+        if kind is None:
+            continue
+        share = _share(phase, newest, _waits_since(phase, learns_since) if kind is Kind.QUEUE_WAIT else 0)
+        if share is None:
+            coming.append(kind.value)
+            continue
+        shares[kind.value] = min(1.0, shares.get(kind.value, 0.0) + share)
+        if kind is Kind.UPDATE:
+            update_s = _interval(phase)
+    waits = shares.get(Kind.SYNC.value)
+    work_s = None if waits is None or update_s is None else update_s * (1 - waits)
+    return Cycle(rank=rank, shares=shares, coming=tuple(coming), update_s=update_s, work_s=work_s)
+
+
+def _interval(phase: Phase) -> float | None:
+    """Median seconds from one end to the next."""
+    ends = phase.ends.items
+    return median([(after - before) / 1e9 for before, after in pairwise(ends)])
+
+
+def _waits_since(phase: Phase, learns_since: int | None) -> int:
+    """From when on waiting for experience counts: from the first update, or after a start that takes long.
+
+    Before that those who collect are still starting.
+    """
+    return phase.marks.items[0][0] + START_NS if learns_since is None else learns_since
+
+
+def _share(phase: Phase, newest: int, since: int) -> float | None:
+    """Share of the newest time, or of the newest few rounds; `None` where too little is known."""
+    marks = [mark for mark in phase.marks.items if mark[0] >= since]
+    if len(phase.ends.items) < LEAST_ENDS or len(marks) < 2:
+        return None
+    interval_s = _interval(phase) or 0.0
+    if newest - phase.at > max(3 * WINDOW_NS, GONE * interval_s * 1e9):
+        return 0.0
+    first = min(
+        max(0, len(marks) - LEAST_MARKS),
+        next(place for place, mark in enumerate(marks) if mark[0] >= marks[-1][0] - WINDOW_NS),
+    )
+    (begun_at, begun_s), (ended_at, ended_s) = marks[first], marks[-1]
+    return (ended_s - begun_s) / ((ended_at - begun_at) / 1e9)
+
+
+def update_times(phases: Mapping[str, Phase]) -> list[float]:
+    """Seconds of the newest updates of one rank, collecting and learning, oldest first."""
+    found: list[float] = []
+    for name, phase in phases.items():
+        if parse_phase(name) is Kind.UPDATE:
+            ends = phase.ends.items
+            found = [(after - before) / 1e9 for before, after in pairwise(ends)]
+    return found
+
+
+LEAST_PEAKS: Final = 8
+LEAST_READINGS: Final = 8
+SURE: Final = 6.0
+"""Standard errors by which the slope must be above 0; readings that follow one another are alike."""
+SURE_SOON: Final = 8.0
+"""The same for eight readings."""
+LEAST_RISE: Final = 0.005
+"""Share of the whole memory that the window must have risen."""
+STILL: Final = 0.5
+"""Share of the window's slope that its newer part must have: else the rise is over."""
+BEFORE_NS: Final = 15_000_000_000
+"""Peaks older than this are what was usual, for a rise of seconds."""
+LEVEL_OF: Final = 3
+"""Newest readings whose mean is where memory is, for a rise of seconds."""
+QUICK_CONFIDENCE: Final = 0.7
+
+
+class MemoryTrend(msgspec.Struct, frozen=True, kw_only=True):
+    """Memory that goes up."""
+
+    rate: float
+    """Bytes a second."""
+    oom_s: float
+    """Seconds until it is full at that rate."""
+    confidence: float
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """A straight line through points."""
+
+    slope: float
+    end: float
+    """Its value at the newest point."""
+    error: float
+    """Standard error of the slope."""
+    fit: float
+    """Share of the variance that the line explains."""
+
+
+def memory_trend(gauge: Gauge | None, peaks: Peaks | None, total: float | None) -> MemoryTrend | None:
+    """The trend of a lane's used memory; `None` without one, and where nobody can tell."""
+    if gauge is None or total is None or total < 1:
+        return None
+    slow = None if peaks is None else _of_peaks(peaks, total)
+    quick = _of_seconds(gauge, peaks, total)
+    found = [trend for trend in (slow, quick) if trend is not None]
+    return min(found, key=lambda trend: trend.oom_s, default=None)
+
+
+def _of_peaks(peaks: Peaks, total: float) -> MemoryTrend | None:
+    """Over minutes."""
+    times, values = peaks.at.items, peaks.highest.items
+    if len(values) < LEAST_PEAKS:
+        return None
+    line, since = _line(times, values), _jump(values)
+    newer = _line(times[since:], values[since:])
+    span_s = (times[-1] - times[0]) / 1e9
+    if line.slope * span_s < LEAST_RISE * total or line.slope < SURE * line.error:
+        return None
+    if newer.slope < STILL * line.slope:
+        return None
+    rate = max(line.slope, newer.slope)
+    left = max(0.0, total - max(newer.end, values[-1]))
+    return MemoryTrend(rate=rate, oom_s=left / rate, confidence=0.5 + 0.45 * line.fit)
+
+
+def _of_seconds(gauge: Gauge, peaks: Peaks | None, total: float) -> MemoryTrend | None:
+    """Over the newest eight readings: a line beyond their noise, higher than it was in the minutes before.
+
+    A line as sure as this fits better than two steps do, so what is taken once or twice is no trend.
+    """
+    times, history = gauge.times.items[-LEAST_READINGS:], gauge.history.items[-LEAST_READINGS:]
+    values = [value for value in history if value is not None]
+    if len(values) < LEAST_READINGS:
+        return None
+    line, newer = _line(times, values), _line(times[LEAST_READINGS // 2 :], values[LEAST_READINGS // 2 :])
+    rise = line.slope * (times[-1] - times[0]) / 1e9
+    if rise < LEAST_RISE * total or line.slope < SURE_SOON * line.error or newer.slope < STILL * line.slope:
+        return None
+    older = [] if peaks is None else _older(peaks, gauge.at - BEFORE_NS)
+    if older and added(values[-LEVEL_OF:]) / LEVEL_OF <= max(older):
+        return None
+    left = max(0.0, total - max(line.end, values[-1]))
+    return MemoryTrend(rate=line.slope, oom_s=left / line.slope, confidence=QUICK_CONFIDENCE)
+
+
+def _jump(values: Sequence[float]) -> int:
+    """Where values are best cut in a lower and a higher part: one step up, which is no climb, is there."""
+    total, before, best, place = added(values), 0.0, 0.0, len(values) // 2
+    for size, value in enumerate(values[:-1], start=1):
+        before += value
+        apart = (total - before) / (len(values) - size) - before / size
+        between = apart * abs(apart) * size * (len(values) - size)
+        if between > best:
+            best, place = between, size
+    return place
+
+
+def _older(peaks: Peaks, until: int) -> list[float]:
+    return [value for at, value in zip(peaks.at.items, peaks.highest.items, strict=True) if at <= until]
+
+
+def _line(times: Sequence[int], values: Sequence[float]) -> _Line:
+    """Least squares; a line through fewer than three points is sure of nothing."""
+    n = len(values)
+    xs = [(at - times[-1]) / 1e9 for at in times]
+    mean_x, mean_y = added(xs) / n, added(values) / n
+    square_x = added((x - mean_x) * (x - mean_x) for x in xs)
+    if n < 3 or square_x <= 0:
+        return _Line(0.0, values[-1], float("inf"), 0.0)
+    both = added((x - mean_x) * (y - mean_y) for x, y in zip(xs, values, strict=True))
+    slope = both / square_x
+    square_y = added((y - mean_y) * (y - mean_y) for y in values)
+    rest = max(0.0, square_y - slope * both)
+    error = (rest / (n - 2) / square_x) ** 0.5
+    fit = 1.0 - rest / square_y if square_y > 0 else 0.0
+    return _Line(slope, mean_y - slope * mean_x, error, fit)
+
+
+SWING: Final = 0.4
+"""Between the level when it works and the level when it rests."""
+TURNS: Final = 3
+"""Crossings of the middle among the newest readings."""
+LEAST_VALUES: Final = 6
+
+
+class Sawtooth(msgspec.Struct, frozen=True, kw_only=True):
+    """Working and resting in turn."""
+
+    high: float
+    low: float
+    period_s: float
+    """From one rise to the next."""
+
+    @property
+    def said(self) -> str:
+        """`util swings 20% to 95% every 4.0s`."""
+        return f"util swings {self.low:.0%} to {self.high:.0%} every {self.period_s:.1f}s"
+
+
+def sawtooth(gauge: Gauge | None) -> Sawtooth | None:
+    """The saw in the newest readings of utilisation; `None` where there is none.
+
+    A driver averages over up to a second: a saw of shorter teeth is not in the readings, only in phases.
+    """
+    values = [value for value in gauge.history.items if value is not None] if gauge else []
+    if gauge is None or len(values) < LEAST_VALUES:
+        return None
+    ordered = sorted(values)
+    quarter = max(1, len(ordered) // 4)
+    low, high = added(ordered[:quarter]) / quarter, added(ordered[-quarter:]) / quarter
+    if high - low < SWING:
+        return None
+    middle = (low + high) / 2
+    turns = sum((before < middle) != (after < middle) for before, after in pairwise(values))
+    span_s = (gauge.times.items[-1] - gauge.times.items[-len(values)]) / 1e9
+    if turns < TURNS or span_s <= 0:
+        return None
+    return Sawtooth(high=high, low=low, period_s=2 * span_s / turns)
+
+
+MOST_TIMES: Final = 16_384
+"""Times of one lane that are looked at; of more every n-th env counts."""
+LEAST_TIMES: Final = 3
+_NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds; by nearest rank, so each is a time that was measured."""
+
+    p50: float
+    p95: float
+
+
+def step_spreads(state: RunState) -> dict[str, Spread]:
+    """Of the steps of the envs on each lane that tell how long theirs take, over the newest dozen seconds."""
+    envs, found = state.envs, dict[str, Spread]()
+    times, by_lane = envs.trends.values["step_time"][: envs.n], envs.by_lane()
+    for code, name in enumerate(state.lane_names.words):
+        rows = by_lane.get(code, _NONE)
+        every = max(1, -(-num_of(rows) * times.shape[1] // MOST_TIMES))
+        told = times[rows.start : rows.stop : every] if isinstance(rows, slice) else times[rows[::every]]
+        spread = _spread(told.ravel())
+        if spread is not None:
+            found[name] = spread
+    return found
+
+
+def update_spreads(state: RunState) -> dict[int, Spread]:
+    """Of the updates of each rank: by its phases, else by what the run tells of its updates' time."""
+    found = {rank: _spread(np.array(update_times(phases))) for rank, phases in state.phases.items()}
+    told = state.policy.get("overwatch.policy.update_time")
+    leader = state.ranks.leader
+    if told is not None and leader is not None and found.get(leader) is None:
+        found[leader] = _spread(np.array([value for value in told.history.items if value is not None]))
+    return {rank: spread for rank, spread in found.items() if spread is not None}
+
+
+def _spread(times: Floats) -> Spread | None:
+    known = times[(times > 0) & (times < np.inf)]
+    known.sort()
+    if known.size < LEAST_TIMES:
+        return None
+    place = -(-95 * known.size // 100) - 1
+    return Spread(p50=float(known[(known.size - 1) // 2]), p95=float(known[place]))

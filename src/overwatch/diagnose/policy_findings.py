@@ -1,0 +1,599 @@
+"""Findings about the policy: rows beyond their limits, what they mean together, drift, returns that fall.
+
+Causes take their symptoms: a policy that does not move and a collapse take all rows and the fall of returns,
+a compound its parts, a row beyond its limit its own drift. Of compounds the first that holds takes its rows,
+so that a row is reported once; one that stands goes on while any of its rows does. A policy with little
+entropy that earns its best is solved, and an early stop that kept KL near its target has worked: both are
+info, never a warning.
+
+One update that moved the policy far more than its neighbours do is a spike of KL: no trend, so it is info for
+a few updates; one that left the target far behind is a warning. A program that is compiled again while it
+trains waits for the compiler each time. A return that fell is seen by what the trainer itself sends of it:
+large against all that the run ever gained and against its own scatter, its newest updates below all of those
+just before. Pure.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import msgspec
+
+from overwatch.catalog import BY_NAME, KL, Scope
+from overwatch.catalog.compiling import RECOMPILES
+from overwatch.catalog.judging import STOPPED_WITHIN
+from overwatch.catalog.policy import (
+    CLIP_FRACTION,
+    ENTROPY,
+    EXPLAINED_VARIANCE,
+    GRAD_NORM,
+    RETURN,
+    UPDATE_TIME,
+    VALUE_LOSS,
+)
+from overwatch.diagnose.drift import Away, Drift, away, drift_problems, drifts, rank_problems
+from overwatch.diagnose.factor import AnomalyLimits
+from overwatch.diagnose.factors import fleet_fell
+from overwatch.diagnose.fleet import Fleet
+from overwatch.diagnose.hacking import Hacking, hacking, hacking_problem
+from overwatch.diagnose.optimiser import (
+    DIVERGED,
+    FROZEN,
+    RATE,
+    SPIKES,
+    ZERO,
+    Gradients,
+    critic_diverged,
+    frozen,
+    gradients,
+    optimiser_problems,
+)
+from overwatch.diagnose.policy_rows import (
+    CRITIC,
+    NEWEST,
+    earns_its_best,
+    falls_fast,
+    has_converged,
+    has_risen,
+    is_beyond,
+    is_harmless_drift,
+    is_judged,
+    is_warm,
+    returns_vary,
+    row_problems,
+    swings_up,
+)
+from overwatch.diagnose.problem import STEADY, UPDATES, Problem
+from overwatch.events import EarlyStopped
+from overwatch.events.adding import added
+from overwatch.state.arrays import Derived, median
+from overwatch.state.policy import LEVEL, Series, scatter
+from overwatch.state.run import RunState
+
+SPIKE: Final = 5.0
+"""Times the run's own median from which an update stands out."""
+EXTREME: Final = 20.0
+"""Times its target from which one update may have undone many."""
+SPIKE_LATELY: Final = 5
+"""Updates for which a spike is told."""
+KL_SPIKE: Final = "kl-spike"
+
+
+def kl_spike(state: RunState) -> Iterator[Problem]:
+    """The largest of the newest updates, where it stands out from the run and its target."""
+    series = state.policy.get(KL.name)
+    if series is None or not is_warm(state):
+        return
+    limit = state.limits(KL).warning
+    if limit is None:
+        return
+    usual = median(series.window.items)
+    newest = [value for value in series.history.items[-SPIKE_LATELY:] if value is not None]
+    largest = max(newest, default=0.0)
+    if usual is None or largest <= max(SPIKE * usual, limit.value) or _was_stopped(state, largest):
+        return
+    yield _spike(largest, usual, limit.value, series.at)
+
+
+def _was_stopped(state: RunState, largest: float) -> bool:
+    """Whether a stop lately kept it near its target."""
+    update = state.update or 0
+    return any(
+        update - stop.update < SPIKE_LATELY
+        and max(stop.kl_divergence, largest) <= STOPPED_WITHIN * stop.target
+        for stop in state.early_stops.items
+    )
+
+
+def _spike(largest: float, usual: float, target: float, at: int) -> Problem:
+    extreme = largest > EXTREME * target
+    times = f"{largest / usual:.0f} times its usual" if usual > 0 else "where it was 0"
+    return Problem(
+        code=KL_SPIKE,
+        severity="warning" if extreme else "info",
+        scope="policy",
+        subject=KL.short,
+        at=at,
+        message=f"KL spiked to {largest:.3f}, {times}" + (", far beyond its target" if extreme else ""),
+        hint="one update moved the policy far: look at its batch; set target_kl to stop such updates",
+        patience=UPDATES,
+    )
+
+
+RECOMPILED_LATELY: Final = 5
+"""Updates that are looked at."""
+RECOMPILED_MOSTLY: Final = 3
+"""Of these with a recompile, from which it goes on and on."""
+
+
+def recompiles(state: RunState) -> Problem | None:
+    """Recompiles of the newest updates; a count that falls is another process's."""
+    series = state.policy.get(RECOMPILES.name)
+    newest = [] if series is None else [value for value in series.history.items if value is not None]
+    with_one = sum(after > before for before, after in pairwise(newest[-RECOMPILED_LATELY - 1 :]))
+    if series is None or not with_one:
+        return None
+    count, line = newest[-1], state.recompiled
+    why = {} if line is None else line.fields
+    reason = (f"{why.get('function', '')}: {why['reason']}",) if why.get("reason") else ()
+    return Problem(
+        code="recompiles",
+        severity="warning" if with_one >= RECOMPILED_MOSTLY else "info",
+        scope="policy",
+        subject=RECOMPILES.short,
+        at=series.at,
+        message=(
+            f"{count:.0f} recompile{'' if count == 1 else 's'} after warm-up, "
+            f"in {with_one} of the last {RECOMPILED_LATELY} updates"
+        ),
+        hint="keep shapes and flags the same in each update, mark what changes as dynamic, or compile less",
+        factors=reason,
+        patience=UPDATES,
+    )
+
+
+ALONE: Final = 0.5
+"""Share of what was gained, or of the best level if that is more, whose loss is a collapse by itself."""
+WITH_A_SIGN: Final = 0.3
+"""The same where something else shows why."""
+FALL_LATELY: Final = 20
+"""Updates before the newest ones: the best level among them was usual."""
+BELOW: Final = 10
+"""Updates just before the newest ones, below all of which these must be."""
+FALL_SCATTERS: Final = 4.0
+
+
+class Fall(NamedTuple):
+    """A return that fell."""
+
+    usual: float
+    """The best level lately."""
+    now: float
+    """Median of the newest updates."""
+
+
+def newest_return(state: RunState) -> float | None:
+    """Median of the newest updates; `None` where no return is sent."""
+    series = state.policy.get(RETURN.name)
+    return None if series is None else median(series.window.items[-NEWEST:])
+
+
+def return_fall(state: RunState, share: float) -> Fall | None:
+    """The fall that the newest updates show, where it is this share of what there was to lose."""
+    series = state.policy.get(RETURN.name)
+    if series is None or series.lowest is None or len(series.window.items) < BELOW + NEWEST:
+        return None
+    newest, before = series.window.items[-NEWEST:], series.window.items[:-NEWEST][-FALL_LATELY:]
+    best = max(median(before[i : i + LEVEL]) or before[i] for i in range(len(before) - LEVEL + 1))
+    # What was lowest before the fall: the fall itself is no gain.
+    floor = min(series.window.items[:-NEWEST])
+    floor = min(floor, series.lowest) if series.lowest < min(newest) else floor
+    lost, now = best - max(newest), median(newest)
+    if now is None or max(newest) >= min(before[-BELOW:]):
+        return None
+    usual = series.window.items[:-NEWEST]
+    least = max(share * max(abs(best), best - floor), FALL_SCATTERS * max(scatter(before), _deviation(usual)))
+    return Fall(best, now) if lost > 0 and lost >= least else None
+
+
+def _deviation(values: list[float]) -> float:
+    """Standard deviation of one update around its neighbours, rare ones counted too."""
+    steps = [after - before for before, after in itertools.pairwise(values)]
+    mean = added(steps) / len(steps)
+    variance = added([(step - mean) * (step - mean) for step in steps]) / len(steps)
+    return float((variance / 2) ** 0.5)
+
+
+COLLAPSE: Final = "policy-collapse"
+COLLAPSED_ROWS: Final = 2
+STEPS: Final = (KL.short, CLIP_FRACTION.short)
+"""Rows that say how far an update moves the policy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compound:
+    """What rows mean together."""
+
+    code: str
+    needs: tuple[frozenset[str], ...]
+    """Of each group one row must be beyond its limit, or one code be told."""
+    takes: frozenset[str]
+    """Rows and codes that are its parts."""
+    says: str
+    hint: str
+
+
+_SPIKE: Final = KL_SPIKE
+_WEIGHTS: Final = frozenset(
+    {"ratio_max", "ratio_min", "kl_max", "kl_joint", "clip_fraction_up", "clip_fraction_down"}
+)
+
+COMPOUNDS: Final = (
+    Compound(
+        code="steps-too-large",
+        needs=(frozenset({KL.short}), frozenset({CLIP_FRACTION.short}) | _WEIGHTS),
+        takes=frozenset({KL.short, CLIP_FRACTION.short, _SPIKE}) | _WEIGHTS,
+        says="updates are too large",
+        hint="lower the learning rate or the number of epochs, or set target_kl",
+    ),
+    Compound(
+        code="update-shock",
+        needs=(frozenset({_SPIKE}), frozenset({GRAD_NORM.short, VALUE_LOSS.short, KL.short})),
+        takes=frozenset({_SPIKE, GRAD_NORM.short, VALUE_LOSS.short, KL.short}),
+        says="one update shook the policy",
+        hint="look at its batch for outliers; set target_kl; wait for the critic to follow",
+    ),
+    Compound(
+        code="critic-failing",
+        needs=(frozenset({EXPLAINED_VARIANCE.short}), frozenset({VALUE_LOSS.short})),
+        takes=frozenset({EXPLAINED_VARIANCE.short, VALUE_LOSS.short}),
+        says="the critic fails",
+        hint="check the scale of rewards; more epochs or a larger share of the loss for the critic",
+    ),
+)  # fmt: skip
+"""Checked in this order."""
+
+
+def joined(problems: list[Problem], standing: Mapping[str, Problem]) -> list[Problem]:
+    """The same problems, with those that are one thing told as one."""
+    left, found = list(problems), list[Problem]()
+    for compound in COMPOUNDS:
+        parts = [problem for problem in left if _names(problem) & compound.takes]
+        if parts and (f"{compound.code}:policy:" in standing or _holds(compound, parts)):
+            found.append(_told(compound, parts))
+            left = [problem for problem in left if problem not in parts]
+    return [*found, *left]
+
+
+def collapse_of(
+    problems: list[Problem],
+    fallen: list[Problem],
+    *,
+    falling: bool,
+    stands: bool = False,
+    succeeds: bool = False,
+    signs: tuple[str, ...] = (),
+) -> Problem | None:
+    """The collapse that these rows and the fall of returns make up; `None` where they are none.
+
+    It begins where returns fell and a row beyond its limit, or another of the `signs`, shows why; where
+    several rows are critical, or one is and entropy is beyond its limit; and where steps are too large while
+    entropy is `falling` fast, unless the policy `succeeds`. A collapse that `stands` goes on while returns
+    are down, a row is critical, or several rows are beyond their limits: one better update is no recovery.
+    """
+    critical = [problem for problem in problems if problem.severity == "critical"]
+    dying = [p for p in problems if p.subject == ENTROPY.short and p not in critical]
+    lost = critical and len(critical) + len(dying) >= COLLAPSED_ROWS
+    large = {problem.subject for problem in problems} >= set(STEPS)
+    fell = fallen and (signs or signs_of(problems))
+    goes_on = stands and (fallen or critical or len(problems) >= COLLAPSED_ROWS)
+    if fell or lost or (large and falling and not succeeds) or goes_on:
+        return _collapse(problems, fallen, signs)
+    return None
+
+
+def signs_of(problems: list[Problem]) -> list[Problem]:
+    """Rows that may show why returns fell: all but those about time."""
+    return [problem for problem in problems if problem.subject != UPDATE_TIME.short]
+
+
+def _names(problem: Problem) -> set[str | None]:
+    return {problem.code} if problem.code == _SPIKE else {problem.subject}
+
+
+def _holds(compound: Compound, parts: list[Problem]) -> bool:
+    names = [_names(part) for part in parts]
+    return all(any(of_part & group for of_part in names) for group in compound.needs)
+
+
+def _told(compound: Compound, parts: list[Problem]) -> Problem:
+    critical = any(part.severity == "critical" for part in parts)
+    limits = "its limit" if len(parts) == 1 else "their limits"
+    return Problem(
+        code=compound.code,
+        severity="critical" if critical else "warning",
+        scope="policy",
+        subject=None,
+        at=min(part.at for part in parts),
+        message=f"{compound.says}: {_labels(parts)} beyond {limits}",
+        hint=compound.hint,
+        factors=tuple(part.message for part in parts),
+        symptoms=len(parts),
+        patience=UPDATES,
+        absorbs=tuple(part.code for part in parts),
+    )
+
+
+def _collapse(rows: list[Problem], fallen: list[Problem], signs: tuple[str, ...]) -> Problem:
+    parts = [*rows, *fallen]
+    limits = "its limit" if len(rows) == 1 else "their limits"
+    words = [f"{_labels(rows)} beyond {limits}"] if rows else list(signs)
+    usual, stands = marks_of(fallen)
+    return Problem(
+        code=COLLAPSE,
+        severity="critical",
+        scope="policy",
+        subject=None,
+        at=min(problem.at for problem in parts),
+        message="policy collapse: " + "; ".join([*words, *(["returns fall"] if fallen else [])]),
+        hint="stop; go back to the last good checkpoint with a lower learning rate",
+        factors=(*(problem.message for problem in parts), *signs),
+        symptoms=len(parts),
+        patience=UPDATES,
+        absorbs=(*(problem.code for problem in parts), *(compound.code for compound in COMPOUNDS)),
+        usual=usual,
+        stands=stands,
+    )
+
+
+def marks_of(fallen: list[Problem]) -> tuple[float | None, float | None]:
+    """What was usual of returns that fell, and the level at which they are no longer down."""
+    return next(((fall.usual, fall.stands) for fall in fallen), (None, None))
+
+
+def _labels(parts: Iterable[Problem]) -> str:
+    labels = list(dict.fromkeys(filter(None, (_label(part.subject) for part in parts))))
+    return ", ".join(labels[:-1]) + f" and {labels[-1]}" if len(labels) > 1 else "".join(labels)
+
+
+def _label(short: str | None) -> str | None:
+    return next(
+        (row.label for row in BY_NAME.values() if row.short == short and row.scope is Scope.POLICY), None
+    )
+
+
+STOPPED_LATELY: Final = 5
+"""Updates for which an early stop is told."""
+_STOPPED: Final = "early-stop"
+_FELL: Final = "reward-collapse"
+_FALLEN: Final = f"{_FELL}:policy:{RETURN.short}"
+_COLLAPSED: Final = f"{COLLAPSE}:policy:"
+_DOWN: Final = (_FALLEN, _COLLAPSED, f"{FROZEN}:policy:")
+"""Findings that remember how much the return fell."""
+
+
+class Calm(Derived):
+    """That nothing was wrong with a policy, and what says that nothing can be yet."""
+
+    def __init__(self, heeded: int = -1, told: int = -1, by: tuple[object, object] | None = None) -> None:
+        self._heeded = heeded
+        self._told = told
+        self._by = by
+
+    def lasts(self, state: RunState, fleet: Fleet, limits: AnomalyLimits) -> bool:
+        """Whether all that the policy is judged by is as it was."""
+        by = self._by
+        if by is None or self._heeded != state.heeded or self._told != _episodes(state, fleet):
+            return False
+        return by[0] is fleet.usual and by[1] is limits
+
+
+def _episodes(state: RunState, fleet: Fleet) -> int:
+    """Without enough episodes to judge by, each one that ends may tell whether returns vary."""
+    return state.episodes if fleet.returns is None else -1
+
+
+class PolicyMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """What outlives a tick of what is judged of the policy."""
+
+    heeded: int = -1
+    """As the state counts it: while it is the same, so is all that the policy told."""
+    drifts: dict[str, Drift] = {}
+    """What has added up of the rows that may drift, by name."""
+    gradients: Gradients = Gradients()
+    """What gradients were, and which of them spiked."""
+    away: Away = Away()
+    """Ranks far from the others."""
+    hacking: Hacking = Hacking()
+    """How the proxy return and the true one part."""
+    calm: Calm = msgspec.field(default_factory=Calm)
+
+
+def judge_policy(
+    state: RunState,
+    fleet: Fleet,
+    limits: AnomalyLimits,
+    standing: Mapping[str, Problem],
+    before: PolicyMemory,
+) -> tuple[list[Problem], PolicyMemory]:
+    """As `policy_problems`, which is not asked again while nothing is wrong and nothing new was told."""
+    if before.calm.lasts(state, fleet, limits):
+        return [], before
+    memory = before if before.heeded == state.heeded else _remembered(state, before)
+    found = policy_problems(state, fleet, limits, standing, memory)
+    if found or any(":policy:" in key for key in standing):
+        return found, msgspec.structs.replace(memory, calm=Calm())
+    calm = Calm(state.heeded, _episodes(state, fleet), (fleet.usual, limits))
+    return found, msgspec.structs.replace(memory, calm=calm)
+
+
+def _remembered(state: RunState, before: PolicyMemory) -> PolicyMemory:
+    return PolicyMemory(
+        heeded=state.heeded,
+        drifts=drifts(state, before.drifts),
+        gradients=gradients(state, before.gradients),
+        away=away(state, before.away),
+        hacking=hacking(state, before.hacking),
+    )
+
+
+def policy_problems(
+    state: RunState,
+    fleet: Fleet,
+    limits: AnomalyLimits,
+    standing: Mapping[str, Problem],
+    memory: PolicyMemory,
+) -> list[Problem]:
+    """What is wrong with the policy, symptoms under their causes."""
+    ranks = list(rank_problems(state, memory.away.rows))
+    hacked = hacking_problem(state, memory.hacking)
+    again = recompiles(state)
+    ranks += [one for one in (hacked, again) if one is not None]
+    succeeded = has_risen(state) and earns_its_best(state, fleet)
+    solved = succeeded and not returns_vary(state, fleet)
+    optimiser = list(optimiser_problems(state, memory.gradients, succeeded=succeeded, solved=solved))
+    rows = list(row_problems(state, fleet, standing))
+    signs = _signs(state)
+    share = WITH_A_SIGN if signs or signs_of(rows) else ALONE
+    fallen = list(_fallen(state, fleet, limits, standing, share))
+    # What does not move since no step is made is a matter of the optimiser.
+    stopped = any(problem.code in (ZERO, RATE) for problem in optimiser)
+    still = None if stopped else frozen(state, fell=bool(fallen), succeeded=succeeded)
+    if still is not None:
+        return [_taking(still, rows, fallen), *ranks]
+    lost = critic_diverged(state, succeeded=succeeded)
+    critic = set[str | None]() if lost is None else {row.short for row in CRITIC}
+    rows = [row for row in rows if row.subject not in critic]
+    apart = [*([] if lost is None else [lost]), *optimiser, *ranks]
+    entropy = state.policy.get(ENTROPY.name)
+    falling = entropy is not None and falls_fast(entropy)
+    stands = _COLLAPSED in standing
+    # Envs may all have bad luck for a moment; a return at its best, as the trainer sends it, is no fall.
+    held = stands or _FALLEN in standing
+    down = [fall for fall in fallen if not fall.symptoms or (held and not earns_its_best(state, fleet))]
+    collapse = collapse_of(rows, down, falling=falling, stands=stands, succeeds=succeeded, signs=signs)
+    if collapse is not None:
+        return [collapse, *apart]
+    subjects = {row.subject for row in rows}
+    spikes = [spike for spike in kl_spike(state) if KL.short not in subjects]
+    apart = [one for one in apart if not (one.code == SPIKES and GRAD_NORM.short in subjects)]
+    told = {problem.subject for problem in (*rows, *fallen)} | critic
+    quiet = list(_quiet(state, fleet))
+    told |= set(STEPS) if any(problem.code == _STOPPED for problem in quiet) else set()
+    crept = [
+        drift
+        for row, drift in drift_problems(state, memory.drifts, standing)
+        if row.short not in told
+        and is_judged(state, fleet, row, state.policy[row.name])
+        and not is_harmless_drift(state, fleet, row)
+    ]
+    return [*joined([*rows, *spikes], standing), *fallen, *crept, *quiet, *apart]
+
+
+def _signs(state: RunState) -> tuple[str, ...]:
+    """What entropy does that may show why returns fell, whatever its limits are."""
+    entropy = state.policy.get(ENTROPY.name)
+    if entropy is None or entropy.value is None:
+        return ()
+    way = "falls" if falls_fast(entropy) else "rises" if swings_up(entropy) else None
+    return () if way is None else (f"entropy {way} fast, to {entropy.value:.3g}",)
+
+
+def _taking(cause: Problem, rows: list[Problem], fallen: list[Problem]) -> Problem:
+    """A cause with its symptoms, whose findings it takes over."""
+    parts, (usual, stands) = [*rows, *fallen], marks_of(fallen)
+    return msgspec.structs.replace(
+        cause,
+        usual=usual,
+        stands=stands,
+        factors=tuple(part.message for part in parts),
+        symptoms=len(parts),
+        absorbs=(*(part.code for part in parts), COLLAPSE, DIVERGED, *(c.code for c in COMPOUNDS)),
+    )
+
+
+def _quiet(state: RunState, fleet: Fleet) -> Iterator[Problem]:
+    """What looks like trouble and is none: a policy that is solved, an early stop that worked."""
+    if not is_warm(state):
+        return
+    entropy, stop = state.policy.get(ENTROPY.name), state.early_stop
+    if entropy is not None and is_beyond(ENTROPY, entropy) and has_converged(state, fleet):
+        yield _converged(state, entropy)
+    if stop is None or state.update is None or not 0 <= state.update - stop.update < STOPPED_LATELY:
+        return
+    if stop.kl_divergence <= STOPPED_WITHIN * stop.target:
+        yield _stopped(state, stop, state.update)
+
+
+def _converged(state: RunState, entropy: Series) -> Problem:
+    told = state.policy.get(RETURN.name)
+    earned = "" if told is None or told.value is None else f" {told.value:{RETURN.fmt}}"
+    return Problem(
+        code="converged",
+        severity="info",
+        scope="policy",
+        subject=ENTROPY.short,
+        at=entropy.at,
+        message=f"converged: entropy {entropy.value:.0%} of its maximum, return{earned} at its best",
+        hint="the task may be solved: evaluate, then stop; more entropy only if it should explore on",
+        patience=UPDATES,
+    )
+
+
+def _stopped(state: RunState, stop: EarlyStopped, update: int) -> Problem:
+    told = {stop.update for stop in state.early_stops.items}
+    lately = sum(0 <= update - number < STOPPED_LATELY for number in told)
+    return Problem(
+        code=_STOPPED,
+        severity="info",
+        scope="policy",
+        subject=KL.short,
+        at=stop.at,
+        message=f"early stop worked: KL {stop.kl_divergence:.4f} at target {stop.target:g}",
+        hint="nothing is wrong; where most updates stop early, a lower learning rate wastes fewer epochs",
+        factors=(f"{lately} of the last {STOPPED_LATELY} updates",),
+        patience=UPDATES,
+    )
+
+
+def _fallen(
+    state: RunState, fleet: Fleet, limits: AnomalyLimits, standing: Mapping[str, Problem], share: float
+) -> Iterator[Problem]:
+    """The return fell, of the whole fleet or as the trainer sends it: one finding, until half is regained."""
+    known = next((found for found in map(standing.get, _DOWN) if found and found.usual is not None), None)
+    if known is not None and known.at <= state.task_changed_at:
+        known = None
+    sent, returns = newest_return(state), fleet.returns
+    if known is not None and known.usual is not None and known.stands is not None:
+        by_envs = sent is None or (known.code == _FELL and known.symptoms > 0)
+        if by_envs and returns is not None and returns.fleet.recent < known.stands:
+            yield _fall(state, Fall(known.usual, returns.fleet.recent), num_envs=returns.fleet.num)
+        elif not by_envs and sent is not None and sent < known.stands:
+            yield _fall(state, Fall(known.usual, sent))
+        return
+    fell = return_fall(state, share)
+    if fell is not None:
+        yield _fall(state, fell)
+    elif returns is not None and fleet_fell(returns, limits) is not None:
+        yield _fall(state, Fall(returns.fleet.earlier, returns.fleet.recent), num_envs=returns.fleet.num)
+
+
+def _fall(state: RunState, fell: Fall, *, num_envs: int = 0) -> Problem:
+    of = "return of the fleet" if num_envs else "return"
+    return Problem(
+        code=_FELL,
+        severity="warning",
+        scope="policy",
+        subject=RETURN.short,
+        at=state.last_at,
+        message=f"{of} fell to {fell.now:+.2f} from {fell.usual:+.2f}",
+        hint="look at KL and entropy; go back to the last good checkpoint",
+        factors=(f"median of {num_envs} envs",) if num_envs else (),
+        symptoms=num_envs,
+        # A hold of updates is in the fall itself; envs may all end an episode badly by chance.
+        patience=STEADY if num_envs else UPDATES,
+        usual=fell.usual,
+        stands=(fell.usual + fell.now) / 2,
+    )
