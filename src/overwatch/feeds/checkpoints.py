@@ -99,6 +99,64 @@ MOST_RECORDINGS: Final = 16
 _NAME: Final = re.compile(r"(\d{1,19})-([0-9a-f]{32})\.fold")
 
 
+class LeftBehind:
+    """Those that fit, by tick. Never writes."""
+
+    def __init__(self, folder: Path, load: Callable[[bytes], Fold]) -> None:
+        """`load` makes a fold of bytes; it may raise whatever it wants."""
+        self._folder = folder
+        self.load = load
+        self._fitting: dict[int, Left] = {}
+        self._adopted: set[int] = set()
+        """The ticks at which every replay goes on from what was left."""
+
+    def look(
+        self, segments: Sequence[Segment], build: str, is_whole: Callable[[int], bool], after: int = 0
+    ) -> None:
+        """Learn which there are; what was folded up to `after` stays what it is."""
+        firsts = [segment.first for segment in segments]
+        for left in left_in(self._folder):
+            place = bisect_right(firsts, left.tick) - 1
+            if left.build != build or place < 0 or left.tick > segments[place].last:
+                continue
+            if is_whole(left.tick):
+                if _took_the_same(segments[place], left):
+                    self._fitting[left.tick] = left
+            elif left.tick > after and _lies_between(segments[place], left):
+                self._fitting[left.tick] = left
+                self._adopted.add(left.tick)
+
+    def __contains__(self, tick: int) -> bool:
+        return tick in self._fitting
+
+    def adopted(self, tick: int) -> list[int]:
+        """The ticks up to one at which a replay goes on from what was left."""
+        return sorted(one for one in self._adopted if one <= tick)
+
+    def nearest(self, tick: int, floor: int) -> int | None:
+        """The last one before a tick, from `floor` on."""
+        return max((one for one in self._fitting if floor <= one < tick), default=None)
+
+    def fold(self, tick: int) -> Fold | None:
+        """That of one; `None`, and it is not known any more, where it cannot be read."""
+        left = self._fitting.get(tick)
+        data = None if left is None else read_left(self._folder, left)
+        try:
+            if data is not None:
+                return self.load(data)
+        except Exception:  # noqa: BLE001, S110 whatever is wrong with it, a replay does without
+            pass
+        self._fitting.pop(tick, None)
+        self._adopted.discard(tick)
+        return None
+
+    def going_on(self, fold: Fold, taken: int) -> Fold:
+        """The fold that takes the tick after `taken`."""
+        if taken not in self._adopted:
+            return fold
+        return self.fold(taken) or fold
+
+
 def cache_folder(path: Path, env: Mapping[str, str] = os.environ) -> Path | None:
     """Where checkpoints of the recording at a path lie; `None` where none are kept."""
     given, home = env.get(VARIABLE, ""), env.get("XDG_CACHE_HOME", "")
@@ -112,12 +170,19 @@ def cache_folder(path: Path, env: Mapping[str, str] = os.environ) -> Path | None
 
 
 class Lasting:
-    """The checkpoints of one recording. Not safe for several threads at once."""
+    """The checkpoints of one recording, those left behind too. Not safe for several threads at once."""
 
-    def __init__(self, folder: Path | None, mark: Callable[[int], str], most_bytes: int = MOST_BYTES) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        mark: Callable[[int], str],
+        left: LeftBehind,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
         """`mark` gives the mark of a tick, 32 hex digits."""
         self._folder = folder
         self._mark = mark
+        self._left = left
         self._most_bytes = most_bytes
         self._every_ns = EVERY_NS
         self._known: dict[int, str] = {}
@@ -159,8 +224,20 @@ class Lasting:
 
     def nearest(self, tick: int, floor: int) -> int | None:
         """The last one before a tick, from `floor` on."""
-        ticks = sorted((one for one in self._known if floor <= one < tick), reverse=True)
-        return next((one for one in ticks if self._is_right(one)), None)
+        left = self._left.nearest(tick, floor)
+        ticks = sorted((one for one in self._known if (left or floor) <= one < tick), reverse=True)
+        return next((one for one in ticks if self._is_right(one)), left)
+
+    def fold(self, tick: int) -> Fold | None:
+        """That of one; `None`, and it is not known any more, where it cannot be read."""
+        if tick in self._left:
+            return self._left.fold(tick)
+        data = self.read(tick)
+        # Whatever is wrong with it, an earlier one or the begin will do.
+        with contextlib.suppress(Exception):
+            return None if data is None else self._left.load(data)
+        self.forget(tick)
+        return None
 
     def read(self, tick: int) -> bytes | None:
         """One that is kept; `None`, and it is no more, where it cannot be read."""
@@ -204,61 +281,6 @@ def _tidy(folder: Path) -> None:
     others.sort(key=lambda one: one.stat().st_mtime_ns)
     for old in others[: max(0, len(others) + 1 - MOST_RECORDINGS)]:
         shutil.rmtree(old, ignore_errors=True)
-
-
-class LeftBehind:
-    """Those that fit, by tick. Never writes."""
-
-    def __init__(self, folder: Path, load: Callable[[bytes], Fold]) -> None:
-        """`load` makes a fold of bytes; it may raise whatever it wants."""
-        self._folder = folder
-        self._load = load
-        self._fitting: dict[int, Left] = {}
-        self._adopted: set[int] = set()
-        """The ticks at which every replay goes on from what was left."""
-
-    def look(
-        self, segments: Sequence[Segment], build: str, is_whole: Callable[[int], bool], after: int = 0
-    ) -> None:
-        """Learn which there are; what was folded up to `after` stays what it is."""
-        firsts = [segment.first for segment in segments]
-        for left in left_in(self._folder):
-            place = bisect_right(firsts, left.tick) - 1
-            if left.build != build or place < 0 or left.tick > segments[place].last:
-                continue
-            if is_whole(left.tick):
-                if _took_the_same(segments[place], left):
-                    self._fitting[left.tick] = left
-            elif left.tick > after and _lies_between(segments[place], left):
-                self._fitting[left.tick] = left
-                self._adopted.add(left.tick)
-
-    def adopted(self, tick: int) -> list[int]:
-        """The ticks up to one at which a replay goes on from what was left."""
-        return sorted(one for one in self._adopted if one <= tick)
-
-    def nearest(self, tick: int, floor: int) -> int | None:
-        """The last one before a tick, from `floor` on."""
-        return max((one for one in self._fitting if floor <= one < tick), default=None)
-
-    def fold(self, tick: int) -> Fold | None:
-        """That of one; `None`, and it is not known any more, where it cannot be read."""
-        left = self._fitting.get(tick)
-        data = None if left is None else read_left(self._folder, left)
-        try:
-            if data is not None:
-                return self._load(data)
-        except Exception:  # noqa: BLE001, S110 whatever is wrong with it, a replay does without
-            pass
-        self._fitting.pop(tick, None)
-        self._adopted.discard(tick)
-        return None
-
-    def going_on(self, fold: Fold, taken: int) -> Fold:
-        """The fold that takes the tick after `taken`."""
-        if taken not in self._adopted:
-            return fold
-        return self.fold(taken) or fold
 
 
 def _took_the_same(segment: Segment, left: Left) -> bool:

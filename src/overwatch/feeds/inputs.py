@@ -3,7 +3,7 @@
 One of: the folder that `otlp_file` wrote, or the one above it; OTLP files of any exporter, as JSON lines or
 with lengths before the messages, packed or not; a collector's journal; a trainer's spool; a log of snapshots;
 a folder with any of these; standard input as `-`. Rules: what a file is shows in what it holds, never in its
-name; what is nothing of these is an error that says what was found. Must not know what is done with it.
+name; what is nothing of these is an error that names what was found. Must not know what is done with it.
 """
 
 import os
@@ -27,7 +27,7 @@ from overwatch.recordings.stored import Handles, Scratch, StoredFile
 STDIN: Final = Path("-")
 Input: TypeAlias = Recording | SnapshotLog
 """Both have `recorded()`: a snapshot a second of each run; `frames()`: all snapshots at every tick; and
-`remarks()`: what must be said of what could not be read. A `Recording` also has `batches()` and `told()`:
+`remarks()`: what must be reported of what could not be read. A `Recording` also has `batches()` and `told()`:
 what was received, decoded, each with its receive time."""
 
 _DEEPEST: Final = 4

@@ -45,7 +45,7 @@ class Connection:
 
 
 class AckError(RuntimeError):
-    """A finding that could not be acknowledged; says why and what to do."""
+    """A finding that could not be acknowledged; names the reason and the fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class Live:
     def select(self, view: View) -> None:
         """Show another view of the run from now on; snapshots of the old one come until then.
 
-        A view that the collector refuses is given up for the one it took last, and the connection says why.
+        A refused view is given up for the one that was taken last, and the connection has the reason.
         """
         if view != self.view:
             self.view = view
@@ -166,7 +166,7 @@ class Live:
         return found if found is not None and is_readable(found) else None
 
     async def acknowledge(self, finding_id: str, run_id: str) -> None:
-        """Say that somebody knows about a finding; raises `AckError`."""
+        """Acknowledge a finding; raises `AckError`."""
         url = f"{_http(self.address)}/api/v1/findings/{quote(finding_id, safe='')}/ack"
         headers = _bearer(discovery.token_to_control(self.address))
         try:
@@ -288,7 +288,7 @@ def is_readable(history: History) -> bool:
 
 
 def history_query(run_id: str | None, ask: Ask) -> list[tuple[str, str]]:
-    """What is asked for as the API's parameters; what is as usual is left out."""
+    """A request as the API's parameters; what is as usual is left out."""
     query = [("name", name) for name in ask.names]
     if run_id is not None:
         query.append(("run", run_id))

@@ -7,7 +7,6 @@ what was logged (`LogPlayer`). No clock, no thread: who plays passes how much ti
 shows the frames.
 """
 
-import contextlib
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import OrderedDict
@@ -289,7 +288,7 @@ class Player(Timeline):
             return False
         after = before[-1].last
         if not _continues(before, segments):
-            # What was told later belongs before what was folded: nothing kept holds any more.
+            # What was recorded later belongs before what was folded: nothing kept holds any more.
             self._checkpoints.forget()
             self._recent.clear()
             self._fold = self._ahead = None
@@ -342,26 +341,18 @@ class Player(Timeline):
             return self._fold, self.position
         if best < root.first:
             return self.recording.fold(), best
-        if best == self._left.nearest(tick, root.first):
-            left = self._left.fold(best)
-            return (left, best) if left is not None else self._nearest(root, tick)
         saved = self._recent.get(best)
-        if saved is None:
-            saved = self._checkpoints.read(best) if best in self._checkpoints else self._lasting.read(best)
-        if saved is not None:
-            # Whatever is wrong with it, another one or the begin will do.
-            with contextlib.suppress(Exception):
-                return self.recording.fold(saved), best
-            self._lasting.forget(best)
-        return self._nearest(root, tick)
+        if saved is None and best in self._checkpoints:
+            saved = self._checkpoints.read(best)
+        fold = self._lasting.fold(best) if saved is None else self.recording.fold(saved)
+        return (fold, best) if fold is not None else self._nearest(root, tick)
 
     def _known_before(self, root: Segment, tick: int) -> int:
         """The last tick before one at which a fold is kept, or else the one before the life began."""
         kept = self._checkpoints.nearest(tick, root.first)
         lasting = self._lasting.nearest(tick, root.first)
-        left = self._left.nearest(tick, root.first)
         recent = max((at for at in self._recent if root.first <= at < tick), default=None)
-        return max(root.first - FAST_NS, kept or 0, lasting or 0, left or 0, recent or 0)
+        return max(root.first - FAST_NS, kept or 0, lasting or 0, recent or 0)
 
     def _reachable(self, time: int, most_ticks: int) -> int:
         segment = self._segment(self._settle(time)[1])

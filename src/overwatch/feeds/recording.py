@@ -5,7 +5,6 @@ ticks, same fold; where its numbers were thinned, to what is left of them. What 
 passed over. Must not know who shows the frames.
 """
 
-import contextlib
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -59,7 +58,7 @@ class Recording:
         self.advanced: Callable[[float], object] = lambda _: None
         """Is called now and then while many ticks are folded, with the part of them that is done."""
         self.notes = Notes()
-        """What the index tells beside batches; known once `segments` was asked."""
+        """What the index holds beside batches; known once `segments` was called."""
         self.reached: Fold | None = None
         """The fold of `recorded`, as far as that was read."""
         self._unreadable: set[tuple[str, int]] = set()
@@ -76,7 +75,7 @@ class Recording:
         return len(self._unreadable)
 
     def remarks(self) -> tuple[str, ...]:
-        """What must be said of what could not be read so far, and of how the rest was put in order."""
+        """What must be reported of what could not be read so far, and of how the rest was put in order."""
         told = list(self.source.account.lines())
         if isinstance(self.source, Indexed) and (self.bad_lines or self.bad_batches):
             told.append(
@@ -156,7 +155,7 @@ class Recording:
         """The checkpoints of an earlier replay of these."""
         # Standard input has no place at which it could be found again.
         folder = cache_folder(self.folder) if self.folder.exists() else None
-        return Lasting(folder, lambda tick: self._mark(segments, left, tick))
+        return Lasting(folder, lambda tick: self._mark(segments, left, tick), left)
 
     def _mark(self, segments: Sequence[Segment], left: LeftBehind, tick: int) -> str:
         """A mark of all that a fold depends on which took everything up to a tick."""
@@ -214,11 +213,10 @@ class Recording:
         begun = [segment.root for segment in segments if segment.first <= first]
         root = begun[-1] if begun else None
         while root is not None:
-            near = left.nearest(first, root.first)
-            tick = max(near or 0, lasting.nearest(first, root.first) or 0)
-            if not tick:
+            tick = lasting.nearest(first, root.first)
+            if tick is None:
                 return root, self.fold(), root.first - FAST_NS
-            kept = left.fold(tick) if tick == near else self._kept(lasting, tick)
+            kept = lasting.fold(tick)
             if kept is not None and not kept.knows(run_id):
                 return root, kept, tick
             first = tick
@@ -234,15 +232,6 @@ class Recording:
             for tick, entry in segment.since(first):
                 if isinstance(entry, Located) and source.may_name(run_id, entry):
                     return tick
-        return None
-
-    def _kept(self, lasting: Lasting, tick: int) -> Fold | None:
-        """A fold of an earlier replay; `None` where it cannot be read."""
-        saved = lasting.read(tick)
-        # Whatever is wrong with it, an earlier one or the begin will do.
-        with contextlib.suppress(Exception):
-            return None if saved is None else self.fold(saved)
-        lasting.forget(tick)
         return None
 
     def read(self, entries: Iterable[Located | Started]) -> list[Batch]:

@@ -152,7 +152,7 @@ class Replay:
             self._wake.set()
 
     async def acknowledge(self, finding_id: str, run_id: str) -> None:
-        """Nothing can be said to a recording: raises `AckError`."""
+        """A recording takes no acknowledgement: raises `AckError`."""
         raise AckError(f"{finding_id} of {run_id} is recorded; only a live finding can be acknowledged")
 
     def play(self, *, playing: bool) -> None:
@@ -208,7 +208,7 @@ class Replay:
         self.part = part
 
     def settled(self) -> Snapshot | None:
-        """What was asked for is done, and its snapshot; needs no event loop."""
+        """Do what was requested; its snapshot; needs no event loop."""
         wanted, self._wanted = self._wanted, []
         snapshot = self._move(wanted, 0.0)
         self.busy = False
@@ -233,7 +233,7 @@ class Replay:
                 last = self._clock()
 
     async def _rest(self) -> None:
-        """Until something is asked for, or while playing until the next tick; looks ahead meanwhile."""
+        """Until something is requested, or while playing until the next tick; looks ahead meanwhile."""
         until = self._clock() + TICK_S
         while not self._wake.is_set() and not (self.playing and self._clock() >= until):
             await asyncio.to_thread(self._idle)
@@ -245,7 +245,7 @@ class Replay:
                     await self._wake.wait()
 
     async def _answer(self) -> None:
-        """Tell those who wait for the past; the worker thread reads it, since nothing else moves then."""
+        """Resolve the requests for the past; the worker thread reads it, since nothing else moves then."""
         asked, self._asked = self._asked, []
         for run_id, ask, coming in asked:
             found = await asyncio.to_thread(self._player.history, run_id, ask)
@@ -253,7 +253,7 @@ class Replay:
                 coming.set_result(found)
 
     def _idle(self) -> None:
-        """In the worker thread, when nothing was asked for: see what was added, and look ahead."""
+        """In the worker thread, when nothing was requested: see what was added, and look ahead."""
         now = self._clock()
         if now >= self._refresh_at:
             self._refresh(now)
@@ -272,7 +272,7 @@ class Replay:
         self._refresh_at = now + max(_REFRESH_S, (self._clock() - now) * _PATIENCE)
 
     def _move(self, wanted: list[Callable[[], object]], elapsed_s: float) -> Snapshot | None:
-        """In the worker thread: do what was asked for, else play on."""
+        """In the worker thread: do what was requested, else play on."""
         with contextlib.suppress(Cancelled):
             for action in wanted:
                 action()

@@ -18,7 +18,7 @@ from overwatch.recordings.index import Ended, Located, Started
 _SIGNALS: Final = tuple(Signal)
 _NUMBERS: Final = {signal: number for number, signal in enumerate(_SIGNALS)}
 _LONGEST: Final = (1 << 32) - 1
-"""What is told to be longer is so long that it is not read either way."""
+"""What is recorded as longer is so long that it is not read either way."""
 
 
 class Entries:
@@ -156,7 +156,7 @@ class Segment:
 
 
 class Lives:
-    """Lives of a collector, as the lines of an index tell them."""
+    """Lives of a collector, as the lines of an index record them."""
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []

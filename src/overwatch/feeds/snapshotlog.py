@@ -57,7 +57,7 @@ class SnapshotLog:
         return len(self._ticks)
 
     def remarks(self) -> tuple[str, ...]:
-        """What must be said of what could not be read, and of what a log of snapshots is."""
+        """What must be reported of what could not be read, and of what a log of snapshots is."""
         return self.account.lines()
 
     def ticks(self) -> list[int]:

@@ -44,7 +44,7 @@ class Source(Protocol):
 
     @property
     def account(self) -> "Account":
-        """What could not be read so far, and what else must be said."""
+        """What could not be read so far, and what else must be reported."""
         ...
 
     def entries(self) -> Iterator[Entry]:
@@ -78,11 +78,11 @@ class Account:
         self.passed_over[file, reason] += 1
 
     def remark(self, text: str) -> None:
-        """Say something once."""
+        """Report something once."""
         self.remarks[text] = None
 
     def take(self, other: "Account") -> None:
-        """Add what another tells."""
+        """Add another account."""
         self.passed_over.update(other.passed_over)
         self.remarks.update(other.remarks)
 

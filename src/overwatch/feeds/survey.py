@@ -24,7 +24,7 @@ class Mark:
     time: float
     severity: str
     code: str = ""
-    """What was found, with what it was about; its id where only the index tells of it."""
+    """What was found, with what it was about; its id where only the index has it."""
     seen: float | None = None
     """When it was first shown, which may be later than when it became true."""
 
@@ -50,7 +50,7 @@ class Survey:
         self._runs: dict[str, _OfRun] = {}
 
     def raised(self, findings: Iterable[Raised]) -> None:
-        """What an index tells of findings, before anything is folded."""
+        """What an index holds of findings, before anything is folded."""
         for one in findings:
             if one.severity in ALARMS:
                 marks = self._runs.setdefault(one.run, _OfRun()).marks

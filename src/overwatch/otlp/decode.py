@@ -1,4 +1,4 @@
-"""OTLP requests as records: what a producer said, with its origin.
+"""OTLP requests as records: what a producer sent, with its origin.
 
 Rules: one malformed record is a `Problem`, its neighbours are unharmed; the same bytes always give the same
 records; nothing raises on valid protobuf. Spans yield no records in this version. Must not read a clock.
@@ -142,7 +142,7 @@ def _logs(message: ExportLogsServiceRequest) -> Iterator[tuple[Resource, str, Lo
     for resource_logs in message.resource_logs:
         resource = resource_of(resource_logs.resource)
         for scope_logs in resource_logs.scope_logs:
-            # Whoever asks a message for a text again gets another copy of it.
+            # Each read of a text field of a message makes another copy of it.
             scope_name = scope_name_of(scope_logs.scope)
             for log in scope_logs.log_records:
                 yield resource, scope_name, log
@@ -184,7 +184,7 @@ def _time(log: LogRecord) -> int:
 
 
 def _entity(resource: Resource, run_id: str, said: _Said) -> "Alive | tuple[Record, ...] | None":
-    """What an entity event tells; `None` where it is none, or of an entity that nobody here knows."""
+    """What an entity event reports; `None` where it is none, or of an entity that is not known here."""
     name, attributes = said.name, said.attributes
     if name not in wire.ENTITY_EVENTS or attributes.get(wire.ENTITY_TYPE) not in wire.KNOWN_ENTITIES:
         return None

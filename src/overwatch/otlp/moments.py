@@ -18,7 +18,7 @@ from overwatch.otlp import wire
 from overwatch.otlp.value import Value, as_whole, as_word
 
 Subject: TypeAlias = tuple[int | str, ...]
-"""Ids of what a point speaks of; of an env its id and, where the point names one, its lane."""
+"""Ids of what a point is about; of an env its id and, where the point names one, its lane."""
 
 NEEDS: Final = {
     Scope.ENV: f"{wire.ENV_ID} (an integer)",
@@ -43,7 +43,7 @@ _SEVERAL: Final = frozenset({Scope.ENV, Scope.GPU, Scope.SLOT})
 """Scopes of several subjects, where an end is of some of them."""
 
 _Moment: TypeAlias = tuple[Origin, int, Scope, int]
-"""Points of one moment also say equally much of their subjects: the last part is how many ids."""
+"""Points of one moment also name equally many ids of their subjects: the last part is how many."""
 
 
 class Moments:
@@ -159,7 +159,7 @@ def _non_finite(at: int, scope: Scope, name: str, points: dict[Subject, float]) 
 
 
 def subject_of(scope: Scope, attributes: Mapping[str, Value]) -> Subject | None:
-    """What a point speaks of; `()` where its scope has one subject, `None` when it does not say."""
+    """What a point is about; `()` where its scope has one subject, `None` when that is not named."""
     if scope is Scope.GPU:
         lane = _word(attributes.get(wire.LANE_ID)) or _word(attributes.get("hw.id"))
         return None if lane is None else (lane,)
@@ -176,13 +176,13 @@ def subject_of(scope: Scope, attributes: Mapping[str, Value]) -> Subject | None:
 
 
 def _word(value: Value) -> str | None:
-    """Text, of which the beginning counts: a resource says it once, for all of its points."""
+    """Text, of which the beginning counts: a resource names it once, for all of its points."""
     word = as_word(value)
     return None if word is None else word[: wire.LONGEST_ID]
 
 
 def is_meant(row: catalog.Metric, attributes: Mapping[str, Value]) -> bool:
-    """Whether a point of the row's name is what the row asks: not a part, not another device's."""
+    """Whether a point of the row's name is what the row means: not a part, not another device's."""
     if any(attributes.get(name, value) != value for name, value in row.attributes.items()):
         return False
     if row.scope is not Scope.HOST:

@@ -139,7 +139,7 @@ def count_points(metric: Metric) -> int:
 
 
 class Lost(Enum):
-    """Why a point says nothing."""
+    """Why a point has no value for a run."""
 
     UNATTRIBUTED = auto()
     """It names no run."""
@@ -148,7 +148,7 @@ class Lost(Enum):
 
 
 class PointSubject(msgspec.Struct, frozen=True, kw_only=True):
-    """Of whom a point is a value."""
+    """Of which run, row and subject a point is a value."""
 
     origin: Origin
     row: catalog.Metric
@@ -309,7 +309,7 @@ class _Gathering:
             self._moments.end(outcome.origin, at, outcome.row, outcome.subject)
             return
         value = _number(outcome.row.name, point) if isinstance(point, NumberDataPoint) else spread
-        # A total of nothing says nothing; of changes the window after them follows on theirs.
+        # A total of nothing has no value; of changes the window after them follows on theirs.
         is_nothing = spread is not None and not spread.count and not told.changes
         if isinstance(outcome, PointSubject) and isinstance(value, float):
             self._moments.put(outcome.origin, at, outcome.row, outcome.subject, value)
@@ -439,7 +439,7 @@ def _number(name: str, point: NumberDataPoint) -> float:
 
 
 def _group(of: PointSubject, kind: str) -> str:
-    """What adds up to one value: one producer, metric, subject, and way of telling."""
+    """What adds up to one value: one producer, metric, subject, and kind of point."""
     origin = of.origin
     who = (origin.role, origin.rank, origin.epoch, of.row.name, kind, *of.subject)
     return msgspec.json.encode(who).decode()
@@ -453,7 +453,7 @@ def _part(attributes: Mapping[str, Value]) -> str:
 
 
 def _distribution_of(point: SpreadPoint) -> Distribution:
-    """What a point tells; raises `ValueError` on one that breaks OTLP's rules."""
+    """What a point holds; raises `ValueError` on one that breaks OTLP's rules."""
     match point:
         case HistogramDataPoint():
             return _explicit(point)

@@ -89,7 +89,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
 def reject(problems: list[Problem], rejected: RejectedError) -> None:
     """Count an item that was rejected."""
-    # Details beyond what anybody reads would cost many times the bytes they came in.
+    # Details beyond what is ever read would cost many times the bytes they came in.
     problems.append(problems[-1] if len(problems) >= DETAILED else rejected.problem)
 
 

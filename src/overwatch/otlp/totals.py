@@ -52,7 +52,7 @@ class Position(NamedTuple):
     part: str
     """Which series of the group."""
     start: int
-    """Unix nanoseconds from which it counts; 0 where the producer does not say."""
+    """Unix nanoseconds from which it counts; 0 where the producer does not send it."""
     at: int
 
 

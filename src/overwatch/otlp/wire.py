@@ -32,7 +32,7 @@ Request: TypeAlias = ExportLogsServiceRequest | ExportMetricsServiceRequest | Ex
 _Kind = TypeVar("_Kind", bound=Message)
 
 LONGEST_ID: Final = 256
-"""Characters of what says who speaks, or of what: a request says it once, for all of its items. A run with a
+"""Characters of what names a sender or a subject: a request has it once, for all of its items. A run with a
 longer id is refused, of other words the beginning counts."""
 RUN_ID: Final = "rl.run.id"
 TASK: Final = "rl.environment.name"
@@ -58,7 +58,7 @@ LANE_ID: Final = "overwatch.lane.id"
 OURS: Final = "overwatch"
 """`telemetry.distro.name` of Overwatch's own SDK."""
 EVENT_NAME: Final = "event.name"
-"""Where producers of before OTLP 1.6 say the name of an event."""
+"""Where producers of before OTLP 1.6 put the name of an event."""
 EVENT_PREFIX: Final = "overwatch."
 SCHEMA_URL: Final = f"https://overwatch.dev/schemas/{overwatch.__version__}"
 """Where the names of this version are defined; see `otel/registry/manifest.yaml`."""

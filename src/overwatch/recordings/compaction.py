@@ -270,7 +270,7 @@ class Around:
     kept: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     """Where all numbers are left whole."""
     usual: Mapping[str, Sequence[Span]] = field(default_factory=dict)
-    """Where those that the run says of itself are left once a second."""
+    """Where those that the run reports of itself are left once a second."""
 
 
 class _Rewriting:

@@ -16,7 +16,7 @@ from typing import BinaryIO, Final, TypeAlias
 
 import msgspec
 
-from overwatch.recordings.index import Header, Located, RecordingError, read_entry
+from overwatch.recordings.index import Located, RecordingError, read_entry
 from overwatch.recordings.packed import PackedReader, lines_in, unpacked
 from overwatch.recordings.pieces import INDEX, PACKED, Inventory, Piece, inventory
 from overwatch.recordings.stored import Handles
@@ -34,7 +34,7 @@ _Places: TypeAlias = dict[tuple[int, int], tuple[int, int]]
 
 
 class RecordingFiles:
-    """One folder; `lines` says what `line` may be asked for. Not safe for several threads at once."""
+    """One folder; `lines` yields what `line` may be called with. Not safe for several threads at once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -218,19 +218,6 @@ def piece_lines(folder: Path, piece: Piece, file: BinaryIO | None = None) -> Ite
         yield from unpacked(file, path)
     else:
         yield from file
-
-
-def header_of(folder: Path, piece: Piece) -> Header:
-    """The first line of a piece's index. Raises `OSError`, also where it is none."""
-    for line in piece_lines(folder, piece):
-        try:
-            entry = read_entry(line)
-        except msgspec.DecodeError:
-            break
-        if isinstance(entry, Header):
-            return entry
-        break
-    raise OSError(f"{folder / piece.name(INDEX)} has no header")
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

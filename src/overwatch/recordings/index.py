@@ -100,14 +100,14 @@ class StartBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def tells(self) -> bool:
-        """Whether it says how runs are judged and held."""
+        """Whether it holds how runs are judged and held."""
         return any(one is not None for one in (self.baseline, self.preset, self.diagnosis, self.room))
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A collector started here, and its clock jumps to this stamp.
 
-    Its fold began empty, or, where the body says `after`, went on from the life before.
+    Its fold began empty, or, where the body has `after`, went on from the life before.
     """
 
     sequence: Place
@@ -197,7 +197,7 @@ class Notes:
         self._stretches: list[frozenset[str]] = []
         """From each of these stamps on, the runs that are thinned."""
         self._is_whole = False
-        """The piece that is read tells its first stamp by its first line."""
+        """The first stamp of the piece that is read is that of its first batch."""
         self._pieces: list[tuple[int, frozenset[str] | None]] = []
         """First stamp of each piece, and the runs in it, the empty id for what names none; `None`: any."""
 

@@ -154,7 +154,7 @@ class PackedReader:
 
 
 def unpacked(file: BinaryIO, path: Path) -> Iterator[bytes]:
-    """The lines of an open zstd file of anybody's; raises `OSError`, with the path, where it is damaged."""
+    """The lines of an open zstd file of any program; raises `OSError`, with the path, where it is damaged."""
     stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=False)
     chunks = iter(lambda: stream.read(_CHUNK_BYTES), b"")
     try:

@@ -1,4 +1,4 @@
-"""A file of anybody's as a sequence of parts: JSON values, or messages with their lengths before them.
+"""A file of any program as a sequence of parts: JSON values, or messages with their lengths before them.
 
 What a file is shows in its first bytes, never in its name. Values lie one a line, ended by LF or CRLF, over
 many lines, one behind another, or as elements of an array, and a byte order mark may stand first; messages
@@ -124,7 +124,7 @@ class Part(NamedTuple):
     data: bytes | None = None
     """`None` where it is longer than `MOST_BYTES`, cut off within its length, or still to be read."""
     is_last: bool = False
-    """The file ends with it, and nothing says that it is whole."""
+    """The file ends with it, and nothing shows that it is whole."""
 
 
 class _Window:

@@ -20,18 +20,18 @@ from overwatch.journal import Signal
 from overwatch.otlp.thin import Span
 from overwatch.recordings.checkpoints import bytes_left, forget_up_to
 from overwatch.recordings.compaction import Around, Held, Rules, compact, next_job
-from overwatch.recordings.files import header_of, live_lines, piece_lines
+from overwatch.recordings.files import live_lines, piece_lines
 from overwatch.recordings.index import Entry, Gone, Header, Located, Raised, Started, read_entry
 from overwatch.recordings.pieces import INDEX, Piece, inventory
 
 LOCK: Final = "tidy.lock"
 _USUAL_NS: Final = 3600 * 10**9
-"""Before a finding, what is usual is told by so much of what the run says of itself."""
+"""Before a finding, what is usual shows in so much of what the run reports of itself."""
 _KINDS: Final = (INDEX, *(signal.value for signal in Signal if signal is not Signal.START))
 
 
 class CompactionJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One clean-up that is asked for."""
+    """One clean-up that is requested."""
 
     folder: str
     now: int
@@ -44,7 +44,10 @@ class CompactionJob(msgspec.Struct, frozen=True, kw_only=True):
     after_s: float = 30.0
     """...to so long after it opened."""
     parent: int | None = None
-    """The process that waits for this one; once it has gone one job at most is done. `None`: nobody waits."""
+    """The process that waits for this one; once it has gone one job at most is done. `None`: none waits."""
+
+
+_job: Final = msgspec.json.Decoder(CompactionJob).decode
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +86,7 @@ class _Tidying:
         self._error: str | None = None
 
     def run(self) -> Report:
-        """Jobs until none is due, or nobody waits for them any more."""
+        """Jobs until none is due, or none waits for them any more."""
         jobs = 0
         self._raised[None] = [e for e in _entries(self._folder, None) if isinstance(e, Raised)]
         while True:
@@ -133,8 +136,8 @@ class _Tidying:
             path.stat().st_size for kind in _KINDS if (path := self._folder / piece.name(kind)).exists()
         )
         self._raised[piece], self._gone[piece] = [], []
-        header = header_of(self._folder, piece) if piece.generation else None
-        last = 0 if header is None or header.last_stamp is None else header.last_stamp
+        header: Header | None = None
+        last = 0
         for entry in _entries(self._folder, piece):
             match entry:
                 case Raised():
@@ -143,12 +146,14 @@ class _Tidying:
                     self._gone[piece].append(entry)
                 case Located(stamp=stamp) | Started(stamp=stamp) if header is None:
                     last = max(last, stamp)
-                case Header():
-                    pass
+                case Header() if piece.generation:
+                    header, last = entry, entry.last_stamp or 0
                 case _ if header is not None:
                     break
                 case _:
                     pass
+        if piece.generation and header is None:
+            raise OSError(f"{self._folder / piece.name(INDEX)} has no header")
         return Held(piece=piece, size=size, last=last, shares={} if header is None else header.runs)
 
     def _around(self) -> Around:
@@ -201,7 +206,7 @@ def _spans(told: Sequence[Raised], before_ns: int, after_ns: int) -> dict[str, l
 def main() -> int:
     """A job as JSON on the command line, its report as JSON on stdout; 1 where the folder cannot be used."""
     give_way()
-    wanted = msgspec.json.decode(sys.argv[1], type=CompactionJob)
+    wanted = _job(sys.argv[1])
     try:
         report = tidy(wanted)
     except OSError as error:

@@ -2,9 +2,9 @@
 
 Owns the writing of `index.jsonl`: a header, start lines, one line a batch, findings, an end line, and
 rotation: what was written becomes a piece of the recording under other names, and new files begin. Rules: a
-batch is in its file before the index says so; one signal a file, as other tools expect; marks say how far all
-of them had come, so that a later life goes on from there without a line doubled or missing. Used from one
-thread at a time; every disk error is the caller's. Must not know what the batches mean.
+batch is in its file before its line is in the index; one signal a file, as other tools expect; marks hold
+how far all of them had come, so that a later life goes on from there without a line doubled or missing.
+Used from one thread at a time; every disk error is the caller's. Must not know what the batches mean.
 """
 
 import os
@@ -111,7 +111,7 @@ class RecordingWriter:
     def go_back(self, marks: Mapping[str, Mark], position: int) -> None:
         """Forget what was written since, from batch `position` on, as it will be written again.
 
-        What somebody else has added to the files stays. Raises `OSError`.
+        What other writers have added to the files stays. Raises `OSError`.
         """
         self._settle()
         mark = marks.get(self._index.path.name)

@@ -10,7 +10,7 @@ import zstandard
 
 from overwatch import codec
 from overwatch.aggregator import Checkpoint
-from overwatch.feeds.checkpoints import EVERY_NS, MOST_RECORDINGS, VARIABLE, Lasting, cache_folder
+from overwatch.feeds.checkpoints import EVERY_NS, MOST_RECORDINGS, VARIABLE, Lasting, LeftBehind, cache_folder
 from overwatch.feeds.player import Player
 from overwatch.feeds.recording import Recording, open_recording
 from overwatch.feeds.sources import OtlpFile, Rebuilt
@@ -153,7 +153,7 @@ def test_what_cannot_be_written_only_costs_time(
 
 def kept(folder: Path, most_bytes: int = 1 << 20) -> Lasting:
     """Checkpoints whose marks never change."""
-    return Lasting(folder, lambda tick: f"{tick:032x}", most_bytes)
+    return Lasting(folder, lambda tick: f"{tick:032x}", LeftBehind(folder, Fold.load), most_bytes)
 
 
 def test_beyond_the_budget_every_second_one_goes(tmp_path: Path) -> None:
