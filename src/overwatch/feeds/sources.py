@@ -18,8 +18,7 @@ import msgspec
 
 from overwatch.fold import SLOW_NS, next_tick
 from overwatch.journal import LogVersionError, Signal
-from overwatch.journal.scan import Kept, scan
-from overwatch.journal.spooled import spooled
+from overwatch.journal.scan import Kept, scan, spooled
 from overwatch.otlp.jsonl import MalformedJson, from_json
 from overwatch.otlp.sniff import RequestKind, is_json, sniff
 from overwatch.recordings.compaction import runs_in
