@@ -16,8 +16,7 @@ from overwatch.analyse.findings import Findings, Found, Told
 from overwatch.catalog import Stage
 from overwatch.events import Event, GateEvaluated, Record, RunStarted, SeedStageChanged
 from overwatch.feeds.inputs import Input, open_input
-from overwatch.feeds.recording import Recording, RecordingError
-from overwatch.feeds.unshown import unshown
+from overwatch.feeds.recording import Recording, RecordingError, unshown
 from overwatch.projection.history import of_snapshot
 from overwatch.projection.run import feed_line
 from overwatch.projection.text import safe, safe_or_none

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from overwatch.feeds.lasting import VARIABLE
+from overwatch.recordings.plan import Rules
 
 from overwatch.aggregator import Checkpoint
 from overwatch.analyse.export import TABLES, export
 from overwatch.analyse.story import Story
 from overwatch.events import Event, Origin, Record
-from overwatch.feeds.lasting import VARIABLE
 from overwatch.feeds.recording import Recording
 from overwatch.fold import SLOW_NS, LifeStarted
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import request
 from overwatch.recordings import checkpoints as module
 from overwatch.recordings.checkpoints import FOLDER, Leaving, left_in
-from overwatch.recordings.plan import Rules
 from overwatch.runs import Room
 from tests import fakes
 from tests.fakes import SECOND, START_NS

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from textual.strip import Strip
 
-from overwatch.feeds.towers import Listed
+from overwatch.feeds.live import Listed
 from overwatch.snapshot.history import Curve
 from overwatch.tui.text import Span, clean, fit, width_of
 from overwatch.tui.theme import Look
