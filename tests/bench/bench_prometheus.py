@@ -35,7 +35,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from overwatch.aggregator import Frame
-from overwatch.collector.loop import LoopThread
+from overwatch.collector.connections import LoopThread
 from overwatch.serve.exposition import Exposition
 from overwatch.serve.metrics_text import Family, FamilyKind, Text, page
 from overwatch.serve.prometheus import PageLimits, RunPage

@@ -216,15 +216,24 @@ def _parsed(path: Path) -> ast.Module:
 def _made(folders: Iterable[str], kinds: Iterable[str], other: dict[str, str]) -> set[str]:
     """`Kind.field` for every keyword with which a kind is made; `other` are names that modules call kinds.
 
-    What a copy of anything replaces counts for every kind that has such a field.
+    What a copy of anything replaces counts for every kind that has such a field. Where `**` gives keywords,
+    they are the keys of the dictionaries that the module writes out.
     """
     wanted, found = set(kinds), set()
     for module in _sources(folders):
+        keys = {
+            key.value
+            for node in ast.walk(module)
+            if isinstance(node, ast.Dict)
+            for key in node.keys
+            if isinstance(key, ast.Constant)
+        }
         for call in (node for node in ast.walk(module) if isinstance(node, ast.Call)):
             name = call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
             kind = other.get(name, name)
             made = wanted if kind == "replace" else {kind} & wanted
-            found |= {f"{one}.{word.arg}" for one in made for word in call.keywords if word.arg}
+            words = {word.arg for word in call.keywords}
+            found |= {f"{one}.{word}" for one in made for word in words | (keys if None in words else set())}
     return found
 
 

@@ -19,7 +19,7 @@ from overwatch.fold import FAST_NS, Fold, next_tick
 from overwatch.generate import FILES
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import request
-from overwatch.serve.prometheus import families
+from overwatch.serve.prometheus import RunPage
 
 SECOND, start = 1_000_000_000, 1_800_000_000 * 1_000_000_000
 fold, tick, origin = Fold(), next_tick(start), Origin(run_id="r", epoch="e", ours=True)
@@ -33,7 +33,7 @@ for seq, event in enumerate(events, 1):
     frame = fold.advance(tick, [Batch(sequence=seq, stamp=tick, signal=Signal.LOGS, body=body)], [])
     tick += SECOND
 (snapshot,) = frame.snapshots.values()
-page = {name: value for family in families(frame) for name, value in family.samples()}
+page = {name: value for family in RunPage().families(frame) for name, value in family.samples()}
 rule = FILES["dashboards/rules/overwatch.yaml"]()
 print(json.dumps({
     "screen": [snapshot.policy["kl_divergence"].status, snapshot.policy["kl_divergence"].limit.text],

@@ -32,7 +32,7 @@ from overwatch.otlp.settle import settle
 from overwatch.otlp.totals import Totals
 from overwatch.serve.metrics_text import Text
 from overwatch.serve.metrics_text import page as rendered
-from overwatch.serve.prometheus import families
+from overwatch.serve.prometheus import RunPage
 from overwatch.snapshot import Snapshot
 from tests.overwatch.sdk.sink import Sink, http_sink
 
@@ -113,7 +113,7 @@ def _living(frame: Frame) -> Frame:
 
 def _scrape(frame: Frame) -> dict[str, float]:
     """Newest sample of each name on the page of a frame."""
-    page = rendered(families(frame), Text.PLAIN).decode()
+    page = rendered(RunPage().families(frame), Text.PLAIN).decode()
     return {
         sample.name: sample.value
         for family in text_string_to_metric_families(page)

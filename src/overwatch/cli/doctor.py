@@ -41,7 +41,7 @@ from overwatch.delivery.answer import Answer, Parcel
 from overwatch.delivery.answer import Verdict as Taken
 from overwatch.extras import EXTRAS, TUI
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.spools import spool_root
+from overwatch.sdk.exporter.spool import spool_root
 
 _MARKS: Final = {State.OK: "ok", State.WARNING: "WARN", State.FAILURE: "FAIL"}
 _RANKS: Final = tuple(State)

@@ -320,7 +320,7 @@ def _storage() -> str | None:
 
 
 def _spool() -> Path:
-    from overwatch.sdk.exporter.spools import spool_root
+    from overwatch.sdk.exporter.spool import spool_root
 
     return spool_root()
 

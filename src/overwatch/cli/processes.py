@@ -21,7 +21,7 @@ import msgspec
 
 from overwatch.discovery import Endpoints
 from overwatch.sdk.ending import signal_name
-from overwatch.sdk.exporter.gone import Parent
+from overwatch.sdk.exporter.parent import Parent
 
 POLL_S: Final = 0.05
 READY_S: Final = 30.0

@@ -146,7 +146,7 @@ class Checkpoints:
         grown = 0
         if self._journal is not None:
             grown = self._journal.written_bytes - self._last_bytes
-            most = self._journal.most_disk_bytes * _OF_JOURNAL
+            most = self._journal.limits.disk_bytes * _OF_JOURNAL
             if grown >= min(max(MOST_BYTES, _OF_SIZE * self._size), most):
                 return True
         apart = max(
@@ -206,12 +206,9 @@ class Checkpoints:
         except OSError as error:
             _log.warning("checkpoint %s cannot be read: %s", name, error.strerror or error)
             return None
-        if len(data) < _HEAD.size or data[:4] != _MAGIC:
-            _log.warning("checkpoint %s is damaged; an older one is used", name)
-            return None
-        _, version, check = _HEAD.unpack_from(data)
+        magic, version, check = _HEAD.unpack_from(data.ljust(_HEAD.size, b"\0"))
         body = data[_HEAD.size :]
-        if version == VERSION and check != zlib.crc32(body):
+        if magic != _MAGIC or (version == VERSION and check != zlib.crc32(body)):
             _log.warning("checkpoint %s is damaged; an older one is used", name)
             return None
         try:

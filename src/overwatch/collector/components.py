@@ -2,16 +2,16 @@
 
 Rules: a new component is one file, with its settings and its class, and one row here. Names that a pipeline
 may list, addresses, `overwatch config components`, the JSON Schema and what a start makes all follow from the
-row. What a section states of itself beside its values is a protocol below. Must not know files, nor the order
-in which a collector starts.
+row. A section may state of itself: `listeners`, its addresses by paths below it; `path`, the file or folder
+that it alone writes to; `missing`, the key without which it cannot work and what to do. Must not know files,
+nor the order in which a collector starts.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
 import msgspec
 
@@ -26,7 +26,6 @@ from overwatch.collector.exporters.webhook import WebhookConfig
 from overwatch.collector.extensions.file_storage import FileStorageConfig
 from overwatch.collector.extensions.health_check import HealthCheckConfig
 from overwatch.collector.extensions.view import ViewConfig
-from overwatch.collector.guard import Listener
 from overwatch.collector.receivers.otlp import OtlpConfig
 
 _HERE: Final = "overwatch.collector"
@@ -174,36 +173,6 @@ COMPONENTS: Final[tuple[Component, ...]] = (
     ),
 )
 """In the order in which they are listed; of exporters of batches, also that in which they start."""
-
-
-@runtime_checkable
-class Listening(Protocol):
-    """A section with addresses."""
-
-    @property
-    def listeners(self) -> tuple[Listener, ...]:
-        """Where the component listens; paths are below the section."""
-        ...
-
-
-@runtime_checkable
-class Writing(Protocol):
-    """A section of what must have a place on disk for itself."""
-
-    @property
-    def path(self) -> Path:
-        """The file or folder."""
-        ...
-
-
-@runtime_checkable
-class Incomplete(Protocol):
-    """A section that can be left out, and needs more once a pipeline lists it."""
-
-    @property
-    def missing(self) -> tuple[str, str] | None:
-        """The key without which it cannot work, and what to do; `None` where all is there."""
-        ...
 
 
 ROOTS: Final = tuple(dict.fromkeys(one.kind.root for one in COMPONENTS))

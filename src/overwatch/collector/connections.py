@@ -1,4 +1,4 @@
-"""How many connections a web listener has, and how long each may take to ask and to read its answer.
+"""The one event loop and its web applications: how many connections there may be, and how long each may take.
 
 Rules: a connection beyond a cap gets an answer that names the cap, and ends; a cap that takes effect is
 reported when it begins and when it ends. A connection whose request does not begin, or does not end, in time
@@ -7,17 +7,22 @@ is cut, whatever trickles in. Runs in the event loop only. Must not know what is
 
 import asyncio
 import resource
+import ssl
+import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from http import HTTPStatus
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from aiohttp import hdrs, web
 
 from overwatch import platform
+from overwatch.collector.net import Address, Listening, listen
 from overwatch.collector.setting_types import bounded
+from overwatch.collector.tls import Certificates
 
+T = TypeVar("T")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 CALM_S: Final = 30.0
@@ -27,6 +32,9 @@ _SPARE_FILES: Final = 128
 _FEWEST: Final = 8
 """Connections that are taken whatever the system's limit is."""
 _WANTED_FILES: Final = 1 << 16
+_CALL_S: Final = 30.0
+_HANDSHAKE_S: Final = 10.0
+_BACKLOG: Final = 512
 _MOST_REFUSALS: Final = 2048
 """Refused connections that wait for their answer; more are closed without one."""
 LINGER_S: Final = 2.0
@@ -78,15 +86,12 @@ def most_connections(wanted: int) -> int:
 class ConnectionLimiter:
     """All connections of one listener."""
 
-    def __init__(
-        self, config: ConnectionsConfig, report: Callable[[str | None], None] = lambda _: None
-    ) -> None:
-        """`report` gets the cap that takes effect, and `None` once none does any more."""
+    def __init__(self, config: ConnectionsConfig) -> None:
         self.config = config
         self.most = most_connections(config.max_connections)
         """Most open connections."""
         self._most_refusals = most_connections(_MOST_REFUSALS)
-        self.report = report
+        self.report: Callable[[str | None], None] = lambda _: None
         """Gets the cap that takes effect, and `None` once none does any more."""
         self._refused_at = 0.0
         self._calming: asyncio.TimerHandle | None = None
@@ -282,3 +287,126 @@ class LimitedConnection(web.RequestHandler):
         answer = super().handle_error(request, status, exc, message)
         answer.headers[hdrs.SERVER] = SERVER
         return answer
+
+
+class LoopThread:
+    """An event loop in a thread; start once, stop once."""
+
+    def __init__(self) -> None:
+        self._loop = _new_loop()
+        self._thread = threading.Thread(target=self._run, name="listeners", daemon=True)
+        self._hosted: dict[web.AppRunner, asyncio.Server] = {}
+
+    def start(self) -> None:
+        """Begin to run the loop."""
+        self._thread.start()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop and wait for its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_CALL_S)
+
+    async def host(
+        self,
+        runner: web.AppRunner,
+        listening: Listening,
+        context: ssl.SSLContext | None,
+        limiter: ConnectionLimiter,
+    ) -> None:
+        """Serve an application at a socket, in plain text without a `context`; runs in the loop."""
+        await runner.setup()
+        server, loop = runner.server, asyncio.get_running_loop()
+        if server is None:
+            raise RuntimeError("the runner was not set up")
+        self._hosted[runner] = await loop.create_server(
+            lambda: LimitedConnection(limiter, server, loop),
+            sock=listening.sock,
+            ssl=context,
+            backlog=_BACKLOG,
+            ssl_handshake_timeout=None if context is None else _HANDSHAKE_S,
+        )
+
+    async def drop(self, runner: web.AppRunner) -> None:
+        """Stop accepting, let open requests end, close; runs in the loop."""
+        self._hosted.pop(runner).close()
+        await runner.cleanup()
+
+    def stop(self) -> None:
+        """Drop what is still hosted, end the loop and its thread."""
+        # An event loop with an open server in it may never close.
+        for runner in tuple(self._hosted):
+            self.call(self.drop(runner))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        finally:
+            asyncio.set_event_loop(None)
+            self._loop.close()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+async def _without_version(_: web.Request, answer: web.StreamResponse) -> None:
+    answer.headers[hdrs.SERVER] = SERVER
+
+
+class WebListener:
+    """A web application at an address; made by `Context.web_listener`, which guards it."""
+
+    def __init__(
+        self,
+        loop: LoopThread,
+        wanted: Address,
+        app: web.Application,
+        certificates: Certificates | None,
+        connections: ConnectionsConfig | None = None,
+    ) -> None:
+        self._loop = loop
+        self.may_move = True
+        """Whether another port will do where the wanted one is busy; set before `start`."""
+        self.announce: Callable[[Listening, bool], None] = lambda _, __: None
+        """Gets where it listens, and whether with TLS."""
+        self._wanted = wanted
+        self._certificates = certificates
+        self.limiter = ConnectionLimiter(connections or ConnectionsConfig())
+        """Its connections."""
+        self.limiter.watch(app)
+        app.on_response_prepare.append(_without_version)
+        self._runner = web.AppRunner(
+            app,
+            handler_cancellation=True,
+            shutdown_timeout=LINGER_S,
+            **HANDLING,
+        )
+        self._opened = False
+
+    def start(self) -> None:
+        """Listen and serve; raises `AddressError` when no port can be had."""
+        listening = listen(self._wanted, may_move=self.may_move)
+        try:
+            context = None if self._certificates is None else self._certificates.context()
+            hosted = self._loop.host(self._runner, listening, context, self.limiter)
+            self._loop.call(hosted)
+        except BaseException:
+            listening.sock.close()
+            raise
+        self._opened = True
+        self.announce(listening, self._certificates is not None)
+
+    def stop(self) -> None:
+        """Stop accepting, let open requests end, close; a second call does nothing."""
+        if self._opened:
+            self._opened = False
+            self._loop.call(self._loop.drop(self._runner))

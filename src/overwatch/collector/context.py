@@ -13,11 +13,10 @@ from aiohttp import web
 
 from overwatch.aggregator import Aggregator
 from overwatch.collector.budget import StorageBudget
-from overwatch.collector.connections import ConnectionLimiter
+from overwatch.collector.connections import ConnectionLimiter, LoopThread, WebListener
 from overwatch.collector.guard import Entry, Guard
 from overwatch.collector.health import Health
 from overwatch.collector.intake import Intake
-from overwatch.collector.loop import LoopThread, WebListener
 from overwatch.collector.net import Listening, parse
 from overwatch.collector.tally import Tally
 from overwatch.collector.tls import TlsConfig

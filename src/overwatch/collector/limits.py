@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -135,17 +135,18 @@ class MemoryLimiter:
             self._looked_at, self._seen = now, self._resident()
             if self._seen > self._soft and now - self._reclaimed_at >= _RECLAIM_S:
                 self._reclaimed_at = now
-                self._reclaim()
+                self.reclaims += 1
+                reclaim()
+                self._seen = self._resident()
         if self._seen <= self._soft:
             return None
         return (
             f"{self._seen >> 20} MiB of memory are in use; from {self._soft >> 20} MiB on nothing is taken in"
         )
 
-    def _reclaim(self) -> None:
-        self.reclaims += 1
-        reclaim()
-        self._seen = self._resident()
+
+class NoRoomError(Exception):
+    """There is no room for more bytes now."""
 
 
 class Room:
@@ -160,7 +161,7 @@ class Room:
         self.taken = 0
         """Bytes held now."""
 
-    def take(self, amount: int, peer: str = "") -> bool:
+    def take(self, amount: int, peer: str) -> bool:
         """Hold more bytes; false, and nothing is held, where there is no room for this peer."""
         with self._lock:
             if self.taken + amount > self._limit or self._by_peer[peer] + amount > self._of_a_peer:
@@ -169,7 +170,7 @@ class Room:
             self._by_peer[peer] += amount
             return True
 
-    def give(self, amount: int, peer: str = "") -> None:
+    def give(self, amount: int, peer: str) -> None:
         """Let go of bytes."""
         with self._lock:
             self.taken -= amount
@@ -177,26 +178,18 @@ class Room:
             if not self._by_peer[peer]:
                 del self._by_peer[peer]
 
+    @contextlib.contextmanager
+    def hold(self, peer: str) -> Iterator[Callable[[int], None]]:
+        """What one request holds: call it to hold more, or raise `NoRoomError`; the end gives all back."""
+        held = 0
 
-class NoRoomError(Exception):
-    """There is no room for more bytes now."""
+        def grow(amount: int) -> None:
+            nonlocal held
+            if not self.take(amount, peer):
+                raise NoRoomError(f"{self.taken >> 20} MiB of requests are on their way in already")
+            held += amount
 
-
-class Hold:
-    """What one request holds of the room; `end` gives all of it back."""
-
-    def __init__(self, room: Room, peer: str = "") -> None:
-        self._room = room
-        self._peer = peer
-        self._held = 0
-
-    def grow(self, amount: int) -> None:
-        """Hold more; raises `NoRoomError`."""
-        if not self._room.take(amount, self._peer):
-            raise NoRoomError(f"{self._room.taken >> 20} MiB of requests are on their way in already")
-        self._held += amount
-
-    def end(self) -> None:
-        """Let go of everything."""
-        self._room.give(self._held, self._peer)
-        self._held = 0
+        try:
+            yield grow
+        finally:
+            self.give(held, peer)

@@ -3,6 +3,7 @@
 Must not know what is served at an address.
 """
 
+import contextlib
 import errno
 import ipaddress
 import socket
@@ -113,12 +114,8 @@ def _bind(host: str, port: int) -> socket.socket:
 
 def holder(port: int) -> str:
     """Who listens at a port, as far as this user may see."""
-    try:
-        for connection in psutil.net_connections(kind="tcp"):
-            if connection.status != psutil.CONN_LISTEN or not connection.laddr or not connection.pid:
-                continue
-            if connection.laddr.port == port:
-                return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
-    except (psutil.Error, OSError):
-        return "another process"
+    with contextlib.suppress(psutil.Error, OSError):
+        for one in psutil.net_connections(kind="tcp"):
+            if one.status == psutil.CONN_LISTEN and one.pid and one.laddr and one.laddr.port == port:
+                return f"{psutil.Process(one.pid).name()} (pid {one.pid})"
     return "another process"

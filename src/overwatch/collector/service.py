@@ -22,7 +22,7 @@ from overwatch.background import Periodic, leave_a_core
 from overwatch.collector.budget import StorageBudget
 from overwatch.collector.clock import SteadyClock
 from overwatch.collector.components import component_of
-from overwatch.collector.connections import raise_file_limit
+from overwatch.collector.connections import LoopThread, raise_file_limit
 from overwatch.collector.context import Component, Context
 from overwatch.collector.exporters.aggregator import AggregatorConfig, Refusals
 from overwatch.collector.exporters.otlp_file import OtlpFileConfig, OtlpFileExporter
@@ -31,7 +31,6 @@ from overwatch.collector.fold_cursor import FOLD, FoldCursor
 from overwatch.collector.guard import Guard
 from overwatch.collector.health import Health, Phase
 from overwatch.collector.intake import Decoding, Intake
-from overwatch.collector.loop import LoopThread
 from overwatch.collector.net import AddressError
 from overwatch.collector.receivers.otlp import OtlpConfig
 from overwatch.collector.settings import ARCHIVE, ENDED, JOURNAL, CollectorConfig, written
@@ -57,10 +56,6 @@ ENOUGH: Final = 1024
 _MOST_HALVINGS: Final = 3
 
 _log = logging.getLogger("overwatch.collector")
-
-
-def _stay() -> None:
-    """A thread may work on any core."""
 
 
 class StartError(RuntimeError):
@@ -106,11 +101,11 @@ class Service:
         raise_file_limit()
         self.config = config
         """What this collector was made of."""
-        self._now = now = now or SteadyClock()
+        now = now or SteadyClock()
         journal = MemoryJournal(now, self._held_bytes)
         tally, health = Tally(), Health(config.graph)
         self._decoding = Decoding() if config.exporting("aggregator") else None
-        settle = leave_a_core if config.service.spare_core else _stay
+        settle = leave_a_core if config.service.spare_core else lambda: None
         self.context = Context(
             journal=journal,
             intake=Intake(journal, tally, config.one(OtlpConfig).limits, self._decoding, settle),
@@ -130,7 +125,6 @@ class Service:
         self._started: list[Component] = []
         self._storage: Storage | None = None
         self._after: int | None = None
-        self._aggregator: Aggregator | None = None
         self._loop_runs = False
         self._announced = False
         self._announcing = threading.Lock()
@@ -206,8 +200,8 @@ class Service:
                 self._begin(archive)
                 self.context.health.watch(ARCHIVE, lambda: archive.is_running)
             refusals = Refusals(self.context.health, self.config.one(AggregatorConfig).max_runs)
-            self._aggregator = self._make_aggregator([*sinks, refusals, self.context.bell])
-            self.context = replace(self.context, aggregator=self._aggregator)
+            aggregator = self._make_aggregator([*sinks, refusals, self.context.bell])
+            self.context = replace(self.context, aggregator=aggregator)
         for sink in sinks:
             self._begin(sink)
         self._begin(SelfMetrics(self.context).listener(self.config.service.telemetry.metrics))
@@ -223,10 +217,9 @@ class Service:
             # What others have on the volume may go; what the volume can hold at most does not change.
             section = section.within(usage.planned[JOURNAL])
         limits, health = self.config.one(OtlpConfig).limits, self.context.health
-        storage = Storage(section, self._held_bytes, self._now, health, limits)
-        self._storage, self._now = storage, storage.clock
-        settle = self.context.settle
-        intake = Intake(storage.journal, self.context.tally, limits, self._decoding, settle)
+        self._storage = storage = Storage(section, self._held_bytes, self.context.now, health, limits)
+        tally, settle = self.context.tally, self.context.settle
+        intake = Intake(storage.journal, tally, limits, self._decoding, settle)
         self.context = replace(self.context, journal=storage.journal, intake=intake, now=storage.clock)
         self._begin(storage)
 
@@ -253,12 +246,12 @@ class Service:
         resumed = resumed or Resumed(past=None if self._storage is None else self._storage.lives)
         if self._decoding is not None:
             resumed.fold.read = self._decoding.take
-        journal = self.context.journal
-        cursor = FoldCursor(place, journal, self.context.tally, self.config.exporting(FOLD))
-        self.context.intake.heed(cursor.behind_s)
-        aggregator = Aggregator(cursor, self._now, sinks, resumed, checkpoints, settle=self.context.settle)
-        if self.context.archive is not None:
-            aggregator.archive = self.context.archive.keep
+        context = self.context
+        cursor = FoldCursor(place, context.journal, context.tally, self.config.exporting(FOLD))
+        context.intake.heed(cursor.behind_s)
+        aggregator = Aggregator(cursor, context.now, sinks, resumed, checkpoints, settle=context.settle)
+        if context.archive is not None:
+            aggregator.archive = context.archive.keep
         return aggregator
 
     def _start_pipelines(self) -> None:
@@ -277,7 +270,7 @@ class Service:
             room=self._room(),
         )
         began = self.context.journal.append(Signal.START, msgspec.json.encode(life))
-        aggregator = self._aggregator
+        aggregator = self.context.aggregator
         if aggregator is not None:
             self._begin(_Fold(lambda: aggregator.start(began.stamp), lambda: self._end_fold(aggregator)))
             self.context.health.watch(FOLD, lambda: aggregator.is_running)

@@ -13,17 +13,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from overwatch.collector.auth import Role
-from overwatch.collector.budget import Row, Written
-from overwatch.collector.components import (
-    ROOTS,
-    Incomplete,
-    Kind,
-    Listening,
-    Writing,
-    of_kinds,
-    row_of,
-    type_of,
-)
+from overwatch.collector.budget import Part, Row, Written
+from overwatch.collector.components import ROOTS, Kind, of_kinds, row_of, type_of
 from overwatch.collector.exporters.aggregator import AggregatorConfig
 from overwatch.collector.exporters.forward_config import (
     ForwardConfig,
@@ -42,7 +33,6 @@ from overwatch.collector.telemetry import MetricsConfig
 from overwatch.delivery.connection import tls_context
 from overwatch.diagnose.judging import DiagnosisConfig, unknown
 from overwatch.journal import Signal
-from overwatch.recordings.division import Part
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 SIGNALS: Final = (Signal.LOGS, Signal.METRICS, Signal.TRACES)
@@ -212,10 +202,9 @@ def listeners(config: CollectorConfig) -> Iterator[Listener]:
         role=Role.READ,
     )
     for path, section in _sections(config):
-        if isinstance(section, Listening):
-            for one in section.listeners:
-                tls = one.tls or (shared if one.shares_tls else None)
-                yield replace(one, path=f"{path}.{one.path}", tls=tls)
+        for one in getattr(section, "listeners", ()):
+            tls = one.tls or (shared if one.shares_tls else None)
+            yield replace(one, path=f"{path}.{one.path}", tls=tls)
 
 
 def opened(config: CollectorConfig) -> list[Listener]:
@@ -312,13 +301,9 @@ def _apart(config: CollectorConfig) -> Iterator[tuple[str, str]]:
     """Which exporters would write to the same place."""
     named, taken = (*config.signal_exporters, *config.snapshot_exporters), dict[Path, str]()
     for name, section in config.exporters.items():
-        if name in named and isinstance(section, Writing):
-            first = taken.setdefault(section.path, name)
-            if first != name:
-                yield (
-                    f"exporters.{name}.path",
-                    f"{first} writes to {section.path} already; name another place",
-                )
+        path = getattr(section, "path", None)
+        if name in named and path is not None and (first := taken.setdefault(path, name)) != name:
+            yield f"exporters.{name}.path", f"{first} writes to {path} already; name another place"
 
 
 def _unknown(path: str, names: tuple[str, ...], known: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -342,9 +327,9 @@ def _wiring(config: CollectorConfig) -> Iterator[tuple[str, str]]:
             "metrics are folded wherever logs are; add `aggregator`, or leave the pipeline out",
         )
     for name in config.snapshot_exporters:
-        section = config.exporters.get(name)
-        if isinstance(section, Incomplete) and section.missing is not None:
-            key, what = section.missing
+        missing = getattr(config.exporters.get(name), "missing", None)
+        if missing is not None:
+            key, what = missing
             yield f"exporters.{name}.{key}", what
     needs_frames = pipelines.snapshots is not None or "view" in config.service.extensions
     if needs_frames and not folded:

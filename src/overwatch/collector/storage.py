@@ -7,7 +7,6 @@ after the journal's last stamp, so that time never falls. Must not know what com
 import errno
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -19,7 +18,7 @@ from overwatch.collector.limits import LimitsConfig
 from overwatch.collector.lives import Lives
 from overwatch.fold import SLOW_NS
 from overwatch.journal import Cursor, DurableJournal, Folder, FolderLostError, JournalLimits
-from overwatch.journal.limits import SEGMENT_BYTES
+from overwatch.journal.batches import SEGMENT_BYTES
 
 _PART: Final = "journal"
 _SEGMENTS: Final = 16
@@ -27,18 +26,6 @@ _SEGMENTS: Final = 16
 _LOST: Final = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
 """Errors of a folder that does not come back, where e.g. EIO may pass."""
 _log = logging.getLogger("overwatch.collector")
-
-
-@dataclass(slots=True)
-class Clock:
-    """The time, as far ahead of the machine's as the journal was before."""
-
-    base: Callable[[], int]
-    ahead: int = 0
-
-    def __call__(self) -> int:
-        """Unix nanoseconds."""
-        return self.base() + self.ahead
 
 
 class Storage:
@@ -54,7 +41,7 @@ class Storage:
     ) -> None:
         """Open it; raises `OSError` or `LogVersionError`, with what to do."""
         self._health = health
-        self.clock = Clock(now)
+        self._now, self._ahead = now, 0
         self._folder = Folder(config.directory / "journal")
         most = config.max_size_mib << 20
         limits = JournalLimits(
@@ -73,6 +60,10 @@ class Storage:
             self._folder.close()
             raise
         self._say_what_was_found()
+
+    def clock(self) -> int:
+        """The time in Unix nanoseconds, as far ahead of the machine's as the journal was before."""
+        return self._now() + self._ahead
 
     def resume(self) -> tuple[Cursor, Resumed | None]:
         """The aggregator's cursor and where it goes on; `None` where nothing came before."""
@@ -115,16 +106,18 @@ class Storage:
         journal = self.journal
         lag = journal.last_stamp - self.clock()
         if lag > 5 * SLOW_NS:
-            self.clock.ahead = lag
+            self._ahead = lag
             _log.warning(
                 "the clock is %.0f s behind the journal's last batch; going on from there", lag / 1e9
             )
-        if journal.torn_bytes:
-            _log.warning("the journal's last %d bytes were not whole and are left out", journal.torn_bytes)
-        if journal.set_aside:
+        if journal.recovery.torn_bytes:
+            _log.warning(
+                "the journal's last %d bytes were not whole and are left out", journal.recovery.torn_bytes
+            )
+        if journal.recovery.set_aside:
             _log.error(
                 "files of the journal cannot be read and are set aside as *.bad: %s",
-                ", ".join(journal.set_aside),
+                ", ".join(journal.recovery.set_aside),
             )
         earlier = journal.opened_at - journal.first_sequence
         if earlier:

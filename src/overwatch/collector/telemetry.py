@@ -12,10 +12,10 @@ import msgspec
 from overwatch import __version__
 from overwatch.collector.auth import Role
 from overwatch.collector.budget import StorageBudget
+from overwatch.collector.connections import WebListener
 from overwatch.collector.context import Context
 from overwatch.collector.guard import Entry, plain
 from overwatch.collector.limits import Resident
-from overwatch.collector.loop import WebListener
 from overwatch.collector.tls import TlsConfig
 from overwatch.serve.exposition import Exposition
 from overwatch.serve.metrics_text import Family, FamilyBuilder, labels_text

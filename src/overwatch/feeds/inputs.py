@@ -21,8 +21,7 @@ from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.feeds.snapshotlog import SnapshotLog, is_snapshot, log_files
 from overwatch.feeds.source import Source
 from overwatch.journal import LogVersionError
-from overwatch.journal.scan import is_journal
-from overwatch.journal.spooled import is_spool
+from overwatch.journal.scan import is_journal, is_spool
 from overwatch.otlp.sniff import sniff
 from overwatch.recordings.files import LIVE
 from overwatch.recordings.handles import Handles, Scratch

@@ -13,8 +13,7 @@ import msgspec
 
 from overwatch.feeds.source import Account
 from overwatch.journal import LogVersionError, Signal
-from overwatch.journal.scan import Kept, scan
-from overwatch.journal.spooled import spooled
+from overwatch.journal.scan import Kept, scan, spooled
 from overwatch.recordings.index import Entry, Located, RecordingError, StartBody, Started
 
 _start_body: Final = msgspec.json.Decoder(StartBody).decode

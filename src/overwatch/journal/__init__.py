@@ -10,12 +10,21 @@ Must not know what the bytes mean.
 
 from typing import Final
 
-from overwatch.journal.batches import Batch, Cursor, Journal, JournalFullError, Lag, Made, Signal
-from overwatch.journal.commits import GroupCommit, Writes
-from overwatch.journal.cursors import CursorFile, Place
+from overwatch.journal.batches import (
+    Batch,
+    Cursor,
+    Durability,
+    Journal,
+    JournalFullError,
+    JournalLimits,
+    Lag,
+    Made,
+    Signal,
+)
+from overwatch.journal.commits import GroupCommit
+from overwatch.journal.cursors import CursorFile, Note, Place
 from overwatch.journal.durable import DurableJournal
 from overwatch.journal.folder import (
-    DiskFiles,
     File,
     Files,
     Folder,
@@ -23,12 +32,8 @@ from overwatch.journal.folder import (
     FolderLostError,
     is_held,
 )
-from overwatch.journal.limits import Durability, JournalLimits
 from overwatch.journal.memory import MemoryJournal
-from overwatch.journal.notes import Note
-from overwatch.journal.parts import LogVersionError
-from overwatch.journal.reader import Reader
-from overwatch.journal.records import HEADER_BYTES, Record
+from overwatch.journal.records import HEADER_BYTES, LogVersionError, Reader, Record
 from overwatch.journal.segments import Log, LogLimits, LogSyncError, LogWriteError, Placed, Recovery
 
 __all__ = [
@@ -37,7 +42,6 @@ __all__ = [
     "Batch",
     "Cursor",
     "CursorFile",
-    "DiskFiles",
     "Durability",
     "DurableJournal",
     "File",
@@ -64,7 +68,6 @@ __all__ = [
     "Record",
     "Recovery",
     "Signal",
-    "Writes",
     "is_held",
 ]
 

@@ -6,14 +6,16 @@ the tick; a full journal refuses, it never drops what it accepted. Must not know
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
 import msgspec
 
-from overwatch.journal.cursors import CursorFile
-from overwatch.journal.notes import Note
+from overwatch.journal.cursors import CursorFile, Note
 
+SEGMENT_BYTES: Final = 16 << 20
+"""Size of a file of a journal that is large."""
 CHUNK_BYTES: Final = 1 << 20
 """Most bytes that a reader is given at once by `wait`, one batch more or less."""
 
@@ -26,6 +28,10 @@ class Signal(Enum):
     TRACES = "traces"
     START = "start"
     """A collector's own start record; jumps the tick clock."""
+
+
+KINDS: Final = {Signal.LOGS: 1, Signal.METRICS: 2, Signal.TRACES: 3, Signal.START: 4}
+"""What a signal is called in a log; never reused."""
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,12 +118,43 @@ class Cursor(Protocol):
         ...
 
     def keep(self, position: int) -> None:
-        """Say that batches before `position` are not needed again by this reader, nor by its next life."""
+        """Batches before `position` are not needed again by this reader, nor by its next life."""
         ...
 
 
-class Queues(Protocol):
-    """What waits for whom."""
+class Durability(Enum):
+    """What an acknowledged batch survives."""
+
+    FSYNC = "fsync"
+    """The machine's power loss."""
+    FAST = "fast"
+    """The collector's death; a power loss may cost the last second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalLimits:
+    """What a journal on disk may use."""
+
+    durability: Durability = Durability.FSYNC
+    """When a batch counts as accepted."""
+    held_bytes: int = 256 << 20
+    """Most bytes of batches that wait for their readers."""
+    disk_bytes: int = 2 << 30
+    """Most bytes on disk, one segment more or less."""
+    segment_bytes: int = SEGMENT_BYTES
+    """Size of one file, the unit in which room is given back."""
+
+    def __post_init__(self) -> None:
+        if self.held_bytes < 1 or self.disk_bytes < 2 * self.segment_bytes:
+            raise ValueError(f"the disk must have room for two segments, and readers for a byte: {self}")
+
+
+TYPICAL_BYTES: Final = 64 << 10
+"""The size of a body for which a journal must have room to count as accepting."""
+
+
+class Journal(Protocol):
+    """Batches in order, for any number of cursors; safe from any thread."""
 
     @property
     def backlog(self) -> Mapping[str, int]:
@@ -132,14 +169,6 @@ class Queues(Protocol):
     def lag(self, name: str) -> Lag:
         """How far the cursor of that name is behind; nothing for a name without a cursor."""
         ...
-
-
-TYPICAL_BYTES: Final = 64 << 10
-"""The size of a body for which a journal must have room to count as accepting."""
-
-
-class Journal(Queues, Protocol):
-    """Batches in order, for any number of cursors; safe from any thread."""
 
     @property
     def held_bytes(self) -> int:

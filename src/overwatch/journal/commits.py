@@ -12,8 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
-from overwatch.journal.batches import TYPICAL_BYTES
-from overwatch.journal.limits import Durability
+from overwatch.journal.batches import TYPICAL_BYTES, Durability
 from overwatch.journal.segments import Log
 
 _FAST_SYNC_S: Final = 1.0

@@ -1,8 +1,10 @@
-"""A reader's place that survives its process: a number, and a note that is kept with it.
+"""What a part of a program leaves for its next life: a reader's place, a few bytes of any part.
 
-Rules: a file of two slots, written in turn, so that a write that fails or is cut short leaves the place
-before it, and moving on takes no new room on a full disk. No whole slot where there should be one is a lost
-cursor: its reader begins again at the oldest record kept, and says so. Must not know what notes mean.
+Rules: a note is replaced as a whole and survives a power loss, so that a reader finds the last one or the one
+before it. A place is a number and a note in a file of two slots, written in turn, so that a write that fails
+or is cut short leaves the place before it, and moving on takes no new room on a full disk. No whole slot
+where there should be one is a lost cursor: its reader begins again at the oldest record kept, and reports
+that. Must not know what notes mean.
 """
 
 import errno
@@ -113,3 +115,26 @@ def _unpack(slot: bytes) -> tuple[int, Place] | None:
     if length > MAX_NOTE_BYTES or zlib.crc32(fields) != _CHECK.unpack_from(slot, len(_MAGIC))[0]:
         return None
     return turn, Place(position=position, note=fields[_FIELDS.size :])
+
+
+class Note:
+    """One named note. Not safe for use from several threads at once."""
+
+    def __init__(self, folder: Folder, name: str) -> None:
+        self._folder = folder
+        # Names of several parts of one kind, as `webhook/chat`, are no paths.
+        self._name = f"{name.replace('/', '%2F')}.note"
+
+    def read(self) -> bytes | None:
+        """What was written last, `None` where nothing was. Raises `OSError`."""
+        try:
+            fd = self._folder.open(self._name)
+        except FileNotFoundError:
+            return None
+        with os.fdopen(fd, "rb") as file:
+            return file.read()
+
+    def write(self, data: bytes) -> None:
+        """Put this in the place of what was. Raises `OSError`, and then what was is still there."""
+        self._folder.replace(self._name, data)
+        self._folder.files.sync()

@@ -12,17 +12,24 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
 
-from overwatch.journal.batches import TYPICAL_BYTES, Batch, JournalFullError, Lag, Made, Signal
-from overwatch.journal.commits import GroupCommit
-from overwatch.journal.cursors import CursorFile
-from overwatch.journal.folder import Folder
-from overwatch.journal.limits import Durability, JournalLimits
-from overwatch.journal.notes import Note
-from overwatch.journal.reading import DurableCursor, Shared
-from overwatch.journal.segments import Log, LogLimits
+import msgspec
 
-KINDS: Final = {Signal.LOGS: 1, Signal.METRICS: 2, Signal.TRACES: 3, Signal.START: 4}
-"""What a signal is called in the log; never reused."""
+from overwatch.journal.batches import (
+    KINDS,
+    TYPICAL_BYTES,
+    Batch,
+    Durability,
+    JournalFullError,
+    JournalLimits,
+    Lag,
+    Made,
+    Signal,
+)
+from overwatch.journal.commits import GroupCommit
+from overwatch.journal.cursors import CursorFile, Note
+from overwatch.journal.folder import Folder
+from overwatch.journal.reading import Disk, DurableCursor, Shared
+from overwatch.journal.segments import Log, LogLimits
 
 _SUFFIX: Final = ".cursor"
 
@@ -48,7 +55,8 @@ class _Writes:
         self, log: Log, now: Callable[[], int], durability: Durability, report: Callable[[str | None], None]
     ) -> None:
         self.commit: GroupCommit[_Waiting] = GroupCommit(log, self, durability, report)
-        self.shared = Shared(log, KINDS, self.commit.lock, self.commit.files)
+        self.shared: Shared[DurableCursor] = Shared(self.commit.lock, log.next_sequence)
+        self.disk = Disk(log, self.commit.files, self._tidy)
         self.floor = 0
         """The newest stamp given."""
         self.queued = 0
@@ -96,7 +104,7 @@ class _Writes:
         with self.shared.lock:
             self.queued = sum(len(waiting.body) for waiting in self.commit.waiting)
             if doubtful:
-                self.shared.doubt(range(doubtful[0], doubtful[-1] + 1))
+                self.disk.doubtful.append(range(doubtful[0], doubtful[-1] + 1))
             self.shared.publish([batch for _, batch in kept], self._after)
         for item, batch in kept:
             item.done.set_result(batch)
@@ -112,6 +120,11 @@ class _Writes:
     def _after(self) -> int:
         """The number after all that readers may see."""
         return self._log.next_sequence + (self._unwritten is not None)
+
+    def _tidy(self) -> None:
+        """A reader let go of something; the caller holds the lock."""
+        if self._log.can_drop(self.shared.needed()):
+            self.commit.wake()
 
     def _write_start(self) -> None:
         if self._unwritten is not None:
@@ -133,25 +146,26 @@ class DurableJournal:
     ) -> None:
         """Recover what is there.
 
-        The next batch gets at least sequence `floor[0]` and a later stamp than `floor[1]`; `report` is told
+        The next batch gets at least sequence `floor[0]` and a later stamp than `floor[1]`; `report` is given
         why the disk refuses, and `None` when it does no more. Raises `LogVersionError` for files of a newer
         version, `OSError` when the folder cannot be read.
         """
         self._folder = folder
-        self._limits = limits or JournalLimits()
+        self.limits = limits or JournalLimits()
         sequence = max([floor[0], *(place for place in _places(folder))])
-        sizes = LogLimits(segment_bytes=self._limits.segment_bytes)
+        sizes = LogLimits(segment_bytes=self.limits.segment_bytes)
         self._log = Log(folder, "journal", sizes, floor=sequence)
         last = self._log.recovery.last
-        self._writes = _Writes(self._log, now, self._limits.durability, report)
+        self._writes = _Writes(self._log, now, self.limits.durability, report)
         self._writes.floor = max(floor[1], 0 if last is None else last.stamp)
         self._shared, self._commit = self._writes.shared, self._writes.commit
-        self._commit.start()
-
-    @property
-    def opened_at(self) -> int:
+        self.opened_at = self._shared.opened_at
         """Sequence of the first batch of this life; what is before it comes from earlier ones."""
-        return self._shared.opened_at
+        self.recovery = self._log.recovery
+        """What opening found damaged: it is not read again."""
+        self.capacity_bytes = self.limits.held_bytes
+        """Most bytes of bodies that wait."""
+        self._commit.start()
 
     @property
     def first_sequence(self) -> int:
@@ -162,16 +176,6 @@ class DurableJournal:
     def last_stamp(self) -> int:
         """The newest stamp or sealed tick, 0 for an empty journal."""
         return max(self._writes.floor, self._shared.sealed)
-
-    @property
-    def torn_bytes(self) -> int:
-        """Bytes that opening cut off or passed over: a batch that was being written, or damage."""
-        return self._log.recovery.torn_bytes
-
-    @property
-    def set_aside(self) -> Sequence[str]:
-        """Files that could not be read when it was opened; what is in them is not read again."""
-        return self._log.recovery.set_aside
 
     @property
     def problem(self) -> str | None:
@@ -202,19 +206,9 @@ class DurableJournal:
         return self._shared.backlog()
 
     @property
-    def capacity_bytes(self) -> int:
-        """Most bytes of bodies that wait."""
-        return self._limits.held_bytes
-
-    @property
     def disk_bytes(self) -> int:
         """Bytes of records on disk."""
         return self._log.size_bytes
-
-    @property
-    def most_disk_bytes(self) -> int:
-        """What it may have there."""
-        return self._limits.disk_bytes
 
     @property
     def written_bytes(self) -> int:
@@ -224,21 +218,17 @@ class DurableJournal:
     @property
     def is_pressed(self) -> bool:
         """Whether half of the room for batches that wait, in memory's sense or the disk's, is used up."""
-        limits = self._limits
+        limits = self.limits
         return self.held_bytes > limits.held_bytes // 2 or self.disk_bytes > limits.disk_bytes // 2
 
     def lag(self, name: str) -> Lag:
         """How far the cursor of that name is behind."""
-        cursor = self._shared.find(name)
+        cursor, lag = self._shared.find(name), self._shared.lag(name, self.limits.held_bytes)
         if cursor is None:
-            return Lag()
-        with self._shared.files:
-            on_disk = self._log.bytes_from(cursor.kept)
-        return Lag(
-            batches=self._shared.visible - cursor.position,
-            unread=cursor.owed / self._limits.held_bytes,
-            kept=on_disk / self._limits.disk_bytes,
-        )
+            return lag
+        with self._commit.files:
+            kept = self._log.bytes_from(cursor.kept) / self.limits.disk_bytes
+        return msgspec.structs.replace(lag, kept=kept)
 
     def append(self, signal: Signal, body: bytes) -> Batch:
         """Accept one body and return once it is as durable as was asked; raises `JournalFullError`.
@@ -266,7 +256,10 @@ class DurableJournal:
 
         What the latter has read is needed until it says `keep`.
         """
-        return self._shared.add(name, start, self._tidy, made=made)
+        with self._shared.lock:
+            cursor = DurableCursor(self._shared, name, start, self._writes.disk, made=made)
+            self._shared.cursors.append(cursor)
+            return cursor
 
     def place(self, name: str) -> CursorFile:
         """A reader's place in this folder."""
@@ -279,29 +272,24 @@ class DurableJournal:
     def close(self) -> None:
         """Write what waits, then let go of the files. A second call does nothing."""
         self._commit.close()
-        with self._shared.files:
+        with self._commit.files:
             self._log.close()
 
     def _refuse_when_full(self, size: int) -> None:
         queued = self._writes.queued
-        held, disk = self._shared.owed_locked() + queued, self._log.size_bytes + queued
+        held, disk = self._shared.owed() + queued, self._log.size_bytes + queued
         if self._commit.is_closing:
             raise JournalFullError("the journal is closed")
-        if held + size > self._limits.held_bytes:
+        if held + size > self.limits.held_bytes:
             raise JournalFullError(
-                f"journal holds {held} of {self._limits.held_bytes} bytes that readers have not passed; "
+                f"journal holds {held} of {self.limits.held_bytes} bytes that readers have not passed; "
                 f"a body of {size} bytes does not fit"
             )
-        if disk + size > self._limits.disk_bytes:
+        if disk + size > self.limits.disk_bytes:
             raise JournalFullError(
-                f"journal has {disk} of {self._limits.disk_bytes} bytes on disk that readers or the next "
+                f"journal has {disk} of {self.limits.disk_bytes} bytes on disk that readers or the next "
                 f"start need; a body of {size} bytes does not fit"
             )
-
-    def _tidy(self) -> None:
-        """A reader let go of something; the caller holds the lock."""
-        if self._log.can_drop(self._shared.needed()):
-            self._commit.wake()
 
 
 def _batch(waiting: _Waiting, sequence: int) -> Batch:

@@ -11,102 +11,39 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from overwatch.file_lock import lock_within, try_lock
 from overwatch.platform import sync, sync_data, write_parts
 
 _LOCK: Final = "lock"
 _LOCK_PATIENCE_S: Final = 0.2
-"""Somebody may be asking whether the lock is held, which takes a moment."""
+"""Another process may look whether the lock is held, which takes a moment."""
 _SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class File(Protocol):
+class File:
     """One file open for writing."""
-
-    def write(self, parts: Sequence[bytes], offset: int) -> int:
-        """Write at a place; how many bytes were taken, which may be fewer. Raises `OSError`."""
-        ...
-
-    def cut(self, size: int) -> None:
-        """Forget what lies after `size` bytes. Raises `OSError`."""
-        ...
-
-    def sync(self) -> None:
-        """Return when the file survives a power loss. Raises `OSError`."""
-        ...
-
-    def close(self) -> None:
-        """Let go; never raises."""
-        ...
-
-
-class Files(Protocol):
-    """The names of one folder."""
-
-    def open(self, name: str) -> File:
-        """The file of that name, made when it is not there. Raises `OSError`."""
-        ...
-
-    def rename(self, old: str, new: str) -> None:
-        """Give a file another name, in place of what has it. Raises `OSError`."""
-        ...
-
-    def remove(self, name: str) -> None:
-        """Take a name away. Raises `OSError`."""
-        ...
-
-    def sync(self) -> None:
-        """Return when the names survive a power loss. Raises `OSError`."""
-        ...
-
-
-class DiskFile:
-    """A file of the operating system."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     def write(self, parts: Sequence[bytes], offset: int) -> int:
-        """Write at a place, all parts in one call."""
+        """Write at a place, in one call; how many bytes were taken, which may be fewer. Raises `OSError`."""
         return write_parts(self._fd, parts, offset)
 
     def cut(self, size: int) -> None:
-        """Forget what lies after `size` bytes."""
+        """Forget what lies after `size` bytes. Raises `OSError`."""
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        """Wait for the disk."""
+        """Return when the file survives a power loss. Raises `OSError`."""
         sync_data(self._fd)
 
     def close(self) -> None:
-        """Let go."""
+        """Let go; never raises."""
         with contextlib.suppress(OSError):
             os.close(self._fd)
-
-
-class DiskFiles:
-    """The names under an open folder of the operating system."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    def open(self, name: str) -> File:
-        """The file of that name, for this user alone."""
-        return DiskFile(os.open(name, os.O_RDWR | os.O_CREAT | _SAFE, 0o600, dir_fd=self._fd))
-
-    def rename(self, old: str, new: str) -> None:
-        """Give a file another name."""
-        os.rename(old, new, src_dir_fd=self._fd, dst_dir_fd=self._fd)
-
-    def remove(self, name: str) -> None:
-        """Take a name away."""
-        os.unlink(name, dir_fd=self._fd)
-
-    def sync(self) -> None:
-        """Wait for the disk."""
-        sync(self._fd)
 
 
 @contextlib.contextmanager
@@ -121,28 +58,33 @@ def _named(folder: Path) -> Iterator[None]:
         raise
 
 
-class _NamedFiles:
-    """The names of a folder, in errors with their whole paths."""
+class Files:
+    """The names under an open folder; every call may raise `OSError`."""
 
-    def __init__(self, folder: Path, files: Files) -> None:
-        self._folder = folder
-        self._files = files
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.where = Path()
+        """The folder, as errors name it."""
 
     def open(self, name: str) -> File:
-        with _named(self._folder):
-            return self._files.open(name)
+        """The file of that name, made for this user alone when it is not there."""
+        with _named(self.where):
+            return File(os.open(name, os.O_RDWR | os.O_CREAT | _SAFE, 0o600, dir_fd=self._fd))
 
     def rename(self, old: str, new: str) -> None:
-        with _named(self._folder):
-            self._files.rename(old, new)
+        """Give a file another name, in place of what has it."""
+        with _named(self.where):
+            os.rename(old, new, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def remove(self, name: str) -> None:
-        with _named(self._folder):
-            self._files.remove(name)
+        """Take a name away."""
+        with _named(self.where):
+            os.unlink(name, dir_fd=self._fd)
 
     def sync(self) -> None:
-        with _named(self._folder):
-            self._files.sync()
+        """Return when the names survive a power loss."""
+        with _named(self.where):
+            sync(self._fd)
 
 
 class FolderBusyError(OSError):
@@ -156,7 +98,7 @@ class FolderLostError(OSError):
 class Folder:
     """A locked folder. Not safe for use from several threads at once."""
 
-    def __init__(self, path: Path, files: Callable[[int], Files] = DiskFiles) -> None:
+    def __init__(self, path: Path, files: Callable[[int], Files] = Files) -> None:
         """Make the folder when it is not there, and lock it.
 
         Raises `FolderBusyError` naming the holder; `OSError` when it is a link, somebody else's, on a disk
@@ -176,7 +118,8 @@ class Folder:
         self._self = _identity(os.fstat(self._fd))
         self._lock_self = _identity(os.fstat(self._lock_fd))
         self._is_open = True
-        self.files: Files = _NamedFiles(path, files(self._fd))
+        self.files = files(self._fd)
+        self.files.where = path
 
     def names(self) -> list[str]:
         """What lies in the folder. Raises `OSError`."""

@@ -1,22 +1,27 @@
-"""A journal's files read where they lie, by who does not own them: no lock, no recovery, nothing changed.
+"""Files of a journal or a spool read where they lie, by a process that does not own them.
 
-For looking at what a collector that is gone, or at work, left behind. Rules: what is damaged is passed over,
-a gap in the numbers shows it. Must not know what the bodies mean.
+For looking at what a collector or a trainer that is gone, or at work, left behind. Rules: no lock, no
+recovery, nothing changed; what is damaged is passed over, a gap in the numbers shows it. A spool has two
+logs, facts and numbers. Each record is a request behind a head, whose first element is the request's place
+in the order of both; before the head stands its length. Must not know what else heads hold, nor what bodies
+mean.
 """
 
+import heapq
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
-from overwatch.journal.batches import Signal
-from overwatch.journal.durable import KINDS
-from overwatch.journal.parts import parts_in
-from overwatch.journal.records import Scanner
+from overwatch.journal.batches import KINDS, Signal
+from overwatch.journal.records import Scanner, parts_in
 
 _LOG = "journal"
+LOGS: Final = ("facts", "numbers")
+_LENGTH_BYTES: Final = 4
 _SIGNALS = {kind: signal for signal, kind in KINDS.items()}
 
 
@@ -34,11 +39,15 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_journal(folder: Path) -> bool:
     """Whether files of a journal lie here. Raises `OSError`, `LogVersionError`."""
-    return has_log(folder, _LOG)
+    return _has_log(folder, _LOG)
 
 
-def has_log(folder: Path, log: str) -> bool:
-    """Whether files of a log lie here. Raises `OSError`, `LogVersionError`."""
+def is_spool(folder: Path) -> bool:
+    """Whether files of a spool lie here. Raises `OSError`, `LogVersionError`."""
+    return any(_has_log(folder, log) for log in LOGS)
+
+
+def _has_log(folder: Path, log: str) -> bool:
     return bool(parts_in(_sizes(folder), log, folder))
 
 
@@ -70,3 +79,45 @@ def _sizes(folder: Path) -> dict[str, int]:
             if stat.S_ISREG(known.st_mode):
                 found[entry.name] = known.st_size
     return found
+
+
+class _Head(msgspec.Struct, frozen=True, array_like=True):
+    order: int
+
+
+_head: Final = msgspec.msgpack.Decoder(_Head).decode
+
+
+def before(head: bytes) -> bytes:
+    """What stands before a head in a record."""
+    return len(head).to_bytes(_LENGTH_BYTES, "little")
+
+
+def parted(payload: bytes) -> tuple[bytes, int] | None:
+    """A record's head, and where its body begins; `None` where it is too short to have both."""
+    start = _LENGTH_BYTES + int.from_bytes(payload[:_LENGTH_BYTES], "little")
+    return None if start > len(payload) else (payload[_LENGTH_BYTES:start], start)
+
+
+def spooled(folder: Path) -> Iterator[Kept]:
+    """Every whole request, in the order in which they were put. Raises `OSError`, `LogVersionError`."""
+    merged = heapq.merge(*(_requests(folder, log) for log in LOGS), key=lambda found: found[0])
+    stamp = 0
+    for sequence, (_, kept) in enumerate(merged, 1):
+        # A clock that was set back does not change the order in which they were put.
+        stamp = max(stamp + 1, kept.stamp)
+        yield msgspec.structs.replace(kept, sequence=sequence, stamp=stamp)
+
+
+def _requests(folder: Path, log: str) -> Iterator[tuple[int, Kept]]:
+    for kept in scan(folder, log):
+        found = parted(kept.body)
+        if found is None:
+            continue
+        head, start = found
+        try:
+            order = _head(head).order
+        except msgspec.MsgspecError:
+            continue
+        request = msgspec.structs.replace(kept, offset=kept.offset + start, body=kept.body[start:])
+        yield order, request

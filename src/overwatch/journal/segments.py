@@ -18,9 +18,7 @@ import msgspec
 
 from overwatch.deflate import fast_zlib
 from overwatch.journal.folder import File, Folder
-from overwatch.journal.parts import Part, Parts
-from overwatch.journal.reader import Reader
-from overwatch.journal.records import HEADER_BYTES, Header, Record, Scanner, pack
+from overwatch.journal.records import HEADER_BYTES, Header, Part, Parts, Reader, Record, Scanner, pack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

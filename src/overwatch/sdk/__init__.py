@@ -7,7 +7,7 @@ loads the standard library, msgspec, the catalogue and the events; nothing else.
 from overwatch.sdk.launch import start
 from overwatch.sdk.lifetime import Report
 from overwatch.sdk.recompiles import Recompiles
+from overwatch.sdk.rollouts.columns import WordTables
 from overwatch.sdk.run import Run
-from overwatch.sdk.words import WordTables
 
 __all__ = ["Recompiles", "Report", "Run", "WordTables", "start"]

@@ -44,33 +44,6 @@ class Count(NamedTuple):
 NO_UPDATES: Final = Count(0, None, None)
 
 
-class Rows:
-    """Updates of the same names that follow one another, at least one."""
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.names = names
-        """Full names."""
-        self.values: list[Sequence[float]] = []
-        """Of each update, in the order of the names."""
-        self.indices: list[int | None] = []
-        self.at = 0
-        """Moment of the last, Unix nanoseconds."""
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def add(self, values: Sequence[float], at: int, index: int | None) -> None:
-        """Take the next update."""
-        self.values.append(values)
-        self.indices.append(index)
-        self.at = at
-
-    @property
-    def count(self) -> Count:
-        """How many updates they are."""
-        return Count.of(self.indices)
-
-
 class Series(msgspec.Struct, kw_only=True):
     """What is kept of one name."""
 
@@ -153,31 +126,50 @@ def _has_limits(row: Metric | None) -> bool:
 class Conflator:
     """Folds updates until they are taken, judged as a run of this preset and configuration is.
 
+    Up to `together` updates of the same names are folded at once: each by itself costs several times as much.
     For one thread at a time.
     """
 
-    def __init__(self, preset: str = "ppo", config: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, preset: str = "ppo", config: Mapping[str, str] | None = None, *, together: int = 1024
+    ) -> None:
         self._preset = preset
         self._config = config or {}
+        self._together = together
         self._levels: dict[str, tuple[tuple[Limit, ...], tuple[Limit, ...]]] = {}
         """By name its absolute limits on either side, of warning and critical."""
         self._values: dict[str, Series] = {}
         self._at = 0
         self._count = NO_UPDATES
+        self._names: tuple[str, ...] = ()
+        self._rows: list[Sequence[float]] = []
+        """Values of the updates of these names that are still to be folded."""
+        self._indices: list[int | None] = []
+        """Of the same."""
         self.n = 0
         """Calls that wait to be taken."""
 
     def add(self, at: int, values: Mapping[str, float], index: int | None = None) -> None:
         """Fold in one update under full names; of more than `MAX_NAMES` names the rest is left out."""
-        rows = Rows(tuple(values))
-        rows.add(tuple(values.values()), at, index)
-        self.add_rows(rows)
+        self.add_row(tuple(values), tuple(values.values()), at, index)
 
-    def add_rows(self, rows: Rows) -> None:
-        """Fold in updates that follow one another, name by name."""
-        self.n += len(rows)
-        self._at, self._count = rows.at, self._count.then(rows.count)
-        for name, values in zip(rows.names, zip(*rows.values, strict=True), strict=False):
+    def add_row(self, names: tuple[str, ...], values: Sequence[float], at: int, index: int | None) -> None:
+        """The same of an update whose values are in the order of their names."""
+        # Of names that two sets have the last value counts, so those that came between are folded first.
+        if names != self._names or len(self._rows) >= self._together:
+            self._fold_rows()
+            self._names = names
+        self._rows.append(values)
+        self._indices.append(index)
+        self._at = at
+        self.n += 1
+
+    def _fold_rows(self) -> None:
+        if not self._rows:
+            return
+        rows, indices, self._rows, self._indices = self._rows, self._indices, [], []
+        self._count = self._count.then(Count.of(indices))
+        for name, values in zip(self._names, zip(*rows, strict=True), strict=False):
             series = self._values.get(name)
             if series is None:
                 if len(self._values) >= MAX_NAMES:
@@ -220,6 +212,7 @@ class Conflator:
         """Everything since the last time as one, `None` when there was nothing."""
         if not self.n:
             return None
+        self._fold_rows()
         count = self._count
         folded = Folded(
             n=self.n, at=self._at, index=count.last, first=count.first, updates=count.n, values=self._values

@@ -7,11 +7,12 @@ offer ends in exactly one call: of its `then`, or of `on_drop` with a reason. No
 a garbage collector's finaliser. Must not know frames or the catalogue.
 """
 
+import contextlib
 import ctypes
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
@@ -82,7 +83,7 @@ class _Offer:
     def deliver(self) -> bool:
         """Give what came to its receiver; false where that has to be called again to be done whole."""
         if self.go_on is None:
-            self.go_on = self.then(_arrays(self.parts, self.names)) or _done
+            self.go_on = self.then(_arrays(self.parts, self.names)) or (lambda: True)
         return self.go_on()
 
 
@@ -187,13 +188,8 @@ class DeviceValues:
 
     def poll(self) -> None:
         """Deliver what is there, in order, in this thread."""
-        while self._waiting and self._turn.acquire(blocking=False):
-            try:
-                is_blocked = self._deliver()
-            finally:
-                self._turn.release()
-            if is_blocked:
-                return
+        while self._waiting and self._take_turn(0.0) is False:
+            pass
 
     def drain(self, timeout_s: float) -> None:
         """The end: deliver what comes within the timeout, count the rest; later offers are dropped."""
@@ -205,22 +201,27 @@ class DeviceValues:
     def settle(self, timeout_s: float) -> None:
         """Deliver what comes within the timeout."""
         deadline = time.monotonic() + max(timeout_s, 0.0)
-        while self._turn.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
-            try:
-                is_blocked = self._deliver()
-            finally:
-                self._turn.release()
+        while self._take_turn(max(deadline - time.monotonic(), 0.0)):
             left = deadline - time.monotonic()
-            if not is_blocked or left <= 0:
+            if left <= 0:
                 break
             time.sleep(min(_RETRY_S, left))
+
+    def _take_turn(self, timeout_s: float) -> bool | None:
+        """Deliver; whether something is not there yet, `None` where another thread delivers all that time."""
+        if not self._turn.acquire(timeout=timeout_s):
+            return None
+        try:
+            return self._deliver()
+        finally:
+            self._turn.release()
 
     def abandon(self) -> None:
         """In a forked child: what waits is the parent's, and CUDA must not be touched, not even to free."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object((self._waiting, self._transfers)))
         self._waiting = deque()
         self._transfers = {}
-        self._on_drop = _ignore
+        self._on_drop = lambda _: None  # the parent counts
         self._turn = threading.Lock()
         self._starting = threading.Lock()
         self._over = threading.Event()
@@ -237,7 +238,9 @@ class DeviceValues:
         elif len(self._waiting) >= self._limits.offers:
             return BACKLOG
         elif held := self._held[is_table]:
-            return BACKLOG if held + more + _nbytes(tensors.values()) > self._limits.waiting_bytes else None
+            with undisturbed() if tensors else contextlib.nullcontext():
+                more += sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+            return BACKLOG if held + more > self._limits.waiting_bytes else None
         return None
 
     def _send(self, tensors: Mapping[str, Tensor], shape: Shape) -> list[_Part]:
@@ -321,19 +324,3 @@ def _arrays(parts: Sequence[_Part], names: Sequence[str]) -> "dict[str, np.ndarr
             for name, rows, end in zip(part.names, part.rows, ends, strict=True)
         )
     return {name: found[name] for name in names if name in found}
-
-
-def _nbytes(tensors: Collection[Tensor]) -> int:
-    if not tensors:
-        return 0
-    with undisturbed():
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
-
-def _done() -> bool:
-    """There is nothing to go on with."""
-    return True
-
-
-def _ignore(_: str) -> None:
-    """The parent counts."""

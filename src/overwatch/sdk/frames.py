@@ -9,11 +9,11 @@ from typing import Final, TypeAlias
 import msgspec
 
 from overwatch.events import Event, RunStarted
-from overwatch.sdk.words import WordTables
+from overwatch.sdk.rollouts.columns import WordTables
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
-    """Who speaks, and where to."""
+    """Which run and process this is, and where its telemetry goes."""
 
     run_id: str
     join: str | None = None

@@ -1,7 +1,7 @@
-"""What a trainer says of itself, left beside its rings for whoever reads them, also after its death.
+"""What a trainer declares, left beside its rings for their reader, also after its death.
 
 Rules: made for this user only and never through a link; it is whole and locked before it can be found;
-whoever left it holds the lock for as long as it lives, which is seen also from containers that share nothing
+its writer holds the lock for as long as it lives, which shows also from containers that share nothing
 but the folder. Must not know rings.
 """
 
@@ -45,7 +45,7 @@ def write_hello(rings: Path, hello: Hello) -> IO[bytes]:
 
 
 def is_meant(rings: Path) -> bool:
-    """Whether somebody lives who left a greeting here; where that cannot be told, yes."""
+    """Whether the process that left a greeting here lives; where that cannot be known, yes."""
     try:
         fd = os.open(path_of(rings), _READ)
     except FileNotFoundError:

@@ -56,8 +56,8 @@ def identify(
     group: str | None = None,
     env: Mapping[str, str] = os.environ,
 ) -> Identity:
-    """Who this process is: as given, else as its launcher's environment says."""
-    own_rank = _rank(rank, env)
+    """Who this process is: as given, else as its launcher's environment has it."""
+    own_rank = rank if rank is not None else _count(env, "RANK", "SLURM_PROCID") or 0
     found, join = _launched_id(given, env), None
     if found is None and (launch := _launch_key(env)) is not None:
         key, is_whole = launch
@@ -67,7 +67,7 @@ def identify(
             join = key
             found = f"{PENDING}{key[:12]}" if own_rank else f"{_slug(task)}-{_digest(key, *_parent())[:12]}"
     return Identity(
-        run_id=found or _new_id(task),
+        run_id=found or f"{_slug(task)}-{time.strftime('%m%d-%H%M')}-{secrets.token_hex(2)}",
         rank=own_rank,
         join=join,
         local_rank=_count(env, "LOCAL_RANK", "SLURM_LOCALID"),
@@ -78,15 +78,11 @@ def identify(
 
 
 def _launched_id(given: str | None, env: Mapping[str, str]) -> str | None:
-    """The id that somebody gave; `none` and empty are unset."""
+    """The id that was given; `none` and empty are unset."""
     for candidate in (given, env.get("OVERWATCH_RUN_ID"), env.get("TORCHELASTIC_RUN_ID"), _slurm(env)):
         if candidate and candidate.strip() and candidate.strip().lower() != "none":
             return text(candidate.strip(), _LONGEST_ID)
     return None
-
-
-def _new_id(task: str | None) -> str:
-    return f"{_slug(task)}-{time.strftime('%m%d-%H%M')}-{secrets.token_hex(2)}"
 
 
 def _slug(task: str | None) -> str:
@@ -125,11 +121,6 @@ def _digest(*parts: str) -> str:
 def _parent() -> tuple[str, ...]:
     """The launcher's process, so that another process with its number is another launch."""
     return str(os.getppid()), *process_began(os.getppid())
-
-
-def _rank(given: int | None, env: Mapping[str, str]) -> int:
-    """This process among those of the run: as given, else the launcher's, else 0."""
-    return int(given) if given is not None else _count(env, "RANK", "SLURM_PROCID") or 0
 
 
 def _count(env: Mapping[str, str], *names: str) -> int | None:

@@ -12,6 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeVar
@@ -32,17 +33,16 @@ from overwatch.sdk.arguments import (
     url,
 )
 from overwatch.sdk.frames import Hello
-from overwatch.sdk.link import Link, LinkLimits
+from overwatch.sdk.link import Link
+from overwatch.sdk.rollouts.columns import WordTables, word_tables
 from overwatch.sdk.run import Run
 from overwatch.sdk.terminal import Terminal, is_quiet
 from overwatch.sdk.trainer_env import otlp_env, run_env
 from overwatch.sdk.values import MAX_REASON, text
-from overwatch.sdk.words import WordTables, word_tables
 
 log: Final = logging.getLogger("overwatch.sdk")
 
-LIMITS: Final = LinkLimits()
-_Taken = TypeVar("_Taken")
+_Found = TypeVar("_Found")
 
 
 def start(
@@ -101,10 +101,7 @@ def start(
 
 def _begin(given: Mapping[str, Any]) -> Run:
     """A run that sends, or one that sends nothing where telemetry is off or cannot start."""
-
-    def taken(name: str, convert: Callable[..., _Taken]) -> _Taken | None:
-        return accepted(name, given[name], convert)
-
+    taken = partial(_taken, given)
     who = identity.identify(
         taken("run_id", text), taken("task", text), rank=taken("rank", count), group=taken("group", text)
     )
@@ -136,7 +133,7 @@ def _begin(given: Mapping[str, Any]) -> Run:
     )
     terminal = None if quiet else Terminal(who.run_id, endpoint)
     try:
-        link = Link(hello, LIMITS)
+        link = Link(hello)
     except Exception as error:  # noqa: BLE001 as of `start`
         log.warning("telemetry is off: %s: %s", type(error).__name__, text(error, MAX_REASON))
         return off
@@ -160,46 +157,43 @@ def _folder() -> bytes | None:
         return None
 
 
-_PLAIN: Final[Mapping[str, Callable[[Any], object]]] = {
-    "task": text,
-    "algo": text,
-    "reward_mode": text,
-    "n_envs": count,
-    "devices": names,
-    "slots": names,
-    "embargo": count,
-    "blueprints": codes,
-    "metric": metric,
-    "preset": parse_preset,
-    "updates": count,
-    "batches": count,
-    "env_offset": count,
-}
-"""Arguments that are facts of the run under their own names, and what each is taken by."""
-
-
 def _started(given: Mapping[str, Any], who: identity.Identity) -> RunStarted:
-    modes = accepted("modes", given["modes"], mapping) or {}
-    config = accepted("config", given["config"], identity.config_text, is_shown=False) or {}
-    found: dict[str, Any] = {
-        name: value
-        for name, convert in _PLAIN.items()
-        if (value := accepted(name, given[name], convert)) is not None
-    }
-    found.setdefault("preset", _wanted_preset(found.get("algo")))
-    found.setdefault("env_offset", _env_offset(found.get("n_envs"), who))
+    taken = partial(_taken, given)
+    modes = taken("modes", mapping) or {}
+    algo, n_envs, devices = taken("algo", text), taken("n_envs", count), taken("devices", names) or ()
+    config = accepted("config", given["config"], identity.config_text, is_shown=False)
+    offset = taken("env_offset", count)
+    if offset is None:
+        offset = who.rank * (n_envs or 0) if (who.world_size or 1) > 1 else 0
     return RunStarted(
         at=time.time_ns(),
-        lanes=torch_lanes(found.get("devices", ())),
+        task=taken("task", text),
+        algo=algo,
+        reward_mode=taken("reward_mode", text),
+        n_envs=n_envs,
+        devices=devices,
+        lanes=torch_lanes(devices),
+        slots=taken("slots", names) or (),
+        embargo=taken("embargo", count),
+        blueprints=taken("blueprints", codes) or {},
+        metric=taken("metric", metric),
+        preset=taken("preset", parse_preset) or _wanted_preset(algo),
+        updates=taken("updates", count),
+        batches=taken("batches", count),
         amp=accepted("modes['amp']", modes.get("amp"), text_if_set),
         compile=accepted("modes['compile']", modes.get("compile"), bool),
         ddp=accepted("modes['ddp']", modes.get("ddp"), count),
         world_size=who.world_size,
         attempt=who.attempt,
         group=who.group,
-        config=_with_max_entropy(config),
-        **found,
+        env_offset=offset,
+        config=_with_max_entropy(config or {}),
     )
+
+
+def _taken(given: Mapping[str, Any], name: str, convert: Callable[[Any], _Found]) -> _Found | None:
+    """An argument of `start` as it is sent; see `accepted`."""
+    return accepted(name, given[name], convert)
 
 
 def _with_max_entropy(config: dict[str, str]) -> dict[str, str]:
@@ -219,11 +213,6 @@ def _wanted_preset(algo: str | None) -> str:
         return suits
 
 
-def _env_offset(n_envs: int | None, who: identity.Identity) -> int:
-    several = who.world_size is not None and who.world_size > 1
-    return who.rank * n_envs if several and n_envs is not None else 0
-
-
 def torch_lanes(devices: Iterable[str]) -> dict[str, str]:
     """The trainer's words by the UUID of their device, as `RunStarted.lanes` holds them."""
     torch = sys.modules.get("torch")
@@ -239,11 +228,8 @@ def _uuid(torch: ModuleType, device: str) -> str | None:
         if not torch.cuda.is_initialized():
             return None
         uuid = str(torch.cuda.get_device_properties(torch.device(device)).uuid)
+        is_hip = getattr(getattr(torch, "version", None), "hip", None) is not None
         # HIP's is sixteen letters, of which torch writes the codes.
-        return f"GPU-{bytes.fromhex(uuid.replace('-', '')).decode('ascii')}" if _is_hip(torch) else uuid
+        return f"GPU-{bytes.fromhex(uuid.replace('-', '')).decode('ascii')}" if is_hip else uuid
     except (AttributeError, AssertionError, RuntimeError, ValueError):
         return None
-
-
-def _is_hip(torch: ModuleType) -> bool:
-    return getattr(getattr(torch, "version", None), "hip", None) is not None

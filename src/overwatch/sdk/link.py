@@ -11,7 +11,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
@@ -19,11 +18,11 @@ import msgspec
 from overwatch.sdk.frames import Frame, Hello, Progress
 from overwatch.sdk.greeting import forget_hello, write_hello
 from overwatch.sdk.process import AccountFile, ExporterProcess
-from overwatch.sdk.rings.ringset import RingLimits, RingSet
+from overwatch.sdk.rings.ringset import RingSet
 from overwatch.sdk.rings.writer import Entry
 
 if TYPE_CHECKING:
-    from overwatch.sdk.exporter.thread import ExporterThread
+    from overwatch.sdk.exporter.core import ExporterThread
 
 log: Final = logging.getLogger("overwatch.sdk")
 
@@ -34,22 +33,16 @@ NOT_KEPT: Final = "not_kept"
 """Why records are gone that found no place on disk."""
 LOST: Final = "spool_lost"
 """Why records are gone that an exporter had only in its memory when it died."""
+RESTARTS: Final = 5
+"""How often in a row a dead exporter is followed by another; counted anew once one lived for `STEADY_S`."""
+BACKOFF_S: Final = 0.2
+"""Wait before the first of them; doubles with each."""
+STEADY_S: Final = 60.0
 _LIFE_S: Final = 0.5
 """With less time left no other exporter is started."""
 
 Exporter: TypeAlias = "ExporterProcess | ExporterThread"
 """One life of what reads the rings and delivers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkLimits:
-    """How often a dead exporter is followed by another."""
-
-    restarts: int = 5
-    """Starts in a row; counted anew once an exporter lived for `steady_s`."""
-    backoff_s: float = 0.2
-    """Wait before the first; doubles with each."""
-    steady_s: float = 60.0
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,12 +59,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 class Link:
     """One run's way to its exporter. Raises `OSError` when there can be none."""
 
-    def __init__(
-        self, hello: Hello, limits: LinkLimits | None = None, rings: RingLimits | None = None
-    ) -> None:
+    def __init__(self, hello: Hello) -> None:
         self.role = hello.role
         """Of this process in its run."""
-        self._limits = limits or LinkLimits()
         self._over = threading.Event()
         self._lock = threading.Lock()
         """Held while an exporter is exchanged for another."""
@@ -80,20 +70,18 @@ class Link:
         """Held open for as long as the exporter is this link's."""
         self._start: Callable[[bool], Exporter]
         """Starts one that shares its process with other runs, or that has one alone."""
-        self._exporter: Exporter | None = self._open_process(hello, rings) or self._open_thread(hello, rings)
+        self._exporter: Exporter | None = self._open_process(hello) or self._open_thread(hello)
         self._keeper = threading.Thread(target=self._keep, name="overwatch-keeper", daemon=True)
         self._keeper.start()
 
-    def _open_rings(self, hello: Hello, limits: RingLimits | None, *, shared: bool) -> None:
+    def _open_rings(self, hello: Hello, *, shared: bool) -> None:
         started = hello.started
-        self.rings = RingSet(
-            hello.epoch, limits, preset=started.judged_by, config=started.config, shared=shared
-        )
+        self.rings = RingSet(hello.epoch, preset=started.judged_by, config=started.config, shared=shared)
 
-    def _open_process(self, hello: Hello, limits: RingLimits | None) -> "Exporter | None":
+    def _open_process(self, hello: Hello) -> "Exporter | None":
         """An exporter of its own, with rings it can share; `None` where that cannot be."""
         try:
-            self._open_rings(hello, limits, shared=True)
+            self._open_rings(hello, shared=True)
         except OSError as error:
             log.warning("telemetry runs inside of the trainer: there is no room for its rings: %s", error)
             return None
@@ -110,11 +98,11 @@ class Link:
         self._start = lambda alone: ExporterProcess(self.rings.path, self._account, alone=alone)
         return exporter
 
-    def _open_thread(self, hello: Hello, limits: RingLimits | None) -> Exporter:
+    def _open_thread(self, hello: Hello) -> Exporter:
         """The exporter as a thread; OpenTelemetry is then loaded into the trainer."""
-        from overwatch.sdk.exporter.thread import ExporterThread
+        from overwatch.sdk.exporter.core import ExporterThread
 
-        self._open_rings(hello, limits, shared=False)
+        self._open_rings(hello, shared=False)
         self._start = lambda _: ExporterThread(hello, self.rings, self._account.write)
         return self._start(False)
 
@@ -213,12 +201,12 @@ class Link:
             exporter.watch()
             if self._over.is_set():
                 return
-            if time.monotonic() - began >= self._limits.steady_s:
+            if time.monotonic() - began >= STEADY_S:
                 starts = 0
-            if starts >= self._limits.restarts:
+            if starts >= RESTARTS:
                 log.warning("telemetry is kept back: its exporter ended %d times in a row", starts + 1)
                 return
-            if self._over.wait(self._limits.backoff_s * 2**starts):
+            if self._over.wait(BACKOFF_S * 2**starts):
                 return
             starts += 1
             self._replace(exporter, alone=starts > 1)  # what ends it again may be another run

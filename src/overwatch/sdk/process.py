@@ -3,7 +3,7 @@
 One process serves the runs of all processes that meet: see `meeting`. Where a system cannot show how a
 process ended that is not the exporter's parent, or has no place to meet, it serves those of this process
 alone; with `OVERWATCH_EXPORTER=own` one run. Rules: a process that works for others is not killed. Each run
-has a socket of its own: it carries the close, and its end says that the exporter let go of the run. The
+has a socket of its own: it carries the close, and its end means that the exporter let go of the run. The
 account is an anonymous file, so it can be read at any time, even after the process died. Nothing here waits
 longer than it is asked to, but `watch`, which has a thread to itself. Must not know rings.
 """
@@ -18,7 +18,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -53,7 +52,7 @@ class AccountFile:
         return self._file.fileno()
 
     def read(self) -> Progress:
-        """What was last said."""
+        """What was last written."""
         try:
             data = os.pread(self._file.fileno(), 1 << 16, 0)
             return progress_of(data.strip(b" \0") or b"{}")
@@ -61,7 +60,7 @@ class AccountFile:
             return Progress()
 
     def write(self, progress: Progress) -> None:
-        """Say it, where the exporter is a thread of this process."""
+        """Write it, where the exporter is a thread of this process."""
         data = msgspec.json.encode(progress)
         self._length = max(self._length, len(data))
         with contextlib.suppress(OSError, ValueError):
@@ -220,18 +219,23 @@ def _start_shared(stdin: int, stderr: int, arguments: tuple[str, ...], env: dict
     return _started(arguments, stdin=stdin, stderr=stderr, env=env, cwd=os.sep, start_new_session=True).pid
 
 
-def _join(rings: Path, handles: list[int], *, alone: bool) -> _Shared | _Private:
+def _join(rings: Path, files: list[int], *, alone: bool) -> _Shared | _Private:
     """Send a run to the process that suits it, which is started where there is none."""
     alone = alone or _is_own()
-    with _own_handle() as handle, _joining:
-        errors = _error_stream()
+    # With a handle on this process, where the system has such, the exporter sees how it ends.
+    handle, errors = platform.own_handle(), _error_stream()
+    try:
         data = msgspec.msgpack.encode(
-            Arrival(rings=os.fsencode(rings), has_handle=bool(handle), has_errors=bool(errors))
+            Arrival(rings=os.fsencode(rings), has_handle=handle is not None, has_errors=bool(errors))
         )
-        files = [*handles, *handle, *errors]
-        if handle and not alone and (shared := _join_shared(data, files)) is not None:
-            return shared
-        return _join_private(data, files, alone=alone)
+        sent = [*files, *([] if handle is None else [handle]), *errors]
+        with _joining:
+            if handle is not None and not alone and (shared := _join_shared(data, sent)) is not None:
+                return shared
+            return _join_private(data, sent, alone=alone)
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def _join_shared(data: bytes, files: list[int]) -> _Shared | None:
@@ -248,11 +252,11 @@ def _join_shared(data: bytes, files: list[int]) -> _Shared | None:
 
 def _join_private(data: bytes, files: list[int], *, alone: bool) -> _Private:
     key = (sys.executable, frozenset(common_env().items()))
-    process = None if alone else _private.get(key)
-    if process is not None:
+    known = None if alone else _private.get(key)
+    if known is not None:
         with contextlib.suppress(OSError):
-            process.join(data, files)
-            return process
+            known.join(data, files)
+            return known
     process = _Private()
     try:
         with contextlib.suppress(BrokenPipeError):  # it has ended already, which the run's line shows
@@ -263,11 +267,16 @@ def _join_private(data: bytes, files: list[int], *, alone: bool) -> _Private:
     if alone:
         process.shut()
         return process
-    for other in _private.values():
-        other.shut()
-    _private.clear()
+    _shut_private()
     _private[key] = process
     return process
+
+
+def _shut_private() -> None:
+    """Send no more runs to a process of this one."""
+    for one in _private.values():
+        one.shut()
+    _private.clear()
 
 
 def _error_stream() -> list[int]:
@@ -291,9 +300,7 @@ def _forget() -> None:
     """This process ends, or is a forked child, which starts one of its own."""
     global _joining  # noqa: PLW0603 the lock may have been held by a thread that a child has not
     _joining = threading.RLock()
-    for one in _private.values():
-        one.shut()
-    _private.clear()
+    _shut_private()
     for child in _children:
         child.returncode = child.returncode or 0
     _children.clear()
@@ -301,14 +308,3 @@ def _forget() -> None:
 
 os.register_at_fork(after_in_child=_forget)
 atexit.register(_forget)
-
-
-@contextlib.contextmanager
-def _own_handle() -> Iterator[list[int]]:
-    """A handle on this process, where the system has such: with it the exporter sees how it ends."""
-    handles = [handle for handle in [platform.own_handle()] if handle is not None]
-    try:
-        yield handles
-    finally:
-        for handle in handles:
-            os.close(handle)

@@ -26,6 +26,7 @@ from overwatch.sdk.link import Link
 from overwatch.sdk.packing import Tensor, is_tensor
 from overwatch.sdk.rings.encoders import ColumnWriter, Latest, UpdateWriter
 from overwatch.sdk.rings.records import first_ids
+from overwatch.sdk.rollouts.columns import WordTables
 from overwatch.sdk.steps import Steps, span_of
 from overwatch.sdk.terminal import Terminal
 from overwatch.sdk.tracing import Span, loop_of, opened
@@ -45,7 +46,6 @@ from overwatch.sdk.values import (
     words,
 )
 from overwatch.sdk.values import fields as text_fields
-from overwatch.sdk.words import WordTables
 
 PAUSES: Final = 64
 """Names of pauses that are announced."""

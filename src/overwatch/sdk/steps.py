@@ -19,10 +19,9 @@ from overwatch.sdk.frames import Rolled
 from overwatch.sdk.link import Link
 from overwatch.sdk.packing import Shape
 from overwatch.sdk.rings.records import entry, is_fact
-from overwatch.sdk.rollouts.columns import KNOWN, SLOTS, Span
+from overwatch.sdk.rollouts.columns import KNOWN, SLOTS, Span, WordTables
 from overwatch.sdk.rollouts.given import Given, given, sound
 from overwatch.sdk.values import RefusedError, number, text, whole
-from overwatch.sdk.words import WordTables
 
 if TYPE_CHECKING:
     import numpy as np

@@ -100,10 +100,10 @@ class Archive:
 
     def start(self) -> None:
         """Read what earlier lives kept, and begin to write."""
-        for path in sorted(self._folder.glob(f"*{_SUFFIX}"), key=_age):
+        for (_, size), path in sorted((_stat(path), path) for path in self._folder.glob(f"*{_SUFFIX}")):
             head = _head_of(path)
             if head is not None:
-                self._lines[head.line.run_id] = head, _size(path)
+                self._lines[head.line.run_id] = head, size
         self._thread.start()
 
     @property
@@ -180,7 +180,13 @@ class Archive:
             packed = path.read_bytes().partition(b"\n")[2]
             size = zstandard.get_frame_parameters(packed).content_size
             kept = _kept(zstandard.ZstdDecompressor().decompress(packed)) if size <= _MOST_BYTES else None
-            run = None if kept is None else _unpacked(kept)
+            run = (
+                None
+                if kept is None
+                else Tracked(
+                    load_state(kept.state), load_assessment(kept.assessment), past=Past.load(kept.past)
+                )
+            )
         except (OSError, ValueError, zstandard.ZstdError, msgspec.MsgspecError) as error:
             raise ArchiveError(f"{path} cannot be read ({error}); {hint}") from error
         if run is None:
@@ -258,11 +264,6 @@ class Archive:
         return self._folder / f"{hashlib.blake2b(run_id.encode(), digest_size=16).hexdigest()}{_SUFFIX}"
 
 
-def _unpacked(kept: _Kept) -> Tracked:
-    state, assessment = load_state(kept.state), load_assessment(kept.assessment)
-    return Tracked(state, assessment, past=Past.load(kept.past))
-
-
 def _head_of(path: Path) -> _Head | None:
     try:
         with path.open("rb") as file:
@@ -271,15 +272,10 @@ def _head_of(path: Path) -> _Head | None:
         return None
 
 
-def _age(path: Path) -> int:
+def _stat(path: Path) -> tuple[int, int]:
+    """When a file was written and its size; zeros for one that is gone."""
     try:
-        return path.stat().st_mtime_ns
+        state = path.stat()
     except OSError:
-        return 0
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+        return 0, 0
+    return state.st_mtime_ns, state.st_size

@@ -438,17 +438,9 @@ def _env(builder: FamilyBuilder, prefix: str, labels: str, env: Env) -> None:
     """All values of one env that its row of the board has."""
     for row in of_scope(Scope.ENV):
         value = _field(env, _ENV_FIELDS.get(row.short, row.short))
-        if row.kind is Kind.GAUGE and value is not None:
-            _env_row(builder, prefix, labels, row, value)
-
-
-def _env_row(builder: FamilyBuilder, prefix: str, labels: str, row: Metric, value: float) -> None:
-    if prefix:
-        builder.gauge(f"overwatch_{prefix}{row.short}", f"{row.asks} By rank.", labels, value)
-    else:
-        builder.row(row, labels, value)
-
-
-def families(frame: "Frame | None", limits: PageLimits | None = None) -> Iterator[Family]:
-    """The families of one frame alone."""
-    yield from RunPage(limits).families(frame)
+        if row.kind is not Kind.GAUGE or value is None:
+            continue
+        if prefix:
+            builder.gauge(f"overwatch_{prefix}{row.short}", f"{row.asks} By rank.", labels, value)
+        else:
+            builder.row(row, labels, value)

@@ -1,7 +1,7 @@
 """The view API: runs, snapshots, a stream of them, their past; JSON over HTTP and WebSocket.
 
-Rules: a slow reader gets the newest snapshot, never a backlog; views are registered while they are read; an
-answer about the past is made once for all who ask the same within a second. One route changes something: an
+Rules: a slow reader gets the newest snapshot, never a backlog; views are registered while they are read.
+One route changes something: an
 operator's acknowledgement becomes an event like any other, and success is answered once that is as safe as
 what trainers emit. Errors are JSON and name the parameter. Must not know how snapshots are made or the past
 is kept, who may ask, or the collector that hosts it.
@@ -10,7 +10,7 @@ is kept, who may ask, or the collector that hosts it.
 import asyncio
 import math
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
@@ -43,10 +43,6 @@ ANSWER_S: Final = 3.0
 REVOKED: Final = 1008
 """Code that closes the stream of a reader that may not read any more; WebSocket's for a policy."""
 
-FRESH_S: Final = 1.0
-"""How long an answer about the past is given again."""
-_MOST_KEPT: Final = 8
-"""Such answers that are kept."""
 _MOST_NAMES: Final = 64
 _LONGEST_NAME: Final = 100
 _HEARTBEAT_S: Final = 20.0
@@ -150,7 +146,6 @@ class ViewApi:
         self._archive = archive
         self._bell = bell
         self._keep = keep
-        self._past: OrderedDict[tuple[str | None, HistoryAsk], tuple[float, bytes]] = OrderedDict()
         self._readers: Counter[Ask] = Counter()
         self._encoded: dict[Ask, tuple[Snapshot, bytes]] = {}
         self._admits = admits
@@ -327,19 +322,11 @@ class ViewApi:
 
     async def _history(self, request: web.Request) -> web.Response:
         run_id, ask = request.query.get("run") or None, _asked(request.query)
-        known = self._past.get((run_id, ask))
-        if known is not None and time.monotonic() - known[0] < FRESH_S:
-            return answer(200, known[1])
         found = await self._find(run_id, ask)
         if found is None:
             what = "no run has reported yet" if run_id is None else f"run {run_id!r} is not known here"
             raise BadRequest(404, f"{what}; GET /api/v1/runs lists those that are", "run")
-        body = _encode(found)
-        self._past[run_id, ask] = time.monotonic(), body
-        self._past.move_to_end((run_id, ask))
-        if len(self._past) > _MOST_KEPT:
-            self._past.popitem(last=False)
-        return answer(200, body)
+        return answer(200, _encode(found))
 
     async def _find(self, run_id: str | None, ask: HistoryAsk) -> History | None:
         try:

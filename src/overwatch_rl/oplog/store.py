@@ -17,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Generic
 
-from overwatch.journal import HEADER_BYTES, DiskFiles, Durability, Files, Folder, Log, LogLimits
+from overwatch.journal import HEADER_BYTES, Durability, Files, Folder, Log, LogLimits
 from overwatch_rl.oplog import entries
 from overwatch_rl.oplog.book import Book, Op
 from overwatch_rl.oplog.recovering import Recovered, Recovery
@@ -77,7 +77,7 @@ class Store(Generic[Op]):
         operation: Any,
         where: tuple[Path | None, str],
         limits: StoreLimits,
-        files: Callable[[int], Files] = DiskFiles,
+        files: Callable[[int], Files] = Files,
     ) -> None:
         """Lock the folder and fold what it has into `book`, which must be new.
 

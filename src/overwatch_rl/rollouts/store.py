@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from overwatch.journal import DiskFiles, Files
+from overwatch.journal import Files
 from overwatch_rl import oplog
 from overwatch_rl.oplog import Level, Recovery, StoreClosedError, StoreLimits
 from overwatch_rl.rollouts import queue
@@ -103,7 +103,7 @@ class Store(oplog.Store[Operation]):
         path: Path | None,
         state: State,
         limits: StoreLimits | None = None,
-        files: Callable[[int], Files] = DiskFiles,
+        files: Callable[[int], Files] = Files,
     ) -> None:
         """`path` is `None` for the level `memory` alone; raises as `oplog.Store` does."""
         super().__init__(QueueBook(state), Operation, (path, "rollouts"), limits or StoreLimits(), files)

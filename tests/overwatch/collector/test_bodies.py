@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch.collector.limits import Hold, Room
+from overwatch.collector.limits import Room
 from overwatch.collector.receivers import bodies
 from overwatch.collector.receivers.bodies import BadGzipError, TooLargeError, inflated
 
@@ -74,7 +74,9 @@ def test_bodies_that_grow_are_inflated_beside_the_sockets() -> None:
                 await asyncio.sleep(0)
 
         watching = asyncio.create_task(watch())
-        reading = [bodies.read(chunks(), 4 << 20, Hold(room), turn) for _ in range(count)]
+        reading = [
+            bodies.read(chunks(), 4 << 20, lambda more: room.take(more, ""), turn) for _ in range(count)
+        ]
         made = await asyncio.gather(*reading)
         watching.cancel()
         return made

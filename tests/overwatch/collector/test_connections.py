@@ -176,7 +176,8 @@ def test_a_cap_is_reported_once_until_it_is_calm(monkeypatch: pytest.MonkeyPatch
             if cap is None:
                 calm.set()
 
-        limiter = ConnectionLimiter(ConnectionsConfig(max_connections=1), report)
+        limiter = ConnectionLimiter(ConnectionsConfig(max_connections=1))
+        limiter.report = report
         for _ in range(50):
             enter(limiter)
         assert limiter.turned_away == 49

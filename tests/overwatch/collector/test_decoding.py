@@ -51,7 +51,7 @@ def test_what_a_large_body_of_an_unknown_shape_says_is_not_kept() -> None:
 def test_the_intake_sends_its_records_along() -> None:
     """A body that was taken in is not decoded again."""
     journal, decoding = MemoryJournal(lambda: 1), Decoding()
-    cursor = journal.cursor("reader")
+    cursor = journal.cursor("reader", made=True)
     intake = Intake(journal, Tally(), LimitsConfig(limit_mib=1 << 20), decoding)
     intake.open()
     asyncio.run(intake.take(Body(signal=Signal.METRICS, data=NUMBERS, transport="http")))

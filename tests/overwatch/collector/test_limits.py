@@ -12,7 +12,6 @@ from google.rpc import error_details_pb2, status_pb2
 
 from overwatch.collector.intake import Body, Decoding, Intake, Reason, RefusedError
 from overwatch.collector.limits import (
-    Hold,
     LimitsConfig,
     MemoryLimiter,
     NoRoomError,
@@ -174,27 +173,27 @@ def test_small_bodies_pass_while_large_ones_wait_for_each_other() -> None:
 def test_a_hold_gives_back_what_it_took() -> None:
     """What does not fit is refused whole, and the end of a request frees its bytes."""
     room = Room(100)
-    first, second = Hold(room), Hold(room)
-    first.grow(60)
-    with pytest.raises(NoRoomError, match="on their way"):
-        second.grow(41)
-    second.grow(40)
-    first.end()
-    first.end()
-    assert room.taken == 40
+    with room.hold("") as second:
+        with room.hold("") as first:
+            first(60)
+            with pytest.raises(NoRoomError, match="on their way"):
+                second(41)
+            second(40)
+        assert room.taken == 40
+    assert room.taken == 0
 
 
 def test_a_peer_leaves_room_to_others() -> None:
-    """Who sends much at once is told to come back before the room is used up."""
+    """Who sends much at once is refused before the room is used up."""
     room = Room(100, of_a_peer=50)
-    flood, more, good = Hold(room, "flood"), Hold(room, "flood"), Hold(room, "good")
-    flood.grow(45)
-    with pytest.raises(NoRoomError):
-        more.grow(10)
-    good.grow(40)
-    flood.end()
-    more.grow(10)
-    assert room.taken == 50
+    with room.hold("flood") as more, room.hold("good") as good:
+        with room.hold("flood") as flood:
+            flood(45)
+            with pytest.raises(NoRoomError):
+                more(10)
+            good(40)
+        more(10)
+        assert room.taken == 50
 
 
 def test_a_body_without_room_is_not_read_on() -> None:
@@ -205,7 +204,8 @@ def test_a_body_without_room_is_not_read_on() -> None:
             while True:
                 yield bytes(100)
 
-        return await bodies.read(endless(), 1 << 30, Hold(Room(1000)), None)
+        with Room(1000).hold("") as grow:
+            return await bodies.read(endless(), 1 << 30, grow, None)
 
     with pytest.raises(NoRoomError):
         asyncio.run(chunks())

@@ -27,8 +27,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from overwatch.collector import Service
-from overwatch.collector.receivers.status import Code
-from overwatch.collector.signals import WIRES
+from overwatch.collector.signals import WIRES, Code
 from overwatch.journal import Signal
 from overwatch.otlp.jsonl import MalformedJson, from_json, to_json
 from tests.overwatch.collector.running import Reply, http, run_started, running, told, update

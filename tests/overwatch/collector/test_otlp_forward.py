@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from overwatch.collector import Service
 from overwatch.collector.exporters.forward_config import OtlpHttpExporterConfig, RetryConfig
 from overwatch.collector.exporters.otlp_forward import OtlpForwarder
-from overwatch.journal import DiskFiles, DurableJournal, File, Files, Folder, JournalLimits, Lag, Signal
+from overwatch.journal import DurableJournal, File, Files, Folder, JournalLimits, Lag, Signal
 from overwatch.snapshot import View
 from tests.overwatch.collector.forwarding import (
     counted,
@@ -375,7 +375,7 @@ def test_a_dead_target_costs_the_oldest_when_the_journal_needs_room(
 
 @contextmanager
 def alone(
-    folder: Path, endpoint: str, limits: JournalLimits, files: Callable[[int], Files] = DiskFiles
+    folder: Path, endpoint: str, limits: JournalLimits, files: Callable[[int], Files] = Files
 ) -> Iterator[tuple[Service, DurableJournal]]:
     """An exporter of logs with a journal of its own, and the collector that counts for it."""
     with running(folder / "a", MEMORY) as service:
@@ -421,7 +421,7 @@ def test_a_dead_target_does_not_fill_the_disk(hangs: bool, tmp_path: Path) -> No
         assert numbered(1101, 1200) == lines(server)[-100:]
 
 
-class NoPlaces(DiskFiles):
+class NoPlaces(Files):
     """A folder in which no place can be kept while it is full."""
 
     is_full = True

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from overwatch.journal import DiskFiles, File, Files
+from overwatch.journal import File, Files
 
 
 @dataclass
@@ -97,7 +97,7 @@ class FaultyFiles:
     """A real folder behind a fault."""
 
     def __init__(self, fd: int, fault: Fault) -> None:
-        self._files: Files = DiskFiles(fd)
+        self._files: Files = Files(fd)
         self._fd, self._fault = fd, fault
 
     def open(self, name: str) -> File:

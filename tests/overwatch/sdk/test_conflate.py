@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overwatch.events import Measured, NonFiniteSeen
-from overwatch.sdk.conflate import Conflator, Folded, Rows
+from overwatch.sdk.conflate import Conflator, Folded
 
 KL = "overwatch.policy.kl_divergence"
 
@@ -103,15 +103,10 @@ def test_updates_folded_together_are_as_those_folded_one_by_one(
 ) -> None:
     """Wherever the updates are cut, the same is kept of each name."""
     names = (KL, "overwatch.policy.entropy")
-    single, many = Conflator(), Conflator()
-    for at, row in enumerate(rows):
-        single.add(at, dict(zip(names, row, strict=True)), index=at)
-    for start in range(0, len(rows), cut):
-        part = rows[start : start + cut]
-        together = Rows(names)
-        for place, row in enumerate(part, start):
-            together.add(row, place, place)
-        many.add_rows(together)
+    single, many = Conflator(together=1), Conflator(together=cut)
+    for conflator in (single, many):
+        for at, row in enumerate(rows):
+            conflator.add_row(names, row, at, at)
     assert str(many.flush()) == str(single.flush())
 
 

@@ -16,7 +16,6 @@ import overwatch.sdk
 from overwatch.catalog import Scope
 from overwatch.events import LogLine, Measured, RunFinished, RunStarted
 from overwatch.sdk.exporter.core import Exporter, ShutdownSignal
-from overwatch.sdk.link import LinkLimits
 from tests.overwatch.sdk.sink import DEADLINE_S, Sink, http_sink
 
 
@@ -155,7 +154,7 @@ def test_an_exporter_that_always_dies_is_given_up_and_all_is_kept(
 ) -> None:
     """After five restarts it is left alone, said once; calls stay harmless, what they say lies on disk."""
     monkeypatch.setattr("overwatch.sdk.process._COMMAND", ("-c", "pass"))
-    monkeypatch.setattr("overwatch.sdk.launch.LIMITS", LinkLimits(backoff_s=0.001))
+    monkeypatch.setattr("overwatch.sdk.link.BACKOFF_S", 0.001)
     run = overwatch.sdk.start(sample=False)
 
     def is_off() -> bool:

@@ -20,7 +20,7 @@ from overwatch import discovery
 from overwatch.events import LogLine, RunFinished
 from overwatch.sdk import meeting
 from overwatch.sdk.exporter import hub
-from overwatch.sdk.exporter.hub import SharedDoor, Visit, serve_all
+from overwatch.sdk.exporter.hub import Door, Visit, serve_all
 from overwatch.sdk.frames import Arrival
 from overwatch.sdk.meeting import Meeting
 from tests.overwatch.sdk.sink import Sink, http_sink
@@ -192,7 +192,7 @@ def test_a_process_of_another_user_is_not_received(tmp_path: Path, monkeypatch: 
     with contextlib.closing(place), listener:
         listener.bind("socket")
         listener.listen(1)
-        door = SharedDoor(listener, place)
+        door = Door(listener, place)
         tmp_path.chmod(0o755)
         Path("socket").chmod(0o666)
         if not (pid := os.fork()):
@@ -228,7 +228,7 @@ def test_a_run_that_comes_as_the_last_one_leaves_is_served(
 
         def live() -> None:
             with contextlib.closing(place):
-                serve_all(SharedDoor(listener, place), serve, linger_s=0.0)
+                serve_all(Door(listener, place), serve, linger_s=0.0)
 
         lives.append(threading.Thread(target=live))
         lives[-1].start()

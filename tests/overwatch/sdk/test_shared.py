@@ -14,7 +14,6 @@ import overwatch.sdk
 from overwatch.events import LogLine, RunFinished
 from overwatch.sdk.exporter.hub import LINGER_S
 from overwatch.sdk.exporter.orphan_recovery import deliver_all
-from overwatch.sdk.link import LinkLimits
 from overwatch.sdk.meeting import common_name
 from overwatch.sdk.process import OWN, VARIABLE
 from overwatch.sdk.run import Run
@@ -274,7 +273,7 @@ def test_an_exporter_that_ended_before_its_run_came_is_an_end_like_any_other(
 
     monkeypatch.setattr("overwatch.sdk.process.subprocess.Popen", Ended)
     monkeypatch.setattr("overwatch.sdk.process._COMMAND", ("ended",))
-    monkeypatch.setattr("overwatch.sdk.launch.LIMITS", LinkLimits(backoff_s=0.001))
+    monkeypatch.setattr("overwatch.sdk.link.BACKOFF_S", 0.001)
     run = begin("http://127.0.0.1:9", 0)
     wait_for(lambda: "telemetry is kept back" in caplog.text)
     run.log("1")

@@ -33,8 +33,6 @@ class HandDrivenTower:
         self.frame: Frame | None = None
         self.views: list[tuple[str | None, View]] = []
         self._bell = bell
-        self.asked = 0
-        """Pasts that were made."""
 
     def watch(self, run_id: str | None, view: View) -> None:
         """Take a view, up to `MOST` different ones."""
@@ -50,7 +48,6 @@ class HandDrivenTower:
         """Answer at once, from the fold."""
         coming: Future[History | None] = Future()
         coming.set_result(self.frames.history(run_id, ask))
-        self.asked += 1
         return coming
 
     def publish(self, frame: Frame) -> None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from overwatch.journal import DiskFiles, Files
+from overwatch.journal import Files
 from overwatch_rl.rollouts import queue
 from overwatch_rl.rollouts.answers import Batch, Decision, Limits
 from overwatch_rl.rollouts.operations import Accepted, Snapshot, Version
@@ -41,7 +41,7 @@ class Keeping(Driven):
     """One life of a queue and its store. `close` it, or leave it as a killed process does."""
 
     def __init__(
-        self, path: Path, limits: StoreLimits = SMALL, files: Callable[[int], Files] = DiskFiles
+        self, path: Path, limits: StoreLimits = SMALL, files: Callable[[int], Files] = Files
     ) -> None:
         super().__init__(MANY)
         self.store = Store(path, self.state, limits, files)

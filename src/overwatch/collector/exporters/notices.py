@@ -170,7 +170,9 @@ class Notices:
             for finding in snapshot.findings
             if finding.cleared_at is None
         }
-        starts = [(key, one) for key, one in standing.items() if self._is_news(key, one)]
+        least = _RANK[self._config.min_severity]
+        loud = ((key, one) for key, one in standing.items() if _RANK.get(one.severity, 0) >= least)
+        starts = [(key, one) for key, one in loud if key not in self._told]
         gone = self._gone(shown)
         ends: list[tuple[Status, Key, Finding]] = []
         for key, one in list(self._told.items()):
@@ -193,10 +195,6 @@ class Notices:
             self._told.pop(notice.key, None)
         self._held_back -= notice.held_back
         self._sent.append(self._tick)
-
-    def _is_news(self, key: Key, finding: Finding) -> bool:
-        loud = _RANK.get(finding.severity, 0) >= _RANK[self._config.min_severity]
-        return loud and key not in self._told
 
     def _gone(self, shown: Iterable[str]) -> set[str]:
         """The runs of which something was sent and that have not been there for long."""

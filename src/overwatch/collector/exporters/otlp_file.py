@@ -250,15 +250,11 @@ class OtlpFileExporter:
         # What comes after a batch that is left is left too: the next life goes on at one place.
         while goes_on and (batches := self._cursor.wait(0)):
             goes_on = self._export_all(batches)
-        if self._written >= self._cursor.position:
-            self._finish()
+        end = self._end
+        if self._written >= self._cursor.position and end is not None:
+            self._is_dirty |= self._guarded(lambda: self._writer.end(end)) and self._kept is not None
         if self._is_dirty:
             self._guarded(self._keep)
-
-    def _finish(self) -> None:
-        end = self._end
-        if end is not None and self._guarded(lambda: self._writer.end(end)):
-            self._is_dirty = self._kept is not None
 
     def _prepare(self) -> None:
         """Make the files what they were at the place that was kept, so that nothing is written twice."""
@@ -283,7 +279,8 @@ class OtlpFileExporter:
         for batch in batches:
             try:
                 done = self._patiently(batch)
-                is_left = not done and self._is_left()
+                # What could not be written is left to the next life, where there can be one.
+                is_left = not done and self._kept is not None and self._stopping.is_set()
             except Exception as error:  # noqa: BLE001 the border: a fault of ours takes one batch
                 self._spoiled(batch, error)
                 done = is_left = False
@@ -351,10 +348,6 @@ class OtlpFileExporter:
         if not tally.get("overwatch_exporter_faults", exporter=self._name):
             _log.error("%s: batch %d is left out; others go on", self._name, batch.sequence, exc_info=error)
         tally.add("overwatch_exporter_faults", 1, exporter=self._name)
-
-    def _is_left(self) -> bool:
-        """Whether what could not be written is left to the next life."""
-        return self._kept is not None and self._stopping.is_set()
 
     def _count(self, batch: Batch, verb: str) -> None:
         name = f"otelcol_exporter_{verb}_{WIRES[batch.signal].items}"

@@ -106,7 +106,7 @@ class OtlpForwarder:
     def _run(self) -> None:
         self._context.settle()
         goes_on = True
-        while goes_on and not self._is_over():
+        while goes_on and not (self._stopping.is_set() and time.monotonic() >= self._stop_by):
             try:
                 goes_on = self._step()
             except Exception as error:  # noqa: BLE001 the border: a fault of our own ends no forwarding
@@ -121,9 +121,6 @@ class OtlpForwarder:
             self._take(batches)
         self._tidy()
         return batches != [] or not self._stopping.is_set()
-
-    def _is_over(self) -> bool:
-        return self._stopping.is_set() and time.monotonic() >= self._stop_by
 
     def _take(self, batches: list[Batch]) -> None:
         """Put what is ours into the queue."""

@@ -5,6 +5,7 @@ know why requests are refused.
 """
 
 import re
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -76,11 +77,11 @@ class HealthCheck:
     def __init__(self, config: HealthCheckConfig, context: Context, _: str = "health_check") -> None:
         self._context = context
         counted = config.component_health
-        self._patience_s = counted.recovery_duration_s if counted.include_recoverable_errors else None
+        patience_s = counted.recovery_duration_s if counted.include_recoverable_errors else None
         app = web.Application()
-        app.router.add_get(config.path, self._overall)
-        app.router.add_get(LIVE, self._live)
-        app.router.add_get(READY, self._ready)
+        app.router.add_get(config.path, partial(self._answer, patience_s=patience_s))
+        app.router.add_get(LIVE, self._answer)
+        app.router.add_get(READY, partial(self._answer, is_ready=True))
         self._listener = context.web_listener(config.endpoint, app, _ENTRY, config.tls, shared=False)
 
     def start(self) -> None:
@@ -91,21 +92,13 @@ class HealthCheck:
         """Answer no more."""
         self._listener.stop()
 
-    async def _overall(self, request: web.Request) -> web.Response:
-        return self._answer(request, patience_s=self._patience_s)
-
-    async def _live(self, request: web.Request) -> web.Response:
-        return self._answer(request)
-
-    async def _ready(self, request: web.Request) -> web.Response:
-        return self._answer(request, is_accepting=self._context.intake.problem is None)
-
-    def _answer(
-        self, request: web.Request, *, patience_s: float | None = None, is_accepting: bool = True
+    async def _answer(
+        self, request: web.Request, *, patience_s: float | None = None, is_ready: bool = False
     ) -> web.Response:
         self._look_at_frames()
         self._context.health.report(_RECEIVER, self._context.intake.overload)
         detailed = self._context.guard.may(Role.READ, request)
+        is_accepting = not is_ready or self._context.intake.problem is None
         status, body = self._context.health.answer(
             detailed=detailed, patience_s=patience_s, is_accepting=is_accepting
         )

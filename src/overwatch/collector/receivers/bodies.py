@@ -6,10 +6,8 @@ long is inflated in a thread of its own, one at a time. Must not know signals or
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
-
-from overwatch.collector.limits import Hold
 
 _GZIP: Final = 31
 """zlib's window bits for a gzip container."""
@@ -28,8 +26,12 @@ class BadGzipError(ValueError):
     """A body that is not whole, valid gzip."""
 
 
-async def read(chunks: AsyncIterator[bytes], limit: int, hold: Hold, turn: asyncio.Lock | None) -> bytes:
+async def read(
+    chunks: AsyncIterator[bytes], limit: int, grow: Callable[[int], None], turn: asyncio.Lock | None
+) -> bytes:
     """All bytes of a body, which is gzip where there is a `turn`: that of inflating one.
+
+    `grow` is called before more bytes are held; it may raise.
 
     Raises `TooLargeError`, `BadGzipError` or `NoRoomError`.
     """
@@ -37,7 +39,7 @@ async def read(chunks: AsyncIterator[bytes], limit: int, hold: Hold, turn: async
     async for chunk in chunks:
         if len(body) + len(chunk) > limit:
             raise too_large(limit)
-        hold.grow(len(chunk))
+        grow(len(chunk))
         body += chunk
     if turn is None:
         return bytes(body)
@@ -46,7 +48,7 @@ async def read(chunks: AsyncIterator[bytes], limit: int, hold: Hold, turn: async
     else:
         async with turn:
             plain = await asyncio.to_thread(inflated, body, limit)
-    hold.grow(len(plain))
+    grow(len(plain))
     return plain
 
 

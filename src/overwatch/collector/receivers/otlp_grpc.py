@@ -24,12 +24,11 @@ from overwatch.collector.auth import Denial, Role
 from overwatch.collector.connections import most_connections
 from overwatch.collector.context import Context
 from overwatch.collector.guard import Guard, said
-from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Body, Reason, RefusedError
-from overwatch.collector.limits import Hold, NoRoomError, Room
+from overwatch.collector.intake import RETRY_AFTER_S, Body, Reason, RefusedError
+from overwatch.collector.limits import NoRoomError, Room
 from overwatch.collector.net import Address, AddressError, Listening, listen
-from overwatch.collector.receivers.status import Code, retry_info, status
 from overwatch.collector.setting_types import bounded
-from overwatch.collector.signals import WIRES, response
+from overwatch.collector.signals import WIRES, Code, response, retry_info, status
 from overwatch.collector.tls import Certificates, TlsConfig
 from overwatch.journal import Signal
 
@@ -226,7 +225,13 @@ class OtlpGrpc:
                 del self._waiting[call]
         if data is None:
             return _ended(call, grpc.StatusCode.UNIMPLEMENTED, "a call has exactly one message; it had none")
-        accepted = self._take(Body(signal=signal, data=data, transport=TRANSPORT, peer=peer))
+        with self._room.hold(peer) as grow:
+            try:
+                grow(len(data))
+            except NoRoomError as error:
+                raise self._intake.refuse(Reason.BUSY, str(error), TRANSPORT) from error
+            body = Body(signal=signal, data=data, transport=TRANSPORT, peer=peer)
+            accepted = self._intake.take_blocking(body)
         return response(signal, accepted.rejected, accepted.message).SerializeToString()
 
     def _cut_late(self) -> None:
@@ -236,16 +241,6 @@ class OtlpGrpc:
             late = [call for call, due in self._waiting.items() if due < now]
         for call in late:
             call.cancel()
-
-    def _take(self, body: Body) -> Accepted:
-        hold = Hold(self._room, body.peer)
-        try:
-            hold.grow(len(body.data))
-            return self._intake.take_blocking(body)
-        except NoRoomError as error:
-            raise self._intake.refuse(Reason.BUSY, str(error), TRANSPORT) from error
-        finally:
-            hold.end()
 
 
 class _TokenGuard(grpc.ServerInterceptor):  # type: ignore[misc] # grpc has no types

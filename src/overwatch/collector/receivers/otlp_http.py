@@ -6,7 +6,7 @@ success is answered after the journal has the bytes. Must not know gRPC or what 
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, assert_never
@@ -19,11 +19,10 @@ from google.protobuf.message import Message
 from overwatch.collector.connections import ConnectionsConfig
 from overwatch.collector.guard import Refused, expected
 from overwatch.collector.intake import RETRY_AFTER_S, Accepted, Body, Intake, Reason, RefusedError
-from overwatch.collector.limits import Hold, NoRoomError, Room
+from overwatch.collector.limits import NoRoomError, Room
 from overwatch.collector.receivers import bodies
-from overwatch.collector.receivers.status import Code, status
 from overwatch.collector.setting_types import bounded
-from overwatch.collector.signals import WIRES, Wire, response
+from overwatch.collector.signals import WIRES, Code, Wire, response, status
 from overwatch.collector.tls import TlsConfig
 from overwatch.journal import Signal
 
@@ -143,20 +142,19 @@ class OtlpHttp:
             raise _refusal(self._intake.refuse(Reason.BUSY, said, TRANSPORT))
         self._reading += 1
         peer = request.remote or ""
-        hold = Hold(self._room, peer)
         try:
             self._intake.admit(TRANSPORT)
-            data = await self._body(request, hold)
-            json = encoding is Encoding.JSON
-            body = Body(signal=wire.signal, data=data, transport=TRANSPORT, json=json, peer=peer)
-            return await self._intake.take(body)
+            with self._room.hold(peer) as grow:
+                data = await self._body(request, grow)
+                json = encoding is Encoding.JSON
+                body = Body(signal=wire.signal, data=data, transport=TRANSPORT, json=json, peer=peer)
+                return await self._intake.take(body)
         except RefusedError as error:
             raise _refusal(error) from error
         finally:
-            hold.end()
             self._reading -= 1
 
-    async def _body(self, request: web.Request, hold: Hold) -> bytes:
+    async def _body(self, request: web.Request, grow: Callable[[int], None]) -> bytes:
         limit = self._config.max_request_body_size
         packed = request.headers.get("Content-Encoding", "").strip().lower()
         if packed not in {"", "identity", "gzip"}:
@@ -170,7 +168,7 @@ class OtlpHttp:
                 raise bodies.too_large(limit)
             async with asyncio.timeout(self._config.read_timeout_s):
                 turn = self._inflating if packed == "gzip" else None
-                return await bodies.read(request.content.iter_any(), limit, hold, turn)
+                return await bodies.read(request.content.iter_any(), limit, grow, turn)
         except bodies.TooLargeError as error:
             raise self._intake.refuse(Reason.TOO_LARGE, str(error), TRANSPORT) from error
         except (bodies.BadGzipError, web.RequestPayloadError) as error:

@@ -24,10 +24,9 @@ import msgspec
 from overwatch.events import RunFinished
 from overwatch.sdk.ending import Ending, corrected, of_wait
 from overwatch.sdk.exporter.core import Exporter, ShutdownSignal, open_spool
-from overwatch.sdk.exporter.errors import TrainerHandler
-from overwatch.sdk.exporter.gone import Parent
-from overwatch.sdk.exporter.hub import PrivateDoor, SharedDoor, Visit, serve_all
+from overwatch.sdk.exporter.hub import Door, TrainerHandler, Visit, serve_all
 from overwatch.sdk.exporter.orphan_recovery import OrphanRecovery
+from overwatch.sdk.exporter.parent import Parent
 from overwatch.sdk.exporter.queues import LOST
 from overwatch.sdk.frames import Hello, Progress, close_of, progress_of
 from overwatch.sdk.greeting import GreetingError, forget_hello, read_hello
@@ -52,7 +51,7 @@ def main(where: Sequence[str]) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         door = socket.socket(fileno=0)
-        at = SharedDoor(door, Meeting(Path(where[0]), where[1])) if where else PrivateDoor(door)
+        at = Door(door, Meeting(Path(where[0]), where[1]) if where else None)
     except (OSError, IndexError):
         log.error("this process is started by overwatch.sdk, not by hand")  # noqa: TRY400 one line for a person
         return 2

@@ -6,25 +6,15 @@ into the catalogue's units: amdsmi has percent, MHz, W, but uW of a cap. Must no
 
 import contextlib
 import io
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
-from overwatch.catalog.machine import (
-    CLOCK,
-    CLOCK_MAX,
-    ECC_UNCORRECTED,
-    MEMORY_TOTAL,
-    MEMORY_USED,
-    POWER,
-    POWER_LIMIT,
-    TEMPERATURE,
-    UTILIZATION,
-)
+from overwatch.catalog import machine
 from overwatch.extras import AMD
-from overwatch.sdk.exporter.gpu_sources import Codes, Look, Unread, Xid, text_of
+from overwatch.sdk.exporter.gpu_sources import Codes, Look, Unread, Xid
 from overwatch.sdk.exporter.lanes import Gpu, Numbering
 
 DRIVER_FILES: Final = (Path("/dev/kfd"),)
@@ -63,11 +53,9 @@ class Amd:
         smi = self._smi = _load(self.unread) if is_there else None
         if smi is None:
             return ()
-        try:
-            handles = smi.amdsmi_get_processor_handles()
-        except Exception as error:  # noqa: BLE001 the border: a driver may do anything
-            self.unread.note("the number of AMD GPUs", error)
-            return ()
+        handles: Sequence[Any] = self.unread.read(
+            "the number of AMD GPUs", smi.amdsmi_get_processor_handles, ()
+        )
         return tuple(gpu for place, one in enumerate(handles) if (gpu := self._gpu(smi, place, one)))
 
     def _close(self) -> None:
@@ -81,20 +69,19 @@ class Amd:
         numbered: Mapping[str, Any] = {}
         with contextlib.suppress(Exception):  # older releases have no such question
             numbered = smi.amdsmi_get_gpu_enumeration_info(handle)
-        try:
-            uuid = str(numbered.get("hip_uuid") or smi.amdsmi_get_gpu_device_uuid(handle))
-        except Exception as error:  # noqa: BLE001 the border: a driver may do anything
-            self.unread.note(f"AMD GPU {place}", error)
+        unread = self.unread
+        uuid = unread.text(
+            f"AMD GPU {place}", lambda: numbered.get("hip_uuid") or smi.amdsmi_get_gpu_device_uuid(handle)
+        )
+        if not uuid:
             return None
         self._handles[uuid] = handle
         number = _number(numbered.get("hip_id"))
         asic = partial(smi.amdsmi_get_gpu_asic_info, handle)
         return Gpu(
             uuid=uuid,
-            model=text_of(self.unread, f"the name of AMD GPU {place}", lambda: asic()["market_name"]),
-            pci=text_of(
-                self.unread, f"the bus of AMD GPU {place}", partial(smi.amdsmi_get_gpu_device_bdf, handle)
-            ),
+            model=unread.text(f"the name of AMD GPU {place}", lambda: asic()["market_name"]),
+            pci=unread.text(f"the bus of AMD GPU {place}", partial(smi.amdsmi_get_gpu_device_bdf, handle)),
             index=place if number is None else int(number),
             numbering=Numbering.UNKNOWN if number is None else Numbering.HIP,
         )
@@ -197,19 +184,19 @@ def _clock(smi: ModuleType, gpu: Any, which: str) -> float | None:
 
 _Question: TypeAlias = Callable[[ModuleType, Any], float | None]
 _QUESTIONS: Final[dict[str, _Question]] = {
-    UTILIZATION.name: lambda smi, gpu: _times(smi.amdsmi_get_gpu_activity(gpu)["gfx_activity"], 0.01),
-    TEMPERATURE.name: _temperature,
-    POWER.name: _power,
-    POWER_LIMIT.name: lambda smi, gpu: _times(smi.amdsmi_get_power_cap_info(gpu)["power_cap"], 1e-6),
-    CLOCK.name: lambda smi, gpu: _clock(smi, gpu, "clk"),
-    CLOCK_MAX.name: lambda smi, gpu: _clock(smi, gpu, "max_clk"),
-    ECC_UNCORRECTED.name: lambda smi, gpu: _number(
+    machine.UTILIZATION.name: lambda smi, gpu: _times(smi.amdsmi_get_gpu_activity(gpu)["gfx_activity"], 0.01),
+    machine.TEMPERATURE.name: _temperature,
+    machine.POWER.name: _power,
+    machine.POWER_LIMIT.name: lambda smi, gpu: _times(smi.amdsmi_get_power_cap_info(gpu)["power_cap"], 1e-6),
+    machine.CLOCK.name: lambda smi, gpu: _clock(smi, gpu, "clk"),
+    machine.CLOCK_MAX.name: lambda smi, gpu: _clock(smi, gpu, "max_clk"),
+    machine.ECC_UNCORRECTED.name: lambda smi, gpu: _number(
         smi.amdsmi_get_gpu_total_ecc_count(gpu)["uncorrectable_count"]
     ),
-    MEMORY_USED.name: lambda smi, gpu: _number(
+    machine.MEMORY_USED.name: lambda smi, gpu: _number(
         smi.amdsmi_get_gpu_memory_usage(gpu, smi.AmdSmiMemoryType.VRAM)
     ),
-    MEMORY_TOTAL.name: lambda smi, gpu: _number(
+    machine.MEMORY_TOTAL.name: lambda smi, gpu: _number(
         smi.amdsmi_get_gpu_memory_total(gpu, smi.AmdSmiMemoryType.VRAM)
     ),
 }

@@ -25,9 +25,9 @@ from overwatch.sdk.exporter.instruments import Instruments
 from overwatch.sdk.exporter.record_events import global_envs, is_plain, unpacked, weight
 from overwatch.sdk.exporter.resource import host_name, resource, revision
 from overwatch.sdk.exporter.sampler import Sampler
-from overwatch.sdk.exporter.spool import Spool
-from overwatch.sdk.exporter.spools import SpoolMeta, spool_folder, spool_root
+from overwatch.sdk.exporter.spool import Spool, SpoolMeta, spool_folder, spool_root
 from overwatch.sdk.frames import Hello, Progress, Rolled, SpanEnded, Update
+from overwatch.sdk.rings.ringset import RingSet
 from overwatch.sdk.rings.source import Item, RingSource
 from overwatch.sdk.trainer_env import env_of
 
@@ -367,3 +367,76 @@ def _destination(signal: Signal, endpoint: str | None, env: Mapping[str, str]) -
     except ValueError as error:
         log.warning("%s; sending to %s", error, DEFAULT_HTTP)
         return destination(signal, DEFAULT_HTTP, env)
+
+
+class _Asked(ShutdownSignal):
+    """The shutdown as the trainer asks for it."""
+
+    def __init__(self) -> None:
+        self._is_asked = threading.Event()
+        self._deadline = 0.0
+
+    def ask(self, deadline: float) -> None:
+        """Be done by `deadline`."""
+        self._deadline = deadline
+        self._is_asked.set()
+
+    def wait(self, timeout_s: float) -> float | None:
+        """Wait so long; the deadline, once it was given."""
+        return self._deadline if self._is_asked.wait(timeout_s) else None
+
+
+class ExporterThread:
+    """The exporter as a thread of the trainer, where no process can be started or no file can be shared.
+
+    The same work as the process does, at the price of the interpreter lock; it ends with the trainer.
+    """
+
+    pid = None
+
+    def __init__(self, hello: Hello, rings: RingSet, tell: Callable[[Progress], None]) -> None:
+        self._hello, self._rings, self._tell = hello, rings, tell
+        self._shutdown = _Asked()
+        self._thread = threading.Thread(target=self._run, name="overwatch-exporter", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended."""
+        return self._thread.is_alive()
+
+    def watch(self) -> None:
+        """Wait for its end, however long that takes."""
+        self._thread.join()
+
+    def say_close(self, deadline: float, *, at_exit: bool) -> None:  # noqa: ARG002 it ends with the process
+        """Ask it to deliver what there is until `deadline` (monotonic seconds) and end."""
+        self._shutdown.ask(deadline)
+
+    def finish(self, timeout_s: float) -> bool:
+        """Wait for its end; whether it came in time. What does not end, ends with the trainer."""
+        self._thread.join(max(timeout_s, 0.0))
+        return not self._thread.is_alive()
+
+    def release(self) -> None:
+        """Let go of it."""
+        self._shutdown.ask(time.monotonic())
+
+    def abandon(self) -> None:
+        """In a forked child there is no such thread."""
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except Exception:
+            log.exception("the telemetry thread ended")
+            raise
+
+    def _work(self) -> None:
+        source = RingSource(self._rings)
+        spool = open_spool(self._hello, self._rings.path)
+        try:
+            Exporter(self._hello, source, spool, self._tell).run(self._shutdown)
+        finally:
+            spool.close()
+            source.close()

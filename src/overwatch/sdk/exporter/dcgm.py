@@ -8,7 +8,6 @@ those parts; where the whole is there too, its parts are left out. Must not know
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
@@ -16,22 +15,7 @@ from urllib.parse import urlsplit
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from overwatch.catalog.machine import (
-    CLOCK,
-    CLOCK_MAX,
-    ECC_UNCORRECTED,
-    MEMORY_TOTAL,
-    MEMORY_USED,
-    NVLINK_RECEIVE,
-    NVLINK_TRANSMIT,
-    PCIE_RECEIVE,
-    PCIE_TRANSMIT,
-    POWER,
-    POWER_LIMIT,
-    SM_ACTIVITY,
-    TEMPERATURE,
-    UTILIZATION,
-)
+from overwatch.catalog import machine
 from overwatch.delivery.connection import http_request
 from overwatch.sdk.exporter.gpu_sources import Reading, Unread, Xid
 from overwatch.sdk.exporter.lanes import MIG_PREFIX, Gpu
@@ -41,21 +25,21 @@ URL_VARIABLE: Final = "OVERWATCH_DCGM_URL"
 MIB: Final = float(1 << 20)
 
 _NUMBERS: Final = {
-    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": (UTILIZATION.name, 1.0),
-    "DCGM_FI_DEV_GPU_UTIL": (UTILIZATION.name, 0.01),
-    "DCGM_FI_PROF_SM_ACTIVE": (SM_ACTIVITY.name, 1.0),
-    "DCGM_FI_DEV_FB_USED": (MEMORY_USED.name, MIB),
-    "DCGM_FI_DEV_GPU_TEMP": (TEMPERATURE.name, 1.0),
-    "DCGM_FI_DEV_POWER_USAGE": (POWER.name, 1.0),
-    "DCGM_FI_DEV_POWER_MGMT_LIMIT": (POWER_LIMIT.name, 1.0),
-    "DCGM_FI_DEV_ENFORCED_POWER_LIMIT": (POWER_LIMIT.name, 1.0),
-    "DCGM_FI_DEV_SM_CLOCK": (CLOCK.name, MHZ),
-    "DCGM_FI_DEV_MAX_SM_CLOCK": (CLOCK_MAX.name, MHZ),
-    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": (ECC_UNCORRECTED.name, 1.0),
-    "DCGM_FI_PROF_PCIE_RX_BYTES": (PCIE_RECEIVE.name, 1.0),
-    "DCGM_FI_PROF_PCIE_TX_BYTES": (PCIE_TRANSMIT.name, 1.0),
-    "DCGM_FI_PROF_NVLINK_RX_BYTES": (NVLINK_RECEIVE.name, 1.0),
-    "DCGM_FI_PROF_NVLINK_TX_BYTES": (NVLINK_TRANSMIT.name, 1.0),
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": (machine.UTILIZATION.name, 1.0),
+    "DCGM_FI_DEV_GPU_UTIL": (machine.UTILIZATION.name, 0.01),
+    "DCGM_FI_PROF_SM_ACTIVE": (machine.SM_ACTIVITY.name, 1.0),
+    "DCGM_FI_DEV_FB_USED": (machine.MEMORY_USED.name, MIB),
+    "DCGM_FI_DEV_GPU_TEMP": (machine.TEMPERATURE.name, 1.0),
+    "DCGM_FI_DEV_POWER_USAGE": (machine.POWER.name, 1.0),
+    "DCGM_FI_DEV_POWER_MGMT_LIMIT": (machine.POWER_LIMIT.name, 1.0),
+    "DCGM_FI_DEV_ENFORCED_POWER_LIMIT": (machine.POWER_LIMIT.name, 1.0),
+    "DCGM_FI_DEV_SM_CLOCK": (machine.CLOCK.name, MHZ),
+    "DCGM_FI_DEV_MAX_SM_CLOCK": (machine.CLOCK_MAX.name, MHZ),
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": (machine.ECC_UNCORRECTED.name, 1.0),
+    "DCGM_FI_PROF_PCIE_RX_BYTES": (machine.PCIE_RECEIVE.name, 1.0),
+    "DCGM_FI_PROF_PCIE_TX_BYTES": (machine.PCIE_TRANSMIT.name, 1.0),
+    "DCGM_FI_PROF_NVLINK_RX_BYTES": (machine.NVLINK_RECEIVE.name, 1.0),
+    "DCGM_FI_PROF_NVLINK_TX_BYTES": (machine.NVLINK_TRANSMIT.name, 1.0),
 }
 """Field, row and what one unit of the field is of the row's; a later field goes before an earlier one."""
 _MEMORY_PARTS: Final = ("DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_RESERVED")
@@ -68,31 +52,17 @@ _BLANK: Final = float(1 << 47)
 """DCGM writes "no value" as a number near the end of its type: this one of doubles is the smallest."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DcgmLimits:
-    """How much of a page is waited for."""
-
-    deadline_s: float = 2.0
-    """For a whole page."""
-    size: int = 4 << 20
-    """Largest page, bytes."""
-
-    def __post_init__(self) -> None:
-        if self.deadline_s <= 0 or self.size <= 0:
-            raise ValueError(f"deadline_s {self.deadline_s} and size {self.size} of a page must be positive")
-
-
 class Dcgm:
     """One dcgm-exporter."""
 
-    def __init__(self, url: str, limits: DcgmLimits | None = None) -> None:
-        """Raises `ValueError` when `url` is no HTTP address."""
+    def __init__(self, url: str, *, deadline_s: float = 2.0, size: int = 4 << 20) -> None:
+        """A page of `size` bytes at most is waited for so long. Raises `ValueError` for no HTTP address."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{URL_VARIABLE}={url!r} is no page; write e.g. http://127.0.0.1:9400/metrics")
         self._host = parts.hostname
         self._url = parts._replace(path=parts.path or "/metrics").geturl()
-        self._limits = limits or DcgmLimits()
+        self._deadline_s, self._size = deadline_s, size
         self._errors: dict[str, int] = {}
         """The newest Xid of each GPU; the page keeps it for ever."""
         self._fresh: list[Xid] = []
@@ -183,11 +153,8 @@ class Dcgm:
 
     def _page(self) -> bytes:
         """The page; raises `OSError` or `ValueError` when it is not to be had in time."""
-        limits = self._limits
         headers = {"accept": "text/plain"}
-        reply = http_request(
-            self._url, timeout_s=limits.deadline_s, headers=headers, most=limits.size, env={}
-        )
+        reply = http_request(self._url, timeout_s=self._deadline_s, headers=headers, most=self._size, env={})
         if reply.status != HTTPStatus.OK:
             raise ValueError(f"the page answered {reply.status}")
         return reply.body
@@ -229,6 +196,6 @@ def _reading(fields: Mapping[str, float]) -> Reading:
     }  # fmt: skip
     used, free, reserved = (fields.get(part) for part in _MEMORY_PARTS)
     if used is not None and free is not None:
-        numbers[MEMORY_TOTAL.name] = (used + free + (reserved or 0.0)) * MIB
+        numbers[machine.MEMORY_TOTAL.name] = (used + free + (reserved or 0.0)) * MIB
     flags = next((int(fields[field]) for field in _THROTTLE if field in fields), None)
     return Reading(numbers=numbers, throttle=None if flags is None else throttle_words(flags))

@@ -45,6 +45,18 @@ class Unread:
         text = f"{what} cannot be read: {_reason(why)}" + (f"; {fix}" if fix else "")
         self._keep(what, Note(text=text))
 
+    def read(self, what: str, ask: Callable[[], _T], otherwise: _T) -> _T:
+        """What a call answers; `otherwise` where it raises, and `what` is noted."""
+        try:
+            return ask()
+        except Exception as error:  # noqa: BLE001 the border: a driver may do anything
+            self.note(what, error)
+            return otherwise
+
+    def text(self, what: str, ask: Callable[[], str | bytes]) -> str:
+        """The same of a call that answers a word; empty where it raises."""
+        return self.read(what, lambda: as_text(ask), "")
+
     def lacks(self, extra: Extra) -> None:
         """Keep that something is there and the packages that read it are not."""
         self._keep(extra.name, Note(text=extra.need))
@@ -70,15 +82,6 @@ def _reason(why: object) -> str:
     """A reason as one line: an error by its kind and text."""
     text = f"{type(why).__name__}: {why}" if isinstance(why, Exception) else str(why)
     return " ".join(text.split())[:_LONGEST]
-
-
-def text_of(unread: Unread, what: str, ask: Callable[[], str | bytes]) -> str:
-    """What a vendor's call answers, as text; empty where it raises, and noted."""
-    try:
-        return as_text(ask)
-    except Exception as error:  # noqa: BLE001 the border: a driver may do anything
-        unread.note(what, error)
-        return ""
 
 
 def as_text(ask: Callable[[], str | bytes]) -> str:

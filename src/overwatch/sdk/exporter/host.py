@@ -14,17 +14,7 @@ from typing import Final
 
 import psutil
 
-from overwatch.catalog.machine import (
-    CPU,
-    CPU_BUSIEST,
-    DISK_READ,
-    DISK_TOTAL,
-    DISK_USED,
-    DISK_WRITE,
-    NETWORK,
-    RAM_TOTAL,
-    RAM_USED,
-)
+from overwatch.catalog import machine
 from overwatch.catalog.processes import BUSIEST, Busy
 from overwatch.cgroup import ControlGroup
 from overwatch.platform import working_folder
@@ -68,9 +58,9 @@ class Host:
         memory, group = psutil.virtual_memory(), self._group.memory()
         if group is None or group.limit >= memory.total:
             used = float(memory.total - memory.available)
-            return {RAM_TOTAL.name: float(memory.total), RAM_USED.name: used}
-        in_use = {} if group.used is None else {RAM_USED.name: float(group.used)}
-        return {RAM_TOTAL.name: float(group.limit), **in_use}
+            return {machine.RAM_TOTAL.name: float(memory.total), machine.RAM_USED.name: used}
+        in_use = {} if group.used is None else {machine.RAM_USED.name: float(group.used)}
+        return {machine.RAM_TOTAL.name: float(group.limit), **in_use}
 
     def _cpu(self) -> dict[str, float]:
         """Of the CPUs that may be used; of a quota, where it is less than they are."""
@@ -78,23 +68,25 @@ class Host:
         cores = [busy for cpu, busy in enumerate(usage) if allowed is None or cpu in allowed] or usage
         if not cores:
             return {}
-        values = {CPU_BUSIEST.name: min(max(cores) / 100, 1.0)}
+        values = {machine.CPU_BUSIEST.name: min(max(cores) / 100, 1.0)}
         quota = self._group.cpu()
         if quota is None or quota.cores >= len(cores):
-            return {**values, CPU.name: min(sum(cores) / len(cores) / 100, 1.0)}
-        used = {} if quota.used_s is None else self._rates({CPU.name: quota.used_s})
+            return {**values, machine.CPU.name: min(sum(cores) / len(cores) / 100, 1.0)}
+        used = {} if quota.used_s is None else self._rates({machine.CPU.name: quota.used_s})
         return {**values, **{name: min(rate / quota.cores, 1.0) for name, rate in used.items()}}
 
     def _disks(self) -> dict[str, float]:
         total = psutil.disk_io_counters()
         if total is None:
             return {}
-        return self._rates({DISK_READ.name: total.read_bytes, DISK_WRITE.name: total.write_bytes})
+        return self._rates(
+            {machine.DISK_READ.name: total.read_bytes, machine.DISK_WRITE.name: total.write_bytes}
+        )
 
     def _network(self) -> dict[str, float]:
         cards = psutil.net_io_counters(pernic=True)
         moved = sum(card.bytes_sent + card.bytes_recv for name, card in cards.items() if name != "lo")
-        return self._rates({NETWORK.name: moved}) if cards else {}
+        return self._rates({machine.NETWORK.name: moved}) if cards else {}
 
     def _rates(self, totals: dict[str, float]) -> dict[str, float]:
         """Per second since the last reading; none on the first, nor when a counter went back."""
@@ -130,7 +122,10 @@ class Disk:
             folder = folder / self._folder
         there = next(place for place in (folder, *folder.parents) if place.exists())
         usage = psutil.disk_usage(str(there))
-        return {DISK_USED.name: float(usage.used), DISK_TOTAL.name: float(usage.used + usage.free)}
+        return {
+            machine.DISK_USED.name: float(usage.used),
+            machine.DISK_TOTAL.name: float(usage.used + usage.free),
+        }
 
 
 class Processes:

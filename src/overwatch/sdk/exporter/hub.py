@@ -4,7 +4,10 @@ Rules: each run has threads, queue and destination of its own, so that a collect
 run only; a run that ends, or cannot be read, is forgotten and the others go on; the process ends with its
 last run once none can come, and else a while after. With no room for another run no more are taken: the
 trainer starts another process. Runs come through a door: of one trainer, or one that any trainer of this
-user may connect to, which costs the others nothing whatever it sends. Must not know what an exporter does.
+user may connect to, which costs the others nothing whatever it sends. What concerns one run is logged to its
+trainer's error stream, the rest to this process's own: a trainer whose stream takes nothing, or is gone,
+costs its own lines and holds up no other run; no line reaches a stream that its run has given back. Must not
+know what an exporter does.
 """
 
 import contextlib
@@ -15,14 +18,14 @@ import select
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import msgspec
 
 from overwatch.platform import peer_of
-from overwatch.sdk.exporter.errors import ErrorStream, logging_to
 from overwatch.sdk.frames import arrival_of
 from overwatch.sdk.meeting import Meeting
 
@@ -34,6 +37,8 @@ ARRIVAL_S: Final = 5.0
 """How long a process that connects may take to send its run."""
 _LOOK_S: Final = 0.2
 _LONGEST: Final = 1 << 16
+_LONGEST_LINE: Final = 2048
+"""Bytes of a line of the log: a pipe that is ready takes twice as many without a wait."""
 _MOST: Final = 4
 _FILES: Final = 32
 """What one run may have open."""
@@ -57,49 +62,24 @@ Come = Callable[[], tuple[bytes, list[int], int | None]]
 """What came in, with open files, and from what process; raises `OSError` where nothing came."""
 
 
-class Door(Protocol):
-    """Where runs come in."""
+class Door:
+    """Where runs come in.
 
-    def fileno(self) -> int:
-        """Readable when one comes."""
+    They are of one trainer, which sends them through a socket; or, with a `meeting`, of any trainer of this
+    user, which connects to a socket that listens there.
+    """
 
-    def next(self) -> Come | None:
-        """The one that comes; `None` where none ever will."""
-
-    def shut(self, *, is_full: bool) -> bool:
-        """Take no more; `False` where one came at the last moment and there is room for it."""
-
-    def close(self) -> None:
-        """Let go of it."""
-
-
-class PrivateDoor:
-    """The door of one trainer: a socket that its runs are sent through."""
-
-    def __init__(self, door: socket.socket) -> None:
-        self._door = door
-        self.fileno, self.close = door.fileno, door.close
-
-    def next(self) -> Come | None:
-        """The run that was sent; `None` once the trainer has let go."""
-        data, handles, *_ = socket.recv_fds(self._door, _LONGEST, _MOST)
-        return (lambda: (data, handles, None)) if data else None
-
-    def shut(self, *, is_full: bool) -> bool:  # noqa: ARG002 nothing comes at the last moment
-        """The trainer sees it as soon as it is closed."""
-        return True
-
-
-class SharedDoor:
-    """A door that any trainer of this user may connect to: a socket that listens at a meeting."""
-
-    def __init__(self, door: socket.socket, meeting: Meeting) -> None:
+    def __init__(self, door: socket.socket, meeting: Meeting | None = None) -> None:
         self._door, self._meeting = door, meeting
         self.fileno, self.close = door.fileno, door.close
-        door.setblocking(False)
+        if meeting is not None:
+            door.setblocking(False)
 
     def next(self) -> Come | None:
-        """A process that connects; the answer, when it is called, receives what it sends."""
+        """The one that comes; `None` where none ever will. What a process sends is received when called."""
+        if self._meeting is None:
+            data, handles, *_ = socket.recv_fds(self._door, _LONGEST, _MOST)
+            return (lambda: (data, handles, None)) if data else None
         try:
             line, _ = self._door.accept()
         except BlockingIOError:  # it has gone again
@@ -110,7 +90,13 @@ class SharedDoor:
         return lambda: _received(line)
 
     def shut(self, *, is_full: bool) -> bool:
-        """Leave the meeting; a run that waits where it is full sees that its connection is closed."""
+        """Take no more; `False` where one came at the last moment and there is room for it.
+
+        The one trainer sees it as soon as the socket is closed; a run that waits at a meeting where it is
+        full sees that its connection is closed.
+        """
+        if self._meeting is None:
+            return True
         poll = select.poll()
         poll.register(self._door, select.POLLIN)
         return self._meeting.leave(lambda: not is_full and bool(poll.poll(0))) or is_full
@@ -198,3 +184,58 @@ def _visit(serve: Serve, data: bytes, handles: list[int], pid: int | None) -> No
             serve(Visit(rings, line, account, rest, pid))
         except Exception:
             log.exception("the exporter of one run ended: %s", rings)
+
+
+class ErrorStream:
+    """A trainer's error stream, for as long as its run lasts."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd: int | None = fd
+        self._lock = threading.Lock()
+
+    def write(self, line: str) -> bool:
+        """Write a line where that is possible at once; whether it was."""
+        data = line.encode(errors="replace")[:_LONGEST_LINE] + b"\n"
+        poll = select.poll()
+        with self._lock:
+            if self._fd is None:
+                return False
+            poll.register(self._fd, select.POLLOUT)
+            with contextlib.suppress(OSError):
+                return poll.poll(0) == [(self._fd, select.POLLOUT)] and os.write(self._fd, data) == len(data)
+        return False
+
+    def close(self) -> None:
+        """Give it back; waits for no line but the one that is being written."""
+        with self._lock:
+            if self._fd is not None:
+                os.close(self._fd)
+            self._fd = None
+
+
+_of_run: Final[ContextVar[ErrorStream | None]] = ContextVar("overwatch_errors", default=None)
+
+
+@contextlib.contextmanager
+def logging_to(stream: ErrorStream) -> Iterator[None]:
+    """What this thread logs, and each that it starts in a copy of its context, goes to a trainer."""
+    token = _of_run.set(stream)
+    try:
+        yield
+    finally:
+        _of_run.reset(token)
+        stream.close()
+
+
+class TrainerHandler(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes to the trainer of the run that logs, else to this process's error stream."""
+
+    def createLock(self) -> None:  # noqa: N802 its name in logging
+        """None: a stream that takes nothing must not hold up other runs."""
+        self.lock = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record."""
+        stream = _of_run.get()
+        if stream is None or not stream.write(self.format(record)):
+            super().emit(record)

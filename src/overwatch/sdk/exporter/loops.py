@@ -9,7 +9,7 @@ is a trace of its own. One thread at a time. Must not know how spans are sent.
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 from opentelemetry.attributes import BoundedAttributes
@@ -32,6 +32,7 @@ from overwatch.sdk.tracing import SpanRef, loop_of, parsed, unnumbered
 Happened: TypeAlias = EpisodeEnded | CheckpointSaved
 """Events that name the span of their phase."""
 Value: TypeAlias = str | int | float
+_E = TypeVar("_E", bound=EpisodeEnded | CheckpointSaved | PhaseEnded)
 UPDATE: Final = "overwatch.update"
 _LEARNS: Final = ("trainer", "learner")
 """Roles whose updates are turns of the loop."""
@@ -129,7 +130,7 @@ class Loops:
         else:
             self._emit(phase, {UPDATE: began} if isinstance(began, int) else {})
         self._phases.end(event, ref)
-        return msgspec.structs.replace(event, **_named(ref))
+        return _naming(event, ref)
 
     def begins(self, event: PhaseBegan) -> None:
         """Note a phase that was announced."""
@@ -142,7 +143,7 @@ class Loops:
         ref = self._phases.known(event)
         if ref is None and self._phases.is_to_come(event):
             ref = self._reserve(event)
-        return event if ref is None else msgspec.structs.replace(event, **_named(ref))
+        return event if ref is None else _naming(event, ref)
 
     def _reserve(self, event: Happened) -> SpanRef | None:
         """Numbers for the span of a phase under way: of the turn under way, where that is known."""
@@ -239,9 +240,9 @@ def _context(ref: SpanRef) -> SpanContext:
     return SpanContext(ref.trace_id, ref.span_id, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
 
-def _named(ref: SpanRef) -> dict[str, str]:
-    """The fields by which an event names a span."""
-    return {"trace_id": f"{ref.trace_id:032x}", "span_id": f"{ref.span_id:016x}"}
+def _naming(event: _E, ref: SpanRef) -> _E:
+    """The event with the numbers of a span."""
+    return msgspec.structs.replace(event, trace_id=f"{ref.trace_id:032x}", span_id=f"{ref.span_id:016x}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,25 +14,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
-from overwatch.catalog.machine import (
-    CLOCK,
-    CLOCK_MAX,
-    ECC_UNCORRECTED,
-    MEMORY_TOTAL,
-    MEMORY_USED,
-    NVLINK_RECEIVE,
-    NVLINK_TRANSMIT,
-    PCIE_RECEIVE,
-    PCIE_TRANSMIT,
-    POWER,
-    POWER_LIMIT,
-    TEMPERATURE,
-    UTILIZATION,
-)
+from overwatch.catalog import machine
 from overwatch.extras import GPU
 from overwatch.platform import PROC
 from overwatch.sdk.exporter import dips
-from overwatch.sdk.exporter.gpu_sources import Codes, Found, Look, Unread, Xid, as_text, text_of
+from overwatch.sdk.exporter.gpu_sources import Codes, Found, Look, Unread, Xid, as_text
 from overwatch.sdk.exporter.lanes import Gpu
 
 MHZ: Final = 1e6
@@ -146,11 +132,7 @@ class Nvml:
         nvml = self._nvml = load(self._files, self.unread)
         if nvml is None:
             return ()
-        try:
-            count = nvml.nvmlDeviceGetCount()
-        except Exception as error:  # noqa: BLE001 the border: a driver may do anything
-            self.unread.note("the number of GPUs", error)
-            return ()
+        count = self.unread.read("the number of GPUs", nvml.nvmlDeviceGetCount, 0)
         found = [gpu for index in range(count) if (gpu := self._gpu(nvml, index)) is not None]
         self._uuids = {_address(handle): uuid for uuid, handle in self._handles.items()}
         self._listen(nvml)
@@ -165,15 +147,15 @@ class Nvml:
 
     def _gpu(self, nvml: ModuleType, index: int) -> Gpu | None:
         """One GPU; `None` where it does not give its UUID."""
-        try:
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = as_text(partial(nvml.nvmlDeviceGetUUID, handle))
-        except Exception as error:  # noqa: BLE001 the border: a driver may do anything
-            self.unread.note(f"GPU {index}", error)
-            return None
         unread = self.unread
-        model = text_of(unread, f"the name of GPU {index}", lambda: nvml.nvmlDeviceGetName(handle))
-        pci = text_of(unread, f"the bus of GPU {index}", lambda: nvml.nvmlDeviceGetPciInfo(handle).busId)
+        handle = unread.read(f"GPU {index}", partial(nvml.nvmlDeviceGetHandleByIndex, index), None)
+        if handle is None:
+            return None
+        uuid = unread.text(f"GPU {index}", partial(nvml.nvmlDeviceGetUUID, handle))
+        if not uuid:
+            return None
+        model = unread.text(f"the name of GPU {index}", partial(nvml.nvmlDeviceGetName, handle))
+        pci = unread.text(f"the bus of GPU {index}", lambda: nvml.nvmlDeviceGetPciInfo(handle).busId)
         self._handles[uuid] = handle
         split = _is_split(nvml, handle)
         parts = _parts(nvml, handle) if split else {}
@@ -212,7 +194,7 @@ class Nvml:
             unread=self.unread,
             own_memory=partial(_own_memory, nvml, handle, self._pid),
             readings={
-                UTILIZATION.name: partial(_utilization, nvml, handle, uuid),
+                machine.UTILIZATION.name: partial(_utilization, nvml, handle, uuid),
                 **{name: partial(ask, nvml, handle) for name, ask in _QUESTIONS.items()},
                 "NVLink": _Links(nvml, handle).rates,
             },
@@ -246,8 +228,8 @@ class _Links:
         """By catalogue name; none on the first look."""
         nvml, rates = self._nvml, dict[str, float]()
         asked = {
-            NVLINK_TRANSMIT.name: nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
-            NVLINK_RECEIVE.name: nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
+            machine.NVLINK_TRANSMIT.name: nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
+            machine.NVLINK_RECEIVE.name: nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
         }
         fields = nvml.nvmlDeviceGetFieldValues(self._handle, [(code, ALL_LINKS) for code in asked.values()])
         now = time.monotonic()
@@ -270,31 +252,33 @@ def _own_memory(nvml: ModuleType, gpu: Any, pid: int) -> float | None:
 def _utilization(nvml: ModuleType, gpu: Any, uuid: str) -> dict[str, float]:
     """With its dips, which are read all the time once they are asked for."""
     value = nvml.nvmlDeviceGetUtilizationRates(gpu).gpu / 100
-    return {UTILIZATION.name: value, **dips.SHARED.of(uuid)}
+    return {machine.UTILIZATION.name: value, **dips.SHARED.of(uuid)}
 
 
 def _memory(nvml: ModuleType, gpu: Any) -> dict[str, float]:
     info = nvml.nvmlDeviceGetMemoryInfo(gpu)
-    return {MEMORY_TOTAL.name: float(info.total), MEMORY_USED.name: float(info.used)}
+    return {machine.MEMORY_TOTAL.name: float(info.total), machine.MEMORY_USED.name: float(info.used)}
 
 
 _Question: TypeAlias = Callable[[ModuleType, Any], Found]
 _QUESTIONS: Final[dict[str, _Question]] = {
-    TEMPERATURE.name: lambda nvml, gpu: float(nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU)),
-    POWER.name: lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1000,
-    POWER_LIMIT.name: lambda nvml, gpu: nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1000,
-    CLOCK.name: lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM) * MHZ,
-    CLOCK_MAX.name: lambda nvml, gpu: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM) * MHZ,
-    ECC_UNCORRECTED.name: lambda nvml, gpu: float(
+    machine.TEMPERATURE.name: lambda nvml, gpu: float(
+        nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU)
+    ),
+    machine.POWER.name: lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu) / 1000,
+    machine.POWER_LIMIT.name: lambda nvml, gpu: nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1000,
+    machine.CLOCK.name: lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM) * MHZ,
+    machine.CLOCK_MAX.name: lambda nvml, gpu: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM) * MHZ,
+    machine.ECC_UNCORRECTED.name: lambda nvml, gpu: float(
         nvml.nvmlDeviceGetTotalEccErrors(gpu, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)
     ),
-    PCIE_RECEIVE.name: lambda nvml, gpu: (
+    machine.PCIE_RECEIVE.name: lambda nvml, gpu: (
         nvml.nvmlDeviceGetPcieThroughput(gpu, nvml.NVML_PCIE_UTIL_RX_BYTES) * KIB
     ),
-    PCIE_TRANSMIT.name: lambda nvml, gpu: (
+    machine.PCIE_TRANSMIT.name: lambda nvml, gpu: (
         nvml.nvmlDeviceGetPcieThroughput(gpu, nvml.NVML_PCIE_UTIL_TX_BYTES) * KIB
     ),
-    MEMORY_USED.name: _memory,
+    machine.MEMORY_USED.name: _memory,
 }
 
 

@@ -19,8 +19,7 @@ from overwatch.delivery.sender import DeliveryLog, Sender
 from overwatch.delivery.transport import OtlpTransport
 from overwatch.journal import FolderBusyError, Signal
 from overwatch.sdk.exporter.core import Exporter, ShutdownSignal, destinations, open_spool
-from overwatch.sdk.exporter.spool import Spool
-from overwatch.sdk.exporter.spools import Orphan, orphans, spool_root
+from overwatch.sdk.exporter.spool import Orphan, Spool, orphans, spool_root
 from overwatch.sdk.frames import Hello, Progress
 from overwatch.sdk.greeting import SUFFIX, GreetingError, forget_hello, is_meant, read_hello
 from overwatch.sdk.rings.file import RingError

@@ -16,9 +16,9 @@ import msgspec
 
 from overwatch.delivery.answer import Parcel
 from overwatch.journal import CursorFile, Log, Place, Reader, Record, Signal
+from overwatch.journal.batches import KINDS
 from overwatch.journal.cursors import MAX_NOTE_BYTES
-from overwatch.journal.durable import KINDS
-from overwatch.journal.spooled import LOGS, before, parted
+from overwatch.journal.scan import LOGS, before, parted
 
 LOST: Final = "spool_lost"
 """Why a record is gone that was damaged on disk, or was in memory when its process died."""

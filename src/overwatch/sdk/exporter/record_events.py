@@ -13,7 +13,7 @@ from overwatch.events import Column, Event, Measured, NonFiniteSeen, scalars
 from overwatch.sdk.conflate import Folded
 from overwatch.sdk.frames import Rolled, SpanEnded, Update
 from overwatch.sdk.rings.records import Content
-from overwatch.sdk.words import WordTables
+from overwatch.sdk.rollouts.columns import WordTables
 
 FACT_BYTES: Final = 512
 """What a fact comes to on its way, about."""

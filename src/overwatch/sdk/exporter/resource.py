@@ -1,4 +1,4 @@
-"""What is said of this producer on everything it sends: run, process, revision.
+"""What goes with everything that this producer sends: run, process, revision.
 
 Rules: asking git takes at most a second a question; whatever cannot be found out is absent. Must not know
 what is sent.
@@ -30,19 +30,6 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     """Whether tracked files differ from the commit."""
 
 
-class RunResource(Resource):
-    """A resource that is hashed once: OpenTelemetry asks for its hash with every record."""
-
-    def __hash__(self) -> int:
-        known: int | None = getattr(self, "_hash", None)
-        if known is None:
-            known = self._hash = super().__hash__()
-        return known
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or super().__eq__(other)
-
-
 def revision(folder: bytes | None, env: Mapping[str, str]) -> Revision:
     """Ask git about a trainer's working folder, in its environment."""
     sha = _git(folder, env, "rev-parse", "HEAD")
@@ -50,7 +37,7 @@ def revision(folder: bytes | None, env: Mapping[str, str]) -> Revision:
     return Revision(sha=sha, dirty=None if changes is None else bool(changes))
 
 
-def resource(hello: Hello, found: Revision, host: str) -> RunResource:
+def resource(hello: Hello, found: Revision, host: str) -> Resource:
     """The resource of a producer; the resource attributes of its environment add to it."""
     env = env_of(hello)
     named: dict[str, str | int | bool | None] = {
@@ -76,7 +63,7 @@ def resource(hello: Hello, found: Revision, host: str) -> RunResource:
     service = str(base.attributes.get(wire.SERVICE, ""))
     if service.startswith("unknown_service"):
         base = base.merge(Resource({wire.SERVICE: DEFAULT_SERVICE}))
-    return RunResource(base.attributes, base.schema_url or wire.SCHEMA_URL)
+    return Resource(base.attributes, base.schema_url or wire.SCHEMA_URL)
 
 
 def scheduler(env: Mapping[str, str]) -> dict[str, str]:

@@ -3,11 +3,15 @@
 Rules: requests go in the order in which they came, one at a time. When the budget is used up the oldest
 numbers go first and facts last, counted. Trouble with the disk is never the trainer's: requests are kept in
 bounded memory then, and move to the disk when it takes them again. The page cache is enough for a request to
-survive this process. Must not know encoding or the network.
+survive this process. Spools lie in one folder for each life of a producer, under a root of this user's own;
+no part of a path is taken from outside as it is. Must not know encoding or the network.
 """
 
 import errno
+import hashlib
 import os
+import re
+import tempfile
 import threading
 import time
 from collections import Counter, deque
@@ -21,7 +25,6 @@ import msgspec
 from overwatch.journal import (
     HEADER_BYTES,
     CursorFile,
-    DiskFiles,
     Files,
     Folder,
     FolderBusyError,
@@ -30,14 +33,18 @@ from overwatch.journal import (
     LogLimits,
     LogVersionError,
     Signal,
+    is_held,
 )
 from overwatch.sdk.exporter.queues import DiskQueue, Entry, Mark, PriorityQueues, Request, merged
-from overwatch.sdk.exporter.spools import META, SpoolMeta
 
 CLOSED: Final = "closed"
 REJECTED: Final = "rejected"
 _OVERHEAD_BYTES: Final = HEADER_BYTES + 512
 _LARGEST_RECORD: Final = (1 << 32) - 1
+META: Final = "meta.json"
+_LONGEST_META: Final = 64 << 10
+_LONGEST_PART: Final = 48
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +60,28 @@ class SpoolLimits:
     retry_s: float = 1.0
     """A disk in trouble is tried again when a request comes, this often at most."""
 
-    def __post_init__(self) -> None:
-        if not 0 < self.budget_bytes < _LARGEST_RECORD or self.memory_bytes < 1:
-            raise ValueError(f"a spool holds from one byte to 4 GiB: {self}")
-        if self.segment_bytes < HEADER_BYTES or self.retry_s < 0:
-            raise ValueError(f"a file holds at least a header, and no pause is negative: {self}")
+
+class SpoolMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose requests a spool holds."""
+
+    run_id: str
+    role: str
+    rank: int
+    epoch: str
+    """UUID of this life of the producer."""
+    pid: int
+    """The process that spools."""
+    rings: str | None = None
+    """Folder of the rings that the requests come from."""
+    endpoint: str | None = None
+    """OTLP endpoint as the trainer asked for it."""
+    otlp_env: dict[str, str] | None = None
+    """What of its environment decides the destination: see `overwatch.sdk.trainer_env`."""
+    created: int
+    """Unix nanoseconds."""
+
+
+_meta: Final = msgspec.json.Decoder(SpoolMeta).decode
 
 
 class Books(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +109,7 @@ class Spool:
         limits: SpoolLimits | None = None,
         *,
         meta: SpoolMeta | None = None,
-        files: Callable[[int], Files] = DiskFiles,
+        files: Callable[[int], Files] = Files,
     ) -> None:
         """Open or begin the spool in a folder; `meta` is written into it.
 
@@ -283,11 +307,6 @@ class Spool:
         """What is wrong with the disk, for a person."""
         return self._trouble
 
-    @property
-    def is_cursor_lost(self) -> bool:
-        """A place could not be read on opening: requests may be delivered a second time."""
-        return any(queue.is_cursor_lost for queue in self._queues.queues)
-
     def _is_lost(self) -> bool:
         try:
             if self._folder is not None:
@@ -415,3 +434,63 @@ class Spool:
                 self._fall(error)
         folder.close()
         self._folder = None
+
+
+class Orphan(msgspec.Struct, frozen=True, kw_only=True):
+    """A spool that no process holds."""
+
+    path: Path
+    meta: SpoolMeta
+
+
+def spool_root(env: Mapping[str, str] = os.environ) -> Path:
+    """The folder of this user's spools: `$OVERWATCH_SPOOL_DIR`, else under the user's state."""
+    if given := env.get("OVERWATCH_SPOOL_DIR"):
+        return Path(given)
+    state = env.get("XDG_STATE_HOME", "")
+    if state.startswith("/"):
+        return Path(state) / "overwatch" / "spool"
+    home = env.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 never raises, as Path.home does
+    if home.startswith("/"):
+        return Path(home) / ".local" / "state" / "overwatch" / "spool"
+    return Path(tempfile.gettempdir()) / f"overwatch-{os.getuid()}" / "spool"
+
+
+def spool_folder(root: Path, meta: SpoolMeta) -> Path:
+    """The folder of one producer's life."""
+    return root / "-".join((_part(meta.run_id), _part(meta.role), str(int(meta.rank)), _part(meta.epoch)))
+
+
+def orphans(root: Path) -> list[Orphan]:
+    """The spools under `root` that no process holds, oldest first; what is none is passed over."""
+    try:
+        folders = list(root.iterdir())
+    except OSError:
+        return []
+    found = []
+    for folder in folders:
+        try:
+            if not is_held(folder):
+                found.append(Orphan(path=folder, meta=read_meta(folder)))
+        except (OSError, ValueError):
+            continue
+    return sorted(found, key=lambda orphan: (orphan.meta.created, orphan.path))
+
+
+def read_meta(folder: Path) -> SpoolMeta:
+    """What a spool says of itself. Raises `OSError`, or `ValueError` when it says nothing of use."""
+    fd = os.open(folder / META, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        data = os.read(fd, _LONGEST_META)
+    finally:
+        os.close(fd)
+    return _meta(data)
+
+
+def _part(text: str) -> str:
+    """A name as part of a path: as it is where that is safe, else what is safe of it and a digest."""
+    safe = _UNSAFE.sub("_", text).lstrip(".")[:_LONGEST_PART]
+    if safe == text and safe:
+        return safe
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:12]
+    return f"{safe}_{digest}" if safe else digest

@@ -13,7 +13,7 @@ import msgspec
 
 from overwatch.catalog import Scope
 from overwatch.events import Column, Conflated, Event, Measured, Tallied
-from overwatch.sdk.conflate import Conflator, Rows
+from overwatch.sdk.conflate import Conflator
 from overwatch.sdk.frames import Update
 
 SPAN_NS: Final = 100_000_000
@@ -67,8 +67,6 @@ class Window:
 
     def __init__(self, preset: str = "ppo", config: Mapping[str, str] | None = None) -> None:
         self._updates = Conflator(preset, config)
-        self._rows: Rows | None = None
-        """Updates of the same names; to fold them at once costs a busy trainer a fifth."""
         self._folded: list[Measured] = []
         self._newest: int | None = None
         """Number of the newest update that was held."""
@@ -102,7 +100,6 @@ class Window:
             self._close_updates()
             self._hold(event)
         else:
-            self._fold_rows()
             values = {name: column.first() for name, column in event.values.items() if len(column)}
             self._updates.add(event.at, values, event.index)
 
@@ -110,17 +107,7 @@ class Window:
         """Take one record of the trainer that is an update."""
         self.size_bytes += size
         self._counted_numbers += 1
-        names = tuple(update.values)
-        # Of names that two sets have the last value counts, so those that came between are folded first.
-        if self._rows is None or self._rows.names != names:
-            self._fold_rows()
-            self._rows = Rows(names)
-        self._rows.add(tuple(update.values.values()), update.at, update.index)
-
-    def _fold_rows(self) -> None:
-        if self._rows is not None:
-            self._updates.add_rows(self._rows)
-            self._rows = None
+        self._updates.add(update.at, update.values, update.index)
 
     def _add_columns(self, event: Measured, *, is_rolled: bool) -> None:
         subject = (event.scope, tuple(event.keys.items()))
@@ -131,7 +118,6 @@ class Window:
         columns.add(event)
 
     def _close_updates(self) -> None:
-        self._fold_rows()
         folded = self._updates.flush()
         if folded is not None:
             for event in folded.events():

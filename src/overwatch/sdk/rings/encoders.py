@@ -2,7 +2,7 @@
 
 Names that come again are a form, so a record holds numbers only, and no value is ever read. Of an update,
 msgspec writes an exact float as nine bytes, a tag and a double, and refuses what it does not know without
-running that value's code. So where every ninth byte says "float", all values were floats: none had to be
+running that value's code. So where every ninth byte means "float", all values were floats: none had to be
 read, and no device was waited for. Columns of NumPy go as they lie in memory: exact, one-dimensional,
 contiguous arrays of numbers of the same length, in the machine's byte order, which must be little-endian.
 

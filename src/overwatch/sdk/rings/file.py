@@ -1,7 +1,7 @@
 """One ring's file: how its records lie in it, and the mapping of it that both sides share.
 
 A ring is a file of a fixed size: a page of 64-bit words, the forms (names of numbers, never overwritten),
-then the records, which lap. A *mark* is one 64-bit word that says how far a side is: the sequence number of
+then the records, which lap. A *mark* is one 64-bit word for how far a side is: the sequence number of
 a record and the place behind it, so one aligned store publishes or releases, and counts, at once.
 
 Rules: all little-endian; every word has one writer, the trainer (`W_...` below 32) or the reader. A record's
@@ -34,11 +34,8 @@ W_MAGIC: Final = 0
 W_SIZE: Final = 1
 W_DATA: Final = 2
 """Where records begin, bytes from the start of the file."""
-W_PID: Final = 3
 W_FORMS: Final = 4
 """Bytes of forms so far."""
-W_CLOSED: Final = 5
-"""1 when the writer has ended by itself."""
 W_PUBLISHED: Final = 8
 W_DROPPED: Final = 16
 """One word a reason of `REASONS`."""
@@ -176,7 +173,7 @@ def create(path: Path, size: int, forms: int, *, shared: bool = True) -> RingFil
     ring = RingFile(path, _allocated(path, size) if shared else mmap.mmap(-1, size))
     for page in range(0, ring.size, _PAGE):
         ring.view[page] = 0
-    ring.words[W_SIZE], ring.words[W_DATA], ring.words[W_PID] = ring.size, HEADER_BYTES + forms, os.getpid()
+    ring.words[W_SIZE], ring.words[W_DATA] = ring.size, HEADER_BYTES + forms
     ring.words[W_MAGIC] = MAGIC
     return ring
 

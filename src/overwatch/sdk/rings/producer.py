@@ -1,9 +1,9 @@
 """A ring with what waits beside it: the way in that never waits and never loses count.
 
 Rules: `put` may be called from any thread and from a signal handler. Where another writes just then, the
-record goes aside and whoever writes takes it along. Facts that find no room are held, bounded; updates are
+record goes aside and the next writer takes it along. Facts that find no room are held, bounded; updates are
 folded into one; other numbers are dropped. Everything handed in is published, folded, waiting or counted as
-dropped. `writer` says why taking the token is safe. Must not know what happens to records once they are
+dropped. `writer` explains why taking the token is safe. Must not know what happens to records once they are
 published.
 """
 
@@ -11,15 +11,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from overwatch.sdk.conflate import Conflator, Rows
+from overwatch.sdk.conflate import Conflator
+from overwatch.sdk.frames import Update
 from overwatch.sdk.rings.file import W_FOLDED, W_RELEASED, Kind, untagged
-from overwatch.sdk.rings.records import Forms, folded_entry, frame_update, row_of
+from overwatch.sdk.rings.records import Forms, content_of, folded_entry, row_of
 from overwatch.sdk.rings.writer import Entry, RingWriter
 
 ASIDE_BYTES: Final = 8 << 20
 """What may lie aside while another writes."""
-FOLD_EVERY: Final = 32
-"""Updates of a full ring that are folded at once: one of so many calls pays for all."""
 _RESERVED: Final = 8
 """Such a part of the largest record stays free of what is only offered."""
 _COST: Final = 128
@@ -98,7 +97,7 @@ class RingProducer:
             token.append(None)
 
     def set_aside(self, entry: Aside) -> None:
-        """Leave a record, or the reason of a drop, to whoever writes."""
+        """Leave a record, or the reason of a drop, to the next writer."""
         if self.ring.closed:
             self.missed()
             return
@@ -229,8 +228,6 @@ class NumberProducer(RingProducer):
         super().__init__(ring, wake)
         self._conflator = conflator
         self._forms = forms
-        self._rows: Rows | None = None
-        """Updates that are to be folded."""
         self._folds = 0
         """Folded records published."""
         self._sent_updates = 0
@@ -246,10 +243,9 @@ class NumberProducer(RingProducer):
     @property
     def waits(self) -> bool:
         """Whether anything waits for room or for its turn."""
-        return bool(self.aside or self._backlog or self._rows is not None or self._conflator.n)
+        return bool(self.aside or self._backlog or self._conflator.n)
 
     def _refill(self) -> bool:
-        self._fold()
         folded = self._conflator.flush()
         if folded is None:
             return False
@@ -265,30 +261,17 @@ class NumberProducer(RingProducer):
 
     def _full(self, entry: Entry) -> None:
         kind, form = untagged(entry.tag)
+        content = content_of(entry, self._forms)[0] if kind == Kind.FRAME else None
         if kind == Kind.UPDATE:
-            self._fold_in(form, entry.payload)
-        elif (update := frame_update(entry)) is not None:
-            self._fold()
-            self._conflator.add(update.at, update.values, update.index)
+            values, at, index = row_of(entry.payload)
+            self._conflator.add_row(self._forms(form).names, values, at, index)
+        elif isinstance(content, Update):
+            self._conflator.add(content.at, content.values, content.index)
         else:
             self.ring.drop("ring_full")
             return
         self.ring.words[W_FOLDED] += 1
         self._wake()
-
-    def _fold_in(self, form: int, payload: bytes) -> None:
-        """Have an update folded with those of the same names before it."""
-        names, (values, at, index) = self._forms(form).names, row_of(payload)
-        if self._rows is not None and (self._rows.names is not names or len(self._rows) >= FOLD_EVERY):
-            self._fold()
-        if self._rows is None:
-            self._rows = Rows(names)
-        self._rows.add(values, at, index)
-
-    def _fold(self) -> None:
-        rows, self._rows = self._rows, None
-        if rows is not None:
-            self._conflator.add_rows(rows)
 
     @property
     def waiting(self) -> int:
@@ -304,6 +287,5 @@ class NumberProducer(RingProducer):
     def give_up(self) -> None:
         """Count what still waits as not sent. Needs the token."""
         super().give_up()
-        self._fold()
         self.ring.words[W_FOLDED] = self._sent_updates
         self._conflator.flush()

@@ -82,17 +82,6 @@ def decode_form(data: bytes) -> Form:
         raise RecordError(f"a form that is none: {error}") from None
 
 
-def frame_update(entry: Entry) -> Update | None:
-    """The update that a whole frame is; `None` when it is anything else."""
-    if untagged(entry.tag)[0] != Kind.FRAME:
-        return None
-    try:
-        frame = _frame(entry.payload)
-    except ValueError:
-        return None
-    return frame if isinstance(frame, Update) else None
-
-
 def content_of(entry: Entry, forms: Forms) -> tuple[Content, int]:
     """What a record holds, and up to how many updates it has folded ones, else 0; raises `RecordError`."""
     kind, form = untagged(entry.tag)

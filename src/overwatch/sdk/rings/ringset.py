@@ -30,6 +30,8 @@ FACTS: Final = "facts.ring"
 _NUMBERS_SHARE: Final = 2
 """A record that is larger than this part of its ring might never fit."""
 _FACTS_SHARE: Final = 4
+_TOGETHER: Final = 32
+"""Updates of a full ring that are folded at once: one of so many calls pays for all."""
 _FORM_LIMIT: Final = 8192
 _POLL_S: Final = (0.002, 0.2)
 
@@ -87,10 +89,9 @@ class RingSet:
         self._is_over = False
         self._last: Account | None = None
         self._idle: list[None] = [None]
-        self.helper_errors = 0
-        """How often the helper ended with an error and was replaced."""
         self.facts = RingProducer(facts, self._wake, limits.backlog_bytes)
-        self.numbers = NumberProducer(numbers, self._wake, Conflator(preset, config), self._forms.__getitem__)
+        conflator = Conflator(preset, config, together=_TOGETHER)
+        self.numbers = NumberProducer(numbers, self._wake, conflator, self._forms.__getitem__)
         self._both = (self.facts, self.numbers)
 
     def put(self, frame: Frame) -> None:
@@ -128,7 +129,7 @@ class RingSet:
         return number
 
     def account(self) -> Account:
-        """What became of everything so far; exact while nobody writes, and the last word after `close`."""
+        """What became of everything so far; exact while nothing writes, and the last word after `close`."""
         if self._last is not None:
             return self._last
         accepted = sum(producer.accepted for producer in self._both)
@@ -159,8 +160,8 @@ class RingSet:
                 time.sleep(pause)
                 pause = min(pause * 2, longest)
                 is_settled = self._settled()
-        except Exception:  # noqa: BLE001 the border of a thread: counted, and another helper goes on
-            self.helper_errors += 1
+        except Exception:  # noqa: BLE001, S110 the border of a thread: another helper goes on
+            pass
         finally:
             self._idle.append(None)
         if not self._is_over and (self.facts.waits or self.numbers.waits):
@@ -248,7 +249,7 @@ def _created(path: Path, limits: RingLimits, *, shared: bool) -> tuple[RingWrite
 
 
 def _enter(folder: Path) -> None:
-    """Make sure that a folder is there and that nobody else owns it; raises `OSError`."""
+    """Make sure that a folder is there and that no other user owns it; raises `OSError`."""
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     found = folder.lstat()

@@ -2,8 +2,8 @@
 
 Rules: what is read stays in the file until it is released, so a reader that dies is followed by one that
 reads it again. A record whose checksum or mark is wrong is looked at again, then skipped and counted: nothing
-wrong is ever returned. Reads only what is published; works as well when the writer is dead: `writer` says on
-what that relies. Must not know where records go.
+wrong is ever returned. Reads only what is published; works as well when the writer is dead (`writer` has the
+theory). Must not know where records go.
 """
 
 import contextlib
@@ -24,7 +24,6 @@ from overwatch.sdk.rings.file import (
     HEADER_BYTES,
     LAP,
     LENGTH,
-    W_CLOSED,
     W_FOLDED,
     W_FORMS,
     W_PUBLISHED,
@@ -58,8 +57,6 @@ class RingReader:
         self._held: deque[int] = deque()
         """Marks of what is read and not released, oldest first."""
         self._looks = 0
-        self._unfolded = file.words[W_UNFOLDED]
-        """Of the folded updates, those that were read."""
         self.corrupt = 0
         """Records that were published and could not be read."""
 
@@ -72,25 +69,6 @@ class RingReader:
     def sequence(self) -> int:
         """Number of the last record that was read."""
         return sequence_of(self._read)
-
-    @property
-    def released(self) -> int:
-        """Number of the last record that was released."""
-        return sequence_of(self._released)
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the writer has ended by itself."""
-        return bool(self._file.words[W_CLOSED])
-
-    @property
-    def unsaid(self) -> int:
-        """Updates that were folded and whose record has not been read; lost when the writer is dead."""
-        return self._file.words[W_FOLDED] - self._unfolded
-
-    def unfold(self, upto: int) -> None:
-        """A record was read that has all updates that were folded so far, up to so many."""
-        self._unfolded = max(self._unfolded, upto)
 
     def read(self, limit: int) -> list[tuple[int, Entry]]:
         """At most `limit` published records behind those already read, each with its sequence number."""
@@ -115,15 +93,15 @@ class RingReader:
 
     def _next(self) -> tuple[int, Entry] | None:
         """The record behind the last one, if it is whole."""
-        start, length, crc, tag = self._head()
+        start, length, crc, at_mark, tag = self._head()
         payload = bytes(self._file.view[start + HEAD.size : start + length])
-        if not length or checksum(payload, tag) != crc:
+        if not at_mark or checksum(payload, tag) != crc:
             return None
-        self._pass(mark(self.sequence + 1, start + padded(length) - self._file.data))
+        self._pass(at_mark)
         return self.sequence, Entry(tag, payload)
 
-    def _head(self) -> tuple[int, int, int, int]:
-        """Where the next record is, its length, checksum and tag; the length is 0 where its head is odd."""
+    def _head(self) -> tuple[int, int, int, int, int]:
+        """Where the next record is, its length, checksum, mark and tag; the mark is 0 where that is odd."""
         file, start = self._file, self._file.data + end_of(self._read)
         if start + ALIGN > file.size or LENGTH.unpack_from(file.view, start)[0] == LAP:
             start = file.data
@@ -132,8 +110,8 @@ class RingReader:
             end = start + padded(length)
             is_next = at_mark == mark(self.sequence + 1, end - file.data)
             if HEAD.size <= length and end <= file.size and is_next:
-                return start, length, crc, tag
-        return start, 0, 0, 0
+                return start, length, crc, at_mark, tag
+        return start, 0, 0, 0, 0
 
     def _pass(self, at_mark: int) -> None:
         self._read = at_mark
@@ -141,9 +119,8 @@ class RingReader:
 
     def _skip(self, published: int) -> None:
         """Give up the next record: go on behind it where its head is sound, else behind everything."""
-        start, length, _, _ = self._head()
         before = self.sequence
-        self._pass(mark(before + 1, start + padded(length) - self._file.data) if length else published)
+        self._pass(self._head()[3] or published)
         self.corrupt += self.sequence - before
         self._looks = 0
 
@@ -208,18 +185,19 @@ class RingSource:
     def __init__(self, rings: Path | RingSet, *, alone: bool = False) -> None:
         """`rings` is a path that a trainer gave, or rings that are written in this process.
 
-        With `alone` nobody else reads with it until this source is closed; raises `BlockingIOError` when
-        somebody does.
+        With `alone` no other source reads until this one is closed; raises `BlockingIOError` when one does.
         """
         self._claim = _claimed(rings) if isinstance(rings, Path) and alone else None
         try:
-            self._files = _opened(rings) if isinstance(rings, Path) else _mine(rings)
+            self._files = _opened(rings)
         except BaseException:
             self._let_go()
             raise
         self._readers = [RingReader(file) for file in self._files]
         self._forms: dict[int, Form] = {}
         self._broken = 0
+        self._unfolded = self._files[_NUMBERS].words[W_UNFOLDED]
+        """Of the folded updates, those that were read."""
 
     def read(self, limit: int = 1024) -> list[Item]:
         """What has been published and not read, at most `limit` records a ring, by the trainer's clock."""
@@ -236,8 +214,7 @@ class RingSource:
             except RecordError:
                 self._broken += 1
                 continue
-            if upto:
-                self._readers[ring].unfold(upto)
+            self._unfolded = max(self._unfolded, upto)
             found.append(Item(content, len(entry.payload), ring, sequence, upto))
         return found
 
@@ -253,7 +230,7 @@ class RingSource:
 
     @property
     def said(self) -> int:
-        """What the reader leaves to the next: see `layout.W_SAID`."""
+        """What the reader leaves to the next: see `file.W_SAID`."""
         return self._files[_NUMBERS].words[W_SAID]
 
     @said.setter
@@ -266,11 +243,6 @@ class RingSource:
         return sum(reader.published - reader.sequence for reader in self._readers)
 
     @property
-    def is_over(self) -> bool:
-        """Whether the trainer has closed its rings and everything in them is read."""
-        return all(reader.is_closed for reader in self._readers) and not self.waiting
-
-    @property
     def malformed(self) -> int:
         """Records that could not be read or were none."""
         return self._broken + sum(reader.corrupt for reader in self._readers)
@@ -278,7 +250,7 @@ class RingSource:
     @property
     def unsaid(self) -> int:
         """Updates folded by the trainer that are in no record yet; lost when the trainer is dead."""
-        return self._readers[_NUMBERS].unsaid
+        return self._files[_NUMBERS].words[W_FOLDED] - self._unfolded
 
     def dropped(self) -> dict[str, int]:
         """What the trainer's side has dropped so far, by reason."""
@@ -300,7 +272,7 @@ def _claimed(path: Path) -> int:
     """A lock on reading rings, which goes with its process; raises `OSError`."""
     fd = os.open(part_of(path, FACTS), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     is_mine = True
-    with contextlib.suppress(OSError):  # a place without locks: whoever comes reads
+    with contextlib.suppress(OSError):  # a place without locks: any reader reads
         is_mine = try_lock(fd)
     if not is_mine:
         os.close(fd)
@@ -308,14 +280,12 @@ def _claimed(path: Path) -> int:
     return fd
 
 
-def _opened(path: Path) -> list[RingFile]:
-    numbers = open_ring(part_of(path, NUMBERS))
+def _opened(rings: Path | RingSet) -> list[RingFile]:
+    if not isinstance(rings, Path):
+        return [producer.ring.file.again() for producer in (rings.numbers, rings.facts)]
+    numbers = open_ring(part_of(rings, NUMBERS))
     try:
-        return [numbers, open_ring(part_of(path, FACTS))]
+        return [numbers, open_ring(part_of(rings, FACTS))]
     except (OSError, ValueError):
         numbers.close()
         raise
-
-
-def _mine(rings: RingSet) -> list[RingFile]:
-    return [producer.ring.file.again() for producer in (rings.numbers, rings.facts)]

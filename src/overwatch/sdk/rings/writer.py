@@ -4,7 +4,7 @@ The writer is a trainer, which must not wait, make a system call or raise; the r
 share a mapped file (`file`, `layout`) and nothing else. A record is written in four steps:
 
 1. **Take the token**, a list with one element: `del token[0]`. Whoever gets `IndexError` leaves its record
-   aside (`producer`), and whoever holds the token writes it later.
+   aside (`producer`), and the holder of the token writes it later.
 2. **Find room.** `off` is where the next record goes and `limit` up to where it is known to be free. Only
    where that is not enough is the reader's mark read again. A full ring refuses at once.
 3. **Write** checksum, head and payload behind what is published. No reader looks there.
@@ -64,7 +64,6 @@ from overwatch.sdk.rings.file import (
     LENGTH,
     ONE,
     REASONS,
-    W_CLOSED,
     W_DROPPED,
     W_FORMS,
     W_PUBLISHED,
@@ -198,8 +197,7 @@ class RingWriter:
         return used // ALIGN
 
     def close(self) -> None:
-        """Mark that nothing follows, and unmap. The token stays taken."""
-        self.words[W_CLOSED] = 1
+        """Take nothing more, and unmap. The token stays taken."""
         self.closed = True
         self.limit = 0
         self.file.close()

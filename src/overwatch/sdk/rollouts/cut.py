@@ -6,8 +6,8 @@ before it. Rules: not for the trainer's thread. Must not know rings or how a col
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -45,9 +45,8 @@ class _Part:
     is_fact: bool
     slots: int
     """Of an env."""
-    numbers: dict[str, Array] = field(default_factory=dict)
-    slot_numbers: dict[str, Array] = field(default_factory=dict)
-    codes: dict[str, Array] = field(default_factory=dict)
+    tables: dict[str, dict[str, Array]]
+    """By their field of `Rolled`."""
     before: frozenset[str] = frozenset()
     """Codes that have one row more."""
     seeds: Array | None = None
@@ -56,19 +55,14 @@ class _Part:
     """T N K."""
 
     @property
-    def tables(self) -> list[Array]:
-        """All of them."""
-        return [*self.numbers.values(), *self.slot_numbers.values(), *self.codes.values()]
-
-    @property
     def row_bytes(self) -> int:
         """Of one env at one step."""
-        return sum(table[0, :1].nbytes for table in self.tables)
+        return sum(table[0, :1].nbytes for kind in self.tables.values() for table in kind.values())
 
     @property
     def extra_bytes(self) -> int:
         """Of one env in a record, however many steps it has."""
-        before = sum(self.codes[name][0, :1].nbytes for name in self.before)
+        before = sum(self.tables["codes"][name][0, :1].nbytes for name in self.before)
         return before + (0 if self.seeds is None else _SEED_BYTES * self.seeds.shape[1])
 
 
@@ -91,28 +85,22 @@ class Cutter:
     def records(self, span: Span, tables: Mapping[str, Array], names: Names) -> Iterator[Rolled]:
         """The records; `names` gives the full name of each column that is a number."""
         slots = next((t.shape[2] for name, t in tables.items() if t.ndim == 3), 0)
-        for part in (self._numbers(tables, names, slots), self._facts(span, tables, slots)):
-            if part.tables:
+        numbers = {full: tables[name] for name, full in names.items() if tables[name].ndim == 2}
+        of_slots = {full: tables[name] for name, full in names.items() if tables[name].ndim != 2}
+        shown = {name: tables[name] for name in _SHOWN if name in tables}
+        kinds = {"numbers": numbers, "slot_numbers": of_slots, "codes": shown}
+        for part in (_Part(is_fact=False, slots=slots, tables=kinds), self._facts(span, tables, slots)):
+            if any(part.tables.values()):
                 yield from _cut(span, part)
 
-    def _numbers(self, tables: Mapping[str, Array], names: Names, slots: int) -> _Part:
-        part = _Part(is_fact=False, slots=slots)
-        for name, full in names.items():
-            table = tables[name]
-            (part.numbers if table.ndim == 2 else part.slot_numbers)[full] = table
-        part.codes = {name: tables[name] for name in _SHOWN if name in tables}
-        return part
-
     def _facts(self, span: Span, tables: Mapping[str, Array], slots: int) -> _Part:
-        part = _Part(is_fact=True, slots=slots)
+        codes = {name: tables[name] for name in _FACTS if name in tables}
+        part = _Part(is_fact=True, slots=slots, tables={"codes": codes})
         ended = _ended(tables)
-        part.codes = {name: tables[name] for name in _FACTS if name in tables}
         if ended is None or "episode_return" not in tables:
             for name in ("episode_return", "episode_length", "metric"):
-                part.codes.pop(name, None)
-        cycle = (
-            {name: tables[name] for name in _LIFECYCLE if name in tables} if "slot_stage" in tables else {}
-        )
+                codes.pop(name, None)
+        cycle = {name: tables[name] for name in _LIFECYCLE if name in tables and "slot_stage" in tables}
         if ended is not None:
             cycle["ended"] = ended
         if cycle:
@@ -120,18 +108,16 @@ class Cutter:
             whole = {
                 name: np.concatenate([memory.tables[name][None], table]) for name, table in cycle.items()
             }
-            part.codes |= whole
+            codes |= whole
             part.before = frozenset(whole)
             if "slot_stage" in cycle and memory.seeds is not None:
                 part.seeds, part.germinated = memory.seeds, germinated(whole)
                 memory.seeds = memory.seeds + part.germinated.sum(axis=0, dtype="<i4")
-            memory.step, memory.tables = (
-                span.last_step,
-                {name: table[-1].copy() for name, table in cycle.items()},
-            )
+            memory.step = span.last_step
+            memory.tables = {name: table[-1].copy() for name, table in cycle.items()}
             self._known[span.env_first] = memory
-        if set(part.codes) <= {"ended"}:
-            part.codes = {}
+        if set(codes) <= {"ended"}:
+            codes.clear()
         return part
 
     def _recall(self, span: Span, cycle: Mapping[str, Array]) -> _Memory:
@@ -147,9 +133,8 @@ class Cutter:
         if "ended" in tables:
             tables["ended"] = np.zeros_like(tables["ended"])
         if span.first_step == 1 and stage is not None:
-            tables |= {
-                name: np.full_like(tables[name], fresh) for name, fresh in _FRESH.items() if name in tables
-            }
+            fresh = {name: value for name, value in _FRESH.items() if name in tables}
+            tables |= {name: np.full_like(tables[name], value) for name, value in fresh.items()}
         return _Memory(span.first_step - 1, tables, seeds)
 
     def forget(self, span: Span) -> None:
@@ -205,6 +190,10 @@ def _record(span: Span, part: _Part, rows: slice, envs: slice, seeds: Array | No
         last = rows.stop + (name in part.before)
         return Table(values.dtype.newbyteorder("<").str, values[rows.start : last, envs].tobytes())
 
+    tables: dict[str, Any] = {
+        kind: {name: table(name, values) for name, values in of_kind.items()}
+        for kind, of_kind in part.tables.items()
+    }
     return Rolled(
         at=span.at(rows.stop - 1),
         at_first=span.at(rows.start),
@@ -215,10 +204,8 @@ def _record(span: Span, part: _Part, rows: slice, envs: slice, seeds: Array | No
         slots=part.slots,
         is_fact=part.is_fact,
         lane=span.lane,
-        numbers={name: table(name, values) for name, values in part.numbers.items()},
-        slot_numbers={name: table(name, values) for name, values in part.slot_numbers.items()},
-        codes={name: table(name, values) for name, values in part.codes.items()},
         seeds=b"" if seeds is None else seeds[envs].astype("<i4").tobytes(),
+        **tables,
     )
 
 
@@ -233,7 +220,7 @@ def reduced(span: Span, tables: Mapping[str, Array], names: Names) -> Iterator[R
         last = dataclasses.replace(
             span, first_step=span.last_step, steps=1, at_first=span.at_last, at_last=span.at_last
         )
-        for record in _cut(last, _Part(is_fact=False, slots=0, numbers=means)):
+        for record in _cut(last, _Part(is_fact=False, slots=0, tables={"numbers": means})):
             yield msgspec.structs.replace(record, mean_of=span.steps)
     ended = _ended(tables)
     if ended is not None and "episode_return" in tables:
@@ -244,15 +231,14 @@ def reduced(span: Span, tables: Mapping[str, Array], names: Names) -> Iterator[R
 def episodes(span: Span, tables: Mapping[str, Array], row: int, ended: Array) -> EpisodeEnded:
     """The episodes that ended at one step."""
     envs = np.flatnonzero(ended)
-    optional = {
-        field: Column.of(tables[name][row][envs])
-        for field, name in (("length", "episode_length"), ("metric", "metric"))
-        if name in tables
-    }
+
+    def of_ended(name: str) -> Column | None:
+        return Column.of(tables[name][row][envs]) if name in tables else None
+
     return EpisodeEnded(
         at=span.at(row),
         env_id=Column.of(envs.astype("<i8") + span.env_first),
         episode_return=Column.of(tables["episode_return"][row][envs]),
-        length=optional.get("length"),
-        metric=optional.get("metric"),
+        length=of_ended("episode_length"),
+        metric=of_ended("metric"),
     )

@@ -21,9 +21,8 @@ from overwatch.events import (
     SeedStageChanged,
 )
 from overwatch.sdk.frames import Rolled, Table
-from overwatch.sdk.rollouts.columns import Span
+from overwatch.sdk.rollouts.columns import SLOTS, STAGES, Span, WordTables
 from overwatch.sdk.rollouts.cut import before_of, episodes, germinated
-from overwatch.sdk.words import STAGES, WordTables
 
 Array: TypeAlias = np.ndarray
 
@@ -58,10 +57,8 @@ class _Opened:
 
 
 def _array(table: Table, rolled: Rolled, name: str) -> Array:
-    values = np.frombuffer(table.data, table.dtype)
-    per_env = rolled.slots if name.startswith("slot_") else 1
-    shape = (-1, rolled.envs) if per_env == 1 and not name.startswith("slot_") else (-1, rolled.envs, per_env)
-    return values.reshape(shape)
+    shape = (-1, rolled.envs, rolled.slots) if name.startswith(SLOTS) else (-1, rolled.envs)
+    return np.frombuffer(table.data, table.dtype).reshape(shape)
 
 
 def _ids(envs: Sequence[int] | Array) -> Column:
@@ -157,7 +154,7 @@ class _Lives:
         names = ("slot_stage", "slot_blueprint", "slot_alpha", "slot_age", "ended")
         whole = {name: codes[name] for name in names if name in codes}
         self._before = before_of(whole)
-        self._now = {name: codes[name][1:] for name in codes if name.startswith("slot_")}
+        self._now = {name: codes[name][1:] for name in codes if name.startswith(SLOTS)}
         counts = np.frombuffer(rolled.seeds, "<i4").reshape(rolled.envs, rolled.slots)
         self._seeds = counts + np.cumsum(germinated(whole), axis=0, dtype="<i4")
         self._moved = self._now["slot_stage"] != self._before["slot_stage"]

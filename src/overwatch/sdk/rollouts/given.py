@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from overwatch.sdk.packing import ERRORS, Tensor, is_tensor, tensor_type, undisturbed
-from overwatch.sdk.rollouts.columns import ACTIONS, KNOWN, Known, Span, shape_of, takes_floats
+from overwatch.sdk.rollouts.columns import ACTIONS, KNOWN, Known, Span, WordTables, shape_of, takes_floats
 from overwatch.sdk.values import RefusedError
-from overwatch.sdk.words import WordTables
 
 if TYPE_CHECKING:
     import numpy as np

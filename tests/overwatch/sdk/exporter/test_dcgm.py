@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from overwatch.sdk.exporter.dcgm import Dcgm, DcgmLimits
+from overwatch.sdk.exporter.dcgm import Dcgm
 from overwatch.sdk.exporter.gpus import Local, Trainer, look_around, source_of
 from tests.real.fake_nvml.machine import Machine
 
@@ -180,7 +180,7 @@ def test_a_new_xid_is_heard_once(server: Served) -> None:
 def test_a_page_that_is_none_is_no_gpus(server: Served, body: bytes) -> None:
     """Nothing raises and nothing is read."""
     server.body = lambda: body
-    dcgm = Dcgm(server.url, DcgmLimits(size=4096))
+    dcgm = Dcgm(server.url, size=4096)
 
     assert dcgm.open() == ()
     assert dcgm.ask(BOTH) == {}
@@ -202,14 +202,14 @@ def test_a_page_without_end_is_given_up(server: Served) -> None:
     """A server that always has one byte more does not hold the reader beyond its deadline."""
     server.slow = True
 
-    assert Dcgm(server.url, DcgmLimits(deadline_s=0.3)).ask(BOTH) == {}
+    assert Dcgm(server.url, deadline_s=0.3).ask(BOTH) == {}
 
 
 def test_a_page_that_is_too_large_is_given_up(server: Served) -> None:
     """However much comes, no more than the limit is kept."""
     server.body = lambda: page(more="# more\n" * 10_000).encode()
 
-    assert Dcgm(server.url, DcgmLimits(size=20_000)).ask(BOTH) == {}
+    assert Dcgm(server.url, size=20_000).ask(BOTH) == {}
     assert Dcgm(server.url).ask(BOTH).keys() == BOTH
 
 

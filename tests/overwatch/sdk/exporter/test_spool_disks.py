@@ -156,6 +156,8 @@ def _life(path: Path, fault: Fault) -> tuple[Spool, list[Request], list[Request]
             spool.landed(request, 0)
             landed.append(request)
         assert _balances(spool)
+    if spool.degraded:  # what waits in memory goes to the disk with the next request
+        put.append(_put(spool, b"x" * 300))
     return spool, put, landed
 
 
@@ -173,8 +175,8 @@ def test_any_call_to_the_disk_may_fail_once_or_for_ever(tmp_path: Path) -> None:
             assert _balances(again)
             if not forever:
                 assert spool.books.dropped == again.books.dropped == {}
-                assert rest[-12:] == put[12:]
-                assert {request.order for request in (*landed, *rest)} == set(range(1, 25))
+                assert rest[12 - len(put) :] == put[12:]
+                assert {request.order for request in (*landed, *rest)} == {one.order for one in put}
             again.close()
 
 

@@ -9,8 +9,7 @@ import pytest
 from overwatch.catalog import Scope
 from overwatch.events import ActionTaken, EpisodeEnded, GateEvaluated, Measured
 from overwatch.sdk import WordTables
-from overwatch.sdk.rollouts.columns import KNOWN
-from overwatch.sdk.words import word_tables
+from overwatch.sdk.rollouts.columns import KNOWN, word_tables
 from tests.overwatch.sdk.rollouts.local import Local, local, measured
 from tests.overwatch.sdk.rollouts.world import WORDS, World
 

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.spool import Spool
-from overwatch.sdk.exporter.spools import SpoolMeta, orphans, read_meta, spool_folder, spool_root
+from overwatch.sdk.exporter.spool import Spool, SpoolMeta, orphans, read_meta, spool_folder, spool_root
 
 
 def _meta(run_id: str = "ppo-1", epoch: str = "epoch", created: int = 1) -> SpoolMeta:

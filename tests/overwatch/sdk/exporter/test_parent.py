@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.sdk.exporter.gone import Parent, memory_group
+from overwatch.sdk.exporter.parent import Parent, memory_group
 
 WAITS = """
 import os, sys
-from overwatch.sdk.exporter.gone import Parent
+from overwatch.sdk.exporter.parent import Parent
 pid = os.getppid()
 trainer = Parent(pid, *map(int, sys.argv[2:]))
 print("ready", flush=True)
@@ -95,7 +95,7 @@ def test_the_control_groups_counter_says_out_of_memory(
     of = tmp_path / "cgroup"
     of.write_text(f"3:pids:/job\n{line}\n")
     found = memory_group(of, tmp_path / "fs")
-    monkeypatch.setattr("overwatch.sdk.exporter.gone.memory_group", lambda: found)
+    monkeypatch.setattr("overwatch.sdk.exporter.parent.memory_group", lambda: found)
     trainer = Parent(os.getppid())
 
     assert found == file

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch.recordings.division import Part, Volume, budget, fitted, room, shares
+from overwatch.collector.budget import Part, Volume, budget, fitted, room, shares
 
 MIB = 1 << 20
 JOURNAL = Part(name="journal", floor=64 * MIB, most=2048 * MIB, is_needed=True)
