@@ -116,8 +116,8 @@ def records(events: Sequence[Event], origin: Origin = ORIGIN, first_seq: int = 1
 
 def folded(events: Sequence[Event], delay_ns: int = 1_000_000) -> RunState:
     """The state after these events, each received `delay_ns` after it happened."""
-    told = records(events)
-    state = new_run(told[0])
-    for record in told:
+    reported = records(events)
+    state = new_run(reported[0])
+    for record in reported:
         apply(state, record, record.event.at + delay_ns)
     return state

@@ -21,7 +21,7 @@ from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame, TowerStats, life_of, n
 from overwatch.journal import Batch, Cursor, Signal
 from overwatch.runs import Tracked
 from overwatch.snapshot import View
-from overwatch.snapshot.history import Ask, History
+from overwatch.snapshot.history import History, HistoryQuery
 
 __all__ = ["Aggregator", "Checkpoint", "CheckpointSink", "Frame", "FrameSink", "Past", "Resumed"]
 
@@ -120,7 +120,7 @@ class Aggregator:
         """The last tick in the fold."""
         self._views: Counter[tuple[str | None, View]] = Counter()
         self._views_lock = threading.Lock()
-        self._asked: deque[tuple[str | None, Ask, Future[History | None]]] = deque()
+        self._requested: deque[tuple[str | None, HistoryQuery, Future[History | None]]] = deque()
         """Who waits for the past of a run."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="aggregator", daemon=True)
@@ -132,7 +132,7 @@ class Aggregator:
         """Checkpoints that could not be made of the fold."""
         self.faults = 0
         """Ticks that met an error of ours, and what was to be folded at them is left out."""
-        self._said = 0
+        self._stated = 0
         """Troubles of the fold when one was last logged."""
 
     def start(self, stamp: int | None = None) -> None:
@@ -168,22 +168,22 @@ class Aggregator:
             self._views[run_id, view] -= 1
             self._views += Counter()
 
-    def history(self, run_id: str | None, ask: Ask) -> "Future[History | None]":
+    def history(self, run_id: str | None, query: HistoryQuery) -> "Future[History | None]":
         """The past of a run, `None` being the newest, as of the next tick; from any thread, returns at once.
 
         The result is `None` where there is no such run.
         """
         coming: Future[History | None] = Future()
-        self._asked.append((run_id, ask, coming))
+        self._requested.append((run_id, query, coming))
         return coming
 
     def _answer(self) -> None:
-        while self._asked:
-            run_id, ask, coming = self._asked.popleft()
+        while self._requested:
+            run_id, query, coming = self._requested.popleft()
             if not coming.set_running_or_notify_cancel():
                 continue
             try:
-                coming.set_result(self._fold.history(run_id, ask))
+                coming.set_result(self._fold.history(run_id, query))
             except Exception as error:  # noqa: BLE001 a named border: who asked gets it
                 coming.set_exception(error)
 
@@ -318,18 +318,18 @@ class Aggregator:
         self.frame = frame
         self._put_away()
         self._answer()
-        self._say(frame.tower)
+        self._emit(frame.tower)
         for sink in self._sinks:
             self._publish(sink, frame)
         if self._checkpoints is not None and self._checkpoints.due(self._taken):
             self._checkpoint(self._cursor.position)
 
-    def _say(self, tower: TowerStats) -> None:
+    def _emit(self, tower: TowerStats) -> None:
         """Log what the fold left out: the first time, and whenever it has become twice as often."""
         troubles = tower.problems + tower.unjudged
-        if troubles >= max(1, 2 * self._said):
+        if troubles >= max(1, 2 * self._stated):
             _log.warning("the fold left out %d so far, at last: %s", troubles, tower.last_problem)
-            self._said = troubles
+            self._stated = troubles
 
     def _publish(self, sink: FrameSink, frame: Frame) -> None:
         try:

@@ -216,7 +216,7 @@ def _attempt(data: Any, spare: Any, kind: type[_S]) -> tuple[_S | None, str, str
     try:
         return msgspec.convert(_merge(spare, data, ""), kind, strict=True, dec_hook=_typed), "", ""
     except msgspec.ValidationError as error:
-        return None, *_said(str(error))
+        return None, *_stated(str(error))
 
 
 def _without_cause(
@@ -535,7 +535,7 @@ def _typed(kind: type, value: Any) -> Any:
     raise TypeError(f"{value!r} is not a path")
 
 
-def _said(message: str) -> tuple[str, str]:
+def _stated(message: str) -> tuple[str, str]:
     """The path of a message of msgspec, as in the file, and what it says of it."""
     what, found, where = message.rpartition(" - at `$")
     if not found and message.endswith("`") and " - at `key` in `$" in message:

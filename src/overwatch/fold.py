@@ -26,7 +26,7 @@ from overwatch.otlp.settle import settle
 from overwatch.otlp.totals import Totals
 from overwatch.runs import SILENT_NS, Room, Tracked, cost, cut_down, leaving, most_envs
 from overwatch.snapshot import Baseline, Snapshot, View
-from overwatch.snapshot.history import Ask, History
+from overwatch.snapshot.history import History, HistoryQuery
 from overwatch.state import apply, new_run
 from overwatch.state.caps import evict, wants_room
 from overwatch.state.names import Overflow
@@ -78,9 +78,9 @@ MAX_ENDED: Final = 4096
 MAX_LIVES: Final = 16
 """Lives of producers remembered of each."""
 DEFAULT_VIEW: Final = View()
-Hushed: TypeAlias = Mapping[str, Collection[str]]
+Muted: TypeAlias = Mapping[str, Collection[str]]
 """By run id the findings that may open in it; any may in other runs."""
-NOT_HUSHED: Final[Hushed] = {}
+NOT_MUTED: Final[Muted] = {}
 Reading: TypeAlias = Callable[[Batch], Decoded]
 """As `decode_batch`."""
 
@@ -182,7 +182,7 @@ class Fold:
         """What makes records of a batch; must give what `decode_batch` gives."""
         self._given = baseline
         """What the throughput of every run is compared with, whatever start records hold."""
-        self._told: Baseline | None = None
+        self._reported: Baseline | None = None
         """What the newest start record holds."""
         self._preset: str | None = None
         """Whose limits judge every run, as the newest start record holds."""
@@ -199,7 +199,7 @@ class Fold:
         """Runs that were over and made room at the newest tick; they are forgotten here."""
         self._joins = Joins()
         self._totals = Totals()
-        self._taken: tuple[int, Hushed] = (0, NOT_HUSHED)
+        self._taken: tuple[int, Muted] = (0, NOT_MUTED)
         """The newest tick, and what was hushed at it."""
         self.tower = TowerStats()
 
@@ -221,13 +221,13 @@ class Fold:
         tick: int,
         batches: Sequence[Batch],
         views: Iterable[tuple[str | None, View]],
-        hushed: Hushed = NOT_HUSHED,
+        muted: Muted = NOT_MUTED,
     ) -> Frame:
         """Apply the batches stamped up to `tick`, judge every run, project every view.
 
         In runs that are `hushed` only the findings named there open: their numbers were thinned.
         """
-        logged = self.take(tick, batches, hushed)
+        logged = self.take(tick, batches, muted)
         snapshots = self._shown(self._resolve(views))
         return Frame(
             tick=tick,
@@ -245,13 +245,13 @@ class Fold:
             tower=msgspec.structs.replace(self.tower),
         )
 
-    def take(self, tick: int, batches: Sequence[Batch], hushed: Hushed = NOT_HUSHED) -> list[str]:
+    def take(self, tick: int, batches: Sequence[Batch], muted: Muted = NOT_MUTED) -> list[str]:
         """As `advance`, without a projection; returns the runs whose snapshot is recorded at this tick.
 
         Where seconds of a run come in one tick, it is judged within them too: what was true for a while and
         is over again is not missed because a spool drains fast.
         """
-        self._taken = tick, hushed
+        self._taken = tick, muted
         self.evicted = []
         self.tower.ticks += 1
         if tick % SLOW_NS == 0:
@@ -260,19 +260,19 @@ class Fold:
         for place, batch in enumerate(batches):
             if place and place % every == 0:
                 for run_id in [run_id for run_id, run in self._runs.items() if run.is_long]:
-                    self._assess(run_id, tick, hushed)
+                    self._assess(run_id, tick, muted)
             self._apply(batch)
         logged: list[str] = []
         for run_id, tracked in self._runs.items():
             if tracked.judged is None or not tracked.rests(tick):
-                self._assess(run_id, tick, hushed)
+                self._assess(run_id, tick, muted)
             if tick % SLOW_NS == 0 and tracked.is_recorded():
                 logged.append(run_id)
         return logged
 
-    def skip(self, tick: int, batches: Sequence[Batch], hushed: Hushed = NOT_HUSHED) -> tuple[Snapshot, ...]:
+    def skip(self, tick: int, batches: Sequence[Batch], muted: Muted = NOT_MUTED) -> tuple[Snapshot, ...]:
         """As `advance`, for who needs no frame: only what a snapshot log gets at this tick."""
-        logged = self.take(tick, batches, hushed)
+        logged = self.take(tick, batches, muted)
         return tuple(
             snapshot for run_id in logged for snapshot in self._project(run_id, (DEFAULT_VIEW,)).values()
         )
@@ -286,14 +286,14 @@ class Fold:
             for view, snapshot in self._up_to_date(run_id).project((wish,)).items()
         }
 
-    def history(self, run_id: str | None, ask: Ask) -> History | None:
+    def history(self, run_id: str | None, query: HistoryQuery) -> History | None:
         """The past of a run, or of the newest; `None` where it is not there."""
         run = self._runs.get(self.newest or "" if run_id is None else run_id)
-        return None if run is None else run.history(ask)
+        return None if run is None else run.history(query)
 
     def dump(self) -> bytes:
         """Everything that outlives a tick, packed run by run: a second copy of all is never there."""
-        told = self._told, self._preset, self._diagnosis
+        reported = self._reported, self._preset, self._diagnosis
         kept = self._room, self._ended
         packer = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compressobj()
         chunks = list[bytes]()
@@ -303,7 +303,7 @@ class Fold:
 
         add(
             msgspec.msgpack.encode(
-                _Saved(len(self._runs), self.tower, self._joins, self._totals, *told, *kept)
+                _Saved(len(self._runs), self.tower, self._joins, self._totals, *reported, *kept)
             )
         )
         for run in self._runs.values():
@@ -315,7 +315,7 @@ class Fold:
         """The fold of `dump`'s bytes; raises `ValueError` or `zstandard.ZstdError` on anything else."""
         reader = zstandard.ZstdDecompressor().stream_reader(data)
         saved, fold = _saved(_part(reader)), cls(baseline=baseline)
-        fold._told, fold._preset, fold._diagnosis = saved.baseline, saved.preset, saved.diagnosis
+        fold._reported, fold._preset, fold._diagnosis = saved.baseline, saved.preset, saved.diagnosis
         fold.tower, fold._joins, fold._totals = saved.tower, saved.joins, saved.totals
         fold._room, fold._ended = saved.room, saved.ended
         for _ in range(saved.runs):
@@ -323,10 +323,10 @@ class Fold:
             fold._runs[run.state.origin.run_id] = run
         return fold
 
-    def _assess(self, run_id: str, tick: int, hushed: Hushed) -> None:
+    def _assess(self, run_id: str, tick: int, muted: Muted) -> None:
         how = self._how = self._how or judging(self._diagnosis or DiagnosisConfig())
         tracked = self._runs[run_id]
-        tracked.judge(tick, how, self._given or self._told, hushed.get(run_id))
+        tracked.judge(tick, how, self._given or self._reported, muted.get(run_id))
         self._note_fault(run_id)
 
     def _shown(self, wanted: Sequence[tuple[str, View]]) -> dict[tuple[str, View], Snapshot]:
@@ -404,7 +404,7 @@ class Fold:
         except msgspec.DecodeError as error:
             self._quarantine(f"a start record, so its limits are not applied: {error}")
             return
-        self._told, self._preset, self._room = life.baseline, life.preset, life.room or self._room
+        self._reported, self._preset, self._room = life.baseline, life.preset, life.room or self._room
         self._diagnosis, self._how = life.diagnosis, None
         for tracked in self._runs.values():
             tracked.state.judged_by = life.preset

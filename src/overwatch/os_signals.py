@@ -18,7 +18,7 @@ _READ: Final = 512
 
 
 @contextmanager
-def heard(numbers: tuple[signal.Signals, ...], tell: Callable[[int], None]) -> Iterator[None]:
+def received(numbers: tuple[signal.Signals, ...], report: Callable[[int], None]) -> Iterator[None]:
     """In this context `tell` is called with each of these signals, in order, by a thread of its own.
 
     What handled them before, and the interpreter's wakeup descriptor, are put back at the end; by then all
@@ -27,7 +27,7 @@ def heard(numbers: tuple[signal.Signals, ...], tell: Callable[[int], None]) -> I
     inner, outer = os.pipe()
     os.set_blocking(outer, False)
     reader = threading.Thread(
-        target=_hear, args=(inner, frozenset(numbers), tell), name="signals", daemon=True
+        target=_receive, args=(inner, frozenset(numbers), report), name="signals", daemon=True
     )
     try:
         woken = signal.set_wakeup_fd(outer, warn_on_full_buffer=False)
@@ -50,10 +50,10 @@ def _nothing(*_: object) -> None:
     """A handler must be there, or the signal ends the process."""
 
 
-def _hear(inner: int, numbers: frozenset[int], tell: Callable[[int], None]) -> None:
+def _receive(inner: int, numbers: frozenset[int], report: Callable[[int], None]) -> None:
     while True:
         for number in os.read(inner, _READ):
             if not number:
                 return
             if number in numbers:
-                tell(number)
+                report(number)

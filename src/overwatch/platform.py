@@ -136,9 +136,9 @@ def give_up_after(line: socket.socket, seconds: float) -> None:
 
 def peer_of(line: socket.socket) -> tuple[int, int]:
     """Process and user at the other end of a socket. Raises `OSError`, also where that is not shown."""
-    if (asked := getattr(socket, "SO_PEERCRED", None)) is None:
+    if (requested := getattr(socket, "SO_PEERCRED", None)) is None:
         raise OSError("this system does not show who is at the other end of a socket")
-    pid, user, _ = _PEER.unpack(line.getsockopt(socket.SOL_SOCKET, asked, _PEER.size))
+    pid, user, _ = _PEER.unpack(line.getsockopt(socket.SOL_SOCKET, requested, _PEER.size))
     return pid, user
 
 
@@ -241,9 +241,9 @@ def work_as_batch(pid: int) -> None:
 
 def cores() -> frozenset[int]:
     """Numbers of the cores that this process may use; none where that cannot be asked, nor kept to."""
-    if (ask := getattr(os, "sched_getaffinity", None)) is not None:
+    if (query := getattr(os, "sched_getaffinity", None)) is not None:
         with contextlib.suppress(OSError):
-            return frozenset(ask(os.getpid()))
+            return frozenset(query(os.getpid()))
     return frozenset()
 
 

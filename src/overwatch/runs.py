@@ -27,7 +27,7 @@ from overwatch.diagnose.problem import Open
 from overwatch.projection import project_views
 from overwatch.projection.history import history
 from overwatch.snapshot import Baseline, Snapshot, View
-from overwatch.snapshot.history import Ask, History
+from overwatch.snapshot.history import History, HistoryQuery
 from overwatch.state import RunState
 from overwatch.state import dump as dump_state
 from overwatch.state import load as load_state
@@ -104,8 +104,8 @@ class Tracked(msgspec.Struct):
 
     def rests(self, tick: int) -> bool:
         """Whether its memory stays as it is at `tick`; only what a checkpoint holds decides that."""
-        heard = max(self.state.last_stamp, self.state.back_stamp)
-        if tick - heard < TIRED_NS or tick // REST_NS != self.assessment.tick // REST_NS:
+        received = max(self.state.last_stamp, self.state.back_stamp)
+        if tick - received < TIRED_NS or tick // REST_NS != self.assessment.tick // REST_NS:
             return False
         return judge_link(self.state, tick).state in _OVER
 
@@ -117,7 +117,7 @@ class Tracked(msgspec.Struct):
         return self.shown
 
     def judge(
-        self, tick: int, how: Judging, baseline: Baseline | None, hushed: Collection[str] | None
+        self, tick: int, how: Judging, baseline: Baseline | None, muted: Collection[str] | None
     ) -> None:
         """Judge it at `tick`; where it is `hushed`, only the findings named there open.
 
@@ -127,8 +127,8 @@ class Tracked(msgspec.Struct):
         rests = self.rests(tick)
         try:
             judged = assess(self.state, self.assessment, tick, how, baseline)
-            if hushed is not None:
-                judged = without_new(judged, self.assessment, hushed)
+            if muted is not None:
+                judged = without_new(judged, self.assessment, muted)
         except Exception as error:  # noqa: BLE001 the border that is named above
             self.judged = self.shown = None
             self.fault = f"cannot be judged: {_where_raised(error)}"
@@ -147,9 +147,9 @@ class Tracked(msgspec.Struct):
         )  # fmt: skip
         self.past.mark(problem.id, mark)
 
-    def history(self, ask: Ask) -> History:
+    def history(self, query: HistoryQuery) -> History:
         """What was asked for of its past."""
-        return history(self.state, self.past, ask)
+        return history(self.state, self.past, query)
 
     def project(self, views: Sequence[View]) -> dict[View, Snapshot]:
         """What views show of it; nothing where it was not judged."""

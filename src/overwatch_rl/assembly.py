@@ -109,8 +109,8 @@ def assemble(
     try:
         started.report(world.spec)
         reporter = Fanout(started.reporters)
-        asked = together(ranks, stop, settings.trainer.steps)
-        trainer = Trainer(world, algorithm, settings.trainer, reporter, asked)
+        requested = together(ranks, stop, settings.trainer.steps)
+        trainer = Trainer(world, algorithm, settings.trainer, reporter, requested)
         trainer.host_numbers = recompiles(reporter.fact)
         if isinstance(ranks, Joined):
             trainer.waited_s = ranks.waited_s

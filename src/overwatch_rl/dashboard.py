@@ -135,7 +135,7 @@ class Dashboard(App[None]):
     """All modes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q,ctrl+c", "ask", "Quit", key_display="q", priority=True)
+        Binding("q,ctrl+c", "confirm_end", "Quit", key_display="q", priority=True)
     ]
     ENABLE_COMMAND_PALETTE = False
 
@@ -161,7 +161,7 @@ class Dashboard(App[None]):
         for column, mode in zip(columns, self._trainers.modes, strict=False):  # they go before the timer does
             column.show(*self._trainers.snapshot(mode))
 
-    def action_ask(self) -> None:
+    def action_confirm_end(self) -> None:
         """Quit; while something trains, only when that is confirmed."""
         if isinstance(self.screen, Confirm):
             return

@@ -179,16 +179,16 @@ def measure(serving: AbstractContextManager[Server], bodies: list[bytes], load: 
         connection = http.client.HTTPConnection(str(place.hostname), place.port, timeout=30)
         for sent in count():
             time.sleep(max(0.0, load.next_at(sent, sender, began - 1) - time.monotonic()))
-            asked = time.monotonic()
-            if asked >= began + load.seconds:
+            requested = time.monotonic()
+            if requested >= began + load.seconds:
                 break
             with lock:
                 turn = next(turns)
             connection.request("POST", "/v1/logs", bodies[turn % len(bodies)], HEADERS)
             answer = connection.getresponse()
             answer.read()
-            if asked >= began:
-                (waits if answer.status == 200 else refused).append(time.monotonic() - asked)
+            if requested >= began:
+                (waits if answer.status == 200 else refused).append(time.monotonic() - requested)
         connection.close()
 
     with serving as server:

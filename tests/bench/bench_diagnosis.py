@@ -99,7 +99,7 @@ class Fleet:
             "metric": 0.5 + 0.001 * tick + 0.01 * dice.random(n),
             "rent": 0.1 + 0.01 * dice.random(n),
         }
-        columns = {_name(short): Column.of(told.astype(np.float32)) for short, told in values.items()}
+        columns = {_name(short): Column.of(reported.astype(np.float32)) for short, reported in values.items()}
         columns["lane"] = self._lanes
         return Measured(at=at, scope=Scope.ENV, keys={"env_id": self._ids}, values=columns, index=tick + 1)
 
@@ -218,19 +218,23 @@ def _line(name: str, spent: np.ndarray) -> float:
 
 def main() -> None:
     """Measure and print."""
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--envs", type=int, nargs="+", default=list(BUDGET))
-    asked.add_argument("--ticks", type=int, default=60)
-    asked.add_argument("--actions", action="store_true", help="every env tells an action at each tick too")
-    said = asked.parse_args()
+    requested = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    requested.add_argument("--envs", type=int, nargs="+", default=list(BUDGET))
+    requested.add_argument("--ticks", type=int, default=60)
+    requested.add_argument(
+        "--actions", action="store_true", help="every env tells an action at each tick too"
+    )
+    stated = requested.parse_args()
     before: tuple[int, float] | None = None
-    for envs in said.envs:
+    for envs in stated.envs:
         budget = f"; budget {BUDGET[envs]} %" if envs in BUDGET else ""
         sys.stdout.write(f"{envs:,} envs, {envs * SLOTS:,} slots{budget}\n")
-        total = _line("columns", measure(Columns, envs, said.ticks, actions=said.actions))
-        _line("columns again", measure(Columns, envs, said.ticks, actions=said.actions))
+        total = _line("columns", measure(Columns, envs, stated.ticks, actions=stated.actions))
+        _line("columns again", measure(Columns, envs, stated.ticks, actions=stated.actions))
         if envs <= PLAIN_ENVS:
-            plain = _line("plain objects", measure(Plain, envs, PLAIN_TICKS, actions=said.actions))
+            plain = _line("plain objects", measure(Plain, envs, PLAIN_TICKS, actions=stated.actions))
             sys.stdout.write(f"  plain objects / columns: {plain / total:.1f}\n")
         if before is not None:
             fair = envs * math.log(envs) / (before[0] * math.log(before[0]))

@@ -114,13 +114,13 @@ def measure(case: Case) -> float:
                 prepare(Path(folder), sum(map(len, case.bodies)) + GROUND)
                 began = server.cpu()
             _send(connection, case, body)
-        if server.ask is None:
+        if server.poll is None:
             return case.points * (1 - warm_up / len(case.bodies)) / (server.cpu() - began)
-        ask, wanted = (
-            server.ask,
+        poll, wanted = (
+            server.poll,
             [shapes.value_of(len(case.bodies) - 1, gauge, LAST_ENV) for gauge in range(3)],
         )
-        until(lambda: [ask(gauge) for gauge in range(3)] == wanted, 60)
+        until(lambda: [poll(gauge) for gauge in range(3)] == wanted, 60)
         landed = case.points * (1 - warm_up / len(case.bodies))
         return landed / (server.cpu() - began)
 
@@ -130,14 +130,14 @@ def _send(connection: http.client.HTTPConnection, case: Case, body: bytes) -> No
     while True:
         connection.request("POST", case.path, body, case.headers)
         answer = connection.getresponse()
-        said = answer.read()
+        stated = answer.read()
         wait_s = answer.headers.get("Retry-After", "")
         if answer.status in {429, 503} and wait_s.isdigit():
             print(f"  {case.title}: {answer.status}, again in {wait_s} s", flush=True)
             time.sleep(int(wait_s))
             continue
-        if answer.status not in {200, 204} or said.strip(b"\x00"):
-            raise SystemExit(f"{case.title}: {answer.status} {said[:200]!r}")
+        if answer.status not in {200, 204} or stated.strip(b"\x00"):
+            raise SystemExit(f"{case.title}: {answer.status} {stated[:200]!r}")
         return
 
 

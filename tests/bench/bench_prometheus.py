@@ -40,7 +40,7 @@ from overwatch.serve.exposition import Exposition
 from overwatch.serve.metrics_text import Family, FamilyKind, Text, page
 from overwatch.serve.prometheus import PageLimits, RunPage
 from tests.e2e.collecting import collecting
-from tests.overwatch.collector.running import told, update
+from tests.overwatch.collector.running import reported, update
 from tests.overwatch.serve.framed import Frames, busy_run
 
 SERIES: Final = 5_000
@@ -153,8 +153,8 @@ def scrape(times: int) -> None:
     with subprocess.Popen([sys.executable, __file__, "--serve"], stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
-            ahead, asked, n = map(int, server.stdout.readline().split())
-            one, two, again = (_scrapes(port, times) for port in (ahead, asked, ahead))
+            ahead, requested, n = map(int, server.stdout.readline().split())
+            one, two, again = (_scrapes(port, times) for port in (ahead, requested, ahead))
         finally:
             server.kill()
     size = one[1]
@@ -193,7 +193,7 @@ def ingest(seconds: float) -> None:
           f"{beside / without:.2f} (A/A {rates[0] / rates[2]:.2f})")  # fmt: skip
 
 
-def _rate(door: str, metrics: str, scrapers: int, seconds: float) -> float:
+def _rate(listener: str, metrics: str, scrapers: int, seconds: float) -> float:
     """Requests a second, one after another, while scrapers take the page every 15 s each."""
     over = threading.Event()
 
@@ -209,11 +209,11 @@ def _rate(door: str, metrics: str, scrapers: int, seconds: float) -> float:
     threads = [threading.Thread(target=take, args=(15 * n / 50,), daemon=True) for n in range(scrapers)]
     for thread in threads:
         thread.start()
-    link = http.client.HTTPConnection(door.removeprefix("http://"), timeout=30)
+    link = http.client.HTTPConnection(listener.removeprefix("http://"), timeout=30)
     run, done, began = f"bench-{time.time_ns()}", 0, time.perf_counter()
     while time.perf_counter() - began < seconds:
         done += 1
-        body = told(run, [update(0.01, done)], done)
+        body = reported(run, [update(0.01, done)], done)
         link.request("POST", "/v1/logs", body, {"Content-Type": "application/x-protobuf"})
         link.getresponse().read()
     took = time.perf_counter() - began

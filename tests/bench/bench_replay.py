@@ -156,21 +156,22 @@ def opening(at: Path, most_bytes: int) -> None:
         "f'{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB')"
     )
     size = sum(file.stat().st_size for file in folder.iterdir())
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", code, str(folder)], check=True, capture_output=True, text=True
     )
     read = timed((folder / "index.jsonl").read_bytes)
     print(
-        f"open {size / 1e9:.1f} GB: {told.stdout.strip()}; reading the bytes of its index alone {read:.2f} s"
+        f"open {size / 1e9:.1f} GB: {reported.stdout.strip()}; "
+        f"reading the bytes of its index alone {read:.2f} s"
     )
 
 
 def main() -> None:
     """Measure and print."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--quick", action="store_true", help="less of everything")
-    asked.add_argument("--huge", action="store_true", help="also 10 GB, in the temporary folder")
-    options = asked.parse_args()
+    requested = argparse.ArgumentParser(description=__doc__)
+    requested.add_argument("--quick", action="store_true", help="less of everything")
+    requested.add_argument("--huge", action="store_true", help="also 10 GB, in the temporary folder")
+    options = requested.parse_args()
     versions = (
         f"NumPy {np.__version__}, protobuf {google.protobuf.__version__}, msgspec {msgspec.__version__}"
     )

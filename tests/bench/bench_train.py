@@ -41,7 +41,7 @@ from overwatch_rl.types import ObservationSpec, discrete
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
 from tests.bench.sdk.host import Cores, Weather, about
-from tests.bench.sdk.stats import Goals, say
+from tests.bench.sdk.stats import Goals, emit
 from tests.overwatch_rl.algorithms.small import ppo, rollout, world_spec
 
 CODES = ObservationSpec(
@@ -58,18 +58,18 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=1024, help="of a minibatch, a multiple of 16")
     parser.add_argument("--pairs", type=int, default=5)
-    asked = parser.parse_args(arguments)
+    requested = parser.parse_args(arguments)
     torch.set_num_threads(1)
     goals, weather = Goals(), Weather()
     has_bf16 = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
-    say(about(Cores()))
-    say(f"torch {torch.__version__}, SB3 {stable_baselines3.__version__}, AMX or AVX512-BF16: {has_bf16}")
-    say(f"{asked.rows} rows a minibatch, {asked.pairs} pairs; {weather.look()}")
+    emit(about(Cores()))
+    emit(f"torch {torch.__version__}, SB3 {stable_baselines3.__version__}, AMX or AVX512-BF16: {has_bf16}")
+    emit(f"{requested.rows} rows a minibatch, {requested.pairs} pairs; {weather.look()}")
     made = ppo(ONCE, spec=SPEC)
-    rows = made.prepare(rollout(made, SPEC, steps=8, envs=asked.rows // 8))
+    rows = made.prepare(rollout(made, SPEC, steps=8, envs=requested.rows // 8))
 
     tuned = choose(made, rows, BUDGET_S, time.process_time)
-    say(f"\n== warm-up: {words(tuned.plan)} in {tuned.seconds:.1f} s")
+    emit(f"\n== warm-up: {words(tuned.plan)} in {tuned.seconds:.1f} s")
     best = _grid(made, rows)
     ours = _update(made, rows, tuned.plan)
     for title, other, goal in (
@@ -77,20 +77,20 @@ def main(arguments: list[str]) -> None:
         ("T2 CleanRL's style, eager fp32", _cleanrl(rows), 2.8 if has_bf16 else 1.0),
         ("T6 SB3, the same layers", _sb3(rows), 3.0 if has_bf16 else 1.0),
     ):
-        ratios = _pairs(ours, other, asked.pairs)
+        ratios = _pairs(ours, other, requested.pairs)
         middle = statistics.median(ratios)
-        say(f"{title}: {middle:.2f}x ours ({min(ratios):.2f} to {max(ratios):.2f})")
+        emit(f"{title}: {middle:.2f}x ours ({min(ratios):.2f} to {max(ratios):.2f})")
         if goal is None:
             goals.most(f"{title}, ours over it", 1 / middle, 1.05)
         else:
             goals.least(title, middle, goal)
-    elsewhere, telemetry = _elsewhere(tuned.plan, asked.rows)
-    say(f"T4 of the loop: not the network {elsewhere:.1%}, telemetry alone {telemetry:.2%}")
+    elsewhere, telemetry = _elsewhere(tuned.plan, requested.rows)
+    emit(f"T4 of the loop: not the network {elsewhere:.1%}, telemetry alone {telemetry:.2%}")
     goals.most("T4 what is not the network, goodhart and telemetry included", 100 * elsewhere, 6, " %")
     goals.most("T4 telemetry alone", 100 * telemetry, 1, " %")
-    say(f"after: {weather.look()}\n\n== goals")
+    emit(f"after: {weather.look()}\n\n== goals")
     for line in goals.lines:
-        say(line)
+        emit(line)
 
 
 def _cost(work: Callable[[], object]) -> float:
@@ -111,7 +111,7 @@ def _grid(made: PPO, rows: Batch) -> Plan:
     for plan in grid("cpu", len(rows), has_images=True):
         work = _update(made, rows, plan)
         least[plan] = min(_cost(work) for _ in range(2))
-        say(f"  {words(plan):36} {1e3 * least[plan]:9.1f} ms")
+        emit(f"  {words(plan):36} {1e3 * least[plan]:9.1f} ms")
     return min(least, key=lambda plan: least[plan])
 
 

@@ -50,9 +50,9 @@ def measure(kind: str, envs: int, size: tuple[int, int], seconds: float, *, keys
     """Run one application in a terminal of that size; with `keys` one key every 0.37 s."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
-    with tempfile.NamedTemporaryFile(suffix=".json") as told:
+    with tempfile.NamedTemporaryFile(suffix=".json") as reported:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.tui.child", kind, str(envs), str(seconds), told.name],
+            [sys.executable, "-m", "tests.bench.tui.child", kind, str(envs), str(seconds), reported.name],
             cwd=ROOT, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
             env={**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8"},
         )  # fmt: skip
@@ -60,7 +60,7 @@ def measure(kind: str, envs: int, size: tuple[int, int], seconds: float, *, keys
         written, keys_ms = _attend(process, master, seconds, keys=keys)
         if process.wait() != 0:
             raise RuntimeError(f"{kind} ended with {process.returncode}")
-        found = Measured(**json.loads(Path(told.name).read_text()))
+        found = Measured(**json.loads(Path(reported.name).read_text()))
     os.close(master)
     found.bytes_per_s, found.keys_ms = written / seconds, keys_ms
     return found
@@ -102,14 +102,14 @@ def _at(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else float("nan")
 
 
-def _say(text: str) -> None:
+def _emit(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
 def _row(title: str, found: Measured) -> None:
     p50, p99 = statistics.median(found.paints), _at(found.paints, 0.99)
-    _say(
+    _emit(
         f"{title:34} {p50:7.2f} {p99:7.2f} {found.cpu:8.1%} {found.bytes_per_s / 1e3:8.1f} "
         f"{_at(found.late_ms, 0.99):9.1f} {found.rss_mib:7.0f}"
     )
@@ -117,9 +117,9 @@ def _row(title: str, found: Measured) -> None:
 
 def main(seconds: float) -> None:
     """Measure and print."""
-    _say(f"Python {sys.version.split()[0]}, textual {importlib.metadata.version('textual')}")
-    _say(f"load {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores, {seconds:.0f} s each, 10 Hz")
-    _say(f"{'':34} {'p50 ms':>7} {'p99 ms':>7} {'cpu':>8} {'kB/s':>8} {'late p99':>9} {'MiB':>7}")
+    _emit(f"Python {sys.version.split()[0]}, textual {importlib.metadata.version('textual')}")
+    _emit(f"load {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores, {seconds:.0f} s each, 10 Hz")
+    _emit(f"{'':34} {'p50 ms':>7} {'p99 ms':>7} {'cpu':>8} {'kB/s':>8} {'late p99':>9} {'MiB':>7}")
     cpus: dict[str, list[float]] = {"ours": [], "table": []}
     for size in ((120, 40), (200, 60)):
         for kind in ("ours", "table", "ours"):
@@ -131,10 +131,10 @@ def main(seconds: float) -> None:
     pressed = measure("ours", 1024, (120, 40), seconds, keys=True)
     _row("ours, keys pressed", pressed)
     p50, p99 = _at(pressed.keys_ms, 0.5), _at(pressed.keys_ms, 0.99)
-    _say(f"key to paint: p50 {p50:.1f} ms, p99 {p99:.1f} ms of {len(pressed.keys_ms)} keys")
+    _emit(f"key to paint: p50 {p50:.1f} ms, p99 {p99:.1f} ms of {len(pressed.keys_ms)} keys")
     storm = measure("storm", 1024, (120, 40), max(seconds, 60.0) if seconds > 5 else seconds)
     _row("feed turns over each tick", storm)
-    _say(f"CPU of the DataTable beside ours: {_ratio(cpus):.1f} times; load {os.getloadavg()[0]:.2f}")
+    _emit(f"CPU of the DataTable beside ours: {_ratio(cpus):.1f} times; load {os.getloadavg()[0]:.2f}")
 
 
 def _ratio(cpus: dict[str, list[float]]) -> float:

@@ -102,8 +102,8 @@ def _rotel() -> str | None:
     """The program that the package `rotel` brings; it is in no environment of ours."""
     python = os.environ.get("OVERWATCH_BENCH_PYTHON", sys.executable)
     code = "import pathlib, rotel; print(pathlib.Path(rotel.__file__).with_name('rotel-agent'))"
-    asked = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
-    return asked.stdout.strip() if asked.returncode == 0 else shutil.which("rotel-agent")
+    requested = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    return requested.stdout.strip() if requested.returncode == 0 else shutil.which("rotel-agent")
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:

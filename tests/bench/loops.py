@@ -30,7 +30,7 @@ from overwatch_rl.telemetry.reporter import Silent
 from overwatch_rl.training.trainer import Trainer, TrainerConfig
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
-from tests.bench.sdk.stats import say
+from tests.bench.sdk.stats import emit
 
 PYTHON: Final = Path(__file__).parents[2] / "build/bench-peers/bin/python"
 NEEDED: Final = ("jax==0.10.2", f"torch=={torch.__version__.partition('+')[0]}", "ray[rllib]==2.60.0")
@@ -62,13 +62,13 @@ def main(arguments: list[str]) -> None:
     updates = parser.parse_args(arguments).updates
     torch.set_num_threads(1)
     ours = _ours(updates)
-    say(f"== whole loops on CartPole-v1, {PRESET.envs} envs x {PRESET.steps} steps, {updates} updates")
+    emit(f"== whole loops on CartPole-v1, {PRESET.envs} envs x {PRESET.steps} steps, {updates} updates")
     for found in (ours, _sb3(updates), *_apart(updates)):
         if isinstance(found, str):
-            say(f"  {found}")
+            emit(f"  {found}")
         else:
             beside = f"{found.rate / ours.rate:6.2f}x ours"
-            say(f"  {found.name:36} {found.rate:10,.0f} steps a CPU second {beside}  {found.note}")
+            emit(f"  {found.name:36} {found.rate:10,.0f} steps a CPU second {beside}  {found.note}")
 
 
 def _ours(updates: int) -> Loop:
@@ -128,7 +128,7 @@ def _installed() -> str | None:
     """Make their Python where there is none; why there is none afterwards."""
     if PYTHON.exists() and isinstance(_run([str(PYTHON), "-c", "import jax, ray, torch"], RUN_S), _Done):
         return None
-    say(f"  installing {', '.join(NEEDED)} into {PYTHON.parents[1]}, some minutes")
+    emit(f"  installing {', '.join(NEEDED)} into {PYTHON.parents[1]}, some minutes")
     venv.create(PYTHON.parents[1], with_pip=True, clear=True)
     done = _run([str(PYTHON), "-m", "pip", "install", "--quiet", *NEEDED], INSTALL_S)
     return done if isinstance(done, str) else None

@@ -101,7 +101,7 @@ class PlainFleet:
 
     def _measure(self, event: Measured) -> None:
         lanes = event.values["lane"].words()
-        told = {
+        reported = {
             BY_NAME[name].short: column.array().tolist()
             for name, column in event.values.items()
             if name in BY_NAME
@@ -109,7 +109,7 @@ class PlainFleet:
         for place, env_id in enumerate(event.keys["env_id"].array().tolist()):
             env = self._env(env_id)
             env.lane = lanes[place]
-            for short, column in told.items():
+            for short, column in reported.items():
                 env.values[short] = column[place]
             env.seen_at = max(env.seen_at, event.at)
             if env.crashed_at < event.at:
@@ -145,13 +145,13 @@ class PlainFleet:
         self._culls(envs, now)
         for env in envs:
             if env.crashed_at:
-                self._say(env, HARD, "crashed", "crashed")
+                self._emit(env, HARD, "crashed", "crashed")
             env.score = sum(weight for weight, _ in env.reasons)
             if abs(env.score - env.held) > MARGIN or (env.score == 0 and env.held > 0):
                 env.held = env.score
         self.order.sort(key=lambda env: -env.held)
 
-    def _say(self, env: Env, weight: float, status: str, reason: str) -> None:
+    def _emit(self, env: Env, weight: float, status: str, reason: str) -> None:
         env.status = status
         env.reasons.append((weight, reason))
 
@@ -171,25 +171,25 @@ class PlainFleet:
                     and times * usual >= self.limits.slow_step * paces[env.lane]
                 ):
                     weight = min(times / self.limits.slow_step, SOFT_CAP)
-                    self._say(env, weight, "stalled", f"step {times:.1f}x the median")
+                    self._emit(env, weight, "stalled", f"step {times:.1f}x the median")
         spoke = sorted(env.seen_at for env in envs)
         lively = spoke[-1 - len(spoke) // 8]
         for env in envs:
             quiet_s = (lively - env.seen_at) / 1e9
             if quiet_s >= self.limits.silent_s:
-                self._say(env, 1.0 + quiet_s / 20, "stalled", f"silent for {quiet_s:.0f}s")
+                self._emit(env, 1.0 + quiet_s / 20, "stalled", f"silent for {quiet_s:.0f}s")
 
     def _returns(self, envs: list[Env]) -> None:
         judged, recents, earliers, noises = [], [], [], []
         for env in envs:
             if len(env.returns) < 5 or any(abs(value) >= HUGE for value in env.returns):
                 continue
-            told = list(env.returns)
-            num_recent = 5 if len(told) >= 10 else 4
-            newest, before = sorted(told[-num_recent:]), told[:-num_recent]
+            reported = list(env.returns)
+            num_recent = 5 if len(reported) >= 10 else 4
+            newest, before = sorted(reported[-num_recent:]), reported[:-num_recent]
             middle = median(before)
             judged.append(env)
-            recents.append((newest[2], newest[3], told[-1]))
+            recents.append((newest[2], newest[3], reported[-1]))
             earliers.append(middle)
             if len(before) >= 5:
                 noises.append(median([abs(value - middle) for value in before]))
@@ -208,7 +208,7 @@ class PlainFleet:
         for env, (recent, fourth, _), earlier in zip(judged, recents, earliers, strict=True):
             low, own = (usual - recent) / spread, (earlier - recent) / max(spread, noise)
             if low >= limit and own >= self.limits.own_drop and (usual - fourth) / spread >= limit / 2:
-                self._say(env, min(1.0 + low / limit, SOFT_CAP), "degraded", f"return {low:.1f} mad low")
+                self._emit(env, min(1.0 + low / limit, SOFT_CAP), "degraded", f"return {low:.1f} mad low")
 
     def _rents(self, envs: list[Env]) -> None:
         found: list[tuple[Env, float, float]] = []
@@ -235,7 +235,7 @@ class PlainFleet:
             high = (least - usual) / spread
             dear = high >= limit and least >= self.limits.rent_times * usual
             if dear and gain <= 0.01 * abs(env.values["metric"]):
-                self._say(env, min(high / limit, SOFT_CAP), "degraded", f"rent {least:.2f}")
+                self._emit(env, min(high / limit, SOFT_CAP), "degraded", f"rent {least:.2f}")
 
     def _culls(self, envs: list[Env], now: int) -> None:
         for env in envs:
@@ -249,7 +249,7 @@ class PlainFleet:
         limit = max(most_events(usual, len(counts)), self.limits.least_events)
         for env, count in zip(envs, counts, strict=True):
             if count >= limit:
-                self._say(env, min(count / limit, SOFT_CAP), "degraded", f"{count} culls in 60s")
+                self._emit(env, min(count / limit, SOFT_CAP), "degraded", f"{count} culls in 60s")
 
     def view(self, rows: int) -> dict[str, object]:
         """The board's rows, groups and rollups."""

@@ -19,7 +19,7 @@ from torch.distributions.categorical import Categorical
 
 from overwatch.catalog import BY_NAME
 from overwatch.sdk.frames import Update
-from tests.calibration.recorded import Recording, Told, write
+from tests.calibration.recorded import Recording, Reported, write
 from tests.overwatch.adapters.hearing import heard_run
 
 
@@ -215,7 +215,7 @@ def train(name: str) -> Recording:
     """Train with the defaults; takes a minute or two."""
     torch.set_num_threads(1)
     args = RUNS[name]
-    run, heard = heard_run(args.num_envs)
+    run, received = heard_run(args.num_envs)
     training, start = Training(args), time.time_ns()
     iterations = args.total_timesteps // args.batch_size
     latest = list[float]()
@@ -227,12 +227,12 @@ def train(name: str) -> Recording:
         # As its users log it: no episode ended, no return.
         returns = {"charts/episodic_return": float(np.mean(ended))} if ended else {}
         run.update(update=iteration, **numbers, **returns)
-    told = [
-        Told(
+    reported = [
+        Reported(
             after_ns=update.at - start,
             values={row: float(value) for row, value in update.values.items() if row in BY_NAME},
         )
-        for update in heard.of(Update)
+        for update in received.of(Update)
     ]
     return Recording(
         name=name,
@@ -242,7 +242,7 @@ def train(name: str) -> Recording:
         config={key: str(value) for key, value in vars(args).items()},
         reaches=REACHES,
         reached=float(np.mean(latest)),
-        told=tuple(told),
+        reported=tuple(reported),
     )
 
 

@@ -241,7 +241,7 @@ CASES: Final[tuple[Case, ...]] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Reported:
     """One finding that opened."""
 
     code: str
@@ -259,13 +259,13 @@ class Result:
     found_s: float | None
     """Seconds from the fault's beginning to the first finding that names it."""
     found_as: str | None
-    told: tuple[Told, ...]
+    reported: tuple[Reported, ...]
 
     @property
-    def before(self) -> tuple[Told, ...]:
+    def before(self) -> tuple[Reported, ...]:
         """Warnings and criticals of a healthy run, or before the fault began."""
         healthy = self.case.kind is Class.HARMLESS
-        return tuple(t for t in self.told if t.severity != "info" and (healthy or t.after_s < 0))
+        return tuple(t for t in self.reported if t.severity != "info" and (healthy or t.after_s < 0))
 
     @property
     def in_time(self) -> bool:
@@ -278,7 +278,7 @@ class Result:
 
 def run(case: Case) -> Result:
     """Judge one case, ten times a second."""
-    opened: dict[str, Told] = {}
+    opened: dict[str, Reported] = {}
     found: tuple[float, str] | None = None
     began_s = _began_s(case)
     for state, judged, tick in _ticks(case):
@@ -287,7 +287,7 @@ def run(case: Case) -> Result:
             known = opened.get(key)
             worst = item.problem.severity if known is None else _worse(known.severity, item.problem.severity)
             first_s = after_s if known is None else known.after_s
-            opened[key] = Told(code=item.problem.code, severity=worst, after_s=first_s)
+            opened[key] = Reported(code=item.problem.code, severity=worst, after_s=first_s)
         if found is None and after_s >= 0:
             name = _names(case, state, judged)
             found = None if name is None else (after_s, name)
@@ -295,7 +295,7 @@ def run(case: Case) -> Result:
         case=case,
         found_s=found[0] if found else None,
         found_as=found[1] if found else None,
-        told=tuple(opened.values()),
+        reported=tuple(opened.values()),
     )
 
 
@@ -303,12 +303,12 @@ def _began_s(case: Case) -> float:
     """When the fault began to show, in seconds: of a fact when it was first told, else as planned."""
     if case.kind is not Class.FACT:
         return float(case.at_s if case.name else 0)
-    told = (
+    reported = (
         (moment.at - START_NS) / SECOND
         for moment in Script(case.settings, START_NS).moments()
         if any(isinstance(event, EnvCrashed | NonFiniteSeen) for event in moment.events)
     )
-    return max(float(case.at_s), next(told, 0.0))
+    return max(float(case.at_s), next(reported, 0.0))
 
 
 def _worse(one: str, other: str) -> str:
@@ -389,14 +389,15 @@ def corpus_page(results: list[Result]) -> str:
 def _fault_line(result: Result) -> str:
     case = result.case
     found = "never" if result.found_s is None else f"{result.found_s:.1f}"
-    said = ", ".join(told.code for told in result.before) or "nothing"
-    cells = (f"`{case.label}`", case.kind.value, f"{case.kind.bound:g}", found, result.found_as or "", said)
+    stated = ", ".join(reported.code for reported in result.before) or "nothing"
+    cells = (f"`{case.label}`", case.kind.value, f"{case.kind.bound:g}", found, result.found_as or "", stated)
     return "| " + " | ".join(cells) + " |"
 
 
 def _healthy_line(result: Result) -> str:
     by = {
-        word: [t.code for t in result.told if t.severity == word] for word in ("critical", "warning", "info")
+        word: [t.code for t in result.reported if t.severity == word]
+        for word in ("critical", "warning", "info")
     }
     cells = [", ".join(sorted(set(codes))) or "none" for codes in by.values()]
     return "| " + " | ".join([f"`{result.case.label}`", f"{result.case.seconds}", *cells]) + " |"

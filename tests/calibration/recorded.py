@@ -20,7 +20,7 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
     target: float
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Reported(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What was told at one moment: an update, or episodes that ended."""
 
     after_ns: int
@@ -33,7 +33,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     episodes: tuple[tuple[int, float, int], ...] = ()
     """Env, return and length of each."""
 
-    def worse(self, times: float) -> "Told":
+    def worse(self, times: float) -> "Reported":
         """The same with KL and the share clipped so many times as large."""
         steps = ("overwatch.policy.kl_divergence", "overwatch.policy.clip_fraction")
         values = {name: value * (times if name in steps else 1.0) for name, value in self.values.items()}
@@ -52,16 +52,16 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     reaches: float
     reached: float
     """Mean return of the trained policy over twenty episodes."""
-    told: tuple[Told, ...]
+    reported: tuple[Reported, ...]
 
-    def but(self, told: tuple[Told, ...]) -> "Recording":
+    def but(self, reported: tuple[Reported, ...]) -> "Recording":
         """The same training with other numbers."""
-        return msgspec.structs.replace(self, told=told)
+        return msgspec.structs.replace(self, reported=reported)
 
     @property
-    def updates(self) -> list[Told]:
+    def updates(self) -> list[Reported]:
         """What was told of updates, in order."""
-        return [told for told in self.told if told.values]
+        return [reported for reported in self.reported if reported.values]
 
 
 def write(recording: Recording) -> bytes:

@@ -24,7 +24,7 @@ from overwatch.events import (
 from overwatch.fold import FAST_NS, next_tick
 from overwatch.state import RunState, apply, new_run
 from overwatch.state.policy import Status
-from tests.calibration.recorded import Recording, Told
+from tests.calibration.recorded import Recording, Reported
 from tests.fakes import ORIGIN, START_NS
 
 SEVERITIES = ("info", "warning", "critical")
@@ -61,26 +61,28 @@ def events(recording: Recording) -> Iterator[Event]:
         config=recording.config,
     )  # fmt: skip
     at, number = START_NS, 0
-    for told in recording.told:
-        at = START_NS + told.after_ns
-        if told.values:
+    for reported in recording.reported:
+        at = START_NS + reported.after_ns
+        if reported.values:
             number += 1
-            if told.stop is not None:
+            if reported.stop is not None:
                 yield EarlyStopped(
-                    at=at, update=number, epoch=told.stop.epoch, kl_divergence=told.stop.kl,
-                    target=told.stop.target, minibatches_skipped=0,
+                    at=at, update=number, epoch=reported.stop.epoch, kl_divergence=reported.stop.kl,
+                    target=reported.stop.target, minibatches_skipped=0,
                 )  # fmt: skip
-            yield Measured(at=at, scope=Scope.POLICY, values=scalars(_named(told)), index=number)
+            yield Measured(at=at, scope=Scope.POLICY, values=scalars(_named(reported)), index=number)
         else:
-            columns = (Column.of(list(column)) for column in zip(*told.episodes, strict=True))
+            columns = (Column.of(list(column)) for column in zip(*reported.episodes, strict=True))
             ids, returns, lengths = columns
             yield EpisodeEnded(at=at, env_id=ids, episode_return=returns, length=lengths)
     yield RunFinished(at=at, outcome="completed")
 
 
-def _named(told: Told) -> dict[str, float]:
-    beside = {row.name: value for short, value in told.beside.items() if (row := find(short, Scope.POLICY))}
-    return {**told.values, **beside}
+def _named(reported: Reported) -> dict[str, float]:
+    beside = {
+        row.name: value for short, value in reported.beside.items() if (row := find(short, Scope.POLICY))
+    }
+    return {**reported.values, **beside}
 
 
 def replay(recording: Recording) -> Replayed:

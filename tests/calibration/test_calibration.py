@@ -58,7 +58,9 @@ def test_a_slower_machine_makes_no_findings(
 ) -> None:
     """The same training at a tenth of its speed, so that no cooldown hides what opens again."""
     recording, _ = replayed[name]
-    slower = [msgspec.structs.replace(told, after_ns=10 * told.after_ns) for told in recording.told]
+    slower = [
+        msgspec.structs.replace(reported, after_ns=10 * reported.after_ns) for reported in recording.reported
+    ]
 
     _is_healthy(recording, replay(recording.but(tuple(slower))))
 
@@ -67,7 +69,7 @@ def test_what_was_not_healthy_would_be_seen(replayed: dict[str, tuple[Recording,
     """The same judgement of the same run, with the steps of its second half too large, finds it."""
     recording, _ = replayed["cartpole-0"]
     half = recording.updates[len(recording.updates) // 2].after_ns
-    ill = [told if told.after_ns < half else told.worse(12.0) for told in recording.told]
+    ill = [reported if reported.after_ns < half else reported.worse(12.0) for reported in recording.reported]
     result = replay(recording.but(tuple(ill)))
 
     assert {seen.code for seen in result.found} & {"policy-kl-divergence", "steps-too-large"}

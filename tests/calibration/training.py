@@ -26,8 +26,8 @@ from overwatch.adapters.sb3 import OverwatchCallback, most_entropy
 from overwatch.catalog import BY_NAME
 from overwatch.events import EpisodeEnded, Record
 from overwatch.sdk.frames import Update
-from tests.calibration.recorded import Recording, Told, write
-from tests.overwatch.adapters.hearing import Heard, heard_run
+from tests.calibration.recorded import Recording, Reported, write
+from tests.overwatch.adapters.hearing import Received, heard_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,12 +119,12 @@ class Overheard:
     def clipping(self, clip: Callable[..., Any]) -> Callable[..., Any]:
         """Torch's clipping of gradients, heard."""
 
-        def heard(*args: Any, **kwargs: Any) -> Any:
+        def received(*args: Any, **kwargs: Any) -> Any:
             norm = clip(*args, **kwargs)
             self.grads.append(float(norm))
             return norm
 
-        return heard
+        return received
 
     def take(self) -> dict[str, float]:
         """The newest update's numbers by short name, once."""
@@ -142,10 +142,10 @@ class Overheard:
 class Listener(BaseCallback):
     """Keeps what the adapter tells, joined with what was overheard; forgets numbers of single steps."""
 
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, received: Received) -> None:
         super().__init__()
-        self._heard = heard
-        self.told: list[Told] = []
+        self._heard = received
+        self.reported: list[Reported] = []
 
     def _on_training_start(self) -> None:
         self._start = time.time_ns()
@@ -171,15 +171,15 @@ class Listener(BaseCallback):
             event = frame.event if isinstance(frame, Record) else frame
             if isinstance(event, Update):
                 values = {name: float(v) for name, v in event.values.items() if name in BY_NAME}
-                self.told.append(
-                    Told(after_ns=event.at - self._start, values=values, beside=self._overheard.take())
+                self.reported.append(
+                    Reported(after_ns=event.at - self._start, values=values, beside=self._overheard.take())
                 )
             elif isinstance(event, EpisodeEnded):
                 assert event.length is not None
                 columns = (event.env_id, event.episode_return, event.length)
                 rows = zip(*(column.array().tolist() for column in columns), strict=True)
                 episodes = tuple((int(env), earned, int(steps)) for env, earned, steps in rows)
-                self.told.append(Told(after_ns=event.at - self._start, episodes=episodes))
+                self.reported.append(Reported(after_ns=event.at - self._start, episodes=episodes))
 
 
 def train(name: str, task: Task | None = None) -> Recording:
@@ -190,8 +190,8 @@ def train(name: str, task: Task | None = None) -> Recording:
     if task.normalised:
         env = VecNormalize(env, gamma=task.settings.get("gamma", 0.99))
     model = PPO("MlpPolicy", env, seed=task.seed, device="cpu", **task.settings)
-    run, heard = heard_run(task.n_envs)
-    listener = Listener(heard)
+    run, received = heard_run(task.n_envs)
+    listener = Listener(received)
     model.learn(task.steps, callback=CallbackList([OverwatchCallback(run), listener]))
     return Recording(
         name=name,
@@ -204,7 +204,7 @@ def train(name: str, task: Task | None = None) -> Recording:
         preset="ppo" if most_entropy(model.action_space) else "ppo-continuous",
         reaches=task.reaches,
         reached=_evaluated(model, env, task),
-        told=tuple(listener.told),
+        reported=tuple(listener.reported),
     )
 
 

@@ -21,7 +21,7 @@ from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
 from overwatch_rl.worlds.evaluation import play
 from overwatch_rl.worlds.schedules import baselines
-from tests.calibration.recorded import Recording, Stop, Told, write
+from tests.calibration.recorded import Recording, Reported, Stop, write
 
 NAME = "morphogenesis-0"
 WORLD = "morphogenesis"
@@ -33,7 +33,7 @@ class Listener(Silent):
     """A reporter that keeps updates and episodes."""
 
     def __init__(self) -> None:
-        self.told: list[Told] = []
+        self.reported: list[Reported] = []
         self._start = time.time_ns()
 
         self._stop: Stop | None = None
@@ -45,7 +45,7 @@ class Listener(Silent):
             envs = ended[step].nonzero().flatten()
             columns = (envs, rolled.episode_return[step, envs], rolled.episode_length[step, envs])
             rows = zip(*(column.tolist() for column in columns), strict=True)
-            self._keep(Told(after_ns=time.time_ns() - self._start, episodes=tuple(rows)))
+            self._keep(Reported(after_ns=time.time_ns() - self._start, episodes=tuple(rows)))
 
     def fact(self, event: Event) -> None:
         """Keep a stop until the numbers of its update come."""
@@ -59,11 +59,11 @@ class Listener(Silent):
             for short, value in values.items()
             if (row := find(short, Scope.POLICY)) is not None
         }
-        self._keep(Told(after_ns=time.time_ns() - self._start, values=named, stop=self._stop))
+        self._keep(Reported(after_ns=time.time_ns() - self._start, values=named, stop=self._stop))
         self._stop = None
 
-    def _keep(self, told: Told) -> None:
-        self.told.append(told)
+    def _keep(self, reported: Reported) -> None:
+        self.reported.append(reported)
 
 
 def train() -> Recording:
@@ -84,7 +84,7 @@ def train() -> Recording:
         config={name: str(getattr(ppo, name)) for name in ("learning_rate", "target_kl", "max_grad_norm")},
         reaches=play(held_out, waiting, HELD_OUT).mean,
         reached=play(held_out, player(algorithm), HELD_OUT).mean,
-        told=tuple(listener.told),
+        reported=tuple(listener.reported),
     )
 
 

@@ -281,10 +281,10 @@ def test_every_field_of_an_event_is_read() -> None:
 def test_every_field_of_an_event_is_told() -> None:
     """Somebody makes the event with this field: SDK, adapter, simulator, a receiver, the collector."""
     kinds = {kind.__name__: kind for kind in get_args(Event)}
-    told = _made(TELLERS, kinds, {})
+    reported = _made(TELLERS, kinds, {})
 
     everything = {field for kind in kinds.values() for field in _fields(kind)}
-    assert everything - told == set(UNTOLD)
+    assert everything - reported == set(UNTOLD)
 
 
 def test_every_field_of_the_snapshot_is_filled() -> None:
@@ -301,12 +301,12 @@ def test_every_field_of_the_snapshot_is_filled() -> None:
 
 def test_every_field_of_the_snapshot_is_looked_at() -> None:
     """A view, a page or a message asks for the name, or it is listed with its reason."""
-    asked: set[str] = set()
+    requested: set[str] = set()
     for module in _sources(READERS):
-        asked |= {node.attr for node in ast.walk(module) if isinstance(node, ast.Attribute)}
+        requested |= {node.attr for node in ast.walk(module) if isinstance(node, ast.Attribute)}
     by_row = {row.short for row in ROWS if row.scope in (Scope.GPU, Scope.HOST)}
     everything = {field for kind in _structs(Snapshot) for field in _fields(kind)}
-    unasked = {field for field in everything if field.partition(".")[2] not in asked | by_row}
+    unasked = {field for field in everything if field.partition(".")[2] not in requested | by_row}
 
     assert unasked - set(UNSHOWN) == set()
     assert set(UNSHOWN) - everything == set()
@@ -314,10 +314,10 @@ def test_every_field_of_the_snapshot_is_looked_at() -> None:
 
 def test_every_row_is_told_or_says_what_it_comes_with() -> None:
     """Who tells it names it; a row that comes later is named by nobody yet but its library."""
-    told = {row.name for row in ROWS if _tellers(row)}
+    reported = {row.name for row in ROWS if _tellers(row)}
     today = {row.name for row in ROWS if row.comes_with is None}
 
-    assert today - told == set()
+    assert today - reported == set()
 
 
 def test_a_row_that_our_trainer_emits_waits_for_nothing() -> None:
@@ -389,6 +389,6 @@ def _sb3() -> str:
 def test_every_part_of_a_row_is_read() -> None:
     """Whatever a row says of a metric, something looks at."""
     modules = _sources(("overwatch",))
-    asked = {node.attr for one in modules for node in ast.walk(one) if isinstance(node, ast.Attribute)}
+    requested = {node.attr for one in modules for node in ast.walk(one) if isinstance(node, ast.Attribute)}
 
-    assert {field.name for field in dataclasses.fields(Metric)} - asked == set()
+    assert {field.name for field in dataclasses.fields(Metric)} - requested == set()

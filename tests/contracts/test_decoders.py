@@ -53,7 +53,7 @@ for kind in typing.get_args(Event):
 
 def test_a_type_of_which_there_is_a_decoder_is_known_to_convert() -> None:
     """Whoever imports what converts to events has learned all their types: none is left for two threads."""
-    said = subprocess.run([sys.executable, "-c", KNOWN], capture_output=True, text=True, check=True).stdout
-    kinds = dict(line.split() for line in said.splitlines())
+    stated = subprocess.run([sys.executable, "-c", KNOWN], capture_output=True, text=True, check=True).stdout
+    kinds = dict(line.split() for line in stated.splitlines())
     assert "LogLine" in kinds
     assert set(kinds.values()) == {"True"}

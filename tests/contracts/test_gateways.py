@@ -66,10 +66,10 @@ def test_runs_are_routed_by_their_id_and_stay_in_order() -> None:
 @each_file
 def test_doors_for_other_machines_ask_for_a_token_over_tls(path: Path) -> None:
     """Those on loopback need neither."""
-    for door in _read(path)["receivers"]["otlp"]["protocols"].values():
-        if not door["endpoint"].startswith("127.0.0.1"):
-            assert door["auth"] == {"authenticator": "bearertokenauth"}
-            assert {"cert_file", "key_file"} <= door["tls"].keys()
+    for listener in _read(path)["receivers"]["otlp"]["protocols"].values():
+        if not listener["endpoint"].startswith("127.0.0.1"):
+            assert listener["auth"] == {"authenticator": "bearertokenauth"}
+            assert {"cert_file", "key_file"} <= listener["tls"].keys()
 
 
 @each_file

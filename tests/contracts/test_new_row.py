@@ -77,7 +77,7 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What every reader says of a metric whose only trace is one row of one file."""
     source = tmp_path_factory.mktemp("source")
     shutil.copytree(
@@ -100,34 +100,34 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return json.loads(ran.stdout)
 
 
-def test_the_catalogue_with_it_is_in_order(told: dict[str, Any]) -> None:
+def test_the_catalogue_with_it_is_in_order(reported: dict[str, Any]) -> None:
     """One row is all there is to write."""
-    assert told["wrong"] == []
+    assert reported["wrong"] == []
 
 
-def test_it_is_in_the_snapshot_with_its_limit(told: dict[str, Any]) -> None:
+def test_it_is_in_the_snapshot_with_its_limit(reported: dict[str, Any]) -> None:
     """Value and limit in use, as of any other row."""
-    assert (told["value"], told["limit"]) == (9.5, ">5")
+    assert (reported["value"], reported["limit"]) == (9.5, ">5")
 
 
-def test_it_is_in_a_finding_and_its_drawer(told: dict[str, Any]) -> None:
+def test_it_is_in_a_finding_and_its_drawer(reported: dict[str, Any]) -> None:
     """Beyond its limit for long enough it is found; the drawer shows value, limit and what to do."""
-    assert "policy-novelty" in told["findings"]
-    assert "look where it goes" in told["hints"]
-    assert any("9.500" in line and "limit >5" in line for line in told["drawer"])
+    assert "policy-novelty" in reported["findings"]
+    assert "look where it goes" in reported["hints"]
+    assert any("9.500" in line and "limit >5" in line for line in reported["drawer"])
 
 
-def test_it_is_in_the_feed(told: dict[str, Any]) -> None:
+def test_it_is_in_the_feed(reported: dict[str, Any]) -> None:
     """What is not finite is a line with its name."""
-    assert {"metric": "overwatch.policy.novelty", "count": "1"} in told["feed"]
+    assert {"metric": "overwatch.policy.novelty", "count": "1"} in reported["feed"]
 
 
-def test_it_is_on_the_page_of_metrics(told: dict[str, Any]) -> None:
+def test_it_is_on_the_page_of_metrics(reported: dict[str, Any]) -> None:
     """Under the name that follows from its own."""
-    assert told["metrics"] == ['overwatch_policy_novelty{rl_run_id="new"} 9.5']
+    assert reported["metrics"] == ['overwatch_policy_novelty{rl_run_id="new"} 9.5']
 
 
-def test_it_is_in_the_reference(told: dict[str, Any]) -> None:
+def test_it_is_in_the_reference(reported: dict[str, Any]) -> None:
     """Its question and its limit."""
-    (line,) = (line for line in told["docs"] if "never seen before" in line)
+    (line,) = (line for line in reported["docs"] if "never seen before" in line)
     assert "> 5" in line

@@ -46,7 +46,7 @@ print(json.dumps({
 '''  # noqa: E501 a script that is read by a machine
 
 
-def told(folder: Path, change: tuple[str, str] | None, limit: str) -> dict[str, Any]:
+def reported(folder: Path, change: tuple[str, str] | None, limit: str) -> dict[str, Any]:
     """What the readers say, of sources with one change in the row."""
     shutil.copytree(
         ROOT / "src/overwatch", folder / "overwatch", ignore=shutil.ignore_patterns("__pycache__")
@@ -68,14 +68,14 @@ def told(folder: Path, change: tuple[str, str] | None, limit: str) -> dict[str, 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """As it is."""
-    return told(tmp_path_factory.mktemp("before"), None, "0.015")
+    return reported(tmp_path_factory.mktemp("before"), None, "0.015")
 
 
 @pytest.fixture(scope="module")
 def after(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """With KL's limits a third higher and lower than 0.025."""
     change = ("limits=above(0.015, 0.03),\n    direction", "limits=above(0.012, 0.017),\n    direction")
-    return told(tmp_path_factory.mktemp("after"), change, "0.012")
+    return reported(tmp_path_factory.mktemp("after"), change, "0.012")
 
 
 def test_the_screen_judges_by_it(before: dict[str, Any], after: dict[str, Any]) -> None:

@@ -66,7 +66,7 @@ def value_of(row: Metric) -> float:
 class Wired:
     """What became of everything that was told."""
 
-    told: Mapping[str, float]
+    reported: Mapping[str, float]
     """First value of each name, as it came off the wire."""
     snapshot: Snapshot
     scraped: Mapping[str, float]
@@ -80,18 +80,18 @@ def wired(tmp_path_factory: pytest.TempPathFactory) -> Wired:
         folder = tmp_path_factory.mktemp("run")
         for name in ("XDG_RUNTIME_DIR", "OVERWATCH_SPOOL_DIR", "OVERWATCH_RING_DIR"):
             patch.setenv(name, str(folder))
-        _tell(sink)
+        _report(sink)
         bodies = [(Signal.LOGS, body) for path, body in sink.bodies if path == "/v1/logs"]
     bodies += [(Signal.LOGS, _sampled()), (Signal.METRICS, _services())]
-    told: dict[str, float] = {}
+    reported: dict[str, float] = {}
     for signal, body in bodies:
         decoded = settle(decode(signal, body), Totals())
         assert not decoded.problems
         for record in decoded.records:
             if isinstance(record.event, Measured):
-                told |= {name: c.first() for name, c in record.event.values.items() if len(c)}
+                reported |= {name: c.first() for name, c in record.event.values.items() if len(c)}
             if isinstance(record.event, Tallied):
-                told |= {one.metric: one.sum for one in record.event.series if one.sum is not None}
+                reported |= {one.metric: one.sum for one in record.event.series if one.sum is not None}
     fold, now = Fold(), time.time_ns()
     batches = [
         Batch(sequence=n, stamp=now + n, signal=signal, body=body)
@@ -99,7 +99,7 @@ def wired(tmp_path_factory: pytest.TempPathFactory) -> Wired:
     ]
     frame = fold.advance(next_tick(now + len(batches)), batches, [])
     snapshot = next(shot for (run, _view), shot in frame.snapshots.items() if run == RUN)
-    return Wired(told=told, snapshot=snapshot, scraped=_scrape(_living(frame)))
+    return Wired(reported=reported, snapshot=snapshot, scraped=_scrape(_living(frame)))
 
 
 def _living(frame: Frame) -> Frame:
@@ -121,7 +121,7 @@ def _scrape(frame: Frame) -> dict[str, float]:
     }
 
 
-def _tell(sink: Sink) -> None:
+def _report(sink: Sink) -> None:
     """Everything that a trainer tells."""
     run = overwatch.sdk.start(run_id=RUN, n_envs=1, slots=("a",), endpoint=sink.endpoint, sample=False)
     run.update(update=1, **{row.short: value_of(row) for row in of_scope(Scope.POLICY)})
@@ -233,7 +233,7 @@ def test_a_row_goes_the_whole_way(wired: Wired, row: Metric) -> None:
     is_counted = row.short in COUNTED or row.name == "overwatch.run.data_age"
 
     if not is_counted and row.kind is not Kind.STATE:
-        assert wired.told[row.name] == pytest.approx(expected, rel=1e-6)
+        assert wired.reported[row.name] == pytest.approx(expected, rel=1e-6)
     shown = _shown(wired.snapshot, row)
     assert shown is not None
     if expected is not None:
@@ -271,7 +271,7 @@ def test_what_goes_no_way_is_listed_by_name(wired: Wired) -> None:
     assert names >= NOT_SCRAPED
     assert not {prometheus_name(_row(name)) for name in NOT_SCRAPED} & set(wired.scraped)
     assert {row.name for row in ROWS if row.kind is Kind.HISTOGRAM} > NOT_TOLD
-    assert not NOT_TOLD & set(wired.told)
+    assert not NOT_TOLD & set(wired.reported)
 
 
 def test_a_row_that_was_not_told_is_absent() -> None:
@@ -292,5 +292,5 @@ def test_a_row_that_was_not_told_is_absent() -> None:
     for short in told_today - {"entropy"}:
         reading = snapshot.policy[short]
         assert (reading.value, reading.status, reading.text) == (None, "absent", "–")
-    told = {prometheus_name(row) for row in of_scope(Scope.POLICY) if row.short == "entropy"}
-    assert {prometheus_name(row) for row in of_scope(Scope.POLICY)} & set(_scrape(frame)) == told
+    reported = {prometheus_name(row) for row in of_scope(Scope.POLICY) if row.short == "entropy"}
+    assert {prometheus_name(row) for row in of_scope(Scope.POLICY)} & set(_scrape(frame)) == reported

@@ -27,9 +27,9 @@ from overwatch.generate.rules import Plan, rule_file, steady_alerts
 from overwatch.journal import Batch, Signal
 from overwatch.serve.prometheus import RunPage
 from overwatch.simulate import SECOND, Script, Settings
-from overwatch.simulate.delivery import Teller, Told
+from overwatch.simulate.delivery import Reported, Teller
 from tests.ports import free_port
-from tests.real.servers import ask, need, serving
+from tests.real.servers import need, query, serving
 
 ROOT = Path(__file__).parents[2]
 DIVISOR = 12
@@ -56,12 +56,12 @@ def rules() -> str:
 def play(runs: Iterable[Settings], endpoint: str) -> None:
     """All runs at once, in their own time, as one request each fifth of a second."""
     start = time.time_ns()
-    told = merge(*(_told(run, start) for run in runs), key=lambda one: one.at)
+    reported = merge(*(_reported(run, start) for run in runs), key=lambda one: one.at)
     address = urllib.parse.urlsplit(endpoint).netloc
     link = http.client.HTTPConnection(address, timeout=30)
     slice_ns = int(SENT_EVERY_S * SECOND)
     with np.errstate(all="ignore"):
-        for number, together in groupby(told, key=lambda one: one.at // slice_ns):
+        for number, together in groupby(reported, key=lambda one: one.at // slice_ns):
             # Requests of one kind, one after another, are one request: that is how protobuf repeats a field.
             body = b"".join(one.body for one in together)
             time.sleep(max(0.0, ((number + 1) * slice_ns - time.time_ns()) / SECOND))
@@ -81,8 +81,8 @@ def _send(link: http.client.HTTPConnection, body: bytes) -> None:
     assert answer.status == 200, answer.status
 
 
-def _told(run: Settings, start: int) -> Iterator[Told]:
-    return Teller(run.run_id, f"{run.run_id}-life").tell(Script(run, start).moments())
+def _reported(run: Settings, start: int) -> Iterator[Reported]:
+    return Teller(run.run_id, f"{run.run_id}-life").report(Script(run, start).moments())
 
 
 @dataclass
@@ -90,7 +90,7 @@ class Webhook:
     """What Alertmanager tells, by receiver."""
 
     url: str = ""
-    told: dict[str, Fired] = field(default_factory=lambda: {"page": set(), "ticket": set()})
+    reported: dict[str, Fired] = field(default_factory=lambda: {"page": set(), "ticket": set()})
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def webhook() -> Iterator[Webhook]:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             for alert in body["alerts"]:
                 labels = alert["labels"]
-                taken.told[self.path.strip("/")].add((labels["alertname"], labels.get("rl_run_id", "")))
+                taken.reported[self.path.strip("/")].add((labels["alertname"], labels.get("rl_run_id", "")))
             self.send_response(200)
             self.end_headers()
 
@@ -170,7 +170,7 @@ def _prometheus(
 
 def fired(url: str) -> Fired:
     """Alerts about runs that fired at any time so far."""
-    found = ask(url, FIRED)
+    found = query(url, FIRED)
     labels = [series["metric"] for series in found]
     return {(one["alertname"], one["rl_run_id"]) for one in labels if isinstance(one, dict)}
 
@@ -191,7 +191,7 @@ def sampled(run: Settings, seconds: int) -> dict[str, list[float | None]]:
 
 def _sampled(run: Settings, seconds: int) -> dict[str, list[float | None]]:
     fold, page, tick = Fold(), RunPage(), next_tick(START_NS)
-    waiting = list(_told(run, START_NS))[::-1]
+    waiting = list(_reported(run, START_NS))[::-1]
     series: dict[str, list[float | None]] = {}
     end = START_NS + seconds * SECOND
     while tick <= end:
@@ -230,8 +230,8 @@ def _sample(
 def notation(values: Sequence[float | None]) -> str:
     """Values as promtool writes them: what is gone from a page is stale at once, as to a real scraper."""
     first = next((place for place, one in enumerate(values) if one is not None), len(values))
-    told = ["stale" if one is None else repr(one) for one in values[first:]]
-    return " ".join(["_"] * first + told + ["stale"])
+    reported = ["stale" if one is None else repr(one) for one in values[first:]]
+    return " ".join(["_"] * first + reported + ["stale"])
 
 
 def case_of(recorded: Mapping[str, list[float | None]], live: Fired, seconds: int) -> str:

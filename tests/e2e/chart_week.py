@@ -20,7 +20,7 @@ from overwatch.fold import SLOW_NS
 from tests import fakes
 from tests.e2e.collecting import snapshot_of, until
 from tests.e2e.quarter import resident
-from tests.e2e.test_left_checkpoints import Told, living
+from tests.e2e.test_left_checkpoints import Reported, living
 from tests.overwatch.collector.running import http
 from tests.real.helm.charts import CHART, objects, rendered
 
@@ -121,7 +121,7 @@ class Watch:
             self._most.share = max(self._most.share, sum(parts.values()) / float(most[1]))
 
 
-class Trainer(Told):
+class Trainer(Reported):
     """A run whose numbers do not pack."""
 
     repeated = 0

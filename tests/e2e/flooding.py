@@ -98,12 +98,12 @@ async def senders(url: str, body: bytes, *, count: int, each_s: float, for_s: fl
             await asyncio.sleep(max(0.0, due - now))
             due = max(due, now) + each_s
             writer.write(words)
-            told = (await reader.readuntil(b"\r\n\r\n")).lower()
+            reported = (await reader.readuntil(b"\r\n\r\n")).lower()
             length = next(
-                int(line[15:]) for line in told.split(b"\r\n") if line.startswith(b"content-length")
+                int(line[15:]) for line in reported.split(b"\r\n") if line.startswith(b"content-length")
             )
             await reader.readexactly(length)
-            answers.statuses[int(told[9:12])] += 1
+            answers.statuses[int(reported[9:12])] += 1
         writer.close()
 
     async with asyncio.TaskGroup() as group:
@@ -119,7 +119,7 @@ class GoodClient:
         self._url = url
         self._origin = Origin(run_id="good", epoch=epoch, ours=True)
         self._stopping = threading.Event()
-        self._told = 0
+        self._reported = 0
         self.waits_ms: list[float] = []
         """How long each answer took."""
         self.last = ""
@@ -142,17 +142,19 @@ class GoodClient:
     def _run(self) -> None:
         connection = connected(self._url, "127.0.0.1")
         while not self._stopping.wait(PACE_S):
-            self._told += 1
+            self._reported += 1
             event = LogLine(
-                at=time.time_ns(), severity=Severity.INFO, message=f"line {self._origin.epoch}.{self._told}"
+                at=time.time_ns(),
+                severity=Severity.INFO,
+                message=f"line {self._origin.epoch}.{self._reported}",
             )
-            body = request([Record(origin=self._origin, event=event, seq=self._told)], {})
-            asked = time.monotonic()
+            body = request([Record(origin=self._origin, event=event, seq=self._reported)], {})
+            requested = time.monotonic()
             while (status := self._send(connection, body)) in RETRIED:
                 self.refused[status] += 1
                 time.sleep(PACE_S)
             assert status == 200
-            self.waits_ms.append(1000 * (time.monotonic() - asked))
+            self.waits_ms.append(1000 * (time.monotonic() - requested))
             self.last = event.message
         connection.close()
 

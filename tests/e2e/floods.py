@@ -39,7 +39,7 @@ Flood: TypeAlias = Callable[[str, int], Going]
 class Came(NamedTuple):
     """What came of a part of a flood."""
 
-    said: str
+    stated: str
     took_s: float
     cpu_s: float
     """What the flood itself took of the machine."""
@@ -130,6 +130,6 @@ def get_ready(flooding: Flood, url: str, part: int) -> None:
 def go() -> Came:
     """Flood with what is ready."""
     began, cpu = time.monotonic(), os.times()
-    said = _ready.pop()()
+    stated = _ready.pop()()
     after = os.times()
-    return Came(said, time.monotonic() - began, after.user + after.system - cpu.user - cpu.system)
+    return Came(stated, time.monotonic() - began, after.user + after.system - cpu.user - cpu.system)

@@ -180,7 +180,7 @@ def _line(run_id: str, number: int) -> str:
     return f"{text} {zlib.crc32(text.encode()):08x}"
 
 
-def told(recording: Path) -> Iterator[tuple[str, int]]:
+def reported(recording: Path) -> Iterator[tuple[str, int]]:
     """Run and number of every line in the batches that an index names; each is checked to be unaltered."""
     files = RecordingFiles(recording)
     for piece, line in files.lines():

@@ -186,7 +186,7 @@ class Quarter:
     def recorded_lines(self) -> Counter[str]:
         """Log lines by run in the recording."""
         found = Counter[str]()
-        for _, decoded in Recording(self.collector.folder / "otlp").told():
+        for _, decoded in Recording(self.collector.folder / "otlp").reported():
             lines = (record for record in decoded.records if isinstance(record.event, LogLine))
             found.update(record.origin.run_id for record in lines)
         return found

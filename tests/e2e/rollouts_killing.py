@@ -103,7 +103,7 @@ class Caller:
         """One turn."""
         raise NotImplementedError
 
-    def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
+    def query(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
         """The answer to a request, repeated until there is one."""
         while True:
             answer = self.once(method, path, body, **headers)
@@ -159,8 +159,8 @@ class Handler(Caller):
     def act(self) -> None:
         """One request of one to three groups, of which one may be wrong."""
         if self._env_id is None:
-            said = {"max_token_length": 64, "desired_name": "e", "weight": 1.0, "group_size": 2}
-            _, answer = self.ask("POST", "/register-env", said)
+            stated = {"max_token_length": 64, "desired_name": "e", "weight": 1.0, "group_size": 2}
+            _, answer = self.query("POST", "/register-env", stated)
             self._env_id = answer.get("env_id")
             return
         self._requests += 1
@@ -170,7 +170,7 @@ class Handler(Caller):
         groups = [self._group(number, is_wrong=place == wrong) for place, number in enumerate(numbers)]
         key = f"{self._number}-{self._requests}"
         while True:
-            status, answer = self.ask("POST", "/scored_data_list", groups, Idempotency_Key=key)
+            status, answer = self.query("POST", "/scored_data_list", groups, Idempotency_Key=key)
             if status != 429:
                 break
             time.sleep(0.05)  # the trainer is behind
@@ -239,7 +239,7 @@ class ExplicitTrainer(Caller):
         chosen = self._chance.choice(["ack", "ack", "ack", "release", None])
         if chosen is None:
             return
-        _, answer = self.ask("POST", f"/lease/{lease}/{chosen}")
+        _, answer = self.query("POST", f"/lease/{lease}/{chosen}")
         if answer.get("ended") == "acknowledged":
             assert self.used.isdisjoint(ids)
             self.used.update(ids)
@@ -266,8 +266,8 @@ def kill_over_and_over(server: RolloutsServer, callers: list[Caller], cycles: in
     chance = random.Random(cycles)  # noqa: S311 a test's own moments
     server.start()
     first = Caller("first", server)
-    first.ask("POST", "/register", TRAINER)
-    first.ask("GET", "/batch")
+    first.query("POST", "/register", TRAINER)
+    first.query("GET", "/batch")
     first.close()
     for caller in callers:
         caller.start()

@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from overwatch.catalog.alerts import alert_name, told_codes
+from overwatch.catalog.alerts import alert_name, reported_codes
 from overwatch.simulate import Settings
 from overwatch.simulate.faults import Planned
 from tests.calibration.corpus import CASES, Case
 from tests.e2e.alerting import BEYOND_S, DIVISOR, Fired, Webhook, alerting, case_of, fired, play, sampled_all
 from tests.e2e.collecting import collecting, until
 from tests.ports import free_port
-from tests.real.servers import ask, need
+from tests.real.servers import need, query
 
 SILENT_S = 75
 """A run that fell silent is lost after a minute."""
@@ -26,7 +26,7 @@ OTHERWISE = {"slowdown": (80, 150), "clip-creep": (60, 150)}
 """Faults that are played from and until another second than where it is measured how soon they are found."""
 BY_STATE = {"run-failed", "telemetry-stale", "run-lost", "non-finite"}
 """Codes whose alerts ask for a state or a counter."""
-ALERTING = set(told_codes()) | BY_STATE
+ALERTING = set(reported_codes()) | BY_STATE
 SHARD = 14
 """Runs of one collector: a core has time for some dozens, and there are other programs on it."""
 LEAN = (
@@ -86,11 +86,11 @@ def _collectors(stack: ExitStack, folder: Path, number: int) -> tuple[list[str],
 
 def _lacking(hook: Webhook, wanted: dict[str, set[str]]) -> dict[str, set[str]]:
     """Runs of which none of their alerts has arrived."""
-    told = hook.told["page"] | hook.told["ticket"]
+    reported = hook.reported["page"] | hook.reported["ticket"]
     return {
         run: names
         for run, names in wanted.items()
-        if names and not any((name, run) in told for name in names)
+        if names and not any((name, run) in reported for name in names)
     }
 
 
@@ -102,11 +102,11 @@ def prove(folder: Path, runs: list[Settings], wanted: dict[str, set[str]]) -> Fi
     with ExitStack() as stack:
         doors, pages = _collectors(stack, folder, -(-len(runs) // SHARD))
         url, hook = stack.enter_context(alerting(folder, *pages))
-        until(lambda: ask(url, f"count(up == 1) == {2 * len(doors)}"), "all pages", 60)
+        until(lambda: query(url, f"count(up == 1) == {2 * len(doors)}"), "all pages", 60)
         began = time.monotonic()
         feeders = [
-            threading.Thread(target=play, args=(runs[number :: len(doors)], door), daemon=True)
-            for number, door in enumerate(doors)
+            threading.Thread(target=play, args=(runs[number :: len(doors)], listener), daemon=True)
+            for number, listener in enumerate(doors)
         ]
         for feeder in feeders:
             feeder.start()
@@ -118,9 +118,9 @@ def prove(folder: Path, runs: list[Settings], wanted: dict[str, set[str]]) -> Fi
             until(lambda: not _lacking(hook, wanted), "alerts", 60)
         assert _lacking(hook, wanted) == {}
         live = fired(url)
-        told = {one for one in hook.told["page"] | hook.told["ticket"] if one[1]}
+        reported = {one for one in hook.reported["page"] | hook.reported["ticket"] if one[1]}
     print(f"\n{len(runs)} runs, {len(live)} alerts, holds divided by {DIVISOR}: {sorted(live)}")
-    assert told <= live
+    assert reported <= live
     series = sampled_all(runs, [*map(watched_s, runs)])
     (folder / "case.yaml").write_text(case_of(series, live - BRIEF, seconds))
     done = subprocess.run(
@@ -156,5 +156,7 @@ def test_all_alerting_faults_arrive_and_health_does_not(tmp_path: Path) -> None:
     live = prove(tmp_path, [settings(case) for case in faults + healthy], wanted)
 
     names = {run: {alert for alert, of in live if of == run} for run in (*wanted, *NOISY)}
-    surplus = {run: told - wanted.get(run, set()) - FOLLOWS.get(run, set()) for run, told in names.items()}
+    surplus = {
+        run: reported - wanted.get(run, set()) - FOLLOWS.get(run, set()) for run, reported in names.items()
+    }
     assert {run: alerts for run, alerts in surplus.items() if alerts} == {}

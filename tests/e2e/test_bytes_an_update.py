@@ -7,7 +7,7 @@ from pathlib import Path
 from overwatch.discovery import Endpoints
 from tests import fakes
 from tests.e2e.collecting import until
-from tests.e2e.test_left_checkpoints import Told, living
+from tests.e2e.test_left_checkpoints import Reported, living
 
 MOST_BYTES = 1200
 """Of an update, in all parts that grow with updates; the journal gives back what was read."""
@@ -24,7 +24,7 @@ NUMBERS = (
 PACKED_AT_ONCE = ("exporters.otlp_file.rotation.max_minutes=0.5",)
 
 
-def train(run: Told, endpoints: Endpoints) -> int:
+def train(run: Reported, endpoints: Endpoints) -> int:
     """Emit what a trainer does in so many of the collector's seconds; returns how many updates."""
     chance = random.Random(7)  # noqa: S311 numbers that do not pack
     run.emit(endpoints, fakes.started(run.now))
@@ -45,7 +45,7 @@ def train(run: Told, endpoints: Endpoints) -> int:
 def test_an_update_takes_little_once_it_is_packed(tmp_path: Path) -> None:
     """Its recording with index and checkpoints, and its share of a snapshot a second, as shipped."""
     began = time.time_ns()
-    run, recording = Told("run-a", began), tmp_path / "otlp"
+    run, recording = Reported("run-a", began), tmp_path / "otlp"
     with living(tmp_path, began, *PACKED_AT_ONCE, every=None) as endpoints:
         updates = train(run, endpoints)
 

@@ -63,7 +63,7 @@ def test_a_flood_costs_little_memory_and_drowns_nobody(tmp_path: Path, flooding:
                 until(lambda: shows(endpoints, during.last), "the good client's last line", SEEN_S)
                 seen_s = time.monotonic() - ended
                 took = after.user + after.system - before.user - before.system
-                print(f"\n{flooding.__name__}, {came.took_s:.0f} s: {came.said}")
+                print(f"\n{flooding.__name__}, {came.took_s:.0f} s: {came.stated}")
                 print(f"  cores: flood {came.cpu_s / came.took_s:.2f}, collector {took / came.took_s:.2f}")
                 print(f"  the good client's last line is shown {seen_s:.1f} s after the flood")
         memory = most_memory_mib(endpoints.pid)

@@ -13,8 +13,8 @@ import pytest
 from overwatch.discovery import Endpoints
 from tests import fakes
 from tests.e2e.collecting import snapshot_of, until
-from tests.e2e.killing import Collector, Sender, told
-from tests.e2e.test_left_checkpoints import Told, living
+from tests.e2e.killing import Collector, Sender, reported
+from tests.e2e.test_left_checkpoints import Reported, living
 from tests.overwatch.collector.running import http
 
 SIZE_MIB = 24
@@ -76,7 +76,7 @@ def test_a_full_disk_refuses_serves_and_resumes(small_disk: Path, tmp_path: Path
         sender.stop()
     collector.stop()
 
-    numbers = {number for _, number in told(small_disk / "otlp")}
+    numbers = {number for _, number in reported(small_disk / "otlp")}
     oldest = min(numbers)
     # A fast machine sends more than the recording's share of this disk: the oldest pieces are then thinned.
     assert oldest == 1 or list((small_disk / "otlp").glob("index-*-1.jsonl.zst"))
@@ -105,7 +105,7 @@ def test_more_than_a_small_disk_holds_is_taken_in_without_a_refusal(tmp_path: Pa
 
 def _flood(endpoints: Endpoints, disk: Path, began: int) -> tuple[int, int]:
     """Updates of a run, for a while; how many, and the most that lay on the disk."""
-    run, chance, most = Told("week", began), random.Random(7), 0  # noqa: S311 numbers that do not pack
+    run, chance, most = Reported("week", began), random.Random(7), 0  # noqa: S311 numbers that do not pack
     run.emit(endpoints, fakes.started(run.now, n_envs=ENVS))
     until_s, number = time.monotonic() + FLOOD_S, 0
     while time.monotonic() < until_s:

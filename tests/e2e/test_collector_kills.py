@@ -20,7 +20,7 @@ from tests.e2e.killing import (
     compiled_in,
     indexed,
     kill_over_and_over,
-    told,
+    reported,
 )
 
 PIECES = 20
@@ -42,7 +42,7 @@ def seen_lines(fold: Fold) -> dict[str, int]:
 
 def check(collector: Collector, senders: list[Sender]) -> int:
     """Hold the recording and the tower against what was acknowledged; returns how many lines that were."""
-    copies = Counter(told(collector.folder / "otlp"))
+    copies = Counter(reported(collector.folder / "otlp"))
     for sender in senders:
         found = {number for run_id, number in copies if run_id == sender.run_id}
         assert found == set(range(1, sender.acknowledged + 1))

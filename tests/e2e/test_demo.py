@@ -202,10 +202,10 @@ def test_nothing_was_dropped_on_the_way(demo: Demo) -> None:
 def test_everything_is_told_in_registered_names(demo: Demo) -> None:
     """Logs, metrics and spans of a real run: no violation, and no name that the registry does not have."""
     report = CliRunner().invoke(main, ["catalog", "live-check", str(demo.folder), "--format", "json"])
-    said = json.loads(report.stdout)
+    stated = json.loads(report.stdout)
 
-    assert (report.exit_code, said["registered_share"], said["findings"]) == (0, 1.0, [])
-    assert {"log records", "points", "spans"} <= said["items"].keys()
+    assert (report.exit_code, stated["registered_share"], stated["findings"]) == (0, 1.0, [])
+    assert {"log records", "points", "spans"} <= stated["items"].keys()
 
 
 def test_promtool_finds_nothing_wrong_with_the_scrape(demo: Demo) -> None:

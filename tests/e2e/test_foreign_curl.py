@@ -21,8 +21,8 @@ NANOS = 1_544_712_660_300_000_000
 
 def resource(run_id: str) -> dict[str, Any]:
     """Who speaks."""
-    told = {"service.name": "my.service", "rl.run.id": run_id, "rl.algorithm": "ppo"}
-    return {"attributes": [{"key": key, "value": {"stringValue": value}} for key, value in told.items()]}
+    reported = {"service.name": "my.service", "rl.run.id": run_id, "rl.algorithm": "ppo"}
+    return {"attributes": [{"key": key, "value": {"stringValue": value}} for key, value in reported.items()]}
 
 
 SCOPE = {
@@ -168,9 +168,9 @@ def test_what_the_documents_show_is_taken(
 ) -> None:
     """Three signals in one way: full success, in the encoding that was asked in, and the run is there."""
     (endpoints, folder), case, run_id = collector, CASES[way], f"curl-{way}"
-    told = {Signal.LOGS: log(run_id), Signal.METRICS: metrics(run_id), Signal.TRACES: trace(run_id)}
+    reported = {Signal.LOGS: log(run_id), Signal.METRICS: metrics(run_id), Signal.TRACES: trace(run_id)}
     answers = []
-    for signal, tree in told.items():
+    for signal, tree in reported.items():
         text = json.dumps(tree).encode()
         body = from_json(signal, text) if case.kind == PROTOBUF else text
         answers.append(send(f"{endpoints.otlp_http}/v1/{signal.value}", body, case, tmp_path))
@@ -195,15 +195,15 @@ def test_a_refusal_says_what_to_do(collector: tuple[Endpoints, Path], tmp_path: 
     """A wrong path, method, type or body is answered in words that a person at a terminal can use."""
     endpoints, _ = collector
     url = f"{endpoints.otlp_http}/v1/logs"
-    said = {
+    stated = {
         404: send(f"{endpoints.otlp_http}/v1/log", b"{}", Case(), tmp_path),
         405: send(url, b"{}", Case(more=("-X", "PUT")), tmp_path),
         415: send(url, b"{}", Case(kind="text/plain"), tmp_path),
         400: send(url, b'{"resourceLogs": 1}', Case(), tmp_path),
     }
 
-    assert {status: answer[0] for status, answer in said.items()} == {status: status for status in said}
-    words = {status: json.loads(answer[2])["message"] for status, answer in said.items()}
+    assert {status: answer[0] for status, answer in stated.items()} == {status: status for status in stated}
+    words = {status: json.loads(answer[2])["message"] for status, answer in stated.items()}
     assert "/v1/logs" in words[404]
     assert "POST" in words[405]
     assert "application/json" in words[415]

@@ -31,7 +31,7 @@ def report(folder: Path, endpoints: Endpoints, encoding: str, temporality: str, 
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def told(endpoints: Endpoints, run_id: str, kl: float, steps: int = 0) -> Snapshot:
+def reported(endpoints: Endpoints, run_id: str, kl: float, steps: int = 0) -> Snapshot:
     """The run's snapshot once its KL, its line of log and so many steps are there: they come one by one."""
 
     def look() -> Snapshot | None:
@@ -51,7 +51,7 @@ def test_all_signals_of_the_javascript_sdk_arrive(tmp_path: Path, program: Path,
     """Its gauge is judged, its line is in the feed with its attributes, its span is in the recording."""
     with collecting(tmp_path) as endpoints:
         report(program, endpoints, encoding, "cumulative", 0.02)
-        snapshot = told(endpoints, f"js-{encoding}-cumulative", 0.02)
+        snapshot = reported(endpoints, f"js-{encoding}-cumulative", 0.02)
 
     assert (snapshot.run.algo, snapshot.policy["kl_divergence"].status) == ("ppo", "warning")
     line = snapshot.feed[-1]
@@ -67,5 +67,5 @@ def test_changes_of_the_javascript_sdk_are_totals(tmp_path: Path, program: Path,
     with collecting(tmp_path) as endpoints:
         for kl, steps in ((0.01, 342), (0.02, 684)):
             report(program, endpoints, encoding, "delta", kl)
-            snapshot = told(endpoints, run_id, kl, steps)
+            snapshot = reported(endpoints, run_id, kl, steps)
             assert snapshot.counters["steps"] == steps

@@ -9,7 +9,7 @@ import pytest
 
 from overwatch.feeds.recording import Recording
 from tests.e2e.collecting import snapshot_of, until
-from tests.e2e.killing import Collector, Sender, told
+from tests.e2e.killing import Collector, Sender, reported
 from tests.e2e.test_collector_kills import last_fold, seen_lines
 from tests.overwatch.collector.forwarding import sets
 from tests.ports import free_port
@@ -18,8 +18,8 @@ from tests.ports import free_port
 def chain(folder: Path, name: str) -> tuple[Collector, Collector]:
     """A collector that forwards by exporter `name`, and the one that it forwards to."""
     port = free_port()
-    door = "http" if name == "otlphttp" else "grpc"
-    end = Collector(folder / "end", f"receivers.otlp.protocols.{door}.endpoint=127.0.0.1:{port}")
+    listener = "http" if name == "otlphttp" else "grpc"
+    end = Collector(folder / "end", f"receivers.otlp.protocols.{listener}.endpoint=127.0.0.1:{port}")
     return Collector(folder / "middle", *sets(name, f"http://127.0.0.1:{port}")), end
 
 
@@ -69,7 +69,7 @@ def arrived(end: Collector, lines: dict[str, int], folder: Path) -> None:
 
 def once(end: Collector, senders: list[Sender]) -> None:
     """Every acknowledged line is in the recording of the end, and its fold counts each once."""
-    copies = Counter(told(end.folder / "otlp"))
+    copies = Counter(reported(end.folder / "otlp"))
     for sender in senders:
         found = {number for run, number in copies if run == sender.run_id}
         assert found == set(range(1, sender.acknowledged + 1))

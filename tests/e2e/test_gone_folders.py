@@ -16,7 +16,7 @@ import pytest
 from overwatch.discovery import Endpoints
 from overwatch.journal import Signal
 from tests.e2e.collecting import ENDPOINT_KEYS, until
-from tests.overwatch.collector.running import http, run_started, told
+from tests.overwatch.collector.running import http, reported, run_started
 
 Harm: TypeAlias = Callable[[Path], object]
 
@@ -52,7 +52,7 @@ def started(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], Endpoints]]
 def sent(endpoints: Endpoints, run_id: str) -> int:
     """The status that a run's first event is answered with."""
     url = f"{endpoints.otlp_http}/v1/{Signal.LOGS.value}"
-    return http(url, told(run_id, [run_started()]), Content_Type="application/x-protobuf").status
+    return http(url, reported(run_id, [run_started()]), Content_Type="application/x-protobuf").status
 
 
 def moved(path: Path) -> None:

@@ -42,7 +42,7 @@ MOST_NS = 900 * SLOW_NS
 THINNING = (*ROTATING, "exporters.otlp_file.thinning.whole_minutes=0.1")
 
 
-class Told:
+class Reported:
     """A run that emits to whatever collector there is, in that one's time."""
 
     def __init__(self, run_id: str, began: int, speed: int = SPEED) -> None:
@@ -141,7 +141,7 @@ def lives(folder: Path, *sets: str, thins: bool = False) -> None:
     Where the recording `thins`, the last life goes on until it did: a process of its own does that.
     """
     began = time.time_ns()
-    first, second = Told("run-a", began), Told("run-b", began)
+    first, second = Reported("run-a", began), Reported("run-b", began)
     with living(folder, began, *sets, killed=True) as endpoints:
         first.emit(endpoints, fakes.started(first.now))
         first.train(endpoints, 20)
@@ -178,7 +178,7 @@ def encoded(shown: Iterable[Snapshot | None]) -> list[bytes]:
 def straight(recording: Recording) -> Iterator[tuple[int, list[bytes], Callable[[], bytes]]]:
     """Each tick of a replay that passes all of them: what it shows of each run, and how to dump its fold."""
     for fold, tick, batches in recording.ticks():
-        fold.advance(tick, batches, (), recording.notes.hushed(tick))
+        fold.advance(tick, batches, (), recording.notes.muted(tick))
         yield tick, encoded(fold.look((run_id, View()) for run_id in RUNS).values()), fold.dump
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from overwatch.discovery import Endpoints
 from tests.e2e.collecting import collecting, until
-from tests.overwatch.collector.running import http, run_started, told
+from tests.overwatch.collector.running import http, reported, run_started
 
 CLIENTS: Final = 1200
 RUNS: Final = 400
@@ -19,9 +19,9 @@ MOST: Final = 100
 ROUNDS: Final = 2
 
 
-def asking(number: int) -> bytes:
+def requesting(number: int) -> bytes:
     """A request of one of the runs, on a connection that is kept."""
-    body = told(f"run-{number % RUNS}", [run_started()], first_seq=number + 1)
+    body = reported(f"run-{number % RUNS}", [run_started()], first_seq=number + 1)
     head = (
         "POST /v1/logs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-protobuf\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
@@ -40,7 +40,7 @@ async def answers(endpoints: Endpoints) -> list[bytes]:
         for _ in range(ROUNDS):
             if answer.startswith(b"HTTP/1.1 503"):
                 break
-            writer.write(asking(number))
+            writer.write(requesting(number))
             head = await reader.readuntil(b"\r\n\r\n")
             size = re.search(rb"(?i)content-length: (\d+)", head)
             answer = head + await reader.readexactly(int(size[1]) if size else 0)

@@ -83,8 +83,8 @@ def test_a_storm_that_goes_on_never_becomes_usual(fault: str, code: str, tmp_pat
     words = ("--gpus", "2", "--envs", "32", "--slots", "6", "--seconds", "130", "--seed", "5")
     out = record(tmp_path / "sim", *words, "--fault", f"{fault}@30")
     lines = [codec.decode(line) for line in (out / "snapshots.jsonl").read_bytes().splitlines()[:-1]]
-    told = [any(f.code == code and f.cleared_at is None for f in snapshot.findings) for snapshot in lines]
-    first = told.index(True)
+    reported = [any(f.code == code and f.cleared_at is None for f in snapshot.findings) for snapshot in lines]
+    first = reported.index(True)
 
     assert 30 < first < 70
-    assert all(told[first:])
+    assert all(reported[first:])

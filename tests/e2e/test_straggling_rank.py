@@ -65,10 +65,10 @@ def _training(folder: Path, slow: int) -> Iterator[Endpoints]:
         assert codes == [0] * RANKS
 
 
-def _straggler(snapshot: Snapshot | None, told: str = "") -> Finding | None:
+def _straggler(snapshot: Snapshot | None, reported: str = "") -> Finding | None:
     found = () if snapshot is None else snapshot.findings
     return next(
-        (finding for finding in found if finding.code == "straggler" and told in finding.message), None
+        (finding for finding in found if finding.code == "straggler" and reported in finding.message), None
     )
 
 

@@ -29,8 +29,8 @@ def _own(folder: Path) -> dict[str, str]:
     return {"OVERWATCH_SPOOL_DIR": str(folder / "spool"), "OVERWATCH_RING_DIR": str(folder / "rings")}
 
 
-def _killed(folder: Path, endpoint: str, who: str) -> None:
-    command = [sys.executable, "-c", TRAINER, endpoint, who]
+def _killed(folder: Path, endpoint: str, owner: str) -> None:
+    command = [sys.executable, "-c", TRAINER, endpoint, owner]
     done = subprocess.run(command, env={**os.environ, **_own(folder)}, check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL
 

@@ -16,8 +16,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A minute of a run in which envs crash."""
     out = tmp_path_factory.mktemp("runs") / "sim"
     size = ["--gpus", "2", "--envs", "8", "--slots", "3", "--seconds", "30"]
-    told = [*OVERWATCH, "simulate", *size, "--fault", "crash-storm@10", "--out", str(out)]
-    subprocess.run(told, check=True, capture_output=True)
+    reported = [*OVERWATCH, "simulate", *size, "--fault", "crash-storm@10", "--out", str(out)]
+    subprocess.run(reported, check=True, capture_output=True)
     return out
 
 
@@ -63,21 +63,21 @@ def test_without_a_second_to_begin_at_it_plays(folder: Path) -> None:
         (["--replay", "."], "holds nothing that can be replayed"),
     ],
 )
-def test_what_cannot_be_replayed_is_said(options: list[str], said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_replayed_is_said(options: list[str], stated: str, tmp_path: Path) -> None:
     """In one sentence, with the fix."""
     done = subprocess.run(
         [*OVERWATCH, "tui", *options, "--once"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
 
     assert done.returncode in (1, 2)
-    assert said in done.stderr
+    assert stated in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_one_frame_of_a_recording_is_printed(folder: Path) -> None:
     """The frame at a second, without a terminal."""
-    told = [*OVERWATCH, "tui", "--replay", str(folder), "--at", "20", "--once"]
-    done = subprocess.run(told, capture_output=True, text=True, check=True)
+    reported = [*OVERWATCH, "tui", "--replay", str(folder), "--at", "20", "--once"]
+    done = subprocess.run(reported, capture_output=True, text=True, check=True)
 
     assert done.stdout.startswith(" OVERWATCH  sim-2x8x3-0")
     assert "CRASHED" in done.stdout

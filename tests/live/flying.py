@@ -190,8 +190,8 @@ def pages(recording: Path, beyond_s: int = BEYOND_S) -> tuple[Series, int]:
                     if family.name.startswith(NAMED):
                         # The clock of promtool's tests begins at 0.
                         since = first / SLOW_NS if family.name.endswith("_timestamp_seconds") else 0.0
-                        for name, told in family.samples():
-                            values, value = series.setdefault(name, []), told - since
+                        for name, reported in family.samples():
+                            values, value = series.setdefault(name, []), reported - since
                             values += [None] * (place - len(values)) + [value]
             tick += FAST_NS
     return series, (tick - first) // SLOW_NS
@@ -211,7 +211,7 @@ def fired(series: Series, seconds: int, folder: Path, plan: Plan = PLAN) -> set[
     """
     rules = [*steady_alerts(plan), *windowed_alerts(plan)]
     (folder / "rules.yaml").write_text(rule_file(rules, plan))
-    told = [
+    reported = [
         {"series": name, "values": notation(values)}
         for name, values in series.items()
         if any(values) or not name.startswith(("overwatch_run_findings", "overwatch_run_status"))
@@ -222,14 +222,14 @@ def fired(series: Series, seconds: int, folder: Path, plan: Plan = PLAN) -> set[
         "eval_time": f"{seconds}s",
         "exp_samples": [],
     }
-    test = {"interval": "1s", "input_series": told, "promql_expr_test": [query]}
+    test = {"interval": "1s", "input_series": reported, "promql_expr_test": [query]}
     case = {"rule_files": ["rules.yaml"], "evaluation_interval": "1s", "tests": [test]}
     (folder / "case.yaml").write_text(yaml.safe_dump(case, width=10**9))
     done = subprocess.run(
         [need("promtool"), "test", "rules", "case.yaml"],
         cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    said = done.stdout + done.stderr
-    found = set(re.findall(r'alertname="(\w+)", rl_run_id="([^"]+)"', said))
-    assert found or done.returncode == 0, said
+    stated = done.stdout + done.stderr
+    found = set(re.findall(r'alertname="(\w+)", rl_run_id="([^"]+)"', stated))
+    assert found or done.returncode == 0, stated
     return found

@@ -56,7 +56,7 @@ class Seen:
         return [(role, log) for role, log in self.logs if log.get("eventName") == f"overwatch.{name}"]
 
 
-def _ask(url: str, path: str, body: object) -> None:
+def _query(url: str, path: str, body: object) -> None:
     request = urllib.request.Request(  # noqa: S310 its own address
         f"{url}/api/v1/runs/live{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
@@ -68,8 +68,8 @@ def _items(file: Path, outer: str, inner: str, name: str) -> Iterator[tuple[str,
     """What each line of an OTLP file holds, with the role of who sent it."""
     for line in file.read_text().splitlines():
         for of in json.loads(line).get(outer, []):
-            said = {one["key"]: one["value"] for one in of["resource"]["attributes"]}
-            role = said.get("overwatch.role", {}).get("stringValue", "")
+            stated = {one["key"]: one["value"] for one in of["resource"]["attributes"]}
+            role = stated.get("overwatch.role", {}).get("stringValue", "")
             for scope in of[inner]:
                 yield from ((role, item) for item in scope[name])
 
@@ -85,10 +85,12 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
         with Running(made) as running:
             running.more(8, "the first updates")
             orchestrator = str(running.cluster.places["orchestrator"])
-            _ask(orchestrator, "/commands", {"command": {"kind": "tune", "values": {"learning_rate": 1e-4}}})
+            _query(
+                orchestrator, "/commands", {"command": {"kind": "tune", "values": {"learning_rate": 1e-4}}}
+            )
             running.more(4, "after a tune")
-            _ask(orchestrator, "/pause", {})
-            _ask(orchestrator, "/resume", {})
+            _query(orchestrator, "/pause", {})
+            _query(orchestrator, "/resume", {})
             running.kill("learner")
             running.more(8, "after the learner was killed")
     tower = folder / "tower"
@@ -178,6 +180,6 @@ def test_episodes_and_checkpoints_name_the_span_of_their_phase(seen: Seen) -> No
         known = [(log, spans[log["spanId"]]) for log in facts if log["spanId"] in spans]
         assert len(known) > len(facts) / 2
         for log, (of, span) in known:
-            said = {one["key"]: one["value"] for one in span["attributes"]}
+            stated = {one["key"]: one["value"] for one in span["attributes"]}
             assert (of, span["traceId"]) == (role, log["traceId"])
-            assert said["overwatch.phase"]["stringValue"] in phases
+            assert stated["overwatch.phase"]["stringValue"] in phases

@@ -34,7 +34,7 @@ def _server(endpoint: str) -> Iterator[Callable[..., Any]]:
         assert process.stdout is not None
         url = process.stdout.readline().split()[3].rstrip(",")
 
-        def ask(path: str, body: object = None, headers: dict[str, str] | None = None) -> Any:
+        def query(path: str, body: object = None, headers: dict[str, str] | None = None) -> Any:
             data = None if body is None else json.dumps(body).encode()
             request = urllib.request.Request(url + path, data, headers or {})  # noqa: S310 its own address
             try:
@@ -44,7 +44,7 @@ def _server(endpoint: str) -> Iterator[Callable[..., Any]]:
                 with error:
                     return json.load(error)
 
-        yield ask
+        yield query
         process.terminate()
         assert process.wait(END_S) == 0
     finally:
@@ -60,26 +60,26 @@ def _names(sink: Sink) -> set[str]:
 
 def test_every_row_of_the_rollouts_service_is_emitted_by_its_server() -> None:
     """Groups accepted, refused, expired, served, served again; an environment that is asked to rest."""
-    with http_sink() as sink, _server(sink.endpoint) as ask:
-        ask("/register", TRAINER)
-        ask("/batch", headers=EXPLICIT)
-        ask("/register-env", ENV)
+    with http_sink() as sink, _server(sink.endpoint) as query:
+        query("/register", TRAINER)
+        query("/batch", headers=EXPLICIT)
+        query("/register-env", ENV)
         good = [group(first=first, version={"lineage": 0, "number": 0}) for first in range(6)]
-        ask("/scored_data_list", [*good, group(first=9, scores=["x", 1.0])])
-        first = ask("/batch", headers=EXPLICIT)
+        query("/scored_data_list", [*good, group(first=9, scores=["x", 1.0])])
+        first = query("/batch", headers=EXPLICIT)
         assert first["lease"]
         again = eventually(
             lambda: (
-                (got := ask("/batch", headers=EXPLICIT)).get("batch")
+                (got := query("/batch", headers=EXPLICIT)).get("batch")
                 and any(item["redelivered"] for item in got["items"])
                 and got
             )
         )
-        ask(f"/lease/{again['lease']['id']}/ack", {})
+        query(f"/lease/{again['lease']['id']}/ack", {})
         eventually(lambda: "overwatch.rollouts.data_age" in _names(sink))
-        ask("/admit", {"env_id": 0, "groups": 99})
-        ask("/version", {"lineage": 0, "number": 50})
-        assert ask("/batch", headers=EXPLICIT)["batch"] is None
+        query("/admit", {"env_id": 0, "groups": 99})
+        query("/version", {"lineage": 0, "number": 50})
+        assert query("/batch", headers=EXPLICIT)["batch"] is None
         wanted = {row.name for row in of_scope(Scope.ROLLOUTS)}
         eventually(lambda: "overwatch.rollouts.expired" in _names(sink))
 

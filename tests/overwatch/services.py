@@ -10,37 +10,39 @@ from overwatch.state import RunState, apply, new_run
 from tests.fakes import SECOND, START_NS
 
 
-class Told:
+class Reported:
     """A run of services, record by record."""
 
     def __init__(self) -> None:
         self._seqs: dict[str, int] = {}
         self.state: RunState | None = None
 
-    def tell(self, role: str, *events: Event, rank: int = 0) -> "Told":
+    def report(self, role: str, *events: Event, rank: int = 0) -> "Reported":
         """Fold what a process told, at the times of its events."""
         origin = Origin(run_id="run-1", role=role, rank=rank, epoch="e", ours=True)
         for event in events:
-            who = f"{role}/{rank}"
-            self._seqs[who] = self._seqs.get(who, 0) + 1
-            record = Record(origin=origin, event=event, seq=self._seqs[who])
+            owner = f"{role}/{rank}"
+            self._seqs[owner] = self._seqs.get(owner, 0) + 1
+            record = Record(origin=origin, event=event, seq=self._seqs[owner])
             self.state = self.state or new_run(record)
             apply(self.state, record, event.at)
         return self
 
-    def gauges(self, role: str, at_s: float = 0.0, **named: float) -> "Told":
+    def gauges(self, role: str, at_s: float = 0.0, **named: float) -> "Reported":
         """Gauges by their short names with `_` for the dot that begins them."""
         values = scalars({f"{role}.{name}": value for name, value in named.items()})
-        return self.tell(role, Measured(at=at(at_s), scope=SCOPE_OF_ROLE[role], values=values))
+        return self.report(role, Measured(at=at(at_s), scope=SCOPE_OF_ROLE[role], values=values))
 
-    def counted(self, role: str, name: str, seconds: int, paces: Mapping[str, float], label: str) -> "Told":
+    def counted(
+        self, role: str, name: str, seconds: int, paces: Mapping[str, float], label: str
+    ) -> "Reported":
         """What it counted second by second."""
         for second in range(seconds + 1):
             series = tuple(
                 TallySeries(metric=f"{role}.{name}", labels={label: word} if label else {}, sum=pace * second)
                 for word, pace in paces.items()
             )
-            self.tell(role, Tallied(at=at(second), scope=SCOPE_OF_ROLE[role], series=series))
+            self.report(role, Tallied(at=at(second), scope=SCOPE_OF_ROLE[role], series=series))
         return self
 
     def found(self, later_s: float = 0.0) -> dict[str, Problem]:

@@ -12,7 +12,7 @@ from overwatch.fold import FAST_NS, Fold
 from overwatch.journal import Batch, DurableJournal, Folder, MemoryJournal, Signal
 from overwatch.otlp.encode import origin_attributes, request
 from overwatch.snapshot import View
-from overwatch.snapshot.history import Ask
+from overwatch.snapshot.history import HistoryQuery
 from tests import fakes
 from tests.fakes import ORIGIN
 
@@ -74,12 +74,12 @@ def test_the_past_is_answered_by_the_thread_of_the_fold() -> None:
     aggregator.start()
     journal.append(Signal.LOGS, _body(1))
     assert keeper.seen.wait(10)
-    found = aggregator.history(None, Ask()).result(10)
-    other = aggregator.history("other", Ask()).result(10)
-    wrong = aggregator.history(None, Ask(names=(7,)))  # type: ignore[arg-type]
+    found = aggregator.history(None, HistoryQuery()).result(10)
+    other = aggregator.history("other", HistoryQuery()).result(10)
+    wrong = aggregator.history(None, HistoryQuery(names=(7,)))  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         wrong.result(10)
-    assert aggregator.history(None, Ask()).result(10) is not None
+    assert aggregator.history(None, HistoryQuery()).result(10) is not None
     aggregator.stop(10)
 
     assert found is not None
@@ -155,9 +155,11 @@ def test_what_is_left_out_is_logged_now_and_then(caplog: pytest.LogCaptureFixtur
     aggregator.stop(10)
 
     assert keeper.frames[-1].tower.problems == 20
-    said = [record.getMessage() for record in caplog.records]
-    assert [text.split(" so far")[0] for text in said] == [f"the fold left out {n}" for n in (1, 2, 4, 8, 16)]
-    assert str(keeper.frames[-1].tower.last_problem) in said[0]
+    stated = [record.getMessage() for record in caplog.records]
+    assert [text.split(" so far")[0] for text in stated] == [
+        f"the fold left out {n}" for n in (1, 2, 4, 8, 16)
+    ]
+    assert str(keeper.frames[-1].tower.last_problem) in stated[0]
 
 
 def test_what_was_appended_before_the_stop_is_in_the_last_frame() -> None:

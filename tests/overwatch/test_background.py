@@ -23,8 +23,8 @@ def test_a_thread_and_what_it_starts_leave_a_core() -> None:
         leave_a_core()
         found.append(os.sched_getaffinity(0))
         code = "import os; print(*os.sched_getaffinity(0))"
-        said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
-        found.append({int(word) for word in said.split()})
+        stated = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
+        found.append({int(word) for word in stated.split()})
 
     thread = threading.Thread(target=compute)
     thread.start()
@@ -42,8 +42,8 @@ def test_the_only_core_is_used() -> None:
         "thread = threading.Thread(target=lambda: (leave_a_core(), print(len(os.sched_getaffinity(0)))))\n"
         "thread.start(); thread.join()"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
-    assert said.split() == [b"1"]
+    stated = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
+    assert stated.split() == [b"1"]
 
 
 def test_work_is_repeated_with_rests_until_it_is_stopped() -> None:

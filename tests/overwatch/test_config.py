@@ -217,9 +217,9 @@ def test_expansion_that_fails_names_the_path(text: str) -> None:
 )  # fmt: skip
 def test_what_is_wrong_is_named(item: str, parts: list[str]) -> None:
     """The path, the value and the fix are in the message."""
-    said = fails(item)
+    stated = fails(item)
 
-    assert [part for part in parts if part not in said] == []
+    assert [part for part in parts if part not in stated] == []
 
 
 @pytest.mark.parametrize(
@@ -229,10 +229,10 @@ def test_an_address_that_others_reach_is_refused(endpoint: str) -> None:
     """Such a bind needs its switch, and the message says which."""
     path = "receivers.otlp.protocols.http.endpoint"
     item = f"{path}='{endpoint}'"
-    said = fails(item)
+    stated = fails(item)
 
-    assert said.startswith(f"{path}: ")
-    assert "service.security.allow_insecure_bind: true" in said
+    assert stated.startswith(f"{path}: ")
+    assert "service.security.allow_insecure_bind: true" in stated
     allowed = load(None, [item, "service.security.allow_insecure_bind=true"])
     assert allowed.receivers["otlp"].protocols.http.endpoint == endpoint
 
@@ -246,9 +246,9 @@ def test_a_file_that_is_not_a_mapping_is_named(tmp_path: Path, text: str) -> Non
 def test_a_key_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     """Of two sections the first would be lost without a word; the same key elsewhere is another one."""
     text = "exporters:\n  otlp: {endpoint: 'a:1'}\nservice: {}\nexporters:\n  webhook: {}\n"
-    said = fails(text=text, folder=tmp_path)
+    stated = fails(text=text, folder=tmp_path)
 
-    assert "'exporters' is there twice in line 4, column 1" in said
+    assert "'exporters' is there twice in line 4, column 1" in stated
 
 
 def test_what_an_anchor_holds_may_be_merged_and_overridden(tmp_path: Path) -> None:
@@ -265,16 +265,16 @@ def test_what_an_anchor_holds_may_be_merged_and_overridden(tmp_path: Path) -> No
 def test_what_is_no_yaml_is_said_in_one_line_that_holds_no_secret(tmp_path: Path) -> None:
     """The place tells enough; the text around it may be a token."""
     text = "service: {security: {tokens: {read: {token: s3cr3t, 's3cr3t}}}}\n"
-    said = [
+    stated = [
         fails(text=text, folder=tmp_path),
         fails("exporters.otlp.headers.authorization=[s3cr3t"),
         fails("exporters.otlp.headers.authorization=s3cr3t${s3cr3t"),
     ]
 
-    assert [one for one in said if "s3cr3t" in one or "\n" in one] == []
-    assert "line" in said[0]
-    assert "exporters.otlp.headers.authorization" in said[1]
-    assert "$$" in said[2]
+    assert [one for one in stated if "s3cr3t" in one or "\n" in one] == []
+    assert "line" in stated[0]
+    assert "exporters.otlp.headers.authorization" in stated[1]
+    assert "$$" in stated[2]
 
 
 @pytest.mark.parametrize("text", ["[::1]:4318", "2026-13-45", "a: b: c"])

@@ -50,13 +50,13 @@ def test_limits_weights_and_rules_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_work_is_refused_with_path_value_and_fix(
-    tmp_path: Path, before: str, after: str, says: str
+    tmp_path: Path, before: str, after: str, words: str
 ) -> None:
     """Before the collector opens a door."""
     with pytest.raises(ConfigError) as refused:
         load(_written(tmp_path, TOLD.replace(before, after)), ())
 
-    assert says in str(refused.value)
+    assert words in str(refused.value)
 
 
 def _life(diagnosis: DiagnosisConfig | None) -> Batch:
@@ -65,8 +65,8 @@ def _life(diagnosis: DiagnosisConfig | None) -> Batch:
 
 
 def _updates() -> Batch:
-    told = [fakes.policy(START_NS + 1 + i, index=i + 1, kl_divergence=0.3) for i in range(3)]
-    body = request(fakes.records(list(told)), origin_attributes(ORIGIN))
+    reported = [fakes.policy(START_NS + 1 + i, index=i + 1, kl_divergence=0.3) for i in range(3)]
+    body = request(fakes.records(list(reported)), origin_attributes(ORIGIN))
     return Batch(sequence=1, stamp=START_NS + 1, signal=Signal.LOGS, body=body)
 
 

@@ -54,9 +54,9 @@ def test_words_are_dictionary_coded() -> None:
         ({"dtype": "<f8", "data": b"", "labels": ("a",)}, "holds integers"),
     ],
 )
-def test_a_malformed_column_says_what_is_wrong(fields: dict[str, object], said: str) -> None:
+def test_a_malformed_column_says_what_is_wrong(fields: dict[str, object], stated: str) -> None:
     """Errors name the offending value."""
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=stated):
         Column(**fields)  # type: ignore[arg-type]  # the point of the test
 
 

@@ -90,8 +90,8 @@ def test_a_fault_of_ours_takes_one_record_or_one_batch(monkeypatch: pytest.Monke
         return apply(state, record, stamp)
 
     monkeypatch.setattr(folding, "apply", applying)
-    told = [fakes.policy(START_NS, index=index, entropy=0.5) for index in (1, 2, 3)]
-    batches = [_batch(START_NS, told[:1]), _batch(START_NS + 1, told)]
+    reported = [fakes.policy(START_NS, index=index, entropy=0.5) for index in (1, 2, 3)]
+    batches = [_batch(START_NS, reported[:1]), _batch(START_NS + 1, reported)]
     fold = Fold(read)
     frame = fold.advance(START_NS + FAST_NS, batches, ())
 
@@ -178,7 +178,7 @@ def test_any_events_fold_to_a_snapshot_that_is_valid_json(events: list[Event]) -
         assert codec.decode(codec.encode(snapshot)) == snapshot
 
 
-def _told(tenth: int) -> list[Batch]:
+def _reported(tenth: int) -> list[Batch]:
     """One update and one step of two envs, with a crash now and then."""
     at = START_NS + tenth * FAST_NS
     events: list[Event] = [
@@ -195,7 +195,7 @@ def test_a_fold_goes_on_after_dump_and_load_as_if_nothing_happened() -> None:
     whole, ticks = Fold(), [next_tick(START_NS) + i * FAST_NS for i in range(60)]
     for tenth, tick in enumerate(ticks):
         resumed = Fold.load(whole.dump())
-        frames = [fold.advance(tick, _told(tenth), ()) for fold in (whole, resumed)]
+        frames = [fold.advance(tick, _reported(tenth), ()) for fold in (whole, resumed)]
         shown = [{key: codec.encode(s) for key, s in frame.snapshots.items()} for frame in frames]
 
         assert shown[0] == shown[1]
@@ -209,7 +209,7 @@ def test_skipped_ticks_record_what_advancing_would() -> None:
     advanced, skipped = Fold(), Fold()
     for tenth in range(45):
         tick = next_tick(START_NS) + tenth * FAST_NS
-        batches = _told(tenth) if tenth < 30 else []
+        batches = _reported(tenth) if tenth < 30 else []
         assert skipped.skip(tick, batches) == advanced.advance(tick, batches, ()).recorded
 
     assert skipped.dump() == advanced.dump()
@@ -218,9 +218,9 @@ def test_skipped_ticks_record_what_advancing_would() -> None:
 def test_a_look_is_what_a_watched_view_would_have_been() -> None:
     """A view asked for after the tick is the same; a run that is not there is left out."""
     view = View(rows=1)
-    watched = Fold().advance(START_NS, _told(0), [("run-1", view)])
+    watched = Fold().advance(START_NS, _reported(0), [("run-1", view)])
     fold = Fold()
-    fold.advance(START_NS, _told(0), ())
+    fold.advance(START_NS, _reported(0), ())
 
     assert fold.look([(None, view), ("no such run", view)]) == {
         ("run-1", view): watched.snapshots["run-1", view]
@@ -245,13 +245,13 @@ def _gauges(at: int, names: Iterable[str], ids: Sequence[int], *, ended: bool = 
 def test_an_env_of_a_third_party_is_gone_with_its_last_series() -> None:
     """Points without a recorded value take one value each; after the last one the env is on no board."""
     fold, names = Fold(), ("overwatch.env.reward", "overwatch.env.metric")
-    told = [
+    reported = [
         _gauges(START_NS, names, [1, 2, 3]),
         _gauges(START_NS + 1, names[:1], [3], ended=True),
         _gauges(START_NS + 2, names[1:], [3], ended=True),
     ]
     seen = []
-    for i, body in enumerate(told):
+    for i, body in enumerate(reported):
         stamp = START_NS + i * FAST_NS
         batch = Batch(sequence=i, stamp=stamp, signal=Signal.METRICS, body=body)
         snapshot = fold.advance(stamp, [batch], ()).snapshots["foreign", View()]
@@ -265,7 +265,7 @@ FIRST_ID = 77_700
 IDS = st.lists(st.integers(FIRST_ID, FIRST_ID + 9), min_size=1, max_size=6, unique=True)
 
 
-def _say(kind: str, at: int, ids: list[int]) -> list[Event]:
+def _emit(kind: str, at: int, ids: list[int]) -> list[Event]:
     match kind:
         case "numbers":
             return [fakes.envs(at, ids, step_time=[0.01 * (env % 7) for env in ids])]
@@ -298,9 +298,9 @@ def test_a_removed_env_is_nowhere_but_in_the_feed(steps: list[tuple[str, list[in
     for i, (kind, ids) in enumerate(steps):
         at = START_NS + (i + 1) * SLOW_NS
         last = at - 10 * SECOND if kind == "late" else at
-        frame = fold.advance(at, [_batch(at, _say(kind, at, ids), first_seq=10 * i + 1)], views)
-        told = gone if kind == "remove" else spoke
-        told.update({env: max(last, told.get(env, 0)) for env in ids})
+        frame = fold.advance(at, [_batch(at, _emit(kind, at, ids), first_seq=10 * i + 1)], views)
+        reported = gone if kind == "remove" else spoke
+        reported.update({env: max(last, reported.get(env, 0)) for env in ids})
         living = {env for env, when in spoke.items() if when > gone.get(env, 0)}
         assert frame.tower.problems == 0
         for snapshot in frame.snapshots.values():
@@ -314,9 +314,9 @@ def _counted(start_s: int, at_s: int, change: int) -> Batch:
     message = ExportMetricsServiceRequest()
     named = message.resource_metrics.add()
     named.resource.attributes.extend(to_pairs({"rl.run.id": "run-d", "rl.algorithm": "ppo"}))
-    told = named.scope_metrics.add().metrics.add(name="overwatch.policy.entropy").sum
-    told.aggregation_temporality = 1
-    told.data_points.add(
+    reported = named.scope_metrics.add().metrics.add(name="overwatch.policy.entropy").sum
+    reported.aggregation_temporality = 1
+    reported.data_points.add(
         start_time_unix_nano=START_NS + start_s * SECOND,
         time_unix_nano=START_NS + at_s * SECOND,
         as_int=change,

@@ -26,7 +26,7 @@ FEW = st.integers(0, 3)
 
 
 @st.composite
-def told(draw: st.DrawFn) -> Measured:
+def reported(draw: st.DrawFn) -> Measured:
     """Measurements with the keys and names that the fold looks for, and columns that may not fit them."""
     scope = draw(st.sampled_from(Scope))
     length = draw(st.integers(1, 3)) if scope in KEYS else 1
@@ -53,7 +53,7 @@ def told(draw: st.DrawFn) -> Measured:
     )
 
 
-ANY: st.SearchStrategy[Event] = strategies.EVENTS | told()
+ANY: st.SearchStrategy[Event] = strategies.EVENTS | reported()
 
 
 def _batch(stamp: int, events: list[Event], first_seq: int) -> Batch:

@@ -31,17 +31,17 @@ VALUES: dict[str, list[float]] = {
 def _measured(chance: random.Random, values: list[float], scope: Scope, at: int, index: int) -> Measured:
     """Most rows of a scope, of four subjects where it has any."""
     length = 4 if scope in KEYS else 1
-    told: dict[str, Column] = {}
+    reported: dict[str, Column] = {}
     for name in (row.name for row in BY_NAME.values() if row.scope is scope):
         if name in WORDS:
-            told[name] = Column.of_labels(chance.choices(WORDS[name], k=length))
+            reported[name] = Column.of_labels(chance.choices(WORDS[name], k=length))
         elif chance.random() < TELLS:
-            told[name] = Column.of(chance.choices(values, k=length))
+            reported[name] = Column.of(chance.choices(values, k=length))
     keys = {
         name: Column.of(range(length)) if name == "env_id" else Column.of_labels("abcd")
         for name in KEYS.get(scope, ())
     }
-    return Measured(at=at, scope=scope, keys=keys, values=told, index=index)
+    return Measured(at=at, scope=scope, keys=keys, values=reported, index=index)
 
 
 def _second(chance: random.Random, values: list[float], at: int, index: int) -> list[Event]:

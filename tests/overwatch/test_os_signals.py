@@ -7,7 +7,7 @@ from queue import SimpleQueue
 
 import pytest
 
-from overwatch.os_signals import heard
+from overwatch.os_signals import received
 
 USER = (signal.SIGUSR1, signal.SIGUSR2)
 
@@ -19,40 +19,40 @@ def open_files() -> int:
 
 def test_a_signal_is_told_while_the_main_thread_waits_for_a_lock() -> None:
     """Whichever thread the kernel gave it to."""
-    told: SimpleQueue[int] = SimpleQueue()
-    with heard(USER, told.put):
+    reported: SimpleQueue[int] = SimpleQueue()
+    with received(USER, reported.put):
         sender = threading.Thread(target=lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR1))
         sender.start()
         # Without a timeout the wait would go on for good where the signal is lost.
-        assert told.get(timeout=20) == signal.SIGUSR1
+        assert reported.get(timeout=20) == signal.SIGUSR1
         sender.join()
 
 
 def test_all_that_came_is_told_in_order_by_the_end() -> None:
     """Two kinds, in turns."""
-    told: list[int] = []
-    with heard(USER, told.append):
+    reported: list[int] = []
+    with received(USER, reported.append):
         for number in USER * 3:
             signal.raise_signal(number)
 
-    assert told == [*USER] * 3
+    assert reported == [*USER] * 3
 
 
 def test_other_signals_and_later_ones_are_not_told() -> None:
     """Handlers, the wakeup descriptor and the open files are as before."""
-    told: list[int] = []
+    reported: list[int] = []
     seen: list[int] = []
     files = open_files()
     before = {number: signal.signal(number, lambda number, _: seen.append(number)) for number in USER}
     try:
-        with heard(USER[:1], told.append):
+        with received(USER[:1], reported.append):
             signal.raise_signal(signal.SIGUSR2)
         signal.raise_signal(signal.SIGUSR1)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
-    assert (told, seen) == ([], [signal.SIGUSR2, signal.SIGUSR1])
+    assert (reported, seen) == ([], [signal.SIGUSR2, signal.SIGUSR1])
     assert signal.set_wakeup_fd(-1) == -1
     assert open_files() == files
 
@@ -63,7 +63,7 @@ def test_a_thread_other_than_the_main_one_is_refused() -> None:
 
     def attempt() -> None:
         try:
-            with heard(USER, print):
+            with received(USER, print):
                 pytest.fail("only the main thread may set handlers")
         except ValueError as error:
             raised.append(error)

@@ -40,20 +40,20 @@ def test_a_disk_that_has_a_cache_of_its_own_is_asked_for_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on macOS, whose `fsync` leaves the data in it; a volume that cannot is asked for the usual."""
-    asked: list[int] = []
+    requested: list[int] = []
 
     def whole(fd: int, command: int) -> None:
-        asked.append(command)
-        if len(asked) > 1:
+        requested.append(command)
+        if len(requested) > 1:
             raise OSError(errno.ENOTSUP, "not this volume")
 
     monkeypatch.delattr(os, "fdatasync", raising=False)
-    monkeypatch.setattr(os, "fsync", lambda _: asked.append(-1))
+    monkeypatch.setattr(os, "fsync", lambda _: requested.append(-1))
     monkeypatch.setattr("fcntl.F_FULLFSYNC", 51, raising=False)
     monkeypatch.setattr("fcntl.fcntl", whole)
     platform.sync_data(0)
     platform.sync_data(0)
-    assert asked == [51, 51, -1]
+    assert requested == [51, 51, -1]
 
 
 @pytest.mark.parametrize("case", ["there", "taken away"])

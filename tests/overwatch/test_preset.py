@@ -19,17 +19,17 @@ class Tower:
     def __init__(self, fold: Fold | None = None) -> None:
         self.fold = fold or Fold()
         self._tick = next_tick(START_NS)
-        self._said = 0
+        self._stated = 0
 
     def live(self, preset: str | None) -> None:
         """A life of a collector begins."""
         life = LifeStarted(version="1", pid=1, config_digest="d", preset=preset)
         self._take(Signal.START, msgspec.json.encode(life))
 
-    def tell(self, *events: Event) -> Snapshot:
+    def report(self, *events: Event) -> Snapshot:
         """The run's snapshot after these events."""
-        body = request(fakes.records(events, fakes.ORIGIN, self._said + 1), {})
-        self._said += len(events)
+        body = request(fakes.records(events, fakes.ORIGIN, self._stated + 1), {})
+        self._stated += len(events)
         self._take(Signal.LOGS, body)
         return self.snapshot
 
@@ -45,8 +45,10 @@ def test_a_run_says_itself_whose_limits_judge_it() -> None:
     """A gradient norm of 7 is beyond the original's absolute limit, and beyond no median of its own."""
     tower = Tower()
     tower.live(None)
-    plain = tower.tell(fakes.started(START_NS), fakes.policy(START_NS, 1, grad_norm=7.0))
-    original = Tower().tell(fakes.started(START_NS, preset="esper"), fakes.policy(START_NS, 1, grad_norm=7.0))
+    plain = tower.report(fakes.started(START_NS), fakes.policy(START_NS, 1, grad_norm=7.0))
+    original = Tower().report(
+        fakes.started(START_NS, preset="esper"), fakes.policy(START_NS, 1, grad_norm=7.0)
+    )
 
     assert (plain.run.preset, plain.policy["grad_norm"].status) == ("ppo", "ok")
     assert (original.run.preset, original.policy["grad_norm"].status) == ("esper", "warning")
@@ -55,13 +57,13 @@ def test_a_run_says_itself_whose_limits_judge_it() -> None:
 def test_the_collector_may_set_it_for_all_runs() -> None:
     """Also for one that is there already and one that says another; a later life may leave it to them."""
     tower = Tower()
-    tower.tell(fakes.started(START_NS, preset="grpo"))
+    tower.report(fakes.started(START_NS, preset="grpo"))
     tower.live("esper")
-    told = tower.tell(fakes.policy(START_NS, 1, grad_norm=7.0))
-    assert (told.run.preset, told.policy["grad_norm"].status) == ("esper", "warning")
+    reported = tower.report(fakes.policy(START_NS, 1, grad_norm=7.0))
+    assert (reported.run.preset, reported.policy["grad_norm"].status) == ("esper", "warning")
 
     tower.live(None)
-    assert tower.tell(fakes.policy(START_NS, 2, grad_norm=7.0)).run.preset == "grpo"
+    assert tower.report(fakes.policy(START_NS, 2, grad_norm=7.0)).run.preset == "grpo"
 
 
 def test_what_the_collector_set_outlives_a_restart() -> None:
@@ -70,13 +72,13 @@ def test_what_the_collector_set_outlives_a_restart() -> None:
     tower.live("esper")
     again = Tower(Fold.load(tower.fold.dump()))
 
-    assert again.tell(fakes.started(START_NS)).run.preset == "esper"
+    assert again.report(fakes.started(START_NS)).run.preset == "esper"
 
 
 def test_an_algorithm_chooses_the_preset_where_none_is_given() -> None:
     """Over the wire, without a word about presets; one that is given wins."""
     chosen = [
-        Tower().tell(fakes.started(START_NS, algo=algo, preset=given)).run.preset
+        Tower().report(fakes.started(START_NS, algo=algo, preset=given)).run.preset
         for algo, given in (("GRPO", None), ("ppo_continuous_action", None), ("dqn", None), ("grpo", "esper"))
     ]
 
@@ -88,7 +90,7 @@ def test_the_same_kl_is_too_much_in_every_preset() -> None:
     for preset in ("ppo", "ppo-continuous", "grpo", "esper"):
         tower = Tower()
         tower.live(preset)
-        words = [tower.tell(fakes.policy(START_NS, n, kl_divergence=kl)).policy["kl_divergence"].status
+        words = [tower.report(fakes.policy(START_NS, n, kl_divergence=kl)).policy["kl_divergence"].status
                  for n, kl in enumerate((0.015, 0.0151, 0.03, 0.0301), start=1)]  # fmt: skip
         assert words == ["ok", "warning", "warning", "critical"]
 

@@ -31,7 +31,7 @@ class Shelf:
         self.kept.append(checkpoint)
 
 
-def told(index: int) -> bytes:
+def reported(index: int) -> bytes:
     """One update of a run."""
     at = START_NS + index * SECOND
     update = fakes.policy(at, index=index, entropy=0.5)
@@ -49,7 +49,7 @@ def lives(path: Path, *spans: tuple[int, int]) -> None:
             Signal.START, b'{"version":"1","pid":1,"config_digest":"0",' + body[1:] if len(body) > 2 else body
         )
         for index in range(first, last):
-            journal.append(Signal.LOGS, told(index))
+            journal.append(Signal.LOGS, reported(index))
         journal.close()
         folder.close()
 

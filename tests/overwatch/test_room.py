@@ -320,8 +320,8 @@ def test_a_run_that_goes_on_is_not_evicted_as_the_one_that_was_over(batches: int
     fold.advance(tick, [batch("b", tick - 9, [fakes.started(tick)])], ())
     tick += 2 * FAST_NS
     life_two = Origin(run_id="a", epoch="second", ours=True)
-    told = [fakes.started(tick), *(fakes.policy(tick, index=i, entropy=0.5) for i in range(batches))]
-    bodies = [request([Record(origin=life_two, event=one, seq=i + 1)], {}) for i, one in enumerate(told)]
+    reported = [fakes.started(tick), *(fakes.policy(tick, index=i, entropy=0.5) for i in range(batches))]
+    bodies = [request([Record(origin=life_two, event=one, seq=i + 1)], {}) for i, one in enumerate(reported)]
     again = [
         Batch(sequence=tick + i, stamp=tick - 99 + i, signal=Signal.LOGS, body=body)
         for i, body in enumerate(bodies)

@@ -37,13 +37,13 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def _two_runs(room: Room | None = None) -> tuple[Fold, int]:
     fold, tick = Fold(room=room), START_NS // SLOW_NS * SLOW_NS + SLOW_NS
-    told = [fakes.policy(START_NS, index=1, entropy=0.5)]
-    fold.advance(tick, [_batch(tick - 2, told), _batch(tick - 1, told, OTHER)], ())
+    reported = [fakes.policy(START_NS, index=1, entropy=0.5)]
+    fold.advance(tick, [_batch(tick - 2, reported), _batch(tick - 1, reported, OTHER)], ())
     return fold, tick
 
 
 @pytest.mark.parametrize(("fault", "says"), [("assess", "judged"), ("project_views", "shown")])
-def test_a_run_with_a_fault_takes_no_other_with_it(faulty: list[str], fault: str, says: str) -> None:
+def test_a_run_with_a_fault_takes_no_other_with_it(faulty: list[str], fault: str, words: str) -> None:
     """It is left out and counted with its name and the place; once the fault is over it is back."""
     fold, tick = _two_runs()
     faulty.append(fault)
@@ -52,8 +52,8 @@ def test_a_run_with_a_fault_takes_no_other_with_it(faulty: list[str], fault: str
     assert {run for run, _ in frame.snapshots} == {"run-2"}
     assert [snapshot.run.run_id for snapshot in frame.recorded] == ["run-2"]
     assert frame.tower.unjudged == 1
-    said = f"run run-1 cannot be {says}: ZeroDivisionError: division by zero (test_runs.py:"
-    assert str(frame.tower.last_problem).startswith(said)
+    stated = f"run run-1 cannot be {words}: ZeroDivisionError: division by zero (test_runs.py:"
+    assert str(frame.tower.last_problem).startswith(stated)
     assert set(fold.look([("run-1", View()), ("run-2", View())])) == {("run-2", View())}
 
     faulty.clear()
@@ -78,8 +78,8 @@ def test_a_run_with_a_fault_gives_its_place_to_another(faulty: list[str]) -> Non
     faulty.append("assess")
     fold, tick = _two_runs(Room(runs=2))
     third = Origin(run_id="run-3", epoch="e3", ours=True)
-    told = [fakes.policy(START_NS, index=1, entropy=0.5)]
-    frame = fold.advance(tick + FAST_NS, [_batch(tick + 1, told, third)], ())
+    reported = [fakes.policy(START_NS, index=1, entropy=0.5)]
+    frame = fold.advance(tick + FAST_NS, [_batch(tick + 1, reported, third)], ())
 
     assert {run for run, _ in frame.snapshots} == {"run-2", "run-3"}
     assert frame.tower.refused_runs == 0
@@ -142,8 +142,8 @@ def test_runs_that_have_been_over_for_long_are_judged_once_in_ten_seconds(
 
     judged.clear()
     again = rest + 2 * REST_NS + FAST_NS
-    told = [fakes.policy(again, index=2, entropy=0.5)]
-    frame = fold.advance(again, [_batch(again - 1, told, OTHER, first_seq=2)], ())
+    reported = [fakes.policy(again, index=2, entropy=0.5)]
+    frame = fold.advance(again, [_batch(again - 1, reported, OTHER, first_seq=2)], ())
     assert ("run-2", again) in judged
     assert frame.snapshots["run-2", View()].link.state == "live"
 
@@ -168,8 +168,8 @@ def test_a_look_at_a_run_that_rests_is_of_now_and_leaves_no_trace() -> None:
 def test_a_silent_run_of_a_producer_without_an_end_costs_what_an_ended_one_does() -> None:
     """It may have ended: it is recorded once more, rests, and makes room for another run."""
     fold, tick = Fold(), START_NS // SLOW_NS * SLOW_NS + SLOW_NS
-    told = [fakes.policy(START_NS, index=1, entropy=0.5)]
-    fold.advance(tick, [_batch(tick - 1, told, Origin(run_id="run-2", epoch="f"))], ())
+    reported = [fakes.policy(START_NS, index=1, entropy=0.5)]
+    fold.advance(tick, [_batch(tick - 1, reported, Origin(run_id="run-2", epoch="f"))], ())
     recorded = [len(fold.advance(tick + n * SLOW_NS, [], ()).recorded) for n in range(1, 300)]
 
     assert recorded[:170] == [1] * 170

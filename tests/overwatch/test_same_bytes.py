@@ -63,7 +63,7 @@ WAYS = [
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Requests of six hundred envs with slots and actions, each with its length before it."""
     path = tmp_path_factory.mktemp("told") / "bodies"
     fleet = Fleet(600, actions=True)
@@ -105,8 +105,8 @@ def test_a_recording_replays_to_the_bytes_that_were_live(folder: Path, way: dict
     assert shown == hashlib.sha256(live.encode()).hexdigest()
 
 
-def test_a_large_fleet_folds_to_the_same_state_in_every_way(told: Path) -> None:
+def test_a_large_fleet_folds_to_the_same_state_in_every_way(reported: Path) -> None:
     """Every snapshot of each tick, and the checkpoint after them."""
-    found = {_printed(["-c", FOLD, str(told)], way) for way in ({}, *WAYS)}
+    found = {_printed(["-c", FOLD, str(reported)], way) for way in ({}, *WAYS)}
 
     assert len(found) == 1

@@ -57,12 +57,12 @@ class Breaking(Morphogenesis):
         (["--telemetry", "--endpoint", "nowhere"], "endpoint 'nowhere' is no URL"),
     ],
 )
-def test_a_wrong_flag_is_a_usage_error_that_names_value_and_fix(flags: list[str], said: str) -> None:
+def test_a_wrong_flag_is_a_usage_error_that_names_value_and_fix(flags: list[str], stated: str) -> None:
     """Exit 2, and nothing is trained."""
     result = CliRunner().invoke(main, ["train", *SMALL, *flags])
 
     assert result.exit_code == 2
-    assert said in result.output
+    assert stated in result.output
     assert "update 1" not in result.output
 
 
@@ -154,11 +154,11 @@ def test_a_signal_ends_the_run_as_interrupted(tmp_path: Path, number: signal.Sig
             assert process.poll() is None
             time.sleep(0.05)
         process.send_signal(number)
-        said, _ = process.communicate(timeout=DEADLINE_S)
+        stated, _ = process.communicate(timeout=DEADLINE_S)
 
-    assert process.returncode == 0, said
+    assert process.returncode == 0, stated
     assert json.loads((tmp_path / "summary.json").read_text())["outcome"] == "interrupted"
-    assert said.endswith("run interrupted\n")
+    assert stated.endswith("run interrupted\n")
 
 
 def test_time_over_is_a_completed_run() -> None:
@@ -173,7 +173,7 @@ def test_a_signal_wins_over_the_clock() -> None:
     """A stop that was asked for is reported as one."""
     stop = Stop(1e-9)
     assert stop.outcome() == "completed"
-    stop.ask()
+    stop.query()
     assert stop.outcome() == "interrupted"
 
 
@@ -219,10 +219,10 @@ def test_a_wrong_name_in_a_file_lists_what_that_command_has(tmp_path: Path) -> N
         ("world-settings = 3", "write it as a table"),
     ],
 )
-def test_a_wrong_file_is_a_usage_error(tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_file_is_a_usage_error(tmp_path: Path, text: str, stated: str) -> None:
     """The error names what is wrong and what may stand there."""
     (tmp_path / "run.toml").write_text(text)
     result = CliRunner().invoke(main, ["train", *SMALL, "--config", str(tmp_path / "run.toml")])
 
     assert result.exit_code == 2
-    assert said in " ".join(result.output.split())
+    assert stated in " ".join(result.output.split())

@@ -13,7 +13,7 @@ from overwatch_rl.checkpoints.manifest import Evaluation
 from overwatch_rl.checkpoints.uploading import claim
 from overwatch_rl.cli import main
 from tests.overwatch_rl.checkpoints.made import state, upload, write
-from tests.overwatch_rl.orchestrator.threaded import Operator, asked, in_thread
+from tests.overwatch_rl.orchestrator.threaded import Operator, in_thread, requested
 from tests.overwatch_rl.servers import s3_url
 
 EVALUATION = Evaluation(lineage=1, number=2, mean_return=4.5, episodes=8)
@@ -105,7 +105,7 @@ def test_what_an_evaluation_finds_is_recorded(tmp_path: Path) -> None:
         operator = Operator(server.url)
         operator.create()
         artifact = {"kind": "checkpoint", "version": version, "uri": "file:///a"}
-        asked(server.url, "POST", "/api/v1/runs/r/artifacts", artifact)
+        requested(server.url, "POST", "/api/v1/runs/r/artifacts", artifact)
         posted = ["--post", "--orchestrator", server.url, "--run-id", "r"]
         made = CliRunner().invoke(main, ["evaluate", str(tmp_path), "--episodes", "2", "--json", *posted])
         assert made.exit_code == 0, made.output

@@ -34,8 +34,8 @@ def test_saliency_is_a_picture_beside_the_view(kept: Path, tmp_path: Path, of: s
     for name, seed in (("one", 1), ("again", 1), ("other", 2)):
         file = tmp_path / f"{name}.png"
         words = (str(kept / "a"), "--out", str(file), "--of", of, "--states", "4", "--seed", str(seed))
-        code, said = drawn(kept, *words)
-        assert (code, said.startswith(f"wrote {file}; largest mean weight: row ")) == (0, True), said
+        code, stated = drawn(kept, *words)
+        assert (code, stated.startswith(f"wrote {file}; largest mean weight: row ")) == (0, True), stated
         pictures.append(file.read_bytes())
     with image.open(tmp_path / "one.png") as written:
         width, height = written.size
@@ -53,6 +53,6 @@ def test_what_cannot_be_drawn_is_a_usage_error(kept: Path, tmp_path: Path) -> No
         (board, str(tmp_path / "no" / "p.png")): "p.png cannot be written: No such file or directory",
     }
     for (folder, out), error in refused.items():
-        code, said = drawn(kept, folder, "--out", out, "--states", "2")
-        assert (code, error in " ".join(said.split())) == (2, True), said
+        code, stated = drawn(kept, folder, "--out", out, "--states", "2")
+        assert (code, error in " ".join(stated.split())) == (2, True), stated
     assert not list(tmp_path.iterdir())

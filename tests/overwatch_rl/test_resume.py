@@ -119,7 +119,7 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> list[str]:
 
 def test_what_went_through_an_object_store_goes_on_to_the_bit(moto_address: str) -> None:
     """Saved into S3 while requests fail, fetched from there, every number and tensor is equal."""
-    whole, told = training(4)
+    whole, reported = training(4)
     whole.run()
     with FaultProxy(moto_address, rate=0.2, seed=2) as proxy:
         url = s3_url(proxy.address, uuid4().hex)
@@ -136,13 +136,13 @@ def test_what_went_through_an_object_store_goes_on_to_the_bit(moto_address: str)
     second.run()
 
     assert equal(everything(second), everything(whole)) == []
-    assert before.updates | after.updates == told.updates
+    assert before.updates | after.updates == reported.updates
 
 
 @pytest.mark.parametrize("world", sorted(WORLDS))
 def test_two_and_two_updates_are_four(tmp_path: Path, world: str) -> None:
     """Every tensor and every number but times, to the last bit, in the middle of episodes."""
-    whole, told = training(4, world)
+    whole, reported = training(4, world)
     whole.run()
     first, before = training(2, world)
     keeping = kept(first, before, tmp_path)
@@ -154,8 +154,8 @@ def test_two_and_two_updates_are_four(tmp_path: Path, world: str) -> None:
     second.run()
 
     assert equal(everything(second), everything(whole)) == []
-    assert before.updates | after.updates == told.updates
-    assert before.steps + after.steps == told.steps == list(range(1, 4 * STEPS + 1))
+    assert before.updates | after.updates == reported.updates
+    assert before.steps + after.steps == reported.steps == list(range(1, 4 * STEPS + 1))
     assert (list(after.updates), second.collector.steps_done) == ([3, 4], 4 * STEPS)
     (saved,) = (fact for fact in before.facts if isinstance(fact, CheckpointSaved))
     assert (saved.update, saved.path) == (2, str(tmp_path / "001-00000002"))

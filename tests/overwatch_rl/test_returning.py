@@ -23,11 +23,11 @@ JITTER = 1.2
 class Away:
     """A channel that does not answer."""
 
-    asked = 0
+    requested = 0
 
     def newest(self) -> bytes | None:
         """Never."""
-        self.asked += 1
+        self.requested += 1
         raise ConnectionError("away")
 
     def artifact(self, version: object) -> bytes:
@@ -70,5 +70,5 @@ def test_an_actor_looks_for_weights_soon_however_long_there_were_none(tmp_path: 
     most = MOST_S - reconnect_s(rpc._CHANNEL)
     for tries in range(1, LONG):
         subscriber.poll()
-        assert channel.asked == tries
+        assert channel.requested == tries
         now[0] += most

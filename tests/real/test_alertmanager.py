@@ -16,7 +16,7 @@ from tests.real.servers import need, serving
 
 CONFIG = Path(__file__).parents[2] / "dashboards/alertmanager/alertmanager.yml"
 ALERTS = {alert.name: alert for alert in (*steady_alerts(Plan()), *windowed_alerts(Plan()))}
-Told = set[tuple[str, str]]
+Reported = set[tuple[str, str]]
 """Alert and run."""
 
 
@@ -32,7 +32,7 @@ def alertmanager(folder: Path) -> Iterator[str]:
         yield f"http://{address}"
 
 
-def tell(url: str, alerts: Told) -> None:
+def report(url: str, alerts: Reported) -> None:
     """Alerts as Prometheus tells them; of the collector's the run is empty."""
     body = [{"labels": _labels(name, run)} for name, run in alerts]
     assert (
@@ -42,8 +42,8 @@ def tell(url: str, alerts: Told) -> None:
 
 def _labels(name: str, run: str) -> dict[str, str]:
     alert = ALERTS[name]
-    told = {"alertname": name, "severity": alert.severity, "area": alert.area.value}
-    return told | ({"rl_run_id": run} if run else {"job": "overwatch-collector"})
+    reported = {"alertname": name, "severity": alert.severity, "area": alert.area.value}
+    return reported | ({"rl_run_id": run} if run else {"job": "overwatch-collector"})
 
 
 def muted(url: str) -> dict[tuple[str, str], bool]:
@@ -55,15 +55,15 @@ def muted(url: str) -> dict[tuple[str, str], bool]:
     }
 
 
-def settled(url: str, told: Told, silent: Told) -> Told:
+def settled(url: str, reported: Reported, silent: Reported) -> Reported:
     """What is mute once all that should be is; in vain after a while, so that a test shows the difference."""
-    found: Told = set()
+    found: Reported = set()
 
     def look() -> bool:
         nonlocal found
         now = muted(url)
-        found = {one for one in told if now.get(one)}
-        return now.keys() >= told and found >= silent
+        found = {one for one in reported if now.get(one)}
+        return now.keys() >= reported and found >= silent
 
     with suppress(pytest.fail.Exception):
         eventually(look, 10)
@@ -103,7 +103,7 @@ def test_a_cause_mutes_its_symptoms_in_its_own_run_alone(tmp_path: Path) -> None
     causes = {(cause, f"{cause} and {symptom}") for cause, symptom in pairs}
     alone = {(name, f"{name} alone") for name in {symptom for _, symptom in pairs}}
     with alertmanager(tmp_path) as url:
-        tell(url, beside | causes | alone)
+        report(url, beside | causes | alone)
         found = settled(url, beside | causes | alone, beside)
 
     assert found == beside
@@ -116,7 +116,7 @@ def test_without_a_collector_all_runs_are_mute(tmp_path: Path) -> None:
     runs = {(name, "a") for name, alert in ALERTS.items() if "rl_run_id" in alert.by}
     with alertmanager(tmp_path) as url:
         down = {("OverwatchCollectorDown", "")}
-        tell(url, runs | down)
+        report(url, runs | down)
         found = settled(url, runs | down, runs)
 
     assert found == runs

@@ -38,10 +38,10 @@ def test_each_dashboard_is_one_to_grafana_10_to_13(program: Path) -> None:
     """Panels, targets, mappings, thresholds, variables: all are of the types that Grafana publishes."""
     folder = ROOT / "dashboards/grafana"
     boards = list(folder.glob("*.json"))
-    code, said = judge(program, folder, *VERSIONS)
+    code, stated = judge(program, folder, *VERSIONS)
 
     assert boards
-    assert (code, said.splitlines()[-1]) == (0, f"{len(boards) * len(VERSIONS)} files, 0 errors"), said
+    assert (code, stated.splitlines()[-1]) == (0, f"{len(boards) * len(VERSIONS)} files, 0 errors"), stated
 
 
 @pytest.mark.timeout(300)
@@ -54,14 +54,14 @@ def test_each_dashboard_is_one_to_grafana_10_to_13(program: Path) -> None:
     ids=["a word that Grafana does not know", "a number for a text"],
 )
 def test_a_broken_dashboard_is_seen(
-    program: Path, tmp_path: Path, broken: tuple[str | int, ...], says: str
+    program: Path, tmp_path: Path, broken: tuple[str | int, ...], words: str
 ) -> None:
     """A value of the wrong kind anywhere in it is an error."""
     board = json.loads((ROOT / "dashboards/grafana/run.json").read_text(encoding="utf-8"))
     inside = board
     for key in broken[:-1]:
         inside = inside[key]
-    inside[broken[-1]] = int(says) if says.isdecimal() else says
+    inside[broken[-1]] = int(words) if words.isdecimal() else words
     (tmp_path / "run.json").write_text(json.dumps(board))
 
     assert judge(program, tmp_path, VERSIONS[-1])[0] == 1

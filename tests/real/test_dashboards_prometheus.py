@@ -20,16 +20,16 @@ from overwatch.generate.rules import Plan, steady_alerts, windowed_alerts
 from overwatch.otlp.encode import request
 from tests import fakes, promql
 from tests.overwatch.collector.pki import authority, signed
-from tests.overwatch.collector.running import eventually, http, run_started, running, told
+from tests.overwatch.collector.running import eventually, http, reported, run_started, running
 from tests.ports import free_port
-from tests.real.servers import ask, need, prometheus
+from tests.real.servers import need, prometheus, wanted
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 90
 MADE_BY_PROMETHEUS = {"up", "ALERTS"}
 
 
-def asked() -> dict[str, str]:
+def requested() -> dict[str, str]:
     """All expressions of all dashboards with everything chosen, by board and panel."""
     found = {}
     for board in Board:
@@ -75,7 +75,7 @@ def crowded(service: Service) -> None:
     ids = range(6000)
     events = [run_started(), fakes.envs(time.time_ns(), ids, 1, reward=[1.0] * len(ids))]
     url, kind = f"{service.endpoints.otlp_http}/v1/logs", "application/x-protobuf"
-    assert http(url, told("crowded", events), "POST", content_type=kind).status == 200
+    assert http(url, reported("crowded", events), "POST", content_type=kind).status == 200
 
 
 def served(service: Service, scope: Scope, turn: int) -> None:
@@ -116,7 +116,7 @@ def exported(service: Service) -> set[str]:
 def test_every_question_has_an_answer(tmp_path: Path) -> None:
     """Only what is exported is asked for, and all of it comes back with data."""
     need("prometheus")
-    questions = asked() | needed()
+    questions = requested() | needed()
     authority(tmp_path, "ca")
     signed(tmp_path, "server")
     sets = (
@@ -128,7 +128,7 @@ def test_every_question_has_an_answer(tmp_path: Path) -> None:
     )
     with running(tmp_path, *sets) as service, prometheus(tmp_path, service) as url, stormy(service):
         crowded(service)
-        eventually(lambda: ask(url, 'overwatch_policy_status{rl_run_id="stormy"}'), 40)
+        eventually(lambda: wanted(url, 'overwatch_policy_status{rl_run_id="stormy"}'), 40)
         unanswered = set(questions)
         deadline = time.monotonic() + SECONDS
         for turn in count(1):
@@ -136,7 +136,7 @@ def test_every_question_has_an_answer(tmp_path: Path) -> None:
                 break
             for scope in SERVICES:
                 served(service, scope, turn)
-            unanswered = {where for where in unanswered if not ask(url, questions[where])}
+            unanswered = {where for where in unanswered if not wanted(url, questions[where])}
             time.sleep(0.2)
         known = exported(service) | MADE_BY_PROMETHEUS
 

@@ -10,15 +10,15 @@ import pytest
 import overwatch.sdk
 from overwatch.collector import Service
 from tests.overwatch.collector.running import eventually, http, running
-from tests.real.servers import ask, need, prometheus
+from tests.real.servers import need, prometheus, wanted
 
 HISTOGRAM = "overwatch_run_phase_duration_seconds"
 
 
 def exemplars(url: str, query: str) -> list[dict[str, object]]:
     """Exemplars of the last minute."""
-    asked = urllib.parse.urlencode({"query": query, "start": time.time() - 60, "end": time.time() + 60})
-    answer = json.loads(http(f"{url}/api/v1/query_exemplars?{asked}").body)
+    requested = urllib.parse.urlencode({"query": query, "start": time.time() - 60, "end": time.time() + 60})
+    answer = json.loads(http(f"{url}/api/v1/query_exemplars?{requested}").body)
     assert answer["status"] == "success", answer
     return [one for series in answer["data"] for one in series["exemplars"]]
 
@@ -50,10 +50,10 @@ def test_prometheus_finds_the_span_of_a_phase(tmp_path: Path) -> None:
             run.update(update=n, kl_divergence=0.01)
         query = f'{HISTOGRAM}_bucket{{rl_run_id="traced",phase="update"}}'
         found = eventually(lambda: exemplars(url, query), 60)
-        counted = ask(url, f'{HISTOGRAM}_count{{rl_run_id="traced"}}')
+        counted = wanted(url, f'{HISTOGRAM}_count{{rl_run_id="traced"}}')
         assert run.close(10.0).delivered
         # Five phases, each below its turn.
-        known = eventually(lambda: len(told := spans(service, tmp_path)) == 10 and told, 20)
+        known = eventually(lambda: len(reported := spans(service, tmp_path)) == 10 and reported, 20)
 
     labels = [one["labels"] for one in found]
     assert {(one["trace_id"], one["span_id"]) for one in labels if isinstance(one, dict)} <= known

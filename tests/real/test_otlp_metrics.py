@@ -11,7 +11,7 @@ import pytest
 import overwatch.sdk
 from tests.overwatch.collector.running import eventually, http, running
 from tests.ports import free_port
-from tests.real.servers import ask, started, value
+from tests.real.servers import started, value, wanted
 
 ONLY_SCRAPED = (
     "overwatch_findings", "overwatch_outlier_", "overwatch_policy_status",
@@ -34,8 +34,8 @@ def victoria_metrics(folder: Path) -> Iterator[str]:
     found = shutil.which("victoria-metrics")
     if found is None:
         pytest.skip("victoria-metrics is not installed; apt-get install victoria-metrics")
-    said = subprocess.run([found, "-help"], capture_output=True, text=True, check=False)
-    if NAMING not in said.stdout + said.stderr:
+    stated = subprocess.run([found, "-help"], capture_output=True, text=True, check=False)
+    if NAMING not in stated.stdout + stated.stderr:
         pytest.skip(f"this victoria-metrics has no -{NAMING}: Debian 13's 1.112 has")
     address = f"127.0.0.1:{free_port()}"
     command = [found, f"-storageDataPath={folder / 'vm'}", f"-httpListenAddr={address}", f"-{NAMING}"]
@@ -46,7 +46,7 @@ def victoria_metrics(folder: Path) -> Iterator[str]:
 def named(url: str, run_id: str) -> dict[str, dict[str, str]]:
     """Labels of a series of each name that a server has of a run."""
     http(f"{url}/internal/force_flush")
-    series = [one["metric"] for one in ask(url, f'{{rl_run_id="{run_id}"}}')]
+    series = [one["metric"] for one in wanted(url, f'{{rl_run_id="{run_id}"}}')]
     return {one["__name__"]: one for one in series if isinstance(one, dict)}
 
 
@@ -74,7 +74,7 @@ def test_names_are_the_same_by_scrape_and_by_push(tmp_path: Path) -> None:
             page = service.context.urls["metrics"]
             eventually(lambda: _missing(url, page) == set(), 40)
             pushed, ours = named(url, "pushed"), scraped(http(f"{page}/metrics").body.decode())
-            kl = value(ask(url, "max(overwatch_policy_kl_divergence)"))
+            kl = value(wanted(url, "max(overwatch_policy_kl_divergence)"))
             assert run.close(10.0).delivered
 
     assert kl == 0.012
@@ -85,8 +85,8 @@ def test_names_are_the_same_by_scrape_and_by_push(tmp_path: Path) -> None:
 def _missing(url: str, page: str) -> set[str]:
     """What was scraped, should have been pushed, and was not."""
     ours = scraped(http(f"{page}/metrics").body.decode())
-    told = {name for name in ours if not name.startswith(ONLY_SCRAPED)}
-    return (told | BOTH) - named(url, "pushed").keys() if KL in told else {KL}
+    reported = {name for name in ours if not name.startswith(ONLY_SCRAPED)}
+    return (reported | BOTH) - named(url, "pushed").keys() if KL in reported else {KL}
 
 
 def _is_up(url: str) -> bool:

@@ -10,13 +10,13 @@ import pytest
 from overwatch.collector import Service
 from overwatch.events import Event
 from tests import fakes
-from tests.overwatch.collector.running import eventually, http, running, told
-from tests.real.servers import ask, need, prometheus, value
+from tests.overwatch.collector.running import eventually, http, reported, running
+from tests.real.servers import need, prometheus, value, wanted
 
 
 def send(service: Service, run_id: str, events: list[Event], first_seq: int) -> None:
     """Tell events of one run to the collector."""
-    body = told(run_id, events, first_seq)
+    body = reported(run_id, events, first_seq)
     headers = {"Content_Type": "application/x-protobuf"}
     assert http(f"{service.endpoints.otlp_http}/v1/logs", body, "POST", **headers).status == 200
 
@@ -25,7 +25,7 @@ def test_a_run_is_in_prometheus(tmp_path: Path) -> None:
     """Values, states, counters and the collector's own counters, as PromQL sees them."""
     need("prometheus")
     with running(tmp_path) as service, prometheus(tmp_path, service) as url:
-        eventually(lambda: ask(url, "count(up == 1) == 2"), 30)
+        eventually(lambda: wanted(url, "count(up == 1) == 2"), 30)
         at = time.time_ns()
         events: list[Event] = [
             fakes.started(at),
@@ -34,17 +34,17 @@ def test_a_run_is_in_prometheus(tmp_path: Path) -> None:
             fakes.crashed(at, 2),
         ]
         send(service, "scraped", events, 1)
-        kl = eventually(lambda: ask(url, 'overwatch_policy_kl_divergence{rl_run_id="scraped"}'), 30)
+        kl = eventually(lambda: wanted(url, 'overwatch_policy_kl_divergence{rl_run_id="scraped"}'), 30)
 
         assert value(kl) == 0.0421
-        assert value(ask(url, 'overwatch_run_status{rl_run_id="scraped",state="live"}')) == 1
-        assert value(ask(url, 'overwatch_run_envs{rl_run_id="scraped",status="crashed"}')) == 1
-        assert value(ask(url, 'overwatch_run_info{rl_environment_name="digits",rl_algorithm="ppo"}')) == 1
-        assert value(ask(url, "time() - max(overwatch_run_last_update_timestamp_seconds)")) < 60
-        assert ask(url, "overwatch_policy_learning_rate") == []
-        assert ask(url, '{rl_run_id="scraped", exported_job!=""}') == []
+        assert value(wanted(url, 'overwatch_run_status{rl_run_id="scraped",state="live"}')) == 1
+        assert value(wanted(url, 'overwatch_run_envs{rl_run_id="scraped",status="crashed"}')) == 1
+        assert value(wanted(url, 'overwatch_run_info{rl_environment_name="digits",rl_algorithm="ppo"}')) == 1
+        assert value(wanted(url, "time() - max(overwatch_run_last_update_timestamp_seconds)")) < 60
+        assert wanted(url, "overwatch_policy_learning_rate") == []
+        assert wanted(url, '{rl_run_id="scraped", exported_job!=""}') == []
         taken = 'otelcol_receiver_accepted_log_records_total{receiver="otlp",transport="http"}'
-        assert value(eventually(lambda: ask(url, f"{taken} == 4"), 10)) == 4
+        assert value(eventually(lambda: wanted(url, f"{taken} == 4"), 10)) == 4
 
 
 def test_a_nan_moves_the_counter_that_alerts_watch(tmp_path: Path) -> None:
@@ -53,9 +53,9 @@ def test_a_nan_moves_the_counter_that_alerts_watch(tmp_path: Path) -> None:
     counter = 'overwatch_run_non_finite_total{rl_run_id="poisoned"}'
     with running(tmp_path) as service, prometheus(tmp_path, service) as url:
         send(service, "poisoned", [fakes.started(time.time_ns())], 1)
-        assert value(eventually(lambda: ask(url, counter), 30)) == 0
+        assert value(eventually(lambda: wanted(url, counter), 30)) == 0
         send(service, "poisoned", [fakes.non_finite(time.time_ns(), "overwatch.policy.value_loss")], 2)
-        risen = eventually(lambda: ask(url, f"increase({counter}[1m]) > 0"), 30)
+        risen = eventually(lambda: wanted(url, f"increase({counter}[1m]) > 0"), 30)
 
         assert value(risen) > 0
 
@@ -109,13 +109,13 @@ def test_a_minute_of_a_stormy_run_scrapes_without_an_error(tmp_path: Path) -> No
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            eventually(lambda: ask(url, 'overwatch_run_updates_total{rl_run_id="minute"} > 2'), 60)
+            eventually(lambda: wanted(url, 'overwatch_run_updates_total{rl_run_id="minute"} > 2'), 60)
             job = 'job="overwatch"'
-            counted = eventually(lambda: ask(url, f"count_over_time(up{{{job}}}[1m]) >= 236"), 120)
-            lowest = value(ask(url, f"min_over_time(up{{{job}}}[1m])"))
-            most = value(ask(url, f"max_over_time(scrape_samples_scraped{{{job}}}[1m])"))
-            slowest = value(ask(url, f"max_over_time(scrape_duration_seconds{{{job}}}[1m])"))
-            missing = [name for name in EXPECTED if not ask(url, f'{name}{{rl_run_id="minute"}}')]
+            counted = eventually(lambda: wanted(url, f"count_over_time(up{{{job}}}[1m]) >= 236"), 120)
+            lowest = value(wanted(url, f"min_over_time(up{{{job}}}[1m])"))
+            most = value(wanted(url, f"max_over_time(scrape_samples_scraped{{{job}}}[1m])"))
+            slowest = value(wanted(url, f"max_over_time(scrape_duration_seconds{{{job}}}[1m])"))
+            missing = [name for name in EXPECTED if not wanted(url, f'{name}{{rl_run_id="minute"}}')]
         finally:
             trainer.terminate()
             trainer.wait(20)

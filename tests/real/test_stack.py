@@ -17,10 +17,10 @@ import pytest
 from overwatch.cli.stack_servers import Server, Servers, process_of
 from overwatch.events import Event
 from tests import fakes
-from tests.overwatch.collector.running import eventually, running, told
+from tests.overwatch.collector.running import eventually, reported, running
 from tests.overwatch.collector.running import http as request
 from tests.ports import free_port
-from tests.real.servers import ask, need, value
+from tests.real.servers import need, value, wanted
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -81,17 +81,17 @@ def test_a_stack_comes_up_scrapes_a_run_and_goes_down(command: Command, tmp_path
         ends = service.context.urls
         (tmp_path / "data/stack/prometheus").mkdir(parents=True)
         (tmp_path / "data/stack/prometheus/scrape_token").write_text("only-for-scrapes")
-        code, said = command.up("--runs", str(ends["metrics"]), "--collector", str(ends["telemetry"]))
-        assert (code, said.count(" is up at ")) == (0, 2), said
+        code, stated = command.up("--runs", str(ends["metrics"]), "--collector", str(ends["telemetry"]))
+        assert (code, stated.count(" is up at ")) == (0, 2), stated
 
-        body = told("stacked", [*_events()], 1)
+        body = reported("stacked", [*_events()], 1)
         headers = {"Content_Type": "application/x-protobuf"}
         assert request(f"{service.endpoints.otlp_http}/v1/logs", body, "POST", **headers).status == 200
         url = command.url("prometheus")
-        kl = eventually(lambda: ask(url, 'overwatch_policy_kl_divergence{rl_run_id="stacked"}'), 45)
+        kl = eventually(lambda: wanted(url, 'overwatch_policy_kl_divergence{rl_run_id="stacked"}'), 45)
         assert value(kl) == 0.01
-        eventually(lambda: ask(url, "count(up == 1) == 2"), 45)
-        assert ask(url, 'up{job="overwatch-collector"} == 1')
+        eventually(lambda: wanted(url, "count(up == 1) == 2"), 45)
+        assert wanted(url, 'up{job="overwatch-collector"} == 1')
         rules = json.loads(request(f"{url}/api/v1/rules").body)["data"]["groups"]
         alerts = {rule["name"] for group in rules for rule in group["rules"]}
         leads = {rule["annotations"]["runbook_url"] for group in rules for rule in group["rules"]}
@@ -105,13 +105,13 @@ def test_a_stack_comes_up_scrapes_a_run_and_goes_down(command: Command, tmp_path
         assert command.run("status")[0] == 0
 
         pids = {name: server.pid for name, server in command.servers.items()}
-        code, said = command.up()
-        assert (code, said.count(" runs already at ")) == (0, 2), said
+        code, stated = command.up()
+        assert (code, stated.count(" runs already at ")) == (0, 2), stated
         assert {name: server.pid for name, server in command.servers.items()} == pids
 
         before = list(command.servers.values())
-        code, said = command.run("down")
-        assert (code, said.count(" ended\n")) == (0, 2), said
+        code, stated = command.run("down")
+        assert (code, stated.count(" ended\n")) == (0, 2), stated
         assert not any(process_of(server) for server in before)
         assert request(f"{ends['health_check']}/").status == 200
     assert command.run("down")[0] == 0
@@ -130,15 +130,15 @@ def test_a_killed_server_is_told_of_and_started_again(command: Command) -> None:
     os.kill(before["alertmanager"].pid, signal.SIGKILL)
     eventually(lambda: process_of(before["alertmanager"]) is None, 10)
 
-    code, said = command.run("status")
+    code, stated = command.run("status")
     assert code == 1
-    assert "alertmanager  died; `overwatch stack up` starts it again" in said
-    assert "prometheus    up at " in said
+    assert "alertmanager  died; `overwatch stack up` starts it again" in stated
+    assert "prometheus    up at " in stated
 
-    code, said = command.up()
+    code, stated = command.up()
     assert code == 0
-    assert "prometheus runs already" in said
-    assert "alertmanager is up" in said
+    assert "prometheus runs already" in stated
+    assert "alertmanager is up" in stated
     assert command.run("status")[0] == 0
     assert command.servers["prometheus"] == before["prometheus"]
 
@@ -146,12 +146,12 @@ def test_a_killed_server_is_told_of_and_started_again(command: Command) -> None:
 def test_a_busy_port_names_its_holder_before_anything_starts(command: Command) -> None:
     """Who holds it, and the option to choose another."""
     with socket.create_server(("127.0.0.1", command.ports["alertmanager"])):
-        code, said = command.up()
+        code, stated = command.up()
 
     assert code == 1
-    assert f"port {command.ports['alertmanager']} for alertmanager is held by " in said
-    assert f"(pid {os.getpid()})" in said
-    assert "--alertmanager-port" in said
+    assert f"port {command.ports['alertmanager']} for alertmanager is held by " in stated
+    assert f"(pid {os.getpid()})" in stated
+    assert "--alertmanager-port" in stated
     assert command.servers == {}
 
 
@@ -165,15 +165,17 @@ def _only(folder: Path, *names: str) -> str:
 
 def test_what_is_not_installed_is_left_out_and_named(command: Command, tmp_path: Path) -> None:
     """Without Alertmanager and Grafana the rest comes up; without Prometheus nothing does."""
-    code, said = command.up(PATH=_only(tmp_path / "one", "prometheus"))
-    assert code == 0, said
-    assert "alertmanager is not installed, so it is left out: apt-get install prometheus-alertmanager" in said
+    code, stated = command.up(PATH=_only(tmp_path / "one", "prometheus"))
+    assert code == 0, stated
+    assert (
+        "alertmanager is not installed, so it is left out: apt-get install prometheus-alertmanager" in stated
+    )
     assert set(command.servers) == {"prometheus"}
     assert command.run("down")[0] == 0
 
-    code, said = command.up(PATH=_only(tmp_path / "none"))
+    code, stated = command.up(PATH=_only(tmp_path / "none"))
     assert code == 1
-    assert "prometheus is not installed" in said
+    assert "prometheus is not installed" in stated
     assert command.servers == {}
 
 
@@ -185,9 +187,9 @@ def test_a_pid_that_somebody_else_has_now_is_left_alone(command: Command) -> Non
     (folder / "servers.json").write_bytes(msgspec.json.encode(Servers(servers={"prometheus": stranger})))
 
     assert "prometheus    died" in command.run("status")[1]
-    code, said = command.run("down")
+    code, stated = command.run("down")
     assert code == 0
-    assert "prometheus had ended before" in said
+    assert "prometheus had ended before" in stated
 
 
 def test_a_server_that_cannot_start_shows_the_end_of_its_log(command: Command) -> None:
@@ -195,12 +197,12 @@ def test_a_server_that_cannot_start_shows_the_end_of_its_log(command: Command) -
     data = command.data / "stack" / "prometheus" / "data"
     data.parent.mkdir(parents=True)
     data.write_text("not a folder")
-    code, said = command.up()
+    code, stated = command.up()
 
     assert code == 1
-    assert "prometheus ended within" in said
-    assert "server.log" in said
-    assert "data" in said
+    assert "prometheus ended within" in stated
+    assert "server.log" in stated
+    assert "data" in stated
 
 
 @pytest.mark.parametrize(
@@ -213,12 +215,12 @@ def test_a_server_that_cannot_start_shows_the_end_of_its_log(command: Command) -
         (("up", "--run-length", "1y"), "1y"),
     ],
 )
-def test_bad_words_are_bad_usage(command: Command, words: tuple[str, ...], says: str) -> None:
+def test_bad_words_are_bad_usage(command: Command, words: tuple[str, ...], message: str) -> None:
     """The value and the fix are named."""
-    code, said = command.run(*words)
+    code, stated = command.run(*words)
 
     assert code == 2
-    assert says in said
+    assert message in stated
 
 
 def test_a_broken_memory_is_named(command: Command) -> None:
@@ -228,7 +230,7 @@ def test_a_broken_memory_is_named(command: Command) -> None:
     (folder / "servers.json").write_text("{")
 
     for word in ("status", "down", "up"):
-        code, said = command.run(word)
+        code, stated = command.run(word)
         assert code == 1
-        assert "servers.json cannot be read" in said
+        assert "servers.json cannot be read" in stated
     (folder / "servers.json").unlink()

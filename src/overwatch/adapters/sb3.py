@@ -44,14 +44,14 @@ class Numbers(KVWriter, Bordered):
         self._at_dump = not isinstance(model, OnPolicyAlgorithm)
         self._waiting: dict[str, float] = {}
         self._trained = model.logger.name_to_value.get("train/n_updates")
-        self._told_at = time.perf_counter()
+        self._reported_at = time.perf_counter()
 
     @kept_out
     def write(self, key_values: dict[str, Any], *_: object) -> None:
         """SB3 dumps its logger: on-policy between a rollout and its training, else after both."""
         self.gather(key_values)
         if self._at_dump:
-            self.tell()
+            self.report()
 
     def gather(self, logged: dict[str, Any]) -> None:
         """Take `rollout/*`, and `train/*` where it is of a training not yet taken."""
@@ -65,11 +65,11 @@ class Numbers(KVWriter, Bordered):
                 if key == "train/entropy_loss" and self._most_entropy is not None:
                     self._waiting["entropy"] = -float(value) / self._most_entropy
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Send what was gathered as one update, if there is anything."""
-        before, self._told_at = self._told_at, time.perf_counter()
+        before, self._reported_at = self._reported_at, time.perf_counter()
         if self._waiting and not self._at_dump:
-            self._waiting["update_time"] = self._told_at - before
+            self._waiting["update_time"] = self._reported_at - before
         if self._waiting:
             self._run.update(update=None, **self._waiting)
             self._waiting = {}
@@ -141,8 +141,8 @@ class OverwatchCallback(BaseCallback, Bordered):
         rewards = self.locals["rewards"] if normalised is None else normalised.get_original_reward()
         self._report.step(rewards, seconds)
         ended = {row: info["episode"] for row, info in enumerate(self.locals["infos"]) if "episode" in info}
-        said = ended.values()
-        self._report.episodes(list(ended), [one["r"] for one in said], [one["l"] for one in said])
+        stated = ended.values()
+        self._report.episodes(list(ended), [one["r"] for one in stated], [one["l"] for one in stated])
 
     @kept_out
     def _on_rollout_end(self) -> None:
@@ -175,7 +175,7 @@ class OverwatchCallback(BaseCallback, Bordered):
     def _end_update(self) -> None:
         self._phases.close()
         self._numbers.gather(self.logger.name_to_value)
-        self._numbers.tell()
+        self._numbers.report()
 
 
 def watch(model: BaseAlgorithm, root: BaseCallback, failed: Callable[[], None]) -> Callable[[], None]:

@@ -15,7 +15,7 @@ import msgspec
 
 from overwatch.analyse.findings import SEVERITIES
 from overwatch.analyse.rows import Row, rows
-from overwatch.analyse.story import Story
+from overwatch.analyse.run_history import RunHistory
 from overwatch.catalog import ROWS, Scope
 from overwatch.catalog.policy import (
     CLIP_FRACTION,
@@ -74,12 +74,14 @@ class Skipped:
     """For each missing group the short names of its rows, joined by "or": one of them must be sent."""
 
 
-def skipped(story: Story) -> tuple[Skipped, ...]:
+def skipped(run_history: RunHistory) -> tuple[Skipped, ...]:
     """Rules about the policy that could not be applied, since a row never came."""
-    sent = {name for name, curve in story.curves.policy.items() if len(curve)}
-    sent |= {RETURN.short} if story.last.counters.get("episodes") else set()
+    sent = {name for name, curve in run_history.curves.policy.items() if len(curve)}
+    sent |= {RETURN.short} if run_history.last.counters.get("episodes") else set()
     rows = [
-        row for row in PULSE if any(s.warning or s.critical for s in row.limits_for(story.run.preset).sides)
+        row
+        for row in PULSE
+        if any(s.warning or s.critical for s in row.limits_for(run_history.run.preset).sides)
     ]
     needs = {row_code(row): (frozenset({row.short}),) for row in rows} | dict(NEEDS)
     lacking = {code: [group for group in groups if not group & sent] for code, groups in needs.items()}
@@ -90,10 +92,12 @@ def skipped(story: Story) -> tuple[Skipped, ...]:
     )
 
 
-def unknown(story: Story) -> dict[str, str | None]:
+def unknown(run_history: RunHistory) -> dict[str, str | None]:
     """Names of the policy that no row knows, and so are shown and not judged, with the nearest known one."""
     known = [row.short for row in ROWS if row.scope is Scope.POLICY]
-    custom = [name.removeprefix(CUSTOM) for name, curve in story.curves.policy.items() if curve.row is None]
+    custom = [
+        name.removeprefix(CUSTOM) for name, curve in run_history.curves.policy.items() if curve.row is None
+    ]
     return {name: next(iter(_near(name, known)), None) for name in custom}
 
 
@@ -146,7 +150,7 @@ class Audited:
         return len(self.counted) <= self.config.most
 
 
-def audit(stories: Iterable[Story], config: AuditConfig) -> Audited:
+def audit(histories: Iterable[RunHistory], config: AuditConfig) -> Audited:
     """Count the findings of some runs."""
     runs: list[str] = []
     counted: list[Row] = []
@@ -154,11 +158,11 @@ def audit(stories: Iterable[Story], config: AuditConfig) -> Audited:
     lacking: dict[str, tuple[Skipped, ...]] = {}
     custom: dict[str, Mapping[str, str | None]] = {}
     level = SEVERITIES.index(config.fail_on)
-    for story in stories:
-        run_id = story.run.run_id
+    for run_history in histories:
+        run_id = run_history.run.run_id
         runs.append(run_id)
-        lacking[run_id], custom[run_id] = skipped(story), unknown(story)
-        for row in rows(story, ("finding",)):
+        lacking[run_id], custom[run_id] = skipped(run_history), unknown(run_history)
+        for row in rows(run_history, ("finding",)):
             counts = SEVERITIES.index(row.severity) >= level and row.kind not in config.ignored
             (counted if counts else passed).append(row)
     return Audited(

@@ -20,7 +20,7 @@ import numpy as np
 
 from overwatch.analyse.curves import STEPS_PER_S, TASK_METRIC, Axis, Curve, in_order
 from overwatch.analyse.effect import Effect, Floats, effect, noise
-from overwatch.analyse.story import AnalyseError, Story
+from overwatch.analyse.run_history import AnalyseError, RunHistory
 
 MOST_RUNS: Final = 16
 BLOCKS: Final = 40
@@ -144,7 +144,7 @@ class CompareConfig:
             raise AnalyseError(f"last is {self.last:g}; use a share above 0 and at most 1, e.g. 0.25")
 
 
-class RunTold(msgspec.Struct, frozen=True, kw_only=True):
+class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a comparison."""
 
     run: str
@@ -197,7 +197,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     align: Axis
     last: float
-    runs: tuple[RunTold, ...]
+    runs: tuple[RunReport, ...]
     config: dict[str, tuple[str | None, ...]]
     """What was not set the same, by name: a value a run, `None` where it has none."""
     metrics: tuple[Compared, ...]
@@ -211,11 +211,11 @@ class Parted(NamedTuple):
     at: tuple[float, float]
 
 
-def compare(stories: Sequence[Story], config: CompareConfig) -> Comparison:
+def compare(histories: Sequence[RunHistory], config: CompareConfig) -> Comparison:
     """Compare two or more runs; raises `AnalyseError` for fewer, or too many."""
-    if not 2 <= len(stories) <= MOST_RUNS:
-        raise AnalyseError(f"{len(stories)} runs cannot be compared; name 2 to {MOST_RUNS}")
-    first, *others = stories
+    if not 2 <= len(histories) <= MOST_RUNS:
+        raise AnalyseError(f"{len(histories)} runs cannot be compared; name 2 to {MOST_RUNS}")
+    first, *others = histories
     metrics = []
     for name, curve in numbers(first).items():
         pairs = [(place, numbers(other).get(name)) for place, other in enumerate(others, 1)]
@@ -227,33 +227,33 @@ def compare(stories: Sequence[Story], config: CompareConfig) -> Comparison:
     return Comparison(
         align=config.align,
         last=config.last,
-        runs=tuple(map(_told, stories)),
-        config=differences(stories),
+        runs=tuple(map(_reported, histories)),
+        config=differences(histories),
         metrics=tuple(metrics),
     )
 
 
-def numbers(story: Story) -> dict[str, Curve]:
+def numbers(run_history: RunHistory) -> dict[str, Curve]:
     """The curves of a run that are compared: of the policy, its own metric, and how much it got done."""
-    curves = story.curves
+    curves = run_history.curves
     rest = (curves.machine.get((name, None)) for name in (TASK_METRIC, STEPS_PER_S))
     shown = (*in_order(curves.policy.values()), *(curve for curve in rest if curve is not None))
     return {curve.name: curve for curve in shown}
 
 
-def direction_of(story: Story, curve: Curve) -> str | None:
+def direction_of(run_history: RunHistory, curve: Curve) -> str | None:
     """Which way is good for a number of this run."""
     if curve.name == STEPS_PER_S:
         return "up"
     if curve.name == TASK_METRIC:
-        metric = story.run.metric
+        metric = run_history.run.metric
         return None if metric is None else "up" if metric.higher_is_better else "down"
     return curve.direction
 
 
-def differences(stories: Sequence[Story]) -> dict[str, tuple[str | None, ...]]:
+def differences(histories: Sequence[RunHistory]) -> dict[str, tuple[str | None, ...]]:
     """What the runs were not started with alike."""
-    configs = [story.config for story in stories]
+    configs = [run_history.config for run_history in histories]
     names = dict.fromkeys(name for config in configs for name in config)
     table = {name: tuple(config.get(name) for config in configs) for name in names}
     return {name: values for name, values in table.items() if len(set(values)) > 1}
@@ -289,42 +289,42 @@ def _against(base: Curve, curve: Curve, place: int, direction: str | None, confi
     low, high = (pair.x[0], pair.x[-1]) if len(pair.x) else (0.0, 0.0)
     late = pair.x >= high - config.last * (high - low)
     parting = divergence(pair)
-    told = effect(pair.a[late], pair.b[late], direction, parted=parting.parted is not None)
-    return Against(place=place, effect=told, divergence=parting, aligned=len(pair.x))
+    reported = effect(pair.a[late], pair.b[late], direction, parted=parting.parted is not None)
+    return Against(place=place, effect=reported, divergence=parting, aligned=len(pair.x))
 
 
-def _compared(story: Story, name: str, curve: Curve, against: tuple[Against, ...]) -> Compared:
+def _compared(run_history: RunHistory, name: str, curve: Curve, against: tuple[Against, ...]) -> Compared:
     row = curve.row
     label = curve.label
-    if name == TASK_METRIC and story.run.metric is not None:
-        label = story.run.metric.name
+    if name == TASK_METRIC and run_history.run.metric is not None:
+        label = run_history.run.metric.name
     return Compared(
         name=name,
         label=label,
         unit=None if row is None else row.unit,
         fmt=".4g" if row is None else row.fmt,
-        direction=direction_of(story, curve),
+        direction=direction_of(run_history, curve),
         against=against,
     )
 
 
-def _told(story: Story) -> RunTold:
-    counters = story.last.counters
+def _reported(run_history: RunHistory) -> RunReport:
+    counters = run_history.last.counters
     counts: dict[str, int] = {}
     codes: dict[str, float] = {}
-    stood = [one for one in story.found.standing if one.severity != "info"]
-    for found in story.findings:
+    stood = [one for one in run_history.found.standing if one.severity != "info"]
+    for found in run_history.findings:
         counts[found.severity] = counts.get(found.severity, 0) + 1
         codes.setdefault(found.finding.code, round(found.since, 3))
-    return RunTold(
-        run=story.run.run_id,
-        path=str(story.path),
-        outcome=story.run.outcome,
+    return RunReport(
+        run=run_history.run.run_id,
+        path=str(run_history.path),
+        outcome=run_history.run.outcome,
         open_at_end=tuple(dict.fromkeys(one.finding.code for one in stood)),
         updates=counters.get("updates", 0),
         episodes=counters.get("episodes", 0),
         steps=counters.get("steps", 0),
-        seconds=round(story.length, 3),
+        seconds=round(run_history.length, 3),
         findings=counts,
         codes=codes,
     )

@@ -7,7 +7,7 @@ from overwatch.analyse.compare import (
     Against,
     Compared,
     Comparison,
-    RunTold,
+    RunReport,
     alike_until,
     along,
     numbers,
@@ -28,7 +28,7 @@ from overwatch.analyse.page import (
     table,
     tag,
 )
-from overwatch.analyse.story import Story
+from overwatch.analyse.run_history import RunHistory
 from overwatch.catalog.durations import duration
 from overwatch.catalog.titles import title
 
@@ -42,7 +42,7 @@ def letter(place: int) -> str:
     return chr(ord("A") + place)
 
 
-def compare_page(stories: Sequence[Story], comparison: Comparison) -> str:
+def compare_page(histories: Sequence[RunHistory], comparison: Comparison) -> str:
     """The page; ends without a newline."""
     return page(
         " · ".join(run.run for run in comparison.runs) + " · Overwatch",
@@ -51,7 +51,7 @@ def compare_page(stories: Sequence[Story], comparison: Comparison) -> str:
         _runs(comparison),
         _settings(comparison),
         _verdicts(comparison),
-        _charts(stories, comparison),
+        _charts(histories, comparison),
         tag(
             "footer",
             "Verdicts are about these runs over the last "
@@ -155,24 +155,26 @@ def _verdict(metric: Compared, against: Against, comparison: Comparison) -> tupl
     )
 
 
-def _charts(stories: Sequence[Story], comparison: Comparison) -> Markup:
-    charts = [_chart(stories, metric, comparison) for metric in comparison.metrics]
+def _charts(histories: Sequence[RunHistory], comparison: Comparison) -> Markup:
+    charts = [_chart(histories, metric, comparison) for metric in comparison.metrics]
     colours = legend(
         (f"f{place % _SERIES}", f"{letter(place)} {run.run}") for place, run in enumerate(comparison.runs)
     )
     return section("Curves", colours, tag("div", join(charts), class_="grid"), note=f"by {comparison.align}")
 
 
-def _chart(stories: Sequence[Story], metric: Compared, comparison: Comparison) -> Markup:
+def _chart(histories: Sequence[RunHistory], metric: Compared, comparison: Comparison) -> Markup:
     lines = []
-    for place, story in enumerate(stories):
-        curve = numbers(story).get(metric.name)
+    for place, run_history in enumerate(histories):
+        curve = numbers(run_history).get(metric.name)
         if curve is not None:
             x, y = along(curve, comparison.align)
             lines.append(
-                Line(x=x.tolist(), y=y.tolist(), series=place, name=f"{letter(place)} {story.run.run_id}")
+                Line(
+                    x=x.tolist(), y=y.tolist(), series=place, name=f"{letter(place)} {run_history.run.run_id}"
+                )
             )
-    judged = stories[0].drawn((metric.name,)).get(metric.name)
+    judged = histories[0].drawn((metric.name,)).get(metric.name)
     levels = () if judged is None else judged.limits
     firsts = {one.divergence.parted[0] for one in metric.against if one.divergence.parted is not None}
     good = f"good is {metric.direction}" if metric.direction else ""
@@ -201,7 +203,7 @@ def compare_text(comparison: Comparison) -> Iterator[str]:
     yield "These verdicts are about these runs: two seeds of one configuration differ too."
 
 
-def _run_line(run: RunTold) -> str:
+def _run_line(run: RunReport) -> str:
     found = (
         ", ".join(f"{count} {severity}" for severity, count in sorted(run.findings.items())) or "no findings"
     )

@@ -63,20 +63,20 @@ def effect(first: Floats, second: Floats, direction: str | None, *, parted: bool
     stretch is beyond all of the other.
     """
     a, b = (side[np.isfinite(side)][-MOST:] for side in (first, second))
-    told = Effect(n=(len(a), len(b)), worth=(worth(a), worth(b)), median=(_median(a), _median(b)))
-    if min(told.n) < NEEDS:
-        return replace(told, why=f"{min(told.n)} values, a verdict needs {NEEDS} of each run")
+    reported = Effect(n=(len(a), len(b)), worth=(worth(a), worth(b)), median=(_median(a), _median(b)))
+    if min(reported.n) < NEEDS:
+        return replace(reported, why=f"{min(reported.n)} values, a verdict needs {NEEDS} of each run")
     delta = cliffs_delta(a, b)
     interval = _interval(a, b, delta)
-    told = replace(told, delta=delta, interval=interval, g=hedges_g(a, b))
+    reported = replace(reported, delta=delta, interval=interval, g=hedges_g(a, b))
     if np.array_equal(a, b):
-        return replace(told, verdict="same", why="identical")
+        return replace(reported, verdict="same", why="identical")
     if (parted and abs(delta) == 1) or (_still(a) and _still(b)):
-        return replace(told, verdict=_called(delta, direction))
-    if min(told.worth) < NEEDS_WORTH:
-        few = f"{min(told.n)} values that follow one another are worth {min(told.worth):.1f}"
-        return replace(told, why=f"{few}, a verdict needs {NEEDS_WORTH:g}")
-    return replace(told, verdict=_verdict(delta, interval, direction))
+        return replace(reported, verdict=_called(delta, direction))
+    if min(reported.worth) < NEEDS_WORTH:
+        few = f"{min(reported.n)} values that follow one another are worth {min(reported.worth):.1f}"
+        return replace(reported, why=f"{few}, a verdict needs {NEEDS_WORTH:g}")
+    return replace(reported, verdict=_verdict(delta, interval, direction))
 
 
 def _verdict(delta: float, interval: tuple[float, float], direction: str | None) -> Verdict:

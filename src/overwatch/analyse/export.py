@@ -26,7 +26,7 @@ import msgspec
 
 from overwatch.analyse.curves import NOT_OK, STEPS_PER_S, TASK_METRIC, Curve
 from overwatch.analyse.rows import Row, Value, cells, csv_line, rows
-from overwatch.analyse.story import AnalyseError, Story
+from overwatch.analyse.run_history import AnalyseError, RunHistory
 from overwatch.catalog import CUSTOM_PREFIX, Kind, Scope, label_name, plain_name, prometheus_name
 from overwatch.extras import PARQUET
 from overwatch.otlp.protobuf import varint
@@ -63,18 +63,18 @@ _MASK: Final = 0xA282EAD8
 _VERSION: Final = b"brain.Event:2"
 
 
-def export(story: Story, fmt: str, out: Path, table: str = "metrics") -> int:
+def export(run_history: RunHistory, fmt: str, out: Path, table: str = "metrics") -> int:
     """Write one run; returns how many values or rows there are. Raises `AnalyseError`."""
     if table != "metrics" and fmt not in ("csv", "parquet"):
         raise AnalyseError(f"{fmt} holds metrics only; write {table} as csv or parquet")
     if fmt == "tensorboard":
-        return _tensorboard(story, out)
+        return _tensorboard(run_history, out)
     if fmt == "parquet":
-        return _parquet(story, out, table)
+        return _parquet(run_history, out, table)
     with _text(out) as file:
         if fmt == "openmetrics":
-            return _lines(file, openmetrics(story))
-        return write_csv(file, [story], table)
+            return _lines(file, openmetrics(run_history))
+        return write_csv(file, [run_history], table)
 
 
 @contextmanager
@@ -95,11 +95,11 @@ def _lines(file: IO[str], lines: Iterator[tuple[str, bool]]) -> int:
     return values
 
 
-def write_csv(file: IO[str], stories: Iterable[Story], table: str, *, is_guarded: bool = True) -> int:
+def write_csv(file: IO[str], histories: Iterable[RunHistory], table: str, *, is_guarded: bool = True) -> int:
     """A header, then a line a row; what is missing is empty. `is_guarded` is for spreadsheets."""
     file.write(csv_line(columns(table)) + "\n")
     count = 0
-    for row in (row for story in stories for row in _table(story, table)):
+    for row in (row for run_history in histories for row in _table(run_history, table)):
         file.write(csv_line(row, is_guarded=is_guarded) + "\n")
         count += 1
     return count
@@ -110,19 +110,19 @@ def columns(table: str) -> Mapping[str, type]:
     return _METRICS if table == "metrics" else _ROWS
 
 
-def _table(story: Story, table: str) -> Iterator[Sequence[Value]]:
+def _table(run_history: RunHistory, table: str) -> Iterator[Sequence[Value]]:
     if table != "metrics":
-        yield from (cells(row) for row in rows(story, (table.removesuffix("s"),)))
+        yield from (cells(row) for row in rows(run_history, (table.removesuffix("s"),)))
         return
-    run_id = story.run.run_id
-    for curve in _curves(story):
+    run_id = run_history.run.run_id
+    for curve in _curves(run_history):
         name, unit = _name_and_question(curve)[0], None if curve.row is None else curve.row.unit
-        for one in _samples(story, curve):
+        for one in _samples(run_history, curve):
             yield (run_id, name, unit, curve.subject, round(one.time, 6), round(one.at, 6), one.update,
                    one.steps, one.value)  # fmt: skip
 
 
-def _parquet(story: Story, out: Path, table: str) -> int:
+def _parquet(run_history: RunHistory, out: Path, table: str) -> int:
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -132,9 +132,12 @@ def _parquet(story: Story, out: Path, table: str) -> int:
         raise AnalyseError(f"parquet is not written to {out}; name a file")
     kinds = {str: pa.string(), float: pa.float64(), int: pa.int64()}
     wanted = columns(table)
-    lists = list(zip(*_table(story, table), strict=True)) or [()] * len(wanted)
+    lists = list(zip(*_table(run_history, table), strict=True)) or [()] * len(wanted)
     arrays = [pa.array(values, kinds[kind]) for values, kind in zip(lists, wanted.values(), strict=True)]
-    about = {"run": story.run.run_id, "began": datetime.fromtimestamp(story.began, UTC).isoformat()}
+    about = {
+        "run": run_history.run.run_id,
+        "began": datetime.fromtimestamp(run_history.began, UTC).isoformat(),
+    }
     made = pa.Table.from_arrays(arrays, names=list(wanted), metadata=about)
     with whole(out) as part:
         parquet.write_table(made, part)
@@ -171,15 +174,17 @@ class Sample(NamedTuple):
     """`None` where it was not finite."""
 
 
-def _curves(story: Story) -> list[Curve]:
+def _curves(run_history: RunHistory) -> list[Curve]:
     """Those of the policy and the services in catalogue order, then those of machines and the fleet."""
-    return [one for one in (*story.curves.policy.values(), *story.curves.machine.values()) if len(one)]
+    return [
+        one for one in (*run_history.curves.policy.values(), *run_history.curves.machine.values()) if len(one)
+    ]
 
 
-def _samples(story: Story, curve: Curve) -> Iterator[Sample]:
+def _samples(run_history: RunHistory, curve: Curve) -> Iterator[Sample]:
     """The values of a curve, in the order in which they came."""
     for value, update, at, steps in zip(curve.value, curve.update, curve.time, curve.steps, strict=True):
-        yield Sample(story.began + at, at, update, steps, value if math.isfinite(value) else None)
+        yield Sample(run_history.began + at, at, update, steps, value if math.isfinite(value) else None)
 
 
 def _name_and_question(curve: Curve) -> tuple[str, str]:
@@ -192,34 +197,36 @@ def _name_and_question(curve: Curve) -> tuple[str, str]:
     return prefix + curve.name, "A value of the run's own."
 
 
-def openmetrics(story: Story) -> Iterator[tuple[str, bool]]:
+def openmetrics(run_history: RunHistory) -> Iterator[tuple[str, bool]]:
     """Lines, and whether each is a value."""
     families: dict[str, list[Curve]] = {}
-    for curve in _curves(story):
+    for curve in _curves(run_history):
         families.setdefault(_family(curve), []).append(curve)
     for name, members in families.items():
         counts = _counts(members[0])
         yield f"# TYPE {name} {'counter' if counts else 'gauge'}", False
         yield f"# HELP {name} {_help(_name_and_question(members[0])[1])}", False
         for member in members:
-            yield from _family_samples(story, member, name + ("_total" if counts else ""))
+            yield from _family_samples(run_history, member, name + ("_total" if counts else ""))
     yield "# EOF", False
 
 
-def _family_samples(story: Story, curve: Curve, name: str) -> Iterator[tuple[str, bool]]:
-    words = {RUN_LABEL: story.run.run_id}
+def _family_samples(run_history: RunHistory, curve: Curve, name: str) -> Iterator[tuple[str, bool]]:
+    words = {RUN_LABEL: run_history.run.run_id}
     if curve.subject is not None:
-        words[LANE_LABEL] = _lane(story, curve.subject)
+        words[LANE_LABEL] = _lane(run_history, curve.subject)
     words |= {label_name(key): word for key, word in (curve.row.attributes if curve.row else {}).items()}
     head = f"{name}{{{labels_text(words)}}}"
-    by_time = {round(one.time, 3): one.value for one in _samples(story, curve) if one.value is not None}
+    by_time = {round(one.time, 3): one.value for one in _samples(run_history, curve) if one.value is not None}
     for time in sorted(by_time):
         yield f"{head} {by_time[time]!r} {time:.3f}", True
 
 
-def _lane(story: Story, name: str) -> str:
+def _lane(run_history: RunHistory, name: str) -> str:
     """What `/metrics` calls a lane."""
-    return next((lane.uuid for lane in story.last.system.gpus if lane.gpu_id == name and lane.uuid), name)
+    return next(
+        (lane.uuid for lane in run_history.last.system.gpus if lane.gpu_id == name and lane.uuid), name
+    )
 
 
 def _counts(curve: Curve) -> bool:
@@ -237,18 +244,18 @@ def _help(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
-def _tensorboard(story: Story, out: Path) -> int:
+def _tensorboard(run_history: RunHistory, out: Path) -> int:
     """Write one event file into a folder, which is a run of TensorBoard's; returns how many values it has.
 
     A file of this run that is there already is replaced. Raises `AnalyseError` for what is no folder.
     """
     if str(out) == "-" or (out.exists() and not out.is_dir()):
         raise AnalyseError(f"tensorboard needs a folder of its own; {out} is none")
-    file = out / f"events.out.tfevents.{int(story.began)}.overwatch"
+    file = out / f"events.out.tfevents.{int(run_history.began)}.overwatch"
     values = 0
     with whole(file) as part, part.open("wb") as stream:
-        stream.write(record(_double(1, story.began) + _bytes(3, _VERSION)))
-        for time, step, found in _moments(story):
+        stream.write(record(_double(1, run_history.began) + _bytes(3, _VERSION)))
+        for time, step, found in _moments(run_history):
             pairs = (_bytes(1, tag.encode()) + _float(2, value) for tag, value in found)
             summary = b"".join(_bytes(1, pair) for pair in pairs)
             stream.write(record(_double(1, time) + _number(2, step) + _bytes(5, summary)))
@@ -256,14 +263,14 @@ def _tensorboard(story: Story, out: Path) -> int:
     return values
 
 
-def _moments(story: Story) -> Iterator[tuple[float, int, list[tuple[str, float]]]]:
+def _moments(run_history: RunHistory) -> Iterator[tuple[float, int, list[tuple[str, float]]]]:
     """Time, step and values that share them, in order of time."""
     moments: dict[tuple[float, int], list[tuple[str, float]]] = {}
-    policy = {id(curve) for curve in story.curves.policy.values()}
-    for curve in _curves(story):
+    policy = {id(curve) for curve in run_history.curves.policy.values()}
+    for curve in _curves(run_history):
         # `policy/kl_divergence`, `gpu/utilization/gpu0`: grouped by what stands before the first bar.
         tag = "/".join(word for word in (curve.scope.value, curve.name, curve.subject) if word)
-        for sample in _samples(story, curve):
+        for sample in _samples(run_history, curve):
             if sample.value is not None:
                 step = sample.update if id(curve) in policy else sample.at
                 moments.setdefault((sample.time, max(0, round(step))), []).append((tag, sample.value))

@@ -180,7 +180,7 @@ def foremost(found: list[Group], most: int) -> list[Group]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Reported:
     """A verdict from some moment on."""
 
     at: float

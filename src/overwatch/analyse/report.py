@@ -29,7 +29,7 @@ from overwatch.analyse.page import (
 )
 from overwatch.analyse.report_time import machines, seeds, timeline
 from overwatch.analyse.rows import moment
-from overwatch.analyse.story import EnvStory, Story
+from overwatch.analyse.run_history import EnvHistory, RunHistory
 from overwatch.catalog import Scope
 from overwatch.catalog.durations import duration
 from overwatch.catalog.runbooks import runbook
@@ -50,53 +50,56 @@ _STATUS_COLOURS: Final = {
 _WORDS: Final = ("critical", "warning", "info")
 
 
-def report(story: Story) -> str:
+def report(run_history: RunHistory) -> str:
     """The page; ends without a newline."""
-    found = groups(story.findings)
+    found = groups(run_history.findings)
     return page(
-        f"{story.run.run_id} · Overwatch",
-        _header(story),
-        _banner(story, found),
-        tag("div", *(_card(group, story.config) for group in foremost(lasting(found), CARDS)), class_="found")
+        f"{run_history.run.run_id} · Overwatch",
+        _header(run_history),
+        _banner(run_history, found),
+        tag(
+            "div",
+            *(_card(group, run_history.config) for group in foremost(lasting(found), CARDS)),
+            class_="found",
+        )
         if found
         else Markup(""),
-        _standing(story) if any(one.severity != "info" for one in story.findings) else Markup(""),
-        timeline(story, found),
-        _all_findings(story, found),
-        policy(story),
-        not_judged(story),
-        machines(story),
-        worst_envs(story),
-        seeds(story),
-        _identity(story),
-        _footer(story),
+        _standing(run_history) if any(one.severity != "info" for one in run_history.findings) else Markup(""),
+        timeline(run_history, found),
+        _all_findings(run_history, found),
+        policy(run_history),
+        not_judged(run_history),
+        machines(run_history),
+        worst_envs(run_history),
+        seeds(run_history),
+        _identity(run_history),
+        _footer(run_history),
     )
 
 
-def _header(story: Story) -> Markup:
-    run = story.run
+def _header(run_history: RunHistory) -> Markup:
+    run = run_history.run
     words = [
         run.task,
         run.algo,
         None if run.n_envs is None else f"{run.n_envs:,} envs",
-        f"{story.last.counters.get('updates', 0):,.0f} updates",
+        f"{run_history.last.counters.get('updates', 0):,.0f} updates",
         f"{run.steps:,} steps" if run.steps else None,
-        duration(story.length),
-        moment(story, 0.0)[:19].replace("T", " ") + " UTC",
+        duration(run_history.length),
+        moment(run_history, 0.0)[:19].replace("T", " ") + " UTC",
     ]
     return tag("header", tag("h1", run.run_id), tag("p", " · ".join(word for word in words if word)))
 
 
-def _banner(story: Story, found: list[Group]) -> Markup:
+def _banner(run_history: RunHistory, found: list[Group]) -> Markup:
     """One sentence: how it ended, and what the first serious thing was."""
     bad = [group for group in found if group.severity != "info"]
-    ended = _ended(story)
-    reason = f": {story.run.reason}" if story.run.reason else ""
+    ended = _ended(run_history)
+    reason = f": {run_history.run.reason}" if run_history.run.reason else ""
     if not bad:
-        said = (
-            f"Nothing was found wrong. The run {'is ' if story.run.outcome is None else ''}{ended}{reason}."
-        )
-        return tag("div", tag("b", said), tag("p", story.last.verdict.text), class_="card banner ok")
+        still = "is " if run_history.run.outcome is None else ""
+        stated = f"Nothing was found wrong. The run {still}{ended}{reason}."
+        return tag("div", tag("b", stated), tag("p", run_history.last.verdict.text), class_="card banner ok")
     severity = max((group.severity for group in bad), key=SEVERITIES.index)
     counts = {word: sum(group.severity == word for group in bad) for word in _WORDS}
     kinds = " and ".join(f"{count} {word}" for word, count in counts.items() if count)
@@ -110,17 +113,20 @@ def _banner(story: Story, found: list[Group]) -> Markup:
         if then
         else ""
     )
-    if any(one.open and one.severity != "info" for one in story.findings) and story.run.outcome is not None:
-        ended, reason = f"ended: {story.last.verdict.text}", ""
+    if (
+        any(one.open and one.severity != "info" for one in run_history.findings)
+        and run_history.run.outcome is not None
+    ):
+        ended, reason = f"ended: {run_history.last.verdict.text}", ""
     rest = f"The run {ended}{reason}.{more} In all {kinds} kind{'' if len(bad) == 1 else 's'} of findings."
     return tag("div", tag("b", headline), tag("p", rest), class_=f"card banner {severity}")
 
 
-def _ended(story: Story) -> str:
+def _ended(run_history: RunHistory) -> str:
     """How it ended, as a verb."""
-    outcome = story.run.outcome
+    outcome = run_history.run.outcome
     if outcome is None:
-        return f"had not ended ({story.last.link.state.replace('_', ' ')})"
+        return f"had not ended ({run_history.last.link.state.replace('_', ' ')})"
     return f"was {outcome}" if outcome == "interrupted" else outcome
 
 
@@ -168,18 +174,18 @@ def _called(group: Group, times: str = "") -> str:
 
 def _evidence(group: Group) -> str:
     """What each finding was concluded from, beside what it is about; messages are not repeated."""
-    told = []
+    reported = []
     for one in group.found[:_MOST_NAMED]:
         factors = [factor for factor in one.finding.factors if factor != one.finding.message]
         about = f"{subject_of(one)}: " if len(group.found) > 1 else ""
-        told += [about + " · ".join(factors)] if factors else []
-    return "; ".join(dict.fromkeys(told))
+        reported += [about + " · ".join(factors)] if factors else []
+    return "; ".join(dict.fromkeys(reported))
 
 
-def _standing(story: Story) -> Markup:
+def _standing(run_history: RunHistory) -> Markup:
     """What was open when the run, or its recording, ended: the worst first."""
-    stood = [one for one in story.found.standing if one.severity != "info"]
-    ended = story.run.outcome is not None
+    stood = [one for one in run_history.found.standing if one.severity != "info"]
+    ended = run_history.run.outcome is not None
     name = "What stood at the end" if ended else "What stands"
     if not stood:
         return section(name, tag("p", "Nothing was open.", class_="card muted"), anchor="standing")
@@ -200,7 +206,7 @@ def _standing(story: Story) -> Markup:
     return section(name, tag("div", listing, class_="card"), note=note, anchor="standing")
 
 
-def _all_findings(story: Story, found: list[Group]) -> Markup:
+def _all_findings(run_history: RunHistory, found: list[Group]) -> Markup:
     """Every finding, and what each kind means, folded away where there are many."""
     if not found:
         return Markup("")
@@ -214,12 +220,12 @@ def _all_findings(story: Story, found: list[Group]) -> Markup:
             one.finding.message,
             tag("td", _lasted(one), class_="nw"),
         )
-        for one in story.findings
+        for one in run_history.findings
     ]
     listing = table(("at", "update", "", "finding", "about", "what", "lasted"), rows)
     books = [tag("div", *_book(code)) for code in dict.fromkeys(group.code for group in found)]
     folded = tag("details", tag("summary", "What each kind means, and what to do"), *books)
-    note = f"{len(story.findings)} in all"
+    note = f"{len(run_history.findings)} in all"
     return section("Findings", tag("div", listing, folded, class_="card"), note=note, anchor="findings")
 
 
@@ -240,18 +246,20 @@ def _book(code: str) -> list[Markup]:
     ]
 
 
-def policy(story: Story) -> Markup:
+def policy(run_history: RunHistory) -> Markup:
     """All numbers of the policy by update, those of the pulse first."""
-    names = [curve.name for curve in in_order(story.curves.policy.values())]
-    curves = [curve for curve in story.drawn(names).values() if len(curve.at) > 1]
+    names = [curve.name for curve in in_order(run_history.curves.policy.values())]
+    curves = [curve for curve in run_history.drawn(names).values() if len(curve.at) > 1]
     if not curves:
         return section("Policy", tag("p", "No update was seen.", class_="muted"))
-    metric = story.curves.machine.get((TASK_METRIC, None))
-    drawn = [_policy_figure(story, curve) for curve in curves]
-    if metric is not None and story.run.metric is not None and len(metric) > 1:
+    metric = run_history.curves.machine.get((TASK_METRIC, None))
+    drawn = [_policy_figure(run_history, curve) for curve in curves]
+    if metric is not None and run_history.run.metric is not None and len(metric) > 1:
         x, y = along(metric, "update")
         line = Line(x=x.tolist(), y=y.tolist(), series=2)
-        drawn.insert(1, figure(story.run.metric.name, "median of envs", chart([line], [], _marks(story))))
+        drawn.insert(
+            1, figure(run_history.run.metric.name, "median of envs", chart([line], [], _marks(run_history)))
+        )
     parts = [tag("div", *drawn[:_MORE], class_="grid")]
     if len(drawn) > _MORE:
         rest = tag("div", *drawn[_MORE:], class_="grid")
@@ -260,40 +268,40 @@ def policy(story: Story) -> Markup:
         (("x-warning", "beyond the warning limit"), ("x-critical", "beyond the critical limit"),
          ("f0", "by update; dotted: a finding began"))
     )  # fmt: skip
-    return section("Policy", *parts, colours, note=f"preset {story.run.preset}", anchor="policy")
+    return section("Policy", *parts, colours, note=f"preset {run_history.run.preset}", anchor="policy")
 
 
-def _policy_figure(story: Story, curve: Curve) -> Markup:
+def _policy_figure(run_history: RunHistory, curve: Curve) -> Markup:
     """From the least to the most of each column of samples; a gap where none was finite."""
     ends = [
         math.nan if one is None else one for pair in zip(curve.low, curve.high, strict=True) for one in pair
     ]
-    line = Line(x=[place for place in _places(story, curve) for _ in range(2)], y=ends)
+    line = Line(x=[place for place in _places(run_history, curve) for _ in range(2)], y=ends)
     good = "" if curve.direction is None else f"good is {curve.direction} · "
     note = good + ("" if curve.text == "–" else f"now {curve.text}")
-    return figure(curve.label, note, chart([line], curve.limits, _marks(story)))
+    return figure(curve.label, note, chart([line], curve.limits, _marks(run_history)))
 
 
-def _places(story: Story, curve: Curve) -> list[float]:
+def _places(run_history: RunHistory, curve: Curve) -> list[float]:
     """The policy's update of each column; a service counts its own, so there it is the one of that time."""
-    own = story.curves.policy[curve.name]
-    then = np.interp(np.array(curve.at) - story.began, own.time, own.update).tolist()
+    own = run_history.curves.policy[curve.name]
+    then = np.interp(np.array(curve.at) - run_history.began, own.time, own.update).tolist()
     pairs = zip(curve.update, then, strict=True)
     return [float(update) if update is not None and own.scope is Scope.POLICY else at for update, at in pairs]
 
 
-def _marks(story: Story) -> list[tuple[float, str]]:
+def _marks(run_history: RunHistory) -> list[tuple[float, str]]:
     """Where findings that are no mere info began, by update."""
     return [
         (float(found.update), found.severity)
-        for found in story.findings
+        for found in run_history.findings
         if found.update is not None and found.severity != "info" and found.finding.subject.scope != "env"
     ]
 
 
-def not_judged(story: Story) -> Markup:
+def not_judged(run_history: RunHistory) -> Markup:
     """Two tables; nothing where all rules had their rows and all names are known."""
-    rules, names = skipped(story), unknown(story)
+    rules, names = skipped(run_history), unknown(run_history)
     if not rules and not names:
         return Markup("")
     lacking = [(rule.code, f"needs {', and '.join(rule.needs)}") for rule in rules]
@@ -305,25 +313,27 @@ def not_judged(story: Story) -> Markup:
     return section("Not judged", tag("div", *cards, class_="grid"), note=note, anchor="not-judged")
 
 
-def worst_envs(story: Story) -> Markup:
+def worst_envs(run_history: RunHistory) -> Markup:
     """Those that were not OK for longest; nothing of a run without envs."""
-    if not story.envs:
+    if not run_history.envs:
         return Markup("")
-    bad = sorted((env for env in story.envs.values() if env.bad_s), key=lambda env: (-env.bad_s, env.env_id))
+    bad = sorted(
+        (env for env in run_history.envs.values() if env.bad_s), key=lambda env: (-env.bad_s, env.env_id)
+    )
     if not bad:
-        said = f"All {len(story.envs):,} envs that were seen were OK all the time."
-        return section("Environments", tag("p", said, class_="card muted"), anchor="envs")
-    x = Scale(low=0.0, high=max(story.length, 1.0), start=0.0, end=300.0)
+        stated = f"All {len(run_history.envs):,} envs that were seen were OK all the time."
+        return section("Environments", tag("p", stated, class_="card muted"), anchor="envs")
+    x = Scale(low=0.0, high=max(run_history.length, 1.0), start=0.0, end=300.0)
     rows = [_env_row(env, x) for env in bad[:_MOST_ENVS]]
     listing = table(("env", "lane", "not OK", "worst score", "why, at its worst", "over the run"), rows)
     colours = legend((("b-good", "ok"), ("b-wait", "degraded, stalled"), ("b-bad", "crashed, diverging")))
-    note = f"{len(bad):,} of {len(story.envs):,} were not OK at some time; the longest first"
+    note = f"{len(bad):,} of {len(run_history.envs):,} were not OK at some time; the longest first"
     return section(
         "Worst environments", tag("div", listing, colours, class_="card"), note=note, anchor="envs"
     )
 
 
-def _env_row(env: EnvStory, x: Scale) -> tuple[object, ...]:
+def _env_row(env: EnvHistory, x: Scale) -> tuple[object, ...]:
     worst = env.worst
     reasons = worst.anomaly.reasons if worst else ()
     strip = [
@@ -342,32 +352,32 @@ def _env_row(env: EnvStory, x: Scale) -> tuple[object, ...]:
     )
 
 
-def _identity(story: Story) -> Markup:
+def _identity(run_history: RunHistory) -> Markup:
     """What it was started with, on which machine, and who reported it."""
-    host = story.last.system.host
+    host, link = run_history.last.system.host, run_history.last.link
     facts = {
-        "recording": str(story.path),
-        "began": moment(story, 0.0),
-        "last heard of": moment(story, story.length),
-        "outcome": story.run.outcome or story.last.link.state,
-        "checkpoint": story.run.checkpoint_path,
-        "sources": ", ".join(source.name for source in story.last.link.sources),
-        "records dropped": None if story.last.link.dropped is None else f"{story.last.link.dropped:,}",
+        "recording": str(run_history.path),
+        "began": moment(run_history, 0.0),
+        "last heard of": moment(run_history, run_history.length),
+        "outcome": run_history.run.outcome or run_history.last.link.state,
+        "checkpoint": run_history.run.checkpoint_path,
+        "sources": ", ".join(source.name for source in run_history.last.link.sources),
+        "records dropped": None if link.dropped is None else f"{link.dropped:,}",
         "memory of the host": None if host is None or host.ram_total_bytes is None
         else f"{host.ram_total_bytes / 2**30:,.1f} GiB",
     }  # fmt: skip
     facts |= {
         f"{lane.gpu_id} is": " ".join(word for word in (lane.uuid, lane.node and f"on {lane.node}") if word)
-        for lane in story.last.system.gpus
+        for lane in run_history.last.system.gpus
     }
-    told = [(name, value) for name, value in facts.items() if value]
-    left = table(("run and machine", ""), ((name, value) for name, value in told))
-    right = table(("configuration", ""), ((name, value) for name, value in story.config.items()))
+    reported = [(name, value) for name, value in facts.items() if value]
+    left = table(("run and machine", ""), ((name, value) for name, value in reported))
+    right = table(("configuration", ""), ((name, value) for name, value in run_history.config.items()))
     cards = (tag("div", side, class_="card") for side in (left, right))
     return section("Identity and configuration", tag("div", *cards, class_="grid"), anchor="config")
 
 
-def _footer(story: Story) -> Markup:
-    beyond = story.facts.beyond
+def _footer(run_history: RunHistory) -> Markup:
+    beyond = run_history.facts.beyond
     left_out = f" {beyond:,} lines beyond what a report keeps were left out." if beyond else ""
-    return tag("footer", f"Written by Overwatch {__version__} from {story.path}.{left_out}")
+    return tag("footer", f"Written by Overwatch {__version__} from {run_history.path}.{left_out}")

@@ -23,7 +23,7 @@ from overwatch.analyse.page import (
     tag,
     time_ticks,
 )
-from overwatch.analyse.story import Seed, Story, seconds_of
+from overwatch.analyse.run_history import RunHistory, Seed, seconds_of
 from overwatch.catalog import Stage
 from overwatch.catalog.bounds import ROWS, BoundState, Colour
 from overwatch.catalog.durations import duration
@@ -66,9 +66,9 @@ _STAGE_COLOURS: Final = {
 _ENDS: Final = (Stage.FOSSILISED, Stage.PRUNED)
 
 
-def timeline(story: Story, found: list[Group]) -> Markup:
+def timeline(run_history: RunHistory, found: list[Group]) -> Markup:
     """Everything over time, in rows."""
-    x = Scale(low=0.0, high=max(story.length, 1.0), start=_LEFT, end=_RIGHT)
+    x = Scale(low=0.0, high=max(run_history.length, 1.0), start=_LEFT, end=_RIGHT)
     rows: list[Markup] = []
     y = 8.0
     shown = foremost(found, _MOST_FINDINGS)
@@ -79,12 +79,12 @@ def timeline(story: Story, found: list[Group]) -> Markup:
         rows.append(_name(f"and {len(found) - len(shown)} more kinds", y))
         y += _ROW
     y += 6.0 if shown else 0.0
-    lanes = sorted(name for name in story.bounds if name)[:_MOST_LANES]
+    lanes = sorted(name for name in run_history.bounds if name)[:_MOST_LANES]
     for lane in lanes:
-        rows += [_name(lane, y), *(bound_bar(story, lane, x, y))]
+        rows += [_name(lane, y), *(bound_bar(run_history, lane, x, y))]
         y += _ROW
     y += 4.0 if lanes else 0.0
-    for label, curve in _curves(story):
+    for label, curve in _curves(run_history):
         rows += _small(label, curve, x, y)
         y += _CURVE + 6
     ends = [_axis(x, y)] + [_mark(group, x, y) for group in shown if group.severity != "info"]
@@ -95,13 +95,13 @@ def timeline(story: Story, found: list[Group]) -> Markup:
     )
 
 
-def bound_bar(story: Story, lane: str, x: Scale, y: float) -> list[Markup]:
+def bound_bar(run_history: RunHistory, lane: str, x: Scale, y: float) -> list[Markup]:
     """What held one lane back, over time."""
     return [
         bar(x, (spell.start - 1, spell.end - 1), (y, _ROW - 5), _COLOURS.get(spell.word, "b-none"),
             f"{lane} {spell.word} from {duration(max(0.0, spell.start - 1))} for {duration(spell.length)}: "
             f"{spell.why or ''}")
-        for spell in story.bounds[lane]
+        for spell in run_history.bounds[lane]
     ]  # fmt: skip
 
 
@@ -115,19 +115,19 @@ def _name(word: str, y: float) -> Markup:
     return tag("text", short, x=_LEFT - 10, y=y + 12, text_anchor="end", class_="name")
 
 
-def _curves(story: Story) -> list[tuple[str, Curve]]:
-    told: list[tuple[str, Curve]] = []
-    bad = story.curves.machine.get((NOT_OK, None))
+def _curves(run_history: RunHistory) -> list[tuple[str, Curve]]:
+    reported: list[tuple[str, Curve]] = []
+    bad = run_history.curves.machine.get((NOT_OK, None))
     if bad is not None and any(bad.value):
-        told.append(("envs not OK", bad))
+        reported.append(("envs not OK", bad))
     for name in _CURVES:
-        curve = story.curves.policy.get(name)
+        curve = run_history.curves.policy.get(name)
         if curve is not None and len(curve) > 1:
-            told.append((curve.label, curve))
-    pace = story.curves.machine.get((STEPS_PER_S, None))
+            reported.append((curve.label, curve))
+    pace = run_history.curves.machine.get((STEPS_PER_S, None))
     if pace is not None and len(pace) > 1:
-        told.append(("steps/s", pace))
-    return told
+        reported.append(("steps/s", pace))
+    return reported
 
 
 def _small(label: str, curve: Curve, x: Scale, top: float) -> list[Markup]:
@@ -171,17 +171,17 @@ def _axis(x: Scale, y: float) -> Markup:
     return tag("g", tag("line", x1=_LEFT, x2=_RIGHT, y1=y, y2=y, class_="axis"), *words)
 
 
-def machines(story: Story) -> Markup:
+def machines(run_history: RunHistory) -> Markup:
     """Bounds by time, idle time, and a chart for each thing that lanes and the host measure."""
-    lanes = sorted({subject for name, subject in story.curves.machine if subject})
-    charts = [drawn for shown in _SHOWN if (drawn := _lanes(story, lanes, shown)) is not None]
-    charts += [drawn for name in HOST_FIELDS if (drawn := _host(story, name)) is not None]
-    if not charts and not story.bounds:
+    lanes = sorted({subject for name, subject in run_history.curves.machine if subject})
+    charts = [drawn for shown in _SHOWN if (drawn := _lanes(run_history, lanes, shown)) is not None]
+    charts += [drawn for name in HOST_FIELDS if (drawn := _host(run_history, name)) is not None]
+    if not charts and not run_history.bounds:
         return Markup("")
     colours = legend((f"f{place}", lane) for place, lane in enumerate(lanes[:_MOST_CHARTED]))
-    inside = [tag("div", _bounds(story), class_="card")] if any(story.bounds) else []
+    inside = [tag("div", _bounds(run_history), class_="card")] if any(run_history.bounds) else []
     gap = tag("div", Markup(""), style="height:10px")
-    idle = sum(story.last.system.idle_gpu_s.values())
+    idle = sum(run_history.last.system.idle_gpu_s.values())
     note = f"{idle:,.0f} GPU-seconds in which nothing ran" if lanes else ""
     return section(
         "Machines", *inside, gap, tag("div", *charts, class_="grid"), colours if lanes else Markup(""),
@@ -189,13 +189,13 @@ def machines(story: Story) -> Markup:
     )  # fmt: skip
 
 
-def _bounds(story: Story) -> Markup:
+def _bounds(run_history: RunHistory) -> Markup:
     """Each lane's bounds, the longest first, with the newest reason for each."""
     rows = []
-    for lane in sorted(name for name in story.bounds if name):
-        whole = sum(seconds_of(story.bounds[lane]).values()) or 1.0
-        for word, length in seconds_of(story.bounds[lane]).items():
-            last = next(spell for spell in reversed(story.bounds[lane]) if spell.word == word)
+    for lane in sorted(name for name in run_history.bounds if name):
+        whole = sum(seconds_of(run_history.bounds[lane]).values()) or 1.0
+        for word, length in seconds_of(run_history.bounds[lane]).items():
+            last = next(spell for spell in reversed(run_history.bounds[lane]) if spell.word == word)
             rows.append(
                 (
                     tag("td", lane, class_="nw"),
@@ -209,10 +209,11 @@ def _bounds(story: Story) -> Markup:
     return table(("lane", "held back by", "for", "share", "why", "do"), rows)
 
 
-def _lanes(story: Story, lanes: list[str], shown: tuple[str, str, float, str]) -> Markup | None:
+def _lanes(run_history: RunHistory, lanes: list[str], shown: tuple[str, str, float, str]) -> Markup | None:
     name, label, factor, unit = shown
     found = [
-        (place, story.curves.machine.get((name, lane))) for place, lane in enumerate(lanes[:_MOST_CHARTED])
+        (place, run_history.curves.machine.get((name, lane)))
+        for place, lane in enumerate(lanes[:_MOST_CHARTED])
     ]
     lines = [
         Line(x=curve.time, y=[value * factor for value in curve.value], series=place, name=lanes[place])
@@ -222,8 +223,8 @@ def _lanes(story: Story, lanes: list[str], shown: tuple[str, str, float, str]) -
     return figure(f"GPU {label}", unit, chart(lines, [], [], seconds)) if lines else None
 
 
-def _host(story: Story, name: str) -> Markup | None:
-    curve: Curve | None = story.curves.machine.get((name, None))
+def _host(run_history: RunHistory, name: str) -> Markup | None:
+    curve: Curve | None = run_history.curves.machine.get((name, None))
     if curve is None or len(curve) < 2:
         return None
     factor, unit = (2.0**-30, "GiB") if name.endswith("bytes") else (100.0, "%")
@@ -231,9 +232,9 @@ def _host(story: Story, name: str) -> Markup | None:
     return figure(f"host {'memory' if unit == 'GiB' else 'CPU'}", unit, chart([line], [], [], seconds))
 
 
-def seeds(story: Story) -> Markup:
+def seeds(run_history: RunHistory) -> Markup:
     """Nothing of a run without slots."""
-    lives = [seed for seed in story.facts.seeds.values() if seed.moves]
+    lives = [seed for seed in run_history.facts.seeds.values() if seed.moves]
     if not lives:
         return Markup("")
     ended = {seed.seed_id: _end(seed) for seed in lives}
@@ -247,7 +248,7 @@ def seeds(story: Story) -> Markup:
     chosen = list({seed.seed_id: seed for seed in (*worst, *longest)}.values())[:_MOST_SEEDS]
     shown = sorted(chosen, key=lambda seed: seed.moves[0].time)
     inside = tag("div", _blueprints(lives, ended), class_="card")
-    drawn = tag("figure", _strips(story, shown), _legend(), class_="card", style="margin-top:10px")
+    drawn = tag("figure", _strips(run_history, shown), _legend(), class_="card", style="margin-top:10px")
     return section("Seed lifecycles", inside, drawn, note=note, anchor="seeds")
 
 
@@ -283,14 +284,14 @@ def _blueprints(lives: list[Seed], ended: dict[str, Stage | None]) -> Markup:
     )
 
 
-def _strips(story: Story, shown: list[Seed]) -> Markup:
-    x = Scale(low=0.0, high=max(story.length, 1.0), start=_SEED_LEFT, end=1150.0)
+def _strips(run_history: RunHistory, shown: list[Seed]) -> Markup:
+    x = Scale(low=0.0, high=max(run_history.length, 1.0), start=_SEED_LEFT, end=1150.0)
     drawn = []
     for place, seed in enumerate(shown):
         y = 4 + place * _SEED_ROW
         name = f"env {seed.env_id} {seed.slot} {seed.blueprint or ''}"
         drawn.append(tag("text", name[:34], x=_SEED_LEFT - 8, y=y + 10, text_anchor="end", class_="name"))
-        following = [*(move.time for move in seed.moves[1:]), story.length]
+        following = [*(move.time for move in seed.moves[1:]), run_history.length]
         for move, end in zip(seed.moves, following, strict=True):
             if move.stage in _STAGE_COLOURS:
                 start = max(0.0, move.time)

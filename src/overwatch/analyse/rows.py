@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from overwatch.analyse.findings import SEVERITIES, Found
-from overwatch.analyse.story import EnvStory, Story
+from overwatch.analyse.run_history import EnvHistory, RunHistory
 from overwatch.catalog.durations import duration
 from overwatch.projection.filtering import COMPARE, STATUSES, Grammar, Term, parse_by
 from overwatch.snapshot import FeedLine
@@ -93,40 +93,40 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 COLUMNS: Final = tuple(field.name for field in msgspec.structs.fields(Row))
 
 
-def rows(story: Story, what: tuple[str, ...] = KINDS) -> list[Row]:
+def rows(run_history: RunHistory, what: tuple[str, ...] = KINDS) -> list[Row]:
     """All rows of a run of some kinds, in order of time."""
     found: list[Row] = []
     if "finding" in what:
-        found += (_finding(story, one) for one in story.findings)
+        found += (_finding(run_history, one) for one in run_history.findings)
     if "event" in what:
-        found += (_event(story, line) for line in story.facts.lines)
+        found += (_event(run_history, line) for line in run_history.facts.lines)
     if "env" in what:
-        found += (row for env in story.envs.values() for row in _env(story, env))
+        found += (row for env in run_history.envs.values() for row in _env(run_history, env))
     return sorted(found, key=lambda row: row.at)
 
 
-def moment(story: Story, seconds: float) -> str:
+def moment(run_history: RunHistory, seconds: float) -> str:
     """A time of the run in UTC."""
-    utc = datetime.fromtimestamp(story.began + seconds, UTC).isoformat(timespec="milliseconds")
+    utc = datetime.fromtimestamp(run_history.began + seconds, UTC).isoformat(timespec="milliseconds")
     return utc.replace("+00:00", "Z")
 
 
-def _finding(story: Story, found: Found) -> Row:
+def _finding(run_history: RunHistory, found: Found) -> Row:
     finding = found.finding
     about = finding.subject
     env = int(about.id) if about.scope == "env" and about.id and about.id.isdecimal() else None
     status = "acknowledged" if finding.acknowledged else "open" if found.open else "cleared"
     return Row(
-        run=story.run.run_id,
+        run=run_history.run.run_id,
         what="finding",
         at=round(found.since, 3),
-        time=moment(story, found.since),
+        time=moment(run_history, found.since),
         lasted=round(found.until - found.since, 3),
         severity=found.severity,
         kind=finding.code,
         status=status,
         env=env,
-        gpu=about.id if about.scope == "gpu" else _lane(story, env),
+        gpu=about.id if about.scope == "gpu" else _lane(run_history, env),
         update=found.update,
         text=finding.message,
         hint=finding.hint or None,
@@ -134,17 +134,17 @@ def _finding(story: Story, found: Found) -> Row:
     )
 
 
-def _event(story: Story, line: FeedLine) -> Row:
-    at = line.time - story.began
+def _event(run_history: RunHistory, line: FeedLine) -> Row:
+    at = line.time - run_history.began
     return Row(
-        run=story.run.run_id,
+        run=run_history.run.run_id,
         what="event",
         at=round(at, 3),
-        time=moment(story, at),
+        time=moment(run_history, at),
         severity=line.severity,
         kind=line.kind,
         env=line.env_id,
-        gpu=line.gpu_id or _lane(story, line.env_id),
+        gpu=line.gpu_id or _lane(run_history, line.env_id),
         slot=line.slot,
         seed=line.seed_id,
         text=line.message,
@@ -152,26 +152,26 @@ def _event(story: Story, line: FeedLine) -> Row:
     )
 
 
-def _env(story: Story, env: EnvStory) -> Iterator[Row]:
+def _env(run_history: RunHistory, env: EnvHistory) -> Iterator[Row]:
     for spell in env.statuses:
         yield Row(
-            run=story.run.run_id,
+            run=run_history.run.run_id,
             what="env",
             at=round(spell.start, 3),
-            time=moment(story, spell.start),
+            time=moment(run_history, spell.start),
             lasted=round(spell.length, 3),
             severity=_BAD.get(spell.word, "info"),
             kind=spell.word,
             status=spell.word,
             env=env.env_id,
-            gpu=_lane(story, env.env_id),
+            gpu=_lane(run_history, env.env_id),
             score=round(spell.score, 3),
             text="; ".join(spell.reasons) or f"{spell.word} for {spell.length:.0f} s",
         )
 
 
-def _lane(story: Story, env_id: int | None) -> str | None:
-    env = None if env_id is None else story.envs.get(env_id)
+def _lane(run_history: RunHistory, env_id: int | None) -> str | None:
+    env = None if env_id is None else run_history.envs.get(env_id)
     return None if env is None or env.last is None else env.last.gpu_id
 
 

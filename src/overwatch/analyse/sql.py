@@ -14,7 +14,7 @@ import msgspec
 
 from overwatch.analyse.export import TABLES, columns, write_csv
 from overwatch.analyse.rows import csv_line
-from overwatch.analyse.story import AnalyseError, Story
+from overwatch.analyse.run_history import AnalyseError, RunHistory
 from overwatch.extras import SQL
 
 Rows: TypeAlias = Sequence[tuple[Any, ...]]
@@ -27,7 +27,7 @@ def needs_facts(statement: str) -> bool:
     return "events" in _named(statement)
 
 
-def answer(stories: Sequence[Story], statement: str) -> tuple[tuple[str, ...], Rows]:
+def answer(histories: Sequence[RunHistory], statement: str) -> tuple[tuple[str, ...], Rows]:
     """Columns and rows of a statement; raises `AnalyseError` with DuckDB's message, or where it lacks."""
     try:
         import duckdb
@@ -39,7 +39,7 @@ def answer(stories: Sequence[Story], statement: str) -> tuple[tuple[str, ...], R
         for table in _named(statement):
             file = Path(scratch) / f"{table}.csv"
             with file.open("w", encoding="utf-8", newline="") as out:
-                write_csv(out, stories, table, is_guarded=False)
+                write_csv(out, histories, table, is_guarded=False)
             kinds = {name: _KINDS[kind] for name, kind in columns(table).items()}
             how = f"header = true, columns = {kinds}, delim = ',', quote = '\"', escape = '\"'"
             made = f"CREATE TABLE {table} AS SELECT * FROM read_csv(?, {how})"  # noqa: S608 names of ours

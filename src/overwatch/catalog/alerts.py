@@ -285,6 +285,6 @@ def row_alert(row: Metric) -> FindingAlert:
     )
 
 
-def told_codes() -> tuple[str, ...]:
+def reported_codes() -> tuple[str, ...]:
     """Codes of all findings that have an alert of their own."""
     return (NON_FINITE, *(alert.code for alert in (*FINDINGS, *map(row_alert, alerted_rows()))))

@@ -129,13 +129,13 @@ def _twice(rows: Sequence[Metric]) -> Iterator[str]:
 
 def _places(rows: Sequence[Metric], around: Surroundings) -> Iterator[str]:
     """Records that live nowhere, in two places, or somewhere that is not there."""
-    told = [record for row in rows for record in row.tele]
+    reported = [record for row in rows for record in row.tele]
     known = set(records.ids())
-    for record in known - set(told) - set(records.ELSEWHERE):
+    for record in known - set(reported) - set(records.ELSEWHERE):
         yield f"{record} lives nowhere: name it in a row or in records.py"
-    for record in set(told) & set(records.ELSEWHERE):
+    for record in set(reported) & set(records.ELSEWHERE):
         yield f"{record} lives in a row and in records.py"
-    for record in (set(told) | set(records.ELSEWHERE)) - known - records.SEED_ONLY:
+    for record in (set(reported) | set(records.ELSEWHERE)) - known - records.SEED_ONLY:
         yield f"{record} is no record"
     for record, place in records.ELSEWHERE.items():
         match place:

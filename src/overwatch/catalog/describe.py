@@ -15,10 +15,10 @@ from overwatch.catalog.spelling import spelt
 
 SIGNS: Final = {Side.ABOVE: ">", Side.AT_OR_ABOVE: "≥", Side.BELOW: "<", Side.AT_OR_BELOW: "≤"}
 
-Said = str | int | list[str] | dict[str, str] | list[dict[str, str]] | None
+Stated = str | int | list[str] | dict[str, str] | list[dict[str, str]] | None
 
 
-def describe(row: Metric) -> dict[str, Said]:
+def describe(row: Metric) -> dict[str, Stated]:
     """Everything about a row but its arrows, ready for JSON; `None` where there is nothing to say."""
     return {
         "name": row.name,
@@ -40,7 +40,7 @@ def describe(row: Metric) -> dict[str, Said]:
         "fix": row.fix or None,
         "estimator": None if row.estimator is None else row.estimator.value,
         "moment": None if row.moment is None else row.moment.value,
-        "audience": [who.value for who in row.audience],
+        "audience": [owner.value for owner in row.audience],
         "cadence": row.every.value,
         "records": list(row.tele),
         "aliases": [_alias(alias) for alias in row.aliases],
@@ -103,9 +103,9 @@ def _spellings(row: Metric) -> tuple[str, ...]:
 
 
 def _alias(alias: Alias) -> dict[str, str]:
-    said = {"name": alias.name, "library": alias.library.value, **alias.attributes}
+    stated = {"name": alias.name, "library": alias.library.value, **alias.attributes}
     if alias.estimator is not None:
-        said["estimator"] = alias.estimator.value
+        stated["estimator"] = alias.estimator.value
     if alias.moment is not None:
-        said["moment"] = alias.moment.value
-    return said
+        stated["moment"] = alias.moment.value
+    return stated

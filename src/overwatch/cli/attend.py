@@ -27,7 +27,7 @@ from overwatch.cli.viewclient import ViewUnreachableError, fetch_snapshot
 from overwatch.discovery import Endpoints
 from overwatch.endcard import card
 from overwatch.extras import TUI
-from overwatch.os_signals import heard
+from overwatch.os_signals import received
 from overwatch.sdk.terminal import VARIABLE as QUIET
 from overwatch.sdk.terminal import best_return, look
 from overwatch.snapshot import Snapshot
@@ -117,7 +117,7 @@ def _attend(command: Sequence[str], wanted: _Wanted, *, screen: bool) -> int:
                 return 0
         else:
             warn(f"overwatch: {program.shown} runs (pid {program.pid}); watch it: overwatch tui")
-            with heard((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), partial(_pass_on, program)):
+            with received((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), partial(_pass_on, program)):
                 program.wait()
         warn(f"{program.ended} after {time.time() - began:,.0f} s")
         _print_end(program, _last(endpoints, began))

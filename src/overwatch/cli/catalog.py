@@ -14,7 +14,7 @@ import click
 
 from overwatch import conventions
 from overwatch.catalog import ROWS, Library, Metric, Scope
-from overwatch.catalog.describe import Said, alias_text, describe, limits_text, lookup, nearest
+from overwatch.catalog.describe import Stated, alias_text, describe, limits_text, lookup, nearest
 from overwatch.catalog.graph import arrows, backwards, reach
 from overwatch.catalog.presets import DEFAULT, PRESETS, parse_preset
 from overwatch.catalog.records import InEvent, InField, InRow, Later, Place, ids, places
@@ -51,7 +51,7 @@ def show(name: str, fmt: str) -> None:
         return
     rows = rows or _unknown(name)
     if fmt == "json":
-        click.echo(_json([_said(row) for row in rows]))
+        click.echo(_json([_stated(row) for row in rows]))
         return
     for row in rows:
         for line in _lines(row):
@@ -145,7 +145,7 @@ def _unknown(name: str) -> tuple[Metric, ...]:
     raise click.ClickException(f"no metric is called {name!r}; {hint}")
 
 
-def _said(row: Metric) -> dict[str, Said]:
+def _stated(row: Metric) -> dict[str, Stated]:
     """All about a row, its arrows too."""
     fed = arrows(ROWS)
     sources, ends = backwards(fed).get(row.name, ()), fed.get(row.name, ())
@@ -154,7 +154,7 @@ def _said(row: Metric) -> dict[str, Said]:
 
 def _lines(row: Metric) -> Iterator[str]:
     yield f"{row.name}  {row.asks}"
-    for key, value in _said(row).items():
+    for key, value in _stated(row).items():
         if key in ("name", "asks", "limits", "aliases") or not value or value == "none":
             continue
         text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -79,8 +79,8 @@ def placed(
         }
         found += [f"{key}={json.dumps(str(place))}" for key, place in places.items()]
     if port_base is not None:
-        asked = {one.path: one for one in listeners(load(path, sets))}
-        for port, one in enumerate((asked[key] for key in _PORTS), start=port_base):
+        requested = {one.path: one for one in listeners(load(path, sets))}
+        for port, one in enumerate((requested[key] for key in _PORTS), start=port_base):
             found.append(f"{one.path}={json.dumps(str(Address(host=parse(one.endpoint).host, port=port)))}")
     return (*found, *sets)
 

@@ -36,7 +36,7 @@ from overwatch.cli.doctor_machine import (
 )
 from overwatch.collector.settings import CollectorConfig, unusable
 from overwatch.delivery import OtlpTransport, destination
-from overwatch.delivery.answer import Answer, Parcel
+from overwatch.delivery.answer import Answer, Outgoing
 from overwatch.delivery.answer import Verdict as Taken
 from overwatch.extras import EXTRAS, TUI
 from overwatch.journal import Signal
@@ -267,10 +267,10 @@ def _equal(found: Found) -> Iterator[Verdict]:
     """Parts of OpenTelemetry that are released together."""
     held = {name: version for name in _TOGETHER if (version := found(name))}
     if len(set(held.values())) > 1:
-        said = ", ".join(f"{name} {version}" for name, version in held.items())
+        stated = ", ".join(f"{name} {version}" for name, version in held.items())
         newest = max(held.values(), key=_number)
         wanted = " ".join(f"{name}=={newest}" for name in held)
-        yield failure(f"parts of OpenTelemetry are of different releases: {said}", f"pip install {wanted}")
+        yield failure(f"parts of OpenTelemetry are of different releases: {stated}", f"pip install {wanted}")
 
 
 def _backend() -> Iterator[Verdict]:
@@ -333,13 +333,13 @@ def reach(endpoint: str | None) -> Iterator[Verdict]:
     except ValueError as error:
         yield failure(f"{endpoint!r}: {error}", "write http://HOST:4318, https://... or http://HOST:4317")
         return
-    door = OtlpTransport({Signal.LOGS: to})
+    listener = OtlpTransport({Signal.LOGS: to})
     begin = time.monotonic()
     try:
-        parcel = Parcel(signal=Signal.LOGS, body=ExportLogsServiceRequest().SerializeToString())
-        answer = door.send(parcel, begin + REQUEST_S)
+        outgoing = Outgoing(signal=Signal.LOGS, body=ExportLogsServiceRequest().SerializeToString())
+        answer = listener.send(outgoing, begin + REQUEST_S)
     finally:
-        door.close()
+        listener.close()
     took_ms = (time.monotonic() - begin) * 1000
     yield _verdict(f"{to.shown} over {to.protocol}", answer, took_ms)
 

@@ -41,7 +41,7 @@ _NETWORK: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs
 TIMEOUT_S: Final = 10.0
 _DRIVER: Final = PROC / "driver/nvidia/version"
 _CONTROL: Final = Path("/dev/nvidiactl")
-_ASK: Final = """
+_QUERY: Final = """
 import json, os, sys
 from pathlib import Path
 from overwatch.sdk.exporter.gpus import Local, with_files
@@ -230,7 +230,7 @@ def gpus(driver: Path = _DRIVER, control: Path = _CONTROL) -> Iterator[Verdict]:
             "add the user to the device's group, or start the container with its GPUs",
         )
         return
-    command = [sys.executable, "-c", _ASK, str(driver), str(control)]
+    command = [sys.executable, "-c", _QUERY, str(driver), str(control)]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
@@ -281,11 +281,11 @@ def clocks(wall: Clock = time.time_ns, steady: Clock = time.monotonic_ns) -> Ite
 def _kernel() -> Iterator[Verdict]:
     """What the kernel reports of NTP; nothing where it does not."""
     try:
-        ask = ctypes.CDLL(None, use_errno=True).adjtimex
+        query = ctypes.CDLL(None, use_errno=True).adjtimex
     except (OSError, AttributeError):
         return
     buffer = ctypes.create_string_buffer(_BUFFER)
-    state = ask(buffer)
+    state = query(buffer)
     if state < 0:
         return
     (error_us,) = struct.unpack_from("@l", buffer, _MAX_ERROR_AT)

@@ -30,7 +30,7 @@ from overwatch.cli.streams import format_option, until_unread
 from overwatch.collector.receivers.bodies import BadGzipError, TooLargeError, inflated
 from overwatch.conventions import Advice, LiveCheck, Report, registry
 from overwatch.journal import Signal
-from overwatch.os_signals import heard
+from overwatch.os_signals import received
 from overwatch.otlp import wire
 from overwatch.otlp.jsonl import MalformedJson, from_json
 
@@ -123,7 +123,7 @@ def _stream(check: LiveCheck, places: list[str], seconds: float | None) -> int |
                 click.echo(f"listening at {stack.enter_context(listen(place, take))}", err=True)
         except ListeningError as error:
             raise BadInputError(str(error)) from error
-        stack.enter_context(heard((signal.SIGINT, signal.SIGTERM), over.put))
+        stack.enter_context(received((signal.SIGINT, signal.SIGTERM), over.put))
         with suppress(Empty):
             return over.get(timeout=seconds)
     return None
@@ -219,11 +219,11 @@ def _address(place: str) -> tuple[str, int]:
 
 @contextmanager
 def _serve_http(host: str, port: int, take: Take) -> Iterator[int]:
-    class Door(_Door):
+    class Listener(_Receiver):
         taken = staticmethod(take)
 
     try:
-        server = ThreadingHTTPServer((host, port), Door)
+        server = ThreadingHTTPServer((host, port), Listener)
     except OSError as error:
         raise ListeningError(
             f"cannot listen at {host}:{port}: {error.strerror or error}; use another port"
@@ -239,7 +239,7 @@ def _serve_http(host: str, port: int, take: Take) -> Iterator[int]:
         thread.join()
 
 
-class _Door(BaseHTTPRequestHandler):
+class _Receiver(BaseHTTPRequestHandler):
     """OTLP over HTTP/1.1."""
 
     taken: Take

@@ -30,7 +30,7 @@ from overwatch.cli.recordings import audit, compare, export, query, report
 from overwatch.cli.stack import rules, stack, stack_folder
 from overwatch.cli.streams import Commands, format_option, log_to_stdout_without_stderr, until_unread, warn
 from overwatch.cli.watch import need_textual
-from overwatch.os_signals import heard
+from overwatch.os_signals import received
 
 if TYPE_CHECKING:
     from overwatch.sdk.exporter.orphan_recovery import Delivered
@@ -240,7 +240,7 @@ def agent(run_id: str, endpoint: str | None) -> None:
     if endpoint is not None and not is_url(endpoint):
         raise click.ClickException(f"endpoint {endpoint!r} is no URL; write e.g. http://127.0.0.1:4318")
     over: SimpleQueue[int] = SimpleQueue()
-    with heard((signal.SIGTERM, signal.SIGINT), over.put):
+    with received((signal.SIGTERM, signal.SIGINT), over.put):
         host = os.environ.get("K8S_NODE_NAME") or socket.gethostname()
         # One process a machine: it sends what the sampler of a trainer would.
         run = overwatch.sdk.start(run_id=run_id, role=f"agent-{host}"[:64], rank=0, endpoint=endpoint)

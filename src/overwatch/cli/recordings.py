@@ -16,7 +16,7 @@ from overwatch.cli.streams import format_option, until_unread, warn
 
 if TYPE_CHECKING:
     from overwatch.analyse.curves import Axis
-    from overwatch.analyse.story import Story
+    from overwatch.analyse.run_history import RunHistory
     from overwatch.feeds.inputs import Input
 
 PATH: Final = click.Path(path_type=Path)
@@ -32,7 +32,7 @@ class BadInputError(click.ClickException):
 @contextmanager
 def bad_input() -> Iterator[None]:
     """What is wrong with what was given ends the command with one line."""
-    from overwatch.analyse.story import AnalyseError
+    from overwatch.analyse.run_history import AnalyseError
     from overwatch.feeds.recording import RecordingError
     from overwatch.projection.filtering import FilterError
 
@@ -44,13 +44,15 @@ def bad_input() -> Iterator[None]:
         raise BadInputError(str(error)) from error
 
 
-def read_stories(path: Path, run_id: str | None, *, every: bool = False, facts: bool = True) -> "list[Story]":
+def read_histories(
+    path: Path, run_id: str | None, *, every: bool = False, facts: bool = True
+) -> "list[RunHistory]":
     """The run that is meant, or with `every` all where none is named; warns of what could not be read."""
-    from overwatch.analyse.story import one_of, open_recorded, stories
+    from overwatch.analyse.run_history import histories, one_of, open_recorded
 
     recorded = open_recorded(path)
     with patience(path, recorded):
-        found = stories(path, recorded, run_id, facts=facts)
+        found = histories(path, recorded, run_id, facts=facts)
     for line in recorded.remarks():
         warn(line)
     if every and run_id is None and found:
@@ -113,9 +115,9 @@ def report(path: Path, out: Path | None, run_id: str | None) -> None:
     from overwatch.analyse.report import report as written
 
     with bad_input():
-        (story,) = read_stories(path, run_id)
-        text = written(story)
-        where = out or Path(_file_name(story.run.run_id))
+        (run_history,) = read_histories(path, run_id)
+        text = written(run_history)
+        where = out or Path(_file_name(run_history.run.run_id))
         write(text, None if str(where) == "-" else where)
     if str(where) != "-":
         click.echo(f"{where}: {len(text) // 1024:,} KiB")
@@ -151,8 +153,8 @@ def export(path: Path, fmt: str, out: Path, table: str, run_id: str | None) -> N
     from overwatch.analyse.export import export as written
 
     with bad_input():
-        (story,) = read_stories(path, run_id, facts=table == "events")
-        count = written(story, fmt, out, table)
+        (run_history,) = read_histories(path, run_id, facts=table == "events")
+        count = written(run_history, fmt, out, table)
     if str(out) != "-":
         click.echo(f"{out}: {count:,} {'values' if table == 'metrics' else table}")
 
@@ -195,25 +197,27 @@ def query(
     if statement is not None:
         if filter_text:
             raise click.UsageError("FILTER and --sql exclude one another; put the filter into the statement")
-        _ask(path, statement, fmt, limit=limit, out=out, run_id=run_id)
+        _query(path, statement, fmt, limit=limit, out=out, run_id=run_id)
         return
     with bad_input():
         matching((), filter_text)
-        (story,) = read_stories(path, run_id)
-        found = list(matching(rows(story), filter_text))
+        (run_history,) = read_histories(path, run_id)
+        found = list(matching(rows(run_history), filter_text))
     text = "\n".join(FORMATS[fmt](found[:limit]))
-    _write_rows(text, out, len(found), limit, f"nothing in run {story.run.run_id} meets {filter_text!r}")
+    _write_rows(
+        text, out, len(found), limit, f"nothing in run {run_history.run.run_id} meets {filter_text!r}"
+    )
 
 
-def _ask(
+def _query(
     path: Path, statement: str, fmt: str, *, limit: int | None, out: Path | None, run_id: str | None
 ) -> None:
     """Print the rows of an SQL statement; status 1 where it has none."""
     from overwatch.analyse.sql import FORMATS, answer, needs_facts
 
     with bad_input():
-        stories = read_stories(path, run_id, every=True, facts=needs_facts(statement))
-        names, rows = answer(stories, statement)
+        histories = read_histories(path, run_id, every=True, facts=needs_facts(statement))
+        names, rows = answer(histories, statement)
     text = "\n".join(FORMATS[fmt](names, rows[:limit])) if rows else ""
     _write_rows(text, out, len(rows), limit, "the statement has no rows")
 
@@ -260,7 +264,7 @@ def audit(path: Path, fmt: str, *, out: Path | None, run_id: str | None, **limit
         config = AuditConfig(**limits)
         for code in config.ignored:
             _check_code(code)
-        found = audited(read_stories(path, run_id, every=True, facts=False), config)
+        found = audited(read_histories(path, run_id, every=True, facts=False), config)
     write(FORMATS[fmt](found), out)
     raise SystemExit(0 if found.ok else 1)
 
@@ -310,10 +314,10 @@ def compare(
 
     with bad_input():
         config = CompareConfig(align=cast("Axis", align), last=last)
-        stories = _read_each(paths, run_ids)
-        comparison = compared(stories, config)
+        histories = _read_each(paths, run_ids)
+        comparison = compared(histories, config)
         if fmt == "html":
-            text = compare_page(stories, comparison)
+            text = compare_page(histories, comparison)
         elif fmt == "json":
             text = msgspec.json.encode(comparison).decode()
         else:
@@ -321,10 +325,10 @@ def compare(
     write(text, out)
 
 
-def _read_each(paths: tuple[Path, ...], run_ids: tuple[str, ...]) -> "list[Story]":
+def _read_each(paths: tuple[Path, ...], run_ids: tuple[str, ...]) -> "list[RunHistory]":
     if run_ids and len(run_ids) != len(paths):
         raise click.UsageError(
             f"{len(run_ids)} --run for {len(paths)} recordings; give one for each, or none"
         )
     wanted = run_ids or (None,) * len(paths)
-    return [read_stories(path, run_id)[0] for path, run_id in zip(paths, wanted, strict=True)]
+    return [read_histories(path, run_id)[0] for path, run_id in zip(paths, wanted, strict=True)]

@@ -102,9 +102,9 @@ def _nothing(path: Path, recording: Input, run_id: str | None) -> Iterator[str]:
 def announced(recording: Input) -> Iterator[str]:
     """What a recording's index has of what is not in it any more."""
     notes = recording.notes if isinstance(recording, Recording) else Notes()
-    for run_id, grains in notes.thinned.items():
-        for grain, stamp in grains.items():
-            yield f"run {run_id}: numbers up to {_moment(stamp)} are thinned to one a {_PERIODS[grain]}"
+    for run_id, retentions in notes.thinned.items():
+        for retention, stamp in retentions.items():
+            yield f"run {run_id}: numbers up to {_moment(stamp)} are thinned to one a {_PERIODS[retention]}"
     for gone in notes.gone:
         yield f"run {gone.gone or '(none)'}: {gone.records:,} records up to {_moment(gone.last)} are gone"
 
@@ -157,9 +157,9 @@ def _wanted(recording: Input, options: ReplayOptions) -> Iterator[Snapshot]:
     if options.at_s is not None and options.at_s * SECOND > length:
         raise click.UsageError(f"--at {options.at_s:g} is beyond the recording's {length / SECOND:g} s")
     step = round((options.every_s or 0) * SECOND)
-    asked = range(step, length + 1, step) if step else [round((options.at_s or 0) * SECOND)]
+    requested = range(step, length + 1, step) if step else [round((options.at_s or 0) * SECOND)]
     shown = None
-    for offset in asked:
+    for offset in requested:
         frame = player.seek(player.first + offset)
         # Not the frame's: a run that is not the newest is in it as it was up to a second before.
         snapshot = player.look(run_id, DEFAULT_VIEW)
@@ -185,8 +185,8 @@ def _at_update(recording: Input, update: int, run_id: str | None) -> Iterator[Sn
     if newest is None:
         return
     if newest not in found:
-        said = "has no update" if last[newest] is None else f"ends at update {last[newest]:,}"
-        raise click.UsageError(f"--update {update} is not in run {newest}, which {said}")
+        stated = "has no update" if last[newest] is None else f"ends at update {last[newest]:,}"
+        raise click.UsageError(f"--update {update} is not in run {newest}, which {stated}")
     yield found[newest]
 
 

@@ -22,11 +22,11 @@ from overwatch.aggregator import Checkpoint
 from overwatch.cli.streams import warn
 from overwatch.fold import FAST_NS, SLOW_NS, Fold, next_tick
 from overwatch.journal import Batch, Signal
-from overwatch.os_signals import heard
+from overwatch.os_signals import received
 from overwatch.recordings.checkpoints import EVERY_NS, Leaving
 from overwatch.serve.files import LineFile
 from overwatch.serve.recording import RecordingWriter
-from overwatch.simulate import SECOND, Moment, Script, Settings, Teller, Told, parse_fault
+from overwatch.simulate import SECOND, Moment, Reported, Script, Settings, Teller, parse_fault
 from overwatch.simulate.delivery import Sender
 
 EPOCH_NS: Final = 1_767_225_600 * SECOND
@@ -125,13 +125,13 @@ def _checkpoint(fold: Fold, tick: int) -> Checkpoint:
     )
 
 
-def _batches(settings: Settings) -> Iterator[tuple[Told, Batch]]:
+def _batches(settings: Settings) -> Iterator[tuple[Reported, Batch]]:
     """Requests with the stamps that they would have got; stamps strictly rise."""
-    teller = Teller(settings.run_id, f"simulated-{settings.seed}")
+    reporter = Teller(settings.run_id, f"simulated-{settings.seed}")
     stamp = EPOCH_NS
-    for sequence, told in enumerate(teller.tell(Script(settings, EPOCH_NS).moments()), start=2):
-        stamp = max(stamp + 1, told.at + DELAY_NS)
-        yield told, Batch(sequence=sequence, stamp=stamp, signal=Signal.LOGS, body=told.body)
+    for sequence, reported in enumerate(reporter.report(Script(settings, EPOCH_NS).moments()), start=2):
+        stamp = max(stamp + 1, reported.at + DELAY_NS)
+        yield reported, Batch(sequence=sequence, stamp=stamp, signal=Signal.LOGS, body=reported.body)
 
 
 def send(settings: Settings, endpoint: str | None) -> int:
@@ -144,7 +144,7 @@ def send(settings: Settings, endpoint: str | None) -> int:
         raise click.UsageError(str(error)) from error
     click.echo(f"sending run {settings.run_id} to {address} for {settings.seconds} s; Ctrl-C ends it")
     interrupts: list[int] = []
-    with heard((signal.SIGINT, signal.SIGTERM), interrupts.append):
+    with received((signal.SIGINT, signal.SIGTERM), interrupts.append):
         sender.start()
         _play(settings, sender, interrupts)
         _drain(sender, interrupts)
@@ -162,20 +162,20 @@ def send(settings: Settings, endpoint: str | None) -> int:
 def _play(settings: Settings, sender: Sender, interrupts: list[int]) -> None:
     start_ns = time.time_ns()
     script = Script(settings, start_ns)
-    teller = Teller(settings.run_id, str(uuid.uuid4()))
-    said_trouble = False
-    for told in teller.tell(script.moments()):
-        _wait_until(told.at, interrupts)
-        sender.put(told)
+    reporter = Teller(settings.run_id, str(uuid.uuid4()))
+    stated_trouble = False
+    for reported in reporter.report(script.moments()):
+        _wait_until(reported.at, interrupts)
+        sender.put(reported)
         if interrupts:
-            at = max(told.at, time.time_ns())
+            at = max(reported.at, time.time_ns())
             last = Moment(at=at, events=(script.finished(at, "interrupted", "ended by the user"),))
-            for ending in teller.tell([last]):
+            for ending in reporter.report([last]):
                 sender.put(ending)
             return
-        if sender.trouble is not None and not said_trouble:
+        if sender.trouble is not None and not stated_trouble:
             click.echo(f"the collector does not take it yet ({sender.trouble}); trying on", err=True)
-        said_trouble = sender.trouble is not None
+        stated_trouble = sender.trouble is not None
     _wait_until(start_ns + settings.seconds * SECOND, interrupts)
 
 

@@ -10,7 +10,7 @@ from overwatch import codec, discovery
 from overwatch.delivery.connection import http_request
 from overwatch.feeds.live import history_query, is_readable, query_of
 from overwatch.snapshot import Snapshot, View
-from overwatch.snapshot.history import Ask, History
+from overwatch.snapshot.history import History, HistoryQuery
 from overwatch.snapshot.history import decode as decode_history
 
 DEFAULT_VIEW = "ws://127.0.0.1:4380"
@@ -63,9 +63,9 @@ def fetch(url: str) -> bytes:
     return reply.body
 
 
-def fetch_history(address: str, run_id: str, ask: Ask) -> History | None:
+def fetch_history(address: str, run_id: str, wanted: HistoryQuery) -> History | None:
     """The past of a run; `None` where the collector has none to give."""
-    query = urllib.parse.urlencode(history_query(run_id, ask))
+    query = urllib.parse.urlencode(history_query(run_id, wanted))
     try:
         found = decode_history(fetch(f"{http_url(address)}/api/v1/history?{query}"))
     except (ViewUnreachableError, msgspec.DecodeError):
@@ -75,9 +75,9 @@ def fetch_history(address: str, run_id: str, ask: Ask) -> History | None:
 
 def fetch_snapshot(address: str, run_id: str | None, view: View | None = None) -> Snapshot | None:
     """The latest snapshot of a run (the newest run without an id); `None` while there is no run."""
-    asked = query_of(view or View()) | ({} if run_id is None else {"run": run_id})
+    requested = query_of(view or View()) | ({} if run_id is None else {"run": run_id})
     try:
-        return codec.decode(fetch(f"{http_url(address)}/api/v1/snapshot?{urllib.parse.urlencode(asked)}"))
+        return codec.decode(fetch(f"{http_url(address)}/api/v1/snapshot?{urllib.parse.urlencode(requested)}"))
     except ViewUnreachableError as error:
         if error.status == HTTPStatus.NOT_FOUND and run_id is None:
             return None

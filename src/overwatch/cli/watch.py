@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import click
 
 from overwatch import codec
-from overwatch.cli.recordings import bad_input, patience, read_stories
+from overwatch.cli.recordings import bad_input, patience, read_histories
 from overwatch.cli.streams import warn
 from overwatch.cli.viewclient import fetch_history, fetch_snapshot, view_url
 from overwatch.extras import TUI
@@ -19,8 +19,7 @@ from overwatch.feeds.player import AnyPlayer, player_of
 from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.feeds.snapshotlog import read_baseline
 from overwatch.snapshot import Snapshot, View
-from overwatch.snapshot.history import Ask as HistoryAsk
-from overwatch.snapshot.history import History
+from overwatch.snapshot.history import History, HistoryQuery
 
 if TYPE_CHECKING:
     from overwatch.tui.comparison import Comparison
@@ -133,15 +132,15 @@ def print_once(source: Options) -> int:
 
     settings, before = _settings(source.settings), list[Snapshot]()
     if source.recording is None:
-        (ask, past), session = _latest(source), Session(None, settings)
+        (query, past), session = _latest(source), Session(None, settings)
     else:
-        ask, past, session = _recorded(source, settings, before)
+        query, past, session = _recorded(source, settings, before)
     try:
         if source.fmt == "json":
-            text = _json(ask, session)
+            text = _json(query, session)
         else:
             known = Known(before=before, beside=_beside(source), past=past, session=session)
-            text = shot(ask, source.fmt, source.cells or (120, 40), tuple(source.keys.split()), known)
+            text = shot(query, source.fmt, source.cells or (120, 40), tuple(source.keys.split()), known)
     except PressError as error:
         raise click.UsageError(f"--press: {error}") from error
     if text is None or session.snapshot is None:
@@ -152,33 +151,33 @@ def print_once(source: Options) -> int:
     return BY_SEVERITY.get(session.snapshot.verdict.severity, 0) if source.exit_code else 0
 
 
-Ask = Callable[[View], Snapshot | None]
-Past = Callable[[str, HistoryAsk], History | None]
+Fetch = Callable[[View], Snapshot | None]
+Past = Callable[[str, HistoryQuery], History | None]
 
 
-def _json(ask: Ask, session: "Session") -> str | None:
-    snapshot = ask(View())
+def _json(query: Fetch, session: "Session") -> str | None:
+    snapshot = query(View())
     if snapshot is None:
         return None
     session.take(snapshot)
     return codec.encode(snapshot).decode()
 
 
-def _latest(source: Options) -> tuple[Ask, Past]:
+def _latest(source: Options) -> tuple[Fetch, Past]:
     if len(source.connect) > 1:
         raise click.UsageError("--once prints one snapshot; give one --connect")
     address = _address(next(iter(source.connect), None))
 
-    def ask(view: View) -> Snapshot | None:
+    def query(view: View) -> Snapshot | None:
         try:
             return fetch_snapshot(address, source.run_id, view)
         except ValueError as error:
             raise click.ClickException(str(error)) from error
 
-    return ask, lambda run_id, wanted: fetch_history(address, run_id, wanted)
+    return query, lambda run_id, wanted: fetch_history(address, run_id, wanted)
 
 
-def _recorded(source: Options, settings: "Settings", before: list[Snapshot]) -> "tuple[Ask, Past, Session]":
+def _recorded(source: Options, settings: "Settings", before: list[Snapshot]) -> "tuple[Fetch, Past, Session]":
     """The recording at its place, its past, and a session; what was seen before goes to `before`."""
     from overwatch.feeds.replay import Replay
     from overwatch.tui.playback import Deck
@@ -198,11 +197,11 @@ def _recorded(source: Options, settings: "Settings", before: list[Snapshot]) -> 
         player.look_ahead(1)
     replay = Replay(player, source.run_id)
 
-    def ask(view: View) -> Snapshot | None:
+    def query(view: View) -> Snapshot | None:
         replay.view = view
         return replay.settled()
 
-    return ask, player.history, Session(Deck(replay, still=True), settings)
+    return query, player.history, Session(Deck(replay, still=True), settings)
 
 
 def _beside(source: Options) -> "Comparison | None":
@@ -212,8 +211,8 @@ def _beside(source: Options) -> "Comparison | None":
     from overwatch.tui.comparison import comparison_of
 
     with bad_input():
-        first = read_stories(Path(source.compare[0]), source.run_id, facts=False)
-        second = read_stories(Path(source.compare[1]), None, facts=False)
+        first = read_histories(Path(source.compare[0]), source.run_id, facts=False)
+        second = read_histories(Path(source.compare[1]), None, facts=False)
         return comparison_of(first[0], second[0])
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from overwatch.platform import since_boot_ns
 
-_SAID_NS: Final = 5_000_000_000
+_STATED_NS: Final = 5_000_000_000
 """So far a clock may be set before it is logged."""
 
 _log = logging.getLogger("overwatch.collector")
@@ -27,15 +27,15 @@ class SteadyClock:
         self._wall = wall
         self._steady = steady
         self._zero = wall() - steady()
-        self._said = 0
+        self._stated = 0
         """How far the machine's clock was ahead when that was logged."""
 
     def __call__(self) -> int:
         """The time."""
         now = self._steady() + self._zero
         ahead = self._wall() - now
-        if abs(ahead - self._said) > _SAID_NS:
-            self._said = ahead
+        if abs(ahead - self._stated) > _STATED_NS:
+            self._stated = ahead
             _log.warning(
                 "the machine's clock was set and is %+.0f s from the time of stamps, which goes on as before "
                 "until a restart",

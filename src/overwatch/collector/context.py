@@ -22,7 +22,7 @@ from overwatch.collector.tally import Tally
 from overwatch.collector.tls import TlsConfig
 from overwatch.journal import Journal, Signal
 from overwatch.serve.archive import Archive
-from overwatch.serve.stream import Bell
+from overwatch.serve.stream import FrameNotifier
 
 _log = logging.getLogger("overwatch.collector")
 
@@ -49,7 +49,7 @@ class Context:
     health: Health
     tally: Tally
     guard: Guard
-    bell: Bell
+    notifier: FrameNotifier
     storage: StorageBudget
     """How much each part may have on disk."""
     now: Callable[[], int]

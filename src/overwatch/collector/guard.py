@@ -128,7 +128,7 @@ class Guard:
         self._tally = tally
         self._certificates: dict[TlsConfig, Certificates] = {}
         self._unusable: dict[TlsConfig, str] = {}
-        self._telling = threading.Lock()
+        self._reporting = threading.Lock()
         self._rotating = threading.Lock()
         self._on_change: list[Callable[[], None]] = []
         self.tokens = Tokens(config.tokens)
@@ -147,7 +147,7 @@ class Guard:
         wrong = self._rotate(at_once=True)
         for certificates in self._certificates.values():
             certificates.reload()
-        with self._telling:
+        with self._reporting:
             return (*wrong, *self._unusable.values())
 
     def look(self) -> None:
@@ -183,14 +183,14 @@ class Guard:
         if config is None:
             return None
         if config not in self._certificates:
-            made = Certificates(config, partial(self._told, config))
+            made = Certificates(config, partial(self._reported, config))
             made.load()
             self._certificates[config] = made
         return self._certificates[config]
 
-    def _told(self, config: TlsConfig, error: str | None) -> None:
+    def _reported(self, config: TlsConfig, error: str | None) -> None:
         """What one section's certificates report; health has one condition for those of all."""
-        with self._telling:
+        with self._reporting:
             self._unusable.pop(config, None)
             if error is not None:
                 self._unusable[config] = error
@@ -238,10 +238,10 @@ class Guard:
         hosts = request.headers.getall(hdrs.HOST, [])
         if len(hosts) == 1 and host_allowed(hosts[0], bound, self._config.allowed_hosts):
             return None
-        said = ", ".join(hosts)[:_SHOWN]
+        stated = ", ".join(hosts)[:_SHOWN]
         fix = "use its address, or add the name to service.security.allowed_hosts"
         return Refused(
-            status=403, message=f"host {said!r} is no name of this collector; {fix}", header="Host"
+            status=403, message=f"host {stated!r} is no name of this collector; {fix}", header="Host"
         )
 
     def _origin(self, request: web.Request) -> Refused | None:
@@ -253,10 +253,10 @@ class Guard:
             ours = scheme in ("http", "https") and authority == request.headers[hdrs.HOST]
             if ours or origins[0] in self._config.allowed_origins:
                 return None
-        said = ", ".join(origins)[:_SHOWN]
+        stated = ", ".join(origins)[:_SHOWN]
         return Refused(
             status=403,
-            message=f"origin {said!r} may not use this collector; see service.security.allowed_origins",
+            message=f"origin {stated!r} may not use this collector; see service.security.allowed_origins",
             header="Origin",
         )
 
@@ -268,10 +268,10 @@ class Guard:
         if denial is None:
             return None
         status = 401 if denial is Denial.UNAUTHENTICATED else 403
-        return Refused(status=status, message=said(denial, role), header="Authorization")
+        return Refused(status=status, message=stated(denial, role), header="Authorization")
 
 
-def said(denial: Denial, role: Role) -> str:
+def stated(denial: Denial, role: Role) -> str:
     """The answer to a client that has not the right token."""
     if denial is Denial.FORBIDDEN:
         return f"this token may not do that; use one of role {role.value!r}"

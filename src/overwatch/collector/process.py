@@ -21,7 +21,7 @@ from overwatch.collector import logs
 from overwatch.collector.service import Service, StartError
 from overwatch.collector.setting_types import texts_in
 from overwatch.collector.settings import CollectorConfig
-from overwatch.os_signals import heard
+from overwatch.os_signals import received
 from overwatch.platform import return_memory_soon
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGINT)
@@ -51,20 +51,20 @@ def run(config: CollectorConfig, fixed: frozenset[str] = frozenset()) -> int:
     with (
         logs.on_stderr(config.service.telemetry.logs, lambda: written | tokens.texts),
         _private_files(),
-        _signals() as asked,
+        _signals() as requested,
         _prompt_threads(),
     ):
-        return _serve(service, asked)
+        return _serve(service, requested)
 
 
-def _serve(service: Service, asked: SimpleQueue[int]) -> int:
+def _serve(service: Service, requested: SimpleQueue[int]) -> int:
     try:
         service.start()
         service.announce()
         # What is here stays: it is not looked at again for garbage.
         gc.freeze()
         _log.info("overwatch %s accepts; stop with SIGTERM or ctrl-c", __version__)
-        status = _wait(service, asked)
+        status = _wait(service, requested)
         _log.info("stopping: refusing new data, writing what was accepted")
     except StartError as error:
         _log.error("cannot start: %s", error)
@@ -79,11 +79,11 @@ def _serve(service: Service, asked: SimpleQueue[int]) -> int:
     return status
 
 
-def _wait(service: Service, asked: SimpleQueue[int]) -> int:
+def _wait(service: Service, requested: SimpleQueue[int]) -> int:
     """Until it is to stop; the exit status where all stops cleanly."""
     while True:
         try:
-            number = asked.get(timeout=_LOOK_S)
+            number = requested.get(timeout=_LOOK_S)
             if number != signal.SIGHUP:
                 return 128 + number if number == signal.SIGINT else 0
             service.reload()
@@ -97,19 +97,19 @@ def _wait(service: Service, asked: SimpleQueue[int]) -> int:
 @contextmanager
 def _signals() -> Iterator[SimpleQueue[int]]:
     """The signals that come, in order."""
-    asked: SimpleQueue[int] = SimpleQueue()
+    requested: SimpleQueue[int] = SimpleQueue()
     ending = False
 
-    def tell(number: int) -> None:
+    def report(number: int) -> None:
         nonlocal ending
         if number in _ENDING:
             if ending:
                 os._exit(128 + number)
             ending = True
-        asked.put(number)
+        requested.put(number)
 
-    with heard((*_ENDING, signal.SIGHUP), tell):
-        yield asked
+    with received((*_ENDING, signal.SIGHUP), report):
+        yield requested
 
 
 @contextmanager

@@ -42,7 +42,7 @@ from overwatch.fold import LifeStarted
 from overwatch.journal import LogVersionError, MemoryJournal, Signal
 from overwatch.runs import Room
 from overwatch.serve.archive import Archive
-from overwatch.serve.stream import Bell
+from overwatch.serve.stream import FrameNotifier
 from overwatch.snapshot import Baseline
 
 READY_FILE: Final = "OVERWATCH_READY_FILE"
@@ -113,7 +113,7 @@ class Service:
             health=health,
             tally=tally,
             guard=Guard(config.service.security, health, tally),
-            bell=Bell(),
+            notifier=FrameNotifier(),
             storage=StorageBudget(written(config), health),
             now=now,
             signals=config.signals,
@@ -200,7 +200,7 @@ class Service:
                 self._begin(archive)
                 self.context.health.watch(ARCHIVE, lambda: archive.is_running)
             refusals = Refusals(self.context.health, self.config.one(AggregatorConfig).max_runs)
-            aggregator = self._make_aggregator([*sinks, refusals, self.context.bell])
+            aggregator = self._make_aggregator([*sinks, refusals, self.context.notifier])
             self.context = replace(self.context, aggregator=aggregator)
         for sink in sinks:
             self._begin(sink)
@@ -329,7 +329,7 @@ class Service:
     def announce(self) -> None:
         """Say where the collector listens: in the discovery file, and in the file that was asked for."""
         with self._announcing:
-            self._tell()
+            self._report()
         for name, url in self.context.urls.items():
             _log.info("%s at %s", name, url)
 
@@ -344,9 +344,9 @@ class Service:
     def _announce_again(self) -> None:
         with self._announcing:
             if self._announced:
-                self._tell()
+                self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         endpoints = self.endpoints
         try:
             discovery.write(endpoints)

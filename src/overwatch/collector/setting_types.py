@@ -83,13 +83,13 @@ def seconds(name: str, text: Duration) -> float:
     >>> seconds("timeout", "1m30s"), seconds("timeout", "300ms"), seconds("timeout", 0)
     (90.0, 0.3, 0.0)
     """
-    said = str(text).strip()
-    if said == "0":
+    stated = str(text).strip()
+    if stated == "0":
         return 0.0
-    parts = _PART.findall(said)
-    if not parts or "".join(number + unit for number, unit in parts) != said:
+    parts = _PART.findall(stated)
+    if not parts or "".join(number + unit for number, unit in parts) != stated:
         raise ValueError(
-            f"{name} {said!r} is no duration; write a number and a unit, e.g. 300ms, 5s or 1m30s"
+            f"{name} {stated!r} is no duration; write a number and a unit, e.g. 300ms, 5s or 1m30s"
         )
     return math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
 

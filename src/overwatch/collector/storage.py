@@ -59,7 +59,7 @@ class Storage:
         except BaseException:
             self._folder.close()
             raise
-        self._say_what_was_found()
+        self._log_what_was_found()
 
     def clock(self) -> int:
         """The time in Unix nanoseconds, as far ahead of the machine's as the journal was before."""
@@ -102,7 +102,7 @@ class Storage:
                 )
         return self.journal.is_running
 
-    def _say_what_was_found(self) -> None:
+    def _log_what_was_found(self) -> None:
         journal = self.journal
         lag = journal.last_stamp - self.clock()
         if lag > 5 * SLOW_NS:

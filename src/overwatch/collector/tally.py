@@ -14,14 +14,14 @@ _ITEMS: Final = {"log_records": "log records", "metric_points": "metric points",
 
 HELP: Final[Mapping[str, str]] = {
     **{
-        f"otelcol_receiver_{verb}_{items}": f"How many {words} did a receiver {said}?"
+        f"otelcol_receiver_{verb}_{items}": f"How many {words} did a receiver {stated}?"
         for items, words in _ITEMS.items()
-        for verb, said in (("accepted", "take in"), ("refused", "turn away"))
+        for verb, stated in (("accepted", "take in"), ("refused", "turn away"))
     },
     **{
-        f"otelcol_exporter_{verb}_{items}": f"How many {words} {said}?"
+        f"otelcol_exporter_{verb}_{items}": f"How many {words} {stated}?"
         for items, words in _ITEMS.items()
-        for verb, said in (
+        for verb, stated in (
             ("sent", "did an exporter deliver"),
             ("send_failed", "could an exporter not deliver"),
             ("enqueue_failed", "did an exporter give up while they waited"),

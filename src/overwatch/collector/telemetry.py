@@ -167,7 +167,7 @@ class SelfMetrics:
 
     def _fold(self, page: FamilyBuilder) -> None:
         """What the aggregator outlived, and what the fold did up to the latest frame."""
-        aggregator, frame = self._context.aggregator, self._context.bell.latest
+        aggregator, frame = self._context.aggregator, self._context.notifier.latest
         if aggregator is not None:
             asks = "How many errors of its own did the aggregator meet and outlive, by what they took?"
             for what, count in (

@@ -71,11 +71,11 @@ class Pem:
 class Certificates:
     """What one `tls` section stands for at the moment; safe from any thread."""
 
-    def __init__(self, config: TlsConfig, tell: Callable[[str | None], None]) -> None:
+    def __init__(self, config: TlsConfig, report: Callable[[str | None], None]) -> None:
         """`tell` gets why files cannot be used, and `None` once they can."""
         self.config = config
         """Its section."""
-        self._tell = tell
+        self._report = report
         self._lock = threading.Lock()
         self._listening: ssl.SSLContext | None = None
         self._now: ssl.SSLContext | None = None
@@ -124,9 +124,9 @@ class Certificates:
             self._load()
         except (OSError, ValueError) as error:
             self._seen = ()  # Looked at again until they can be used.
-            self._tell(f"the certificates of before are kept: {error}")
+            self._report(f"the certificates of before are kept: {error}")
         else:
-            self._tell(None)
+            self._report(None)
 
     def _load(self) -> None:
         seen = self._signature()

@@ -92,13 +92,13 @@ def _measured() -> EventDef:
 def _fact(kind: type[Event]) -> EventDef:
     refs = [
         Ref(key=one.key, level=_level(is_required=field.required))
-        for field, one in zip(_told(kind), _fields(kind), strict=True)
+        for field, one in zip(_reported(kind), _fields(kind), strict=True)
     ]
     columns = tuple(field.name for field in msgspec.structs.fields(kind) if Column in _parts(field.type))
     listed = ", ".join(f"`{name}`" for name in columns)
     note = f"One row an env, as columns in the body: {listed}." if columns else ""
-    told = {field.name for field in msgspec.structs.fields(kind)}
-    subjects = tuple(entity for name, entity in _ENTITIES.items() if name in told)
+    reported = {field.name for field in msgspec.structs.fields(kind)}
+    subjects = tuple(entity for name, entity in _ENTITIES.items() if name in reported)
     return EventDef(
         name=f"{wire.EVENT_PREFIX}{wire.TAGS[kind]}",
         brief=_sentence(inspect.getdoc(kind) or wire.TAGS[kind]),
@@ -109,7 +109,7 @@ def _fact(kind: type[Event]) -> EventDef:
     )
 
 
-def _told(kind: type[Event]) -> list[msgspec.structs.FieldInfo]:
+def _reported(kind: type[Event]) -> list[msgspec.structs.FieldInfo]:
     """The fields that are attributes."""
     return [
         field
@@ -119,15 +119,15 @@ def _told(kind: type[Event]) -> list[msgspec.structs.FieldInfo]:
 
 
 def _fields(kind: type[Event]) -> list[Attribute]:
-    said = described(kind)
+    stated = described(kind)
     return [
         Attribute(
             key=wire.attribute_of(field.name),
             kind=_kind(field.type),
-            brief=_sentence(said.get(field.name) or field.name.replace("_", " ").capitalize()),
+            brief=_sentence(stated.get(field.name) or field.name.replace("_", " ").capitalize()),
             members=_members(field.type),
         )
-        for field in _told(kind)
+        for field in _reported(kind)
     ]
 
 

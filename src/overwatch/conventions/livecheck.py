@@ -142,7 +142,7 @@ class LiveCheck:
         legacy = attributes.pop(wire.EVENT_NAME, None)
         if not name and isinstance(legacy, str):
             name = legacy
-            self._say(Advice.IMPROVEMENT, "legacy_event_name", f"event {name}",
+            self._emit(Advice.IMPROVEMENT, "legacy_event_name", f"event {name}",
                       "its name is in the attribute event.name; use the field EventName")  # fmt: skip
         if not name:
             self._values("log", attributes)
@@ -151,11 +151,11 @@ class LiveCheck:
         self.report.met("event", name, known=known is not None)
         where = f"event {name}"
         if known is None:
-            self._say(Advice.VIOLATION, "missing_event", where, "no event of the registry is called so")
+            self._emit(Advice.VIOLATION, "missing_event", where, "no event of the registry is called so")
         else:
             self._wanted(where, known, attributes)
         if not log.time_unix_nano:
-            self._say(
+            self._emit(
                 Advice.VIOLATION, "missing_timestamp", where, "it does not say when it was: set Timestamp"
             )
         self._values(where, attributes)
@@ -166,8 +166,8 @@ class LiveCheck:
         """The names of an event's columns."""
         for name in body:
             if name not in known.columns:
-                said = f"its body has {name!r}, which is none of {', '.join(known.columns)}"
-                self._say(Advice.VIOLATION, "unexpected_body", f"event {known.name}", said)
+                stated = f"its body has {name!r}, which is none of {', '.join(known.columns)}"
+                self._emit(Advice.VIOLATION, "unexpected_body", f"event {known.name}", stated)
         if known.name == _MEASURED:
             for part in ("keys", "values"):
                 columns = body.get(part)
@@ -183,8 +183,8 @@ class LiveCheck:
         attribute = self._registry.attribute(key)
         self.report.met("attribute", key if attribute is None else attribute.key, known=attribute is not None)
         if attribute is None:
-            said = f"column {name!r} is no metric of the registry; your own are {CUSTOM_PREFIX}NAME"
-            self._say(Advice.VIOLATION, "missing_metric", f"event {_MEASURED}", said)
+            stated = f"column {name!r} is no metric of the registry; your own are {CUSTOM_PREFIX}NAME"
+            self._emit(Advice.VIOLATION, "missing_metric", f"event {_MEASURED}", stated)
 
     def _metric(self, metric: MetricMessage) -> None:
         data = metric.WhichOneof("data")
@@ -193,15 +193,15 @@ class LiveCheck:
         known, where = self._registry.metrics.get(metric.name), f"metric {metric.name}"
         self.report.met("metric", metric.name, known=known is not None)
         if known is None:
-            self._say(Advice.VIOLATION, "missing_metric", where, "no metric of the registry is called so")
+            self._emit(Advice.VIOLATION, "missing_metric", where, "no metric of the registry is called so")
         else:
             if metric.unit != known.unit:
-                said = f"unit {metric.unit!r} should be {known.unit!r}"
-                self._say(Advice.VIOLATION, "unit_mismatch", where, said)
-            told = _instrument(metric)
-            if told is not None and told != known.instrument:
-                said = f"it is told as a {told} and should be a {known.instrument}"
-                self._say(Advice.VIOLATION, "unexpected_instrument", where, said)
+                stated = f"unit {metric.unit!r} should be {known.unit!r}"
+                self._emit(Advice.VIOLATION, "unit_mismatch", where, stated)
+            reported = _instrument(metric)
+            if reported is not None and reported != known.instrument:
+                stated = f"it is told as a {reported} and should be a {known.instrument}"
+                self._emit(Advice.VIOLATION, "unexpected_instrument", where, stated)
         for point in points:
             attributes = attributes_to_python(point.attributes)
             if known is not None:
@@ -216,7 +216,7 @@ class LiveCheck:
         where = f"span {span.name}"
         attributes = attributes_to_python(span.attributes)
         if known is None:
-            self._say(Advice.INFORMATION, "unknown_span", where,
+            self._emit(Advice.INFORMATION, "unknown_span", where,
                       "a phase of the trainer's own: shown, explains no bound")  # fmt: skip
         else:
             self.report.met("span", known.type, known=True)
@@ -229,8 +229,8 @@ class LiveCheck:
         """Whether an item has what its convention asks for."""
         for ref in refs_of(signal):
             if ref.level is Level.REQUIRED and ref.key not in attributes:
-                said = f"{ref.key} is required and not there"
-                self._say(Advice.VIOLATION, "required_attribute_not_present", where, said)
+                stated = f"{ref.key} is required and not there"
+                self._emit(Advice.VIOLATION, "required_attribute_not_present", where, stated)
 
     def _attributes(self, where: str, pairs: Iterable[KeyValue]) -> None:
         self._values(where, attributes_to_python(pairs))
@@ -240,22 +240,22 @@ class LiveCheck:
             known = self._registry.attribute(key)
             self.report.met("attribute", key if known is None else known.key, known=known is not None)
             if known is None:
-                self._say(
+                self._emit(
                     Advice.VIOLATION, "missing_attribute", where, f"{key} is no attribute of the registry"
                 )
             else:
                 self._fits(where, known, key, value)
 
     def _fits(self, where: str, known: Attribute, key: str, value: Value) -> None:
-        told, wanted = _kind(value), known.plain_kind
-        if told is not None and wanted not in ("any", told):
-            said = f"{key} is a {told} and should be a {wanted}"
-            self._say(Advice.VIOLATION, "type_mismatch", where, said)
+        reported, wanted = _kind(value), known.plain_kind
+        if reported is not None and wanted not in ("any", reported):
+            stated = f"{key} is a {reported} and should be a {wanted}"
+            self._emit(Advice.VIOLATION, "type_mismatch", where, stated)
         elif known.members and isinstance(value, str) and value not in {one.value for one in known.members}:
-            said = f"{key} is {_short(value)}, which is none of its words"
-            self._say(Advice.INFORMATION, "undefined_enum_variant", where, said)
+            stated = f"{key} is {_short(value)}, which is none of its words"
+            self._emit(Advice.INFORMATION, "undefined_enum_variant", where, stated)
 
-    def _say(self, advice: Advice, kind: str, signal: str, message: str) -> None:
+    def _emit(self, advice: Advice, kind: str, signal: str, message: str) -> None:
         self.report.add(Finding(advice=advice, id=kind, signal=_short(signal, 120), message=message))
 
 

@@ -165,8 +165,8 @@ def _stability(registry: Registry) -> Iterator[Broken]:
             if attribute is None or ref.level is Level.OPT_IN or signal.stability not in STABILITIES:
                 continue
             if _rank(attribute.stability) < _rank(signal.stability):
-                said = f"it is {signal.stability}, its attribute {ref.key!r} only {attribute.stability}"
-                yield Broken("stability_attribute", signal.name, said)
+                stated = f"it is {signal.stability}, its attribute {ref.key!r} only {attribute.stability}"
+                yield Broken("stability_attribute", signal.name, stated)
 
 
 def _entities(registry: Registry) -> Iterator[Broken]:
@@ -194,8 +194,8 @@ def _changed_attribute(old: Attribute, new: Attribute | None) -> Iterator[Broken
         yield Broken("compatibility_attribute_missing", old.key, "it is gone; deprecate it instead")
         return
     if new.kind != old.kind:
-        said = f"its type was {old.kind} and is {new.kind}; give the new one another name"
-        yield Broken("compatibility_attribute_type", old.key, said)
+        stated = f"its type was {old.kind} and is {new.kind}; give the new one another name"
+        yield Broken("compatibility_attribute_type", old.key, stated)
     gone = {member.value for member in old.members} - {member.value for member in new.members}
     if gone:
         yield Broken("compatibility_enum_member_missing", old.key, f"{', '.join(sorted(gone))} is gone")
@@ -210,8 +210,8 @@ def _changed_signal(kind: str, old: Signal, new: Signal | None) -> Iterator[Brok
     if isinstance(old, MetricDef) and isinstance(new, MetricDef):
         was, now = (f"a {one.instrument} in {one.unit}" for one in (old, new))
         if was != now:
-            said = f"it was {was} and is {now}"
-            yield Broken("compatibility_metric_changed", old.name, said)
+            stated = f"it was {was} and is {now}"
+            yield Broken("compatibility_metric_changed", old.name, stated)
     if isinstance(old, EntityDef) and isinstance(new, EntityDef) and old.identity != new.identity:
         yield Broken("compatibility_entity_identity", old.name, "what identifies it changed")
     kept = {ref.key for ref in refs_of(new)}

@@ -127,14 +127,14 @@ def _metric(row: Metric) -> MetricDef:
 
 
 def _note(row: Metric) -> str:
-    said = []
+    stated = []
     if row.comes_with:
-        said.append(f"Nothing here emits it yet: it comes with {row.comes_with}.")
+        stated.append(f"Nothing here emits it yet: it comes with {row.comes_with}.")
     if row.scope in (Scope.ENV, Scope.SLOT):
-        said.append("Overwatch's SDK tells it in `overwatch.measured` only; as a metric it is taken.")
+        stated.append("Overwatch's SDK tells it in `overwatch.measured` only; as a metric it is taken.")
     if row.estimator is not None:
-        said.append(f"Estimator {row.estimator.value}.")
-    return " ".join(said)
+        stated.append(f"Estimator {row.estimator.value}.")
+    return " ".join(stated)
 
 
 def _spaced(metrics: tuple[MetricDef, ...]) -> tuple[MetricDef, ...]:

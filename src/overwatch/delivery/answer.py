@@ -19,7 +19,7 @@ from overwatch.delivery.connection import MAX_REPLY, Reply
 from overwatch.journal import Signal
 
 
-class Parcel(msgspec.Struct, frozen=True, kw_only=True):
+class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     """An export request, encoded once and never touched again."""
 
     signal: Signal
@@ -120,9 +120,9 @@ def retry_info_s(details: bytes) -> float | None:
     return None
 
 
-def bounded(asked_s: float) -> float | None:
+def bounded(requested_s: float) -> float | None:
     """A wait that a collector may ask for; `None` when it is no time."""
-    return None if math.isnan(asked_s) else min(max(asked_s, 0.0), LONGEST_WAIT_S)
+    return None if math.isnan(requested_s) else min(max(requested_s, 0.0), LONGEST_WAIT_S)
 
 
 def shown(text: str) -> str:

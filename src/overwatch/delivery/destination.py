@@ -181,12 +181,12 @@ class _Words:
         return self._env.get(f"OTEL_EXPORTER_OTLP_{self._signal}_{what}", "").strip()
 
 
-def target(signal: Signal, asked: str | None, env: Mapping[str, str] = os.environ) -> Target:
+def target(signal: Signal, requested: str | None, env: Mapping[str, str] = os.environ) -> Target:
     """The target of a signal; `asked` is what the trainer named."""
     words = _Words(signal, env)
-    protocol = _protocol(words, asked)
+    protocol = _protocol(words, requested)
     is_grpc = protocol == "grpc"
-    base = asked
+    base = requested
     if base is None and (named := words.get("ENDPOINT")):
         return Target(protocol=protocol, endpoint=None, shown=named)
     if base is None and (found := discovery.read(discovery.path(env))) is not None:
@@ -197,23 +197,23 @@ def target(signal: Signal, asked: str | None, env: Mapping[str, str] = os.enviro
     return Target(protocol=protocol, endpoint=url, shown=base)
 
 
-def _protocol(words: _Words, asked: str | None) -> Protocol:
+def _protocol(words: _Words, requested: str | None) -> Protocol:
     word = words.get("PROTOCOL").lower()
     if word == "grpc":
         return "grpc"
     if word not in ("", "http/protobuf"):
         log.warning("OTLP protocol %r is not supported; sending http/protobuf", word)
-    if not word and asked is not None and asked.rstrip("/").endswith(":4317"):
+    if not word and requested is not None and requested.rstrip("/").endswith(":4317"):
         return "grpc"
     return "http/protobuf"
 
 
-def destination(signal: Signal, asked: str | None, env: Mapping[str, str] = os.environ) -> Destination:
+def destination(signal: Signal, requested: str | None, env: Mapping[str, str] = os.environ) -> Destination:
     """The destination of a signal; `asked` is what the trainer named.
 
     Raises `ValueError` when the endpoint is no URL of a server.
     """
-    to, words = target(signal, asked, env), _Words(signal, env)
+    to, words = target(signal, requested, env), _Words(signal, env)
     url = to.endpoint or _from_env(signal, to.protocol, words)
     if "://" not in url:
         # Of an endpoint without a scheme: gRPC is TLS unless the environment has it otherwise.
@@ -280,15 +280,15 @@ def _headers(words: _Words) -> tuple[tuple[str, str], ...]:
 def _timeout_s(words: _Words) -> float:
     word = words.get("TIMEOUT")
     try:
-        asked = float(word or DEFAULT_TIMEOUT_S)
+        requested = float(word or DEFAULT_TIMEOUT_S)
     except ValueError:
-        asked = math.nan
-    if not asked > 0:
+        requested = math.nan
+    if not requested > 0:
         log.warning("OTLP timeout %r is no positive number of seconds; %g s is used", word, DEFAULT_TIMEOUT_S)
         return DEFAULT_TIMEOUT_S
-    if asked >= _SURELY_MILLISECONDS:
-        asked /= 1000
-    return min(asked, LONGEST_TIMEOUT_S)
+    if requested >= _SURELY_MILLISECONDS:
+        requested /= 1000
+    return min(requested, LONGEST_TIMEOUT_S)
 
 
 def _gzip(words: _Words) -> bool:

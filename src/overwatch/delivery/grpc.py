@@ -13,7 +13,7 @@ from typing import Any, Final
 import grpc
 
 from overwatch import __version__
-from overwatch.delivery.answer import CLOSED, Answer, Parcel, Verdict, retry_info_s, shown, taken
+from overwatch.delivery.answer import CLOSED, Answer, Outgoing, Verdict, retry_info_s, shown, taken
 from overwatch.delivery.connection import MAX_REPLY
 from overwatch.delivery.destination import Destination, Origin, Tls, is_here
 from overwatch.journal import Signal
@@ -55,7 +55,7 @@ class GrpcLine:
         self._call: Any = None
         self._is_cut = False
 
-    def send(self, to: Destination, request: Parcel, deadline: float) -> Answer:
+    def send(self, to: Destination, request: Outgoing, deadline: float) -> Answer:
         """Try once; answers by `deadline` (monotonic seconds)."""
         if request.signal not in _PATHS:
             return Answer(verdict=Verdict.REFUSED, code="signal", detail="no destination for this signal")
@@ -86,7 +86,7 @@ class GrpcLine:
         if channel is not None:
             channel.close()
 
-    def _begin(self, to: Destination, request: Parcel, deadline: float) -> Any:
+    def _begin(self, to: Destination, request: Outgoing, deadline: float) -> Any:
         with self._state:
             if self._is_cut:
                 return None

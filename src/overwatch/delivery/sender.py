@@ -17,12 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar, assert_never
 
-from overwatch.delivery.answer import CLOSED, Answer, Parcel, Verdict
+from overwatch.delivery.answer import CLOSED, Answer, Outgoing, Verdict
 from overwatch.delivery.transport import OtlpTransport
 
 log: Final = logging.getLogger("overwatch.exporter")
 
-P = TypeVar("P", bound=Parcel)
+P = TypeVar("P", bound=Outgoing)
 
 _IDLE_S: Final = 0.2
 _CLOSED_SOURCE_S: Final = 0.01
@@ -91,10 +91,10 @@ class Pace:
         if not (1 <= self.multiplier < math.inf and 0 <= self.jitter < 1 and self.patience_s >= 0):
             raise ValueError(f"pauses must grow, jitter be a share, patience no less than 0: {self}")
 
-    def pause_s(self, tries: int, asked_s: float | None) -> float:
+    def pause_s(self, tries: int, requested_s: float | None) -> float:
         """The pause after so many failed tries, or what the collector asked for and up to a fifth more."""
-        if asked_s:
-            return min(max(asked_s, self.first_s) * random.uniform(1.0, 1.0 + _JITTER), self.ceiling_s)  # noqa: S311 jitter, not a secret
+        if requested_s:
+            return min(max(requested_s, self.first_s) * random.uniform(1.0, 1.0 + _JITTER), self.ceiling_s)  # noqa: S311 jitter, not a secret
         pause = self.first_s
         for _ in range(min(tries - 1, _MOST_GROWTH)):
             pause = min(pause * self.multiplier, self.longest_s)
@@ -221,7 +221,7 @@ class Sender(Generic[P]):
         self._denied_at = now if self._denied_at is None else self._denied_at
         return now - self._denied_at < self._pace.token_s
 
-    def _try(self, request: Parcel) -> Answer:
+    def _try(self, request: Outgoing) -> Answer:
         try:
             return self._transport.send(request, math.inf)
         except Exception as error:  # noqa: BLE001 the border: one request must not end the others' delivery
@@ -237,11 +237,11 @@ class Sender(Generic[P]):
 
     def _wait(self, tries: int, answer: Answer, begun: float) -> str | None:
         """Pause before the next try, or give why there is none."""
-        asked_s = answer.retry_after_s
-        pause_s = self._pace.pause_s(1 if self._drains else tries, asked_s)
+        requested_s = answer.retry_after_s
+        pause_s = self._pace.pause_s(1 if self._drains else tries, requested_s)
         if answer is not CLOSED and time.monotonic() + pause_s - begun > self._pace.patience_s:
             return EXPIRED
-        self._rest(pause_s, may_hurry=not asked_s)
+        self._rest(pause_s, may_hurry=not requested_s)
         return self._overseer.gives_up()
 
     def _rest(self, pause_s: float, *, may_hurry: bool) -> None:

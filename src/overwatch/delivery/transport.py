@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from overwatch import __version__
-from overwatch.delivery.answer import CLOSED, TOO_LONG, Answer, Parcel, Verdict, judge
+from overwatch.delivery.answer import CLOSED, TOO_LONG, Answer, Outgoing, Verdict, judge
 from overwatch.delivery.connection import Connection, Request, TooLongError
 from overwatch.delivery.destination import Destination, Origin
 from overwatch.journal import Signal
@@ -24,7 +24,7 @@ _LEVEL: Final = 1
 class Line(Protocol):
     """A connection to one server over one protocol."""
 
-    def send(self, to: Destination, request: Parcel, deadline: float) -> Answer:
+    def send(self, to: Destination, request: Outgoing, deadline: float) -> Answer:
         """Try once; answers by `deadline` (monotonic seconds)."""
 
     def cut(self) -> None:
@@ -46,7 +46,7 @@ class OtlpTransport:
         self._sending = threading.Lock()
         self._closed = threading.Event()
 
-    def send(self, request: Parcel, deadline: float) -> Answer:
+    def send(self, request: Outgoing, deadline: float) -> Answer:
         """Try once; answers by `deadline` (monotonic seconds) or the destination's own timeout."""
         to = self._destinations.get(request.signal)
         if to is None:
@@ -82,9 +82,9 @@ class HttpLine:
     def __init__(self, origin: Origin) -> None:
         self._connection = Connection(origin)
         self.cut, self.close = self._connection.cut, self._connection.close
-        self._packed: tuple[Parcel, bytes] | None = None
+        self._packed: tuple[Outgoing, bytes] | None = None
 
-    def send(self, to: Destination, request: Parcel, deadline: float) -> Answer:
+    def send(self, to: Destination, request: Outgoing, deadline: float) -> Answer:
         """Try once; a reply is judged by OTLP's rules."""
         try:
             reply = self._connection.exchange(self._encoded(to, request), deadline)
@@ -94,7 +94,7 @@ class HttpLine:
             return _failure(error)
         return judge(reply, time.time())
 
-    def _encoded(self, to: Destination, request: Parcel) -> Request:
+    def _encoded(self, to: Destination, request: Outgoing) -> Request:
         headers = {
             "user-agent": f"Overwatch-OTLP-Exporter-Python/{__version__}",
             **dict(to.headers_now),

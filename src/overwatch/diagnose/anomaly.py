@@ -61,7 +61,7 @@ GROUP: Final = "overwatch.factors"
 PLUGIN_STATUSES: Final = ("ok", "degraded", "stalled", "diverging")
 """What a plugin may call an env; only a fact makes it crashed."""
 _REASON: Final = 120
-_ASKED: Final = 512
+_REQUESTED: Final = 512
 """Envs that are asked for their reasons; more of them are named by the factor's name."""
 
 _log = logging.getLogger("overwatch.diagnose")
@@ -130,13 +130,13 @@ def _checked(plugin: Plugin, factor: Factor, n: int) -> Factor:
     if weight.shape != (n,) or not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError(f"weight has to be {n} numbers from 0 on, one an env")
     # A reason is read later, row by row, where nothing expects a failure.
-    said = {row: str(factor.say(row))[:_REASON] for row in np.flatnonzero(weight)[:_ASKED].tolist()}
+    stated = {row: str(factor.emit(row))[:_REASON] for row in np.flatnonzero(weight)[:_REQUESTED].tolist()}
     return replace(
         factor,
         name=str(factor.name),
         weight=np.minimum(weight, SOFT_CAP) * plugin.weight,
-        say=lambda row: said.get(row, str(factor.name)),
-        tell=None,
+        emit=lambda row: stated.get(row, str(factor.name)),
+        report=None,
     )
 
 
@@ -177,7 +177,7 @@ class Anomalies(msgspec.Struct, frozen=True, kw_only=True):
 
     def reasons(self, row: int) -> tuple[str, ...]:
         """The strongest reasons, strongest first."""
-        return tuple(factor.say(row) for factor in self.found(row)[:REASONS])
+        return tuple(factor.emit(row) for factor in self.found(row)[:REASONS])
 
     def offenders(self) -> Ints:
         """Rows of envs that are not ok, in table order."""
@@ -242,7 +242,7 @@ class LaneScore(msgspec.Struct, frozen=True, kw_only=True):
     """Strongest first."""
 
 
-_Said: TypeAlias = tuple[float, str]
+_Stated: TypeAlias = tuple[float, str]
 
 
 def score_lanes(
@@ -263,13 +263,13 @@ def score_lanes(
         own = rows.get(code, _NO_ROWS)
         factors = [_together(own, mask, word, num_lanes) for mask, word in off]
         factors += [_slow(fleet, name, limits), low.get(name), _held_back(bounds.get(name))]
-        said = sorted((one for one in factors if one is not None), key=lambda one: -one[0])
-        score = added(weight for weight, _ in said)
-        found[name] = LaneScore(score=score, reasons=tuple(reason for _, reason in said[:REASONS]))
+        stated = sorted((one for one in factors if one is not None), key=lambda one: -one[0])
+        score = added(weight for weight, _ in stated)
+        found[name] = LaneScore(score=score, reasons=tuple(reason for _, reason in stated[:REASONS]))
     return found
 
 
-def _together(rows: Rows, off: Mask, word: str, num_lanes: int) -> _Said | None:
+def _together(rows: Rows, off: Mask, word: str, num_lanes: int) -> _Stated | None:
     """Far more envs of a lane are off than chance gives to any lane; most of them crashed is a hard fault."""
     own, num = int(off[rows].sum()), num_of(rows)
     if own < _LEAST_ENVS:
@@ -283,7 +283,7 @@ def _together(rows: Rows, off: Mask, word: str, num_lanes: int) -> _Said | None:
     return weight, f"{own} of {num} envs {word}"
 
 
-def _slow(fleet: Fleet, name: str, limits: AnomalyLimits) -> _Said | None:
+def _slow(fleet: Fleet, name: str, limits: AnomalyLimits) -> _Stated | None:
     """Its usual step is well above that of the other lanes of its kind."""
     pace = fleet.lane_pace.get(name)
     if pace is None or pace < limits.slow_lane:
@@ -298,13 +298,15 @@ def low_lanes(fleet: Fleet, limits: AnomalyLimits) -> dict[str, tuple[float, str
     if fleet.returns is None or num_lanes < 2:
         return {}
     for code, name in enumerate(fleet.state.lane_names.words):
-        said = _low(fleet, fleet.returns, rows[code], far(num_lanes, limits.margin)) if code in rows else None
-        if said is not None:
-            found[name] = said
+        stated = (
+            _low(fleet, fleet.returns, rows[code], far(num_lanes, limits.margin)) if code in rows else None
+        )
+        if stated is not None:
+            found[name] = stated
     return found
 
 
-def _low(fleet: Fleet, returns: Returns, rows: Rows, limit: float) -> _Said | None:
+def _low(fleet: Fleet, returns: Returns, rows: Rows, limit: float) -> _Stated | None:
     """By far more than the luck of so many envs."""
     own = returns.recent[rows][returns.judged[rows]]
     if own.size < LEAST_REPORTING:
@@ -328,7 +330,7 @@ def _low(fleet: Fleet, returns: Returns, rows: Rows, limit: float) -> _Said | No
     return min(1.0 + low / limit, SOFT_CAP), f"return {low:.1f} deviations below the other lanes'"
 
 
-def _held_back(bound: Bound | None) -> _Said | None:
+def _held_back(bound: Bound | None) -> _Stated | None:
     """What holds it back is a fault of its own, not the work it does."""
     if bound is None or bound.mark not in ("!", "!!"):
         return None

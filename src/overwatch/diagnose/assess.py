@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from overwatch.diagnose.anomaly import Anomalies, LaneScore, low_lanes, score_envs, score_lanes
 from overwatch.diagnose.bounds import Bound
 from overwatch.diagnose.findings import Evidence, problems
-from overwatch.diagnose.fleet import Fleet, Rollups, Usual, fleet_of, rollups_of, usual_of
+from overwatch.diagnose.fleet import Fleet, FleetBaseline, Rollups, baseline_of, fleet_of, rollups_of
 from overwatch.diagnose.judging import Judging, Streak, failed_factors, judge_rules
 from overwatch.diagnose.liveness import QUIET, LinkJudgement, advanced, judge_link, line_problems, outliving
 from overwatch.diagnose.machines import Watched, is_new_second, watch
@@ -139,7 +139,7 @@ def _is_calm(scores: Floats, before: Ranked) -> bool:
 class Second(msgspec.Struct, frozen=True, kw_only=True):
     """What is worked out of all envs at the start of a second, and holds within it."""
 
-    usual: Usual = Usual()
+    usual: FleetBaseline = FleetBaseline()
     rollups: Rollups = Rollups()
     low: dict[str, tuple[float, str]] = {}
     """Lanes whose episodes earn little: how much that weighs, and the reason."""
@@ -262,7 +262,9 @@ def _judged(seen: Evidence, kept: Assessment, how: Judging) -> Judged:
     )
 
 
-def _scored(state: RunState, how: Judging, off: dict[str, str], usual: Usual) -> tuple[Fleet, Anomalies]:
+def _scored(
+    state: RunState, how: Judging, off: dict[str, str], usual: FleetBaseline
+) -> tuple[Fleet, Anomalies]:
     # Telemetry may hold any number; what overflows becomes infinite and is then left out.
     with np.errstate(over="ignore", invalid="ignore"):
         fleet = fleet_of(state, usual)
@@ -276,7 +278,7 @@ def _second(
     if lives is previous.lives and not is_new_second(previous.watched.slow, now):
         return previous.second
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        usual = usual_of(state)
+        usual = baseline_of(state)
         low = low_lanes(fleet_of(state, usual), how.limits)
         return Second(usual=usual, rollups=rollups_of(state), low=low)
 

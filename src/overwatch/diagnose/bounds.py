@@ -66,12 +66,12 @@ def _bound(
 
 
 def _of_shares(
-    lane: LaneFacts, state: BoundState, said: str, hint: str, mark: str = "", *, so: str = ""
+    lane: LaneFacts, state: BoundState, stated: str, hint: str, mark: str = "", *, so: str = ""
 ) -> Bound:
     """A verdict by what the time goes to, surer where the device rests meanwhile."""
     rests = "" if lane.util is None else f", util {lane.util:.0%}"
     sure = 0.7 if lane.util is None else 0.85
-    return _bound(lane, state, f"{said}{rests}{so}", hint, said, mark=mark, sure=sure)
+    return _bound(lane, state, f"{stated}{rests}{so}", hint, stated, mark=mark, sure=sure)
 
 
 def duration_like(value: float, like: float) -> str:
@@ -114,10 +114,10 @@ def throttled(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
     clock = "" if lane.clock_hz is None else f"{lane.clock_hz / MHZ:.0f}"
     most = "" if lane.clock_max_hz is None else f" of {lane.clock_max_hz / MHZ:.0f}"
     advice = {"thermal": "cool it", "power": "raise its power cap", "clock": "find what holds it down"}[cause]
-    said = f"{cause}: {clock}{most} MHz; {advice}" if clock else f"{cause}; {advice}"
+    stated = f"{cause}: {clock}{most} MHz; {advice}" if clock else f"{cause}; {advice}"
     hint, mark = ("raise the fan curve or lower power cap", "!!") if cause == "thermal" else (advice, "!")
     found = (f"throttle {word}" for word in words)
-    return _bound(lane, BoundState.THROTTLED, said, hint, *found, mark=mark, sure=0.95 if words else 0.6)
+    return _bound(lane, BoundState.THROTTLED, stated, hint, *found, mark=mark, sure=0.95 if words else 0.6)
 
 
 def oom_risk(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
@@ -166,13 +166,13 @@ def host_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
     small = lane.util >= FULL_UTIL and lane.power is not None and lane.power < HARD_WORK
     if not small and not (full and lane.util < RESTING):
         return None
-    said = (
+    stated = (
         f"util {lane.util:.0%} at {lane.power or 0.0:.0%} of its power: small kernels"
         if small
         else f"util {lane.util:.0%} while one core is at {lane.core or 0.0:.0%}: the host is late"
     )
     sure = 0.8 if small and full else 0.5
-    return _bound(lane, BoundState.HOST, said, "graphs, compile, or a bigger batch", *core, sure=sure)
+    return _bound(lane, BoundState.HOST, stated, "graphs, compile, or a bigger batch", *core, sure=sure)
 
 
 def idle(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
@@ -189,10 +189,10 @@ def unknown(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
         return Bound(state=BoundState.UNKNOWN.value, mark="?", why=why, confidence=0.0)
     known = (("utilisation", lane.util), ("power limit", lane.power), ("memory", lane.memory))
     missing = [name for name, value in known if value is None]
-    said = (
+    stated = (
         f"not told: {', '.join(missing)}" if missing else f"util {lane.util or 0.0:.0%}; no signal says why"
     )
-    return _bound(lane, BoundState.UNKNOWN, said, mark="?", sure=0.0)
+    return _bound(lane, BoundState.UNKNOWN, stated, mark="?", sure=0.0)
 
 
 def _is_heat(word: str) -> bool:
@@ -242,12 +242,12 @@ def _straggler(
 ) -> Bound:
     pace, own_s, others_s = numbers
     own, others = duration_like(own_s, own_s), duration_like(others_s, own_s)
-    who = "" if what == "step" or lane.cycle is None else f" (rank {lane.cycle.rank})"
+    owner = "" if what == "step" or lane.cycle is None else f" (rank {lane.cycle.rank})"
     mark, hint = (
         "!!" if pace >= MUCH * limits.slow_lane else "!",
         f"compare clock and PCIe width of {lane.name}",
     )
-    found, why = (f"{what} {own}", f"{pace:.2f}x the others"), f"{what} {own} against {others}{who}"
+    found, why = (f"{what} {own}", f"{pace:.2f}x the others"), f"{what} {own} against {others}{owner}"
     return _bound(lane, BoundState.STRAGGLER, f"{why}; the others wait", hint, *found, mark=mark, sure=0.9)
 
 
@@ -269,10 +269,10 @@ def sawtooth_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
     if lane.saw is None:
         return None
     why, hint = (
-        f"{lane.saw.said}; it waits in each",
+        f"{lane.saw.stated}; it waits in each",
         "time the phases (env_wait, update, sync) to see for what it waits",
     )
-    return _bound(lane, BoundState.SYNC, why, hint, lane.saw.said, mark="!", sure=0.5)
+    return _bound(lane, BoundState.SYNC, why, hint, lane.saw.stated, mark="!", sure=0.5)
 
 
 def io_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
@@ -281,18 +281,18 @@ def io_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
         return None
     loads, saves = lane.share(Phase.LOAD) or 0.0, lane.share(Phase.CHECKPOINT) or 0.0
     if lane.util is not None and lane.loader is not None and lane.loader <= HUNGRY:
-        said, hint = lane.loader_text, "more loader workers, or faster storage"
+        stated, hint = lane.loader_text, "more loader workers, or faster storage"
     elif loads >= 2 * WAIT_SHARE:
-        said, hint = f"{loads:.0%} of each update loads data", "more loader workers, or faster storage"
+        stated, hint = f"{loads:.0%} of each update loads data", "more loader workers, or faster storage"
     elif saves >= WAIT_SHARE:
-        said, hint = f"{saves:.0%} of the time is spent saving", "save less often, or beside the training"
+        stated, hint = f"{saves:.0%} of the time is spent saving", "save less often, or beside the training"
         if lane.is_fed:
-            said = f"{saves:.0%} of the time waits for checkpoints, which make room in replay"
+            stated = f"{saves:.0%} of the time waits for checkpoints, which make room in replay"
             hint = "faster storage for checkpoints, or a larger table of replay"
         hint += f"; {lane.saves}" if lane.saves else ""
     else:
         return None
-    return _of_shares(lane, BoundState.IO, said, hint, "!", so="; it waits for data")
+    return _of_shares(lane, BoundState.IO, stated, hint, "!", so="; it waits for data")
 
 
 def _waited_for(lane: LaneFacts) -> str:
@@ -303,10 +303,10 @@ def _waited_for(lane: LaneFacts) -> str:
 
 
 def _sync(lane: LaneFacts, share: float, other: str, confidence: float) -> Bound:
-    said = f"{share:.0%} of each step waits for {other}"
-    saw = () if lane.saw is None else (lane.saw.said,)
+    stated = f"{share:.0%} of each step waits for {other}"
+    saw = () if lane.saw is None else (lane.saw.stated,)
     hint = f"find out why {other} is slow"
-    return _bound(lane, BoundState.SYNC, said, hint, said, *saw, mark="!", sure=confidence)
+    return _bound(lane, BoundState.SYNC, stated, hint, stated, *saw, mark="!", sure=confidence)
 
 
 MOST: Final = 0.5
@@ -334,7 +334,7 @@ def starved(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
     """The learner waits for experience: its queue is dry, or it waits, and not more for saving."""
     waits = lane.share(Phase.QUEUE_WAIT)
     if waits is not None and waits >= max(WAIT_SHARE, lane.share(Phase.CHECKPOINT) or 0.0):
-        said = f"the learner waits {waits:.0%} of its time for experience"
+        stated = f"the learner waits {waits:.0%} of its time for experience"
     elif (
         waits is None
         # A reported wait is surer: a learner that keeps up with its actors has a dry queue.
@@ -343,10 +343,10 @@ def starved(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
         and lane.queue <= DRY
         and not _is_full_of_work(lane)
     ):
-        said = f"{lane.queue_text}: learning is faster than collecting"
+        stated = f"{lane.queue_text}: learning is faster than collecting"
     else:
         return None
-    return _of_shares(lane, BoundState.STARVED, said, "more actors or envs, or more epochs a batch", "!")
+    return _of_shares(lane, BoundState.STARVED, stated, "more actors or envs, or more epochs a batch", "!")
 
 
 def env_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
@@ -377,12 +377,12 @@ def learner_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
         return None
     share = (lane.share(Phase.UPDATE) or 0.0) + (lane.share(Phase.ADVANTAGE) or 0.0)
     if share >= LEARNING:
-        said = f"{share:.0%} of the time learns"
+        stated = f"{share:.0%} of the time learns"
     elif lane.queue is not None and lane.queue >= BRIMFUL:
-        said = f"{lane.queue_text}: collecting is faster than learning"
+        stated = f"{lane.queue_text}: collecting is faster than learning"
     else:
         return None
-    return _of_shares(lane, BoundState.LEARNER, said, "larger minibatches, fewer epochs, compile")
+    return _of_shares(lane, BoundState.LEARNER, stated, "larger minibatches, fewer epochs, compile")
 
 
 def _most(lane: LaneFacts, kind: Phase) -> float | None:
@@ -424,8 +424,8 @@ def explained(
 ) -> dict[str, Bound]:
     """The same, where experience is missing with why; `beside` are the verdicts of services among `facts`."""
     by_name = {one.name: one for one in facts}
-    told = (one.share(Phase.ROLLOUT) for one in by_name.values() if one.of is Of.SERVICE)
-    collects = [share for share in told if share is not None]
+    reported = (one.share(Phase.ROLLOUT) for one in by_name.values() if one.of is Of.SERVICE)
+    collects = [share for share in reported if share is not None]
     slow = next((name for name, bound in beside.items() if bound.state in _COLLECTING), None)
     found = dict(bounds)
     for name, bound in bounds.items():

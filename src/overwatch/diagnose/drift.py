@@ -95,7 +95,7 @@ def drifts(state: RunState, before: Mapping[str, Drift]) -> dict[str, Drift]:
     earned, health = state.policy.get(RETURN.name), health_of(state.policy)
     for watched in WATCHED:
         series, known = state.policy.get(watched.row.name), before.get(watched.row.name)
-        if series is None or series.value is None or not _says_something(state, watched.row):
+        if series is None or series.value is None or not _means_something(state, watched.row):
             if known is not None:
                 found[watched.row.name] = known
             continue
@@ -108,7 +108,7 @@ def drifts(state: RunState, before: Mapping[str, Drift]) -> dict[str, Drift]:
     return found
 
 
-def _says_something(state: RunState, row: Metric) -> bool:
+def _means_something(state: RunState, row: Metric) -> bool:
     """A critic whose targets hardly vary explains nothing, and none the less."""
     return row is not EXPLAINED_VARIANCE or targets_vary(state)
 

@@ -94,14 +94,14 @@ class Factor:
     """What an env with this factor is called, if nothing worse is."""
     weight: Floats
     """Per env, shape (n,); 0 where the factor does not apply."""
-    say: Callable[[int], str]
+    emit: Callable[[int], str]
     """The reason for one row, short, with numbers; it stands alone."""
-    tell: Callable[[int], str] | None = None
+    report: Callable[[int], str] | None = None
     """The same as it stands beside the name, with the numbers that a row of the board has no room for."""
 
-    def told(self, row: int) -> str:
+    def reported(self, row: int) -> str:
         """The reason for one row as it stands beside the name."""
-        return (self.tell or self.say)(row)
+        return (self.report or self.emit)(row)
 
 
 Rule: TypeAlias = Callable[[Fleet, AnomalyLimits], Factor | None]

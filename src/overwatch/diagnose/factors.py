@@ -42,8 +42,8 @@ def crashed(fleet: Fleet, _limits: AnomalyLimits) -> Factor | None:
         name="crashed",
         status="crashed",
         weight=np.where(dead, HARD, 0.0),
-        say=lambda row: envs.crashes[int(fleet.ids[row])],
-        tell=lambda row: envs.crashes[int(fleet.ids[row])].removeprefix("crashed").lstrip(": "),
+        emit=lambda row: envs.crashes[int(fleet.ids[row])],
+        report=lambda row: envs.crashes[int(fleet.ids[row])].removeprefix("crashed").lstrip(": "),
     )
 
 
@@ -60,8 +60,8 @@ def non_finite(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         name="non-finite",
         status="diverging",
         weight=np.where(recent, HARD - 1, 0.0),
-        say=lambda row: f"non-finite: {envs.non_finite[int(fleet.ids[row])]}",
-        tell=lambda row: envs.non_finite[int(fleet.ids[row])],
+        emit=lambda row: f"non-finite: {envs.non_finite[int(fleet.ids[row])]}",
+        report=lambda row: envs.non_finite[int(fleet.ids[row])],
     )
 
 
@@ -84,18 +84,18 @@ def action_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     top = int(np.maximum.reduce(streak, initial=0))
     if top < limits.least_repeats:
         return None
-    told = int((streak > 0).sum())
-    if told < LEAST_ENVS:
+    reported = int((streak > 0).sum())
+    if reported < LEAST_ENVS:
         return None
     # The usual length is the mean of the others', so that one stuck env does not excuse itself.
-    usual = float(streak.sum() - top) / (told - 1)
-    limit = max(float(limits.least_repeats), usual * (2.0 * ln_above(told) + RARE))
+    usual = float(streak.sum() - top) / (reported - 1)
+    limit = max(float(limits.least_repeats), usual * (2.0 * ln_above(reported) + RARE))
     hit = streak >= limit
     if not hit.any():
         return None
     words = fleet.state.op_names.words
 
-    def said(row: int) -> str:
+    def stated(row: int) -> str:
         op, _ = actions.last(row)
         return f"{words[op] if op >= 0 else 'no action'} {streak[row]}× in a row"
 
@@ -103,8 +103,8 @@ def action_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         name="action collapse",
         status="degraded",
         weight=np.where(hit, np.minimum(streak / limit, SOFT_CAP), 0.0),
-        say=said,
-        tell=lambda row: f"{said(row)} (usual {usual:.1f})",
+        emit=stated,
+        report=lambda row: f"{stated(row)} (usual {usual:.1f})",
     )
 
 
@@ -141,8 +141,8 @@ def slow_step(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         name="slow step",
         status="stalled",
         weight=np.where(slow, np.minimum(times / limits.slow_step, SOFT_CAP), 0.0),
-        say=lambda row: f"step {times[row]:.1f}× the median",
-        tell=lambda row: f"{times[row]:.1f}× the median",
+        emit=lambda row: f"step {times[row]:.1f}× the median",
+        report=lambda row: f"{times[row]:.1f}× the median",
     )
 
 
@@ -158,8 +158,8 @@ def slow_lane(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         name="slow lane",
         status="ok",
         weight=np.where(slow, WITH_LANE, 0.0),
-        say=lambda _row: "slow with their lane",
-        tell=lambda _row: "all of its lane is slow",
+        emit=lambda _row: "slow with their lane",
+        report=lambda _row: "all of its lane is slow",
     )
 
 
@@ -181,8 +181,8 @@ def silent(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         name="silent",
         status="stalled",
         weight=np.where(mute, np.minimum(1.0 + quiet_s / (4 * patience_s), SOFT_CAP), 0.0),
-        say=lambda row: f"silent for {quiet_s[row]:.0f}s while others step",
-        tell=lambda row: f"for {quiet_s[row]:.0f}s while others step",
+        emit=lambda row: f"silent for {quiet_s[row]:.0f}s while others step",
+        report=lambda row: f"for {quiet_s[row]:.0f}s while others step",
     )
 
 
@@ -246,7 +246,7 @@ def reward_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         name="reward collapse",
         status="degraded",
         weight=np.where(fell, np.minimum(1.0 + low / limit, SOFT_CAP), 0.0),
-        say=lambda row: f"return {low[row] * NORMAL:.1f} mad low",
+        emit=lambda row: f"return {low[row] * NORMAL:.1f} mad low",
     )
 
 
@@ -280,8 +280,8 @@ def cull_rate(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         name="cull rate",
         status="degraded",
         weight=many.weight,
-        say=lambda row: f"{counts[row]} {_plural('cull', counts[row])} in {WINDOW_S}s",
-        tell=lambda row: f"{counts[row]} in {WINDOW_S}s (usual {many.usual:.1f})",
+        emit=lambda row: f"{counts[row]} {_plural('cull', counts[row])} in {WINDOW_S}s",
+        report=lambda row: f"{counts[row]} in {WINDOW_S}s (usual {many.usual:.1f})",
     )
 
 
@@ -299,15 +299,15 @@ def gate_failures(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         return f"at {envs.failed_gate[int(fleet.ids[row])]}"
 
     def why(row: int) -> str:
-        said = envs.failed_why[int(fleet.ids[row])]
-        return f": {said}" if said else ""
+        stated = envs.failed_why[int(fleet.ids[row])]
+        return f": {stated}" if stated else ""
 
     return Factor(
         name="gate fails",
         status="degraded",
         weight=many.weight,
-        say=lambda row: f"{counts[row]} {_plural('fail', counts[row])} {at_gate(row)}",
-        tell=lambda row: f"{counts[row]} {at_gate(row)}{why(row)}",
+        emit=lambda row: f"{counts[row]} {_plural('fail', counts[row])} {at_gate(row)}",
+        report=lambda row: f"{counts[row]} {at_gate(row)}{why(row)}",
     )
 
 
@@ -330,11 +330,11 @@ def rent_without_gain(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     weight[dear.rows[hit]] = np.minimum(high[hit] / dear.limit, SOFT_CAP)
     name, rent = _metric_name(fleet), fleet.state.envs.values["rent"]
 
-    def said(row: int) -> str:
+    def stated(row: int) -> str:
         place = places[row]
         return f"rent {rent[row]:.2f}, {name} {_signed(gain[place])} in {steps[place]} steps"
 
-    return Factor(name="rent, no gain", status="degraded", weight=weight, say=said)
+    return Factor(name="rent, no gain", status="degraded", weight=weight, emit=stated)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

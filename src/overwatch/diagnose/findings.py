@@ -222,13 +222,13 @@ def _why_culled(fleet: Fleet, on: npt.NDArray[np.bool_]) -> str:
     """The gate that most of the lane's failing envs failed last, and on what."""
     envs = fleet.state.envs
     failing = np.flatnonzero(on & (envs.gate_fails.recent(fleet.n, fleet.state.last_at) > 0))
-    said: dict[str, int] = {}
+    stated: dict[str, int] = {}
     for env_id in fleet.ids[failing].tolist():
         check = envs.failed_check.get(env_id)
         words = f"gate {envs.failed_gate[env_id]} fails" + (f" on {check}" if check else "")
-        said[words] = said.get(words, 0) + 1
+        stated[words] = stated.get(words, 0) + 1
     return max(
-        said, key=lambda words: said[words], default="open the env with the most culls: its seeds' events"
+        stated, key=lambda words: stated[words], default="open the env with the most culls: its seeds' events"
     )
 
 
@@ -312,8 +312,8 @@ def _non_finite(seen: Evidence) -> Iterator[Problem]:
     recent_ns = state.last_at - state.non_finite_at
     if state.non_finite and recent_ns <= int(seen.limits.non_finite_hold_s * 1e9):
         values = "value" if state.non_finite == 1 else "values"
-        told = f"{state.non_finite} non-finite {values}, last {state.non_finite_last}"
-        yield _non_finite_problem(seen, state.non_finite_at, told)
+        reported = f"{state.non_finite} non-finite {values}, last {state.non_finite_last}"
+        yield _non_finite_problem(seen, state.non_finite_at, reported)
         return
     blank = {
         name: series

@@ -115,7 +115,7 @@ def _fading(x: float) -> float:
     return small
 
 
-TELLING: Final = 10
+REPORTING: Final = 10
 """Earlier episodes of all such envs together, below which their scatter is luck itself."""
 
 
@@ -187,7 +187,7 @@ def _noise(sums: EpisodeSums, n: int) -> float:
     own = scatter[np.isfinite(scatter)]
     if own.size:
         before = int(sums.before[:n][np.isfinite(scatter)].sum())
-        typical = NORMAL * median_of(own) if before >= TELLING else 0.0
+        typical = NORMAL * median_of(own) if before >= REPORTING else 0.0
         if typical > 0:
             return typical
     # Few episodes, or most of them equal (sparse, saturated rewards): the rare ones set the scale.
@@ -215,7 +215,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """Each lane's median over that of the other lanes of its kind; only where there are others."""
 
 
-class Usual(msgspec.Struct, frozen=True, kw_only=True):
+class FleetBaseline(msgspec.Struct, frozen=True, kw_only=True):
     """The fleet at one tick."""
 
     pace: Pace = Pace()
@@ -227,11 +227,11 @@ class Usual(msgspec.Struct, frozen=True, kw_only=True):
     """When the env that is quiet for longest last reported, on the fleet's clock; 0 where there is none."""
 
 
-def usual_of(state: RunState) -> Usual:
+def baseline_of(state: RunState) -> FleetBaseline:
     """What is usual now."""
     envs = state.envs
     paid = paid_rents(envs)
-    return Usual(
+    return FleetBaseline(
         pace=pace_of(state),
         earnings=earnings_of(envs),
         rent=median_of(paid) if paid.size >= LEAST_REPORTING else None,
@@ -249,7 +249,7 @@ def pace_of(state: RunState) -> Pace:
     envs = state.envs
     step_time = envs.values["step_time"][: envs.n]
     lanes = _lane_medians(state, step_time)
-    return Pace(median=_telling_median(step_time), lanes=lanes, times=_paces(lanes))
+    return Pace(median=_reporting_median(step_time), lanes=lanes, times=_paces(lanes))
 
 
 def paid_rents(envs: Envs) -> Floats:
@@ -259,7 +259,7 @@ def paid_rents(envs: Envs) -> Floats:
     return paid
 
 
-def _telling_median(values: Floats) -> float | None:
+def _reporting_median(values: Floats) -> float | None:
     """The median, unless too few envs report or all report the same."""
     known = values[np.isfinite(values)]
     if known.size < LEAST_REPORTING or known.min() == known.max():
@@ -274,9 +274,9 @@ def _lane_medians(state: RunState, step_time: Floats) -> dict[str, float]:
     for code, name in enumerate(state.lane_names.words):
         if code not in rows:
             continue
-        told = step_time[rows[code]] if whole else step_time[rows[code]][known[rows[code]]]
-        if told.size:
-            found[name] = median_of(told)
+        reported = step_time[rows[code]] if whole else step_time[rows[code]][known[rows[code]]]
+        if reported.size:
+            found[name] = median_of(reported)
     return found
 
 
@@ -303,7 +303,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """Index into the run's lane names; -1 unknown."""
     step_time: Floats
     """Seconds; NaN where not measured."""
-    usual: Usual
+    usual: FleetBaseline
     """What was usual at the start of this second."""
     returns: Returns | None
     """`None` while no env has finished enough episodes."""
@@ -350,10 +350,10 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         return on
 
 
-def fleet_of(state: RunState, usual: Usual | None = None) -> Fleet:
+def fleet_of(state: RunState, usual: FleetBaseline | None = None) -> Fleet:
     """The fleet, by what is usual in it; worked out where it is not given."""
     envs = state.envs
-    usual = usual_of(state) if usual is None else usual
+    usual = baseline_of(state) if usual is None else usual
     return Fleet(
         state=state,
         n=envs.n,
@@ -415,27 +415,27 @@ class Rollups(msgspec.Struct, frozen=True, kw_only=True):
 def rollups_of(state: RunState) -> Rollups:
     """What everything adds up to now."""
     envs = state.envs
-    told = _told_of(envs)
-    ends = _ends(state, told)
+    reported = _reported_of(envs)
+    ends = _ends(state, reported)
     rows = envs.by_lane()
     lanes = _sums(envs, rows, len(state.op_names.words))
     return Rollups(
-        middles=_middles_by(told, rows),
+        middles=_middles_by(reported, rows),
         lanes=lanes,
         fleet=_fleet_sums(envs, lanes),
         best=tuple(best for best, _ in ends),
         worst=tuple(worst for _, worst in ends),
-        columns=_columns(envs, told),
+        columns=_columns(envs, reported),
     )
 
 
-def _told_of(envs: Envs) -> dict[str, Floats]:
+def _reported_of(envs: Envs) -> dict[str, Floats]:
     """What envs report, by the name of the column, shape (n,); NaN where one reports nothing."""
-    told = {name: envs.values[name][: envs.n] for name in ("reward", "metric", "rent")}
-    told["fps"] = fps_of(envs.values["step_time"][: envs.n])
+    reported = {name: envs.values[name][: envs.n] for name in ("reward", "metric", "rent")}
+    reported["fps"] = fps_of(envs.values["step_time"][: envs.n])
     if envs.episodes.any() or envs.times["return"].any():
-        told["return"] = envs.mean_return()
-    return {name: values for name, values in told.items() if np.isfinite(values).any()}
+        reported["return"] = envs.mean_return()
+    return {name: values for name, values in reported.items() if np.isfinite(values).any()}
 
 
 def fps_of(step_time: Floats) -> Floats:
@@ -444,17 +444,17 @@ def fps_of(step_time: Floats) -> Floats:
     return found
 
 
-def middles_of(told: Mapping[str, Floats], rows: Rows) -> Middles:
+def middles_of(reported: Mapping[str, Floats], rows: Rows) -> Middles:
     """What is usual among these rows, by the columns that are reported."""
-    return _middles_by(told, {0: rows})[0]
+    return _middles_by(reported, {0: rows})[0]
 
 
-def _middles_by(told: Mapping[str, Floats], lanes: Mapping[int, Rows]) -> dict[int, Middles]:
+def _middles_by(reported: Mapping[str, Floats], lanes: Mapping[int, Rows]) -> dict[int, Middles]:
     """The same among the rows of each lane: all columns of one are put in order at once."""
-    names = [name for name in _MIDDLED if name in told]
+    names = [name for name in _MIDDLED if name in reported]
     if not names:
         return dict.fromkeys(lanes, Middles())
-    values = np.array([told[name] for name in names])
+    values = np.array([reported[name] for name in names])
     # What is not finite comes last when it is put in order.
     values[~np.isfinite(values)] = np.nan
     found = {}
@@ -515,24 +515,25 @@ def _counts(lane: Ints, codes: Ints, num: int) -> dict[int, tuple[int, ...]]:
     return {row - 1: tuple(counts) for row, counts in enumerate(table[:, 1:].tolist())}
 
 
-def _ends(state: RunState, told: Mapping[str, Floats]) -> list[tuple[End, End]]:
+def _ends(state: RunState, reported: Mapping[str, Floats]) -> list[tuple[End, End]]:
     """The best and the worst env by each of the columns that show how well one does."""
     found = []
     info = state.started.metric if state.started else None
     for field, higher_is_better in (("return", True), ("metric", info.higher_is_better if info else True)):
-        if field not in told:
+        if field not in reported:
             continue
-        known = np.flatnonzero(np.isfinite(told[field]))
-        values = told[field][known]
+        known = np.flatnonzero(np.isfinite(reported[field]))
+        values = reported[field][known]
         rows = int(known[values.argmin()]), int(known[values.argmax()])
         low, high = (
-            End(env_id=int(state.envs.ids[row]), field=field, value=float(told[field][row])) for row in rows
+            End(env_id=int(state.envs.ids[row]), field=field, value=float(reported[field][row]))
+            for row in rows
         )
         found.append((high, low) if higher_is_better else (low, high))
     return found
 
 
-def _columns(envs: Envs, told: Mapping[str, Floats]) -> tuple[str, ...]:
+def _columns(envs: Envs, reported: Mapping[str, Floats]) -> tuple[str, ...]:
     """A run that finishes episodes has returns, and needs no rewards beside them."""
     has_episodes = bool(envs.episodes[: envs.n].any())
-    return tuple(name for name in COLUMNS if name in told and not (has_episodes and name == "reward"))
+    return tuple(name for name in COLUMNS if name in reported and not (has_episodes and name == "reward"))

@@ -340,8 +340,8 @@ def _of_envs(rule: Rule, fleet: Fleet, tick: int) -> Iterator[Problem]:
     first = next(term for term in rule.terms if term.scope is Scope.ENV)
     column = _column(fleet, first)
     for row in rows.tolist():
-        said = f"{first.short} {column[row]:.4g} {first.sign} {first.number:g}"
-        yield _problem(rule, state, str(int(fleet.ids[row])), said)
+        stated = f"{first.short} {column[row]:.4g} {first.sign} {first.number:g}"
+        yield _problem(rule, state, str(int(fleet.ids[row])), stated)
 
 
 def _column(fleet: Fleet, term: Term) -> np.ndarray:
@@ -365,7 +365,7 @@ def _label(term: Term) -> str:
     return term.short if row is None else row.label
 
 
-def _problem(rule: Rule, state: RunState, subject: str | None, said: str, envs: int = 0) -> Problem:
+def _problem(rule: Rule, state: RunState, subject: str | None, stated: str, envs: int = 0) -> Problem:
     scope = rule.subject if subject is not None else Scope.RUN
     hold = UPDATES if rule.hold.updates else Patience(
         hold=rule.hold.ns, clear=_CLEAR_NS, cooldown=_COOLDOWN_NS
@@ -376,7 +376,7 @@ def _problem(rule: Rule, state: RunState, subject: str | None, said: str, envs: 
         scope=scope.value,
         subject=subject,
         at=state.last_at,
-        message=f"{rule.name}: {said}",
+        message=f"{rule.name}: {stated}",
         hint=rule.hint,
         symptoms=envs,
         patience=hold,
@@ -429,11 +429,11 @@ def failed_factors(state: RunState, how: Judging, anomalies: Anomalies) -> Itera
     """Which factors of others failed."""
     failed = {**how.broken, **anomalies.off}
     if failed:
-        said = ", ".join(f"{name} ({reason})" for name, reason in sorted(failed.items()))
+        stated = ", ".join(f"{name} ({reason})" for name, reason in sorted(failed.items()))
         yield Problem(
             code="factor-off",
             at=state.first_at,
-            message=f"{len(failed)} installed {'factor' if len(failed) == 1 else 'factors'} failed: {said}",
+            message=f"{len(failed)} installed {'factor' if len(failed) == 1 else 'factors'} failed: {stated}",
             hint="envs are judged without it in this run; tell its author, or set its weight to 0",
             factors=tuple(sorted(failed)),
         )

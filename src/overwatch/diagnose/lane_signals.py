@@ -305,7 +305,7 @@ class Sawtooth(msgspec.Struct, frozen=True, kw_only=True):
     """From one rise to the next."""
 
     @property
-    def said(self) -> str:
+    def stated(self) -> str:
         """`util swings 20% to 95% every 4.0s`."""
         return f"util swings {self.low:.0%} to {self.high:.0%} every {self.period_s:.1f}s"
 
@@ -351,8 +351,8 @@ def step_spreads(state: RunState) -> dict[str, Spread]:
     for code, name in enumerate(state.lane_names.words):
         rows = by_lane.get(code, _NONE)
         every = max(1, -(-num_of(rows) * times.shape[1] // MOST_TIMES))
-        told = times[rows.start : rows.stop : every] if isinstance(rows, slice) else times[rows[::every]]
-        spread = _spread(told.ravel())
+        reported = times[rows.start : rows.stop : every] if isinstance(rows, slice) else times[rows[::every]]
+        spread = _spread(reported.ravel())
         if spread is not None:
             found[name] = spread
     return found
@@ -361,10 +361,10 @@ def step_spreads(state: RunState) -> dict[str, Spread]:
 def update_spreads(state: RunState) -> dict[int, Spread]:
     """Of the updates of each rank: by its phases, else by what the run reports of its updates' time."""
     found = {rank: _spread(np.array(update_times(phases))) for rank, phases in state.phases.items()}
-    told = state.policy.get("overwatch.policy.update_time")
+    reported = state.policy.get("overwatch.policy.update_time")
     leader = state.ranks.leader
-    if told is not None and leader is not None and found.get(leader) is None:
-        found[leader] = _spread(np.array([value for value in told.history.items if value is not None]))
+    if reported is not None and leader is not None and found.get(leader) is None:
+        found[leader] = _spread(np.array([value for value in reported.history.items if value is not None]))
     return {rank: spread for rank, spread in found.items() if spread is not None}
 
 

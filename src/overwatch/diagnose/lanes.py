@@ -203,7 +203,7 @@ def _facts(state: RunState, fleet: Fleet, past: Minutes, tick: int, name: str) -
     fresh = {key: gauge for key, gauge in readings.items() if _age_s(gauge.stamp, tick) <= patience_s}
     clock, clock_max = _level(fresh.get("clock_hz")), _level(fresh.get("clock_max_hz"))
     throttle = state.throttles.get(name)
-    told = throttle is not None and _age_s(throttle.stamp, tick) <= patience_s
+    reported = throttle is not None and _age_s(throttle.stamp, tick) <= patience_s
     slowest, rank = _slowest_peer(fleet, name), rank_of(state, name)
     return LaneFacts(
         name=name,
@@ -220,7 +220,7 @@ def _facts(state: RunState, fleet: Fleet, past: Minutes, tick: int, name: str) -
         clock=_share(clock, clock_max),
         clock_hz=clock,
         clock_max_hz=clock_max,
-        throttle=tuple(throttle.reasons) if throttle is not None and told else None,
+        throttle=tuple(throttle.reasons) if throttle is not None and reported else None,
         pace=fleet.lane_pace.get(name),
         step_s=fleet.lane_step_time.get(name),
         slowest=slowest,

@@ -57,12 +57,12 @@ def wrong_clocks(state: RunState, keys: Sequence[str]) -> list[Problem]:
     if not keys:
         return []
     sources = [state.sources[key] for key in keys]
-    said, most_s = spoken_for(sources), max(-source.delay for source in sources) / 1e9
+    stated, most_s = spoken_for(sources), max(-source.delay for source in sources) / 1e9
     return [
         Problem(
             code="clock-ahead",
             at=state.last_at,
-            message=f"clock of {said} is {most_s:.0f} s ahead: what it tells is from the future",
+            message=f"clock of {stated} is {most_s:.0f} s ahead: what it tells is from the future",
             hint="synchronise the clocks of both machines; `overwatch doctor` on each says which one is not",
             patience=STEADY,
         )
@@ -100,12 +100,12 @@ def overlapping_writers(state: RunState, keys: Sequence[str]) -> list[Problem]:
     """One problem for all producers that send twice."""
     if not keys:
         return []
-    said = spoken_for(state.sources[key] for key in keys)
+    stated = spoken_for(state.sources[key] for key in keys)
     return [
         Problem(
             code="overlapping-writers",
             at=max(state.sources[key].first_at for key in keys),
-            message=f"{len(keys)} processes speak at once as {said}: their values are mixed",
+            message=f"{len(keys)} processes speak at once as {stated}: their values are mixed",
             hint="give each run its own id, each process its own rank; end the one that was left over",
             patience=STEADY,
         )
@@ -211,7 +211,7 @@ class DataClock(msgspec.Struct, frozen=True, kw_only=True):
     """Nanoseconds; only differences mean something."""
     lead: int = 0
     """What the producers reported of it."""
-    heard: int = 0
+    received: int = 0
     """Tick at which `lead` last moved."""
     anchors: dict[str, int] = {}
     """What to add to each producer's time."""
@@ -219,17 +219,17 @@ class DataClock(msgspec.Struct, frozen=True, kw_only=True):
 
 def advanced(before: DataClock, state: RunState, tick: int) -> DataClock:
     """The clock at `tick`, after what the producers have sent by then."""
-    if not before.heard:
+    if not before.received:
         first = {key: tick - source.at for key, source in state.sources.items()}
-        return DataClock(now=tick, lead=tick, heard=tick, anchors=first)
-    anchors, told = before.anchors, before.lead
+        return DataClock(now=tick, lead=tick, received=tick, anchors=first)
+    anchors, reported = before.anchors, before.lead
     if anchors.keys() != state.sources.keys():
         anchors = {key: anchors.get(key, before.now - source.at) for key, source in state.sources.items()}
     for key, source in state.sources.items():
-        told = max(told, anchors[key] + source.at)
-    lead, heard = (told, tick) if told > before.lead else (before.lead, before.heard)
-    now = max(before.now, lead + min(max(0, tick - heard), RUNS_ON_NS))
-    return DataClock(now=now, lead=lead, heard=heard, anchors=anchors)
+        reported = max(reported, anchors[key] + source.at)
+    lead, received = (reported, tick) if reported > before.lead else (before.lead, before.received)
+    now = max(before.now, lead + min(max(0, tick - received), RUNS_ON_NS))
+    return DataClock(now=now, lead=lead, received=received, anchors=anchors)
 
 
 AWAY: Final = "collector-away"
@@ -371,12 +371,12 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
 
 def stalls_of(state: RunState) -> tuple[Stall, ...]:
     """Ranks that stopped, the one that stopped first comes first."""
-    heard: dict[int, int] = {}
+    received: dict[int, int] = {}
     for source in state.sources.values():
         if not source.finished and not source.is_beside:
-            heard[source.rank] = max(heard.get(source.rank, 0), source.at)
+            received[source.rank] = max(received.get(source.rank, 0), source.at)
     found = (
-        _stall(rank, state.phases.get(rank, {}), rhythm, heard.get(rank, 0))
+        _stall(rank, state.phases.get(rank, {}), rhythm, received.get(rank, 0))
         for rank, rhythm in state.rhythms.items()
     )
     return tuple(sorted((stall for stall in found if stall), key=lambda stall: (stall.at, stall.rank)))

@@ -75,9 +75,9 @@ def lane_problems(
 
 
 def _lane_problem(
-    fleet: Fleet, lane: LaneFacts, bound: Bound, said: tuple[str, str], num_slow: int
+    fleet: Fleet, lane: LaneFacts, bound: Bound, stated: tuple[str, str], num_slow: int
 ) -> Problem:
-    code, message = said
+    code, message = stated
     envs = "" if not num_slow else f"; {num_slow} slow {'env' if num_slow == 1 else 'envs'}"
     return Problem(
         code=code,
@@ -109,13 +109,13 @@ def _for_all(
     first = bounds[lanes[0].name]
     several = len(lanes) > 1
     own = not several and lanes[0].of is Of.DEVICE
-    said = f"{shared.message}: {first.why.partition(',')[0]}"
+    stated = f"{shared.message}: {first.why.partition(',')[0]}"
     yield Problem(
         code=shared.code,
         scope="gpu" if own else shared.scope,
         subject=lanes[0].name if own else None,
         at=fleet.state.last_at,
-        message=f"{said}; {len(lanes)} lanes wait" if several else said,
+        message=f"{stated}; {len(lanes)} lanes wait" if several else stated,
         hint=first.hint,
         factors=first.evidence,
         symptoms=len(lanes) if several else 0,
@@ -203,29 +203,32 @@ def _a_piece(stretches: Sequence[Stretch]) -> dict[str, float]:
     return {name: added(stretch.phases.get(name, 0.0) for stretch in stretches) / pieces for name in names}
 
 
-def regressions(told: Throughput | None, baseline: Baseline | None) -> Iterator[Problem]:
+def regressions(reported: Throughput | None, baseline: Baseline | None) -> Iterator[Problem]:
     """At most one finding for each thing that the run is compared with."""
-    if told is None:
+    if reported is None:
         return
-    for code, other in (("throughput-regression", told.best), ("throughput-below-baseline", baseline)):
-        if other is not None and other.unit == told.unit and _has_fallen(told, other):
-            yield _fall_problem(code, told, other)
+    for code, other in (("throughput-regression", reported.best), ("throughput-below-baseline", baseline)):
+        if other is not None and other.unit == reported.unit and _has_fallen(reported, other):
+            yield _fall_problem(code, reported, other)
 
 
-def _has_fallen(told: Throughput, other: Baseline) -> bool:
-    return told.now < (1 - FALL) * other.rate and told.now < other.rate - SCATTER * other.scatter
+def _has_fallen(reported: Throughput, other: Baseline) -> bool:
+    return reported.now < (1 - FALL) * other.rate and reported.now < other.rate - SCATTER * other.scatter
 
 
-def _fall_problem(code: str, told: Throughput, other: Baseline) -> Problem:
-    grew = grown_phase(told, other)
-    by = "" if grew is None else f"; {_grown(grew, told, other)}"
-    fall = 1 - told.now / other.rate
+def _fall_problem(code: str, reported: Throughput, other: Baseline) -> Problem:
+    grew = grown_phase(reported, other)
+    by = "" if grew is None else f"; {_grown(grew, reported, other)}"
+    fall = 1 - reported.now / other.rate
     return Problem(
         code=code,
-        at=told.at,
-        message=f"{told.now:,.3g} {told.unit}/s, {fall:.0%} below {other.rate:,.3g} of {other.name}{by}",
-        hint=_hint(grew) if told.phases and other.phases else "time the phases to see what takes the time",
-        factors=() if grew is None else (_grown(grew, told, other),),
+        at=reported.at,
+        message=f"{reported.now:,.3g} {reported.unit}/s, {fall:.0%} below {other.rate:,.3g} of "
+        f"{other.name}{by}",
+        hint=_hint(grew)
+        if reported.phases and other.phases
+        else "time the phases to see what takes the time",
+        factors=() if grew is None else (_grown(grew, reported, other),),
         patience=PATIENCE,
     )
 
@@ -236,21 +239,21 @@ def _hint(grew: str | None) -> str:
     return f"look at what {grew} does now and did not before"
 
 
-def _grown(name: str, told: Throughput, other: Baseline) -> str:
-    before, now = other.phases.get(name, 0.0), told.phases[name]
+def _grown(name: str, reported: Throughput, other: Baseline) -> str:
+    before, now = other.phases.get(name, 0.0), reported.phases[name]
     return f"{name} takes {now / before:.1f}x as long" if before > 0 else f"{name} is new"
 
 
-def grown_phase(told: Throughput, other: Baseline) -> str | None:
+def grown_phase(reported: Throughput, other: Baseline) -> str | None:
     """The phase that took most of the time that is lost; of phases within phases the innermost."""
-    if not other.phases or told.now <= 0 or other.rate <= 0:
+    if not other.phases or reported.now <= 0 or other.rate <= 0:
         return None
-    grew = {name: now - other.phases.get(name, 0.0) for name, now in told.phases.items()}
+    grew = {name: now - other.phases.get(name, 0.0) for name, now in reported.phases.items()}
     most = max(grew.values(), default=0.0)
-    if most < LEAST_OF_FALL * (1 / told.now - 1 / other.rate):
+    if most < LEAST_OF_FALL * (1 / reported.now - 1 / other.rate):
         return None
     alike = [name for name, more in grew.items() if more >= MOST_OF * most]
-    return min(alike, key=lambda name: (told.phases[name], name))
+    return min(alike, key=lambda name: (reported.phases[name], name))
 
 
 GONE_S: Final = 7.0

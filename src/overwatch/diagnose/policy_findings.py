@@ -217,7 +217,7 @@ class Compound:
     """Of each group one row must be beyond its limit, or one code be reported."""
     takes: frozenset[str]
     """Rows and codes that are its parts."""
-    says: str
+    words: str
     hint: str
 
 
@@ -231,21 +231,21 @@ COMPOUNDS: Final = (
         code="steps-too-large",
         needs=(frozenset({KL.short}), frozenset({CLIP_FRACTION.short}) | _WEIGHTS),
         takes=frozenset({KL.short, CLIP_FRACTION.short, _SPIKE}) | _WEIGHTS,
-        says="updates are too large",
+        words="updates are too large",
         hint="lower the learning rate or the number of epochs, or set target_kl",
     ),
     Compound(
         code="update-shock",
         needs=(frozenset({_SPIKE}), frozenset({GRAD_NORM.short, VALUE_LOSS.short, KL.short})),
         takes=frozenset({_SPIKE, GRAD_NORM.short, VALUE_LOSS.short, KL.short}),
-        says="one update shook the policy",
+        words="one update shook the policy",
         hint="look at its batch for outliers; set target_kl; wait for the critic to follow",
     ),
     Compound(
         code="critic-failing",
         needs=(frozenset({EXPLAINED_VARIANCE.short}), frozenset({VALUE_LOSS.short})),
         takes=frozenset({EXPLAINED_VARIANCE.short, VALUE_LOSS.short}),
-        says="the critic fails",
+        words="the critic fails",
         hint="check the scale of rewards; more epochs or a larger share of the loss for the critic",
     ),
 )  # fmt: skip
@@ -258,7 +258,7 @@ def joined(problems: list[Problem], standing: Mapping[str, Problem]) -> list[Pro
     for compound in COMPOUNDS:
         parts = [problem for problem in left if _names(problem) & compound.takes]
         if parts and (f"{compound.code}:policy:" in standing or _holds(compound, parts)):
-            found.append(_told(compound, parts))
+            found.append(_reported(compound, parts))
             left = [problem for problem in left if problem not in parts]
     return [*found, *left]
 
@@ -304,14 +304,14 @@ def _holds(compound: Compound, parts: list[Problem]) -> bool:
     return all(any(of_part & group for of_part in names) for group in compound.needs)
 
 
-def _told(compound: Compound, parts: list[Problem]) -> Problem:
+def _reported(compound: Compound, parts: list[Problem]) -> Problem:
     critical = any(part.severity == "critical" for part in parts)
     limits = "its limit" if len(parts) == 1 else "their limits"
     return of_policy(
         code=compound.code,
         severity="critical" if critical else "warning",
         at=min(part.at for part in parts),
-        message=f"{compound.says}: {_labels(parts)} beyond {limits}",
+        message=f"{compound.words}: {_labels(parts)} beyond {limits}",
         hint=compound.hint,
         factors=tuple(part.message for part in parts),
         symptoms=len(parts),
@@ -459,13 +459,13 @@ def policy_problems(
     subjects = {row.subject for row in rows}
     spikes = [spike for spike in kl_spike(state) if KL.short not in subjects]
     apart = [one for one in apart if not (one.code == SPIKES and GRAD_NORM.short in subjects)]
-    told = {problem.subject for problem in (*rows, *fallen)} | critic
+    reported = {problem.subject for problem in (*rows, *fallen)} | critic
     quiet = list(_quiet(state, fleet))
-    told |= set(STEPS) if any(problem.code == _STOPPED for problem in quiet) else set()
+    reported |= set(STEPS) if any(problem.code == _STOPPED for problem in quiet) else set()
     crept = [
         drift
         for row, drift in drift_problems(state, memory.drifts, standing)
-        if row.short not in told
+        if row.short not in reported
         and is_judged(state, fleet, row, state.policy[row.name])
         and not is_harmless_drift(state, fleet, row)
     ]
@@ -508,8 +508,8 @@ def _quiet(state: RunState, fleet: Fleet) -> Iterator[Problem]:
 
 
 def _converged(state: RunState, entropy: Series) -> Problem:
-    told = state.policy.get(RETURN.name)
-    earned = "" if told is None or told.value is None else f" {told.value:{RETURN.fmt}}"
+    reported = state.policy.get(RETURN.name)
+    earned = "" if reported is None or reported.value is None else f" {reported.value:{RETURN.fmt}}"
     return of_policy(
         code="converged",
         severity="info",
@@ -521,8 +521,8 @@ def _converged(state: RunState, entropy: Series) -> Problem:
 
 
 def _stopped(state: RunState, stop: EarlyStopped, update: int) -> Problem:
-    told = {stop.update for stop in state.early_stops.items}
-    lately = sum(0 <= update - number < STOPPED_LATELY for number in told)
+    reported = {stop.update for stop in state.early_stops.items}
+    lately = sum(0 <= update - number < STOPPED_LATELY for number in reported)
     return of_policy(
         code=_STOPPED,
         severity="info",

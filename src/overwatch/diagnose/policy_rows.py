@@ -138,8 +138,8 @@ def returns_vary(state: RunState, fleet: Fleet) -> bool:
     """Whether episodes earn differently; `True` where that is not reported."""
     if fleet.returns is not None:
         return fleet.returns.fleet.noise > VARIES * abs(fleet.returns.fleet.recent)
-    told = state.policy.get(RETURN.name)
-    known = np.array([] if told is None else known_values(told))
+    reported = state.policy.get(RETURN.name)
+    known = np.array([] if reported is None else known_values(reported))
     if known.size < 2:
         known = state.envs.returns[: fleet.n]
         known = known[np.isfinite(known)]
@@ -328,13 +328,15 @@ def is_harmless_drift(state: RunState, fleet: Fleet, row: Metric) -> bool:
 
 
 def _critic_has_learned(state: RunState) -> bool:
-    least, told = EXPLAINED_VARIANCE.warm_above, state.policy.get(EXPLAINED_VARIANCE.name)
-    return least is None or (told is not None and told.highest is not None and told.highest > least)
+    least, reported = EXPLAINED_VARIANCE.warm_above, state.policy.get(EXPLAINED_VARIANCE.name)
+    return least is None or (
+        reported is not None and reported.highest is not None and reported.highest > least
+    )
 
 
 def _explains_well(state: RunState) -> bool:
-    told = state.policy.get(EXPLAINED_VARIANCE.name)
-    newest = [] if told is None else [value for value in told.history.items[-5:] if value is not None]
+    reported = state.policy.get(EXPLAINED_VARIANCE.name)
+    newest = [] if reported is None else [value for value in reported.history.items[-5:] if value is not None]
     explained = median(newest)
     return explained is not None and explained >= GOOD_CRITIC
 

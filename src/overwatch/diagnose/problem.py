@@ -179,12 +179,12 @@ def _within_cap(current: dict[str, Open], before: Followed, tick: int) -> dict[s
     beyond = [current[key].problem for key in order[MAX_OPEN - 1 :]]
     worst = min((problem.severity for problem in beyond), key=SEVERITIES.index)
     counts = [sum(problem.severity == word for problem in beyond) for word in SEVERITIES]
-    told = ", ".join(f"{n:,} {word}" for n, word in zip(counts, SEVERITIES, strict=True) if n)
+    reported = ", ".join(f"{n:,} {word}" for n, word in zip(counts, SEVERITIES, strict=True) if n)
     announced = Problem(
         code=OVERFLOW,
         severity=worst,
         at=tick,
-        message=f"{len(beyond):,} more findings are not shown: {told}",
+        message=f"{len(beyond):,} more findings are not shown: {reported}",
         hint="look for the one cause of those that are",
         symptoms=len(beyond),
     )

@@ -67,8 +67,8 @@ def service_problems(state: RunState, tick: int) -> Iterator[Problem]:
 def _starved(service: Service) -> Problem | None:
     """The trainer asks in vain, and at this pace the next batch is far."""
     waiting, size = service.value(QUEUE_SEQUENCES.name), service.value(BATCH_SIZE.name)
-    asked = service.recently(BATCHES.name, but=DONE)
-    if waiting is None or not size or waiting >= size or not asked or service.recently(SERVED.name):
+    requested = service.recently(BATCHES.name, but=DONE)
+    if waiting is None or not size or waiting >= size or not requested or service.recently(SERVED.name):
         return None
     pace = service.recently(ACCEPTED.name) or 0.0
     left_s = (size - waiting) / pace if pace else None

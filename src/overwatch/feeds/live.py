@@ -18,7 +18,7 @@ import msgspec
 
 from overwatch import codec, discovery
 from overwatch.snapshot import RunLine, RunList, Snapshot, View
-from overwatch.snapshot.history import HISTORY_VERSION, Ask, History
+from overwatch.snapshot.history import HISTORY_VERSION, History, HistoryQuery
 from overwatch.snapshot.history import decode as decode_history
 
 _MOST_BYTES: Final = 64 << 20
@@ -151,10 +151,10 @@ class Live:
             found = await asyncio.gather(*(_runs_of(session, one) for one in self.addresses))
         return tuple(listed for part in found for listed in part)
 
-    async def history(self, run_id: str | None, ask: Ask) -> History | None:
+    async def history(self, run_id: str | None, wanted: HistoryQuery) -> History | None:
         """The past of a run of the watched collector; `None` where that has none to give. Never raises."""
         headers = _bearer(discovery.token_to_read(self.address))
-        query = history_query(self.run_id if run_id is None else run_id, ask)
+        query = history_query(self.run_id if run_id is None else run_id, wanted)
         try:
             async with (
                 _session() as session,
@@ -287,15 +287,17 @@ def is_readable(history: History) -> bool:
     return history.schema_version.partition(".")[0] == HISTORY_VERSION.partition(".")[0]
 
 
-def history_query(run_id: str | None, ask: Ask) -> list[tuple[str, str]]:
+def history_query(run_id: str | None, wanted: HistoryQuery) -> list[tuple[str, str]]:
     """A request as the API's parameters; what is as usual is left out."""
-    query = [("name", name) for name in ask.names]
+    query = [("name", name) for name in wanted.names]
     if run_id is not None:
         query.append(("run", run_id))
-    if ask.columns != Ask().columns:
-        query.append(("columns", str(ask.columns)))
-    query += [(word, repr(at)) for word, at in (("from", ask.since), ("to", ask.until)) if at is not None]
-    return [*query, ("about", "yes")] if ask.about else query
+    if wanted.columns != HistoryQuery().columns:
+        query.append(("columns", str(wanted.columns)))
+    query += [
+        (word, repr(at)) for word, at in (("from", wanted.since), ("to", wanted.until)) if at is not None
+    ]
+    return [*query, ("about", "yes")] if wanted.about else query
 
 
 def _why(status: int, body: str) -> str:
@@ -314,10 +316,10 @@ async def _runs_of(session: aiohttp.ClientSession, address: str) -> tuple[Listed
         async with session.get(f"{_http(address)}/api/v1/runs", headers=headers) as answer:
             if answer.status != 200:
                 return (Listed(collector=address, reason=f"refused with HTTP {answer.status}"),)
-            told = _runs(await answer.read())
+            reported = _runs(await answer.read())
     except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError) as error:
         return (Listed(collector=address, reason=reason_of(error)),)
-    return tuple(Listed(collector=address, run=run) for run in told.runs)
+    return tuple(Listed(collector=address, run=run) for run in reported.runs)
 
 
 def _session() -> aiohttp.ClientSession:

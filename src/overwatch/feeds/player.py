@@ -25,7 +25,7 @@ from overwatch.fold import DEFAULT_VIEW, FAST_NS, SLOW_NS, Fold, Frame
 from overwatch.projection.history import of_snapshot, remember
 from overwatch.recordings.index import Located
 from overwatch.snapshot import Snapshot, View
-from overwatch.snapshot.history import Ask, History
+from overwatch.snapshot.history import History, HistoryQuery
 from overwatch.state.past import Past
 
 _GAP_NS: Final = 60 * SLOW_NS
@@ -178,7 +178,7 @@ class Timeline(ABC):
         """Another view of the current tick, of a run or of the newest; `None` where there is no such run."""
 
     @abstractmethod
-    def history(self, run_id: str | None, ask: Ask) -> History | None:
+    def history(self, run_id: str | None, query: HistoryQuery) -> History | None:
         """The past of a run, or of the newest, up to the current tick; `None` where there is no such run."""
 
     @abstractmethod
@@ -255,9 +255,9 @@ class Player(Timeline):
         seen = self._fold.look([(run_id, view)]) if self._fold is not None else {}
         return next(iter(seen.values()), None)
 
-    def history(self, run_id: str | None, ask: Ask) -> History | None:
+    def history(self, run_id: str | None, query: HistoryQuery) -> History | None:
         """The past of a run, or of the newest, up to the current tick; `None` where there is no such run."""
-        return None if self._fold is None else self._fold.history(run_id, ask)
+        return None if self._fold is None else self._fold.history(run_id, query)
 
     def look_ahead(self, ticks: int) -> bool:
         """Look through the next so many ticks that were not seen yet; `False` when all were.
@@ -315,8 +315,8 @@ class Player(Timeline):
             self._pass(fold, life, passed, recent=tick - passed <= self._most_recent * SLOW_NS)
             taken = passed
         self.folded += 1
-        hushed = self.recording.notes.hushed(tick)
-        frame = fold.advance(tick, self.recording.read(segment.at(tick)), (), hushed)
+        muted = self.recording.notes.muted(tick)
+        frame = fold.advance(tick, self.recording.read(segment.at(tick)), (), muted)
         for snapshot in frame.recorded:
             self.survey.take(snapshot)
         self._keep(fold, tick, recent=True)
@@ -325,8 +325,8 @@ class Player(Timeline):
 
     def _pass(self, fold: Fold, life: Segment, tick: int, *, recent: bool) -> None:
         """Take one tick of which no frame is wanted."""
-        hushed = self.recording.notes.hushed(tick)
-        for snapshot in fold.skip(tick, self.recording.read(life.at(tick)), hushed):
+        muted = self.recording.notes.muted(tick)
+        for snapshot in fold.skip(tick, self.recording.read(life.at(tick)), muted):
             self.survey.take(snapshot)
         self.folded += 1
         self._keep(fold, tick, recent=recent)
@@ -430,14 +430,14 @@ class LogPlayer(Timeline):
         found = None if wanted is None else frame.snapshots.get((wanted, DEFAULT_VIEW))
         return found and msgspec.structs.replace(found, envs=found.envs[: view.rows])
 
-    def history(self, run_id: str | None, ask: Ask) -> History | None:
+    def history(self, run_id: str | None, query: HistoryQuery) -> History | None:
         """As far as the log was looked through, up to the current tick."""
         found = self.look(run_id, View())
         past = None if found is None else self._pasts.get(found.run.run_id)
         if found is None or past is None:
             return None
-        until = found.time if ask.until is None else min(ask.until, found.time)
-        return of_snapshot(found, past, msgspec.structs.replace(ask, until=until))
+        until = found.time if query.until is None else min(query.until, found.time)
+        return of_snapshot(found, past, msgspec.structs.replace(query, until=until))
 
     def look_ahead(self, ticks: int) -> bool:
         """Read the next snapshots for the survey; `False` when all were."""

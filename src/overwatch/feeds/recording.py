@@ -76,15 +76,17 @@ class Recording:
 
     def remarks(self) -> tuple[str, ...]:
         """What must be reported of what could not be read so far, and of how the rest was put in order."""
-        told = list(self.source.account.lines())
+        reported = list(self.source.account.lines())
         if isinstance(self.source, Indexed) and (self.bad_lines or self.bad_batches):
-            told.append(
+            reported.append(
                 f"{self.source.index}: {self.bad_lines} index lines and {self.bad_batches} batches "
                 "could not be read and were left out"
             )
         elif self.bad_batches:
-            told.append(f"{self.source.name}: {self.bad_batches} batches could not be read and were left out")
-        return tuple(told)
+            reported.append(
+                f"{self.source.name}: {self.bad_batches} batches could not be read and were left out"
+            )
+        return tuple(reported)
 
     def segments(self) -> list[Segment]:
         """The recording as lives of a collector, in order; those in which nothing was folded are left out."""
@@ -96,7 +98,7 @@ class Recording:
                     notes.piece(entry)
                 case Located() | Started():
                     lives.add(entry)
-                    notes.told(entry)
+                    notes.reported(entry)
                 case Ended():
                     lives.end(entry)
                 case Raised():
@@ -119,7 +121,7 @@ class Recording:
             for place in range(0, len(segment.entries), _TOGETHER):
                 yield from self.read(segment.entries[place : place + _TOGETHER])
 
-    def told(self) -> Iterator[tuple[int, Decoded]]:
+    def reported(self) -> Iterator[tuple[int, Decoded]]:
         """Receive time in Unix nanoseconds and records of every batch, in the order of replay."""
         for batch in self.batches():
             try:
@@ -130,7 +132,7 @@ class Recording:
     def frames(self) -> Iterator[Frame]:
         """Every frame that was live, in order: the snapshots of all runs at every tick."""
         for fold, tick, batches in self.ticks():
-            yield fold.advance(tick, batches, (), self.notes.hushed(tick))
+            yield fold.advance(tick, batches, (), self.notes.muted(tick))
 
     def recorded(self, run_id: str | None = None) -> Iterator[Snapshot]:
         """Every snapshot that was recorded, in order, one a second of each run; quicker than `frames`.
@@ -139,7 +141,7 @@ class Recording:
         """
         for fold, tick, batches in self.ticks(run_id):
             self.reached = fold
-            yield from fold.skip(tick, batches, self.notes.hushed(tick))
+            yield from fold.skip(tick, batches, self.notes.muted(tick))
 
     def left(self) -> LeftBehind:
         """The checkpoints that the collector left here; `look` for them."""
@@ -159,17 +161,17 @@ class Recording:
 
     def _mark(self, segments: Sequence[Segment], left: LeftBehind, tick: int) -> str:
         """A mark of all that a fold depends on which took everything up to a tick."""
-        told = hashlib.blake2b(build().encode(), digest_size=16)
-        told.update(repr((self.baseline, self.notes.told_of_thinning, left.adopted(tick))).encode())
+        reported = hashlib.blake2b(build().encode(), digest_size=16)
+        reported.update(repr((self.baseline, self.notes.reported_thinning, left.adopted(tick))).encode())
         for segment in segments:
             if segment.first > tick:
                 break
             count, last = segment.last_up_to(tick, _MARKED)
             places = [(one.sequence, one.stamp, one.signal.value) for one in last]
-            told.update(repr((segment.first, segment.before is None, count, places)).encode())
+            reported.update(repr((segment.first, segment.before is None, count, places)).encode())
             for batch in self.read(last):
-                told.update(batch.body)
-        return told.hexdigest()
+                reported.update(batch.body)
+        return reported.hexdigest()
 
     def ticks(self, run_id: str | None = None) -> Iterator[tuple[Fold, int, list[Batch]]]:
         """Every tick that was live, in order, with the fold that is to take it and what came up to it.
@@ -281,8 +283,11 @@ def unshown(recording: Recording) -> tuple[str, ...]:
             continue
         items += decoded.items
         counts.update(_reasons(batch.signal, decoded))
-    told = [f"  {count:,} {reason}" for reason, count in counts.most_common() if count]
-    return (f"{recording.folder}: {items:,} items in {requests:,} requests, of which no run is made:", *told)
+    reported = [f"  {count:,} {reason}" for reason, count in counts.most_common() if count]
+    return (
+        f"{recording.folder}: {items:,} items in {requests:,} requests, of which no run is made:",
+        *reported,
+    )
 
 
 def _reasons(signal: Signal, decoded: Decoded) -> Counter[str]:

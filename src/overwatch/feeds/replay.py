@@ -16,7 +16,7 @@ from overwatch.feeds.recording import RecordingError
 from overwatch.feeds.survey import Mark
 from overwatch.projection.run import run_list
 from overwatch.snapshot import Snapshot, View
-from overwatch.snapshot.history import Ask, History
+from overwatch.snapshot.history import History, HistoryQuery
 
 TICK_S: Final = 0.1
 _NS: Final = 1_000_000_000
@@ -61,7 +61,7 @@ class Replay:
         self._player = player
         self._clock = clock
         self._wanted: list[Callable[[], object]] = []
-        self._asked: list[tuple[str | None, Ask, asyncio.Future[History | None]]] = []
+        self._requested: list[tuple[str | None, HistoryQuery, asyncio.Future[History | None]]] = []
         """Who waits for the past of a run."""
         self._wake = asyncio.Event()
 
@@ -135,13 +135,13 @@ class Replay:
     async def runs(self) -> tuple[Listed, ...]:
         """The runs at this place."""
         frame, where = self._player.frame, str(self._player.recording.folder)
-        told = run_list(frame.snapshots, frame.newest)
-        return tuple(Listed(collector=where, run=run) for run in told.runs)
+        reported = run_list(frame.snapshots, frame.newest)
+        return tuple(Listed(collector=where, run=run) for run in reported.runs)
 
-    async def history(self, run_id: str | None, ask: Ask) -> History | None:
+    async def history(self, run_id: str | None, query: HistoryQuery) -> History | None:
         """The past of a run up to this place; `None` where there is no such run."""
         coming: asyncio.Future[History | None] = asyncio.get_running_loop().create_future()
-        self._asked.append((self.run_id if run_id is None else run_id, ask, coming))
+        self._requested.append((self.run_id if run_id is None else run_id, query, coming))
         self._wake.set()
         return await coming
 
@@ -158,7 +158,7 @@ class Replay:
     def play(self, *, playing: bool) -> None:
         """Play on, from the start when at the end; or pause."""
         if playing and self._player.position >= self._player.last:
-            self._ask(lambda: self._player.seek(self._player.first))
+            self._query(lambda: self._player.seek(self._player.first))
         self._player.paused = not playing
         self._wake.set()
 
@@ -170,15 +170,15 @@ class Replay:
     def step(self, by: int) -> None:
         """So many recorded seconds on, or back; pauses."""
         self._player.paused = True
-        self._ask(lambda: self._player.step(by))
+        self._query(lambda: self._player.step(by))
 
     def seek(self, time: float) -> None:
         """Go to a Unix time."""
-        self._ask(lambda: self._player.seek(int(time * _NS)))
+        self._query(lambda: self._player.seek(int(time * _NS)))
 
     def search(self, kind: str, what: str) -> None:
         """Go to the next update, finding or event of that name; looks through what was not seen yet."""
-        self._ask(lambda: self._search(kind, what))
+        self._query(lambda: self._search(kind, what))
 
     def cancel(self) -> None:
         """Give up the step, seek or search that is under way; the place stays what it was."""
@@ -195,7 +195,7 @@ class Replay:
         else:
             self._player.seek(int(found * _NS))
 
-    def _ask(self, action: Callable[[], object]) -> None:
+    def _query(self, action: Callable[[], object]) -> None:
         self._wanted.append(action)
         self.busy, self.part, self._cancelling = True, 0.0, False
         self._wake.set()
@@ -246,9 +246,9 @@ class Replay:
 
     async def _answer(self) -> None:
         """Resolve the requests for the past; the worker thread reads it, since nothing else moves then."""
-        asked, self._asked = self._asked, []
-        for run_id, ask, coming in asked:
-            found = await asyncio.to_thread(self._player.history, run_id, ask)
+        requested, self._requested = self._requested, []
+        for run_id, query, coming in requested:
+            found = await asyncio.to_thread(self._player.history, run_id, query)
             if not coming.done():
                 coming.set_result(found)
 

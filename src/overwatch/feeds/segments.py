@@ -203,7 +203,7 @@ def _entered(start: Started, before: Segment | None) -> Segment:
     first = next_tick(start.stamp)
     if before is None or start.body.after is None:
         segment = Segment(first=first, last=first - FAST_NS, began=start.sequence)
-        if start.body.tells:
+        if start.body.reports:
             segment.add(start)
         return segment
     before.last = max(before.last, start.body.after)

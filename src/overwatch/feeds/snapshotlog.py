@@ -173,7 +173,9 @@ def read_baseline(path: Path) -> Baseline:
     Raises `RecordingError` where no run in it was measured, or nothing can be read.
     """
     try:
-        found = next((told for told in map(_told, _newest_first(path)) if told is not None), None)
+        found = next(
+            (reported for reported in map(_reported, _newest_first(path)) if reported is not None), None
+        )
     except OSError as error:
         raise RecordingError(f"baseline {path} cannot be read: {error.strerror or error}") from error
     if found is None:
@@ -208,10 +210,10 @@ def _logged(log: Path) -> Iterator[Snapshot]:
                 continue
 
 
-def _told(snapshot: Snapshot) -> Baseline | None:
-    told = snapshot.run.throughput
-    if told is None:
+def _reported(snapshot: Snapshot) -> Baseline | None:
+    reported = snapshot.run.throughput
+    if reported is None:
         return None
-    if told.best is not None:
-        return msgspec.structs.replace(told.best, name=snapshot.run.run_id)
-    return Baseline(name=snapshot.run.run_id, unit=told.unit, rate=told.now)
+    if reported.best is not None:
+        return msgspec.structs.replace(reported.best, name=snapshot.run.run_id)
+    return Baseline(name=snapshot.run.run_id, unit=reported.unit, rate=reported.now)

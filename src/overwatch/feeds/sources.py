@@ -87,13 +87,13 @@ class Account:
 
     def lines(self) -> tuple[str, ...]:
         """All of it as text, the most frequent reasons first."""
-        told = [
+        reported = [
             f"{file}: {count:,} passed over: {reason}"
             for (file, reason), count in self.passed_over.most_common(_MOST_EXAMPLES)
         ]
-        rest = len(self.passed_over) - len(told)
+        rest = len(self.passed_over) - len(reported)
         more = [f"and {rest} more files or reasons"] if rest > 0 else []
-        return (*self.remarks, *told, *more)
+        return (*self.remarks, *reported, *more)
 
 
 class Indexed:

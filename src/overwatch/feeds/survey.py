@@ -60,21 +60,23 @@ class Survey:
 
     def take(self, snapshot: Snapshot) -> None:
         """A snapshot of a run."""
-        told = self._runs.setdefault(snapshot.run.run_id, _OfRun())
+        reported = self._runs.setdefault(snapshot.run.run_id, _OfRun())
         for finding in snapshot.findings:
             if finding.severity in ALARMS:
                 key = finding.id, int(finding.since)
-                known = told.marks.get(key)
+                known = reported.marks.get(key)
                 seen = snapshot.time if known is None else min(snapshot.time, known.place)
                 about = "" if finding.subject.id is None else f" {finding.subject.id}"
                 code = f"{finding.code}{about} {finding.id}"
-                told.marks[key] = Mark(time=finding.since, severity=finding.severity, code=code, seen=seen)
+                reported.marks[key] = Mark(
+                    time=finding.since, severity=finding.severity, code=code, seen=seen
+                )
         update = snapshot.run.update
         if update is not None:
-            told.updates[update] = min(snapshot.time, told.updates.get(update, snapshot.time))
-        if len(told.events) < _MOST_EVENTS:
-            told.events.update(
-                ((line.time, _said(line)), None) for line in snapshot.feed if line.kind not in _QUIET
+            reported.updates[update] = min(snapshot.time, reported.updates.get(update, snapshot.time))
+        if len(reported.events) < _MOST_EVENTS:
+            reported.events.update(
+                ((line.time, _stated(line)), None) for line in snapshot.feed if line.kind not in _QUIET
             )
 
     @property
@@ -84,13 +86,13 @@ class Survey:
 
     def marks(self, run_id: str | None) -> tuple[Mark, ...]:
         """The alarms of a run, in the order of time."""
-        told = self._runs.get(run_id or "")
-        return () if told is None else tuple(sorted(told.marks.values()))
+        reported = self._runs.get(run_id or "")
+        return () if reported is None else tuple(sorted(reported.marks.values()))
 
     def update(self, run_id: str | None, number: int) -> float | None:
         """When an update, or the first after it, was seen; `None` where none was so far."""
-        told = self._runs.get(run_id or "")
-        known = {} if told is None else told.updates
+        reported = self._runs.get(run_id or "")
+        known = {} if reported is None else reported.updates
         return known.get(min((one for one in tuple(known) if one >= number), default=-1))
 
     def finding(self, run_id: str | None, word: str, after: float) -> float | None:
@@ -100,15 +102,15 @@ class Survey:
 
     def event(self, run_id: str | None, words: str, after: float) -> float | None:
         """When the first line of the feed with all of these words was after a time, else the first of all."""
-        told, wanted = self._runs.get(run_id or ""), words.lower().split()
-        events = () if told is None else sorted(told.events)
-        return _next([at for at, said in events if all(word in said for word in wanted)], after)
+        reported, wanted = self._runs.get(run_id or ""), words.lower().split()
+        events = () if reported is None else sorted(reported.events)
+        return _next([at for at, stated in events if all(word in stated for word in wanted)], after)
 
 
 def _next(times: list[float], after: float) -> float | None:
     return next((at for at in times if at > after), times[0] if times else None)
 
 
-def _said(line: FeedLine) -> str:
+def _stated(line: FeedLine) -> str:
     env = "" if line.env_id is None else f" env={line.env_id}"
     return f"{line.kind} {line.subsystem} {line.message}{env}".lower()

@@ -59,11 +59,11 @@ class Value(NamedTuple):
 def values(text: str) -> Iterator[Value]:
     """Every documented value of a `values.yaml`, in order; raises `ValueError` where one has no comment."""
     data = yaml.safe_load(text)
-    told = dict(_told(text))
-    for path, default in _leaves(data, "", told):
-        if path not in told:
+    reported = dict(_reported(text))
+    for path, default in _leaves(data, "", reported):
+        if path not in reported:
             raise ValueError(f"values.yaml: {path} has no comment; write {_MARK!r} above it")
-        yield Value(path, default, told[path])
+        yield Value(path, default, reported[path])
 
 
 def values_schema() -> str:
@@ -100,7 +100,7 @@ def _text() -> str:
     return (CHART / "values.yaml").read_text(encoding="utf-8")
 
 
-def _told(text: str) -> Iterator[tuple[str, str]]:
+def _reported(text: str) -> Iterator[tuple[str, str]]:
     """Path and comment of each key that has one."""
     above: list[tuple[int, str]] = []
     comment = ""
@@ -122,34 +122,34 @@ def _told(text: str) -> Iterator[tuple[str, str]]:
             comment = ""
 
 
-def _leaves(data: Mapping[str, Any], before: str, told: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+def _leaves(data: Mapping[str, Any], before: str, reported: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     for name, default in data.items():
         path = f"{before}{name}"
-        if isinstance(default, dict) and path not in told:
-            yield from _leaves(default, f"{path}.", told)
+        if isinstance(default, dict) and path not in reported:
+            yield from _leaves(default, f"{path}.", reported)
         else:
             yield path, default
 
 
 def _schema(value: Value) -> dict[str, Any]:
-    said: dict[str, Any] = {"description": value.about}
+    stated: dict[str, Any] = {"description": value.about}
     match value.default:
         case bool():
-            said["type"] = "boolean"
+            stated["type"] = "boolean"
         case int():
-            said |= {"type": ["integer", "null"] if value.path in _NULL else "integer", "minimum": 1}
+            stated |= {"type": ["integer", "null"] if value.path in _NULL else "integer", "minimum": 1}
         case str():
-            said["type"] = "string"
+            stated["type"] = "string"
             if value.path in _CHOICES:
-                said["enum"] = list(_CHOICES[value.path])
+                stated["enum"] = list(_CHOICES[value.path])
             if value.path in _PATTERNS:
-                said["pattern"] = _PATTERNS[value.path]
+                stated["pattern"] = _PATTERNS[value.path]
         case list():
-            said["type"] = "array"
+            stated["type"] = "array"
             if value.path in _NAMES_ONLY:
-                said["items"] = {"type": "string"}
+                stated["items"] = {"type": "string"}
         case _:
-            said["type"] = "object"
+            stated["type"] = "object"
             if value.path.endswith(("abels", "nnotations", "nodeSelector", ".env")):
-                said["additionalProperties"] = {"type": "string"}
-    return said
+                stated["additionalProperties"] = {"type": "string"}
+    return stated

@@ -148,16 +148,16 @@ def _split(pairs: Mapping[str, str]) -> str:
 
 
 def _difference(row: Metric) -> str:
-    said = [f"accepted as input; emitted as a {row.kind.value} in `{row.unit}`"]
+    stated = [f"accepted as input; emitted as a {row.kind.value} in `{row.unit}`"]
     if row.estimator is not None:
-        said.append(f"estimator {row.estimator.value}")
-    return ", ".join(said)
+        stated.append(f"estimator {row.estimator.value}")
+    return ", ".join(stated)
 
 
 def _refs(refs: tuple[Ref, ...], hide: Level | None = None) -> str:
     shown = [ref for ref in refs if ref.level is not hide]
-    said = ", ".join(f"`{ref.key}`{'*' if ref.level is Level.REQUIRED else ''}" for ref in shown)
-    return said if len(shown) == len(refs) else f"{said}, and values by the names of metrics"
+    stated = ", ".join(f"`{ref.key}`{'*' if ref.level is Level.REQUIRED else ''}" for ref in shown)
+    return stated if len(shown) == len(refs) else f"{stated}, and values by the names of metrics"
 
 
 def _attribute(one: Attribute) -> list[str]:

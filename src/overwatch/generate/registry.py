@@ -83,10 +83,10 @@ FILES: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(
 def attribute_of(one: Attribute) -> dict[str, Any]:
     """An attribute as Weaver reads it."""
     kind: Any = {"members": [_member(member) for member in one.members]} if one.members else one.kind
-    said: dict[str, Any] = {"key": one.key, "type": kind, "brief": one.brief, "stability": one.stability}
+    stated: dict[str, Any] = {"key": one.key, "type": kind, "brief": one.brief, "stability": one.stability}
     if one.examples:
-        said["examples"] = list(one.examples)
-    return said | _note(one.note)
+        stated["examples"] = list(one.examples)
+    return stated | _note(one.note)
 
 
 def _member(member: Member) -> dict[str, Any]:
@@ -112,15 +112,15 @@ def _metric(one: MetricDef) -> dict[str, Any]:
 
 
 def _event(one: EventDef) -> dict[str, Any]:
-    said = {"name": one.name, "brief": one.brief, **_note(one.note), "stability": one.stability}
+    stated = {"name": one.name, "brief": one.brief, **_note(one.note), "stability": one.stability}
     associated = {"entity_associations": _associated(one.entities)} if one.entities else {}
-    return said | _refs(one.attributes) | associated
+    return stated | _refs(one.attributes) | associated
 
 
 def _entity(one: EntityDef) -> dict[str, Any]:
-    said: dict[str, Any] = {"type": one.type, "brief": one.brief, "stability": one.stability}
-    said["identity"] = [_ref(ref) for ref in one.identity]
-    return said | ({"description": [_ref(ref) for ref in one.description]} if one.description else {})
+    stated: dict[str, Any] = {"type": one.type, "brief": one.brief, "stability": one.stability}
+    stated["identity"] = [_ref(ref) for ref in one.identity]
+    return stated | ({"description": [_ref(ref) for ref in one.description]} if one.description else {})
 
 
 def _span(one: SpanDef) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class _Members(msgspec.Struct, frozen=True):
     members: tuple[_Member, ...]
 
 
-class _Said(msgspec.Struct, frozen=True, kw_only=True):
+class _Stated(msgspec.Struct, frozen=True, kw_only=True):
     """What everything in a registry has."""
 
     brief: str = ""
@@ -68,7 +68,7 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
     stability: str = DEVELOPMENT
 
 
-class _Attribute(_Said, frozen=True, kw_only=True):
+class _Attribute(_Stated, frozen=True, kw_only=True):
     key: str
     type: str | _Members
 
@@ -77,17 +77,17 @@ class _Attribute(_Said, frozen=True, kw_only=True):
         words = held and all(isinstance(member.value, str) for member in held)
         kind = self.type if isinstance(self.type, str) else "string" if words else "int"
         members = tuple(Member(value=member.word, brief=member.brief) for member in held)
-        return Attribute(key=self.key, kind=kind, members=members, **_said(self))
+        return Attribute(key=self.key, kind=kind, members=members, **_stated(self))
 
 
-class _Signal(_Said, frozen=True, kw_only=True):
+class _Signal(_Stated, frozen=True, kw_only=True):
     attributes: tuple[_Ref, ...] = ()
     entity_associations: tuple[str | dict[str, tuple[str, ...]], ...] = ()
     annotations: dict[str, Any] = {}
 
     def carried(self) -> dict[str, Any]:
         found = [[one] if isinstance(one, str) else _flat(one.values()) for one in self.entity_associations]
-        return {"attributes": _refs(self.attributes), "entities": _flat(found), **_said(self)}
+        return {"attributes": _refs(self.attributes), "entities": _flat(found), **_stated(self)}
 
 
 class _Metric(_Signal, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ class _Span(_Signal, frozen=True, kw_only=True):
         return SpanDef(type=self.type, names=(), **self.carried())
 
 
-class _Entity(_Said, frozen=True, kw_only=True):
+class _Entity(_Stated, frozen=True, kw_only=True):
     type: str
     identity: tuple[_Ref, ...] = ()
     description: tuple[_Ref, ...] = ()
@@ -165,9 +165,9 @@ def _read(path: Path) -> _File:
         raise RegistryFileError(f"{path}: {error.strerror or error}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise RegistryFileError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
-    said = data.get("file_format") if isinstance(data, dict) else None
-    if said != FORMAT:
-        raise RegistryFileError(f"{path}: file_format is {said!r}; only {FORMAT!r} is read")
+    stated = data.get("file_format") if isinstance(data, dict) else None
+    if stated != FORMAT:
+        raise RegistryFileError(f"{path}: file_format is {stated!r}; only {FORMAT!r} is read")
     try:
         return msgspec.convert(data, _File)
     except msgspec.ValidationError as error:
@@ -190,12 +190,13 @@ def _with_dependencies(registry: Registry) -> Registry:
     entities = {
         name for _, one in registry.signals() if not isinstance(one, EntityDef) for name in one.entities
     }
-    said: dict[str, Any] = {"brief": "Of a dependency.", "stability": "stable", "imported": True}
+    stated: dict[str, Any] = {"brief": "Of a dependency.", "stability": "stable", "imported": True}
     attributes = {
-        key: Attribute(key=key, kind="string", **said) for key in _missing(keys, registry.attributes, own)
+        key: Attribute(key=key, kind="string", **stated) for key in _missing(keys, registry.attributes, own)
     }
     others = {
-        name: EntityDef(type=name, identity=(), **said) for name in _missing(entities, registry.entities, own)
+        name: EntityDef(type=name, identity=(), **stated)
+        for name in _missing(entities, registry.entities, own)
     }
     return Registry(
         attributes={**registry.attributes, **attributes},
@@ -210,7 +211,7 @@ def _missing(wanted: set[str], held: Iterable[str], own: set[str]) -> Iterator[s
     return (name for name in sorted(wanted - {*held}) if name.partition(".")[0] not in own)
 
 
-def _said(one: _Said) -> dict[str, Any]:
+def _stated(one: _Stated) -> dict[str, Any]:
     return {"brief": one.brief, "note": one.note, "stability": one.stability}
 
 

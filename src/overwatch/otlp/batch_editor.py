@@ -60,7 +60,7 @@ class _Line:
     run_id: str
     log: LogRecord | None
     """`None` once it was taken out."""
-    said: Record | None = None
+    stated: Record | None = None
     """Of a measurement that was chosen."""
     is_own: bool = True
     """Whether the run is named by the record, not by its resource."""
@@ -77,7 +77,7 @@ class _Block:
 
 
 @dataclass(slots=True)
-class Sheet:
+class BatchEdit:
     """One batch."""
 
     batch: Batch
@@ -111,7 +111,7 @@ class Sheet:
         """Let the numbers of a run be thinned; with `only_many` those of many subjects."""
         for line in self.lines:
             if line.run_id == run_id and line.log is not None:
-                line.said = _number(line, only_many=only_many)
+                line.stated = _number(line, only_many=only_many)
         for block in self.blocks:
             block.is_chosen = block.is_chosen or (block.run_id == run_id and _is_replaceable(block.message))
 
@@ -121,22 +121,22 @@ class Sheet:
         self.silenced[line.source.key, line.run_id] = replace(line)
         line.log = None
 
-    def take_in(self, earlier: Sequence["Sheet"]) -> None:
+    def take_in(self, earlier: Sequence["BatchEdit"]) -> None:
         """Add what earlier batches of the same second have, before what is here."""
         if earlier:
             self.is_changed = True
-            self.lines = [line for sheet in (*earlier, self) for line in sheet.lines]
-            self.blocks = [block for sheet in (*earlier, self) for block in sheet.blocks]
+            self.lines = [line for edit in (*earlier, self) for line in edit.lines]
+            self.blocks = [block for edit in (*earlier, self) for block in edit.blocks]
             silenced: dict[tuple[bytes, str], _Line] = {}
-            for sheet in (*earlier, self):
-                silenced.update(sheet.silenced)
+            for edit in (*earlier, self):
+                silenced.update(edit.silenced)
             self.silenced = silenced
 
     def batches(self) -> Iterator[Batch]:
         """What is left, as batches; none where nothing is."""
         lines = [line for line in self.lines if line.log is not None]
-        heard = {(line.source.key, line.run_id) for line in lines}
-        lines += [_breath(line) for key, line in self.silenced.items() if key not in heard]
+        received = {(line.source.key, line.run_id) for line in lines}
+        lines += [_breath(line) for key, line in self.silenced.items() if key not in received]
         if lines:
             yield self._batch(Signal.LOGS, _logs(lines))
         messages = [block.message for block in self.blocks if not block.is_out]
@@ -153,45 +153,47 @@ class Sheet:
         return msgspec.structs.replace(self.batch, signal=signal, body=body)
 
 
-def sheet_of(batch: Batch, message: wire.Request) -> Sheet:
+def edit_of(batch: Batch, message: wire.Request) -> BatchEdit:
     """A batch opened up."""
     if isinstance(message, ExportLogsServiceRequest):
-        return Sheet(batch=batch, lines=list(_lines(message)))
+        return BatchEdit(batch=batch, lines=list(_lines(message)))
     parts: Iterable[ResourceMetrics | ResourceSpans] = (
         message.resource_metrics
         if isinstance(message, ExportMetricsServiceRequest)
         else message.resource_spans
     )
-    return Sheet(
+    return BatchEdit(
         batch=batch, blocks=[_Block(resource_of(part.resource).origin.run_id, part) for part in parts]
     )
 
 
-def join_numbers(sheets: Iterable[Sheet], period_ns: int) -> None:
+def join_numbers(edits: Iterable[BatchEdit], period_ns: int) -> None:
     """Fold the chosen numbers of batches, in order, all of one period of stamps.
 
     What came late comes fast: what is left has one number a period of the producer's time too.
     """
-    series: dict[tuple[object, ...], list[tuple[Sheet, _Line, Measured]]] = {}
-    tallies: dict[tuple[object, ...], list[tuple[Sheet, _Line, Tallied]]] = {}
-    newest: dict[tuple[object, ...], tuple[Sheet, _Block]] = {}
-    for sheet in sheets:
-        for line in sheet.lines:
-            if line.said is not None and isinstance(line.said.event, Measured):
-                series.setdefault(_series(line, line.said.event), []).append((sheet, line, line.said.event))
-            elif line.said is not None and isinstance(line.said.event, Tallied):
-                who = line.source.key, line.run_id, line.said.event.scope
-                tallies.setdefault(who, []).append((sheet, line, line.said.event))
-        for block in sheet.blocks:
+    series: dict[tuple[object, ...], list[tuple[BatchEdit, _Line, Measured]]] = {}
+    tallies: dict[tuple[object, ...], list[tuple[BatchEdit, _Line, Tallied]]] = {}
+    newest: dict[tuple[object, ...], tuple[BatchEdit, _Block]] = {}
+    for edit in edits:
+        for line in edit.lines:
+            if line.stated is not None and isinstance(line.stated.event, Measured):
+                series.setdefault(_series(line, line.stated.event), []).append(
+                    (edit, line, line.stated.event)
+                )
+            elif line.stated is not None and isinstance(line.stated.event, Tallied):
+                owner = line.source.key, line.run_id, line.stated.event.scope
+                tallies.setdefault(owner, []).append((edit, line, line.stated.event))
+        for block in edit.blocks:
             if block.is_chosen:
-                key = block.run_id, *_told_by(block.message)
+                key = block.run_id, *_reported_by(block.message)
                 if key in newest:
                     before, older = newest[key]
                     before.is_changed = older.is_out = True
-                newest[key] = sheet, block
-    for told in series.values():
-        first = told[0][2].at
-        for _, together in groupby(told, key=lambda item: (item[2].at - first) // period_ns):
+                newest[key] = edit, block
+    for reported in series.values():
+        first = reported[0][2].at
+        for _, together in groupby(reported, key=lambda item: (item[2].at - first) // period_ns):
             _fold(list(together))
     for counted in tallies.values():
         first = counted[0][2].at
@@ -199,7 +201,7 @@ def join_numbers(sheets: Iterable[Sheet], period_ns: int) -> None:
             _join(list(alike))
 
 
-def _join(counted: Sequence[tuple[Sheet, _Line, Tallied]]) -> None:
+def _join(counted: Sequence[tuple[BatchEdit, _Line, Tallied]]) -> None:
     """Leave the last of some tallies, with the newest of each series: all count from the beginning."""
     series: dict[str, TallySeries] = {}
     for _, _, event in counted:
@@ -207,24 +209,24 @@ def _join(counted: Sequence[tuple[Sheet, _Line, Tallied]]) -> None:
             key = f"{one.metric} {msgspec.json.encode(sorted(one.labels.items())).decode()}"
             if key not in series or one.size >= series[key].size:
                 series[key] = one
-    for sheet, line, _ in counted[:-1]:
-        sheet.take_out(line)
-    sheet, line, last = counted[-1]
-    if line.said is not None and len(counted) > 1:
-        sheet.is_changed = True
+    for edit, line, _ in counted[:-1]:
+        edit.take_out(line)
+    edit, line, last = counted[-1]
+    if line.stated is not None and len(counted) > 1:
+        edit.is_changed = True
         whole = msgspec.structs.replace(last, series=tuple(series.values()))
-        line.log = _written(line, whole, line.said.seq)
+        line.log = _written(line, whole, line.stated.seq)
 
 
-def _fold(told: list[tuple[Sheet, _Line, Measured]]) -> None:
-    left = dict(fold([event for _, _, event in told]))
-    for place, (sheet, line, event) in enumerate(told):
+def _fold(reported: list[tuple[BatchEdit, _Line, Measured]]) -> None:
+    left = dict(fold([event for _, _, event in reported]))
+    for place, (edit, line, event) in enumerate(reported):
         kept = left.get(place)
         if kept is None:
-            sheet.take_out(line)
-        elif kept is not event and line.said is not None:
-            sheet.is_changed = True
-            line.log = _written(line, kept, line.said.seq)
+            edit.take_out(line)
+        elif kept is not event and line.stated is not None:
+            edit.is_changed = True
+            line.log = _written(line, kept, line.stated.seq)
 
 
 def _series(line: _Line, event: Measured) -> tuple[object, ...]:
@@ -274,7 +276,7 @@ def _breath(line: _Line) -> _Line:
     seq = None if line.log is None else attribute(line.log.attributes, wire.SEQ)
     event = Measured(at=at, scope=Scope.TOWER, values={})
     log = _written(line, event, seq if isinstance(seq, int) else None)
-    return replace(line, log=log, said=None)
+    return replace(line, log=log, stated=None)
 
 
 def _is_replaceable(message: ResourceMetrics | ResourceSpans) -> bool:
@@ -288,7 +290,7 @@ def _is_replaceable(message: ResourceMetrics | ResourceSpans) -> bool:
     )
 
 
-def _told_by(message: ResourceMetrics | ResourceSpans) -> tuple[object, ...]:
+def _reported_by(message: ResourceMetrics | ResourceSpans) -> tuple[object, ...]:
     """Resource and metrics: equal where a later message replaces an earlier one."""
     resource = message.resource.SerializeToString(deterministic=True)
     if isinstance(message, ResourceSpans):

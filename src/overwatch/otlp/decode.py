@@ -80,7 +80,7 @@ def decode(signal: Signal, body: bytes) -> Decoded:
             assert_never(signal)
 
 
-class _Said(NamedTuple):
+class _Stated(NamedTuple):
     """A log record, and its attributes by name, read once."""
 
     log: LogRecord
@@ -89,12 +89,12 @@ class _Said(NamedTuple):
     """What event it is."""
 
 
-def _named(log: LogRecord) -> _Said:
+def _named(log: LogRecord) -> _Stated:
     """Older producers name the event in an attribute, which stays with the fields."""
     attributes = attributes_to_python(log.attributes)
     own: str = log.event_name
     name = own or attributes.get(wire.EVENT_NAME)
-    return _Said(log, attributes, name if isinstance(name, str) else "")
+    return _Stated(log, attributes, name if isinstance(name, str) else "")
 
 
 def _decode_logs(message: ExportLogsServiceRequest) -> Decoded:
@@ -125,14 +125,14 @@ def _decode_logs(message: ExportLogsServiceRequest) -> Decoded:
     )
 
 
-def _found(resource: Resource, scope_name: str, said: _Said) -> "Alive | tuple[Record, ...] | None":
+def _found(resource: Resource, scope_name: str, stated: _Stated) -> "Alive | tuple[Record, ...] | None":
     """What a log record is; `None` where it names no run and no run begins with it."""
-    run_id = run_id_in(resource, said.attributes.get(wire.RUN_ID))
+    run_id = run_id_in(resource, stated.attributes.get(wire.RUN_ID))
     if run_id is not None:
-        found = _entity(resource, run_id, said)
-        return (_record(resource, run_id, scope_name, said),) if found is None else found
-    kind = wire.BY_EVENT_NAME.get(said.name)
-    event = None if kind is None else _event(kind, said, _time(said.log))
+        found = _entity(resource, run_id, stated)
+        return (_record(resource, run_id, scope_name, stated),) if found is None else found
+    kind = wire.BY_EVENT_NAME.get(stated.name)
+    event = None if kind is None else _event(kind, stated, _time(stated.log))
     if event is not None and begins_run(event):
         raise RejectedError("no_run", f"{wire.EVENT_PREFIX}{wire.TAGS[type(event)]} {NO_RUN}")
     return None
@@ -148,31 +148,31 @@ def _logs(message: ExportLogsServiceRequest) -> Iterator[tuple[Resource, str, Lo
                 yield resource, scope_name, log
 
 
-def _record(resource: Resource, run_id: str, scope_name: str, said: _Said) -> Record:
-    origin, log, at, name = with_run(resource, run_id), said.log, _time(said.log), said.name
+def _record(resource: Resource, run_id: str, scope_name: str, stated: _Stated) -> Record:
+    origin, log, at, name = with_run(resource, run_id), stated.log, _time(stated.log), stated.name
     kind = wire.BY_EVENT_NAME.get(name)
     if kind is None:
         if name.startswith(wire.EVENT_PREFIX):
             raise RejectedError("unknown_event", f"{name} is no event of this version")
         return Record(origin=origin, event=_foreign(resource, scope_name, log, at))
-    return Record(origin=origin, event=_event(kind, said, at), seq=_seq(said))
+    return Record(origin=origin, event=_event(kind, stated, at), seq=_seq(stated))
 
 
-def _event(kind: type[Event], said: _Said, at: int) -> Event:
+def _event(kind: type[Event], stated: _Stated, at: int) -> Event:
     try:
-        return _measured(said, at) if kind is Measured else _converted(kind, _fields(kind, said, at))
+        return _measured(stated, at) if kind is Measured else _converted(kind, _fields(kind, stated, at))
     except (ValueError, msgspec.ValidationError) as error:
-        raise RejectedError("malformed", f"{said.name}: {error}") from None
+        raise RejectedError("malformed", f"{stated.name}: {error}") from None
 
 
 def measurement(resource: Resource, log: LogRecord) -> Record | None:
     """A log record as numbers of a run; `None` where it is anything else, or malformed."""
     if wire.BY_EVENT_NAME.get(log.event_name) not in (Measured, Tallied):
         return None
-    said = _named(log)
-    run_id = run_id_in(resource, said.attributes.get(wire.RUN_ID))
+    stated = _named(log)
+    run_id = run_id_in(resource, stated.attributes.get(wire.RUN_ID))
     try:
-        return None if run_id is None else _record(resource, run_id, "", said)
+        return None if run_id is None else _record(resource, run_id, "", stated)
     except RejectedError:
         return None
 
@@ -183,73 +183,73 @@ def _time(log: LogRecord) -> int:
     return at if can_be(at) else checked_time(f"record {log.event_name or 'without a name'}", at)
 
 
-def _entity(resource: Resource, run_id: str, said: _Said) -> "Alive | tuple[Record, ...] | None":
+def _entity(resource: Resource, run_id: str, stated: _Stated) -> "Alive | tuple[Record, ...] | None":
     """What an entity event reports; `None` where it is none, or of an entity that is not known here."""
-    name, attributes = said.name, said.attributes
+    name, attributes = stated.name, stated.attributes
     if name not in wire.ENTITY_EVENTS or attributes.get(wire.ENTITY_TYPE) not in wire.KNOWN_ENTITIES:
         return None
-    origin, at, kind = with_run(resource, run_id), _time(said.log), attributes[wire.ENTITY_TYPE]
+    origin, at, kind = with_run(resource, run_id), _time(stated.log), attributes[wire.ENTITY_TYPE]
     ids = attributes.get(wire.ENTITY_ID)
     is_env = isinstance(ids, Mapping) and kind == wire.ENV_ENTITY
     env_id = as_whole(ids.get(wire.ENV_ID)) if isinstance(ids, Mapping) and is_env else None
     if kind == wire.ENV_ENTITY and env_id is None:
         return None
     if name == wire.ENTITY_DELETE:
-        return tuple(Record(origin=origin, event=event) for event in _ends(said, at, env_id))
+        return tuple(Record(origin=origin, event=event) for event in _ends(stated, at, env_id))
     interval = attributes.get(wire.ENTITY_INTERVAL, 0)
     if isinstance(interval, bool) or not isinstance(interval, int) or not 0 <= interval <= _LONGEST_S:
         raise RejectedError("malformed", f"{wire.ENTITY_INTERVAL} is {interval!r}, not seconds")
     return Alive(origin=origin, env_id=env_id, at=at, interval_s=interval) if isinstance(env_id, int) else ()
 
 
-def _ends(said: _Said, at: int, env_id: Value) -> Iterator[Event]:
+def _ends(stated: _Stated, at: int, env_id: Value) -> Iterator[Event]:
     """What ends with an entity that was deleted."""
     if isinstance(env_id, int):
         yield EnvsRemoved(at=at, env_id=Column.of([env_id]))
-    elif said.attributes[wire.ENTITY_TYPE] == wire.RUN_ENTITY:
-        reason = said.attributes.get(wire.ENTITY_REASON)
+    elif stated.attributes[wire.ENTITY_TYPE] == wire.RUN_ENTITY:
+        reason = stated.attributes.get(wire.ENTITY_REASON)
         yield RunFinished(at=at, outcome="completed", reason=reason if isinstance(reason, str) else None)
 
 
-def _seq(said: _Said) -> int | None:
-    seq = said.attributes.get(wire.SEQ)
+def _seq(stated: _Stated) -> int | None:
+    seq = stated.attributes.get(wire.SEQ)
     if seq is None:
         return None
     if isinstance(seq, bool) or not isinstance(seq, int) or seq < 0:
-        raise RejectedError("malformed", f"{said.log.event_name}: {wire.SEQ} is {seq!r}, not a count")
+        raise RejectedError("malformed", f"{stated.log.event_name}: {wire.SEQ} is {seq!r}, not a count")
     return seq
 
 
-def _measured(said: _Said, at: int) -> Event:
-    log = said.log
+def _measured(stated: _Stated, at: int) -> Event:
+    log = stated.log
     if log.body.HasField("kvlist_value"):
-        return _converted(Measured, _filled(Measured, said, at, _body(log)))
-    sent = said.attributes.get(wire.INDEX)
+        return _converted(Measured, _filled(Measured, stated, at, _body(log)))
+    sent = stated.attributes.get(wire.INDEX)
     index = as_whole(sent)
     if sent is not None and index is None:
         raise ValueError(f"{wire.INDEX} is {sent!r}, not a whole number")
     values = {
         name: Column.scalar(value)
-        for name, value in said.attributes.items()
+        for name, value in stated.attributes.items()
         if isinstance(value, float) and name not in wire.RESERVED
     }
-    return Measured(at=at, scope=Scope(said.attributes.get(wire.SCOPE)), values=values, index=index)
+    return Measured(at=at, scope=Scope(stated.attributes.get(wire.SCOPE)), values=values, index=index)
 
 
-def _fields(kind: type[Event], said: _Said, at: int) -> dict[str, Value]:
+def _fields(kind: type[Event], stated: _Stated, at: int) -> dict[str, Value]:
     """The fields of a fact."""
-    log = said.log
+    log = stated.log
     if kind is LogLine:
         line: dict[str, Value] = {
             "message": to_text(to_python(log.body)),
             "severity": wire.severity_of(log.severity_number).value,
         }
-        return _filled(kind, said, at, {**line, **_span(log)})
+        return _filled(kind, stated, at, {**line, **_span(log)})
     if kind is EnvCrashed:
-        return {**_crash(said.attributes), **_filled(kind, said, at, {})}
+        return {**_crash(stated.attributes), **_filled(kind, stated, at, {})}
     in_body = kind in wire.COLUMNAR or kind is Tallied
     in_span = _span(log) if kind in wire.IN_SPAN else {}
-    return _filled(kind, said, at, {**(_body(log) if in_body else {}), **in_span})
+    return _filled(kind, stated, at, {**(_body(log) if in_body else {}), **in_span})
 
 
 def _crash(attributes: Mapping[str, Value]) -> dict[str, Value]:
@@ -268,10 +268,10 @@ def _body(log: LogRecord) -> dict[str, Value]:
     return attributes_to_python(log.body.kvlist_value.values)
 
 
-def _filled(kind: type[Event], said: _Said, at: int, fields: dict[str, Value]) -> dict[str, Value]:
+def _filled(kind: type[Event], stated: _Stated, at: int, fields: dict[str, Value]) -> dict[str, Value]:
     """Fields from the body, and from attributes; attributes of others are passed over."""
     names = wire.BY_ATTRIBUTE[kind]
-    for name, value in said.attributes.items():
+    for name, value in stated.attributes.items():
         field = names.get(name)
         if field is not None:
             fields.setdefault(field, _identifying(field, value) if field in wire.IDENTIFYING else value)

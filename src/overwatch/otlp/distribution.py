@@ -125,8 +125,8 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
         count = self.count - before.count
         if count < 0 or (shape is None and isinstance(self.shape, Explicit | Exponential)):
             return None
-        told = None if self.sum is None or before.sum is None else self.sum - before.sum
-        return Distribution(count=count, sum=told, shape=shape)
+        reported = None if self.sum is None or before.sum is None else self.sum - before.sum
+        return Distribution(count=count, sum=reported, shape=shape)
 
 
 def upper_ends(shape: Explicit | Exponential) -> list[tuple[float, int]]:

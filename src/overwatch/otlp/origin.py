@@ -51,11 +51,12 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 
 def resource_of(message: ResourceMessage) -> Resource:
     """Read a resource; attributes of an unexpected type count as absent."""
-    told = attributes_to_python(message.attributes)
+    reported = attributes_to_python(message.attributes)
     attributes = {
-        name: value[: wire.LONGEST_ID] if isinstance(value, str) else value for name, value in told.items()
+        name: value[: wire.LONGEST_ID] if isinstance(value, str) else value
+        for name, value in reported.items()
     }
-    named = as_word(told.get(wire.RUN_ID))
+    named = as_word(reported.get(wire.RUN_ID))
     origin = Origin(
         run_id=named or implied_id(attributes) or "",
         is_implied=named is None,
@@ -85,8 +86,8 @@ def run_id_in(resource: Resource, own: Value) -> str | None:
 def with_run(resource: Resource, run_id: str) -> Origin:
     """The resource's origin, speaking for `run_id`; raises `RejectedError` where that is too long."""
     if len(run_id) > wire.LONGEST_ID:
-        said = f"{wire.RUN_ID} has {len(run_id):,} characters; {wire.LONGEST_ID} are the most"
-        raise RejectedError("malformed", said)
+        stated = f"{wire.RUN_ID} has {len(run_id):,} characters; {wire.LONGEST_ID} are the most"
+        raise RejectedError("malformed", stated)
     origin = resource.origin
     if run_id == origin.run_id:
         return origin

@@ -159,7 +159,7 @@ Outcome: TypeAlias = PointSubject | SeriesKey | Lost
 """What a point is by its attributes alone: of a gauge its subject, of anything else its series."""
 
 
-class _Told(NamedTuple):
+class _Reported(NamedTuple):
     """What a metric is beside its points."""
 
     name: str
@@ -187,14 +187,14 @@ class _Producer:
 
     def __init__(self, resource: Resource) -> None:
         self.resource = resource
-        self._known: dict[_Told, dict[bytes, Outcome]] = {}
+        self._known: dict[_Reported, dict[bytes, Outcome]] = {}
 
-    def known(self, told: _Told) -> dict[bytes, Outcome]:
+    def known(self, reported: _Reported) -> dict[bytes, Outcome]:
         """By the bytes behind a number: what they mean in a metric."""
-        found = self._known.get(told)
+        found = self._known.get(reported)
         if found is None:
-            _MEMORY.spend(len(told.name) + _ENTRY_BYTES)
-            found = self._known[told] = {}
+            _MEMORY.spend(len(reported.name) + _ENTRY_BYTES)
+            found = self._known[reported] = {}
         return found
 
 
@@ -252,26 +252,26 @@ class _Gathering:
                 _parsed(kind, raw)
             return
         changes = kind not in {"gauge", "summary"} and data.aggregation_temporality == _DELTA
-        told = _Told(metric.name, kind, changes, kind == "sum" and data.is_monotonic)
+        reported = _Reported(metric.name, kind, changes, kind == "sum" and data.is_monotonic)
         if _POINTS[kind] is NumberDataPoint:
-            self._take_numbers(producer, told, raws)
+            self._take_numbers(producer, reported, raws)
         else:
             for raw in raws:
-                self._take_parsed(producer, told, raw)
+                self._take_parsed(producer, reported, raw)
 
-    def _take_numbers(self, producer: _Producer, told: _Told, raws: Sequence[bytes]) -> None:
-        known = producer.known(told)
+    def _take_numbers(self, producer: _Producer, reported: _Reported, raws: Sequence[bytes]) -> None:
+        known = producer.known(reported)
         last: tuple[object, ...] = ()
         values: dict[Subject, float] = {}
         for raw in raws:
             plain = unpacked(raw)
             if plain is None:
-                self._take_parsed(producer, told, raw)
+                self._take_parsed(producer, reported, raw)
                 continue
             start, at, value, rest = plain
             outcome = known.get(rest)
             if outcome is None:
-                self._take_parsed(producer, told, raw, rest)
+                self._take_parsed(producer, reported, raw, rest)
             elif isinstance(outcome, PointSubject):
                 # Points of one gauge are mostly of one moment.
                 origin, row, subject = outcome.origin, outcome.row, outcome.subject
@@ -286,21 +286,23 @@ class _Gathering:
             else:
                 self._lose(outcome)
 
-    def _take_parsed(self, producer: _Producer, told: _Told, raw: bytes, rest: bytes | None = None) -> None:
+    def _take_parsed(
+        self, producer: _Producer, reported: _Reported, raw: bytes, rest: bytes | None = None
+    ) -> None:
         """Gather a point by the parser; remember what `rest` means, if it is what follows its numbers."""
         try:
-            self._add(producer, told, _parsed(told.kind, raw), rest)
+            self._add(producer, reported, _parsed(reported.kind, raw), rest)
         except RejectedError as rejected:
             reject(self._problems, rejected)
 
-    def _add(self, producer: _Producer, told: _Told, point: _AnyPoint, rest: bytes | None) -> None:
-        at = checked_time(told.name, point.time_unix_nano)
+    def _add(self, producer: _Producer, reported: _Reported, point: _AnyPoint, rest: bytes | None) -> None:
+        at = checked_time(reported.name, point.time_unix_nano)
         stale = bool(point.flags & _STALE)
-        spread = None if stale or isinstance(point, NumberDataPoint) else _distribution(told.name, point)
-        outcome = _outcome_of(producer.resource, told, attributes_to_python(point.attributes))
+        spread = None if stale or isinstance(point, NumberDataPoint) else _distribution(reported.name, point)
+        outcome = _outcome_of(producer.resource, reported, attributes_to_python(point.attributes))
         if rest is not None and len(rest) <= LONGEST and is_only_attributes(rest):
             _MEMORY.spend(2 * len(rest) + _ENTRY_BYTES)
-            producer.known(told)[rest] = outcome
+            producer.known(reported)[rest] = outcome
         if isinstance(outcome, Lost):
             self._lose(outcome)
             return
@@ -310,7 +312,7 @@ class _Gathering:
             return
         value = _number(outcome.row.name, point) if isinstance(point, NumberDataPoint) else spread
         # A total of nothing has no value; of changes the window after them follows on theirs.
-        is_nothing = spread is not None and not spread.count and not told.changes
+        is_nothing = spread is not None and not spread.count and not reported.changes
         if isinstance(outcome, PointSubject) and isinstance(value, float):
             self._moments.put(outcome.origin, at, outcome.row, outcome.subject, value)
         elif isinstance(outcome, SeriesKey) and value is not None and not is_nothing:
@@ -373,17 +375,17 @@ def _parsed(kind: str, raw: bytes) -> _AnyPoint:
     return _POINTS[kind].FromString(raw)
 
 
-def _outcome_of(resource: Resource, told: _Told, attributes: dict[str, Value]) -> Outcome:
+def _outcome_of(resource: Resource, reported: _Reported, attributes: dict[str, Value]) -> Outcome:
     """What a point with these attributes is about; raises `RejectedError`."""
     run_id = run_id_in(resource, attributes.get(wire.RUN_ID))
-    row = catalog.find(told.name) or catalog.find_split(told.name, attributes)
+    row = catalog.find(reported.name) or catalog.find_split(reported.name, attributes)
     if row is None or row.kind is Kind.STATE or not is_meant(row, attributes):
         return Lost.UNATTRIBUTED if run_id is None else Lost.UNMAPPED
     if run_id is None:
         if row.scope in OF_A_TRAINER:
-            raise RejectedError("no_run", f"{told.name} {NO_RUN}")
+            raise RejectedError("no_run", f"{reported.name} {NO_RUN}")
         return Lost.UNATTRIBUTED
-    origin, tallied = with_run(resource, run_id), _is_tallied(row, told)
+    origin, tallied = with_run(resource, run_id), _is_tallied(row, reported)
     if tallied:
         labels = meant_labels(row, attributes)
         subject: Subject | None = tuple(word for pair in labels.items() for word in pair)
@@ -392,27 +394,27 @@ def _outcome_of(resource: Resource, told: _Told, attributes: dict[str, Value]) -
     if subject is None:
         raise RejectedError("malformed", f"{row.name} needs {NEEDS[row.scope]} on its points")
     of = PointSubject(origin=origin, row=row, subject=subject)
-    if told.kind == "gauge":
+    if reported.kind == "gauge":
         return of
     return SeriesKey(
         origin=origin,
         row=row,
         subject=subject,
-        group=_group(of, f"{told.kind} {'changes' if told.changes else 'totals'}"),
+        group=_group(of, f"{reported.kind} {'changes' if reported.changes else 'totals'}"),
         part=_part(attributes),
-        changes=told.changes,
-        rises=told.rises,
+        changes=reported.changes,
+        rises=reported.rises,
         is_tally=tallied,
     )
 
 
-def _is_tallied(row: catalog.Metric, told: _Told) -> bool:
+def _is_tallied(row: catalog.Metric, reported: _Reported) -> bool:
     """Whether a row that is counted by labels came as its own kind; anything else is a value of it."""
     if not is_tally(row):
         return False
     if row.kind is Kind.COUNTER:
-        return told.kind == "sum" and told.rises
-    return told.kind in ("histogram", "exponential_histogram")
+        return reported.kind == "sum" and reported.rises
+    return reported.kind in ("histogram", "exponential_histogram")
 
 
 def _check_window(name: str, start: int, at: int) -> None:
@@ -441,8 +443,8 @@ def _number(name: str, point: NumberDataPoint) -> float:
 def _group(of: PointSubject, kind: str) -> str:
     """What adds up to one value: one producer, metric, subject, and kind of point."""
     origin = of.origin
-    who = (origin.role, origin.rank, origin.epoch, of.row.name, kind, *of.subject)
-    return msgspec.json.encode(who).decode()
+    key = (origin.role, origin.rank, origin.epoch, of.row.name, kind, *of.subject)
+    return msgspec.json.encode(key).decode()
 
 
 def _part(attributes: Mapping[str, Value]) -> str:

@@ -167,12 +167,12 @@ class _Tallying:
         if not labels or self._totals.has(point.position):
             return point.position, labels
         origin = point.of.origin
-        who = msgspec.json.encode((origin.role, origin.rank, origin.epoch, point.of.row.name)).decode()
+        key = msgspec.json.encode((origin.role, origin.rank, origin.epoch, point.of.row.name)).decode()
         sets = self._totals.label_sets.setdefault(point.of.origin.run_id, {})
-        if sets.get(who, 0) < point.of.row.max_series:
-            sets[who] = sets.get(who, 0) + 1
+        if sets.get(key, 0) < point.of.row.max_series:
+            sets[key] = sets.get(key, 0) + 1
             return point.position, labels
-        return point.position._replace(group=f"{who} {OTHER}"), dict.fromkeys(labels, OTHER)
+        return point.position._replace(group=f"{key} {OTHER}"), dict.fromkeys(labels, OTHER)
 
     def records(self) -> Iterator[Record]:
         """What was counted, a record for each producer, scope and time."""

@@ -222,7 +222,7 @@ class Shape:
     """Of every point, which of the request's times it is of."""
     firsts: _Places
     """Of every one of these times the first point."""
-    said: Decoded
+    stated: Decoded
     """As the general path reads it, with places instead of numbers."""
     columns: tuple[_Columns, ...]
     rising: _Places
@@ -260,10 +260,10 @@ class Shape:
             return None
         if not np.array_equal(times[self.moments], numbers.times):
             return None
-        if self.said.series is not None:
-            return self._series(self.said.series, numbers)
+        if self.stated.series is not None:
+            return self._series(self.stated.series, numbers)
         records = tuple(one.record(int(times[one.moment]), numbers.values) for one in self.columns)
-        return msgspec.structs.replace(self.said, records=records)
+        return msgspec.structs.replace(self.stated, records=records)
 
     def _series(self, series: Series, numbers: _Numbers) -> Decoded | None:
         """What is to be settled, with a request's numbers."""
@@ -275,7 +275,7 @@ class Shape:
             place = _place(point)
             points.append(Point(point.of, starts[place], times[place], values[place]))
         moments = series.moments.placed(values, times)
-        return msgspec.structs.replace(self.said, series=Series(moments=moments, points=tuple(points)))
+        return msgspec.structs.replace(self.stated, series=Series(moments=moments, points=tuple(points)))
 
 
 def learn(body: bytes) -> Shape | None:
@@ -288,18 +288,18 @@ def learn(body: bytes) -> Shape | None:
     if not numbers.is_timely:
         return None
     _, firsts, moments = np.unique(numbers.times, return_index=True, return_inverse=True)
-    said = decode_points(_with_places(body, slots))
-    columns = _columns(said, moments)
+    stated = decode_points(_with_places(body, slots))
+    columns = _columns(stated, moments)
     if columns is None:
         return None
-    points, mask = () if said.series is None else said.series.points, layout.mask(len(body))
+    points, mask = () if stated.series is None else stated.series.points, layout.mask(len(body))
     return Shape(
         mask=mask,
         fixed=np.frombuffer(body, np.uint8) & mask,
         layout=layout,
         moments=moments.ravel(),
         firsts=firsts,
-        said=said,
+        stated=stated,
         columns=columns,
         rising=_places([_place(point) for point in points if point.of.rises]),
     )
@@ -319,10 +319,10 @@ def _with_places(body: bytes, slots: Sequence[Slot]) -> bytes:
     return bytes(made)
 
 
-def _columns(said: Decoded, moments: _Places) -> tuple[_Columns, ...] | None:
+def _columns(stated: Decoded, moments: _Places) -> tuple[_Columns, ...] | None:
     """The measurements of a request that holds places; `None` where it holds anything else."""
     found: list[_Columns] = []
-    for record in said.records:
+    for record in stated.records:
         event = record.event
         if not isinstance(event, Measured):
             return None
@@ -370,10 +370,10 @@ class Shapes:
     def read(self, body: bytes) -> Decoded | None:
         """What a request holds, where its shape is known; else `None`."""
         for shape in self._of(len(body)):
-            said = shape.read(body)
-            if said is not None:
+            stated = shape.read(body)
+            if stated is not None:
                 self._put_first(shape)
-                return said
+                return stated
         return None
 
     def study(self, body: bytes) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 
 from overwatch.journal import Batch, Signal
 from overwatch.otlp import wire
-from overwatch.otlp.batch_editor import Sheet, join_numbers, sheet_of
+from overwatch.otlp.batch_editor import BatchEdit, edit_of, join_numbers
 from overwatch.otlp.wire import MalformedBody
 
 SECOND_NS: Final = 1_000_000_000
@@ -79,7 +79,7 @@ class Thinning:
 
     floor: RetentionLevel = RetentionLevel.WHOLE
     """Of every run: what is left is this coarse at least."""
-    grains: Mapping[str, RetentionLevel] = field(default_factory=dict)
+    retentions: Mapping[str, RetentionLevel] = field(default_factory=dict)
     """Of single runs, by run id, where that is coarser; records of no run are under the empty one."""
     kept: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     """Around what matters, by run id; in order, without overlaps."""
@@ -88,8 +88,8 @@ class Thinning:
 
     def period_ns(self, run_id: str, stamp: int) -> int:
         """Time of which one number is left; 0 where all are."""
-        grain = self.of(run_id)
-        return grain.kept_period_ns if _is_within(self.kept, run_id, stamp) else grain.period_ns
+        retention = self.of(run_id)
+        return retention.kept_period_ns if _is_within(self.kept, run_id, stamp) else retention.period_ns
 
     def is_usual(self, run_id: str, stamp: int) -> bool:
         """Whether only measurements of many subjects may be fewer than one a second."""
@@ -101,7 +101,7 @@ class Thinning:
 
     def of(self, run_id: str) -> RetentionLevel:
         """What is left of a run."""
-        return max(self.floor, self.grains.get(run_id, self.floor))
+        return max(self.floor, self.retentions.get(run_id, self.floor))
 
 
 @dataclass(slots=True)
@@ -130,11 +130,11 @@ def _is_within(spans_of: Mapping[str, Sequence[Span]], run_id: str, stamp: int) 
 
 def thin(batches: Iterable[Batch], thinning: Thinning, losses: dict[str, Loss]) -> Iterator[Batch]:
     """What is left of batches in order; what goes whole is counted in `losses` by run id."""
-    grains = {thinning.floor, *thinning.grains.values()}
+    retentions = {thinning.floor, *thinning.retentions.values()}
     left: Iterable[Batch] = batches
-    if RetentionLevel.GONE in grains:
+    if RetentionLevel.GONE in retentions:
         left = _without(left, thinning, losses)
-    coarsest = max((grain.period_ns for grain in grains), default=0)
+    coarsest = max((retention.period_ns for retention in retentions), default=0)
     for stage in _STAGES:
         if stage.period_ns <= coarsest:
             left = _stage(left, thinning, stage.period_ns)
@@ -143,15 +143,15 @@ def thin(batches: Iterable[Batch], thinning: Thinning, losses: dict[str, Loss]) 
 
 def _without(batches: Iterable[Batch], thinning: Thinning, losses: dict[str, Loss]) -> Iterator[Batch]:
     for batch in batches:
-        sheet = _sheet(batch)
-        if sheet is None:
+        edit = _edit(batch)
+        if edit is None:
             yield batch
             continue
-        for run_id in sheet.runs:
+        for run_id in edit.runs:
             if thinning.is_gone(run_id):
-                losses.setdefault(run_id, Loss()).add(sheet.drop(run_id), batch.stamp)
-        if sheet.is_changed:
-            yield from sheet.batches()
+                losses.setdefault(run_id, Loss()).add(edit.drop(run_id), batch.stamp)
+        if edit.is_changed:
+            yield from edit.batches()
         else:
             yield batch
 
@@ -163,46 +163,46 @@ def _stage(batches: Iterable[Batch], thinning: Thinning, period_ns: int) -> Iter
 
 
 def _thinned(batches: list[Batch], thinning: Thinning, period_ns: int) -> Iterator[Batch]:
-    waiting: list[Sheet] = []
-    sheets = [_sheet(batch) for batch in batches]
-    chosen: list[Sheet] = []
-    for batch, sheet in zip(batches, sheets, strict=True):
-        if sheet is not None:
-            for run_id in sheet.runs:
+    waiting: list[BatchEdit] = []
+    edits = [_edit(batch) for batch in batches]
+    chosen: list[BatchEdit] = []
+    for batch, edit in zip(batches, edits, strict=True):
+        if edit is not None:
+            for run_id in edit.runs:
                 if thinning.period_ns(run_id, batch.stamp) >= period_ns:
                     spares = period_ns > SECOND_NS and thinning.is_usual(run_id, batch.stamp)
-                    sheet.choose(run_id, only_many=spares)
-            chosen.append(sheet)
+                    edit.choose(run_id, only_many=spares)
+            chosen.append(edit)
     join_numbers(chosen, period_ns)
-    for batch, sheet in zip(batches, sheets, strict=True):
-        is_kept = sheet is None or not all(
-            thinning.period_ns(run_id, batch.stamp) >= SECOND_NS for run_id in sheet.runs
+    for batch, edit in zip(batches, edits, strict=True):
+        is_kept = edit is None or not all(
+            thinning.period_ns(run_id, batch.stamp) >= SECOND_NS for run_id in edit.runs
         )
         if waiting and (is_kept or waiting[-1].second != batch.stamp // SECOND_NS):
             yield from _merged(waiting)
             waiting = []
-        if sheet is None or (is_kept and not sheet.is_changed):
+        if edit is None or (is_kept and not edit.is_changed):
             yield batch
         elif is_kept:
-            yield from sheet.batches()
+            yield from edit.batches()
         else:
-            waiting.append(sheet)
+            waiting.append(edit)
     yield from _merged(waiting)
 
 
-def _merged(sheets: list[Sheet]) -> Iterator[Batch]:
+def _merged(edits: list[BatchEdit]) -> Iterator[Batch]:
     """The batches of one second as one a signal."""
-    if sheets:
-        last = sheets[-1]
-        last.take_in(sheets[:-1])
+    if edits:
+        last = edits[-1]
+        last.take_in(edits[:-1])
         yield from last.batches()
 
 
-def _sheet(batch: Batch) -> Sheet | None:
+def _edit(batch: Batch) -> BatchEdit | None:
     """A batch opened up; `None` for one that is left as it is."""
     if batch.signal is Signal.START:
         return None
     try:
-        return sheet_of(batch, wire.parse(batch.signal, batch.body))
+        return edit_of(batch, wire.parse(batch.signal, batch.body))
     except MalformedBody:
         return None

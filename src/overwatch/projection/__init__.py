@@ -87,4 +87,4 @@ def _counters(state: RunState, judged: Judged) -> dict[str, float]:
         "gpu_idle": added(judged.assessment.watched.waste.of_all().values()),
         "sdk_dropped": state.tower.get("sdk_dropped", 0),
     }
-    return {short: max(float(known[short]), state.told_counts.get(short, 0.0)) for short in _COUNTERS}
+    return {short: max(float(known[short]), state.reported_counts.get(short, 0.0)) for short in _COUNTERS}

@@ -12,7 +12,7 @@ from overwatch.events import Origin
 from overwatch.projection.policy import limit_text, scale_of, shown_as, status_of, text_of
 from overwatch.projection.text import safe, safe_fields
 from overwatch.snapshot import Reading, Snapshot
-from overwatch.snapshot.history import MOST_CURVES, About, Ask, Curve, History, Line, Moment
+from overwatch.snapshot.history import MOST_CURVES, About, Curve, History, HistoryQuery, Line, Moment
 from overwatch.state.arrays import median
 from overwatch.state.past import Line as Series
 from overwatch.state.past import Mark, Past, kind_of
@@ -37,10 +37,10 @@ class _Named(NamedTuple):
     rank: int | None
 
 
-def history(state: RunState, past: Past, ask: Ask) -> History:
+def history(state: RunState, past: Past, query: HistoryQuery) -> History:
     """What was asked for, of one run."""
     known = _named(past)
-    wanted = [one for one in known if not ask.names or any(_fits(one.name, name) for name in ask.names)]
+    wanted = [one for one in known if not query.names or any(_fits(one.name, name) for name in query.names)]
     begins = [line.first_at for line in past.lines.values()]
     ends = [line.at[-1] for line in past.lines.values() if line.at]
     return History(
@@ -50,7 +50,7 @@ def history(state: RunState, past: Past, ask: Ask) -> History:
         names=tuple(one.name for one in known),
         cut={safe(_short(name)): count for name, count in past.cut.items()},
         left_out=tuple(one.name for one in wanted[MOST_CURVES:]),
-        curves=tuple(_curve(state, one, past.lines[one.key], ask) for one in wanted[:MOST_CURVES]),
+        curves=tuple(_curve(state, one, past.lines[one.key], query) for one in wanted[:MOST_CURVES]),
         moments=tuple(
             Moment(
                 code=mark.code,
@@ -63,7 +63,7 @@ def history(state: RunState, past: Past, ask: Ask) -> History:
             for mark in past.marks.values()
         ),
         moments_left_out=past.marks_left,
-        about=_about(state) if ask.about else None,
+        about=_about(state) if query.about else None,
     )
 
 
@@ -88,18 +88,18 @@ def remember(past: Past, snapshot: Snapshot) -> None:
         past.mark(one.id, mark)
 
 
-def of_snapshot(snapshot: Snapshot, past: Past, ask: Ask) -> History:
+def of_snapshot(snapshot: Snapshot, past: Past, query: HistoryQuery) -> History:
     """As `history`, where a snapshot is all that is known of the run's state: judged as that is."""
     origin = Origin(run_id=snapshot.run.run_id, ours=True)
     state = RunState(origin=origin, judged_by=snapshot.run.preset)
-    found, readings = history(state, past, ask), snapshot.policy | snapshot.services
+    found, readings = history(state, past, query), snapshot.policy | snapshot.services
     curves = tuple(_judged(curve, readings.get(curve.name)) for curve in found.curves)
-    about = About(revision=_filled({"revision": snapshot.run.git_sha})) if ask.about else None
+    about = About(revision=_filled({"revision": snapshot.run.git_sha})) if query.about else None
     return msgspec.structs.replace(found, curves=curves, about=about)
 
 
-def _fits(name: str, asked: str) -> bool:
-    return name == asked or fnmatchcase(name, asked)
+def _fits(name: str, requested: str) -> bool:
+    return name == requested or fnmatchcase(name, requested)
 
 
 def _judged(curve: Curve, reading: Reading | None) -> Curve:
@@ -144,11 +144,11 @@ def _short(full: str) -> str:
     return row.short if row.scope is Scope.POLICY else row.name
 
 
-def _curve(state: RunState, one: _Named, line: Series, ask: Ask) -> Curve:
+def _curve(state: RunState, one: _Named, line: Series, query: HistoryQuery) -> Curve:
     row, series = BY_NAME.get(one.full), None if one.rank is not None else state.series(one.full)
     machine, _, short = one.key.rpartition("/") if kind_of(one.key) == "machine" else ("", "", "")
     row = _READINGS.get(short, row) if machine else row
-    at, index, low, high = _columns(line, ask)
+    at, index, low, high = _columns(line, query)
     newest = float(line.high[-1]) if line.high and line.high[-1] == line.high[-1] else None
     fmt, suffix = (_CUSTOM, "") if row is None else shown_as(state, row)
     best, best_at = (None, None) if row is None or one.rank is not None else _best(row, line)
@@ -193,17 +193,17 @@ def _text(value: float | None, fmt: str, suffix: str) -> str:
 
 
 def _columns(
-    line: Series, ask: Ask
+    line: Series, query: HistoryQuery
 ) -> tuple[tuple[float, ...], tuple[int | None, ...], tuple[float | None, ...], tuple[float | None, ...]]:
     """The columns within the asked time, as many together as make no more than are wanted."""
     at = np.array(line.at, np.int64)
-    begin = 0 if ask.since is None else int(np.searchsorted(at, int(ask.since * 1e9), "left"))
-    end = at.size if ask.until is None else int(np.searchsorted(at, int(ask.until * 1e9), "right"))
+    begin = 0 if query.since is None else int(np.searchsorted(at, int(query.since * 1e9), "left"))
+    end = at.size if query.until is None else int(np.searchsorted(at, int(query.until * 1e9), "right"))
     at, index = at[begin:end], np.array(line.index, np.int64)[begin:end]
     low, high = np.array(line.low)[begin:end], np.array(line.high)[begin:end]
     if not at.size:
         return (), (), (), ()
-    each = -(-at.size // max(1, ask.columns))
+    each = -(-at.size // max(1, query.columns))
     starts = np.arange(0, at.size, each)
     lasts = np.append(starts[1:] - 1, at.size - 1)
     lows, highs = np.fmin.reduceat(low, starts), np.fmax.reduceat(high, starts)

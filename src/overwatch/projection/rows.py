@@ -250,7 +250,7 @@ def detail(rows: BoardRows, env_id: int) -> Detail:
         rank=int(place[0]) + 1 if place.size else None,
         num_envs=rows.state.envs.n,
         reasons=tuple(
-            Reason(name=factor.name, weight=float(factor.weight[row]), text=safe(factor.told(row)))
+            Reason(name=factor.name, weight=float(factor.weight[row]), text=safe(factor.reported(row)))
             for factor in rows.anomalies.found(row)
         ),
         bound=None if bound is None else bound_view(bound),
@@ -318,12 +318,12 @@ def _event(entry: Entry) -> str:
 
 def seed_events(facts: Sequence[Entry]) -> tuple[SeedEvent, ...]:
     """The lifecycle in the facts about one env, which come oldest first."""
-    story: list[SeedEvent | None] = []
+    run_history: list[SeedEvent | None] = []
     gates: dict[str | None, tuple[int, Entry]] = {}
     for fact in facts:
         if fact.kind == GATE:
-            gates[fact.seed_id] = len(story), fact
-            story.append(
+            gates[fact.seed_id] = len(run_history), fact
+            run_history.append(
                 _seed_event(fact, f"{_name(fact)} {'passed' if _passed(fact) else 'failed'}", _measured(fact))
             )
         elif fact.kind == MOVE:
@@ -331,15 +331,15 @@ def seed_events(facts: Sequence[Entry]) -> tuple[SeedEvent, ...]:
             if gate is not None and (fact.at - gate.at > DECIDED_NS or not _decided(gate, fact)):
                 gate = None
             if gate is not None:
-                story[place] = None
+                run_history[place] = None
             if fact.message.partition(">")[0] not in CLEANING:
-                story.append(_seed_event(fact, fact.message, _why(fact, gate)))
+                run_history.append(_seed_event(fact, fact.message, _why(fact, gate)))
         elif fact.kind == CRASH:
             step, error = fact.fields.get("step"), fact.fields.get("error", "")
-            story.append(
+            run_history.append(
                 _seed_event(fact, "CRASHED", error if step is None else f"at step {int(step):,}: {error}")
             )
-    return tuple(event for event in reversed(story) if event is not None)
+    return tuple(event for event in reversed(run_history) if event is not None)
 
 
 def _seed_event(fact: Entry, text: str, why: str) -> SeedEvent:

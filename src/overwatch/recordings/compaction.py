@@ -44,7 +44,7 @@ from overwatch.recordings.pieces import INDEX, Piece
 _RUN: Final = re.compile(rb'"key":"rl\.run\.id","value":\{"stringValue":("(?:[^"\\]|\\.)*")')
 _UNREADABLE: Final = "?"
 
-_Told: TypeAlias = Located | Started | Ended
+_Reported: TypeAlias = Located | Started | Ended
 _MINUTE_NS: Final = 60_000_000_000
 _HOUR_NS: Final = 60 * _MINUTE_NS
 _DAY_NS: Final = 24 * _HOUR_NS
@@ -101,14 +101,16 @@ class Held:
         return self.size * share.bytes / whole if share is not None and whole else 0.0
 
     @property
-    def grains(self) -> dict[str, RetentionLevel]:
+    def retentions(self) -> dict[str, RetentionLevel]:
         """What is left of each run."""
-        return {run_id: share.grain for run_id, share in self.shares.items()}
+        return {run_id: share.retention for run_id, share in self.shares.items()}
 
     @property
     def is_gone(self) -> bool:
         """Whether nothing is left of anything."""
-        return bool(self.shares) and all(grain is RetentionLevel.GONE for grain in self.grains.values())
+        return bool(self.shares) and all(
+            retention is RetentionLevel.GONE for retention in self.retentions.values()
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +120,7 @@ class Job:
     pieces: tuple[Held, ...]
     floor: RetentionLevel = RetentionLevel.WHOLE
     """Every run is to be this coarse at least."""
-    grains: Mapping[str, RetentionLevel] = field(default_factory=dict)
+    retentions: Mapping[str, RetentionLevel] = field(default_factory=dict)
     """Runs that are to be coarser."""
 
 
@@ -145,7 +147,7 @@ def _catching_up(held: Sequence[Held], rules: Rules, other_bytes: int, fresh_byt
         return None
     for one in held:
         if one.piece.generation == 0 or any(
-            grain is not RetentionLevel.GONE for grain in one.grains.values()
+            retention is not RetentionLevel.GONE for retention in one.retentions.values()
         ):
             return Job(pieces=(one,), floor=RetentionLevel.GONE)
     return None
@@ -167,7 +169,7 @@ def _thinning(held: Sequence[Held], rules: Rules, now: int) -> Job | None:
     floor = RetentionLevel.WHOLE
     for one in held:
         wanted = rules.by_age(now - one.last)
-        due = any(grain < wanted for grain in one.grains.values())
+        due = any(retention < wanted for retention in one.retentions.values())
         if chosen and not (
             due and wanted is floor and _are_near(chosen[-1], one) and _fit([*chosen, one], rules)
         ):
@@ -184,32 +186,36 @@ def _making_room(held: Sequence[Held], rules: Rules, now: int, other_bytes: int)
     runs = dict.fromkeys(run_id for one in held for run_id in one.shares)
     for run_id in runs:
         if sum(one.size_of(run_id) for one in held) > rules.run_mib * _MIB:
-            found = _oldest([(one, one.grains[run_id]) for one in held if run_id in one.shares], rules, now)
+            found = _oldest(
+                [(one, one.retentions[run_id]) for one in held if run_id in one.shares], rules, now
+            )
             if found is not None:
-                one, grain = found
-                return Job(pieces=(one,), grains={run_id: grain.coarser})
+                one, retention = found
+                return Job(pieces=(one,), retentions={run_id: retention.coarser})
     if _is_beyond(held, rules, other_bytes):
-        finest = [(one, min(one.grains.values())) for one in held if one.shares]
+        finest = [(one, min(one.retentions.values())) for one in held if one.shares]
         found = _oldest(finest, rules, now)
         if found is not None:
-            one, grain = found
-            return Job(pieces=(one,), floor=grain.coarser)
+            one, retention = found
+            return Job(pieces=(one,), floor=retention.coarser)
     return None
 
 
 def _oldest(
-    told: Sequence[tuple[Held, RetentionLevel]], rules: Rules, now: int
+    reported: Sequence[tuple[Held, RetentionLevel]], rules: Rules, now: int
 ) -> tuple[Held, RetentionLevel] | None:
     """The piece to make coarser, with its grain: what is new is spared, and nothing goes while any can be.
 
     One a second becomes one a minute everywhere before one a minute becomes less anywhere.
     """
-    old = [(one, grain) for one, grain in told if now - one.last > rules.whole_minutes * _MINUTE_NS]
-    for candidates in (old, told):
+    old = [
+        (one, retention) for one, retention in reported if now - one.last > rules.whole_minutes * _MINUTE_NS
+    ]
+    for candidates in (old, reported):
         for finer_than in (RetentionLevel.MINUTE, RetentionLevel.SPARSE, RetentionLevel.GONE):
-            for one, grain in candidates:
-                if grain < finer_than:
-                    return one, grain
+            for one, retention in candidates:
+                if retention < finer_than:
+                    return one, retention
     return None
 
 
@@ -221,8 +227,10 @@ def _joining(held: Sequence[Held], rules: Rules) -> Job | None:
             alike = []
         alike.append(one)
         if len(alike) == _ALIKE:
-            grains = {run_id: grain for each in alike for run_id, grain in each.grains.items()}
-            return Job(pieces=tuple(alike), grains=grains)
+            retentions = {
+                run_id: retention for each in alike for run_id, retention in each.retentions.items()
+            }
+            return Job(pieces=tuple(alike), retentions=retentions)
     return None
 
 
@@ -231,7 +239,9 @@ def _are_alike(alike: Sequence[Held], one: Held) -> bool:
         _are_near(alike[-1], one)
         and _tier(one) == _tier(alike[0])
         and all(
-            one.grains.get(run_id, grain) is grain for each in alike for run_id, grain in each.grains.items()
+            one.retentions.get(run_id, retention) is retention
+            for each in alike
+            for run_id, retention in each.retentions.items()
         )
     )
 
@@ -257,7 +267,7 @@ def _fit(pieces: Iterable[Held], rules: Rules) -> bool:
 class _Content:
     """What a piece's index holds."""
 
-    told: list[tuple[_Told, bytes]] = field(default_factory=list)
+    reported: list[tuple[_Reported, bytes]] = field(default_factory=list)
     """Batches, starts and ends in order, with their lines."""
     raised: list[bytes] = field(default_factory=list)
     gone: list[Gone] = field(default_factory=list)
@@ -280,17 +290,19 @@ class _Rewriting:
         self._folder = folder
         self._job = job
         self._files = RecordingFiles(folder)
-        grains = {run_id: RetentionLevel.WHOLE for one in job.pieces for run_id in one.shares}
+        retentions = {run_id: RetentionLevel.WHOLE for one in job.pieces for run_id in one.shares}
         for one in job.pieces:
-            for run_id, grain in one.grains.items():
-                grains[run_id] = max(grains[run_id], grain)
-        for run_id, grain in job.grains.items():
-            grains[run_id] = max(grains.get(run_id, grain), grain)
-        self._thinning = Thinning(floor=job.floor, grains=grains, usual=around.usual)
+            for run_id, retention in one.retentions.items():
+                retentions[run_id] = max(retentions[run_id], retention)
+        for run_id, retention in job.retentions.items():
+            retentions[run_id] = max(retentions.get(run_id, retention), retention)
+        self._thinning = Thinning(floor=job.floor, retentions=retentions, usual=around.usual)
         self._around = around.kept
         self._kept: dict[str, list[Span]] = {}
         self._is_copy = job.floor is RetentionLevel.WHOLE and all(
-            grain is self._thinning.of(run_id) for one in job.pieces for run_id, grain in one.grains.items()
+            retention is self._thinning.of(run_id)
+            for one in job.pieces
+            for run_id, retention in one.retentions.items()
         )
         self.piece = Piece(
             first=job.pieces[0].piece.first,
@@ -327,14 +339,14 @@ class _Rewriting:
                 continue
             match entry:
                 case Located() | Started() | Ended():
-                    found.told.append((entry, line.rstrip(b"\n")))
+                    found.reported.append((entry, line.rstrip(b"\n")))
                 case Raised():
                     found.raised.append(line.rstrip(b"\n"))
                 case Gone():
                     found.gone.append(entry)
                 case Header(first_stamp=first, last_stamp=last):
                     self._stamps += [stamp for stamp in (first, last) if stamp]
-        self._stamps += [entry.stamp for entry, _ in found.told if not isinstance(entry, Ended)]
+        self._stamps += [entry.stamp for entry, _ in found.reported if not isinstance(entry, Ended)]
         return found
 
     def _take(self, one: Held, content: _Content) -> None:
@@ -342,26 +354,26 @@ class _Rewriting:
         thinning = replace(self._thinning, kept=self._spans(one, content))
         for run_id, spans in thinning.kept.items():
             self._kept.setdefault(run_id, []).extend(spans)
-        for is_batch, together in groupby(content.told, key=lambda item: isinstance(item[0], Located)):
+        for is_batch, together in groupby(content.reported, key=lambda item: isinstance(item[0], Located)):
             if not is_batch:
                 self._index += [line for _, line in together]
             elif self._is_copy:
                 self._copy(one, (entry for entry, _ in together if isinstance(entry, Located)))
             else:
-                told = [entry for entry, _ in together if isinstance(entry, Located)]
-                for batch in thin(self._batches(one, told), thinning, self._losses):
+                reported = [entry for entry, _ in together if isinstance(entry, Located)]
+                for batch in thin(self._batches(one, reported), thinning, self._losses):
                     self._write(batch, to_json(batch.signal, batch.body))
 
     def _spans(self, one: Held, content: _Content) -> dict[str, list[Span]]:
         """What is kept whole of a piece: what stands around findings, but for what is not whole any more."""
-        stamps = [entry.stamp for entry, _ in content.told if not isinstance(entry, Ended)]
+        stamps = [entry.stamp for entry, _ in content.reported if not isinstance(entry, Ended)]
         first, last = min(stamps, default=0), max(stamps, default=0)
         found = {}
         for run_id in {*self._around, *one.shares}:
             share = one.shares.get(run_id)
             spans = (
                 self._around.get(run_id, ())
-                if share is None or share.grain is RetentionLevel.WHOLE
+                if share is None or share.retention is RetentionLevel.WHOLE
                 else share.kept
             )
             near = [span for span in spans if span[0] <= last and span[1] >= first]
@@ -420,7 +432,7 @@ class _Rewriting:
 
     def _commit(self, contents: Sequence[_Content]) -> None:
         shares = self._shares()
-        is_gone = bool(shares) and all(share.grain is RetentionLevel.GONE for share in shares.values())
+        is_gone = bool(shares) and all(share.retention is RetentionLevel.GONE for share in shares.values())
         raised = [] if is_gone else [line for content in contents for line in content.raised]
         gone = [msgspec.json.encode(each) for each in _summed(contents, self._losses)]
         temporary = self._folder / f"{INDEX}.new"
@@ -441,14 +453,16 @@ class _Rewriting:
         known = {*self._bytes, *(run_id for one in self._job.pieces for run_id in one.shares), *self._losses}
         known.discard(_UNREADABLE)
         return {
-            run_id: Share(bytes=self._bytes.get(run_id, 0), grain=grain, kept=self._kept_of(run_id, grain))
+            run_id: Share(
+                bytes=self._bytes.get(run_id, 0), retention=retention, kept=self._kept_of(run_id, retention)
+            )
             for run_id in sorted(known)
-            for grain in [self._thinning.of(run_id)]
+            for retention in [self._thinning.of(run_id)]
         }
 
-    def _kept_of(self, run_id: str, grain: RetentionLevel) -> tuple[Span, ...]:
+    def _kept_of(self, run_id: str, retention: RetentionLevel) -> tuple[Span, ...]:
         """The spans in which a thinned run is whole."""
-        is_thinned = grain not in (RetentionLevel.WHOLE, RetentionLevel.GONE)
+        is_thinned = retention not in (RetentionLevel.WHOLE, RetentionLevel.GONE)
         return tuple(sorted(set(self._kept.get(run_id, ())))) if is_thinned else ()
 
 

@@ -36,7 +36,7 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
 
     bytes: Place
     """Of its lines, not packed."""
-    grain: RetentionLevel = RetentionLevel.WHOLE
+    retention: RetentionLevel = RetentionLevel.WHOLE
     """What is left of its numbers."""
     kept: tuple[tuple[int, int], ...] = ()
     """Of thinned ones, the stamps between which they are whole, in order."""
@@ -99,7 +99,7 @@ class StartBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """The same, likewise."""
 
     @property
-    def tells(self) -> bool:
+    def reports(self) -> bool:
         """Whether it holds how runs are judged and held."""
         return any(one is not None for one in (self.baseline, self.preset, self.diagnosis, self.room))
 
@@ -178,7 +178,7 @@ def read_entry(line: bytes) -> Entry:
 
 _AROUND_NS: Final = 5_000_000_000
 """A finding may be found so long before it was true, by clocks that differ, and after it was seen open."""
-_NOBODY: Final[dict[str, frozenset[str]]] = {}
+_NONE: Final[dict[str, frozenset[str]]] = {}
 
 
 class Notes:
@@ -209,13 +209,13 @@ class Notes:
         self._pieces.append((header.first_stamp, frozenset(header.runs)))
         thinned = set()
         for run_id, share in header.runs.items():
-            if share.grain not in (RetentionLevel.WHOLE, RetentionLevel.GONE):
+            if share.retention not in (RetentionLevel.WHOLE, RetentionLevel.GONE):
                 thinned.add(run_id)
                 of_run = self.thinned.setdefault(run_id, {})
-                of_run[share.grain] = max(of_run.get(share.grain, 0), header.last_stamp or 0)
+                of_run[share.retention] = max(of_run.get(share.retention, 0), header.last_stamp or 0)
         self._begin(header.first_stamp, frozenset(thinned))
 
-    def told(self, entry: Located | Started) -> None:
+    def reported(self, entry: Located | Started) -> None:
         """A batch or a start."""
         if self._is_whole:
             self._is_whole = False
@@ -227,11 +227,11 @@ class Notes:
         wanted = {run_id, ""}
         return min((first for first, runs in self._pieces if runs is None or wanted & runs), default=None)
 
-    def hushed(self, tick: int) -> dict[str, frozenset[str]]:
+    def muted(self, tick: int) -> dict[str, frozenset[str]]:
         """By run whose numbers are thinned at a tick: the findings that may be found there."""
         place = bisect_right(self._firsts, tick) - 1
         thinned = self._stretches[place] if place >= 0 else None
-        return {run_id: self._found(run_id, tick) for run_id in thinned} if thinned else _NOBODY
+        return {run_id: self._found(run_id, tick) for run_id in thinned} if thinned else _NONE
 
     def is_whole(self, tick: int) -> bool:
         """Whether all that came up to a tick is there as it came."""
@@ -241,7 +241,7 @@ class Notes:
         return not is_thinned and all(gone.first > tick for gone in self.gone)
 
     @property
-    def told_of_thinning(self) -> tuple[object, ...]:
+    def reported_thinning(self) -> tuple[object, ...]:
         """All that `hushed` goes by; empty where nothing was thinned."""
         if not any(self._stretches):
             return ()

@@ -103,8 +103,8 @@ class Rotated:
 
     def name(self, live: str) -> str:
         """Its name beside the file that is written to."""
-        grain, packed = "-minute" * self.is_thinned, ".zst" * self.is_packed
-        return f"{live.removesuffix('.jsonl')}-{self.second}{grain}.jsonl{packed}"
+        retention, packed = "-minute" * self.is_thinned, ".zst" * self.is_packed
+        return f"{live.removesuffix('.jsonl')}-{self.second}{retention}.jsonl{packed}"
 
 
 def rotated(live: str, names: Iterable[str]) -> list[Rotated]:

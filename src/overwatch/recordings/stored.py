@@ -364,8 +364,8 @@ class StoredFile:
                 data = self._read(at + _PREFIX_BYTES, length)
             cut = at + _PREFIX_BYTES + length > self.size()
             if length:
-                told = None if cut or data is None else self._plain(data)
-                yield Part(at + _PREFIX_BYTES, length, told, is_last=cut)
+                reported = None if cut or data is None else self._plain(data)
+                yield Part(at + _PREFIX_BYTES, length, reported, is_last=cut)
             if cut:
                 return
             at += _PREFIX_BYTES + length

@@ -157,9 +157,11 @@ class _Tidying:
         return Held(piece=piece, size=size, last=last, shares={} if header is None else header.runs)
 
     def _around(self) -> Around:
-        told = [raised for many in self._raised.values() for raised in many]
+        reported = [raised for many in self._raised.values() for raised in many]
         before, after = round(self._wanted.before_s * 1e9), round(self._wanted.after_s * 1e9)
-        return Around(kept=_spans(told, before, after), usual=_spans(told, max(before, _USUAL_NS), after))
+        return Around(
+            kept=_spans(reported, before, after), usual=_spans(reported, max(before, _USUAL_NS), after)
+        )
 
     def _live_bytes(self) -> int:
         paths = (self._folder / f"{kind}.jsonl" for kind in _KINDS)
@@ -191,10 +193,10 @@ def _entries(folder: Path, piece: Piece | None) -> Iterator[Entry]:
             continue
 
 
-def _spans(told: Sequence[Raised], before_ns: int, after_ns: int) -> dict[str, list[Span]]:
+def _spans(reported: Sequence[Raised], before_ns: int, after_ns: int) -> dict[str, list[Span]]:
     """From so long before to so long after each finding, by run, those that overlap as one."""
     found: dict[str, list[Span]] = {}
-    for raised in sorted(told, key=lambda raised: raised.around(before_ns, after_ns)):
+    for raised in sorted(reported, key=lambda raised: raised.around(before_ns, after_ns)):
         start, end = raised.around(before_ns, after_ns)
         spans = found.setdefault(raised.run, [])
         if spans and start <= spans[-1][1]:

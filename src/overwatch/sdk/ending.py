@@ -75,9 +75,9 @@ def of_status(status: int) -> Ending:
     """How a run ended whose process exited by itself with a status."""
     if status == 0:
         return COMPLETED
-    asked = status - _SHELL
-    if asked in _ENDING:
-        return Ending("interrupted", f"exit status {status} ({signal.Signals(asked).name})")
+    requested = status - _SHELL
+    if requested in _ENDING:
+        return Ending("interrupted", f"exit status {status} ({signal.Signals(requested).name})")
     return Ending("failed", f"exit status {status}")
 
 

@@ -102,23 +102,23 @@ def start(
 def _begin(given: Mapping[str, Any]) -> Run:
     """A run that sends, or one that sends nothing where telemetry is off or cannot start."""
     taken = partial(_taken, given)
-    who = identity.identify(
+    ident = identity.identify(
         taken("run_id", text), taken("task", text), rank=taken("rank", count), group=taken("group", text)
     )
-    started, endpoint, words = _started(given, who), taken("endpoint", url), taken("words", word_tables)
+    started, endpoint, words = _started(given, ident), taken("endpoint", url), taken("words", word_tables)
     sample, role = taken("sample", bool), taken("role", text)
-    off = Run(who.run_id, None, started.n_envs)
+    off = Run(ident.run_id, None, started.n_envs)
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return off
     if endpoint is None and given["endpoint"] is not None:
         log.warning("telemetry is off: it would go elsewhere than to the endpoint that was meant")
         return off
-    quiet = is_quiet(taken("quiet", bool), who.rank)
+    quiet = is_quiet(taken("quiet", bool), ident.rank)
     hello = Hello(
-        run_id=who.run_id,
-        join=who.join,
+        run_id=ident.run_id,
+        join=ident.join,
         role=text(role or "trainer", 64),
-        rank=who.rank,
+        rank=ident.rank,
         epoch=str(uuid.uuid4()),
         pid=os.getpid(),
         endpoint=endpoint,
@@ -131,7 +131,7 @@ def _begin(given: Mapping[str, Any]) -> Run:
         started=started,
         words=_with_names(words or WordTables(), started),
     )
-    terminal = None if quiet else Terminal(who.run_id, endpoint)
+    terminal = None if quiet else Terminal(ident.run_id, endpoint)
     try:
         link = Link(hello)
     except Exception as error:  # noqa: BLE001 as of `start`
@@ -139,7 +139,7 @@ def _begin(given: Mapping[str, Any]) -> Run:
         return off
     if terminal is not None:
         terminal.started()
-    return Run(who.run_id, link, started.n_envs, started.judged_by, terminal, words=hello.words)
+    return Run(ident.run_id, link, started.n_envs, started.judged_by, terminal, words=hello.words)
 
 
 def _with_names(tables: WordTables, started: RunStarted) -> WordTables | None:
@@ -157,14 +157,14 @@ def _folder() -> bytes | None:
         return None
 
 
-def _started(given: Mapping[str, Any], who: identity.Identity) -> RunStarted:
+def _started(given: Mapping[str, Any], ident: identity.Identity) -> RunStarted:
     taken = partial(_taken, given)
     modes = taken("modes", mapping) or {}
     algo, n_envs, devices = taken("algo", text), taken("n_envs", count), taken("devices", names) or ()
     config = accepted("config", given["config"], identity.config_text, is_shown=False)
     offset = taken("env_offset", count)
     if offset is None:
-        offset = who.rank * (n_envs or 0) if (who.world_size or 1) > 1 else 0
+        offset = ident.rank * (n_envs or 0) if (ident.world_size or 1) > 1 else 0
     return RunStarted(
         at=time.time_ns(),
         task=taken("task", text),
@@ -183,9 +183,9 @@ def _started(given: Mapping[str, Any], who: identity.Identity) -> RunStarted:
         amp=accepted("modes['amp']", modes.get("amp"), text_if_set),
         compile=accepted("modes['compile']", modes.get("compile"), bool),
         ddp=accepted("modes['ddp']", modes.get("ddp"), count),
-        world_size=who.world_size,
-        attempt=who.attempt,
-        group=who.group,
+        world_size=ident.world_size,
+        attempt=ident.attempt,
+        group=ident.group,
         env_offset=offset,
         config=_with_max_entropy(config or {}),
     )

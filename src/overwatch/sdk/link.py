@@ -149,7 +149,7 @@ class Link:
         if self._lock.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
             self._lock.release()
         for exporter in self._last_lives(deadline):
-            exporter.say_close(deadline - min(0.1, timeout_s / 10), at_exit=at_exit)
+            exporter.announce_close(deadline - min(0.1, timeout_s / 10), at_exit=at_exit)
             if at_exit and exporter.pid is not None:
                 # It goes on, and has its last account before it ends.
                 _waited(lambda: not exporter.is_alive or self._account.read().final, deadline)  # noqa: B023

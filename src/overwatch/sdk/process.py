@@ -98,7 +98,7 @@ class ExporterProcess:
         if self._is_released:
             self._line.close()
 
-    def say_close(self, deadline: float, *, at_exit: bool) -> None:
+    def announce_close(self, deadline: float, *, at_exit: bool) -> None:
         """Ask it to deliver what there is until `deadline` (monotonic seconds) and end: see `Close`."""
         with contextlib.suppress(OSError):
             data = msgspec.msgpack.encode(Close(deadline=deadline, at_exit=at_exit))
@@ -160,20 +160,20 @@ class _Private:
     """A process of this process alone, as all of its runs see it."""
 
     def __init__(self) -> None:
-        self._door, theirs = platform.message_pair()
+        self._listener, theirs = platform.message_pair()
         try:
             with theirs:
                 self._process = _started((), stdin=theirs.fileno(), env=exporter_env())
         except BaseException:
-            self._door.close()
+            self._listener.close()
             raise
-        self._door.setblocking(False)
+        self._listener.setblocking(False)
         self._runs = 0
         self.pid = self._process.pid
 
     def join(self, data: bytes, handles: list[int]) -> None:
         """Send one run; raises `OSError` where it is not taken."""
-        socket.send_fds(self._door, [data], handles, platform.NO_SIGNAL)
+        socket.send_fds(self._listener, [data], handles, platform.NO_SIGNAL)
         self._runs += 1
 
     def leave(self) -> None:
@@ -185,12 +185,12 @@ class _Private:
         """End it at once where only one run is left in it."""
         with _joining, contextlib.suppress(OSError):
             if self._runs == 1:
-                self._door.close()
+                self._listener.close()
                 self._process.kill()
 
     def shut(self) -> None:
         """Send no more runs: it ends with the last that it has."""
-        self._door.close()
+        self._listener.close()
 
 
 _joining = threading.RLock()

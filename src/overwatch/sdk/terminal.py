@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from overwatch.snapshot import Snapshot
 
 VARIABLE: Final = "OVERWATCH_QUIET"
-ASKED_S: Final = 1.0
+REQUESTED_S: Final = 1.0
 """Most time for the collector's answer about the end."""
 _AGAIN_S: Final = 0.05
 _MOST: Final = 64 << 20
@@ -33,11 +33,11 @@ _STEERING: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 
 """Characters that a terminal would take for its own."""
 
 
-def is_quiet(asked: object, rank: int) -> bool:
+def is_quiet(requested: object, rank: int) -> bool:
     """Whether this process prints nothing: by an argument, the environment, its rank, or as a worker."""
     process = sys.modules.get("multiprocessing.process")
     is_worker = process is not None and process.parent_process() is not None
-    return asked is True or os.environ.get(VARIABLE, "").strip().lower() in _YES or rank > 0 or is_worker
+    return requested is True or os.environ.get(VARIABLE, "").strip().lower() in _YES or rank > 0 or is_worker
 
 
 class Terminal:
@@ -56,9 +56,9 @@ class Terminal:
         """Print how it ended; the collector of this machine is asked what stood, for so long at most."""
         from overwatch.endcard import card, ending
 
-        deadline = time.monotonic() + min(within_s, ASKED_S)
+        deadline = time.monotonic() + min(within_s, REQUESTED_S)
         is_there = not fate.dropped and not fate.kept
-        found = last_snapshot(self._run_id, min(within_s, ASKED_S)) if is_there else None
+        found = last_snapshot(self._run_id, min(within_s, REQUESTED_S)) if is_there else None
         if found is not None:
             best = best_return(self._run_id, deadline - time.monotonic())
             _print(card(found, look(self._run_id), best))
@@ -102,7 +102,7 @@ def last_snapshot(run_id: str, within_s: float) -> "Snapshot | None":
     deadline = time.monotonic() + within_s
     while (left := deadline - time.monotonic()) > 0:
         try:
-            snapshot = codec.decode(_asked("snapshot", {"run": run_id, "rows": "1"}, left))
+            snapshot = codec.decode(_requested("snapshot", {"run": run_id, "rows": "1"}, left))
         except LookupError:
             pass  # a run of which nothing was folded yet is not known
         except (OSError, ValueError, msgspec.MsgspecError):
@@ -119,7 +119,7 @@ def best_return(run_id: str, within_s: float) -> str | None:
     from overwatch.snapshot.history import decode
 
     try:
-        past = decode(_asked("history", {"run": run_id, "name": "return", "columns": "1"}, within_s))
+        past = decode(_requested("history", {"run": run_id, "name": "return", "columns": "1"}, within_s))
     except (OSError, LookupError, ValueError, msgspec.MsgspecError):
         return None
     found = next((one for one in past.curves if one.best is not None), None)
@@ -129,7 +129,7 @@ def best_return(run_id: str, within_s: float) -> str | None:
     return f"{format(found.best, found.fmt)}{found.suffix}{update}"
 
 
-def _asked(what: str, query: dict[str, str], within_s: float) -> bytes:
+def _requested(what: str, query: dict[str, str], within_s: float) -> bytes:
     """An answer of the collector that is announced on this machine; raises `OSError`.
 
     Raises `LookupError` where it answers that it has none.

@@ -23,7 +23,7 @@ from overwatch.projection.run import run_line
 from overwatch.recordings.checkpoints import write_whole
 from overwatch.runs import Tracked
 from overwatch.snapshot import Baseline, RunLine, Snapshot, View
-from overwatch.snapshot.history import Ask, History
+from overwatch.snapshot.history import History, HistoryQuery
 
 AS_IT_WAS: Final = "archived: shown as it was"
 _SUFFIX: Final = ".run"
@@ -138,10 +138,10 @@ class Archive:
             shown = run.project((view,)).get(view)
         return None if shown is None else as_it_was(shown)
 
-    def history(self, run_id: str, ask: Ask) -> History | None:
+    def history(self, run_id: str, query: HistoryQuery) -> History | None:
         """The past of a run, `None` where it is not kept. Raises as `snapshot`."""
         run = self._ready(run_id)
-        return None if run is None else run.history(ask)
+        return None if run is None else run.history(query)
 
     def _ready(self, run_id: str) -> Tracked | None:
         with self._lock:

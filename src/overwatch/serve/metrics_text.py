@@ -297,7 +297,7 @@ class Chosen(NamedTuple):
     content_type: str
 
 
-class _Asked(NamedTuple):
+class _Requested(NamedTuple):
     weight: float
     form: Text
     escaping: str
@@ -309,21 +309,23 @@ def choose(accept: str) -> Chosen:
     >>> choose("text/plain;version=0.0.4;q=0.5, application/openmetrics-text;version=1.0.0").form.name
     'OPEN_METRICS'
     """
-    asked = [found for item in accept.split(",") if (found := _read(item)) is not None and found.weight > 0]
-    if not asked:
+    requested = [
+        found for item in accept.split(",") if (found := _read(item)) is not None and found.weight > 0
+    ]
+    if not requested:
         return Chosen(Text.PLAIN, Text.PLAIN.value)
-    best = min(asked, key=lambda one: (-one.weight, _NEWER_FIRST.index(one.form)))
+    best = min(requested, key=lambda one: (-one.weight, _NEWER_FIRST.index(one.form)))
     escaping = best.escaping if best.escaping in _UNCHANGED else "underscores"
     versioned = best.form in (Text.OPEN_METRICS, Text.PLAIN_1)
     return Chosen(best.form, best.form.value + (f"; escaping={escaping}" if versioned else ""))
 
 
-def _read(item: str) -> _Asked | None:
+def _read(item: str) -> _Requested | None:
     """One item of an `Accept` header; `None` for what is not on offer."""
     media, *parameters = (part.strip() for part in item.split(";"))
     given = {key.strip().lower(): word.strip() for key, _, word in (p.partition("=") for p in parameters)}
     form = _FORMS.get((media.lower(), given.get("version", "")))
-    return None if form is None else _Asked(_weight(given.get("q", "1")), form, given.get("escaping", ""))
+    return None if form is None else _Requested(_weight(given.get("q", "1")), form, given.get("escaping", ""))
 
 
 def _weight(text: str) -> float:

@@ -31,7 +31,7 @@ from overwatch.catalog import (
     of_scope,
     prometheus_name,
 )
-from overwatch.catalog.alerts import told_codes
+from overwatch.catalog.alerts import reported_codes
 from overwatch.catalog.bounds import BoundState
 from overwatch.catalog.phases import DURATION_ENDS_S
 from overwatch.catalog.run import GPU_IDLE, PHASE_DURATION
@@ -69,7 +69,7 @@ _LEVELS: Final = known("level", LEVELS)
 _ENV_STATES: Final = known("status", ("ok", "stalled", "degraded", "diverging", "crashed", "unknown"))
 _SEVERITIES: Final = known("severity", ("info", "warning", "critical"))
 _STAGES: Final = known("seed_stage", (stage.value for stage in Stage))
-_CODES: Final = known("code", told_codes())
+_CODES: Final = known("code", reported_codes())
 _BOUNDS: Final = known("bound", (state.label for state in BoundState))
 _COUNTER_ROWS: Final = {row.short: row for row in ROWS if row.kind is Kind.COUNTER and not is_tally(row)}
 _ENDS: Final = (*map(str, DURATION_ENDS_S), "+Inf")
@@ -201,12 +201,12 @@ class RunPage:
             return
         for level, count in (("warning", reading.warnings), ("critical", reading.criticals)):
             if count or row is KL:
-                said = self._breaches[*where, level] = max(count, self._breaches.get((*where, level), 0))
+                stated = self._breaches[*where, level] = max(count, self._breaches.get((*where, level), 0))
                 builder.counter(
                     "overwatch_policy_updates_beyond_limit",
                     "How many updates were beyond this limit of a policy metric, and no further?",
                     f'{labels},metric="{short}",{_LEVELS[level]}',
-                    said,
+                    stated,
                 )
 
     def _machines(self, builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
@@ -238,8 +238,8 @@ def _age_s(snapshot: Snapshot) -> float:
 
 def _labels(run_id: str, snapshot: Snapshot) -> str:
     run = snapshot.run
-    who = {"job": run.service, "instance": run.instance} if run.service else {}
-    return labels_text({RUN_LABEL: run_id, **{name: word for name, word in who.items() if word}})
+    owner = {"job": run.service, "instance": run.instance} if run.service else {}
+    return labels_text({RUN_LABEL: run_id, **{name: word for name, word in owner.items() if word}})
 
 
 def _identity(builder: FamilyBuilder, labels: str, snapshot: Snapshot) -> None:
@@ -316,11 +316,11 @@ def _services(builder: FamilyBuilder, labels: str, readings: Mapping[str, Readin
     for key, reading in readings.items():
         name = key.partition("#")[0]
         row = BY_NAME.get(name)
-        who = f"{labels},{labels_text({'role': reading.role or '', 'rank': str(reading.rank or 0)})}"
+        owner = f"{labels},{labels_text({'role': reading.role or '', 'rank': str(reading.rank or 0)})}"
         if row is not None:
-            builder.row(row, who, reading.value)
+            builder.row(row, owner, reading.value)
         else:
-            named = f"{who},{labels_text({'name': name})}"
+            named = f"{owner},{labels_text({'name': name})}"
             asks = "What did this process report here?"
             builder.gauge("overwatch_service_custom", asks, named, reading.value)
 

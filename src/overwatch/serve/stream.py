@@ -26,8 +26,7 @@ from overwatch.projection.filtering import FilterError, parse
 from overwatch.projection.run import aged, aged_snapshot, run_list
 from overwatch.serve.archive import Archive, ArchiveError, as_it_was
 from overwatch.snapshot import Finding, Snapshot, View
-from overwatch.snapshot.history import MOST_COLUMNS, History
-from overwatch.snapshot.history import Ask as HistoryAsk
+from overwatch.snapshot.history import MOST_COLUMNS, History, HistoryQuery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +81,7 @@ def problem(status: int, message: str, parameter: str | None) -> web.Response:
     return answer(status, msgspec.json.encode({"error": message, "parameter": parameter}))
 
 
-class Bell:
+class FrameNotifier:
     """A frame sink that wakes what waits for the next frame in an event loop."""
 
     def __init__(self) -> None:
@@ -120,7 +119,7 @@ class Bell:
         rung.set()
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class ViewRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What one reader asked for."""
 
     run_id: str | None
@@ -133,7 +132,7 @@ class ViewApi:
     def __init__(
         self,
         tower: "Aggregator",
-        bell: Bell,
+        notifier: FrameNotifier,
         keep: Keep | None = None,
         archive: Archive | None = None,
         admits: Callable[[web.Request], bool] = lambda _: True,
@@ -144,10 +143,10 @@ class ViewApi:
         """
         self._tower = tower
         self._archive = archive
-        self._bell = bell
+        self._notifier = notifier
         self._keep = keep
-        self._readers: Counter[Ask] = Counter()
-        self._encoded: dict[Ask, tuple[Snapshot, bytes]] = {}
+        self._readers: Counter[ViewRequest] = Counter()
+        self._encoded: dict[ViewRequest, tuple[Snapshot, bytes]] = {}
         self._admits = admits
         self._sockets: dict[web.WebSocketResponse, web.Request] = {}
         self._closing: set[asyncio.Future[bool]] = set()
@@ -172,7 +171,7 @@ class ViewApi:
         return app
 
     async def _attach(self, _: web.Application) -> None:
-        self._bell.attach()
+        self._notifier.attach()
         self._loop = asyncio.get_running_loop()
 
     def review(self) -> None:
@@ -214,66 +213,66 @@ class ViewApi:
         return answer(200, msgspec.json.encode(listed))
 
     async def _snapshot(self, request: web.Request) -> web.Response:
-        ask = _ask(request.query)
-        with self._reading(ask):
+        wanted = _query(request.query)
+        with self._reading(wanted):
             try:
                 async with asyncio.timeout(ANSWER_S):
-                    snapshot = await self._first(ask)
+                    snapshot = await self._first(wanted)
             except TimeoutError:
-                raise BadRequest(404, self._missing(ask), "run") from None
-            return answer(200, self._encode(ask, snapshot))
+                raise BadRequest(404, self._missing(wanted), "run") from None
+            return answer(200, self._encode(wanted, snapshot))
 
-    async def _first(self, ask: Ask) -> Snapshot:
+    async def _first(self, wanted: ViewRequest) -> Snapshot:
         while True:
-            coming = self._bell.next()
-            snapshot = self._pick(ask)
+            coming = self._notifier.next()
+            snapshot = self._pick(wanted)
             if snapshot is not None:
                 return snapshot
-            if self._is_missing(ask):
-                archived = await self._archived(ask)
+            if self._is_missing(wanted):
+                archived = await self._archived(wanted)
                 if archived is None:
-                    raise BadRequest(404, self._missing(ask), "run")
+                    raise BadRequest(404, self._missing(wanted), "run")
                 return archived
             await coming.wait()
 
-    def _is_missing(self, ask: Ask) -> bool:
+    def _is_missing(self, wanted: ViewRequest) -> bool:
         """Whether no frame will show it: there is none of the run in the newest one."""
         frame, plain = self._tower.frame, View()
-        return frame is not None and (ask.run_id or frame.newest) not in {
+        return frame is not None and (wanted.run_id or frame.newest) not in {
             run for run, view in frame.snapshots if view == plain
         }
 
-    async def _archived(self, ask: Ask) -> Snapshot | None:
+    async def _archived(self, wanted: ViewRequest) -> Snapshot | None:
         """How a run was when it made room; `None` where it is not kept."""
-        if self._archive is None or ask.run_id is None:
+        if self._archive is None or wanted.run_id is None:
             return None
-        kept = await self._opened(self._archive.snapshot, ask.run_id, ask.view)
+        kept = await self._opened(self._archive.snapshot, wanted.run_id, wanted.view)
         frame = self._tower.frame
         return kept if kept is None or frame is None else aged_snapshot(kept, frame.tick)
 
-    async def _opened(self, read: Callable[[str, _A], _R], run_id: str, ask: _A) -> _R:
+    async def _opened(self, read: Callable[[str, _A], _R], run_id: str, wanted: _A) -> _R:
         """What the archive has, read in another thread: a run may take long to open."""
         try:
-            return await asyncio.to_thread(read, run_id, ask)
+            return await asyncio.to_thread(read, run_id, wanted)
         except ArchiveError as error:
             raise BadRequest(404, str(error), "run") from error
 
-    async def _last_picture(self, ask: Ask, sent: Snapshot | None) -> Snapshot | None:
+    async def _last_picture(self, wanted: ViewRequest, sent: Snapshot | None) -> Snapshot | None:
         """Of a run that made room while it was watched: as archived, or as sent where nothing is kept."""
-        kept = await self._archived(ask)
+        kept = await self._archived(wanted)
         return as_it_was(sent) if kept is None and sent is not None else kept
 
-    def _missing(self, ask: Ask) -> str:
-        if ask.run_id is None:
+    def _missing(self, wanted: ViewRequest) -> str:
+        if wanted.run_id is None:
             return "no run has reported yet"
         known = "GET /api/v1/runs lists those that are, and overwatch replay shows what is recorded"
-        return f"run {ask.run_id!r} is not known here; {known}"
+        return f"run {wanted.run_id!r} is not known here; {known}"
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
-        ask = _ask(request.query)
-        if self._is_missing(ask):
-            await self._archived(ask)  # One that cannot be opened is refused before there is a socket.
-        with self._reading(ask):
+        wanted = _query(request.query)
+        if self._is_missing(wanted):
+            await self._archived(wanted)  # One that cannot be opened is refused before there is a socket.
+        with self._reading(wanted):
             socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=1 << 16)
             if not socket.can_prepare(request):
                 raise BadRequest(426, "this address speaks WebSocket; GET /api/v1/snapshot is one answer")
@@ -281,7 +280,7 @@ class ViewApi:
             self._sockets[socket] = request
             listener = asyncio.create_task(_until_closed(socket))
             try:
-                await self._send_all(ask, socket, listener)
+                await self._send_all(wanted, socket, listener)
             except ConnectionError:
                 pass  # The reader went away in the middle of a snapshot: nothing is owed to it.
             finally:
@@ -290,19 +289,19 @@ class ViewApi:
             return socket
 
     async def _send_all(
-        self, ask: Ask, socket: web.WebSocketResponse, listener: "asyncio.Task[None]"
+        self, wanted: ViewRequest, socket: web.WebSocketResponse, listener: "asyncio.Task[None]"
     ) -> None:
         sent: Snapshot | None = None
         is_live = True
         while not socket.closed:
-            coming = self._bell.next()
-            snapshot = self._pick(ask)
+            coming = self._notifier.next()
+            snapshot = self._pick(wanted)
             if snapshot is not None and snapshot is not sent:
-                await socket.send_frame(self._encode(ask, snapshot), WSMsgType.TEXT)
+                await socket.send_frame(self._encode(wanted, snapshot), WSMsgType.TEXT)
                 sent, is_live = snapshot, True
                 continue
-            if snapshot is None and is_live and self._is_missing(ask):
-                kept = await self._last_picture(ask, sent)
+            if snapshot is None and is_live and self._is_missing(wanted):
+                kept = await self._last_picture(wanted, sent)
                 if kept is not None:
                     await socket.send_frame(codec.encode(kept), WSMsgType.TEXT)
                     is_live = False
@@ -313,36 +312,36 @@ class ViewApi:
             if listener.done():
                 return
 
-    def _pick(self, ask: Ask) -> Snapshot | None:
+    def _pick(self, wanted: ViewRequest) -> Snapshot | None:
         frame = self._tower.frame
         if frame is None:
             return None
-        run_id = ask.run_id or frame.newest
-        return None if run_id is None else frame.snapshots.get((run_id, ask.view))
+        run_id = wanted.run_id or frame.newest
+        return None if run_id is None else frame.snapshots.get((run_id, wanted.view))
 
     async def _history(self, request: web.Request) -> web.Response:
-        run_id, ask = request.query.get("run") or None, _asked(request.query)
-        found = await self._find(run_id, ask)
+        run_id, wanted = request.query.get("run") or None, _requested(request.query)
+        found = await self._find(run_id, wanted)
         if found is None:
             what = "no run has reported yet" if run_id is None else f"run {run_id!r} is not known here"
             raise BadRequest(404, f"{what}; GET /api/v1/runs lists those that are", "run")
         return answer(200, _encode(found))
 
-    async def _find(self, run_id: str | None, ask: HistoryAsk) -> History | None:
+    async def _find(self, run_id: str | None, wanted: HistoryQuery) -> History | None:
         try:
             async with asyncio.timeout(ANSWER_S):
-                found = await asyncio.wrap_future(self._tower.history(run_id, ask))
+                found = await asyncio.wrap_future(self._tower.history(run_id, wanted))
         except TimeoutError:
             raise BadRequest(503, "the collector has no tick yet; ask again in a moment", None) from None
         if found is not None or run_id is None or self._archive is None:
             return found
-        return await self._opened(self._archive.history, run_id, ask)
+        return await self._opened(self._archive.history, run_id, wanted)
 
     async def _acknowledge(self, request: web.Request) -> web.Response:
         """Acknowledge one finding that is open; who asks again gets the same answer."""
         only(request.query, frozenset({"run", "by"}))
         named = request.query.get("run") or None
-        snapshot = self._pick(Ask(run_id=named, view=View()))
+        snapshot = self._pick(ViewRequest(run_id=named, view=View()))
         if (
             snapshot is None
             and named is not None
@@ -363,29 +362,29 @@ class ViewApi:
         made = {"run": run_id, "finding": finding.id, "acknowledged": True}
         return answer(200, msgspec.json.encode(made))
 
-    def _encode(self, ask: Ask, snapshot: Snapshot) -> bytes:
-        kept = self._encoded.get(ask)
+    def _encode(self, wanted: ViewRequest, snapshot: Snapshot) -> bytes:
+        kept = self._encoded.get(wanted)
         if kept is None or kept[0] is not snapshot:
-            kept = self._encoded[ask] = (snapshot, codec.encode(snapshot))
+            kept = self._encoded[wanted] = (snapshot, codec.encode(snapshot))
         return kept[1]
 
     @contextmanager
-    def _reading(self, ask: Ask) -> "Iterator[None]":
-        if not self._readers[ask]:
+    def _reading(self, wanted: ViewRequest) -> "Iterator[None]":
+        if not self._readers[wanted]:
             try:
-                self._tower.watch(ask.run_id, ask.view)
+                self._tower.watch(wanted.run_id, wanted.view)
             except ValueError as error:
-                del self._readers[ask]
+                del self._readers[wanted]
                 raise BadRequest(503, str(error), "rows") from error
-        self._readers[ask] += 1
+        self._readers[wanted] += 1
         try:
             yield
         finally:
-            self._readers[ask] -= 1
-            if not self._readers[ask]:
-                del self._readers[ask]
-                self._encoded.pop(ask, None)
-                self._tower.unwatch(ask.run_id, ask.view)
+            self._readers[wanted] -= 1
+            if not self._readers[wanted]:
+                del self._readers[wanted]
+                self._encoded.pop(wanted, None)
+                self._tower.unwatch(wanted.run_id, wanted.view)
 
 
 async def _until_closed(socket: web.WebSocketResponse) -> None:
@@ -394,7 +393,7 @@ async def _until_closed(socket: web.WebSocketResponse) -> None:
         continue
 
 
-def _ask(query: Mapping[str, str]) -> Ask:
+def _query(query: Mapping[str, str]) -> ViewRequest:
     only(query, frozenset({"run", "rows", "env", "sort", "order", "filter", "grouped"}))
     rows = _number(query, "rows", MOST_ROWS)
     view = View(
@@ -405,7 +404,7 @@ def _ask(query: Mapping[str, str]) -> Ask:
         filter=_filter(query),
         grouped=_word(query, "grouped", ("yes", "no")) == "yes",
     )
-    return Ask(run_id=query.get("run") or None, view=view)
+    return ViewRequest(run_id=query.get("run") or None, view=view)
 
 
 def _word(query: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
@@ -435,7 +434,7 @@ def _number(query: Mapping[str, str], name: str, most: int, least: int = 0) -> i
     return int(text)
 
 
-def _asked(query: "MultiMapping[str]") -> HistoryAsk:
+def _requested(query: "MultiMapping[str]") -> HistoryQuery:
     """What the parameters ask of the past."""
     only(query, frozenset({"run", "name", "columns", "from", "to", "about"}))
     names = tuple(dict.fromkeys(name for name in query.getall("name", ()) if name))
@@ -445,9 +444,9 @@ def _asked(query: "MultiMapping[str]") -> HistoryAsk:
     if since is not None and until is not None and since > until:
         raise BadRequest(400, f"from={since:g} is after to={until:g}; exchange them", "from")
     columns = _number(query, "columns", MOST_COLUMNS, least=1)
-    return HistoryAsk(
+    return HistoryQuery(
         names=names,
-        columns=HistoryAsk().columns if columns is None else columns,
+        columns=HistoryQuery().columns if columns is None else columns,
         since=since,
         until=until,
         about=_word(query, "about", ("no", "yes")) == "yes",

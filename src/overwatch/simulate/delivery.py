@@ -15,7 +15,7 @@ from typing import Final
 
 from overwatch import __version__
 from overwatch.delivery import OtlpTransport, destination, sender
-from overwatch.delivery.answer import Answer, Parcel, Verdict
+from overwatch.delivery.answer import Answer, Outgoing, Verdict
 from overwatch.delivery.sender import Pace
 from overwatch.events import ActionTaken, EpisodeEnded, Event, Measured, Origin, Record
 from overwatch.journal import Signal
@@ -34,7 +34,7 @@ MAX_BYTES: Final = 2 << 20
 """Most bytes of columns in one request; a collector refuses bodies of more than 4 MiB."""
 
 
-class Told(Parcel, frozen=True, kw_only=True):
+class Reported(Outgoing, frozen=True, kw_only=True):
     """One request."""
 
     at: int
@@ -51,12 +51,12 @@ class Teller:
         self._resource = {wire.SERVICE: SIMULATOR, "telemetry.distro.version": __version__}
         self._seq = 0
 
-    def tell(self, moments: Iterable[Moment]) -> Iterator[Told]:
+    def report(self, moments: Iterable[Moment]) -> Iterator[Reported]:
         """Requests in order."""
         for _, together in groupby(moments, key=lambda moment: moment.at // GROUP_NS):
             yield from self._requests([event for moment in together for event in moment.events])
 
-    def _requests(self, events: list[Event]) -> Iterator[Told]:
+    def _requests(self, events: list[Event]) -> Iterator[Reported]:
         waiting: list[Event] = []
         size = 0
         for event in events:
@@ -69,13 +69,13 @@ class Teller:
         if waiting:
             yield self._request(waiting)
 
-    def _request(self, events: list[Event]) -> Told:
+    def _request(self, events: list[Event]) -> Reported:
         first = self._seq + 1
         self._seq += len(events)
         records = [
             Record(origin=self._origin, event=event, seq=seq) for seq, event in enumerate(events, first)
         ]
-        return Told(at=events[-1].at, records=len(records), body=request(records, self._resource))
+        return Reported(at=events[-1].at, records=len(records), body=request(records, self._resource))
 
 
 def _bytes(event: Event) -> int:
@@ -99,7 +99,7 @@ class Sender:
         if not is_url(endpoint):
             raise ValueError(f"endpoint {endpoint!r} is no address; write it like http://127.0.0.1:4318")
         self._most = most
-        self._waiting: deque[Told] = deque()
+        self._waiting: deque[Reported] = deque()
         self._bytes = 0
         self._changed = threading.Condition()
         self.delivered = 0
@@ -117,36 +117,36 @@ class Sender:
         """Begin to deliver."""
         self._sender.start()
 
-    def put(self, told: Told) -> None:
+    def put(self, reported: Reported) -> None:
         """Queue one request; returns at once. One that does not fit is counted as lost."""
         with self._changed:
-            if self._bytes + len(told.body) > self._most:
-                self.losses["too much was waiting"] += told.records
+            if self._bytes + len(reported.body) > self._most:
+                self.losses["too much was waiting"] += reported.records
                 return
-            self._waiting.append(told)
-            self._bytes += len(told.body)
+            self._waiting.append(reported)
+            self._bytes += len(reported.body)
             self._changed.notify_all()
 
     def close(self) -> None:
         """Stop; what still waits is counted as lost."""
         self._sender.stop()
-        for told in self._waiting:
-            self.losses["not delivered in time"] += told.records
+        for reported in self._waiting:
+            self.losses["not delivered in time"] += reported.records
         self._waiting.clear()
 
-    def take(self, timeout_s: float) -> Told | None:
+    def take(self, timeout_s: float) -> Reported | None:
         """The oldest request, waiting so long for one."""
         with self._changed:
             return self._waiting[0] if self._changed.wait_for(lambda: self._waiting, timeout_s) else None
 
-    def landed(self, request: Told, rejected: int) -> None:
+    def landed(self, request: Reported, rejected: int) -> None:
         """The collector has it, but for so many records."""
         self.delivered += request.records - rejected
         if rejected:
             self.losses["not kept by the collector"] += rejected
         self._settle()
 
-    def lost(self, request: Told, reason: str) -> None:
+    def lost(self, request: Reported, reason: str) -> None:
         """It is given up."""
         self.losses[reason.replace(f"{sender.REFUSED}_", f"{sender.REFUSED} with ")] += request.records
         self._settle()

@@ -58,11 +58,11 @@ class Policy:
                 for name in _POISONED
             ]
         values.update(dict.fromkeys(now.lost, math.nan))
-        told = {full_name(name, Scope.POLICY): value for name, value in values.items()}
-        told |= {f"{CUSTOM_PREFIX}flood_{update * now.names + i}": 0.0 for i in range(now.names)}
+        reported = {full_name(name, Scope.POLICY): value for name, value in values.items()}
+        reported |= {f"{CUSTOM_PREFIX}flood_{update * now.names + i}": 0.0 for i in range(now.names)}
         for row in now.absent:
-            told.pop(full_name(row, Scope.POLICY), None)
-        named = scalars(told)
+            reported.pop(full_name(row, Scope.POLICY), None)
+        named = scalars(reported)
         events.append(Measured(at=at, scope=Scope.POLICY, values=named, index=update))
         return events
 

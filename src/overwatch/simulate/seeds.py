@@ -161,7 +161,7 @@ class Seeds:
         for env, slot in np.argwhere(due | culled).tolist():
             events += self._move(env, slot, step, at, storm=bool(culled[env, slot]))
         # A gate that failed for a gradient has just measured it; the next full account would come too late.
-        events += self._told(learned & (self._stage == Stage.PRUNED.code), step, at)
+        events += self._reported(learned & (self._stage == Stage.PRUNED.code), step, at)
         for env in self._sprouting(alive, now).tolist():
             free = np.flatnonzero(self._stage[env] == Stage.DORMANT.code)
             if free.size:
@@ -245,7 +245,7 @@ class Seeds:
         self._since[full] = step
         mask = np.zeros(self._stage.shape, dtype=bool)
         mask[full] = True
-        return self._told(mask, step, at)
+        return self._reported(mask, step, at)
 
     def measured(self, step: int, at: int, *, whole: bool) -> list[Event]:
         """The slots as numbers: all of them, or those in which a seed is on its way."""
@@ -253,9 +253,9 @@ class Seeds:
             return []
         resting = (Stage.DORMANT.code, Stage.FOSSILISED.code)
         mask = np.ones(self._stage.shape, dtype=bool) if whole else ~np.isin(self._stage, resting)
-        return self._told(mask, step, at)
+        return self._reported(mask, step, at)
 
-    def _told(self, mask: np.ndarray, step: int, at: int) -> list[Event]:
+    def _reported(self, mask: np.ndarray, step: int, at: int) -> list[Event]:
         envs, slots = np.nonzero(mask)
         return [
             self._rows(envs[low : low + CHUNK], slots[low : low + CHUNK], step, at)
@@ -300,10 +300,10 @@ class Seeds:
         """NaN where no seed learns; that of a pruned one stays as it was at its end."""
         stage, grad = self._stage[envs, slots], self._grad[envs, slots]
         learning = np.isin(stage, [stage.code for stage in PAYING])
-        told: Floats = np.where(stage == Stage.PRUNED.code, grad, np.nan)
+        reported: Floats = np.where(stage == Stage.PRUNED.code, grad, np.nan)
         varied = grad[learning] * (1.0 + 0.05 * self._gradients.noise(int(learning.sum())))
-        told[learning] = np.clip(varied, 0.0, 1.0)
-        return told
+        reported[learning] = np.clip(varied, 0.0, 1.0)
+        return reported
 
 
 def _missed(way: Way, score: float) -> str:

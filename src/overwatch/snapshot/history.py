@@ -14,7 +14,7 @@ MOST_CURVES: Final = 64
 """Of one answer; further ones are asked for by name."""
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What of a run's past is wanted."""
 
     names: tuple[str, ...] = ()

@@ -64,7 +64,7 @@ def apply(state: RunState, record: events.Record, stamp: int) -> bool:
     if not source.is_new(record.seq):
         return False
     is_new = not source.stamp
-    source.heard(stamp, event.at)
+    source.received(stamp, event.at)
     if is_new:
         state.finished = end_of(state.sources)
     state.last_stamp = max(state.last_stamp, stamp)
@@ -227,7 +227,7 @@ def _serve(state: RunState, record: events.Record, stamp: int) -> None:
     if isinstance(event, events.Measured):
         state.services.measure(service, event, stamp, state.overflow)
     elif isinstance(event, events.Tallied):
-        service.heard(event.at, stamp)
+        service.received(event.at, stamp)
         began = state.sources[source_key(origin)].first_at
         state.services.count(service, event, origin.epoch, began, state.overflow)
 
@@ -359,11 +359,11 @@ def _gate(state: RunState, event: events.GateEvaluated) -> None:
         gates[event.slot] = f"{event.gate} {_result(event)}"
     if not event.passed:
         failing = state.envs.failing.setdefault(event.env_id, {})
-        asked = f"{event.seed_id} {event.gate}"
-        if failing.get(event.slot) != asked:
+        requested = f"{event.seed_id} {event.gate}"
+        if failing.get(event.slot) != requested:
             state.envs.gate_fails.add(np.array([row]), event.at)
         if event.slot in failing or len(failing) < SLOT_NAMES:
-            failing[event.slot] = asked
+            failing[event.slot] = requested
         state.envs.failed_gate[event.env_id] = event.gate
         check = event.checks_failed[0] if event.checks_failed else ""
         state.envs.failed_check[event.env_id] = check.replace("_", " ")

@@ -70,11 +70,11 @@ def _derived(state: RunState, event: Measured) -> Iterator[tuple[Metric, float]]
             yield KL_DRIFT, slope(newest)
     # The joint policy is what clipping and early stops act on.
     moved = next((row for row in (KL_JOINT, KL) if row.name in event.values), None)
-    told = None if moved is None else state.policy.get(moved.name)
+    reported = None if moved is None else state.policy.get(moved.name)
     # A target that the run declared is where its KL warns.
     target = state.limits(KL).warning
-    if told is not None and told.value is not None and target is not None:
-        yield TRUST_REGION, told.value / target.value
+    if reported is not None and reported.value is not None and target is not None:
+        yield TRUST_REGION, reported.value / target.value
     yield from _of_goodhart(state, event)
     if (together := _together(state, event)) is not None:
         yield ENTROPY_CLIP, together

@@ -184,15 +184,15 @@ class Trends(msgspec.Struct, kw_only=True):
     last_at: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Producer's time of it."""
 
-    def sample(self, told: At, step: int | None, at: int, current: dict[str, Floats]) -> None:
+    def sample(self, reported: At, step: int | None, at: int, current: dict[str, Floats]) -> None:
         """Take a sample of those rows that are due; without a step number each record is one step."""
-        span = told.span
+        span = reported.span
         now = self.now[span] + 1 if step is None else np.maximum(self.now[span], step)
         self.now[span] = now
         due = (at - self.last_at[span] >= STRIDE_NS) & (now - self.last_step[span] >= STRIDE)
         due |= self.count[span] == 0
         if due.any():
-            rows = told.rows[due]
+            rows = reported.rows[due]
             places = self.count[rows] % SAMPLES
             # Envs that were born together have their samples in one column of the rings.
             if due.all() and (places == places[0]).all():
@@ -330,29 +330,29 @@ class EpisodeSums(Derived):
         stale[rows] = False
         return rows
 
-    def sum_newest(self, rows: Ints, told: Floats, done: Ints, fresh: Ints) -> None:
+    def sum_newest(self, rows: Ints, reported: Floats, done: Ints, fresh: Ints) -> None:
         """Sum the newest episodes of these rows up anew, each named once.
 
         `told` are their newest returns, newest first, shape (k, SHOWN_RETURNS), NaN where there is none; of
         `done` finished episodes `fresh` are of the present task; both of shape (k,).
         """
-        newest = told[:, :RECENT].copy()
+        newest = reported[:, :RECENT].copy()
         judged = (np.abs(newest) < HUGE).all(axis=1) & (fresh >= LEAST)
         newest[fresh < RECENT + EARLIER, RECENT - 1] = np.nan
         counts = np.minimum(done, SHOWN_RETURNS)
-        told = np.where(np.arange(SHOWN_RETURNS) < counts[:, None], told, 0.0)
-        self.mean[rows] = np.divide(added_up(told), counts, out=floats(done.size), where=counts > 0)
+        reported = np.where(np.arange(SHOWN_RETURNS) < counts[:, None], reported, 0.0)
+        self.mean[rows] = np.divide(added_up(reported), counts, out=floats(done.size), where=counts > 0)
         newest.sort(axis=1)
         self.recent[rows] = np.where(judged, newest[:, _MIDDLE], np.nan)
         self.judged[rows] = judged
 
-    def sum_all(self, rows: Ints, told: Floats, fresh: Ints) -> None:
+    def sum_all(self, rows: Ints, reported: Floats, fresh: Ints) -> None:
         """Sum all episodes of these rows up anew, each named once.
 
         `told` are their returns, newest first, shape (k, RETURNS), NaN where there is none; `fresh` of them
         are of the present task, shape (k,).
         """
-        values = np.where(np.arange(RETURNS) < fresh[:, None], usable(told), np.nan)
+        values = np.where(np.arange(RETURNS) < fresh[:, None], usable(reported), np.nan)
         judged = np.isfinite(values[:, :LEAST]).all(axis=1)
         few = fresh < RECENT + EARLIER
         for name in ("last", "lasting", "earlier", "scatter", "centre", "squares", "before", "count"):

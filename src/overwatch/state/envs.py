@@ -166,11 +166,11 @@ class Envs(msgspec.Struct, kw_only=True):
             return None
         return int(self.by_id[place])
 
-    def tell_lanes(self, told: At, column: Column, codes: Codes) -> None:
+    def report_lanes(self, given: At, column: Column, codes: Codes) -> None:
         """These envs are on the lanes in a column of words, whose labels have these codes."""
         lanes = looked_up(column, codes)
-        if not np.array_equal(self.lane[told.span], lanes):
-            self.lane[told.span] = lanes
+        if not np.array_equal(self.lane[given.span], lanes):
+            self.lane[given.span] = lanes
             self.places.lanes_changed()
 
     def touch(self, rows: Rows, at: int) -> None:
@@ -226,11 +226,11 @@ class Envs(msgspec.Struct, kw_only=True):
         self.outdated[rows] = self.episodes[rows] + 1
         self._fitted_sums().note(rows)
 
-    def tell_returns(self, told: At, returns: Floats, at: int) -> None:
+    def report_returns(self, given: At, returns: Floats, at: int) -> None:
         """Fold a gauge of returns: it is shown as it is, and a new value of it is a finished episode."""
-        new = np.isfinite(returns) & (returns != self.values["return"][told.span])
-        self.finish_episodes(told.rows[new], returns[new], at)
-        self.measure("return", told.span, returns, at)
+        new = np.isfinite(returns) & (returns != self.values["return"][given.span])
+        self.finish_episodes(given.rows[new], returns[new], at)
+        self.measure("return", given.span, returns, at)
 
     def newest_sums(self) -> EpisodeSums:
         """What the newest episodes of each env show."""
@@ -253,9 +253,9 @@ class Envs(msgspec.Struct, kw_only=True):
     def mean_return(self, rows: Rows | None = None) -> Floats:
         """Mean of each env's newest returns, or its gauge; NaN before the first episode."""
         rows = slice(0, self.n) if rows is None else rows
-        told_at = self.times["return"][rows]
-        told = told_at >= np.maximum(self.episode_at[rows], 1)
-        shown: Floats = np.where(told, self.values["return"][rows], self.newest_sums().mean[rows])
+        reported_at = self.times["return"][rows]
+        given = reported_at >= np.maximum(self.episode_at[rows], 1)
+        shown: Floats = np.where(given, self.values["return"][rows], self.newest_sums().mean[rows])
         return shown
 
     def move(self, cells: Cells, stages: Ints, at: int) -> None:
@@ -290,9 +290,9 @@ class Envs(msgspec.Struct, kw_only=True):
         self.lane[rows], self.seen_at[rows] = lanes, seen_at
         self.born_at[rows] = at
         self.silences.last_ns[rows] = self.silences.clock_ns
-        for name, (told, times) in values.items():
+        for name, (given, times) in values.items():
             fresh = times > at
-            self.measure(name, rows[fresh], told[fresh], 0)
+            self.measure(name, rows[fresh], given[fresh], 0)
             self.times[name][rows[fresh]] = times[fresh]
 
     def end(self, env_ids: Ints, names: Sequence[str], at: int) -> Ints:
@@ -379,8 +379,8 @@ class Envs(msgspec.Struct, kw_only=True):
             return
         fails = (self.failed_gate, self.failed_check, self.failed_why)
         for env_id in self.ids[rows].tolist():
-            for said in (*fails, self.crashes, self.non_finite, self.gates, self.failing):
-                said.pop(env_id, None)
+            for stated in (*fails, self.crashes, self.non_finite, self.gates, self.failing):
+                stated.pop(env_id, None)
         left = self.n - rows.size
         drop = np.zeros(self.n, dtype=np.bool_)
         drop[rows] = True

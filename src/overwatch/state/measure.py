@@ -107,7 +107,7 @@ def _numbers(state: RunState, event: Measured, stamp: int, rank: int = 0) -> Non
             continue
         row = BY_NAME.get(name)
         if row is not None and row.scope is Scope.RUN:
-            _take_count(state, row, Told(rank, event.at, column.first()))
+            _take_count(state, row, Reported(rank, event.at, column.first()))
             continue
         if row is None and name not in state.policy and len(state.policy) >= MAX_CUSTOM:
             state.overflow.note("metric", name)
@@ -125,7 +125,7 @@ def _numbers(state: RunState, event: Measured, stamp: int, rank: int = 0) -> Non
         series.at, series.stamp = event.at, stamp
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     """A total as a producer reports it."""
 
     rank: int
@@ -133,19 +133,19 @@ class Told(NamedTuple):
     total: float
 
 
-def _take_count(state: RunState, row: Metric, told: Told) -> None:
+def _take_count(state: RunState, row: Metric, reported: Reported) -> None:
     """Keep a counter of the run that its producers keep themselves; one that fell began again."""
-    key, most = f"{row.short} {told.rank}", MAX_RANKS * len(_COUNTERS)
-    if not 0 <= told.total < math.inf or (key not in state.told and len(state.told) >= most):
+    key, most = f"{row.short} {reported.rank}", MAX_RANKS * len(_COUNTERS)
+    if not 0 <= reported.total < math.inf or (key not in state.reported and len(state.reported) >= most):
         return
-    total, before = min(told.total, float(LARGEST)), state.told.get(key, 0.0)
-    state.told[key] = total
+    total, before = min(reported.total, float(LARGEST)), state.reported.get(key, 0.0)
+    state.reported[key] = total
     more = total - before if total >= before else total
-    whole = min(state.told_counts.get(row.short, 0.0) + more, float(LARGEST))
-    state.told_counts[row.short] = whole
+    whole = min(state.reported_counts.get(row.short, 0.0) + more, float(LARGEST))
+    state.reported_counts[row.short] = whole
     if row is STEPS and whole > state.steps:
         state.steps = int(whole)
-        state.step_marks.push((told.at, state.steps))
+        state.step_marks.push((reported.at, state.steps))
 
 
 def _many(conflated: Conflated, name: str) -> Many:
@@ -160,28 +160,28 @@ def _many(conflated: Conflated, name: str) -> Many:
 
 
 def _envs(state: RunState, event: Measured, rank: int) -> None:
-    told = state.envs.at(event.keys["env_id"])
+    reported = state.envs.at(event.keys["env_id"])
     lane = event.values.get("lane")
     if lane is not None:
-        state.envs.tell_lanes(told, lane, _numbered(lane, state.lane_code))
+        state.envs.report_lanes(reported, lane, _numbered(lane, state.lane_code))
     for name, column in event.values.items():
         row = BY_NAME.get(name)
         if row is not None and row.short == "return":
-            state.envs.tell_returns(told, column.array().astype(np.float64), event.at)
+            state.envs.report_returns(reported, column.array().astype(np.float64), event.at)
         elif row is not None and row.short in MEASURES:
             values = column.array()
-            state.envs.measure(row.short, told.span, values, event.at)
+            state.envs.measure(row.short, reported.span, values, event.at)
             if row.non_finite is NonFinite.CRITICAL:
-                state.envs.note_non_finite(told.rows, values, row.name, event.at)
-    state.envs.report(told.span, event.at)
-    state.envs.trends.sample(told, event.index, event.at, state.envs.values)
+                state.envs.note_non_finite(reported.rows, values, row.name, event.at)
+    state.envs.report(reported.span, event.at)
+    state.envs.trends.sample(reported, event.index, event.at, state.envs.values)
     if event.index is not None:
-        _count_steps(state, rank, told.rows.size, event)
+        _count_steps(state, rank, reported.rows.size, event)
 
 
 def _count_steps(state: RunState, rank: int, num_envs: int, event: Measured) -> None:
     """Each rank numbers its own steps; one that counts them itself (`_take_count`) is not counted again."""
-    if f"{STEPS.short} {rank}" in state.told:
+    if f"{STEPS.short} {rank}" in state.reported:
         return
     if rank not in state.step_index and len(state.step_index) >= MAX_RANKS:
         return
@@ -200,7 +200,7 @@ def _count_steps(state: RunState, rank: int, num_envs: int, event: Measured) -> 
 
 def _slots(state: RunState, event: Measured) -> None:
     envs = state.envs
-    told, slot = envs.at(event.keys["env_id"]), event.keys["slot"]
+    reported, slot = envs.at(event.keys["env_id"]), event.keys["slot"]
     cells = envs.cells(event.keys["env_id"], slot, _numbered(slot, state.slot_names.code))
     envs.fit_slots(len(state.slot_names.words))
     stage = event.values.get("overwatch.slot.stage")
@@ -219,7 +219,7 @@ def _slots(state: RunState, event: Measured) -> None:
     if grad is not None:
         envs.graded = True
         cells.put(envs.grad, grad.array())
-    envs.touch(cells.span if cells.width else told.rows, event.at)
+    envs.touch(cells.span if cells.width else reported.rows, event.at)
 
 
 def _ages(column: Column) -> np.ndarray:

@@ -249,12 +249,12 @@ def _ends(conflated: Conflated | None, name: str, value: float) -> tuple[float, 
     """The least and the most of the updates of a record, of which `value` is the last."""
     if conflated is None:
         return value, value
-    found = [value, *_told((conflated.low, conflated.high), name)]
+    found = [value, *_reported((conflated.low, conflated.high), name)]
     finite = [one for one in found if math.isfinite(one)]
     return (min(finite), max(finite)) if finite else (math.nan, math.nan)
 
 
-def _told(tables: tuple[dict[str, Column], ...], name: str) -> Iterator[float]:
+def _reported(tables: tuple[dict[str, Column], ...], name: str) -> Iterator[float]:
     for table in tables:
         column = table.get(name)
         if column is not None and len(column):

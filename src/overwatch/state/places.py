@@ -90,12 +90,12 @@ class Places(Derived):
 
     def envs(self, column: Column, find: Callable[[], Ints], there: int) -> At:
         """The envs of a column of ids; `find` gives the row of each, `there` are in all."""
-        key, told = _key(column), (column.dtype, column.data)
+        key, reported = _key(column), (column.dtype, column.data)
         known = self._known.get(key)
-        if known is not None and known[0] == told and isinstance(known[1], At):
+        if known is not None and known[0] == reported and isinstance(known[1], At):
             return known[1]
         rows = find()
-        return self._keep(key, told, At(rows, span_of(rows)), there)
+        return self._keep(key, reported, At(rows, span_of(rows)), there)
 
     def holds(self, column: Column) -> bool:
         """Whether the envs of this column of ids are remembered."""
@@ -107,11 +107,11 @@ class Places(Derived):
     ) -> Cells:
         """The cells of a column of ids and one of slots, whose words have these codes."""
         key = (*_key(column), *_key(slots))
-        told = (column.dtype, column.data, slots.dtype, slots.data, codes)
+        reported = (column.dtype, column.data, slots.dtype, slots.data, codes)
         known = self._known.get(key)
-        if known is not None and known[0] == told and isinstance(known[1], Cells):
+        if known is not None and known[0] == reported and isinstance(known[1], Cells):
             return known[1]
-        return self._keep(key, told, _cells(find(), looked_up(slots, codes)), there)
+        return self._keep(key, reported, _cells(find(), looked_up(slots, codes)), there)
 
     def lanes(self, lane: Ints) -> dict[int, Rows]:
         """Rows of each lane, where `lane` is the one of each row."""
@@ -120,22 +120,22 @@ class Places(Derived):
             self._by_lane = {code: span_of(np.flatnonzero(lane == code)) for code in codes}
         return self._by_lane
 
-    def _keep(self, key: tuple[object, ...], told: tuple[object, ...], found: Found, there: int) -> Found:
+    def _keep(self, key: tuple[object, ...], reported: tuple[object, ...], found: Found, there: int) -> Found:
         if len(self._known) >= MOST or self._subjects + found.rows.size > TIMES * there:
             self.forget()
-        self._known[key] = told, found
+        self._known[key] = reported, found
         self._subjects += found.rows.size
         return found
 
 
 def ids_in(column: Column) -> Ints:
     """The ids in a column, shape (k,); raises `ValueError` where one is not a whole number of 64 bits."""
-    told = column.array()
-    if told.dtype.kind != "f":
-        return told.astype(np.int64)
-    if not ((np.abs(told) < _WHOLE) & (told == np.floor(told))).all():
+    reported = column.array()
+    if reported.dtype.kind != "f":
+        return reported.astype(np.int64)
+    if not ((np.abs(reported) < _WHOLE) & (reported == np.floor(reported))).all():
         raise ValueError("an env id is not a whole number")
-    return told.astype(np.int64)
+    return reported.astype(np.int64)
 
 
 def looked_up(column: Column, codes: Codes) -> Ints:

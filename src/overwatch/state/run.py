@@ -80,11 +80,11 @@ class Facts(msgspec.Struct, kw_only=True):
 
     def push(self, env_id: int, entry: Entry) -> None:
         """Remember a line; what is beyond the env's share goes, else the oldest of the env quiet longest."""
-        told = self.by_env.pop(env_id, [])
-        self.by_env[env_id] = told
-        told.append(entry)
+        reported = self.by_env.pop(env_id, [])
+        self.by_env[env_id] = reported
+        reported.append(entry)
         self.total += 1
-        if len(told) > FACTS_OF_ENV:
+        if len(reported) > FACTS_OF_ENV:
             self._drop(env_id)
         elif self.total > FACTS:
             self._drop(next(iter(self.by_env)))
@@ -94,10 +94,10 @@ class Facts(msgspec.Struct, kw_only=True):
         return self.by_env.get(env_id, [])
 
     def _drop(self, env_id: int) -> None:
-        told = self.by_env[env_id]
-        del told[0]
+        reported = self.by_env[env_id]
+        del reported[0]
         self.total -= 1
-        if not told:
+        if not reported:
             del self.by_env[env_id]
 
 
@@ -158,7 +158,7 @@ class RunState(msgspec.Struct, kw_only=True):
     steps: int = 0
     step_index: dict[int, int] = msgspec.field(default_factory=dict)
     """Newest env step number of each rank."""
-    told: dict[str, float] = msgspec.field(default_factory=dict)
+    reported: dict[str, float] = msgspec.field(default_factory=dict)
     """Totals as producers that count themselves last sent them, by what and by rank."""
     step_marks: Ring[tuple[int, int]] = msgspec.field(default_factory=lambda: Ring(256))
     """(producer time, total steps), for windowed rates."""
@@ -192,7 +192,7 @@ class RunState(msgspec.Struct, kw_only=True):
     """Each machine's own readings of what fills up, by its node, or by the rank that reads it."""
     lane_health: dict[str, LaneHealth] = msgspec.field(default_factory=dict)
     """By the lane's name."""
-    told_counts: dict[str, float] = msgspec.field(default_factory=dict)
+    reported_counts: dict[str, float] = msgspec.field(default_factory=dict)
     """The run's counters as a foreign producer keeps them itself, by short name."""
     tower: dict[str, float] = msgspec.field(default_factory=dict)
     """The producer's own counters, by short name."""

@@ -188,7 +188,7 @@ class Service(msgspec.Struct, kw_only=True):
         """Producer's time at which a counter grew last, over all labels; `None` where it never did."""
         return max((tally.grown for tally in self.tallies.get(name, {}).values()), default=0) or None
 
-    def heard(self, at: int, stamp: int) -> None:
+    def received(self, at: int, stamp: int) -> None:
         """Note one record."""
         self.at, self.stamp = max(self.at, at), max(self.stamp, stamp)
 
@@ -224,7 +224,7 @@ class Services(msgspec.Struct, kw_only=True):
 
     def measure(self, service: Service, event: Measured, stamp: int, overflow: Overflow) -> None:
         """Fold gauges; an empty column ends its gauge."""
-        service.heard(event.at, stamp)
+        service.received(event.at, stamp)
         for name, column in event.values.items():
             if not len(column):
                 service.gauges.pop(name, None)

@@ -135,7 +135,7 @@ class Source(msgspec.Struct, kw_only=True):
         self.duplicates += 1
         return False
 
-    def heard(self, stamp: int, at: int) -> None:
+    def received(self, stamp: int, at: int) -> None:
         """Note one record's receive stamp and producer time."""
         silent_s = (stamp - self.stamp) / 1e9 if self.stamp else 0.0
         # What a thinned recording still shows is whether it sent in a second, not how often.
@@ -302,7 +302,7 @@ class Ranks(msgspec.Struct, kw_only=True):
     def started(self, origin: Origin, event: RunStarted) -> RunStarted:
         """The run's definition now that this process has started."""
         self.starts[f"{origin.role}/{origin.rank:09d}"] = event
-        trainers = {who: start for who, start in self.starts.items() if who.startswith("trainer/")}
+        trainers = {owner: start for owner, start in self.starts.items() if owner.startswith("trainer/")}
         ordered = [start for _, start in sorted((trainers or self.starts).items())]
         counts = [start.n_envs for start in ordered if start.n_envs is not None]
         return msgspec.structs.replace(

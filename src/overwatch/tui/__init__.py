@@ -20,7 +20,7 @@ from overwatch.feeds.inputs import open_input
 from overwatch.feeds.player import AnyPlayer, player_of
 from overwatch.feeds.recording import RecordingError
 from overwatch.snapshot import Snapshot, View
-from overwatch.snapshot.history import Ask, History
+from overwatch.snapshot.history import History, HistoryQuery
 from overwatch.tui.commands import key_of, press
 from overwatch.tui.comparison import Comparison
 from overwatch.tui.context import Context, Frame, freshness, freshness_of
@@ -144,7 +144,7 @@ class Known:
     before: Sequence[Snapshot] = ()
     """What it has seen already."""
     beside: Comparison | None = None
-    past: Callable[[str, Ask], History | None] = lambda _run_id, _ask: None
+    past: Callable[[str, HistoryQuery], History | None] = lambda _run_id, _query: None
     """The past of a run."""
     session: Session | None = None
     """The user at it; a new one if left out."""
@@ -153,14 +153,14 @@ class Known:
 def _remember(session: Session, known: Known) -> None:
     """Ask for what charts need; names that come with the first answer may change what that is."""
     for _ in range(2):
-        for run_id, ask in session.asks():
-            found = known.past(run_id, ask)
+        for run_id, query in session.asks():
+            found = known.past(run_id, query)
             if found is not None:
                 session.remember(found)
 
 
 def shot(
-    ask: Callable[[View], Snapshot | None],
+    query: Callable[[View], Snapshot | None],
     fmt: Format,
     size: tuple[int, int],
     keys: Sequence[str] = (),
@@ -182,7 +182,7 @@ def shot(
     for key in (None, *keys):
         if key is not None:
             _press(session, key)
-        now = ask(session.view)
+        now = query(session.view)
         if now is None:
             return None
         session.take(now)

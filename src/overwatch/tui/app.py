@@ -31,7 +31,7 @@ from textual.worker import Worker
 from overwatch import discovery
 from overwatch.feeds.live import AckError, Connection, Listed, Live, Update
 from overwatch.snapshot import Snapshot, Timing, View
-from overwatch.snapshot.history import Ask, History
+from overwatch.snapshot.history import History, HistoryQuery
 from overwatch.tui.commands import click, paste, press, wheel
 from overwatch.tui.context import Context, Frame, Freshness, Page, freshness_of
 from overwatch.tui.keys import Mode
@@ -82,7 +82,7 @@ class Desk(Protocol):
     def go(self, listed: Listed) -> None:
         """Send snapshots of another run from now on."""
 
-    async def history(self, run_id: str | None, ask: Ask) -> History | None:
+    async def history(self, run_id: str | None, query: HistoryQuery) -> History | None:
         """The past of a run, `None` being the watched one; never raises."""
 
     async def acknowledge(self, finding_id: str, run_id: str) -> None:
@@ -278,10 +278,10 @@ class OverwatchApp(App[int]):
             self._requested_past, self._requesting_past = wanted, True
             _: Worker[None] = self.run_worker(partial(self._take_past, asks), group="past")
 
-    async def _take_past(self, asks: list[tuple[str, Ask]]) -> None:
+    async def _take_past(self, asks: list[tuple[str, HistoryQuery]]) -> None:
         try:
-            for run_id, ask in asks:
-                found = await self._feed.history(run_id, ask)
+            for run_id, query in asks:
+                found = await self._feed.history(run_id, query)
                 if found is not None:
                     self.session.remember(found)
                     self._paint_soon()

@@ -11,7 +11,7 @@ from typing import Final
 
 from overwatch.catalog.goodhart import FOOD, POISON, PROXY, TRUE
 from overwatch.snapshot import Reading, Snapshot
-from overwatch.snapshot.history import Ask, Curve, History, Line, Moment
+from overwatch.snapshot.history import Curve, History, HistoryQuery, Line, Moment
 from overwatch.tui.curve import LETTERS, Other
 
 FIRST: Final = (
@@ -175,7 +175,7 @@ def moments(snapshot: Snapshot, charts: Charts) -> tuple[Moment, ...]:
 
 def asks(
     snapshot: Snapshot, charts: Charts, shown: tuple[str, ...], width: int, *, about: bool = False
-) -> list[tuple[str, Ask]]:
+) -> list[tuple[str, HistoryQuery]]:
     """What of which run's past is needed to draw some numbers in charts of `width` cells."""
     history = charts.of(snapshot)
     run_id, since, until = snapshot.run.run_id, None, None
@@ -185,7 +185,7 @@ def asks(
     if PROXY.short in shown:
         shown = tuple(dict.fromkeys((*shown, *WITH_PROXY)))
     ranked = tuple(f"{name}#*" for name in shown[:4]) if charts.overlay == OVERLAYS[1] else ()
-    wanted = Ask(
+    wanted = HistoryQuery(
         names=(*(name for name in shown if name.isprintable()), *ranked)[:64] or ("",),
         columns=max(16, min(512, 2 * width)),
         since=None if since is None else max(0.0, since),
@@ -193,5 +193,5 @@ def asks(
         about=about,
     )
     runs = charts.marked if charts.overlay == OVERLAYS[2] else ()
-    whole = Ask(names=wanted.names, columns=wanted.columns)
+    whole = HistoryQuery(names=wanted.names, columns=wanted.columns)
     return [(run_id, wanted), *((run, whole) for run in runs if run != run_id)]

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from overwatch.analyse.findings import Told
+from overwatch.analyse.findings import Reported
 
 if TYPE_CHECKING:
-    from overwatch.analyse.story import Story
+    from overwatch.analyse.run_history import RunHistory
 
 _NAMED: Final = 4
 """Numbers that a headline names."""
@@ -52,17 +52,17 @@ class Comparison:
     names: tuple[str, str]
     headline: str
     rows: tuple[Row, ...]
-    verdicts: tuple[Sequence[Told], Sequence[Told]]
+    verdicts: tuple[Sequence[Reported], Sequence[Reported]]
     """Of each run, over time."""
 
-    def verdict_at(self, side: int, update: float) -> Told | None:
+    def verdict_at(self, side: int, update: float) -> Reported | None:
         """The verdict on a run when it was at an update."""
         own = self.verdicts[side]
         at = bisect_right([one.update for one in own], update)
         return own[at - 1] if at else None
 
 
-def comparison_of(first: "Story", second: "Story") -> Comparison:
+def comparison_of(first: "RunHistory", second: "RunHistory") -> Comparison:
     """Both runs, aligned by update."""
     from overwatch.analyse.compare import CompareConfig, alike_until, compare, partings
 
@@ -98,8 +98,8 @@ def comparison_of(first: "Story", second: "Story") -> Comparison:
     )
 
 
-def _side(story: "Story", name: str) -> Side:
+def _side(run_history: "RunHistory", name: str) -> Side:
     from overwatch.analyse.compare import along, numbers
 
-    x, values = along(numbers(story)[name], "update")
+    x, values = along(numbers(run_history)[name], "update")
     return Side(updates=x.tolist(), values=values.tolist())

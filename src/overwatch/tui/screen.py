@@ -93,10 +93,10 @@ def _board_and_feed(snapshot: Snapshot, ctx: Context, rows: int, share: Shares) 
         below = feed.render(snapshot, ctx, share.feed)
         lines = curves.in_place_of_board(snapshot, ctx, rows - len(below.lines))
         return Frame(lines=[*lines, *below.lines], targets=(*[None] * len(lines), *below.targets))
-    asked = share.feed
+    requested = share.feed
     if ctx.mode is Mode.FEED:
-        asked = max(asked, min((rows - len(fleet)) // 2, rows - len(fleet) - 2 - LEAST_BOARD))
-    below = feed.render(snapshot, ctx, asked)
+        requested = max(requested, min((rows - len(fleet)) // 2, rows - len(fleet) - 2 - LEAST_BOARD))
+    below = feed.render(snapshot, ctx, requested)
     drawn = board.render(snapshot, ctx, rows - len(fleet) - len(below.lines) - 2)
     return _over(drawn, fleet, below)
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from overwatch.feeds.live import Listed
 from overwatch.snapshot import Env, FeedLine, Finding, Snapshot, View
-from overwatch.snapshot.history import Ask, History
+from overwatch.snapshot.history import History, HistoryQuery
 from overwatch.tui import charts
 from overwatch.tui.charts import Charts
 from overwatch.tui.comparison import Comparison
@@ -201,7 +201,7 @@ class Session:
         runs = tuple(one.run.run_id for one in self.ui.runs if one.run is not None)
         return Vocabulary.of(self.snapshot, replay=self.transport is not None, alarms=alarms, runs=runs)
 
-    def asks(self) -> list[tuple[str, Ask]]:
+    def asks(self) -> list[tuple[str, HistoryQuery]]:
         """What of which run's past the screen needs now."""
         shown, ui = self.snapshot, self.ui
         if shown is None:

@@ -134,12 +134,12 @@ class ClickDriver(LinuxDriver):
             self._mouse = False
 
     def _enable_mouse_support(self) -> None:
-        self._ask("\x1b[?1000h\x1b[?1006h")
+        self._query("\x1b[?1000h\x1b[?1006h")
 
     def _disable_mouse_support(self) -> None:
-        self._ask("\x1b[?1000l\x1b[?1006l")
+        self._query("\x1b[?1000l\x1b[?1006l")
 
-    def _ask(self, sequence: str) -> None:
+    def _query(self, sequence: str) -> None:
         if self._mouse:
             self.write(sequence)
             self.flush()

@@ -17,7 +17,7 @@ from overwatch_rl.checkpoints.content import Files, Retention, Saved, Saving
 from overwatch_rl.checkpoints.manifest import FileEntry, State
 from overwatch_rl.checkpoints.uploading import FencedError, upload_checkpoint
 from overwatch_rl.checkpoints.writing import write_checkpoint
-from overwatch_rl.handover.receiver import Parcel, Receiver, run
+from overwatch_rl.handover.receiver import Receiver, SharedBlock, run
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,13 +42,13 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     """Whether another training goes on from here: this one may write no more."""
 
 
-def specs(parcel: Parcel) -> dict[str, dict[str, TensorSpec]]:
+def specs(block: SharedBlock) -> dict[str, dict[str, TensorSpec]]:
     """By file, then by name: the tensors of a parcel, of which each is called `file:name`."""
     files: dict[str, dict[str, TensorSpec]] = {}
-    for key, piece in parcel.pieces.items():
+    for key, piece in block.pieces.items():
         file, _, name = key.partition(":")
         files.setdefault(file, {})[name] = TensorSpec(
-            dtype=piece.dtype, shape=list(piece.shape), data_ptr=parcel.address(piece), data_len=piece.size
+            dtype=piece.dtype, shape=list(piece.shape), data_ptr=block.address(piece), data_len=piece.size
         )
     return files
 
@@ -60,13 +60,13 @@ def serve(receiver: Receiver, arguments: Sequence[str]) -> None:
         msgspec.json.decode(arguments[1], type=Retention),
         msgspec.json.decode(arguments[2], type=Saving, dec_hook=lambda _, text: Path(text)),
     )
-    for parcel in receiver.parcels():
+    for block in receiver.blocks():
         began = time.perf_counter()
-        state = msgspec.json.decode(parcel.note, type=State)
+        state = msgspec.json.decode(block.note, type=State)
         version, path = str(state.version), arguments[0]
         written = Written(updates=state.updates, path=path, version=version)
         try:
-            saved = save(state, specs(parcel))
+            saved = save(state, specs(block))
         except (OSError, ValueError, FencedError) as error:
             is_fenced = isinstance(error, FencedError)
             written = msgspec.structs.replace(written, error=str(error), is_fenced=is_fenced)
@@ -79,7 +79,7 @@ def serve(receiver: Receiver, arguments: Sequence[str]) -> None:
                 files=saved.manifest.files,
                 sha256=saved.manifest.sha256,
             )
-        receiver.answer(parcel, written)
+        receiver.answer(block, written)
 
 
 def _saver(place: str, retention: Retention, saving: Saving) -> Callable[[State, Files], Saved]:

@@ -44,7 +44,7 @@ class Stop:
         """Time runs from now, or from `begin` where it is not begun."""
         self._seconds = seconds
         self._deadline: float | None = None
-        self._asked = False
+        self._requested = False
         if is_begun:
             self.begin()
 
@@ -52,28 +52,28 @@ class Stop:
         """Time runs from now."""
         self._deadline = None if self._seconds is None else time.monotonic() + self._seconds
 
-    def ask(self) -> None:
+    def query(self) -> None:
         """End after the current step."""
-        self._asked = True
+        self._requested = True
 
     def outcome(self) -> str | None:
         """The outcome to end with now, or `None` to go on."""
-        if self._asked:
+        if self._requested:
             return "interrupted"
         late = self._deadline is not None and time.monotonic() >= self._deadline
         return "completed" if late else None
 
 
-class Asked(Protocol):
+class Requested(Protocol):
     """What a signal ends."""
 
-    def ask(self) -> None:
+    def query(self) -> None:
         """End soon."""
         ...
 
 
 @contextlib.contextmanager
-def signals(stop: Asked) -> Iterator[None]:
+def signals(stop: Requested) -> Iterator[None]:
     """Turn the first signal into a stop and give the handlers back for the second."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
@@ -82,7 +82,7 @@ def signals(stop: Asked) -> Iterator[None]:
             signal.signal(number, handler)
 
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 the signature of a handler
-        stop.ask()
+        stop.query()
         give_back()
 
     for number in SIGNALS:

@@ -218,13 +218,13 @@ def _record(flags: CommonFlags) -> Any:
 
     from overwatch_rl.orchestrator.client import OrchestratorClient, OrchestratorError
 
-    async def asked() -> Any:
+    async def requested() -> Any:
         url = str(flags["orchestrator"])
         async with OrchestratorClient(url, flags["run_id"], _orchestrator_token(flags)) as client:
             return await client.run()
 
     try:
-        return asyncio.run(asked())
+        return asyncio.run(requested())
     except OrchestratorError as error:
         raise click.ClickException(str(error)) from error
 

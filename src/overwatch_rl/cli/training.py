@@ -262,7 +262,7 @@ def evaluate(
 
 
 def _evaluate(
-    folder: Path | str | None, asked: _Episodes
+    folder: Path | str | None, requested: _Episodes
 ) -> "tuple[dict[str, dict[str, float]], TrainedPolicy | None]":
     import torch
 
@@ -273,12 +273,12 @@ def _evaluate(
     from overwatch_rl.worlds.evaluation import play
     from overwatch_rl.worlds.schedules import baselines
 
-    episodes, seed, world = asked["episodes"], asked["seed"], asked["world"]
+    episodes, seed, world = requested["episodes"], requested["seed"], requested["world"]
     if episodes < 2:
         raise ValueError(f"episodes is {episodes}; use 2 or more, a mean needs them")
     torch.set_num_threads(1)
     policy = None if folder is None else load_policy(folder)
-    own = world_settings(asked["slots"], None, ())
+    own = world_settings(requested["slots"], None, ())
     if policy is not None:
         world, own = policy.world, {**policy.settings, **own}
     made = make(world, WorldConfig(num_envs=episodes), own)

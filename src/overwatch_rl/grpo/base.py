@@ -89,10 +89,10 @@ class Judged:
 
 def judge(model: Transformer, task: TaskConfig, *, prompts: int = 512, seed: int = 0) -> Judged:
     """Answer held-out prompts, the same in every run; `seed` is of the draws."""
-    asked = draw(prompts, task, random.Random(EVALUATION_SEED), held_out=True)  # noqa: S311
+    requested = draw(prompts, task, random.Random(EVALUATION_SEED), held_out=True)  # noqa: S311
     drawn = answer(
         model,
-        [encode(prompt) for prompt in asked],
+        [encode(prompt) for prompt in requested],
         most=task.answer_tokens,
         end=END_CODE,
         generator=torch.Generator().manual_seed(seed),
@@ -100,7 +100,7 @@ def judge(model: Transformer, task: TaskConfig, *, prompts: int = 512, seed: int
     earned = torch.tensor(
         [
             reward(prompt, decode(row).rstrip("_"))
-            for prompt, row in zip(asked, drawn.tokens.tolist(), strict=True)
+            for prompt, row in zip(requested, drawn.tokens.tolist(), strict=True)
         ]
     )
     return Judged(mean=float(earned.mean()), standard_error=float(earned.std() / prompts**0.5))

@@ -65,7 +65,7 @@ class GrpoHandler:
             self._run = start_handler_run(config.run_id, config.endpoint, config.rank)
         self._handler = Handler(settings, run=self._run)
 
-    def ask(self) -> None:
+    def query(self) -> None:
         """End after the group that is being generated."""
         self._stop.set()
         self._handler.stop()

@@ -45,8 +45,8 @@ class Sampler:
         self, count: int, part: Callable[[str], AbstractContextManager[object]] = nullcontext
     ) -> list[dict[str, Any]]:
         """So many groups, drawn together; scoring them is measured as a `part`."""
-        asked = draw(count, self._task, self._prompts)
-        prompts = [prompt for prompt in asked for _ in range(self.group_size)]
+        requested = draw(count, self._task, self._prompts)
+        prompts = [prompt for prompt in requested for _ in range(self.group_size)]
         drawn = answer(
             self._model,
             [encode(prompt) for prompt in prompts],
@@ -72,10 +72,10 @@ class Sampler:
 
 
 def _sequence(prompt: str, tokens: list[int], chances: list[float]) -> dict[str, Any]:
-    asked = encode(prompt)
+    requested = encode(prompt)
     return {
-        "tokens": asked + tokens,
-        "masks": [IGNORED] * len(asked) + tokens,
-        "inference_logprobs": [NOT_DRAWN] * len(asked) + chances,
+        "tokens": requested + tokens,
+        "masks": [IGNORED] * len(requested) + tokens,
+        "inference_logprobs": [NOT_DRAWN] * len(requested) + chances,
         "scores": reward(prompt, decode(tokens)),
     }

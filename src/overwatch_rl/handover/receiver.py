@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-FAREWELL: Final = 255
+CLOSING: Final = 255
 START: Final = struct.Struct("<QQ")
 """Where the head, or the answer, begins, and its length."""
 FIRST: Final = 64
@@ -49,7 +49,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 _head: Final = msgspec.json.Decoder(Head)
 
 
-class Parcel:
+class SharedBlock:
     """What one slot holds; valid until it is answered."""
 
     def __init__(self, slot: int, memory: mmap.mmap) -> None:
@@ -73,10 +73,10 @@ class Receiver:
         self._slots = tuple(slots)
         self._memory: dict[int, mmap.mmap] = {}
         self._parent = os.getppid()
-        self.has_farewell = False
+        self.has_closing = False
         """Whether the sender ended the line by itself."""
 
-    def parcels(self) -> Iterator[Parcel]:
+    def blocks(self) -> Iterator[SharedBlock]:
         """What is handed over, in order, until the sender is done or gone."""
         while True:
             ready, _, _ = select.select([self._line], [], [], _LOOK_S)
@@ -88,22 +88,22 @@ class Receiver:
                 received = self._line.recv(1)
             except ConnectionError:
                 return
-            if not received or received[0] == FAREWELL:
-                self.has_farewell = bool(received)
+            if not received or received[0] == CLOSING:
+                self.has_closing = bool(received)
                 return
-            yield Parcel(received[0], self._mapped(received[0]))
+            yield SharedBlock(received[0], self._mapped(received[0]))
 
     def is_called(self, seconds: float) -> bool:
         """Wait so long for what comes next; whether it is there: another parcel, or the end of the line."""
         return bool(select.select([self._line], [], [], seconds)[0])
 
-    def answer(self, parcel: Parcel, reply: object) -> None:
+    def answer(self, block: SharedBlock, reply: object) -> None:
         """Hand the slot back."""
         written = msgspec.json.encode(reply)[: LEAST_BYTES - FIRST]
-        parcel.memory[FIRST : FIRST + len(written)] = written
-        START.pack_into(parcel.memory, 0, FIRST, len(written))
+        block.memory[FIRST : FIRST + len(written)] = written
+        START.pack_into(block.memory, 0, FIRST, len(written))
         try:
-            self._line.sendall(bytes([parcel.slot]))
+            self._line.sendall(bytes([block.slot]))
         except OSError:
             return  # The sender is gone; what it handed over is done.
 

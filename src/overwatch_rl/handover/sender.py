@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from overwatch.platform import allocate, memory_file
-from overwatch_rl.handover.receiver import FAREWELL, FIRST, LEAST_BYTES, START, Head, Piece
+from overwatch_rl.handover.receiver import CLOSING, FIRST, LEAST_BYTES, START, Head, Piece
 
 _NAMES: Final = {
     getattr(torch, name): name
@@ -184,7 +184,7 @@ class Sender:
         until, found = time.monotonic() + timeout, []
         while self.is_busy and time.monotonic() < until:
             found += self.answers(max(0.001, until - time.monotonic()))
-        self._send(FAREWELL)
+        self._send(CLOSING)
         try:
             self._process.wait(max(1.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:

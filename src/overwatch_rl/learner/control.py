@@ -339,7 +339,7 @@ class _Attendant:
         self._woken = asyncio.Event()
         self._in_hand: Issued | None = None
         """The command that is not acknowledged yet."""
-        self._is_told_to_end = False
+        self._is_ordered_to_end = False
         self._least_s = 0.0
         """The least interval that the orchestrator takes."""
 
@@ -424,8 +424,8 @@ class _Attendant:
 
     def _end(self, reason: str) -> None:
         """Have training end, where no command asks for it."""
-        if self._mailbox.outcome is None and not self._is_told_to_end:
-            self._is_told_to_end = True
+        if self._mailbox.outcome is None and not self._is_ordered_to_end:
+            self._is_ordered_to_end = True
             self._mailbox.deliver(Issued(id=_OVER, command=Terminate(reason=reason[:1000])))
 
     async def _commands(self) -> None:

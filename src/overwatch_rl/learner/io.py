@@ -231,7 +231,7 @@ class Io:
             lambda: client.resume(sampling.table, sampling.learner, sampling.cursor)
         )
         self.encoding = await self._until_taken(lambda: client.encoding(sampling.table))
-        self.tables = await self._until_taken(lambda: self._asked(client))
+        self.tables = await self._until_taken(lambda: self._requested(client))
         after = [one.next_number - 1 for one in self.resumed]
         stream = client.stream(sampling.table, sampling.learner, sampling.steps, 1, after)
         while True:
@@ -285,13 +285,13 @@ class Io:
             await asyncio.sleep(_LOOK_S)
             if self._is_vain:
                 with suppress(ReplayError):
-                    self._see(await self._asked(client))
+                    self._see(await self._requested(client))
 
     def _see(self, tables: Sequence[TableStats]) -> None:
         # A lease may have come since they were asked for.
         self.is_held_back = self._is_vain and any(map(_is_held_back, tables))
 
-    async def _asked(self, client: Replay) -> list[TableStats]:
+    async def _requested(self, client: Replay) -> list[TableStats]:
         name = self._sampling.table
         return [one for server in await client.stats() for one in server if one.name == name]
 

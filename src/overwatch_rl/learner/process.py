@@ -322,9 +322,9 @@ class _Flight:
     def _keeping(self) -> Keeper:
         settings, config = self._settings, self._settings.config
         given = config.checkpoint
-        is_said = given.every_steps is not None or given.every_minutes is not None
+        is_stated = given.every_steps is not None or given.every_minutes is not None
         cadence = Cadence(
-            env_steps=given.every_steps if is_said else _UPDATES * config.rows, minutes=given.every_minutes
+            env_steps=given.every_steps if is_stated else _UPDATES * config.rows, minutes=given.every_minutes
         )
         kept = Kept(run_id=settings.run_id, config=config.kept(), config_hash=config.hash)
         keeper = Keeper(

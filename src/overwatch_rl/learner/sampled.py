@@ -134,14 +134,14 @@ class SampledLoop(LearnerLoop):
             while sampled is not None:
                 newest = sampled
                 self._learning.learn(sampled, self.memory)
-                asked = time.perf_counter()
+                requested = time.perf_counter()
                 if self._learning.is_whole:
                     # Before the weights go out, and with them the next steps are asked for.
                     self.memory.settle()
                     sampled = None
                 else:
                     sampled = self._learning.sample(self.memory)
-                waited += time.perf_counter() - asked
+                waited += time.perf_counter() - requested
         self.is_whole = True
         self._took += time.perf_counter() - began
         # A part of the phase before it, as of collecting the envs are.

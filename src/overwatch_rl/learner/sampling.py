@@ -86,7 +86,7 @@ class SampledIo(Io):
             if self._pending is None:
                 revised, self._revised = self._revised, None
                 self._since = time.perf_counter()
-                self._pending = self._ask(lambda client: self._sampled(client, count, exponent, revised))
+                self._pending = self._query(lambda client: self._sampled(client, count, exponent, revised))
             try:
                 drawn = self._answer(self._pending)
             except TimeoutError:
@@ -117,14 +117,14 @@ class SampledIo(Io):
         if revised is None:
             return
         name, drawn, priorities = self._table.name, revised.drawn, revised.priorities
-        asked = self._ask(lambda client: client.update_priorities(name, drawn, priorities, _LONG_S))
+        requested = self._query(lambda client: client.update_priorities(name, drawn, priorities, _LONG_S))
         while True:
             try:
-                self._answer(asked)
+                self._answer(requested)
             except TimeoutError:
                 if self.away is None:
                     continue
-                asked.cancel()
+                requested.cancel()
             except ReplayError as error:
                 if error.is_final:
                     raise IoError(f"replay refuses priorities: {error}") from error
@@ -136,22 +136,22 @@ class SampledIo(Io):
     def _parts(self, client: Replay) -> list[Coroutine[Any, Any, None]]:  # noqa: ARG002 it is asked
         return []
 
-    def _ask(self, call: Callable[[Steps], Coroutine[Any, Any, T]]) -> Future[T]:
+    def _query(self, call: Callable[[Steps], Coroutine[Any, Any, T]]) -> Future[T]:
         """Begin a call on the loop. Raises `IoError` where the thread has ended."""
         loop = self._loop
         if loop is None or self._failure is not None:
             raise IoError(self._failure or "the I/O thread was not started")
-        asked = call(self._client)
+        requested = call(self._client)
         try:
-            return asyncio.run_coroutine_threadsafe(asked, loop)
+            return asyncio.run_coroutine_threadsafe(requested, loop)
         except RuntimeError as error:
-            asked.close()
+            requested.close()
             raise IoError(f"the I/O thread ended: {error!r}") from error
 
-    def _answer(self, asked: Future[T]) -> T:
+    def _answer(self, requested: Future[T]) -> T:
         """What it gave. Raises `TimeoutError` after a while, `IoError` where the thread has ended."""
         try:
-            return asked.result(TRY_S)
+            return requested.result(TRY_S)
         except CancelledError as error:
             raise IoError(self._failure or "the I/O thread ended") from error
         except TimeoutError:

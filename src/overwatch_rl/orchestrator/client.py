@@ -146,9 +146,11 @@ class OrchestratorClient:
         until = time.monotonic() + (self._calling.deadline_s if deadline_s is None else deadline_s)
         pause_s = FIRST_WAIT_S
         while True:
-            asked_s: float | None = None
+            requested_s: float | None = None
             try:
-                status, raw, asked_s = await self._once(method, url, data, self._calling.timeout_s + wait_s)
+                status, raw, requested_s = await self._once(
+                    method, url, data, self._calling.timeout_s + wait_s
+                )
                 if status < 400:
                     return msgspec.json.decode(raw, type=kind)
                 error = _refusal(method, url, status, raw)
@@ -157,7 +159,7 @@ class OrchestratorClient:
             except (aiohttp.ClientError, TimeoutError, OSError, msgspec.MsgspecError) as failure:
                 error = OrchestratorError(f"{method} {url}: no answer: {failure!r}")
             jitter = random.uniform(0.5, 1.0)  # noqa: S311 spreads callers, guards nothing
-            next_s = pause_s * jitter if asked_s is None else asked_s
+            next_s = pause_s * jitter if requested_s is None else requested_s
             if time.monotonic() + next_s > until:
                 raise error
             await asyncio.sleep(next_s)

@@ -38,9 +38,9 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
 
 
 def _operation(route: Route, schemas: Mapping[str, Any]) -> dict[str, Any]:
-    who = f" For: {', '.join(route.roles)}." if route.roles else ""
+    owner = f" For: {', '.join(route.roles)}." if route.roles else ""
     made: dict[str, Any] = {
-        "summary": f"{inspect.getdoc(route.handler)}{who}",
+        "summary": f"{inspect.getdoc(route.handler)}{owner}",
         "operationId": route.handler.__name__,
         "responses": {
             str(status): {"description": _WORDS[status], "content": _content(schemas[str(kind)])}

@@ -36,7 +36,7 @@ CLOCKS: Final = Clocks(monotonic=time.monotonic, wall=lambda: datetime.now(UTC))
 _log = logging.getLogger("overwatch_rl.orchestrator")
 
 
-def run(settings: OrchestratorSettings, say: Callable[[str], None]) -> int:
+def run(settings: OrchestratorSettings, echo: Callable[[str], None]) -> int:
     """Serve until a signal; 0, or 130 where that was SIGINT.
 
     `say` is given lines for a person, the address first. Raises `OSError`, `ValueError` or `SQLAlchemyError`
@@ -48,7 +48,9 @@ def run(settings: OrchestratorSettings, say: Callable[[str], None]) -> int:
         tower = start_run(settings.run_id, settings.endpoint) if settings.is_reporting else None
         try:
             with asyncio.Runner(loop_factory=loop_factory()) as runner:
-                status = runner.run(_serve(settings, store, Silent() if tower is None else Tower(tower), say))
+                status = runner.run(
+                    _serve(settings, store, Silent() if tower is None else Tower(tower), echo)
+                )
         except BaseException as error:
             if tower is not None:
                 tower.close(outcome="failed", reason=str(error))
@@ -61,7 +63,7 @@ def run(settings: OrchestratorSettings, say: Callable[[str], None]) -> int:
 
 
 async def _serve(
-    settings: OrchestratorSettings, store: Store, telemetry: Silent | Tower, say: Callable[[str], None]
+    settings: OrchestratorSettings, store: Store, telemetry: Silent | Tower, echo: Callable[[str], None]
 ) -> int:
     service = Service(store, telemetry, CLOCKS, settings.pace)
     server_logger.addFilter(Senders())
@@ -78,7 +80,7 @@ async def _serve(
     try:
         await listen(Site(runner, settings.host, settings.port, limits, settings.tls))
         url = url_of(runner, settings.host, tls=settings.tls is not None)
-        say(f"orchestrator API at {url}/api/v1, runs kept in {store.name}")
+        echo(f"orchestrator API at {url}/api/v1, runs kept in {store.name}")
         number = await ended
     finally:
         sweeps.cancel()

@@ -148,8 +148,8 @@ class Tower:
                 )
             )
             return
-        said = f"run {command.run_id}: {command.kind} {command.status}"
-        self._log(command.status, said, run=command.run_id, command=command.id, by=command.by)
+        stated = f"run {command.run_id}: {command.kind} {command.status}"
+        self._log(command.status, stated, run=command.run_id, command=command.id, by=command.by)
 
     def health(self, run_id: str, event: Health) -> None:
         """Counted by type, and a line each."""

@@ -80,10 +80,10 @@ def next_units(state: State, steps: int) -> list[Unit] | None:
 
 
 def lease(
-    state: State, who: tuple[str, int], units: Iterable[Unit], deadline: int, now: int
+    state: State, owner: tuple[str, int], units: Iterable[Unit], deadline: int, now: int
 ) -> list[Operation]:
     """Give units to a learner, by its name, and the last lease that it got."""
-    learner, after = who
+    learner, after = owner
     known = state.learners.get(learner, Learner())
     items = tuple(item for unit in units for item in unit)
     missed = any(number > after for number in known.lapsed)

@@ -49,7 +49,7 @@ def opened(settings: ReplaySettings) -> Replay:
 def run(
     settings: ReplaySettings,
     replay: Replay,
-    say: Callable[[str], None],
+    echo: Callable[[str], None],
     beside: Sequence[GenericRpcHandler] = (),
 ) -> int:
     """Serve until a signal; 0, or 130 where that was SIGINT. Raises `OSError` where it cannot begin.
@@ -64,7 +64,7 @@ def run(
         telemetry = Silent() if tower is None else reporting(tower, replay)
         try:
             with asyncio.Runner(loop_factory=loop_factory()) as runner:
-                status = runner.run(_serve(settings, replay, telemetry, say, beside))
+                status = runner.run(_serve(settings, replay, telemetry, echo, beside))
         except BaseException as error:
             if tower is not None:
                 tower.close(outcome="failed", reason=str(error))
@@ -85,7 +85,7 @@ async def _serve(
     settings: ReplaySettings,
     replay: Replay,
     telemetry: Telemetry,
-    say: Callable[[str], None],
+    echo: Callable[[str], None],
     beside: Sequence[GenericRpcHandler],
 ) -> int:
     gc.freeze()
@@ -100,7 +100,7 @@ async def _serve(
     sweeps = asyncio.ensure_future(_sweep(replay, telemetry))
     try:
         await rpc.start()
-        say(_greeting(settings, replay, port))
+        echo(_greeting(settings, replay, port))
         number = await ended
         server.drain()
     finally:

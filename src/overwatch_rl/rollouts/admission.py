@@ -138,7 +138,7 @@ def _lifetime(state: State, env_id: int) -> int:
     return int(max(typical, state.limits.ticket_s * NS))
 
 
-def _granted(state: State, running: list[Ticket], asked: Waiting) -> int:
+def _granted(state: State, running: list[Ticket], requested: Waiting) -> int:
     """Groups that the asking one gets when all that wait are served in the order of their shares.
 
     The next is always the one with the least sequences by weight: served, queued and running.
@@ -146,30 +146,32 @@ def _granted(state: State, running: list[Ticket], asked: Waiting) -> int:
     outstanding = Counter[int]()
     for ticket in running:
         outstanding[ticket.env_id] += ticket.sequences
-    here = present(state, asked.env_id)
-    waiting = [found for found in state.waiting.values() if found.until > asked.at and found.env_id in here]
-    asking = {found.env_id: found.groups for found in [*waiting, asked]}
+    here = present(state, requested.env_id)
+    waiting = [
+        found for found in state.waiting.values() if found.until > requested.at and found.env_id in here
+    ]
+    requesting = {found.env_id: found.groups for found in [*waiting, requested]}
     line: list[tuple[float, int]] = []
-    for env_id in asking:
+    for env_id in requesting:
         env = state.envs[env_id]
         sequences = outstanding[env_id] + env.account.queued.sequences
         line.append((max(env.virtual, state.virtual) + sequences / weight_of(env), env_id))
     sizes = {env.registered.group_size for env in here.values()}
-    granted = _shared_out(state, line, asking, permits(state, outstanding.total()), sizes)
+    granted = _shared_out(state, line, requesting, permits(state, outstanding.total()), sizes)
     if not granted:
-        granted = _shared_out(state, line, asking, _to_free(state, outstanding.total()), sizes)
-    return granted[asked.env_id]
+        granted = _shared_out(state, line, requesting, _to_free(state, outstanding.total()), sizes)
+    return granted[requested.env_id]
 
 
 def _shared_out(
-    state: State, line: list[tuple[float, int]], asking: dict[int, int], free: int, sizes: set[int]
+    state: State, line: list[tuple[float, int]], requesting: dict[int, int], free: int, sizes: set[int]
 ) -> Counter[int]:
     """Groups for each that asks, the one served least first, until nothing is free."""
     line, granted = sorted(line), Counter[int]()
     while line and free > 0:
         tag, env_id = heapq.heappop(line)
         size = state.envs[env_id].registered.group_size
-        if granted[env_id] == asking[env_id] or not _fits(state, size, free, sizes):
+        if granted[env_id] == requesting[env_id] or not _fits(state, size, free, sizes):
             continue
         free -= size
         granted[env_id] += 1

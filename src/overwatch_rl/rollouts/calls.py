@@ -93,9 +93,9 @@ class Calls:
         until = time.monotonic() + self._target.patience_s
         wait_s = FIRST_WAIT_S
         while True:
-            asked_s: float | None = None
+            requested_s: float | None = None
             try:
-                status, reply, asked_s = self._once(method, path, data, headers)
+                status, reply, requested_s = self._once(method, path, data, headers)
                 if status < 400:
                     return reply
                 problem = reply.get("error", reply) if isinstance(reply, dict) else reply
@@ -109,7 +109,7 @@ class Calls:
             except (OSError, http.client.HTTPException, ValueError) as failure:
                 self.close()
                 error = CallError(f"{method} {path}: no answer from {self._target.url}: {failure!r}")
-            pause_s = asked_s or wait_s * random.uniform(0.5, 1.0)  # noqa: S311 spreads callers, guards nothing
+            pause_s = requested_s or wait_s * random.uniform(0.5, 1.0)  # noqa: S311 spreads callers, guards nothing
             if time.monotonic() + pause_s > until:
                 raise error
             self._target.retrying(str(error), pause_s)

@@ -72,8 +72,8 @@ class Consumer:
         turn = None if self._run is None else self._run.traceparent
         with self._spans.root("rollouts.consume", turn) as span:
             if span is None:
-                return self._asked({})
-            found = self._asked({HEADER: span.traceparent})
+                return self._requested({})
+            found = self._requested({HEADER: span.traceparent})
             span.is_void = not isinstance(found, LeasedBatch)
             if isinstance(found, LeasedBatch):
                 span.attributes["groups"] = len(found.groups)
@@ -81,7 +81,7 @@ class Consumer:
                     span.link(item.get("traceparent"))
             return found
 
-    def _asked(self, headers: dict[str, str]) -> LeasedBatch | dict[str, Any]:
+    def _requested(self, headers: dict[str, str]) -> LeasedBatch | dict[str, Any]:
         reply: dict[str, Any] = self._calls.get("/batch", headers={"Overwatch-Lease": "1", **headers})
         if reply["batch"] is None:
             return reply

@@ -164,8 +164,8 @@ class Handlers:
         # What it is made of may be gone once it is safe, if a reset of the queue comes meanwhile.
         body = replies.batch(answer, service.payloads, service.now())
         if not isinstance(answer, answers.Unknown):
-            asked = answer if isinstance(answer, answers.Batch) else answer.lack
-            self._telemetry.asked(service.state, asked, service.now())
+            requested = answer if isinstance(answer, answers.Batch) else answer.lack
+            self._telemetry.requested(service.state, requested, service.now())
         await service.safe()
         return Reply(body=body, lease=answer.lease if isinstance(answer, answers.Batch) else None)
 

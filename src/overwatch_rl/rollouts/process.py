@@ -39,7 +39,7 @@ _YOUNG: Final = (50_000, 20, 50)
 _log = logging.getLogger("overwatch_rl.rollouts")
 
 
-def run(settings: RolloutsSettings, say: Callable[[str], None]) -> int:
+def run(settings: RolloutsSettings, echo: Callable[[str], None]) -> int:
     """Serve until a signal; 0, or 130 where that was SIGINT. Raises `OSError` where it cannot begin.
 
     `say` is given lines for a person, the address first.
@@ -53,7 +53,7 @@ def run(settings: RolloutsSettings, say: Callable[[str], None]) -> int:
         try:
             service = Service(state, store, Silent() if tower is None else Tower(tower))
             with asyncio.Runner(loop_factory=loop_factory()) as runner:
-                status = runner.run(_serve(settings, service, say))
+                status = runner.run(_serve(settings, service, echo))
         finally:
             store.close()
     except BaseException as error:
@@ -65,7 +65,7 @@ def run(settings: RolloutsSettings, say: Callable[[str], None]) -> int:
     return status
 
 
-async def _serve(settings: RolloutsSettings, service: Service, say: Callable[[str], None]) -> int:
+async def _serve(settings: RolloutsSettings, service: Service, echo: Callable[[str], None]) -> int:
     await service.do(queue.restarted)
     gc.freeze()
     gc.set_threshold(*_YOUNG)
@@ -82,7 +82,7 @@ async def _serve(settings: RolloutsSettings, service: Service, say: Callable[[st
     sweeps = asyncio.ensure_future(_sweep(service))
     try:
         await listen(Site(runner, settings.host, settings.port, limits, settings.tls))
-        say(_greeting(settings, service, url_of(runner, settings.host, tls=settings.tls is not None)))
+        echo(_greeting(settings, service, url_of(runner, settings.host, tls=settings.tls is not None)))
         number = await ended
     finally:
         sweeps.cancel()

@@ -36,7 +36,7 @@ class Telemetry(Protocol):
     def applied(self, state: State, operation: Operation) -> None:
         """An operation is about to change the state."""
 
-    def asked(self, state: State, batch: Batch | str, now: int) -> None:
+    def requested(self, state: State, batch: Batch | str, now: int) -> None:
         """A trainer asked for a batch and got one, or the word for why there is none."""
 
     def full(self, state: State, offers: Sequence[Offer]) -> None:
@@ -55,7 +55,7 @@ class Silent:
     def applied(self, state: State, operation: Operation) -> None:
         """Nothing."""
 
-    def asked(self, state: State, batch: Batch | str, now: int) -> None:
+    def requested(self, state: State, batch: Batch | str, now: int) -> None:
         """Nothing."""
 
     def full(self, state: State, offers: Sequence[Offer]) -> None:
@@ -99,7 +99,7 @@ class Tower:
             case _:
                 pass
 
-    def asked(self, state: State, batch: Batch | str, now: int) -> None:
+    def requested(self, state: State, batch: Batch | str, now: int) -> None:
         """Count how it ended, how long each group waited, and how old it is."""
         if isinstance(batch, str):
             self._run.count("batches", status=batch)

@@ -22,7 +22,7 @@ from typing import Any, Final, assert_never
 import msgspec
 import numpy as np
 
-from overwatch_rl.handover.receiver import Parcel, Receiver, run
+from overwatch_rl.handover.receiver import Receiver, SharedBlock, run
 
 LOST: Final = "lost"
 """Outcome of a run whose process went without a word."""
@@ -166,13 +166,13 @@ def _replace(path: Path, text: str) -> None:
     fresh.replace(path)
 
 
-def episodes(parcel: Parcel, note: RollOut) -> list[dict[str, Any]]:
+def episodes(block: SharedBlock, note: RollOut) -> list[dict[str, Any]]:
     """A row for each episode that ended in a rollout."""
     columns = {
         name: np.frombuffer(
-            parcel.memory, np.dtype(piece.dtype), count=int(np.prod(piece.shape)), offset=piece.offset
+            block.memory, np.dtype(piece.dtype), count=int(np.prod(piece.shape)), offset=piece.offset
         ).reshape(piece.shape)
-        for name, piece in parcel.pieces.items()
+        for name, piece in block.pieces.items()
     }
     steps, envs = np.nonzero(columns["terminated"] | columns["truncated"])
     ended: dict[str, list[Any]] = {
@@ -218,13 +218,13 @@ class Book:
             board = Path(begin.tensorboard)
             self._curves = Events(board / "updates", begin.done), Events(board / "episodes", self._episodes)
 
-    def take(self, parcel: Parcel, note: RollOut | Update) -> None:
+    def take(self, block: SharedBlock, note: RollOut | Update) -> None:
         """Write what it holds; a disk without room costs these rows and is counted."""
         self._dropped = note.dropped
         try:
             match note:
                 case RollOut():
-                    self._roll(parcel, note)
+                    self._roll(block, note)
                 case Update():
                     self._row(note)
                 case _ as never:
@@ -250,9 +250,9 @@ class Book:
             self._folder / "summary.json", msgspec.json.format(msgspec.json.encode(summary)).decode() + "\n"
         )
 
-    def _roll(self, parcel: Parcel, note: RollOut) -> None:
-        self._steps = note.first_step + parcel.pieces["terminated"].shape[0] - 1
-        rows = episodes(parcel, note)
+    def _roll(self, block: SharedBlock, note: RollOut) -> None:
+        self._steps = note.first_step + block.pieces["terminated"].shape[0] - 1
+        rows = episodes(block, note)
         first, self._episodes = self._episodes + 1, self._episodes + len(rows)
         if rows:
             self._ends.write(rows)
@@ -290,8 +290,8 @@ def _objects(path: Path, done: int) -> str:
 def serve(receiver: Receiver, arguments: Sequence[str]) -> None:
     """Write until the run is closed, or its process is gone."""
     book: Book | None = None
-    for parcel in receiver.parcels():
-        note = msgspec.json.decode(parcel.note, type=Note)
+    for block in receiver.blocks():
+        note = msgspec.json.decode(block.note, type=Note)
         match note:
             case Begin():
                 book = Book(Path(arguments[0]), note)
@@ -301,8 +301,8 @@ def serve(receiver: Receiver, arguments: Sequence[str]) -> None:
                     book = None
             case _:
                 if book is not None:
-                    book.take(parcel, note)
-        receiver.answer(parcel, None)
+                    book.take(block, note)
+        receiver.answer(block, None)
     if book is not None:
         book.close(LOST, None, None)
 

@@ -171,12 +171,12 @@ def together(ranks: Ranks, stop: Callable[[], str | None], steps: int) -> Callab
     """
     if not isinstance(ranks, Joined):
         return stop
-    asked = 0
+    requested = 0
 
     def outcome() -> str | None:
-        nonlocal asked
-        asked += 1
-        if asked % steps:
+        nonlocal requested
+        requested += 1
+        if requested % steps:
             return None
         return ranks.first_of(stop())
 

@@ -29,9 +29,9 @@ class Reads:
 
     async def newest(self, most_age_s: float = 0.0) -> bytes | None:
         """Read at most so long before it was asked for; those who waited for one read share the next."""
-        asked = time.monotonic()
+        requested = time.monotonic()
         async with self._one_read:
-            if self._manifest[0] <= asked - most_age_s:
+            if self._manifest[0] <= requested - most_age_s:
                 self._manifest = (time.monotonic(), await asyncio.to_thread(self._source.newest))
             return self._manifest[1]
 

@@ -20,7 +20,7 @@ from overwatch_rl.artifacts.retrying import Patience, Tries
 from overwatch_rl.artifacts.signing import Signer, Verifier
 from overwatch_rl.artifacts.store import is_remote, open_store
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.handover.receiver import Parcel, Receiver, run
+from overwatch_rl.handover.receiver import Receiver, SharedBlock, run
 from overwatch_rl.weights.channels import REQUEST_S, Place, StaleError, holds_artifacts, open_key
 from overwatch_rl.weights.encodings import ENCODINGS, Base, Payload, width_of
 from overwatch_rl.weights.keeping import Keeping
@@ -98,9 +98,9 @@ class Writing:
             store = open_store(target.artifacts, Patience(deadline_s=0.001, request_s=REQUEST_S))
             self._kept = Keeping(store, target.keep, is_read_back=is_remote(target.artifacts))
 
-    def publish(self, parcel: Parcel, note: Note, wait: Callable[[float], bool]) -> Published:
+    def publish(self, block: SharedBlock, note: Note, wait: Callable[[float], bool]) -> Published:
         """Publish one version; `wait` returns after so long, or true as soon as a newer one waits."""
-        manifest, artifact = self._made(parcel, note)
+        manifest, artifact = self._made(block, note)
         payload = Payload(artifact, self._delta(manifest, artifact))
         is_stored, why = self._kept is None, ""
         patience = Patience(deadline_s=self._target.patience_s, first_s=_FIRST_WAIT_S, most_s=_LONGEST_WAIT_S)
@@ -143,25 +143,25 @@ class Writing:
             return b""
         return encode(self._base, artifact, width_of(manifest))
 
-    def _made(self, parcel: Parcel, note: Note) -> tuple[WeightsManifest, bytes]:
+    def _made(self, block: SharedBlock, note: Note) -> tuple[WeightsManifest, bytes]:
         specs = {
             name: TensorSpec(
                 dtype=piece.dtype,
                 shape=list(piece.shape),
-                data_ptr=parcel.address(piece),
+                data_ptr=block.address(piece),
                 data_len=piece.size,
             )
-            for name, piece in parcel.pieces.items()
+            for name, piece in block.pieces.items()
         }
         artifact = serialize(specs)
-        with memoryview(parcel.memory) as memory:
+        with memoryview(block.memory) as memory:
             tensors = {
                 name: TensorEntry(
                     str(specs[name].dtype),
                     piece.shape,
                     xxh3_of(memory[piece.offset : piece.offset + piece.size]),
                 )
-                for name, piece in parcel.pieces.items()
+                for name, piece in block.pieces.items()
             }
         manifest = WeightsManifest(
             run_id=self._target.run_id,
@@ -179,14 +179,14 @@ def serve(receiver: Receiver, _: Sequence[str]) -> None:
     """Publish each."""
     keep_large_blocks()
     writing: Writing | None = None
-    for parcel in receiver.parcels():
-        note = msgspec.json.decode(parcel.note, type=Note)
+    for block in receiver.blocks():
+        note = msgspec.json.decode(block.note, type=Note)
         try:
             writing = writing or Writing(note.target)
-            done = writing.publish(parcel, note, receiver.is_called)
+            done = writing.publish(block, note, receiver.is_called)
         except (OSError, ValueError) as error:
             done = Published(version=note.version, status="error", error=str(error))
-        receiver.answer(parcel, done)
+        receiver.answer(block, done)
 
 
 if __name__ == "__main__":

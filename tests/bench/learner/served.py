@@ -131,7 +131,7 @@ async def _measured(ours: Ours, python: str | None, *, quick: bool) -> None:
         found: list[tuple[float, float]] = []
         for _ in range(pairs):
             rate = await ours.rate(mine, items)
-            found.append((rate, rate if other is None else _asked(other, its, items)))
+            found.append((rate, rate if other is None else _requested(other, its, items)))
         _print(name, found, bar, is_alone=other is None)
     if other is not None and other.stdin is not None:
         other.stdin.close()
@@ -149,7 +149,7 @@ def _started(python: str) -> "subprocess.Popen[str]":
     return other
 
 
-def _asked(other: "subprocess.Popen[str]", name: str, items: int) -> float:
+def _requested(other: "subprocess.Popen[str]", name: str, items: int) -> float:
     assert other.stdin is not None
     assert other.stdout is not None
     other.stdin.write(f"{name} {items}\n")

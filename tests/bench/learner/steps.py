@@ -42,7 +42,7 @@ def section(*, quick: bool) -> None:
             for _ in range(pairs):
                 mine.append(rate(call, steps))
                 if other is not None:
-                    theirs.append(_asked(other, name))
+                    theirs.append(_requested(other, name))
             _print(f"{kind}: {name}", mine, theirs)
         if other is not None:
             _end(other)
@@ -119,7 +119,7 @@ def _started(python: str, kind: str) -> "subprocess.Popen[str]":
     )
 
 
-def _asked(other: "subprocess.Popen[str]", name: str) -> float:
+def _requested(other: "subprocess.Popen[str]", name: str) -> float:
     assert other.stdin is not None
     assert other.stdout is not None
     other.stdin.write(json.dumps(name) + "\n")

@@ -10,7 +10,7 @@ from overwatch.otlp.decode import decode
 from tests.bench.sdk.collectors import recorded
 from tests.bench.sdk.emitters import WARM
 from tests.bench.sdk.host import Cores, collector, worker
-from tests.bench.sdk.stats import Goals, say
+from tests.bench.sdk.stats import Goals, emit
 
 FACTS = 20_000
 WITHIN_S = 0.16
@@ -30,11 +30,11 @@ def measure(rounds: int, folder: Path, cores: Cores, goals: Goals) -> None:
     ):
         assert one is not None
         for _ in range(rounds):
-            told = one.ask("burst", call="fact", calls=FACTS, wait_s=WAIT_S)
-            took.append(told["took"] / 1e9)
-            dropped = told["dropped"]
-            if not told["delivered"]:
-                say(f"not delivered within {WAIT_S:.0f} s")
+            reported = one.wanted("burst", call="fact", calls=FACTS, wait_s=WAIT_S)
+            took.append(reported["took"] / 1e9)
+            dropped = reported["dropped"]
+            if not reported["delivered"]:
+                emit(f"not delivered within {WAIT_S:.0f} s")
     came = Counter(
         message
         for _, body in recorded(out)
@@ -44,7 +44,7 @@ def measure(rounds: int, folder: Path, cores: Cores, goals: Goals) -> None:
     )
     came.subtract(str(i) for i in range(WARM))
     least, most = min(came.values(), default=0), max(came.values(), default=0)
-    say(
+    emit(
         f"{rounds} bursts of {FACTS} facts in {statistics.median(took):.3f} s (worst {max(took):.3f} s); "
         f"of each number {least} to {most} arrived; dropped: {dropped or 'none'}"
     )

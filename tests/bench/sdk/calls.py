@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.bench.sdk.host import MISSING, Cores, Worker, collector, worker
-from tests.bench.sdk.stats import Cost, Goals, say
+from tests.bench.sdk.stats import Cost, Goals, emit
 
 PAUSE_S = 0.12
 """Between two blocks, in which those in the background catch up."""
@@ -101,7 +101,7 @@ def _start(
     kind = name.removesuffix(" again")
     started = stack.enter_context(worker(kind, endpoint, place, cores, foreign=name in FOREIGN))
     if started is None:
-        say(f"{name}: {MISSING}")
+        emit(f"{name}: {MISSING}")
     return started
 
 
@@ -113,11 +113,13 @@ def _rounds(rounds: int, rows: list[Row], workers: dict[str, Worker]) -> dict[st
             if row.emitter not in workers:
                 continue
             time.sleep(PAUSE_S)
-            told = workers[row.emitter].ask("time", call=row.call, calls=row.calls, is_cold=row.is_cold)
-            is_odd = told["dropped"] != seen.get(row.emitter, {})
-            seen[row.emitter] = told["dropped"]
+            reported = workers[row.emitter].wanted(
+                "time", call=row.call, calls=row.calls, is_cold=row.is_cold
+            )
+            is_odd = reported["dropped"] != seen.get(row.emitter, {})
+            seen[row.emitter] = reported["dropped"]
             if number:  # the first round warms up
-                block = [one - told["floor"] for one in told["took"]]
+                block = [one - reported["floor"] for one in reported["took"]]
                 row.rounds.append(None if is_odd else block)
     total: dict[str, int] = {}
     for dropped in seen.values():
@@ -127,21 +129,21 @@ def _rounds(rounds: int, rows: list[Row], workers: dict[str, Worker]) -> dict[st
 
 
 def _print(rows: list[Row], odd: dict[str, int], versions: dict[str, str]) -> None:
-    say("versions: " + ", ".join(f"{name} {found}" for name, found in versions.items()))
-    say(f"{'µs a call':48} {'p50':>9} {'p99':>9} {'quartiles of p50':>18} {'worst':>10} {'blocks':>7}")
+    emit("versions: " + ", ".join(f"{name} {found}" for name, found in versions.items()))
+    emit(f"{'µs a call':48} {'p50':>9} {'p99':>9} {'quartiles of p50':>18} {'worst':>10} {'blocks':>7}")
     for row in rows:
-        say(f"{row.title:48} {row.cost or 'skipped'}")
+        emit(f"{row.title:48} {row.cost or 'skipped'}")
     if odd:
-        say(f"not as usual: {odd}; their blocks are left out")
+        emit(f"not as usual: {odd}; their blocks are left out")
 
 
 def _judge(rows: dict[str, Row], goals: Goals) -> None:
     costs = {title: row.cost for title, row in rows.items()}
     ours, again = costs["Overwatch, 12 numbers"], costs["Overwatch, 12 numbers, A/A"]
     if ours is None or again is None:
-        say("Overwatch itself was not measured")
+        emit("Overwatch itself was not measured")
         return
-    say(f"A/A control: {again.p50 / ours.p50:.3f} of p50, {again.p99 / ours.p99:.3f} of p99")
+    emit(f"A/A control: {again.p50 / ours.p50:.3f} of p50, {again.p99 / ours.p99:.3f} of p99")
     for form, limit in (("12 numbers", 2.0), ("12 numbers, 7 sets of names in turn", 4.0)):
         found = costs[f"Overwatch, {form}"]
         goals.most(f"{form}, p50", found and found.p50, limit, " µs")
@@ -158,4 +160,6 @@ def _judge(rows: dict[str, Row], goals: Goals) -> None:
     goals.most("OTEL_SDK_DISABLED, p50", max((one.p50 for one in off if one), default=None), 1.0, " µs")
     device = costs["Overwatch, 12 tensors"]
     if device is not None:
-        say(f"stacking device tensors is apart: 12 tensors cost {device.p50 / ours.p50:.1f} times 12 numbers")
+        emit(
+            f"stacking device tensors is apart: 12 tensors cost {device.p50 / ours.p50:.1f} times 12 numbers"
+        )

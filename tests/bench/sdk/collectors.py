@@ -48,7 +48,7 @@ def replies() -> Callable[[Call], None]:
 
     def script(call: Call) -> None:
         while call.hear() is not None:
-            if not call.say(next(turn)) or next(hangs_up):
+            if not call.emit(next(turn)) or next(hangs_up):
                 return
 
     return script
@@ -60,12 +60,12 @@ def recording(path: Path) -> Callable[[Call], None]:
     out = path.open("ab")
 
     def script(call: Call) -> None:
-        while (asked := call.hear()) is not None:
-            if asked.path == "/v1/logs":
+        while (requested := call.hear()) is not None:
+            if requested.path == "/v1/logs":
                 with lock:
-                    out.write(_HEAD.pack(time.time_ns(), len(asked.body)) + asked.body)
+                    out.write(_HEAD.pack(time.time_ns(), len(requested.body)) + requested.body)
                     out.flush()
-            if not call.say(OK):
+            if not call.emit(OK):
                 return
 
     return script

@@ -12,7 +12,7 @@ from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
 from tests.bench.sdk.collectors import recorded
 from tests.bench.sdk.host import Cores, collector, worker
-from tests.bench.sdk.stats import Goals, say
+from tests.bench.sdk.stats import Goals, emit
 from tests.bench.sdk.steps import PIECE_NS, PIECES
 from tests.ports import free_port
 
@@ -37,14 +37,14 @@ def measure(away_s: float, folder: Path, cores: Cores, goals: Goals) -> None:
         arrivals, came = _outage(call, away_s, folder / f"drain-{call}", cores)
         late = [one for one in arrivals if one.at - one.newest > LATE_NS]
         if len(late) < 2:
-            say(f"{call}: {len(late)} of {len(arrivals)} requests came late; nothing to measure")
+            emit(f"{call}: {len(late)} of {len(arrivals)} requests came late; nothing to measure")
             goals.least(f"backlog of {call}, times the live rate", None, 5)
             continue
         told_s = (late[-1].newest - late[0].newest) / 1e9
         took_s = (late[-1].at - late[0].at) / 1e9
         size = sum(one.size for one in late) / 1e6
         records = sum(one.records for one in late)
-        say(
+        emit(
             f"{call}: {told_s:.1f} s of telemetry ({len(late)} requests, {records} records, {size:.1f} MB) "
             f"in {took_s:.2f} s; the first {late[0].at / 1e9 - came:.2f} s after the collector came"
         )
@@ -57,13 +57,13 @@ def _outage(call: str, away_s: float, folder: Path, cores: Cores) -> tuple[list[
     out = folder / "arrived"
     with worker("overwatch", f"http://127.0.0.1:{port}", folder, cores) as one:
         assert one is not None
-        one.ask("work", kind="arithmetic", piece_ns=PIECE_NS)
-        one.ask("live", call=call, seconds=away_s, pieces=PIECES)
+        one.wanted("work", kind="arithmetic", piece_ns=PIECE_NS)
+        one.wanted("live", call=call, seconds=away_s, pieces=PIECES)
         came = time.time()
         with collector("recording", cores, port, out):
-            told = one.ask("live", call=call, seconds=max(away_s, 10.0), pieces=PIECES)
-    if told["dropped"]:
-        say(f"{call}: not as usual: {told['dropped']}")
+            reported = one.wanted("live", call=call, seconds=max(away_s, 10.0), pieces=PIECES)
+    if reported["dropped"]:
+        emit(f"{call}: not as usual: {reported['dropped']}")
     return [found for at, body in recorded(out) if (found := _arrival(at, body)) is not None], came
 
 

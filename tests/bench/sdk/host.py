@@ -37,7 +37,7 @@ class Worker:
         self.version = ""
         self.calls: list[str] = []
 
-    def ask(self, do: str, **values: object) -> Any:
+    def wanted(self, do: str, **values: object) -> Any:
         """Send a command; its answer. Raises `RuntimeError` when the worker ended."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
@@ -46,8 +46,8 @@ class Worker:
         stdin.flush()
         answer = stdout.readline()
         if not answer:
-            said = self._errors.read_text()[-2000:]
-            raise RuntimeError(f"the worker ended with {self._process.wait()}: {said}")
+            stated = self._errors.read_text()[-2000:]
+            raise RuntimeError(f"the worker ended with {self._process.wait()}: {stated}")
         return json.loads(answer)
 
 
@@ -81,8 +81,8 @@ def worker(
     )
     one = Worker(process, errors)
     try:
-        said = one.ask("hello")
-        one.version, one.calls = said["version"], said["calls"]
+        stated = one.wanted("hello")
+        one.version, one.calls = stated["version"], stated["calls"]
     except (RuntimeError, BrokenPipeError):
         if process.wait() != 3:
             raise
@@ -92,7 +92,7 @@ def worker(
         yield one
     finally:
         with contextlib.suppress(RuntimeError, BrokenPipeError):
-            one.ask("close")
+            one.wanted("close")
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()  # type: ignore[union-attr]
         process.wait(30)

@@ -20,7 +20,7 @@ import numpy as np
 
 from overwatch.catalog.stages import BY_CODE, Stage
 from tests.bench.sdk.host import MISSING, Cores, collector
-from tests.bench.sdk.stats import Goals, say
+from tests.bench.sdk.stats import Goals, emit
 
 ENVS, STEPS, SLOTS = 192, 60, 9
 OPS, BLUEPRINTS = ("wait", "germinate", "advance", "fossilise", "prune"), ("norm", "attention", "conv")
@@ -114,7 +114,7 @@ def measure(rounds: int, folder: Path, cores: Cores, goals: Goals) -> None:
     try:
         import torch
     except ImportError:
-        say(f"rollouts: {MISSING}")
+        emit(f"rollouts: {MISSING}")
         return
     torch.set_num_threads(1)
     place = folder / "rollouts"
@@ -151,12 +151,12 @@ def _timed(report: Callable[[], None]) -> tuple[float, float]:
 
 
 def _print(took: dict[str, list[tuple[float, float]]], goals: Goals) -> None:
-    say(f"{ENVS} envs, {STEPS} steps, {SLOTS} slots; CPU ms of a rollout: median (least to most)")
+    emit(f"{ENVS} envs, {STEPS} steps, {SLOTS} slots; CPU ms of a rollout: median (least to most)")
     for way, found in took.items():
         thread, process = ([one[place] for one in found] for place in range(2))
         of_thread = f"{statistics.median(thread):.3f} ({min(thread):.3f} to {max(thread):.3f})"
         of_process = f"{statistics.median(process):.2f} ({min(process):.2f} to {max(process):.2f})"
-        say(f"{way:16} training thread {of_thread:32} whole process {of_process}")
+        emit(f"{way:16} training thread {of_thread:32} whole process {of_process}")
     pairs = zip(took["rollout"], took["steps"], strict=True)
     goals.least(
         "a rollout, times cheaper than calls for each step",

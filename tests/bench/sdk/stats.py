@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
-def say(text: str = "") -> None:
+def emit(text: str = "") -> None:
     """One line of the report, at once."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()

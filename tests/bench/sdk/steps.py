@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.sdk.host import MISSING, Cores, Worker, collector, worker
-from tests.bench.sdk.stats import Goals, quantile, say
+from tests.bench.sdk.stats import Goals, emit, quantile
 from tests.ports import free_port
 
 PIECES = 50
@@ -71,15 +71,15 @@ class Arm:
     errors: int = 0
     switched: int = 0
 
-    def add(self, told: dict[str, Any]) -> None:
+    def add(self, reported: dict[str, Any]) -> None:
         """Take a block."""
-        self.p50.append(statistics.median(told["updates"]))
-        self.p99.append(quantile(told["updates"], 0.99))
-        self.total.append(told["total"])
-        self.gaps += told["gaps"]
-        self.costs += told["costs"]
-        self.errors += told["errors"]
-        self.switched += told["switched"]
+        self.p50.append(statistics.median(reported["updates"]))
+        self.p99.append(quantile(reported["updates"], 0.99))
+        self.total.append(reported["total"])
+        self.gaps += reported["gaps"]
+        self.costs += reported["costs"]
+        self.errors += reported["errors"]
+        self.switched += reported["switched"]
 
 
 @dataclass(frozen=True)
@@ -110,10 +110,10 @@ def measure(
     pairs: int, updates: int, folder: Path, cores: Cores, goals: Goals, *, only: frozenset[str] = frozenset()
 ) -> None:
     """Measure and print every case, or those of these titles."""
-    say(f"{pairs} pairs of {updates} updates of 1 ms, in {PIECES} pieces of torch on one thread")
-    say(f"{pairs // 3} pairs of what is there to compare with")
-    say("ratios to no telemetry; in brackets no telemetry again to no telemetry (A/A)")
-    say(
+    emit(f"{pairs} pairs of {updates} updates of 1 ms, in {PIECES} pieces of torch on one thread")
+    emit(f"{pairs // 3} pairs of what is there to compare with")
+    emit("ratios to no telemetry; in brackets no telemetry again to no telemetry (A/A)")
+    emit(
         f"{'':24} {'rate':>15} {'step p50':>15} {'step p99':>15} {'gap p99.99':>15} "
         f"{'call p50':>9} {'p99 µs':>8} {'switched':>11} {'raised':>6}"
     )
@@ -123,10 +123,10 @@ def measure(
             continue
         with _prepared(case, folder / "steps", cores) as one:
             if one is None:
-                say(f"{case.title:24} {MISSING}")
+                emit(f"{case.title:24} {MISSING}")
                 continue
             arms = _pairs(one, case, pairs if case in CASES else pairs // 3, updates)
-            odd = one.ask("state")["dropped"]
+            odd = one.wanted("state")["dropped"]
         ours, again = Ratios.of(arms["ours"], arms["none"]), Ratios.of(arms["none again"], arms["none"])
         _print(case, arms, ours, again, odd)
         if case in CASES:
@@ -145,13 +145,13 @@ def _prepared(case: Case, folder: Path, cores: Cores) -> Iterator[Worker | None]
             endpoint = stack.enter_context(collector(case.collector, cores))
         one = stack.enter_context(worker(case.emitter, endpoint, place, cores, foreign=is_foreign))
         if one is not None:
-            one.ask("work", kind=case.work, piece_ns=PIECE_NS)
-            one.ask("live", call=case.call, seconds=2.0, pieces=PIECES)
+            one.wanted("work", kind=case.work, piece_ns=PIECE_NS)
+            one.wanted("live", call=case.call, seconds=2.0, pieces=PIECES)
             if case.before == "fill":
-                say(f"spool: {one.ask('fill', seconds=FILL_S)['came']}")
+                emit(f"spool: {one.wanted('fill', seconds=FILL_S)['came']}")
             elif case.before == "stop":
-                one.ask("stop")
-                one.ask("live", call=case.call, seconds=4.0, pieces=PIECES)
+                one.wanted("stop")
+                one.wanted("live", call=case.call, seconds=4.0, pieces=PIECES)
         yield one
 
 
@@ -161,7 +161,7 @@ def _pairs(one: Worker, case: Case, pairs: int, updates: int) -> dict[str, Arm]:
         for name in _ORDERS[pair % len(_ORDERS)]:
             call = case.call if name == "ours" else None
             time.sleep(REST_S)
-            arms[name].add(one.ask("loop", call=call, updates=updates, pieces=PIECES))
+            arms[name].add(one.wanted("loop", call=call, updates=updates, pieces=PIECES))
     return arms
 
 
@@ -177,8 +177,8 @@ def _print(case: Case, arms: dict[str, Arm], ours: Ratios, again: Ratios, odd: d
     )
     costs, switched = arms["ours"].costs, "/".join(str(arms[name].switched) for name in ARMS)
     p50, p99 = (quantile(costs, share) / 1000 for share in (0.5, 0.99))
-    said = f"  {odd}" if odd else ""
-    say(f"{case.title:24} {cells} {p50:9.2f} {p99:8.1f} {switched:>11} {arms['ours'].errors:6d}{said}")
+    stated = f"  {odd}" if odd else ""
+    emit(f"{case.title:24} {cells} {p50:9.2f} {p99:8.1f} {switched:>11} {arms['ours'].errors:6d}{stated}")
 
 
 def _judge(found: dict[str, tuple[Ratios, Ratios, int]], goals: Goals) -> None:

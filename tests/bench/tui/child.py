@@ -20,7 +20,7 @@ from textual.widgets import DataTable
 from overwatch.feeds import Connection
 from overwatch.feeds.live import Listed, Update
 from overwatch.snapshot import Env, FeedLine, Snapshot, View
-from overwatch.snapshot.history import Ask, History
+from overwatch.snapshot.history import History, HistoryQuery
 from overwatch.tui.app import OverwatchApp
 from tests.overwatch.tui import scenario
 
@@ -87,7 +87,7 @@ class Fed:
     def go(self, listed: Listed) -> None:
         """Stay."""
 
-    async def history(self, run_id: str | None, ask: Ask) -> History | None:
+    async def history(self, run_id: str | None, wanted: HistoryQuery) -> History | None:
         """None."""
 
     async def acknowledge(self, finding_id: str, run_id: str) -> None:
@@ -97,7 +97,7 @@ class Fed:
         """Ten a second, until the time is over."""
         yield self.connection
         begun = due = time.monotonic()
-        cpu, told_at = time.process_time(), begun
+        cpu, reported_at = time.process_time(), begun
         made = 0.0
         while time.monotonic() < begun + WARM_UP_S + self._seconds:
             due += PERIOD_S
@@ -106,12 +106,12 @@ class Fed:
             if warm:
                 self.late_ms.append((time.monotonic() - due) * 1e3)
             else:
-                cpu, told_at, made = time.process_time(), time.monotonic(), 0.0
+                cpu, reported_at, made = time.process_time(), time.monotonic(), 0.0
             before = time.process_time()
             snapshot = next(self._source)
             made += time.process_time() - before
             yield snapshot
-        self.cpu_s, self.wall_s = time.process_time() - cpu - made, time.monotonic() - told_at
+        self.cpu_s, self.wall_s = time.process_time() - cpu - made, time.monotonic() - reported_at
 
 
 class Ours(OverwatchApp):
@@ -181,11 +181,11 @@ def main(kind: str, num_envs: int, seconds: float, file: Path) -> None:
     app = Table(fed) if kind == "table" else Ours(fed)
     app.run()
     rss_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    told = {
+    reported = {
         "paints": app.paints[round(WARM_UP_S / PERIOD_S) :], "late_ms": fed.late_ms, "cpu_s": fed.cpu_s,
         "wall_s": fed.wall_s, "rss_mib": rss_kib / 1024,
     }  # fmt: skip
-    file.write_text(json.dumps(told))
+    file.write_text(json.dumps(reported))
 
 
 if __name__ == "__main__":

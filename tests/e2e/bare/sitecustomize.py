@@ -43,12 +43,12 @@ def is_hidden(place: object) -> bool:
 def hiding(call: Callable[..., Any]) -> Callable[..., Any]:
     """The call for every path that is not hidden; the others are not there."""
 
-    def asked(place: Any, *more: Any, **named: Any) -> Any:
+    def requested(place: Any, *more: Any, **named: Any) -> Any:
         if is_hidden(place):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), place)
         return call(place, *more, **named)
 
-    return asked
+    return requested
 
 
 def streams_only(family: int = socket.AF_UNIX, kind: int = socket.SOCK_STREAM, proto: int = 0) -> Any:

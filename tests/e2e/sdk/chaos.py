@@ -92,8 +92,8 @@ class Ear:
     @property
     def updates(self) -> int:
         """Policy updates that the measurements stand for."""
-        told = [record.event for record in self.records if isinstance(record.event, Measured)]
-        policy = [event for event in told if event.scope is Scope.POLICY]
+        reported = [record.event for record in self.records if isinstance(record.event, Measured)]
+        policy = [event for event in reported if event.scope is Scope.POLICY]
         return sum(event.conflated.n if event.conflated is not None else 1 for event in policy)
 
     def assert_no_gap(self) -> None:
@@ -249,10 +249,10 @@ class Trainer:
     def ending(self) -> Ending:
         """Tell it to end, and check what every ending has: no exception, no lateness, an exact account."""
         self._until.touch()
-        said, _ = self._process.communicate(timeout=DEADLINE_S)
+        stated, _ = self._process.communicate(timeout=DEADLINE_S)
         assert self._process.returncode == 0, self.errors()
         assert "Traceback" not in self.errors(), self.errors()
-        ending = Ending(**json.loads(said))
+        ending = Ending(**json.loads(stated))
         assert_truthful(ending, self.plan)
         return ending
 

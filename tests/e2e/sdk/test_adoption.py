@@ -53,8 +53,8 @@ def test_an_exporter_that_still_reads_is_left_alone(tmp_path: Path) -> None:
         assert trainer.plan.run_id not in sync(other, rings=tmp_path)
         for pid in exporters:
             os.kill(pid, signal.SIGCONT)
-        said = len(trainer.numbers("a"))
-        wait_for(lambda: len(collector.ear().lines) >= said, "all that was said")
+        stated = len(trainer.numbers("a"))
+        wait_for(lambda: len(collector.ear().lines) >= stated, "all that was said")
         wait_for(lambda: not rings_of(tmp_path), "the exporter's end")
 
 
@@ -71,6 +71,6 @@ def test_numbers_go_on_where_another_spool_knows_nothing_of_them(tmp_path: Path)
         sync(other, rings=tmp_path)
         sync(tmp_path)
         ear = collector.ear()
-        said = len(trainer.numbers("a"))
-        assert set(ear.lines) >= {f"line {step}" for step in range(1, said + 1)}
+        stated = len(trainer.numbers("a"))
+        assert set(ear.lines) >= {f"line {step}" for step in range(1, stated + 1)}
         assert sum(isinstance(record.event, RunStarted) for record in ear.records) == 1

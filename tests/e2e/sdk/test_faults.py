@@ -198,8 +198,8 @@ def test_a_spool_that_is_taken_away(tmp_path: Path, harm: Callable[[Path, Path],
         ear = collector.ear()
         lost = sum(ending.dropped.values())
         assert ending.kept == 0
-        heard = len(ear.lines) + len(ear.episodes) + ear.updates
-        assert 0 <= 3 * ending.steps - heard <= lost
+        received = len(ear.lines) + len(ear.episodes) + ear.updates
+        assert 0 <= 3 * ending.steps - received <= lost
         assert ending.flushed is (lost == 0) or ending.flushed
 
 
@@ -219,6 +219,6 @@ def test_an_exporter_that_dies_with_a_full_memory(tmp_path: Path) -> None:
         trainer.wait_steps(300)
         ending = trainer.ending()
         ear = collector.ear()
-        heard = len(ear.lines) + len(ear.episodes) + ear.updates
+        received = len(ear.lines) + len(ear.episodes) + ear.updates
         assert ending.kept == 0
-        assert 3 * ending.steps - heard <= sum(ending.dropped.values())
+        assert 3 * ending.steps - received <= sum(ending.dropped.values())

@@ -85,12 +85,14 @@ def lines(sink: Sink) -> list[str]:
 
 def test_forks_with_events_queued_and_while_everything_is_busy(sink: Sink, tmp_path: Path) -> None:
     """No child hangs, sends, or repeats what its parent had queued; the parent loses nothing."""
-    said = run_program(
+    stated = run_program(
         tmp_path,
         FORKS.format(forks=100),
         sink.endpoint,
     )
-    expected = {f"{place}:{n}" for place, count in enumerate(said.split()) for n in range(1, int(count) + 1)}
+    expected = {
+        f"{place}:{n}" for place, count in enumerate(stated.split()) for n in range(1, int(count) + 1)
+    }
     assert sorted(lines(sink)) == sorted(expected)
     assert len(sink.events(RunFinished)) == 1
 
@@ -163,7 +165,7 @@ def test_a_program_that_becomes_another(sink: Sink, tmp_path: Path) -> None:
 def test_speaking_while_the_interpreter_ends(sink: Sink, tmp_path: Path, state: str) -> None:
     """From atexit, `__del__`, a daemon thread, after close: no traceback, no new thread, out in time."""
     endpoint = sink.endpoint if state == "healthy" else f"http://127.0.0.1:{free_port()}"
-    said = run_program(
+    stated = run_program(
         tmp_path,
         """
         import atexit, threading, time
@@ -196,7 +198,7 @@ def test_speaking_while_the_interpreter_ends(sink: Sink, tmp_path: Path, state: 
         """,
         endpoint,
     )
-    assert float(said) <= 2.2
+    assert float(stated) <= 2.2
     if state == "healthy":
         sync(tmp_path)
         sink.wait(lambda sink: sink.events(RunFinished))
@@ -209,10 +211,10 @@ def test_an_ending_signal(sink: Sink, tmp_path: Path) -> None:
     with training(tmp_path, sink.endpoint) as trainer:
         trainer.wait_steps(50)
         trainer.kill(signal.SIGTERM)
-        said = max(trainer.numbers("a"))
+        stated = max(trainer.numbers("a"))
         sync(tmp_path)
-        sink.wait(lambda _: len(lines(sink)) >= said)
-        assert lines(sink)[:said] == [f"line {step}" for step in range(1, said + 1)]
+        sink.wait(lambda _: len(lines(sink)) >= stated)
+        assert lines(sink)[:stated] == [f"line {step}" for step in range(1, stated + 1)]
 
 
 def test_a_handler_of_the_ending_signal_that_raises(sink: Sink, tmp_path: Path) -> None:

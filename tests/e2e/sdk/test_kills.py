@@ -28,16 +28,16 @@ def kill(pids: list[int]) -> None:
 
 def assert_arrived(ear: Ear, trainer: Trainer) -> None:
     """All that was accepted is there once and in order; at most the step that was cut besides."""
-    said, begun = len(trainer.numbers("a")), len(trainer.numbers("b"))
+    stated, begun = len(trainer.numbers("a")), len(trainer.numbers("b"))
     for numbers in ([int(line.split()[1]) for line in ear.lines], ear.episodes):
-        assert numbers in (list(range(1, said + 1)), list(range(1, begun + 1)))
-    assert ear.updates in (said, begun)
+        assert numbers in (list(range(1, stated + 1)), list(range(1, begun + 1)))
+    assert ear.updates in (stated, begun)
 
 
 def has_arrived(collector: Collector, trainer: Trainer) -> bool:
     """Whether all that was accepted is there."""
-    said, ear = len(trainer.numbers("a")), collector.ear()
-    return min(len(ear.lines), len(ear.episodes), ear.updates) >= said
+    stated, ear = len(trainer.numbers("a")), collector.ear()
+    return min(len(ear.lines), len(ear.episodes), ear.updates) >= stated
 
 
 def is_gone(pid: int) -> bool:

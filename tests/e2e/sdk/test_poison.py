@@ -31,8 +31,8 @@ def test_env_numbers_of_any_width_are_moved(sink: Sink) -> None:
     run.envs(env_id=np.array([2, 3], dtype=np.int8), reward=[1.0, 2.0])
     run.envs(env_id=[2**31 - 1, 5], reward=[1.0, 2.0])
     assert run.close(10.0).delivered
-    told = [event for event in sink.events(Measured) if event.scope is Scope.ENV]
-    moved = sorted(number for event in told for number in event.keys["env_id"].array().tolist())
+    reported = [event for event in sink.events(Measured) if event.scope is Scope.ENV]
+    moved = sorted(number for event in reported for number in event.keys["env_id"].array().tolist())
     assert moved == [1000, 1001, 1002, 1003, 1005, 2**31 + 999]
 
 

@@ -23,7 +23,7 @@ def sink() -> Iterator[Sink]:
 
 def test_a_million_updates_without_a_pause(sink: Sink, tmp_path: Path) -> None:
     """Each one counts, the one breach among them too, and the trainer does not grow."""
-    said = run_program(
+    stated = run_program(
         tmp_path,
         """
         import resource, time, overwatch.sdk
@@ -43,7 +43,7 @@ def test_a_million_updates_without_a_pause(sink: Sink, tmp_path: Path) -> None:
         sink.endpoint,
         limit_s=300.0,
     )
-    took_s, grown_kb = said.split()
+    took_s, grown_kb = stated.split()
     print(f"a million updates in {took_s} s, {int(grown_kb) / 1024:.1f} MiB more")
     updates = [event for event in sink.events(Measured) if event.scope is Scope.POLICY]
     assert sum(event.conflated.n if event.conflated else 1 for event in updates) == 1_000_000
@@ -53,7 +53,9 @@ def test_a_million_updates_without_a_pause(sink: Sink, tmp_path: Path) -> None:
 
 def test_a_thousand_forks_while_everything_is_busy(sink: Sink, tmp_path: Path) -> None:
     """No child hangs, none sends, the parent loses nothing."""
-    said = run_program(tmp_path, FORKS.format(forks=1000), sink.endpoint, limit_s=300.0)
-    expected = {f"{place}:{n}" for place, count in enumerate(said.split()) for n in range(1, int(count) + 1)}
+    stated = run_program(tmp_path, FORKS.format(forks=1000), sink.endpoint, limit_s=300.0)
+    expected = {
+        f"{place}:{n}" for place, count in enumerate(stated.split()) for n in range(1, int(count) + 1)
+    }
     assert sorted(lines(sink)) == sorted(expected)
     assert len(sink.events(RunFinished)) == 1

@@ -180,14 +180,19 @@ def train(flags: argparse.Namespace, report: Callable[[int, dict[str, float]], N
         rate *= 100.0 if fault == "hot" else 1.0
         critic = {"runaway": 2.3, "shuffled": 0.0}.get(fault, flags.critic_lr)
         policy.apart = {"masked": 40.0, "tilted": 2.2}.get(fault, 0.0)
-        told = learn(policy, batch, flags, (rate, critic))
+        reported = learn(policy, batch, flags, (rate, critic))
         if flags.fault == "proxy":
-            told |= {"proxy_return": float(batch.rewards.mean()), "true_return": float(batch.truth.mean())}
+            reported |= {
+                "proxy_return": float(batch.rewards.mean()),
+                "true_return": float(batch.truth.mean()),
+            }
         if fault == "names":
-            told |= {f"loss_of_batch_{update}_{part}": float(batch.rewards[part]) for part in range(BATCH)}
+            reported |= {
+                f"loss_of_batch_{update}_{part}": float(batch.rewards[part]) for part in range(BATCH)
+            }
         if fault == "stopped" and age == 0:
             os.kill(os.getpid(), signal.SIGSTOP)
-        report(update, {"return_": float(batch.rewards.mean()), "learning_rate": rate} | told)
+        report(update, {"return_": float(batch.rewards.mean()), "learning_rate": rate} | reported)
         time.sleep(max(0.0, flags.pace - (time.perf_counter() - began)))
 
 
@@ -206,7 +211,7 @@ def main() -> None:
         sample=False,
     )
     with run_of as run, np.errstate(all="ignore"):
-        train(flags, lambda update, told: run.update(update=update, **told))
+        train(flags, lambda update, reported: run.update(update=update, **reported))
 
 
 if __name__ == "__main__":

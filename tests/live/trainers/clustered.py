@@ -155,12 +155,12 @@ def main() -> None:
     flags = parser.parse_args()
     lines: list[str] = []
 
-    def say(name: str, line: str) -> None:
+    def emit(name: str, line: str) -> None:
         lines.append(line)
         print(f"{name}: {line}", flush=True)
 
     with store(flags.fault) as bucket:
-        cluster = KINDS.get(flags.fault, Cluster)(made(flags, bucket), say)
+        cluster = KINDS.get(flags.fault, Cluster)(made(flags, bucket), emit)
         try:
             if bucket is None:
                 trained(cluster, lambda: any((flags.out / "checkpoints").glob("*/MANIFEST.json")))

@@ -45,9 +45,9 @@ def main() -> None:
                 ages[env], seeds[env] = 0, seeds[env] + 1
 
 
-def ripe(run: overwatch.sdk.Run, who: tuple[int, int], score: float, bar: float) -> None:
+def ripe(run: overwatch.sdk.Run, owner: tuple[int, int], score: float, bar: float) -> None:
     """A seed meets its gate, and the next one germinates."""
-    env, number = who
+    env, number = owner
     seed = f"{env}-r0-{number}"
     passed = score >= bar
     run.gate_evaluated(env_id=env, slot="r0", seed_id=seed, gate="G2", passed=passed, score=score)

@@ -10,7 +10,7 @@ from overwatch.sdk.frames import Frame
 from overwatch.sdk.link import Outcome
 
 
-class Heard:
+class Received:
     """Takes frames as the link does and keeps them."""
 
     exporter_pid = None
@@ -48,7 +48,7 @@ class Heard:
         return [frame for frame in self.of(Measured) if frame.scope is Scope.ENV]
 
 
-def heard_run(num_envs: int | None = None) -> tuple[Run, Heard]:
+def heard_run(num_envs: int | None = None) -> tuple[Run, Received]:
     """A run, and what it says."""
-    heard = Heard()
-    return Run("heard", heard, num_envs), heard  # type: ignore[arg-type]  # a link by its methods
+    received = Received()
+    return Run("heard", received, num_envs), received  # type: ignore[arg-type]  # a link by its methods

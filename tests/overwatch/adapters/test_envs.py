@@ -14,7 +14,7 @@ from tests.overwatch.sdk.sink import Sink
 
 def test_many_turns_are_few_records_and_no_step_is_lost() -> None:
     """The first turn is told at once, the last one at the end, with the mean turn of those between."""
-    run, heard = heard_run()
+    run, received = heard_run()
     report = EnvReporter(run, 2, "cpu")
     report.step([0.0, 0.0], 1.0)
     for turn in range(1, 201):
@@ -22,24 +22,24 @@ def test_many_turns_are_few_records_and_no_step_is_lost() -> None:
     report.flush()
     report.flush()
 
-    told = heard.envs()
-    assert 2 <= len(told) < 100
-    assert [told[0].index, told[-1].index] == [1, 201]
-    assert told[-1].values["overwatch.env.reward"].array().tolist() == [200.0, -200.0]
-    assert told[-1].values["overwatch.env.step_time"].array().tolist() == [0.5, 0.5]
-    assert told[-1].values["lane"].words() == ["cpu", "cpu"]
+    reported = received.envs()
+    assert 2 <= len(reported) < 100
+    assert [reported[0].index, reported[-1].index] == [1, 201]
+    assert reported[-1].values["overwatch.env.reward"].array().tolist() == [200.0, -200.0]
+    assert reported[-1].values["overwatch.env.step_time"].array().tolist() == [0.5, 0.5]
+    assert reported[-1].values["lane"].words() == ["cpu", "cpu"]
 
 
 def test_rows_that_did_not_count_keep_their_reward_and_their_number_of_steps() -> None:
     """Three turns of two envs, of which one row was a reset: five transitions, two whole steps."""
-    run, heard = heard_run()
+    run, received = heard_run()
     report = EnvReporter(run, 2)
     for reward, counted in ((1.0, [True, True]), (2.0, [True, False]), (3.0, [True, True])):
         report.step([reward, reward], 0.1, np.array(counted))
     report.step([9.0, 9.0], 0.1, np.array([False, False]))
     report.flush()
 
-    last = heard.envs()[-1]
+    last = received.envs()[-1]
     assert (last.index, last.values["overwatch.env.reward"].array().tolist()) == (2, [3.0, 3.0])
 
 

@@ -14,11 +14,11 @@ from overwatch.adapters.gymnasium import OverwatchWrapper
 from overwatch.catalog import KL
 from overwatch.events import EpisodeEnded, RunFinished, RunStarted
 from overwatch.sdk.frames import Update
-from tests.overwatch.adapters.hearing import Heard, heard_run
+from tests.overwatch.adapters.hearing import Received, heard_run
 from tests.overwatch.sdk.sink import Sink
 
 TURNS = 9
-Told = list[tuple[int, float, float]]
+Reported = list[tuple[int, float, float]]
 
 
 class Countdown(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -74,10 +74,10 @@ def _plain(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
     return env
 
 
-def _episodes(heard: Heard) -> Told:
+def _episodes(received: Received) -> Reported:
     return [
         row
-        for event in heard.of(EpisodeEnded)
+        for event in received.of(EpisodeEnded)
         for row in zip(
             event.env_id.array().tolist(),
             event.episode_return.array().tolist(),
@@ -87,7 +87,7 @@ def _episodes(heard: Heard) -> Told:
     ]
 
 
-EXPECTED: dict[AutoresetMode, Told] = {
+EXPECTED: dict[AutoresetMode, Reported] = {
     # Steps 0-1, 3-4, 6-7 of env 0 and 0-2, 4-6 of env 1; the steps between are resets.
     AutoresetMode.NEXT_STEP: [(0, 2, 2), (1, 30, 3), (0, 2, 2), (1, 30, 3), (0, 2, 2)],
     AutoresetMode.SAME_STEP: [
@@ -104,14 +104,14 @@ STEPS = {AutoresetMode.NEXT_STEP: 6, AutoresetMode.SAME_STEP: 9, AutoresetMode.D
 def test_episodes_and_steps_are_those_of_the_mode(mode: AutoresetMode, recorder: str) -> None:
     """With and without RecordEpisodeStatistics the same episodes; the reset step counts nowhere."""
     envs = _two(mode, RecordEach if recorder == "each" else _plain)
-    run, heard = heard_run()
+    run, received = heard_run()
     watched = OverwatchWrapper(RecordEpisodeStatistics(envs) if recorder == "vector" else envs, run)
 
     _run_through(watched, mode)
     watched.close()
 
-    assert _episodes(heard) == EXPECTED[mode]
-    last = heard.envs()[-1]
+    assert _episodes(received) == EXPECTED[mode]
+    last = received.envs()[-1]
     assert last.index == STEPS[mode]
     assert last.values["overwatch.env.reward"].array().tolist() == [1.0, 10.0]
     assert last.values["overwatch.env.step_time"].array().min() > 0
@@ -134,20 +134,20 @@ def test_what_passes_through_is_unchanged(mode: AutoresetMode) -> None:
 def test_recorded_returns_win_over_shaped_rewards(mode: AutoresetMode) -> None:
     """Rewards scaled outside of the recorder are what a step pays; the return is the recorder's."""
     scaled = TransformReward(RecordEpisodeStatistics(_two(mode, _plain)), lambda rewards: rewards / 100)
-    run, heard = heard_run()
+    run, received = heard_run()
     watched = OverwatchWrapper(scaled, run)
 
     _run_through(watched, mode)
     watched.close()
 
-    assert _episodes(heard) == EXPECTED[mode]
-    last = heard.envs()[-1]
+    assert _episodes(received) == EXPECTED[mode]
+    last = received.envs()[-1]
     assert last.values["overwatch.env.reward"].array().tolist() == [0.01, 0.1]
 
 
 def test_an_episode_that_was_cut_by_a_reset_is_no_episode() -> None:
     """A reset in the middle forgets what was earned so far."""
-    run, heard = heard_run()
+    run, received = heard_run()
     watched = OverwatchWrapper(_two(AutoresetMode.NEXT_STEP, _plain), run)
     watched.reset()
     watched.step(np.zeros((2, 1), np.float32))
@@ -155,7 +155,7 @@ def test_an_episode_that_was_cut_by_a_reset_is_no_episode() -> None:
     _run_through(watched, AutoresetMode.NEXT_STEP)
     watched.close()
 
-    assert _episodes(heard) == EXPECTED[AutoresetMode.NEXT_STEP]
+    assert _episodes(received) == EXPECTED[AutoresetMode.NEXT_STEP]
 
 
 def test_a_run_of_its_own_starts_and_ends_with_the_envs(sink: Sink) -> None:
@@ -171,7 +171,7 @@ def test_a_run_of_its_own_starts_and_ends_with_the_envs(sink: Sink) -> None:
 
 def test_a_given_run_stays_the_trainers() -> None:
     """It is told of the envs and of the policy, and ends when its trainer says so."""
-    run, heard = heard_run()
+    run, received = heard_run()
     watched = OverwatchWrapper(_two(AutoresetMode.SAME_STEP, _plain), run, lane="cuda:1")
     _run_through(watched, AutoresetMode.SAME_STEP)
     watched.close()
@@ -179,9 +179,9 @@ def test_a_given_run_stays_the_trainers() -> None:
 
     run.update(kl_divergence=0.01)
 
-    assert [update.values for update in heard.of(Update)] == [{KL.name: 0.01}]
-    assert heard.envs()[0].values["lane"].words() == ["cuda:1", "cuda:1"]
-    assert not heard.of(RunFinished)
+    assert [update.values for update in received.of(Update)] == [{KL.name: 0.01}]
+    assert received.envs()[0].values["lane"].words() == ["cuda:1", "cuda:1"]
+    assert not received.of(RunFinished)
 
 
 class Broken(Countdown):
@@ -208,7 +208,7 @@ def test_a_run_of_its_own_ends_as_its_envs_did(
     monkeypatch: pytest.MonkeyPatch, error: BaseException, ending: tuple[str, str | None], *, is_mended: bool
 ) -> None:
     """An exception of the envs that the loop catches is the end, unless they go on."""
-    run, heard = heard_run()
+    run, received = heard_run()
     monkeypatch.setattr("overwatch.adapters.gymnasium.sdk.start", lambda **_: run)
     env = Broken(5, 1.0)
     envs = OverwatchWrapper(SyncVectorEnv([lambda: env]))
@@ -220,4 +220,4 @@ def test_a_run_of_its_own_ends_as_its_envs_did(
         env.error = None
         envs.step(np.zeros((1, 1)))
     envs.close()
-    assert [(event.outcome, event.reason) for event in heard.of(RunFinished)] == [ending]
+    assert [(event.outcome, event.reason) for event in received.of(RunFinished)] == [ending]

@@ -24,7 +24,7 @@ from overwatch.events import EpisodeEnded, PhaseEnded, RunFinished, RunStarted, 
 from overwatch.sdk import Run
 from overwatch.sdk.frames import Update
 from tests import fakes
-from tests.overwatch.adapters.hearing import Heard, heard_run
+from tests.overwatch.adapters.hearing import Received, heard_run
 from tests.overwatch.sdk.sink import Sink
 
 UPDATES = 3
@@ -50,16 +50,16 @@ def _ppo(env: VecEnv) -> PPO:
     return PPO("MlpPolicy", env, n_steps=STEPS, n_epochs=2, seed=3, device="cpu")
 
 
-def _learn(env: VecEnv) -> tuple[Heard, Witness, PPO]:
+def _learn(env: VecEnv) -> tuple[Received, Witness, PPO]:
     """Three updates of three envs."""
-    run, heard = heard_run()
+    run, received = heard_run()
     model, witness, callback = _ppo(env), Witness(), OverwatchCallback(run)
     model.set_logger(Logger(None, [witness]))
     model.learn(STEPS * 3 * UPDATES, callback=callback)
     assert callback.failures == 0
     assert callback._numbers.failures == 0
     assert model.logger.output_formats == [witness]
-    return heard, witness, model
+    return received, witness, model
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -72,19 +72,19 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def learned() -> tuple[Heard, Witness, PPO]:
+def learned() -> tuple[Received, Witness, PPO]:
     """One short training, which many tests look at."""
     return _learn(make_vec_env("CartPole-v1", n_envs=3, seed=3))
 
 
-def test_each_update_is_told_once_with_its_own_numbers(learned: tuple[Heard, Witness, PPO]) -> None:
+def test_each_update_is_told_once_with_its_own_numbers(learned: tuple[Received, Witness, PPO]) -> None:
     """SB3 dumps an update's numbers one rollout late and the last never; here they stand together."""
-    heard, witness, model = learned
-    told = [update.values for update in heard.of(Update)]
+    received, witness, model = learned
+    reported = [update.values for update in received.of(Update)]
     later = [*(dump for dump in witness.dumps[1:]), dict(model.logger.name_to_value)]
 
-    assert len(told) == UPDATES
-    for values, now, after in zip(told, witness.dumps, later, strict=True):
+    assert len(reported) == UPDATES
+    for values, now, after in zip(reported, witness.dumps, later, strict=True):
         assert values[KL.name] == float(after["train/approx_kl"])
         assert values[POLICY_LOSS] == float(after["train/policy_gradient_loss"])
         assert values["overwatch.policy.clip_fraction"] == float(after["train/clip_fraction"])
@@ -92,10 +92,10 @@ def test_each_update_is_told_once_with_its_own_numbers(learned: tuple[Heard, Wit
         assert values["overwatch.policy.return"] == now["rollout/ep_rew_mean"]
         assert values["overwatch.policy.total_loss"] == after["train/loss"]
         assert values["overwatch.policy.update_time"] > 0
-    assert len({values[KL.name] for values in told}) == UPDATES
+    assert len({values[KL.name] for values in reported}) == UPDATES
 
 
-def test_entropy_is_a_share_of_the_uniform_choice(learned: tuple[Heard, Witness, PPO]) -> None:
+def test_entropy_is_a_share_of_the_uniform_choice(learned: tuple[Received, Witness, PPO]) -> None:
     """Minus SB3's loss over ln 2; the loss itself is kept as it is."""
     for update in learned[0].of(Update):
         loss = update.values["overwatch.custom.train/entropy_loss"]
@@ -103,39 +103,39 @@ def test_entropy_is_a_share_of_the_uniform_choice(learned: tuple[Heard, Witness,
         assert 0.5 < update.values[ENTROPY] <= 1.0
 
 
-def test_episodes_are_the_monitors(learned: tuple[Heard, Witness, PPO]) -> None:
+def test_episodes_are_the_monitors(learned: tuple[Received, Witness, PPO]) -> None:
     """Env by env the returns and lengths that each Monitor wrote down, in order."""
-    heard, _, model = learned
-    told: dict[int, list[tuple[float, float]]] = {0: [], 1: [], 2: []}
-    for event in heard.of(EpisodeEnded):
+    received, _, model = learned
+    reported: dict[int, list[tuple[float, float]]] = {0: [], 1: [], 2: []}
+    for event in received.of(EpisodeEnded):
         columns = (event.env_id, event.episode_return, event.length)
         for env_id, earned, steps in zip(*(column.array().tolist() for column in columns), strict=True):
-            told[env_id].append((earned, steps))
+            reported[env_id].append((earned, steps))
     env = model.get_env()
     assert env is not None
     returns, lengths = env.env_method("get_episode_rewards"), env.env_method("get_episode_lengths")
 
     assert sum(map(len, returns)) > 10
     for env_id in range(3):
-        assert told[env_id] == list(zip(returns[env_id], lengths[env_id], strict=True))
+        assert reported[env_id] == list(zip(returns[env_id], lengths[env_id], strict=True))
 
 
-def test_every_step_counts_and_the_phases_alternate(learned: tuple[Heard, Witness, PPO]) -> None:
+def test_every_step_counts_and_the_phases_alternate(learned: tuple[Received, Witness, PPO]) -> None:
     """The last record says how many steps each env took; each update collected, then learned."""
-    heard, _, _ = learned
-    last = heard.envs()[-1]
+    received, _, _ = learned
+    last = received.envs()[-1]
 
     assert last.index == STEPS * UPDATES
     assert last.keys["env_id"].array().tolist() == [0, 1, 2]
     assert last.values["overwatch.env.reward"].array().tolist() == [1.0, 1.0, 1.0]
     assert last.values["overwatch.env.step_time"].array().min() > 0
     assert last.values["lane"].words() == ["cpu"] * 3
-    assert [phase.phase for phase in heard.of(PhaseEnded)] == ["collect", "learn"] * UPDATES
+    assert [phase.phase for phase in received.of(PhaseEnded)] == ["collect", "learn"] * UPDATES
 
 
 def test_a_nan_that_sb3_means_is_undefined_and_no_finding() -> None:
     """Returns that do not vary and means over no episodes are NaN in SB3: shown as undefined."""
-    run, heard = heard_run()
+    run, received = heard_run()
     model, logger = _ppo(make_vec_env("CartPole-v1")), Logger(None, [])
     model.set_logger(logger)
     numbers = Numbers(model, run)
@@ -146,16 +146,16 @@ def test_a_nan_that_sb3_means_is_undefined_and_no_finding() -> None:
         logger.record("train/approx_kl", 0.01)
         logger.record("train/n_updates", update)
         logger.dump(update)
-        numbers.tell()
+        numbers.report()
 
-    told = [
+    reported = [
         fakes.Measured(at=update.at, scope=fakes.Scope.POLICY, values=scalars(update.values))
-        for update in heard.of(Update)
+        for update in received.of(Update)
     ]
-    state = fakes.folded(told)
-    judged = assess(state, Assessment(), told[-1].at + fakes.SECOND)
+    state = fakes.folded(reported)
+    judged = assess(state, Assessment(), reported[-1].at + fakes.SECOND)
 
-    assert (len(told), state.updates) == (30, 30)
+    assert (len(reported), state.updates) == (30, 30)
     assert state.policy["overwatch.policy.explained_variance"].non_finite == "undefined"
     assert state.policy["overwatch.policy.return"].non_finite == "undefined"
     assert state.policy[KL.name].value == 0.01
@@ -164,29 +164,29 @@ def test_a_nan_that_sb3_means_is_undefined_and_no_finding() -> None:
 
 def test_rewards_are_those_of_the_env_not_of_the_normaliser() -> None:
     """Behind VecNormalize the learner sees scaled rewards; the board shows CartPole's 1.0."""
-    heard, _, _ = _learn(VecNormalize(make_vec_env("CartPole-v1", n_envs=3, seed=3)))
+    received, _, _ = _learn(VecNormalize(make_vec_env("CartPole-v1", n_envs=3, seed=3)))
 
-    for event in heard.envs():
+    for event in received.envs():
         assert event.values["overwatch.env.reward"].array().tolist() == [1.0, 1.0, 1.0]
 
 
 def test_an_off_policy_algorithm_is_told_at_its_dumps() -> None:
     """Of DQN: its loss, its return, no entropy; one update a dump, and what is left at the end."""
-    run, heard = heard_run()
+    run, received = heard_run()
     witness, callback = Witness(), OverwatchCallback(run)
     model = DQN("MlpPolicy", make_vec_env("CartPole-v1", seed=3), learning_starts=50, seed=3, device="cpu")
     model.set_logger(Logger(None, [witness]))
     model.learn(400, callback=callback)
 
-    told = [update.values for update in heard.of(Update)]
+    reported = [update.values for update in received.of(Update)]
     assert callback.failures == 0
-    assert len(witness.dumps) <= len(told) <= len(witness.dumps) + 1
-    assert [v["overwatch.policy.return"] for v in told if "overwatch.policy.return" in v] == [
+    assert len(witness.dumps) <= len(reported) <= len(witness.dumps) + 1
+    assert [v["overwatch.policy.return"] for v in reported if "overwatch.policy.return" in v] == [
         dump["rollout/ep_rew_mean"] for dump in witness.dumps
     ]
-    assert "overwatch.policy.total_loss" in told[-1]
-    assert not any(ENTROPY in values or "overwatch.policy.update_time" in values for values in told)
-    assert heard.of(PhaseEnded) == []
+    assert "overwatch.policy.total_loss" in reported[-1]
+    assert not any(ENTROPY in values or "overwatch.policy.update_time" in values for values in reported)
+    assert received.of(PhaseEnded) == []
 
 
 @pytest.mark.parametrize(
@@ -257,13 +257,13 @@ def _caught(model: BaseAlgorithm, callbacks: list[BaseCallback], error: BaseExce
 
 
 @pytest.fixture
-def own(monkeypatch: pytest.MonkeyPatch) -> list[Heard]:
+def own(monkeypatch: pytest.MonkeyPatch) -> list[Received]:
     """What each run emits that a callback starts by itself."""
-    started: list[Heard] = []
+    started: list[Received] = []
 
     def start(**_: object) -> Run:
-        run, heard = heard_run()
-        started.append(heard)
+        run, received = heard_run()
+        started.append(received)
         return run
 
     monkeypatch.setattr("overwatch.adapters.sb3.sdk.start", start)
@@ -273,7 +273,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> list[Heard]:
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize(("error", "ending"), ENDS)
 def test_a_run_of_its_own_ends_with_a_learn_that_is_left_by_an_exception(
-    own: list[Heard], loop: str, error: BaseException, ending: tuple[str, str]
+    own: list[Received], loop: str, error: BaseException, ending: tuple[str, str]
 ) -> None:
     """At once and with its reason, though SB3 calls no callback then; the model learns again as before."""
     model = LOOPS[loop]()
@@ -286,7 +286,7 @@ def test_a_run_of_its_own_ends_with_a_learn_that_is_left_by_an_exception(
 
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("hook", ["_on_rollout_start", "_on_rollout_end", "_on_training_end"])
-def test_an_exception_of_any_hook_ends_the_loop(own: list[Heard], hook: str, *, first: bool) -> None:
+def test_an_exception_of_any_hook_ends_the_loop(own: list[Received], hook: str, *, first: bool) -> None:
     """Before our callback or after it: a run that has begun does not stay live, but its loop may be over."""
     error, ours = ValueError("bad"), OverwatchCallback()
     theirs = Raises(hook, error)
@@ -294,7 +294,7 @@ def test_an_exception_of_any_hook_ends_the_loop(own: list[Heard], hook: str, *, 
 
     assert len(own) == int(not (first and hook == "_on_rollout_start"))
     outcome = "completed" if hook == "_on_training_end" and not first else "failed"
-    assert [event.outcome for heard in own for event in heard.of(RunFinished)] == [outcome] * len(own)
+    assert [event.outcome for received in own for event in received.of(RunFinished)] == [outcome] * len(own)
     assert ours.failures == 0
 
 
@@ -303,7 +303,7 @@ def test_a_loop_that_failed_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """A given run goes on; the next `learn()` counts its updates once, and the model can be saved."""
-    run, heard = heard_run()
+    run, received = heard_run()
     model, callback = _ppo(make_vec_env("CartPole-v1", n_envs=2)), OverwatchCallback(run)
     model.set_logger(Logger(None, []))
     owner, name = (PPO, "train") if where == "train" else (type(model.env), "step_wait")
@@ -311,11 +311,11 @@ def test_a_loop_that_failed_leaves_nothing_behind(
         broken.setattr(owner, name, lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             model.learn(STEPS * 2, callback=callback)
-    assert (heard.of(RunFinished), heard.of(Update), model.logger.output_formats) == ([], [], [])
+    assert (received.of(RunFinished), received.of(Update), model.logger.output_formats) == ([], [], [])
 
     saved = CheckpointCallback(STEPS, str(tmp_path))
     model.learn(STEPS * 2 * UPDATES, callback=[callback, saved])
-    assert len(heard.of(Update)) == UPDATES
+    assert len(received.of(Update)) == UPDATES
     assert callback.failures == 0
     again = PPO.load(next(tmp_path.iterdir()), env=make_vec_env("CartPole-v1", n_envs=2), device="cpu")
     again.learn(STEPS * 2)

@@ -4,9 +4,9 @@ import copy
 from pathlib import Path
 
 import pytest
+from overwatch.analyse.run_history import RunHistory
 
-from overwatch.analyse.story import Story
-from tests.overwatch.analyse.reading import read_story
+from tests.overwatch.analyse.reading import read_history
 from tests.overwatch.simulate.runs import record
 
 SIZE = ("--gpus", "2", "--envs", "4", "--slots", "3", "--seconds", "40")
@@ -28,12 +28,12 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def _read_once(storm: Path) -> Story:
-    return read_story(storm)
+def _read_once(storm: Path) -> RunHistory:
+    return read_history(storm)
 
 
 @pytest.fixture
-def story(_read_once: Story) -> Story:
+def run_history(_read_once: RunHistory) -> RunHistory:
     """Of the run in which much is wrong; a test may change its own."""
     return copy.deepcopy(_read_once)
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from overwatch.analyse.run_history import RunHistory
 
 from overwatch.analyse.audit import AuditConfig, audit, config_keys, junit, skipped, unknown
-from overwatch.analyse.story import Story
 from overwatch.journal import Signal
 from overwatch.otlp.encode import origin_attributes, request
 from overwatch.otlp.jsonl import to_json
 from tests import fakes
 from tests.fakes import SECOND, START_NS
-from tests.overwatch.analyse.reading import read_story
+from tests.overwatch.analyse.reading import read_history
 from tests.overwatch.simulate.runs import overwatch
 
 
@@ -29,24 +29,24 @@ def test_a_run_with_critical_findings_fails(storm: Path, calm: Path) -> None:
     assert (ok.exit_code, ok.stdout.splitlines()[-1].split(":")[0]) == (0, "ok")
 
 
-def test_a_line_names_what_it_is_about_and_when(storm: Path, story: Story) -> None:
+def test_a_line_names_what_it_is_about_and_when(storm: Path, run_history: RunHistory) -> None:
     """The env, its lane, the time of the run and of the day, in text and in JUnit."""
     lines = overwatch("audit", storm).stdout.splitlines()
     junit_lines = overwatch("audit", storm, "--format", "junit").stdout
-    counted = audit([story], AuditConfig()).counted
+    counted = audit([run_history], AuditConfig()).counted
 
     assert {row.env is None for row in counted} == {True, False}
     for row, line in zip(counted, lines, strict=False):
         about = f"{row.gpu}" if row.env is None else f"env {row.env} {row.gpu}"
-        said = f"{row.kind} {about}: {row.text}"
+        stated = f"{row.kind} {about}: {row.text}"
         assert line.split()[:4] == ["critical", row.clock, row.time, "storm"]
-        assert said in line
-        assert f"{row.time}  {row.clock}  critical  {said}" in junit_lines
+        assert stated in line
+        assert f"{row.time}  {row.clock}  critical  {stated}" in junit_lines
 
 
-def test_what_is_ignored_or_allowed_does_not_fail(storm: Path, story: Story) -> None:
+def test_what_is_ignored_or_allowed_does_not_fail(storm: Path, run_history: RunHistory) -> None:
     """By code, or by number; one fewer is too few."""
-    counted = audit([story], AuditConfig()).counted
+    counted = audit([run_history], AuditConfig()).counted
     codes = {row.kind for row in counted}
     ignored = [word for code in codes for word in ("--ignore", code)]
 
@@ -57,10 +57,15 @@ def test_what_is_ignored_or_allowed_does_not_fail(storm: Path, story: Story) -> 
 
 def test_json_says_what_counted_and_what_did_not(storm: Path) -> None:
     """And by which rules."""
-    told = json.loads(overwatch("audit", storm / "snapshots.jsonl", "--format", "json").stdout)
+    reported = json.loads(overwatch("audit", storm / "snapshots.jsonl", "--format", "json").stdout)
 
-    assert (told["ok"], told["fail_on"], told["max"], told["runs"]) == (False, "critical", 0, ["storm"])
-    assert {row["severity"] for row in told["counted"]} == {"critical"}
+    assert (reported["ok"], reported["fail_on"], reported["max"], reported["runs"]) == (
+        False,
+        "critical",
+        0,
+        ["storm"],
+    )
+    assert {row["severity"] for row in reported["counted"]} == {"critical"}
 
 
 def test_what_was_not_judged_is_named(tmp_path: Path) -> None:
@@ -72,14 +77,14 @@ def test_what_was_not_judged_is_named(tmp_path: Path) -> None:
     ]
     line = to_json(Signal.LOGS, request(fakes.records(events), origin_attributes(fakes.ORIGIN)))
     (tmp_path / "logs.jsonl").write_bytes(line + b"\n")
-    story = read_story(tmp_path / "logs.jsonl")
-    found = {rule.code: rule.needs for rule in skipped(story)}
+    run_history = read_history(tmp_path / "logs.jsonl")
+    found = {rule.code: rule.needs for rule in skipped(run_history)}
 
     assert found["policy-kl-divergence"] == ("kl_divergence",)
     assert found["critic-failing"] == ("explained_variance",)
     assert found["policy-frozen"] == ("clip_fraction or kl_divergence",)
     assert "critic-diverged" not in found
-    assert unknown(story)["zzz"] is None
+    assert unknown(run_history)["zzz"] is None
     shown = overwatch("audit", tmp_path / "logs.jsonl").stdout
     assert "policy-kl-divergence: needs kl_divergence" in shown
     assert "zzz: shown, never judged" in shown
@@ -112,11 +117,11 @@ def test_junit_has_a_case_for_each_kind_of_finding(storm: Path, tmp_path: Path) 
     assert throttle.get("type") == "critical"
 
 
-def test_junit_holds_any_text(story: Story) -> None:
+def test_junit_holds_any_text(run_history: RunHistory) -> None:
     """Controls and markup of telemetry do not break it."""
-    told = audit([story], AuditConfig())
-    hostile = msgspec.structs.replace(told.counted[0], text="<b>&\x00\x1b[2J]]>\ud800")
-    root = ET.fromstring(junit(replace(told, counted=(hostile,))))  # noqa: S314 our own
+    reported = audit([run_history], AuditConfig())
+    hostile = msgspec.structs.replace(reported.counted[0], text="<b>&\x00\x1b[2J]]>\ud800")
+    root = ET.fromstring(junit(replace(reported, counted=(hostile,))))  # noqa: S314 our own
 
     failure = root.find(".//failure")
     assert failure is not None
@@ -132,12 +137,12 @@ def test_junit_holds_any_text(story: Story) -> None:
         (("--run", "nope"), "it holds storm"),
     ],
 )
-def test_bad_input_is_status_2(storm: Path, words: tuple[str, ...], said: str) -> None:
+def test_bad_input_is_status_2(storm: Path, words: tuple[str, ...], stated: str) -> None:
     """Never that of a run that failed."""
     result = overwatch("audit", storm / "snapshots.jsonl", *words)
 
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert stated in result.stderr
 
 
 def test_a_path_that_is_no_recording_is_status_2(tmp_path: Path) -> None:

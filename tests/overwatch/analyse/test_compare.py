@@ -9,15 +9,15 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from overwatch.analyse.run_history import AnalyseError, RunHistory
 
 from overwatch.analyse.compare import Aligned, CompareConfig, aligned, compare, divergence, partings
 from overwatch.analyse.compare_page import compare_page
 from overwatch.analyse.curves import Axis, Curve
-from overwatch.analyse.story import AnalyseError, Story
 from overwatch.catalog import Scope
 from overwatch.catalog.durations import duration
 from tests.overwatch.analyse.browser import opened
-from tests.overwatch.analyse.reading import read_story
+from tests.overwatch.analyse.reading import read_history
 from tests.overwatch.simulate.runs import overwatch, record
 
 _SIZE = ("--gpus", "1", "--envs", "4", "--slots", "3", "--seconds", "120")
@@ -37,12 +37,12 @@ def collapsed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def _both_once(healthy: Path, collapsed: Path) -> tuple[Story, Story]:
-    return read_story(healthy), read_story(collapsed)
+def _both_once(healthy: Path, collapsed: Path) -> tuple[RunHistory, RunHistory]:
+    return read_history(healthy), read_history(collapsed)
 
 
 @pytest.fixture
-def both(_both_once: tuple[Story, Story]) -> tuple[Story, Story]:
+def both(_both_once: tuple[RunHistory, RunHistory]) -> tuple[RunHistory, RunHistory]:
     """Their stories; a test may change its own."""
     return copy.deepcopy(_both_once)
 
@@ -53,10 +53,10 @@ def logs(healthy: Path, collapsed: Path) -> tuple[Path, Path]:
     return healthy / "snapshots.jsonl", collapsed / "snapshots.jsonl"
 
 
-def test_a_collapse_is_found_where_it_began(both: tuple[Story, Story]) -> None:
+def test_a_collapse_is_found_where_it_began(both: tuple[RunHistory, RunHistory]) -> None:
     """The same to the bit before it; KL parts within a few updates of it; returns are worse at the end."""
-    told = compare(both, CompareConfig())
-    metrics = {metric.name: metric.against[0] for metric in told.metrics}
+    reported = compare(both, CompareConfig())
+    metrics = {metric.name: metric.against[0] for metric in reported.metrics}
     kl = metrics["kl_divergence"]
 
     assert kl.divergence.identical_until is not None
@@ -67,27 +67,27 @@ def test_a_collapse_is_found_where_it_began(both: tuple[Story, Story]) -> None:
     assert worse == {"worse"}
     assert metrics["entropy"].effect.verdict == "lower"
     assert metrics["learning_rate"].effect.verdict == "same"
-    assert partings(told)[0].at[0] <= kl.divergence.parted[0]
+    assert partings(reported)[0].at[0] <= kl.divergence.parted[0]
 
 
 def test_two_seeds_of_one_configuration_get_no_verdict_of_worse(
-    both: tuple[Story, Story], tmp_path: Path
+    both: tuple[RunHistory, RunHistory], tmp_path: Path
 ) -> None:
     """Only the seed differs, and no number parts."""
     other = record(tmp_path / "other", *_SIZE, "--seed", "6", "--run-id", "other")
-    told = compare([both[0], read_story(other)], CompareConfig())
+    reported = compare([both[0], read_history(other)], CompareConfig())
 
-    assert told.config == {"seed": ("5", "6")}
-    assert partings(told) == []
-    words = {metric.name: metric.against[0].effect.verdict for metric in told.metrics}
+    assert reported.config == {"seed": ("5", "6")}
+    assert partings(reported) == []
+    words = {metric.name: metric.against[0].effect.verdict for metric in reported.metrics}
     assert [name for name, word in words.items() if word in ("better", "worse")] == []
 
 
 @pytest.mark.parametrize("axis", get_args(Axis))
-def test_each_axis_aligns(both: tuple[Story, Story], axis: Axis) -> None:
+def test_each_axis_aligns(both: tuple[RunHistory, RunHistory], axis: Axis) -> None:
     """The same verdict by each of them, with where it parted on that axis."""
-    told = compare(both, CompareConfig(align=axis))
-    (kl,) = next(metric.against for metric in told.metrics if metric.name == "kl_divergence")
+    reported = compare(both, CompareConfig(align=axis))
+    (kl,) = next(metric.against for metric in reported.metrics if metric.name == "kl_divergence")
     whole = both[0].curves.policy["kl_divergence"].along(axis)[-1]
 
     assert kl.effect.verdict == "worse"
@@ -97,41 +97,41 @@ def test_each_axis_aligns(both: tuple[Story, Story], axis: Axis) -> None:
 
 def test_json_holds_all_of_it(logs: tuple[Path, Path]) -> None:
     """As it was asked for."""
-    told = json.loads(overwatch("compare", *logs, "--align", "steps", "--format", "json").stdout)
+    reported = json.loads(overwatch("compare", *logs, "--align", "steps", "--format", "json").stdout)
 
-    assert (told["align"], told["last"], len(told["runs"])) == ("steps", 0.25, 2)
-    assert {"effect", "divergence", "place", "aligned"} == set(told["metrics"][0]["against"][0])
+    assert (reported["align"], reported["last"], len(reported["runs"])) == ("steps", 0.25, 2)
+    assert {"effect", "divergence", "place", "aligned"} == set(reported["metrics"][0]["against"][0])
 
 
 def test_text_says_all_of_it(logs: tuple[Path, Path]) -> None:
     """Runs, configuration, findings, divergence, verdicts, and what they mean."""
     text = overwatch("compare", *logs).stdout
 
-    said = (
+    stated = (
         "A  healthy", "B  collapsed", "CONFIGURATION  the same", "policy-collapse", "FIRST DIVERGENCE",
         "worse", "the same to the bit up to", "VERDICT", "two seeds of one configuration",
     )  # fmt: skip
-    for word in said:
+    for word in stated:
         assert word in text
 
 
-def test_more_than_two_runs_are_compared_with_the_first(both: tuple[Story, Story]) -> None:
+def test_more_than_two_runs_are_compared_with_the_first(both: tuple[RunHistory, RunHistory]) -> None:
     """A column of verdicts for each."""
-    told = compare((*both, both[0]), CompareConfig())
+    reported = compare((*both, both[0]), CompareConfig())
 
-    for metric in told.metrics:
+    for metric in reported.metrics:
         assert [one.place for one in metric.against] == [1, 2]
         assert metric.against[1].effect.verdict == "same"
 
 
-def test_each_cell_of_the_runs_stands_under_its_heading(both: tuple[Story, Story]) -> None:
+def test_each_cell_of_the_runs_stands_under_its_heading(both: tuple[RunHistory, RunHistory]) -> None:
     """Recording, outcome and numbers of each run, by the words above them."""
-    told = compare(both, CompareConfig())
-    part = compare_page(both, told).split("<h2>Runs")[1].split("</section>")[0]
+    reported = compare(both, CompareConfig())
+    part = compare_page(both, reported).split("<h2>Runs")[1].split("</section>")[0]
     head, *rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in part.split("<tr")[1:]]
 
-    assert len(rows) == len(told.runs)
-    for run, cells in zip(told.runs, rows, strict=True):
+    assert len(rows) == len(reported.runs)
+    for run, cells in zip(reported.runs, rows, strict=True):
         found = dict(zip(head, (html.unescape(re.sub(r"<[^>]+>", "", cell)) for cell in cells), strict=True))
         assert (found["run"], found["recording"], found["outcome"]) == (run.run, run.path, run.ending)
         assert (found["updates"], found["steps"]) == (f"{run.updates:,.0f}", f"{run.steps:,.0f}")
@@ -161,15 +161,15 @@ def test_a_page_shows_the_curves_of_all(logs: tuple[Path, Path], tmp_path: Path)
         (("--run", "nope", "--run", "collapsed"), "it holds healthy"),
     ],
 )
-def test_bad_input_is_status_2(logs: tuple[Path, Path], words: tuple[str, ...], said: str) -> None:
+def test_bad_input_is_status_2(logs: tuple[Path, Path], words: tuple[str, ...], stated: str) -> None:
     """Naming the value."""
     result = overwatch("compare", *logs, *words)
 
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert stated in result.stderr
 
 
-def test_one_run_cannot_be_compared(logs: tuple[Path, Path], both: tuple[Story, Story]) -> None:
+def test_one_run_cannot_be_compared(logs: tuple[Path, Path], both: tuple[RunHistory, RunHistory]) -> None:
     """Nor too many."""
     assert overwatch("compare", logs[0]).exit_code == 2
     with pytest.raises(AnalyseError, match="17 runs cannot be compared; name 2 to 16"):

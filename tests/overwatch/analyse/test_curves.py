@@ -6,29 +6,29 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from overwatch.analyse.run_history import RunHistory
 
 from overwatch.analyse.curves import fresh_values
-from overwatch.analyse.story import Story
 from overwatch.catalog import KL, Scope
 from overwatch.events import Measured
 from overwatch.feeds.recording import open_recording
 from tests import fakes
 from tests.fakes import SECOND, START_NS
-from tests.overwatch.analyse.reading import read_story
+from tests.overwatch.analyse.reading import read_history
 from tests.overwatch.feeds.recordings import Written
 
 
-def test_a_curve_has_each_value_at_its_update(storm: Path, story: Story) -> None:
+def test_a_curve_has_each_value_at_its_update(storm: Path, run_history: RunHistory) -> None:
     """As many and the same as the trainer sent, with their updates."""
     sent = {
         record.event.index: record.event.values[KL.name].first()
-        for _, batch in open_recording(storm).told()
+        for _, batch in open_recording(storm).reported()
         for record in batch.records
         if isinstance(record.event, Measured)
         and record.event.scope is Scope.POLICY
         and KL.name in record.event.values
     }
-    curve = story.curves.policy[KL.short]
+    curve = run_history.curves.policy[KL.short]
 
     assert dict(zip(curve.update, curve.value, strict=True)) == sent
     assert list(curve.time) == sorted(curve.time)
@@ -39,12 +39,12 @@ def test_many_updates_a_second_are_all_there(tmp_path: Path) -> None:
     """Five updates between two snapshots come from the newer one's history."""
     written = Written(tmp_path)
     written.start()
-    written.say(0.0, [fakes.started(START_NS)])
+    written.emit(0.0, [fakes.started(START_NS)])
     for tenth in range(0, 100, 2):
         written.update(tenth / 10, kl=0.001 * tenth)
     written.end(10.0)
 
-    curve = read_story(written.close()).curves.policy[KL.short]
+    curve = read_history(written.close()).curves.policy[KL.short]
 
     assert list(curve.value) == pytest.approx([0.001 * tenth for tenth in range(0, 100, 2)])
 
@@ -53,14 +53,14 @@ def test_a_value_that_was_not_finite_is_a_gap(tmp_path: Path) -> None:
     """NaN in the curve, at its update."""
     written = Written(tmp_path)
     written.start()
-    written.say(0.0, [fakes.started(START_NS)])
+    written.emit(0.0, [fakes.started(START_NS)])
     for second in range(1, 6):
         at = START_NS + second * SECOND
         kl = math.nan if second == 3 else 0.01
-        written.say(second + 0.05, [fakes.policy(at, second, kl_divergence=kl)])
+        written.emit(second + 0.05, [fakes.policy(at, second, kl_divergence=kl)])
     written.end(7.0)
 
-    curve = read_story(written.close()).curves.policy[KL.short]
+    curve = read_history(written.close()).curves.policy[KL.short]
 
     assert [math.isnan(value) for value in curve.value] == [False, False, True, False, False]
     assert list(curve.update) == [1, 2, 3, 4, 5]
@@ -72,17 +72,17 @@ def test_a_value_that_was_not_finite_is_a_gap(tmp_path: Path) -> None:
 )
 def test_values_between_two_histories_are_counted(values: list[float | None], hops: list[int]) -> None:
     """However alike they are, where the number of updates tells how many there were."""
-    told: list[float | None] = []
+    reported: list[float | None] = []
     before: tuple[float | None, ...] = ()
     place = 0
     for hop in hops:
         place = min(len(values), place + hop)
         now = tuple(values[max(0, place - 10) : place])
-        likely = min(hop, place - len(told))
+        likely = min(hop, place - len(reported))
         if likely == 0:
             break
         fresh = fresh_values(before, now, likely)
-        told += now[len(now) - fresh :]
+        reported += now[len(now) - fresh :]
         before = now
 
-    assert told == values[:place]
+    assert reported == values[:place]

@@ -52,9 +52,9 @@ def test_noise_does_not_see_the_way_that_values_go() -> None:
 def test_noise_is_seldom_called_a_difference(n: int, alike: float) -> None:
     """Two stretches of one process get a verdict of better or worse in at most 2 of 100 pairs."""
     dice = np.random.default_rng(3)
-    told = [effect(_wander(dice, n, alike), _wander(dice, n, alike), "up").verdict for _ in range(200)]
+    reported = [effect(_wander(dice, n, alike), _wander(dice, n, alike), "up").verdict for _ in range(200)]
 
-    assert sum(word in ("better", "worse") for word in told) <= 4
+    assert sum(word in ("better", "worse") for word in reported) <= 4
 
 
 def test_a_difference_is_found() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.overwatch.analyse.reading import read_story
+from tests.overwatch.analyse.reading import read_history
 from tests.overwatch.simulate.runs import overwatch
 
 SNAPSHOTS = ["", "snapshots.jsonl"]
@@ -21,7 +21,7 @@ def recording(sick: Path, request: pytest.FixtureRequest) -> Path:
 
 def test_the_snapshot_says_what_stood_and_that_it_did_not_clear(recording: Path) -> None:
     """The verdict, the findings with the moment of the end, lanes without verdicts."""
-    last = read_story(recording).last
+    last = read_history(recording).last
 
     assert last.verdict.severity == "critical"
     assert re.match(r"completed; ended in policy collapse \(open \d+s\)", last.verdict.text)
@@ -34,8 +34,8 @@ def test_the_snapshot_says_what_stood_and_that_it_did_not_clear(recording: Path)
 
 def test_the_story_ends_a_finding_with_its_run(recording: Path) -> None:
     """Open at the end, and as long as the run let it be."""
-    story = read_story(recording)
-    (found,) = [one for one in story.findings if one.finding.code == "policy-collapse"]
+    run_history = read_history(recording)
+    (found,) = [one for one in run_history.findings if one.finding.code == "policy-collapse"]
 
     assert found.open
     assert found.until == pytest.approx(45, abs=0.2)
@@ -56,10 +56,10 @@ def test_the_report_never_says_that_it_lasted(recording: Path, tmp_path: Path) -
 
 def test_the_audit_fails(recording: Path) -> None:
     """A script must not go on with this policy."""
-    told = overwatch("audit", recording)
+    reported = overwatch("audit", recording)
 
-    assert told.exit_code == 1
-    assert re.search(r"policy-collapse: .*, open at the end$", told.stdout, re.MULTILINE)
+    assert reported.exit_code == 1
+    assert re.search(r"policy-collapse: .*, open at the end$", reported.stdout, re.MULTILINE)
 
 
 def test_query_and_compare_say_open(recording: Path, sick: Path) -> None:
@@ -68,8 +68,8 @@ def test_query_and_compare_say_open(recording: Path, sick: Path) -> None:
     assert json.loads(row)["status"] == "open"
     assert ", open at the end" in overwatch("query", recording, "kind=policy-collapse").stdout
 
-    told = json.loads(overwatch("compare", recording, sick, "--format", "json").stdout)
-    assert [run["open_at_end"][0] for run in told["runs"]] == ["policy-collapse"] * 2
+    reported = json.loads(overwatch("compare", recording, sick, "--format", "json").stdout)
+    assert [run["open_at_end"][0] for run in reported["runs"]] == ["policy-collapse"] * 2
     assert "completed, open at the end: policy-collapse" in overwatch("compare", recording, sick).stdout
 
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from overwatch.analyse.run_history import AnalyseError, RunHistory
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from overwatch.analyse.export import crc32c, export, openmetrics
 from overwatch.analyse.rows import rows
-from overwatch.analyse.story import AnalyseError, Story
 from overwatch.catalog import KL, prometheus_name
-from tests.overwatch.analyse.reading import read_story
+from tests.overwatch.analyse.reading import read_history
 from tests.overwatch.simulate.runs import overwatch
 
 NAME = prometheus_name(KL)
@@ -36,86 +36,86 @@ def _table(file: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(file.read_text())))
 
 
-def _kl(story: Story) -> list[float]:
-    return list(story.curves.policy[KL.short].value)
+def _kl(run_history: RunHistory) -> list[float]:
+    return list(run_history.curves.policy[KL.short].value)
 
 
-def test_csv_holds_every_value_exactly(storm: Path, story: Story, tmp_path: Path) -> None:
+def test_csv_holds_every_value_exactly(storm: Path, run_history: RunHistory, tmp_path: Path) -> None:
     """With its update, steps and times."""
     out = tmp_path / "run.csv"
     assert overwatch("export", storm, "--to", "csv", "-o", out).exit_code == 0
-    told = [row for row in _table(out) if row["metric"] == KL.name]
+    reported = [row for row in _table(out) if row["metric"] == KL.name]
 
-    assert [float(row["value"]) for row in told] == _kl(story)
-    assert [float(row["update"]) for row in told] == list(story.curves.policy[KL.short].update)
-    assert {row["run"] for row in told} == {"storm"}
-    assert float(told[0]["time"]) == pytest.approx(story.began + float(told[0]["at"]))
+    assert [float(row["value"]) for row in reported] == _kl(run_history)
+    assert [float(row["update"]) for row in reported] == list(run_history.curves.policy[KL.short].update)
+    assert {row["run"] for row in reported} == {"storm"}
+    assert float(reported[0]["time"]) == pytest.approx(run_history.began + float(reported[0]["at"]))
 
 
 @pytest.mark.parametrize("table", ["findings", "events", "envs"])
-def test_other_tables_hold_what_query_finds(story: Story, tmp_path: Path, table: str) -> None:
+def test_other_tables_hold_what_query_finds(run_history: RunHistory, tmp_path: Path, table: str) -> None:
     """A line a row."""
     out = tmp_path / "rows.csv"
-    count = export(story, "csv", out, table)
-    told = _table(out)
-    found = rows(story, (table.removesuffix("s"),))
+    count = export(run_history, "csv", out, table)
+    reported = _table(out)
+    found = rows(run_history, (table.removesuffix("s"),))
 
-    assert count == len(told) == len(found) > 0
-    assert [row["text"] for row in told] == [row.text for row in found]
-    assert [json.loads(row["fields"]) for row in told] == [row.fields for row in found]
+    assert count == len(reported) == len(found) > 0
+    assert [row["text"] for row in reported] == [row.text for row in found]
+    assert [json.loads(row["fields"]) for row in reported] == [row.fields for row in found]
 
 
-def test_a_value_that_was_not_finite_is_missing(story: Story, tmp_path: Path) -> None:
+def test_a_value_that_was_not_finite_is_missing(run_history: RunHistory, tmp_path: Path) -> None:
     """Empty in CSV, no sample in OpenMetrics; never 0."""
-    broken = _anew(story)
+    broken = _anew(run_history)
     broken.curves.policy[KL.short].value[3] = math.nan
     export(broken, "csv", tmp_path / "run.csv")
-    told = [row["value"] for row in _table(tmp_path / "run.csv") if row["metric"] == KL.name]
+    reported = [row["value"] for row in _table(tmp_path / "run.csv") if row["metric"] == KL.name]
     samples = [line for line, is_value in openmetrics(broken) if is_value and line.startswith(NAME)]
 
-    assert told[3] == ""
-    assert len(samples) == len(told) - 1
+    assert reported[3] == ""
+    assert len(samples) == len(reported) - 1
     assert "nan" not in "".join(samples).lower()
 
 
-def _anew(story: Story) -> Story:
+def _anew(run_history: RunHistory) -> RunHistory:
     """Another story of the same recording."""
-    return read_story(story.path / "snapshots.jsonl")
+    return read_history(run_history.path / "snapshots.jsonl")
 
 
-def test_parquet_holds_the_same_table(story: Story, tmp_path: Path) -> None:
+def test_parquet_holds_the_same_table(run_history: RunHistory, tmp_path: Path) -> None:
     """With types, nulls and the run's name."""
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed (extra `parquet`)")
     for table in ("metrics", "findings"):
-        export(story, "parquet", tmp_path / "run.parquet", table)
-        export(story, "csv", tmp_path / "run.csv", table)
-        told = parquet.read_table(tmp_path / "run.parquet")
+        export(run_history, "parquet", tmp_path / "run.parquet", table)
+        export(run_history, "csv", tmp_path / "run.csv", table)
+        reported = parquet.read_table(tmp_path / "run.parquet")
         lines = _table(tmp_path / "run.csv")
 
-        assert told.column_names == list(lines[0])
-        assert told.num_rows == len(lines)
-        assert told.schema.metadata[b"run"] == b"storm"
-        for row, line in zip(told.to_pylist(), lines, strict=True):
+        assert reported.column_names == list(lines[0])
+        assert reported.num_rows == len(lines)
+        assert reported.schema.metadata[b"run"] == b"storm"
+        for row, line in zip(reported.to_pylist(), lines, strict=True):
             assert {name: "" if value is None else str(value) for name, value in row.items()} == line
 
 
 def test_parquet_without_its_extra_names_it(
-    story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_history: RunHistory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that it can be installed."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
 
     with pytest.raises(AnalyseError, match=r'pip install "esper-overwatch\[parquet\]"'):
-        export(story, "parquet", tmp_path / "run.parquet")
+        export(run_history, "parquet", tmp_path / "run.parquet")
 
 
-def test_openmetrics_is_read_by_a_strict_parser(story: Story) -> None:
+def test_openmetrics_is_read_by_a_strict_parser(run_history: RunHistory) -> None:
     """Under the names of `/metrics`, with times that rise."""
-    text = "\n".join(line for line, _ in openmetrics(story)) + "\n"
+    text = "\n".join(line for line, _ in openmetrics(run_history)) + "\n"
     families = {family.name: family for family in _families(text)}
     samples = families[NAME].samples
 
-    assert [sample.value for sample in samples] == _kl(story)
+    assert [sample.value for sample in samples] == _kl(run_history)
     times = [float(sample.timestamp) for sample in samples if sample.timestamp is not None]
     assert times == sorted(set(times))
     assert samples[0].labels == {"rl_run_id": "storm"}
@@ -125,10 +125,10 @@ def test_openmetrics_is_read_by_a_strict_parser(story: Story) -> None:
     }
 
 
-def test_openmetrics_escapes_what_a_run_is_called(story: Story) -> None:
+def test_openmetrics_escapes_what_a_run_is_called(run_history: RunHistory) -> None:
     """Quotes, backslashes and line ends in its id and in names of its own."""
     hostile = 'a"b\\c\nd'
-    broken = _anew(story)
+    broken = _anew(run_history)
     run = msgspec.structs.replace(broken.run, run_id=hostile)
     broken.last = msgspec.structs.replace(broken.last, run=run)
     broken.curves.policy[KL.short].name = "0 my\nown %"
@@ -143,14 +143,14 @@ def test_prometheus_makes_blocks_of_it(storm: Path, tmp_path: Path) -> None:
     if shutil.which("promtool") is None:
         pytest.skip("no promtool on this machine (Debian: apt install prometheus)")
     out = tmp_path / "run.om"
-    said = overwatch("export", storm / "snapshots.jsonl", "--to", "openmetrics", "-o", out)
+    stated = overwatch("export", storm / "snapshots.jsonl", "--to", "openmetrics", "-o", out)
     done = subprocess.run(
         ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(out), str(tmp_path / "data")],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
-    count = said.stdout.split(": ")[1].split(" ")[0].replace(",", "")
+    count = stated.stdout.split(": ")[1].split(" ")[0].replace(",", "")
     assert count in done.stdout.split()
 
 
@@ -178,16 +178,16 @@ def test_checksums_are_those_of_the_standard() -> None:
     assert crc32c(bytes(range(32))) == 0x46DD794E
 
 
-def test_tensorboard_files_are_whole_records(story: Story, tmp_path: Path) -> None:
+def test_tensorboard_files_are_whole_records(run_history: RunHistory, tmp_path: Path) -> None:
     """One that says its version, then the values; written again, it replaces itself."""
     for _ in range(2):
-        export(story, "tensorboard", tmp_path / "logs")
+        export(run_history, "tensorboard", tmp_path / "logs")
     (file,) = (tmp_path / "logs").iterdir()
     messages = list(_records(file.read_bytes()))
 
     assert file.name.startswith("events.out.tfevents.")
     assert messages[0].endswith(b"\x1a\x0dbrain.Event:2")
-    assert sum(message.count(b"policy/kl_divergence") for message in messages) == len(_kl(story))
+    assert sum(message.count(b"policy/kl_divergence") for message in messages) == len(_kl(run_history))
 
 
 _READ = """
@@ -200,21 +200,25 @@ print(json.dumps({tag: [[one.step, one.value] for one in told.Scalars(tag)] for 
 """
 
 
-def test_tensorboard_itself_reads_them(story: Story, tmp_path: Path) -> None:
+def test_tensorboard_itself_reads_them(run_history: RunHistory, tmp_path: Path) -> None:
     """Every value of KL at its update."""
     python = os.environ.get("OVERWATCH_BENCH_PYTHON", sys.executable)
     if subprocess.run([python, "-c", "import tensorboard"], capture_output=True, check=False).returncode:
         pytest.skip("no tensorboard here; OVERWATCH_BENCH_PYTHON may name a Python that has it")
-    export(story, "tensorboard", tmp_path / "logs")
+    export(run_history, "tensorboard", tmp_path / "logs")
     done = subprocess.run(
         [python, "-c", _READ, str(tmp_path / "logs")], capture_output=True, text=True, check=True, timeout=120
     )
-    told = json.loads(done.stdout)
+    reported = json.loads(done.stdout)
 
-    curve = story.curves.policy[KL.short]
-    assert [step for step, _ in told["policy/kl_divergence"]] == [round(update) for update in curve.update]
-    assert [value for _, value in told["policy/kl_divergence"]] == pytest.approx(_kl(story), rel=1e-6)
-    assert "gpu/utilization/gpu1" in told
+    curve = run_history.curves.policy[KL.short]
+    assert [step for step, _ in reported["policy/kl_divergence"]] == [
+        round(update) for update in curve.update
+    ]
+    assert [value for _, value in reported["policy/kl_divergence"]] == pytest.approx(
+        _kl(run_history), rel=1e-6
+    )
+    assert "gpu/utilization/gpu1" in reported
 
 
 @pytest.mark.parametrize(
@@ -228,12 +232,12 @@ def test_tensorboard_itself_reads_them(story: Story, tmp_path: Path) -> None:
         (("--to", "csv"), "--out"),
     ],
 )
-def test_bad_input_is_status_2(storm: Path, words: tuple[str, ...], said: str) -> None:
+def test_bad_input_is_status_2(storm: Path, words: tuple[str, ...], stated: str) -> None:
     """Naming what is wrong."""
     result = overwatch("export", storm / "snapshots.jsonl", *words)
 
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert stated in result.stderr
 
 
 def test_a_disk_that_takes_nothing_leaves_nothing(storm: Path, tmp_path: Path) -> None:

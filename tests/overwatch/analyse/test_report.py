@@ -12,7 +12,7 @@ import pytest
 from overwatch.analyse.findings import SEVERITIES, foremost, groups, subject_of
 from overwatch.analyse.page import table, text
 from overwatch.analyse.report import policy, report
-from overwatch.analyse.story import Story
+from overwatch.analyse.run_history import RunHistory
 from overwatch.catalog.policy import KL
 from overwatch.catalog.runbooks import runbook
 from overwatch.catalog.titles import title
@@ -20,10 +20,10 @@ from overwatch.feeds.inputs import open_input
 from overwatch.feeds.player import Player
 from overwatch.feeds.recording import Recording
 from overwatch.snapshot import Snapshot
-from overwatch.snapshot.history import Ask
+from overwatch.snapshot.history import HistoryQuery
 from overwatch.state.past import Past
 from tests.overwatch.analyse.browser import opened
-from tests.overwatch.analyse.reading import read_story
+from tests.overwatch.analyse.reading import read_history
 from tests.overwatch.simulate.runs import overwatch
 
 HOSTILE = "</style><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[2J"
@@ -85,24 +85,24 @@ def test_it_needs_nothing_but_itself(page: Path) -> None:
         "base",
         "form",
     } == set()
-    assert not any(name in ("src", "href", "srcset") for _, told in seen.tags for name in told)
-    assert not any(name.startswith("on") for _, told in seen.tags for name in told)
+    assert not any(name in ("src", "href", "srcset") for _, reported in seen.tags for name in reported)
+    assert not any(name.startswith("on") for _, reported in seen.tags for name in reported)
     assert "url(" not in whole
     assert "@import" not in whole
-    policy = next(told["content"] for tag, told in seen.tags if told.get("http-equiv"))
+    policy = next(reported["content"] for tag, reported in seen.tags if reported.get("http-equiv"))
     assert str(policy).startswith("default-src 'none'")
 
 
-def test_the_first_things_said_are_what_when_and_what_to_do(page: Path, story: Story) -> None:
+def test_the_first_things_said_are_what_when_and_what_to_do(page: Path, run_history: RunHistory) -> None:
     """Before the first heading of a part: every critical kind with its message and its next step."""
     begin = html.unescape(page.read_text().split("<h2")[0])
 
-    for group in foremost([one for one in groups(story.findings) if one.severity == "critical"], 6):
+    for group in foremost([one for one in groups(run_history.findings) if one.severity == "critical"], 6):
         finding = group.first.finding
         assert finding.message[1:] in begin
         assert finding.hint[1:] in begin
         assert group.code in begin
-    assert f"(update {groups(story.findings)[0].first.update})" in begin
+    assert f"(update {groups(run_history.findings)[0].first.update})" in begin
 
 
 def test_every_part_is_there(page: Path) -> None:
@@ -120,7 +120,7 @@ def _text_of(part: str) -> str:
     return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", part))).strip()
 
 
-def test_titles_are_words_and_codes_stand_beside_them(page: Path, story: Story) -> None:
+def test_titles_are_words_and_codes_stand_beside_them(page: Path, run_history: RunHistory) -> None:
     """Headings of cards, names in the figure, the table: a code is only in small beside its words."""
     whole = page.read_text()
     cards = re.findall(r"<h3>(.*?)</h3>", whole)
@@ -130,19 +130,19 @@ def test_titles_are_words_and_codes_stand_beside_them(page: Path, story: Story) 
     small = re.findall(r"<small>([^<]*)</small>", "".join(cards))
     words = "".join(re.sub(r"<small>.*?</small>", "", card) for card in cards)
 
-    assert set(small) == {one.finding.code for one in story.findings} != set()
+    assert set(small) == {one.finding.code for one in run_history.findings} != set()
     for part in (words, "".join(figure), listing, banner):
         assert not [code for code in set(small) if code in part]
-    for group in groups(story.findings):
+    for group in groups(run_history.findings):
         assert title(group.code) in words
 
 
-def test_what_stood_at_the_end_is_listed_the_worst_first(page: Path, story: Story) -> None:
+def test_what_stood_at_the_end_is_listed_the_worst_first(page: Path, run_history: RunHistory) -> None:
     """What was open then and nothing else, each with its words, its subject and its beginning."""
     part = page.read_text()
     part = part[part.index('id="standing"') :].split("</section>")[0]
     rows = [_text_of(f"<tr{row}") for row in part.split("<tr")[2:]]
-    stood = [one for one in story.findings if one.open and one.severity != "info"]
+    stood = [one for one in run_history.findings if one.open and one.severity != "info"]
     levels = [SEVERITIES.index(row.split()[0]) for row in rows]
 
     assert len(rows) == len(stood) > 1
@@ -154,21 +154,23 @@ def test_what_stood_at_the_end_is_listed_the_worst_first(page: Path, story: Stor
 @pytest.mark.parametrize(
     ("outcome", "heading"), [("completed", "What stood at the end"), (None, "What stands")]
 )
-def test_nothing_that_cleared_stood(story: Story, outcome: str | None, heading: str) -> None:
+def test_nothing_that_cleared_stood(run_history: RunHistory, outcome: str | None, heading: str) -> None:
     """A run that got well again says that nothing was open; one that goes on has no end yet."""
-    story.last = msgspec.structs.replace(story.last, run=msgspec.structs.replace(story.run, outcome=outcome))
-    for key, found in story.found.by_key.items():
-        story.found.by_key[key] = replace(found, open=False)
-    part = _text_of(report(story).partition('id="standing">')[2].split("</section>")[0])
+    run_history.last = msgspec.structs.replace(
+        run_history.last, run=msgspec.structs.replace(run_history.run, outcome=outcome)
+    )
+    for key, found in run_history.found.by_key.items():
+        run_history.found.by_key[key] = replace(found, open=False)
+    part = _text_of(report(run_history).partition('id="standing">')[2].split("</section>")[0])
 
     assert part == f"{heading} Nothing was open."
 
 
-def test_evidence_is_no_cause_and_is_told_of_each(page: Path, story: Story) -> None:
+def test_evidence_is_no_cause_and_is_told_of_each(page: Path, run_history: RunHistory) -> None:
     """What a kind means and what it was concluded from have headings of their own; envs are not mixed."""
     begin = _text_of(page.read_text().split("<h2")[0])
 
-    for group in foremost([one for one in groups(story.findings) if one.severity == "critical"], 6):
+    for group in foremost([one for one in groups(run_history.findings) if one.severity == "critical"], 6):
         book = runbook(group.code)
         assert book is not None
         assert f"means {book.means}" in begin
@@ -200,18 +202,18 @@ def test_a_browser_shows_it_without_a_complaint(page: Path, tmp_path: Path) -> N
     assert "Refused" not in done.stderr
 
 
-def test_text_of_telemetry_stays_text(story: Story, tmp_path: Path) -> None:
+def test_text_of_telemetry_stays_text(run_history: RunHistory, tmp_path: Path) -> None:
     """Markup in names, messages and configuration is shown as it was written."""
-    run = msgspec.structs.replace(story.run, run_id=HOSTILE, task=HOSTILE, reason=HOSTILE)
-    story.last = msgspec.structs.replace(story.last, run=run)
-    story.facts.config[HOSTILE] = HOSTILE
-    for key, found in story.found.by_key.items():
+    run = msgspec.structs.replace(run_history.run, run_id=HOSTILE, task=HOSTILE, reason=HOSTILE)
+    run_history.last = msgspec.structs.replace(run_history.last, run=run)
+    run_history.facts.config[HOSTILE] = HOSTILE
+    for key, found in run_history.found.by_key.items():
         finding = msgspec.structs.replace(found.finding, message=HOSTILE, hint=HOSTILE, factors=(HOSTILE,))
-        story.found.by_key[key] = replace(found, finding=finding)
-    for seed in story.facts.seeds.values():
+        run_history.found.by_key[key] = replace(found, finding=finding)
+    for seed in run_history.facts.seeds.values():
         seed.blueprint = HOSTILE
     out = tmp_path / "hostile.html"
-    out.write_text(report(story))
+    out.write_text(report(run_history))
     seen = _seen(out.read_text())
 
     assert {tag for tag, _ in seen.tags} & {"script", "img"} == set()
@@ -223,7 +225,7 @@ def test_text_of_telemetry_stays_text(story: Story, tmp_path: Path) -> None:
 
 def test_a_calm_run_says_so(calm: Path) -> None:
     """Without cards of findings."""
-    whole = report(read_story(calm))
+    whole = report(read_history(calm))
 
     assert "Nothing was found wrong" in whole
     assert 'class="found"' not in whole
@@ -233,18 +235,18 @@ def test_a_run_of_one_snapshot_has_a_report(storm: Path, tmp_path: Path) -> None
     """With nothing to draw curves of; and a run that told nothing but its name."""
     first = (storm / "snapshots.jsonl").read_bytes().splitlines()[0]
     (tmp_path / "one.jsonl").write_bytes(first + b"\n")
-    told = msgspec.json.decode(first, type=Snapshot)
-    bare = Snapshot(time=told.time, run=msgspec.structs.replace(told.run, started=None), link=told.link,
-                    verdict=told.verdict)  # fmt: skip
+    one = msgspec.json.decode(first, type=Snapshot)
+    bare = Snapshot(time=one.time, run=msgspec.structs.replace(one.run, started=None), link=one.link,
+                    verdict=one.verdict)  # fmt: skip
     (tmp_path / "bare.jsonl").write_bytes(msgspec.json.encode(bare) + b"\n")
 
     for name in ("one.jsonl", "bare.jsonl"):
-        _seen(report(read_story(tmp_path / name)))
+        _seen(report(read_history(tmp_path / name)))
 
 
 def test_the_same_recording_gives_the_same_page(storm: Path, page: Path) -> None:
     """To the byte."""
-    assert report(read_story(storm)) + "\n" == page.read_text()
+    assert report(read_history(storm)) + "\n" == page.read_text()
 
 
 def test_it_is_printed_or_written_where_asked(
@@ -269,44 +271,48 @@ def test_what_cannot_be_written_is_said(storm: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def sick_story(sick: Path) -> Story:
+def sick_story(sick: Path) -> RunHistory:
     """Of the run whose policy collapses."""
-    return read_story(sick)
+    return read_history(sick)
 
 
-def charts(story: Story) -> dict[str, str]:
+def charts(run_history: RunHistory) -> dict[str, str]:
     """The figures of the section, by their title."""
-    figures = re.findall(r"<figure.*?</figure>", str(policy(story)), re.DOTALL)
+    figures = re.findall(r"<figure.*?</figure>", str(policy(run_history)), re.DOTALL)
     return {re.findall(r"<b>(.*?)</b>", one)[0]: one for one in figures}
 
 
-def test_its_curves_and_limits_are_those_of_the_terminal(sick: Path, sick_story: Story) -> None:
+def test_its_curves_and_limits_are_those_of_the_terminal(sick: Path, sick_story: RunHistory) -> None:
     """The same answer to the same question, at the end of the recording."""
     recording = open_input(sick)
     assert isinstance(recording, Recording)
     player = Player(recording)
     player.seek(player.last)
     names = tuple(sick_story.curves.policy)
-    shown = player.history(sick_story.run.run_id, Ask(names=names, columns=512))
+    shown = player.history(sick_story.run.run_id, HistoryQuery(names=names, columns=512))
 
     assert shown is not None
     assert sick_story.drawn(names) == {one.name: one for one in shown.curves} != {}
 
 
 @pytest.mark.parametrize("what", ["recording", "log of snapshots"])
-def test_a_chart_has_limits_and_the_begin_of_each_finding(sick: Path, sick_story: Story, what: str) -> None:
+def test_a_chart_has_limits_and_the_begin_of_each_finding(
+    sick: Path, sick_story: RunHistory, what: str
+) -> None:
     """Both limits of a row, each with its side; a mark at the update of each finding that is no mere info."""
-    story = sick_story if what == "recording" else read_story(sick / "snapshots.jsonl")
-    chart = charts(story)[KL.label]
-    kl = story.drawn((KL.short,))[KL.short]
-    bad = [one for one in story.findings if one.severity != "info" and one.finding.subject.scope != "env"]
+    run_history = sick_story if what == "recording" else read_history(sick / "snapshots.jsonl")
+    chart = charts(run_history)[KL.label]
+    kl = run_history.drawn((KL.short,))[KL.short]
+    bad = [
+        one for one in run_history.findings if one.severity != "info" and one.finding.subject.scope != "env"
+    ]
 
     assert [(one.severity, one.above) for one in kl.limits] == [("warning", True), ("critical", True)]
     assert chart.count('class="limit ') == len(kl.limits)
     assert chart.count('class="mark ') == len(bad) > 0
 
 
-def test_an_update_that_no_snapshot_shows_is_in_the_chart(sick_story: Story) -> None:
+def test_an_update_that_no_snapshot_shows_is_in_the_chart(sick_story: RunHistory) -> None:
     """Where updates come faster than snapshots, the least and the most of those between are drawn."""
     tracked = sick_story.tracked
     assert tracked is not None

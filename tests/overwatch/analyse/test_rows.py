@@ -9,73 +9,73 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from overwatch.analyse.run_history import RunHistory
 
 from overwatch.analyse.export import TABLES
 from overwatch.analyse.rows import Row, csv_line, matching, rows
-from overwatch.analyse.story import Story
 from tests.overwatch.simulate.runs import overwatch
 
 
-def _found(story: Story, text: str) -> list[Row]:
-    return list(matching(rows(story), text))
+def _found(run_history: RunHistory, text: str) -> list[Row]:
+    return list(matching(rows(run_history), text))
 
 
-def test_severities_are_compared_by_their_order(story: Story) -> None:
+def test_severities_are_compared_by_their_order(run_history: RunHistory) -> None:
     """`>=` takes the level itself, `>` what is worse, `=` only the level."""
-    levels = {row.severity for row in _found(story, "severity>=warning")}
+    levels = {row.severity for row in _found(run_history, "severity>=warning")}
 
     assert levels == {"warning", "critical"}
-    assert {row.severity for row in _found(story, "severity>warning")} == {"critical"}
-    assert {row.severity for row in _found(story, "severity=warn")} == {"warning"}
-    assert {row.severity for row in _found(story, "severity<warning")} == {"info"}
+    assert {row.severity for row in _found(run_history, "severity>warning")} == {"critical"}
+    assert {row.severity for row in _found(run_history, "severity=warn")} == {"warning"}
+    assert {row.severity for row in _found(run_history, "severity<warning")} == {"info"}
 
 
-def test_terms_are_joined_and_turned_around(story: Story) -> None:
+def test_terms_are_joined_and_turned_around(run_history: RunHistory) -> None:
     """Of one env, only what is no crash."""
-    env = next(row.env for row in _found(story, "kind=env_crashed"))
-    both = _found(story, f"env={env} severity=critical")
-    without = _found(story, f"env={env} severity=critical !kind=env_crashed")
+    env = next(row.env for row in _found(run_history, "kind=env_crashed"))
+    both = _found(run_history, f"env={env} severity=critical")
+    without = _found(run_history, f"env={env} severity=critical !kind=env_crashed")
 
     assert {row.env for row in both} == {env}
     assert len(without) < len(both)
     assert all(row.kind != "env_crashed" for row in without)
 
 
-def test_a_row_without_an_answer_does_not_meet_a_term(story: Story) -> None:
+def test_a_row_without_an_answer_does_not_meet_a_term(run_history: RunHistory) -> None:
     """Findings have no slot, events no score."""
-    assert {row.what for row in _found(story, "slot=r0c0")} == {"event"}
-    assert {row.what for row in _found(story, "score>0")} == {"env"}
+    assert {row.what for row in _found(run_history, "slot=r0c0")} == {"event"}
+    assert {row.what for row in _found(run_history, "score>0")} == {"env"}
 
 
-def test_a_lane_is_meant_by_name_or_number(story: Story) -> None:
+def test_a_lane_is_meant_by_name_or_number(run_history: RunHistory) -> None:
     """`gpu=1` is `gpu=gpu1`."""
-    assert _found(story, "gpu=1") == _found(story, "gpu=gpu1") != []
+    assert _found(run_history, "gpu=1") == _found(run_history, "gpu=gpu1") != []
 
 
-def test_times_are_seconds_of_the_run(story: Story) -> None:
+def test_times_are_seconds_of_the_run(run_history: RunHistory) -> None:
     """In between, and in order."""
-    times = [row.at for row in _found(story, "at>=10 at<12")]
+    times = [row.at for row in _found(run_history, "at>=10 at<12")]
 
     assert times
     assert times == sorted(times)
     assert all(10 <= at < 12 for at in times)
 
 
-def test_words_are_searched_for_in_all_that_is_said(story: Story) -> None:
+def test_words_are_searched_for_in_all_that_is_said(run_history: RunHistory) -> None:
     """In texts, hints and fields."""
-    assert _found(story, "fan curve")
-    assert all("gradient" in str(row).lower() for row in _found(story, '"gradient ratio"'))
+    assert _found(run_history, "fan curve")
+    assert all("gradient" in str(row).lower() for row in _found(run_history, '"gradient ratio"'))
 
 
 def test_rows_are_printed_as_text_json_and_csv(storm: Path) -> None:
     """As many in each, with the same words."""
-    asked = ("query", storm / "snapshots.jsonl", "what=finding severity=critical")
-    lines = overwatch(*asked).stdout.splitlines()
-    told = [json.loads(line) for line in overwatch(*asked, "--format", "json").stdout.splitlines()]
-    cells = list(csv.DictReader(io.StringIO(overwatch(*asked, "--format", "csv").stdout)))
+    requested = ("query", storm / "snapshots.jsonl", "what=finding severity=critical")
+    lines = overwatch(*requested).stdout.splitlines()
+    reported = [json.loads(line) for line in overwatch(*requested, "--format", "json").stdout.splitlines()]
+    cells = list(csv.DictReader(io.StringIO(overwatch(*requested, "--format", "csv").stdout)))
 
-    assert len(lines) == len(told) == len(cells) > 0
-    for line, row, cell in zip(lines, told, cells, strict=True):
+    assert len(lines) == len(reported) == len(cells) > 0
+    for line, row, cell in zip(lines, reported, cells, strict=True):
         assert row["text"] in line
         assert (cell["text"], cell["kind"], float(cell["at"])) == (row["text"], row["kind"], row["at"])
 
@@ -111,12 +111,12 @@ def test_finding_nothing_is_status_1(storm: Path) -> None:
         ("x" * 600, "at most 500 characters"),
     ],
 )
-def test_a_filter_that_cannot_be_read_is_status_2(storm: Path, text: str, said: str) -> None:
+def test_a_filter_that_cannot_be_read_is_status_2(storm: Path, text: str, stated: str) -> None:
     """With the term and what was meant, before anything is read."""
     result = overwatch("query", storm, text)
 
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert stated in result.stderr
     assert "Traceback" not in result.output
 
 

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from overwatch.analyse.run_history import RunHistory
 
 from overwatch.analyse.export import TABLES, write_csv
 from overwatch.analyse.rows import rows
 from overwatch.analyse.sql import answer
-from overwatch.analyse.story import Story
 from tests.overwatch.simulate.runs import overwatch
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_each_table_holds_what_the_export_writes(story: Story, table: str) -> None:
+def test_each_table_holds_what_the_export_writes(run_history: RunHistory, table: str) -> None:
     """Row by row and column by column, what is missing included."""
     text = io.StringIO()
-    count = write_csv(text, [story], table, is_guarded=False)
+    count = write_csv(text, [run_history], table, is_guarded=False)
     exported = list(csv.reader(io.StringIO(text.getvalue())))
-    names, found = answer([story], f"from {table}")
+    names, found = answer([run_history], f"from {table}")
 
     assert len(found) == count > 1
     assert list(names) == exported[0]
@@ -33,17 +33,19 @@ def test_each_table_holds_what_the_export_writes(story: Story, table: str) -> No
         assert shown == line
 
 
-def test_numbers_are_numbers_and_what_is_missing_is_null(story: Story) -> None:
+def test_numbers_are_numbers_and_what_is_missing_is_null(run_history: RunHistory) -> None:
     """A text stays as it was, be it a formula, with quotes, over two lines, or like a number."""
-    kinds = {row.kind for row in rows(story, ("finding",))}
+    kinds = {row.kind for row in rows(run_history, ("finding",))}
     hostile = '=1+1, "x"\n007 ✈ \\n'
-    for found in story.found.by_key.values():
+    for found in run_history.found.by_key.values():
         found.finding = msgspec.structs.replace(found.finding, message=hostile)
-    _, told = answer([story], 'select distinct text, kind, typeof("at"), typeof(env), slot from findings')
+    _, reported = answer(
+        [run_history], 'select distinct text, kind, typeof("at"), typeof(env), slot from findings'
+    )
 
-    assert {row[1] for row in told} == kinds
-    assert {row[0] for row in told} == {hostile}
-    assert {row[2:] for row in told} == {("DOUBLE", "BIGINT", None)}
+    assert {row[1] for row in reported} == kinds
+    assert {row[0] for row in reported} == {hostile}
+    assert {row[2:] for row in reported} == {("DOUBLE", "BIGINT", None)}
 
 
 def test_runs_of_a_folder_are_told_apart(storm: Path, calm: Path, tmp_path: Path) -> None:
@@ -68,11 +70,13 @@ def test_runs_of_a_folder_are_told_apart(storm: Path, calm: Path, tmp_path: Path
         ("create table t (a int)", 1, "no rows"),
     ],
 )
-def test_what_is_wrong_with_a_statement_is_named(storm: Path, statement: str, status: int, said: str) -> None:
+def test_what_is_wrong_with_a_statement_is_named(
+    storm: Path, statement: str, status: int, stated: str
+) -> None:
     """In DuckDB's own words, with no traceback."""
     result = overwatch("query", storm / "snapshots.jsonl", "--sql", statement)
 
-    assert (result.exit_code, said in result.stderr) == (status, True)
+    assert (result.exit_code, stated in result.stderr) == (status, True)
     assert "Traceback" not in result.output
 
 

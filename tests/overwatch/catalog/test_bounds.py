@@ -11,8 +11,8 @@ from tests.overwatch.diagnose.test_bounds import EXAMPLES
 
 def test_every_verdict_has_a_row_and_a_rule() -> None:
     """In the order in which rules are tried, as the reference shows them."""
-    said = [rule(EXAMPLES[rule.__name__][0], AnomalyLimits()) for rule in RULES]
-    states = [BoundState(bound.state) for bound in said if bound is not None]
+    stated = [rule(EXAMPLES[rule.__name__][0], AnomalyLimits()) for rule in RULES]
+    states = [BoundState(bound.state) for bound in stated if bound is not None]
 
     assert set(BY_STATE) == set(BoundState)
     assert list(dict.fromkeys(states)) == [row.state for row in ROWS]

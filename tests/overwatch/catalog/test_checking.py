@@ -84,11 +84,11 @@ def test_a_plain_row_is_one_place_to_edit() -> None:
         ({"feeds": (KL.name,), "depends_on": (KL.name,)}, "circle"),
     ],
 )
-def test_a_broken_row_is_named(changes: Mapping[str, Any], said: str) -> None:
+def test_a_broken_row_is_named(changes: Mapping[str, Any], stated: str) -> None:
     """Each rule finds the one row that breaks it, and says which rule it is."""
     found = _wrong(replace(PLAIN, **changes))
 
-    assert any(said in problem for problem in found), found
+    assert any(stated in problem for problem in found), found
 
 
 def test_a_record_that_lives_nowhere_is_named() -> None:

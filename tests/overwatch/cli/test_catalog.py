@@ -96,18 +96,18 @@ def test_the_catalogue_is_checked() -> None:
 
     assert result.exit_code == 0
     assert "178 telemetry records are in order" in result.stdout
-    said = json.loads(_run("check", "--format", "json").stdout)
-    assert (said["rows"], said["records"], said["problems"]) == (len(ROWS), 178, [])
+    stated = json.loads(_run("check", "--format", "json").stdout)
+    assert (stated["rows"], stated["records"], stated["problems"]) == (len(ROWS), 178, [])
 
 
 def test_a_broken_catalogue_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every wrong row is a line, and the status is 1."""
     monkeypatch.setattr("overwatch.generate.surroundings.ROWS", (*ROWS, KL))
 
-    result, said = _run("check"), _run("check", "--format", "json")
+    result, stated = _run("check"), _run("check", "--format", "json")
 
-    assert (result.exit_code, said.exit_code) == (1, 1)
-    assert json.loads(said.stdout)["problems"]
+    assert (result.exit_code, stated.exit_code) == (1, 1)
+    assert json.loads(stated.stdout)["problems"]
     assert f"2 rows have the name '{KL.name}'" in result.stderr
 
 
@@ -118,8 +118,8 @@ def test_arrows_are_drawn() -> None:
     assert "  from overwatch.policy.proxy_return" in result.stdout.splitlines()
     assert "  feeds nothing" in result.stdout.splitlines()
     assert "feeds overwatch.policy.prunes" in _run("graph", "event:seed_stage_changed").stdout
-    (said,) = json.loads(_run("graph", KL.name, "--format", "json").stdout)
-    assert [1, "finding:policy-kl-divergence"] in said["feeds"]
+    (stated,) = json.loads(_run("graph", KL.name, "--format", "json").stdout)
+    assert [1, "finding:policy-kl-divergence"] in stated["feeds"]
 
 
 ROOT = Path(__file__).parents[3]

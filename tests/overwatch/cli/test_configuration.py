@@ -93,11 +93,11 @@ def test_a_bind_for_others_needs_its_token_and_tls(
     ]
     try:
         load(None, sets)
-        said = None
+        stated = None
     except ValueError as error:
-        said = str(error)
+        stated = str(error)
 
-    assert (said is None) if missing is None else (missing in str(said))
+    assert (stated is None) if missing is None else (missing in str(stated))
 
 
 def test_health_for_others_needs_tls_alone(tmp_path: Path) -> None:

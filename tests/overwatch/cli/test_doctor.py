@@ -177,9 +177,9 @@ def test_a_misspelt_variable_is_noticed() -> None:
     """With the one that was meant; those that a configuration names are not."""
     held = configuration.load(None, ())
     env = {"OVERWATCH_RUNID": "x", "OVERWATCH_MINE": "y", "OVERWATCH_RUN_ID": "z"}
-    told = list(files(None, held, env, ["${env:OVERWATCH_MINE}"]))
+    reported = list(files(None, held, env, ["${env:OVERWATCH_MINE}"]))
 
-    assert [(one.state, one.fix) for one in told if one.state is not State.OK] == [
+    assert [(one.state, one.fix) for one in reported if one.state is not State.OK] == [
         (State.WARNING, "did you mean OVERWATCH_RUN_ID?")
     ]
 
@@ -202,12 +202,12 @@ def test_a_disk_with_room_is_well(tmp_path: Path) -> None:
     held = configuration.load(None, ("extensions.file_storage.max_size_mib=64",
                                      "exporters.otlp_file.budget.folder_mib=129",
                                      "exporters.otlp_file.budget.run_mib=129"))  # fmt: skip
-    told = list(disks(held, tmp_path / "spool", tmp_path))
+    reported = list(disks(held, tmp_path / "spool", tmp_path))
 
-    assert [one.found.partition(":")[0] for one in told] == [
+    assert [one.found.partition(":")[0] for one in reported] == [
         "storage", "journal", "recordings", "snapshots", "spool", "rings",
     ]  # fmt: skip
-    assert State.FAILURE not in _states(iter(told))
+    assert State.FAILURE not in _states(iter(reported))
 
 
 def test_a_budget_beyond_the_free_room_is_a_warning(tmp_path: Path) -> None:
@@ -216,21 +216,21 @@ def test_a_budget_beyond_the_free_room_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "otlp" / "logs.jsonl").write_bytes(b"x" * (3 << 20))
     sets = ("extensions.file_storage.budget_mib=1000000000", f"extensions.file_storage.directory={tmp_path}",
             f"exporters.otlp_file.path={tmp_path}/otlp")  # fmt: skip
-    told = next(iter(disks(configuration.load(None, sets), tmp_path)))
+    reported = next(iter(disks(configuration.load(None, sets), tmp_path)))
 
-    assert told.state is State.WARNING
-    assert "otlp_file 3" in told.found
-    assert "3 MiB of it were written in the last day" in told.found
-    assert "budget_mib" in told.fix
+    assert reported.state is State.WARNING
+    assert "otlp_file 3" in reported.found
+    assert "3 MiB of it were written in the last day" in reported.found
+    assert "budget_mib" in reported.fix
 
 
 def test_a_place_that_is_a_file_fails(tmp_path: Path) -> None:
     """Nothing can be made below it."""
     (tmp_path / "spool").write_text("")
-    told = [one for one in disks(configuration.load(None, ()), tmp_path / "spool")
+    reported = [one for one in disks(configuration.load(None, ()), tmp_path / "spool")
             if one.found.startswith("spool")]  # fmt: skip
 
-    assert _states(iter(told)) == [State.FAILURE]
+    assert _states(iter(reported)) == [State.FAILURE]
 
 
 def test_a_machine_without_a_gpu_is_well(tmp_path: Path) -> None:
@@ -242,13 +242,13 @@ def test_a_driver_that_does_not_answer_fails(tmp_path: Path) -> None:
     """There is a driver by its file, and no library behind it."""
     pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed")
     (tmp_path / "version").write_text("NVRM")
-    told = list(gpus(tmp_path / "version", tmp_path / "none"))
+    reported = list(gpus(tmp_path / "version", tmp_path / "none"))
 
-    if told[0].state is State.OK:
+    if reported[0].state is State.OK:
         pytest.skip("this machine has a GPU that answers")
-    assert told[0].state is State.FAILURE
-    assert "NVIDIA GPUs cannot be read" in told[0].found
-    assert "NVIDIA_DRIVER_CAPABILITIES=utility" in told[0].fix
+    assert reported[0].state is State.FAILURE
+    assert "NVIDIA GPUs cannot be read" in reported[0].found
+    assert "NVIDIA_DRIVER_CAPABILITIES=utility" in reported[0].fix
 
 
 @pytest.mark.parametrize(
@@ -285,10 +285,10 @@ def test_each_trouble_of_a_gpu_has_its_own_verdict(
 def test_a_wall_clock_that_jumps_is_a_warning() -> None:
     """It moved a second while the other moved none."""
     wall = iter((FIRST_NS, FIRST_NS + 1_200_000_000))
-    told = list(clocks(lambda: next(wall), lambda: 0))
+    reported = list(clocks(lambda: next(wall), lambda: 0))
 
-    assert told[0].state is State.WARNING
-    assert "against the monotonic one" in told[0].found
+    assert reported[0].state is State.WARNING
+    assert "against the monotonic one" in reported[0].found
 
 
 def test_a_clock_of_another_decade_is_a_warning() -> None:
@@ -306,13 +306,13 @@ def test_a_clock_of_another_decade_is_a_warning() -> None:
         ({"msgspec": None}, "msgspec is missing"),
     ],
 )
-def test_versions_that_do_not_fit_fail(held: dict[str, str | None], said: str) -> None:
+def test_versions_that_do_not_fit_fail(held: dict[str, str | None], stated: str) -> None:
     """With the command that mends them."""
-    told = [one for one in versions(lambda name: held.get(name, installed(name)))
+    reported = [one for one in versions(lambda name: held.get(name, installed(name)))
             if one.state is State.FAILURE]  # fmt: skip
 
-    assert [one for one in told if said in one.found]
-    assert all(one.fix.startswith("pip install") for one in told)
+    assert [one for one in reported if stated in one.found]
+    assert all(one.fix.startswith("pip install") for one in reported)
 
 
 def test_the_versions_of_this_installation_fit() -> None:
@@ -329,32 +329,32 @@ def test_the_versions_of_this_installation_fit() -> None:
     ],
 )
 def test_a_terminal_that_shows_less_says_why(
-    env: dict[str, str], size: tuple[int, int], encoding: str, said: str
+    env: dict[str, str], size: tuple[int, int], encoding: str, stated: str
 ) -> None:
     """One warning, one fix."""
-    told = list(screens(env, size=size, is_terminal=True, encoding=encoding))
+    reported = list(screens(env, size=size, is_terminal=True, encoding=encoding))
 
-    assert _states(iter(told)) == [State.WARNING, State.OK]
-    assert said in told[0].fix
+    assert _states(iter(reported)) == [State.WARNING, State.OK]
+    assert stated in reported[0].fix
 
 
 def test_a_collector_takes_a_real_request() -> None:
     """Over HTTP, and over gRPC where the environment says so; the request is empty."""
-    heard: list[wire.Request] = []
-    with listen("http://127.0.0.1:0", heard.append) as place:
-        told = list(reach(place))
+    received: list[wire.Request] = []
+    with listen("http://127.0.0.1:0", received.append) as place:
+        reported = list(reach(place))
 
-    assert _states(iter(told)) == [State.OK]
-    assert [len(one.SerializeToString()) for one in heard] == [0]
+    assert _states(iter(reported)) == [State.OK]
+    assert [len(one.SerializeToString()) for one in received] == [0]
 
 
 def test_a_collector_takes_a_real_request_over_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
     """By OpenTelemetry's own variable."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
     with listen("grpc://127.0.0.1:0", lambda _: None) as place:
-        told = list(reach(place.replace("grpc://", "http://")))
+        reported = list(reach(place.replace("grpc://", "http://")))
 
-    assert _states(iter(told)) == [State.OK]
+    assert _states(iter(reported)) == [State.OK]
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1", "ftp://x", "http://127.0.0.1:1/nothing"])
@@ -374,10 +374,10 @@ def test_a_check_that_breaks_is_a_verdict() -> None:
         raise RuntimeError("odd machine")
         yield
 
-    (told,) = _safely("gpu", broken)
+    (reported,) = _safely("gpu", broken)
 
-    assert (told.state, "--only gpu" in told.fix) == (State.FAILURE, True)
-    assert "odd machine" in told.found
+    assert (reported.state, "--only gpu" in reported.fix) == (State.FAILURE, True)
+    assert "odd machine" in reported.found
 
 
 def test_everything_together_is_one_report() -> None:

@@ -129,13 +129,13 @@ def test_a_command_that_waits_for_a_signal_has_its_status(
     """Ctrl-C is no failure of what had nothing to do yet; SIGTERM leaves the status to what was done."""
 
     @contextmanager
-    def heard(_: tuple[int, ...], tell: Callable[[int], None]) -> Iterator[None]:
-        tell(number)
+    def received(_: tuple[int, ...], report: Callable[[int], None]) -> Iterator[None]:
+        report(number)
         yield
 
     run = Mock(**{"close.return_value": Report(delivered=False, accepted=1, dropped={"unconfirmed": 1})})
-    monkeypatch.setattr(live_check, "heard", heard)
-    monkeypatch.setattr(sys.modules["overwatch.cli.main"], "heard", heard)
+    monkeypatch.setattr(live_check, "heard", received)
+    monkeypatch.setattr(sys.modules["overwatch.cli.main"], "heard", received)
     monkeypatch.setattr(sdk, "start", Mock(return_value=run))
 
     assert overwatch("catalog", "live-check", "http://127.0.0.1:0").exit_code == listens
@@ -145,7 +145,7 @@ def test_a_command_that_waits_for_a_signal_has_its_status(
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_a_collector_that_stops_cleanly_has_the_status_of_ctrl_c(number: int, status: int) -> None:
     """A terminal sees that it was interrupted; whatever ended it as planned sees no failure."""
-    asked: SimpleQueue[int] = SimpleQueue()
-    asked.put(number)
+    requested: SimpleQueue[int] = SimpleQueue()
+    requested.put(number)
 
-    assert process._wait(Mock(), asked) == status
+    assert process._wait(Mock(), requested) == status

@@ -84,9 +84,9 @@ def test_a_folder_without_a_recording_is_said(tmp_path: Path) -> None:
 
 def _post(url: str, body: bytes, **headers: str) -> int:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    asked = urllib.request.Request(url, body, named)  # noqa: S310 our own loopback server
+    requested = urllib.request.Request(url, body, named)  # noqa: S310 our own loopback server
     try:
-        with urllib.request.urlopen(asked, timeout=10) as answer:  # noqa: S310
+        with urllib.request.urlopen(requested, timeout=10) as answer:  # noqa: S310
             return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:
@@ -95,8 +95,8 @@ def _post(url: str, body: bytes, **headers: str) -> int:
 
 def test_otlp_is_heard_over_http() -> None:
     """Protobuf, JSON and gzip; what is none of them is refused."""
-    heard: list[wire.Request] = []
-    with listen("http://127.0.0.1:0", heard.append) as place:
+    received: list[wire.Request] = []
+    with listen("http://127.0.0.1:0", received.append) as place:
         url = f"{place}/v1/logs"
         proto = "application/x-protobuf"
         assert _post(url, _body(), Content_Type=proto) == 200
@@ -108,15 +108,15 @@ def test_otlp_is_heard_over_http() -> None:
         assert _post(url, b"", Content_Type="text/plain") == 415
         assert _post(f"{place}/v1/nothing", b"", Content_Type=proto) == 404
 
-    assert [type(one).__name__ for one in heard] == ["ExportLogsServiceRequest"] * 3
+    assert [type(one).__name__ for one in received] == ["ExportLogsServiceRequest"] * 3
 
 
 def test_otlp_is_heard_over_grpc() -> None:
     """Any client's Export; a body that is none is an invalid argument."""
-    heard, came = [], threading.Event()
+    received, came = [], threading.Event()
 
     def take(one: wire.Request) -> None:
-        heard.append(one)
+        received.append(one)
         came.set()
 
     with listen("grpc://127.0.0.1:0", take) as place:  # noqa: SIM117 the channel needs the place

@@ -25,19 +25,21 @@ def test_a_run_is_told_about_this_machine_until_a_signal(
         monkeypatch.setenv(name, str(tmp_path))
     with http_sink() as sink:
         command = [sys.executable, "-m", "overwatch.cli", "agent", "--run", "r", "--endpoint", sink.endpoint]
-        told: set[tuple[str, str]] = set()
+        reported: set[tuple[str, str]] = set()
         with subprocess.Popen(command, env={**os.environ, "K8S_NODE_NAME": "node-7"}) as process:
             until = time.monotonic() + 60
-            while time.monotonic() < until and not any(name.startswith("system.") for _, name in told):
+            while time.monotonic() < until and not any(name.startswith("system.") for _, name in reported):
                 time.sleep(0.1)
                 for path, body in list(sink.bodies):
                     for record in decode(Signal.LOGS, body).records if path == "/v1/logs" else ():
                         values = getattr(record.event, "values", {})
-                        told |= {(f"{record.origin.run_id} {record.origin.role}", name) for name in values}
+                        reported |= {
+                            (f"{record.origin.run_id} {record.origin.role}", name) for name in values
+                        }
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0
 
-    assert ("r agent-node-7", "system.memory.usage") in told
+    assert ("r agent-node-7", "system.memory.usage") in reported
 
 
 def test_an_endpoint_that_is_none_is_said_in_one_line() -> None:
@@ -63,10 +65,14 @@ def test_bash_completes_commands_with_it(tmp_path: Path) -> None:
     program = tmp_path / "overwatch"
     program.write_text(f"#!{sys.executable}\nfrom overwatch.cli import main\nmain()\n")
     program.chmod(0o755)
-    asked = {"COMP_WORDS": "overwatch si", "COMP_CWORD": "1", "_OVERWATCH_COMPLETE": "bash_complete"}
+    requested = {"COMP_WORDS": "overwatch si", "COMP_CWORD": "1", "_OVERWATCH_COMPLETE": "bash_complete"}
     path = f"{tmp_path}:{os.environ['PATH']}"
     done = subprocess.run(
-        [str(program)], env={**os.environ, **asked, "PATH": path}, capture_output=True, text=True, check=False
+        [str(program)],
+        env={**os.environ, **requested, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert "plain,simulate" in done.stdout.split()
 
@@ -74,6 +80,6 @@ def test_bash_completes_commands_with_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verb", ["compare", "report", "query", "audit", "export"])
 def test_every_verb_has_its_help_with_examples(verb: str) -> None:
     """And says what its exit codes mean."""
-    told = CliRunner().invoke(main, [verb, "--help"]).output
-    assert f"overwatch {verb} " in told.split("\n", 3)[3]
-    assert "Exit codes:" in told
+    reported = CliRunner().invoke(main, [verb, "--help"]).output
+    assert f"overwatch {verb} " in reported.split("\n", 3)[3]
+    assert "Exit codes:" in reported

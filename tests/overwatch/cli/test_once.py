@@ -114,8 +114,8 @@ def test_the_snapshot_has_causes_whole_and_the_frame_as_much_as_fits(tmp_path: P
     simulate.record(
         Settings(gpus=2, envs=4, slots=0, seconds=14, faults=faults, run_id="two"), tmp_path / "two"
     )
-    told = _once(tmp_path / "two", "--at", "12", "--format", "json").output
-    text = json.loads(told)["verdict"]["text"]
+    reported = _once(tmp_path / "two", "--at", "12", "--format", "json").output
+    text = json.loads(reported)["verdict"]["text"]
 
     assert " · " in text
     assert "…" not in text

@@ -16,7 +16,7 @@ def test_how_much_is_read_is_shown_on_a_terminal_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, is_terminal: bool
 ) -> None:
     """In one line that is gone when it is over."""
-    path = otlpfiles.written(tmp_path / "a.json", otlpfiles.lines(otlpfiles.told(range(1, 9))))
+    path = otlpfiles.written(tmp_path / "a.json", otlpfiles.lines(otlpfiles.reported(range(1, 9))))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     recorded = open_input(path)
     with patience(path, recorded):

@@ -169,12 +169,12 @@ def test_a_recording_with_nothing_readable_is_exit_code_one(tmp_path: Path) -> N
         (("--format", "xml"), "'xml' is not"),
     ],
 )
-def test_bad_usage_is_exit_code_two(folder: Path, words: tuple[str, ...], said: str) -> None:
+def test_bad_usage_is_exit_code_two(folder: Path, words: tuple[str, ...], stated: str) -> None:
     """The message names the value and the fix."""
     result = overwatch("replay", folder, *words)
 
     assert result.exit_code == 2
-    assert said in " ".join(result.stderr.split())
+    assert stated in " ".join(result.stderr.split())
 
 
 def test_a_path_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
@@ -204,9 +204,9 @@ def test_why_a_file_shows_nothing_is_counted_by_reason(tmp_path: Path) -> None:
     ):
         assert words in result.stderr
     for command in ("report", "audit"):
-        told = overwatch(command, path)
-        assert told.exit_code == 2
-        assert "6 items in 4 requests" in told.stderr
+        reported = overwatch(command, path)
+        assert reported.exit_code == 2
+        assert "6 items in 4 requests" in reported.stderr
 
 
 def test_a_run_that_is_not_there_is_answered_with_those_that_are(folder: Path) -> None:
@@ -226,10 +226,10 @@ def test_a_recording_is_told_in_a_few_lines(tmp_path: Path) -> None:
     """How it ended, what it got done, its lanes, what rest cost, and what was found on the way."""
     size = ("--gpus", "2", "--envs", "4", "--slots", "0", "--rate", "5", "--seconds", "60")
     folder = record(tmp_path / "run", *size, "--fault", "io-starvation@20", "--run-id", "starved")
-    told = overwatch("replay", folder, "--summary")
-    lines = told.output.splitlines()
+    reported = overwatch("replay", folder, "--summary")
+    lines = reported.output.splitlines()
 
-    assert told.exit_code == 0, told.output
+    assert reported.exit_code == 0, reported.output
     assert lines[0].startswith("run starved: completed, 60 updates, ")
     assert lines[1].startswith("  warning     completed; ended in io starvation (open ")
     assert lines[2] == "  throughput  40 steps/s"
@@ -251,9 +251,9 @@ def test_a_recording_is_told_in_a_few_lines(tmp_path: Path) -> None:
         ({"io": 48.2, "sync": 1100.0, "idle": 0.1}, "1,148 GPU-seconds: sync 1,100, io 48"),
     ],
 )
-def test_what_rest_cost_is_told_with_the_largest_first(idle: dict[str, float], said: str) -> None:
+def test_what_rest_cost_is_told_with_the_largest_first(idle: dict[str, float], stated: str) -> None:
     """What is nothing is not named."""
-    assert idle_line(System(idle_gpu_s=idle)) == said
+    assert idle_line(System(idle_gpu_s=idle)) == stated
 
 
 def test_summary_query_and_audit_agree_on_severity(tmp_path: Path) -> None:

@@ -104,12 +104,12 @@ def test_a_healthy_run_has_no_findings(tmp_path: Path, size: tuple[str, str, str
         (("--endpoint", "http://127.0.0.1:1"), "--endpoint and --out exclude one another"),
     ],
 )
-def test_a_wrong_command_line_is_bad_usage(tmp_path: Path, flags: tuple[str, ...], said: str) -> None:
+def test_a_wrong_command_line_is_bad_usage(tmp_path: Path, flags: tuple[str, ...], stated: str) -> None:
     """Exit code 2, the value and the fix, and nothing written."""
     result = overwatch("simulate", *SMALL, "--out", tmp_path / "out", *flags)
 
     assert result.exit_code == 2
-    assert said in " ".join(result.output.split())
+    assert stated in " ".join(result.output.split())
     assert not (tmp_path / "out").exists()
 
 
@@ -194,10 +194,10 @@ def test_ctrl_c_ends_the_run_as_interrupted(tmp_path: Path) -> None:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
             eventually(lambda: _seen(service, "cut"), within_s=30)
             process.send_signal(signal.SIGINT)
-            said, _ = process.communicate(timeout=30)
+            stated, _ = process.communicate(timeout=30)
         last = eventually(lambda: (s := _seen(service, "cut")) and s.run.outcome and s)
 
-    assert process.returncode == 130, said
+    assert process.returncode == 130, stated
     assert (last.run.outcome, last.run.reason) == ("interrupted", "ended by the user")
 
 

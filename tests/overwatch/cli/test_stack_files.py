@@ -17,12 +17,12 @@ PORTS = {"prometheus": 19090, "alertmanager": 19093, "grafana": 13000}
 
 def wanted(**more: Any) -> Wanted:
     """A stack with ports of its own."""
-    asked: dict[str, Any] = {
+    requested: dict[str, Any] = {
         "ports": PORTS,
         "runs": "http://127.0.0.1:18889",
         "collector": "https://[::1]:18888",
     }
-    return Wanted(**(asked | more))
+    return Wanted(**(requested | more))
 
 
 def read(path: Path) -> Any:
@@ -90,11 +90,11 @@ def test_alerts_go_to_the_webhook_and_nowhere_without(tmp_path: Path) -> None:
     write_all(tmp_path, wanted())
     silent = read(path)["receivers"]
     write_all(tmp_path, wanted(webhook="http://127.0.0.1:9/hook"))
-    told = read(path)["receivers"]
+    reported = read(path)["receivers"]
 
     assert all(set(receiver) == {"name"} for receiver in silent)
-    assert {receiver["name"] for receiver in told} == {receiver["name"] for receiver in silent}
-    assert all(receiver["webhook_configs"] == [{"url": "http://127.0.0.1:9/hook"}] for receiver in told)
+    assert {receiver["name"] for receiver in reported} == {receiver["name"] for receiver in silent}
+    assert all(receiver["webhook_configs"] == [{"url": "http://127.0.0.1:9/hook"}] for receiver in reported)
 
 
 def test_grafana_finds_prometheus_and_the_dashboards(tmp_path: Path) -> None:
@@ -127,10 +127,10 @@ def test_grafana_is_told_to_keep_to_itself(tmp_path: Path) -> None:
 def test_every_server_listens_on_loopback(part: Any, tmp_path: Path) -> None:
     """No other machine reaches any of them."""
     spot = Spot(binary=f"/usr/bin/{part.programs[0]}", folder=tmp_path, port=12345)
-    said = " ".join([*part.command(spot), *part.environment(spot).values()])
+    stated = " ".join([*part.command(spot), *part.environment(spot).values()])
 
-    assert "127.0.0.1" in said
-    assert "0.0.0.0" not in said
+    assert "127.0.0.1" in stated
+    assert "0.0.0.0" not in stated
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
@@ -201,9 +201,11 @@ def test_every_file_that_a_container_is_given_is_there(data: Path) -> None:
         (("--runs", "nowhere"), "--runs 'nowhere' is not a URL"),
     ],
 )
-def test_what_cannot_be_is_refused_as_up_refuses_it(data: Path, options: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_is_refused_as_up_refuses_it(
+    data: Path, options: tuple[str, ...], stated: str
+) -> None:
     """Bad usage, and nothing is written."""
     for command in ("compose", "up"):
         result = CliRunner().invoke(main, ["stack", command, *options])
-        assert (result.exit_code, said in result.output) == (2, True)
+        assert (result.exit_code, stated in result.output) == (2, True)
     assert not (data / "stack").exists()

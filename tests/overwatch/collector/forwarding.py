@@ -13,7 +13,7 @@ from overwatch.events import LogLine, Severity
 from overwatch.journal import Signal
 from tests.fakes import START_NS
 from tests.overwatch.collector.running import eventually as running_eventually
-from tests.overwatch.collector.running import http, running, told
+from tests.overwatch.collector.running import http, reported, running
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ def forwarding(folder: Path, endpoint: str | None, *more: str, name: str = "otlp
 
 def line(run_id: str, number: int, size: int = 0) -> bytes:
     """A request that tells one numbered line of a run, in so many bytes: the rest is a field nobody knows."""
-    body = told(
+    body = reported(
         run_id, [LogLine(at=START_NS + number, severity=Severity.WARNING, message=f"line {number}")], number
     )
     rest = size - len(body)

@@ -16,11 +16,13 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     return struct.pack(">I", len(payload))[1:] + bytes((kind, flags)) + struct.pack(">I", stream) + payload
 
 
-def kinds(heard: bytes) -> list[int]:
+def kinds(received: bytes) -> list[int]:
     """The kinds of the whole frames that were heard."""
     found, at = [], 0
-    while at + 9 <= len(heard) and (end := at + 9 + int.from_bytes(heard[at : at + 3])) <= len(heard):
-        found.append(heard[at + 3])
+    while at + 9 <= len(received) and (end := at + 9 + int.from_bytes(received[at : at + 3])) <= len(
+        received
+    ):
+        found.append(received[at + 3])
         at = end
     return found
 
@@ -32,7 +34,7 @@ def _literal(name: str, value: str) -> bytes:
 
 def _opening(authority: str, method: str) -> bytes:
     """The first words of a connection with one gRPC call, up to its message."""
-    said = {
+    stated = {
         ":method": "POST",
         ":scheme": "http",
         ":path": method,
@@ -40,7 +42,7 @@ def _opening(authority: str, method: str) -> bytes:
         "te": "trailers",
         "content-type": "application/grpc",
     }
-    block = b"".join(_literal(name, value) for name, value in said.items())
+    block = b"".join(_literal(name, value) for name, value in stated.items())
     return PREFACE + frame(SETTINGS, 0, 0, b"") + frame(HEADERS, END_HEADERS, 1, block)
 
 

@@ -67,9 +67,9 @@ class Reply:
 def http(url: str, body: bytes | None = None, method: str | None = None, **headers: str) -> Reply:
     """One HTTP request; underscores in header names become dashes."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    asked = urllib.request.Request(url, data=body, headers=named, method=method)  # noqa: S310 a test's own server
+    requested = urllib.request.Request(url, data=body, headers=named, method=method)  # noqa: S310 a test's own server
     try:
-        with urllib.request.urlopen(asked, timeout=10) as answer:  # noqa: S310 as above
+        with urllib.request.urlopen(requested, timeout=10) as answer:  # noqa: S310 as above
             return Reply(status=answer.status, headers=dict(answer.headers), body=answer.read())
     except urllib.error.HTTPError as error:
         with error:
@@ -92,7 +92,7 @@ def origin(run_id: str) -> Origin:
     return Origin(run_id=run_id, epoch=f"epoch-{run_id}", ours=True)
 
 
-def told(run_id: str, events: Sequence[Event], first_seq: int = 1) -> bytes:
+def reported(run_id: str, events: Sequence[Event], first_seq: int = 1) -> bytes:
     """A request that tells events of one run."""
     numbered = enumerate(events, start=first_seq)
     return request([Record(origin=origin(run_id), event=event, seq=seq) for seq, event in numbered], {})

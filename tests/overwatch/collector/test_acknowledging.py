@@ -9,7 +9,7 @@ from overwatch.collector import Service
 from overwatch.events import EnvCrashed, Event
 from overwatch.feeds.recording import Recording
 from overwatch.snapshot import Finding, Snapshot
-from tests.overwatch.collector.running import Reply, eventually, fill, http, run_started, running, told
+from tests.overwatch.collector.running import Reply, eventually, fill, http, reported, run_started, running
 
 RUN = "run-ack"
 
@@ -18,7 +18,7 @@ def crash(service: Service) -> Finding:
     """A run with a finding."""
     events: list[Event] = [run_started(), EnvCrashed(at=time.time_ns(), env_id=3, error="boom")]
     url = f"{service.context.urls.get('otlp_http')}/v1/logs"
-    assert http(url, told(RUN, events), content_type="application/x-protobuf").status == 200
+    assert http(url, reported(RUN, events), content_type="application/x-protobuf").status == 200
     return eventually(lambda: next(iter(findings(service)), None))
 
 
@@ -53,8 +53,8 @@ def test_an_acknowledged_finding_is_seen_by_all_readers_and_lives(tmp_path: Path
 
     *_, last = Recording(tmp_path / "otlp").recorded()
     assert [one.acknowledged for one in last.findings if one.id == finding.id] == [True]
-    said = [line for line in last.feed if line.kind == "finding_acknowledged"]
-    assert [line.fields for line in said] == [{"finding": finding.id, "by": "kim"}]
+    stated = [line for line in last.feed if line.kind == "finding_acknowledged"]
+    assert [line.fields for line in stated] == [{"finding": finding.id, "by": "kim"}]
 
 
 def test_who_asks_again_is_told_the_same_and_nothing_is_written(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from overwatch.discovery import Endpoints, Tokens
 from overwatch.feeds.live import Connection, Live
 from overwatch.journal import Signal
 from overwatch.snapshot import Snapshot
-from tests.overwatch.collector.running import http, run_started, running, told
+from tests.overwatch.collector.running import http, reported, run_started, running
 
 TOKENS = ("service.security.tokens.ingest.token=in-1", "service.security.tokens.read.token=re-1")
 
@@ -27,7 +27,7 @@ def test_programs_of_this_user_come_in(tmp_path: Path) -> None:
         to = destination(Signal.LOGS, None, {})
         given = dict(to.headers_now)["authorization"]
         url = f"{to.shown}{to.path}"
-        body = told("run-a", [run_started()])
+        body = reported("run-a", [run_started()])
         sent = http(url, body, "POST", Content_Type="application/x-protobuf", Authorization=given)
         view = str(service.endpoints.view)
         runs = fetch(f"{http_url(view)}/api/v1/runs")
@@ -71,9 +71,9 @@ def test_what_is_asked_for_wins_over_what_is_announced(tmp_path: Path) -> None:
         own = destination(Signal.LOGS, None, env)
         other = destination(Signal.LOGS, "http://127.0.0.1:9", {})
 
-        asked, elsewhere = dict(own.headers_now), dict(other.headers_now)
+        requested, elsewhere = dict(own.headers_now), dict(other.headers_now)
 
-    assert asked == {"authorization": "Bearer own"}
+    assert requested == {"authorization": "Bearer own"}
     assert elsewhere == {}
 
 

@@ -22,7 +22,7 @@ from overwatch.collector.checkpoints import (
 from overwatch.collector.health import Health
 from overwatch.fold import FAST_NS, Fold
 from overwatch.journal import Batch, Durability, DurableJournal, Folder, JournalLimits, Signal
-from tests.overwatch.collector.running import told, update
+from tests.overwatch.collector.running import reported, update
 from tests.overwatch.journal.faults import Fault, FaultyFiles
 
 HEAD = struct.Struct("<4sBI")
@@ -31,7 +31,7 @@ HEAD = struct.Struct("<4sBI")
 def folded(run_id: str) -> bytes:
     """A fold that knows one run."""
     fold = Fold()
-    batch = Batch(sequence=1, stamp=FAST_NS, signal=Signal.LOGS, body=told(run_id, [update(0.01)]))
+    batch = Batch(sequence=1, stamp=FAST_NS, signal=Signal.LOGS, body=reported(run_id, [update(0.01)]))
     fold.advance(FAST_NS, [batch], ())
     return fold.dump()
 

@@ -12,7 +12,7 @@ from overwatch.collector.clock import SteadyClock
 from overwatch.events import Measured, scalars
 from overwatch.fold import SLOW_NS
 from overwatch.snapshot import Snapshot, View
-from tests.overwatch.collector.running import config, eventually, http, told
+from tests.overwatch.collector.running import config, eventually, http, reported
 
 HOUR = 3600 * SLOW_NS
 
@@ -74,11 +74,11 @@ def _send(service: Service, machine: Machine, index: int) -> Snapshot:
         at=machine.wall(), scope=Scope.POLICY, index=index, values=scalars({"overwatch.policy.entropy": 0.6})
     )
     url = f"{service.endpoints.otlp_http}/v1/logs"
-    body = told("run-a", [event], index)
+    body = reported("run-a", [event], index)
     assert http(url, body, "POST", Content_Type="application/x-protobuf").status == 200
 
     def look() -> Snapshot | None:
-        frame = service.context.bell.latest
+        frame = service.context.notifier.latest
         shown = None if frame is None else frame.snapshots.get(("run-a", View()))
         return shown if shown is not None and shown.run.update == index else None
 

@@ -88,9 +88,9 @@ def test_a_row_is_listed_and_in_the_schema(row: Component) -> None:
     listed = yaml.safe_load(CliRunner().invoke(config_command, ["components"]).output)[root]
     assert listed[row.name]["about"] == row.about
     assert (row.name in listed.get("type/name", {"settings": ()})["settings"]) is row.is_several
-    said = json.loads(CliRunner().invoke(config_command, ["schema"]).output)["$defs"][root.capitalize()]
-    assert row.name in said["properties"]
-    patterns = [one for one in said.get("patternProperties", {}) if one.startswith(f"^{row.name}/")]
+    stated = json.loads(CliRunner().invoke(config_command, ["schema"]).output)["$defs"][root.capitalize()]
+    assert row.name in stated["properties"]
+    patterns = [one for one in stated.get("patternProperties", {}) if one.startswith(f"^{row.name}/")]
     assert len(patterns) == row.is_several
 
 

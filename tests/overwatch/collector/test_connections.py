@@ -24,10 +24,10 @@ def limited(folder: Path, **keys: float) -> Iterator[tuple[Service, int]]:
         yield service, int(str(service.endpoints.otlp_http).rpartition(":")[2])
 
 
-def connect(port: int, said: bytes) -> socket.socket:
+def connect(port: int, stated: bytes) -> socket.socket:
     """A client that says something, and then nothing."""
     opened = socket.create_connection(("127.0.0.1", port), timeout=10)
-    opened.sendall(said)
+    opened.sendall(stated)
     return opened
 
 
@@ -47,10 +47,10 @@ def good(service: Service) -> bool:
 @pytest.mark.parametrize(
     "said", [b"", b"P", HEAD, HEAD + b"X-A: b\r\n"], ids=["nothing", "a-byte", "half", "more"]
 )
-def test_headers_that_do_not_come_are_cut(tmp_path: Path, said: bytes) -> None:
+def test_headers_that_do_not_come_are_cut(tmp_path: Path, stated: bytes) -> None:
     """A connection without a whole head of a request ends at the deadline; others are served meanwhile."""
     with limited(tmp_path, read_header_timeout_s=0.5) as (service, port):
-        slow = [connect(port, said) for _ in range(50)]
+        slow = [connect(port, stated) for _ in range(50)]
         assert good(service)
         assert all(is_cut(connection) for connection in slow)
         for connection in slow:
@@ -58,9 +58,9 @@ def test_headers_that_do_not_come_are_cut(tmp_path: Path, said: bytes) -> None:
 
 
 @pytest.mark.parametrize("said", [b"x" * 20_000, b"hello\r\n\r\n"], ids=["no end", "no request"])
-def test_what_is_no_request_is_refused_before_the_deadline(tmp_path: Path, said: bytes) -> None:
+def test_what_is_no_request_is_refused_before_the_deadline(tmp_path: Path, stated: bytes) -> None:
     """A line that is none of HTTP, and one that does not end, are answered at once."""
-    with limited(tmp_path, read_header_timeout_s=60) as (_, port), connect(port, said) as wrong:
+    with limited(tmp_path, read_header_timeout_s=60) as (_, port), connect(port, stated) as wrong:
         assert wrong.recv(4096).startswith(b"HTTP/1.0 400 ")
 
 
@@ -209,12 +209,12 @@ BAD = {
 @pytest.mark.parametrize("listener", ["otlp_http", "view", "health_check", "telemetry", "metrics"])
 @pytest.mark.parametrize("said", BAD.values(), ids=BAD)
 def test_bad_http_is_answered_without_itself_and_without_versions(
-    tmp_path: Path, listener: str, said: bytes
+    tmp_path: Path, listener: str, stated: bytes
 ) -> None:
     """Each listener names neither what came nor the library that reads it."""
     with running(tmp_path) as service:
         port = int(str(service.context.urls.get(listener)).rpartition(":")[2])
-        with connect(port, said) as wrong:
+        with connect(port, stated) as wrong:
             answer = b""
             with contextlib.suppress(ConnectionResetError):
                 while part := wrong.recv(65536):

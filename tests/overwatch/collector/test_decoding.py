@@ -10,7 +10,7 @@ from overwatch.collector.tally import Tally
 from overwatch.journal import Batch, MemoryJournal, Signal
 from overwatch.otlp.decode import Decoded, decode
 from overwatch.otlp.shapes import LEARN_AT
-from tests.overwatch.collector.running import run_started, told
+from tests.overwatch.collector.running import reported, run_started
 from tests.overwatch.otlp.test_shapes import T, fleet
 
 LOGS = Signal.LOGS
@@ -69,7 +69,7 @@ def test_without_a_fold_nothing_is_sent_along() -> None:
     cursor = journal.cursor("reader")
     intake = Intake(journal, Tally(), LimitsConfig(limit_mib=1 << 20))
     intake.open()
-    asyncio.run(intake.take(Body(signal=LOGS, data=told("run-1", [run_started()]), transport="http")))
+    asyncio.run(intake.take(Body(signal=LOGS, data=reported("run-1", [run_started()]), transport="http")))
     intake.close()
 
     (batch,) = cursor.wait(0)

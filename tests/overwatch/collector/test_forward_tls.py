@@ -56,9 +56,9 @@ def test_a_stranger_gets_nothing(made: Path, tmp_path: Path, name: str, client: 
         settings = way(made, name, client, trusts=trusts)
         with forwarding(tmp_path / "mid", to, *settings, name=name) as mid:
             give(mid, line("run", 1))
-            said = eventually(lambda: trouble(mid, name))
+            stated = eventually(lambda: trouble(mid, name))
             assert counted(mid, "sent", name=name) == counted(mid, "send_failed", name=name) == 0
-            assert "canary" not in said
+            assert "canary" not in stated
 
 
 def test_an_old_version_of_tls_is_refused_where_asked_for(made: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from overwatch.feeds.recording import Recording
 from tests import fakes
 from tests.overwatch.collector.exporters.test_webhook import receiver
 from tests.overwatch.collector.forwarding import counted, eventually, give, line, sets, trouble
-from tests.overwatch.collector.running import http, running, told
+from tests.overwatch.collector.running import http, reported, running
 from tests.overwatch.collector.test_otlp_forward import RUN, lines, numbered, shown
 from tests.overwatch.delivery.evil import OK, evil, serving
 from tests.overwatch.delivery.test_http import SLOW
@@ -85,11 +85,11 @@ def test_what_is_printed_is_what_was_written_and_can_be_read_again(written: Path
         ("exporters.prometheus/teams.endpoint=0.0.0.0:1", "exporters.prometheus/teams.endpoint: 0"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_said_with_its_whole_name(written: Path, setting: str, said: str) -> None:
+def test_what_cannot_be_is_said_with_its_whole_name(written: Path, setting: str, stated: str) -> None:
     """A wrong name, a wrong key, a wrong value, one that is nowhere defined."""
     with pytest.raises(ConfigError) as refused:
         load(written, [setting])
-    assert said in str(refused.value)
+    assert stated in str(refused.value)
 
 
 def test_two_that_would_write_to_one_place_are_refused(written: Path, tmp_path: Path) -> None:
@@ -100,13 +100,13 @@ def test_two_that_would_write_to_one_place_are_refused(written: Path, tmp_path: 
 
 def test_the_schema_of_the_configuration_knows_them(written: Path) -> None:
     """As patterns of keys, so that an editor accepts what the collector does, by newer names too."""
-    said = json.loads(CliRunner().invoke(config_command, ["schema"]).output)
-    patterns = said["$defs"]["Exporters"]["patternProperties"]
+    stated = json.loads(CliRunner().invoke(config_command, ["schema"]).output)
+    patterns = stated["$defs"]["Exporters"]["patternProperties"]
     names = [name for name in yaml.safe_load(TEXT)["exporters"] if "/" in name]
     for name in (*names, "otlp_grpc", "otlp_grpc/second", "otlp_http", "otlp_http/second"):
         assert sum(re.search(pattern, name) is not None for pattern in patterns) == 1, name
     assert not any(re.search(pattern, "otlp_http2/second") for pattern in patterns)
-    assert {one["$ref"].rpartition("/")[2] for one in patterns.values()} <= said["$defs"].keys()
+    assert {one["$ref"].rpartition("/")[2] for one in patterns.values()} <= stated["$defs"].keys()
     listed = CliRunner().invoke(config_command, ["components"]).output
     assert yaml.safe_load(listed)["exporters"]["type/name"]["settings"]["webhook"]
 
@@ -157,9 +157,9 @@ def _each_is_on_the_page(service: Service, names: tuple[str, ...]) -> None:
     for name in ("otlp_file", "otlp_file/copy"):
         assert f'overwatch_recording_budget_bytes{{exporter="{name}"}}' in page
     health = json.loads(http(f"{service.context.urls.get('health_check')}/").body)
-    told = health["components"]["pipeline:logs"]["components"]
-    assert not told["exporter:otlphttp"]["healthy"]
-    assert told["exporter:otlphttp/second"]["healthy"]
+    reported = health["components"]["pipeline:logs"]["components"]
+    assert not reported["exporter:otlphttp"]["healthy"]
+    assert reported["exporter:otlphttp/second"]["healthy"]
 
 
 def test_two_webhooks_tell_the_same_and_one_that_refuses_is_named(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_two_webhooks_tell_the_same_and_one_that_refuses_is_named(tmp_path: Path
             at = time.time_ns()
             give(
                 service,
-                told("crashing", [fakes.envs(at, range(4), 1, reward=[1.0] * 4), fakes.crashed(at, 2)]),
+                reported("crashing", [fakes.envs(at, range(4), 1, reward=[1.0] * 4), fakes.crashed(at, 2)]),
             )
             good.wait(1)
             refusing.wait(1)
@@ -195,7 +195,7 @@ def test_a_second_page_of_metrics_has_an_address_of_its_own(tmp_path: Path) -> N
         f"exporters.snapshots/copy.path={tmp_path / 'copy.jsonl'}",
     )
     with running(tmp_path, *more) as service:
-        give(service, told("two", [fakes.envs(time.time_ns(), range(4), 1, reward=[1.0] * 4)]))
+        give(service, reported("two", [fakes.envs(time.time_ns(), range(4), 1, reward=[1.0] * 4)]))
         urls = [str(service.context.urls.get(name)) for name in ("metrics", "metrics/teams")]
         eventually(lambda: b'rl_run_id="two"' in http(f"{urls[0]}/metrics").body)
         pages = [http(f"{url}/metrics").body for url in urls]

@@ -18,8 +18,8 @@ from overwatch.collector.net import Address
 from overwatch.collector.setting_types import Secret
 from overwatch.collector.signals import WIRES
 from overwatch.journal import Signal
-from tests.overwatch.collector.running import config, run_started, running, told
-from tests.overwatch.collector.running import http as ask
+from tests.overwatch.collector.running import config, reported, run_started, running
+from tests.overwatch.collector.running import http as query
 
 INGEST, READ, CONTROL = "ingest-3f9a", "read-77b1", "control-c0de"
 TOKENS = (
@@ -221,12 +221,12 @@ def test_a_token_in_a_query_is_none(guarded: Service) -> None:
     """Only the header counts: addresses end up in logs."""
     url = doors(guarded)["view"]
 
-    assert ask(f"{url}?access_token={READ}").status == 401
+    assert query(f"{url}?access_token={READ}").status == 401
 
 
 def test_unknown_routes_tell_nothing(guarded: Service) -> None:
     """Without a token nobody learns which paths and methods there are."""
-    found = {name: ask(f"{url}/nothing").status for name, url in doors(guarded).items() if name != "health"}
+    found = {name: query(f"{url}/nothing").status for name, url in doors(guarded).items() if name != "health"}
 
     assert set(found.values()) == {401}
     assert call(guarded, [], "Nothing") is grpc.StatusCode.UNAUTHENTICATED
@@ -247,7 +247,7 @@ def test_each_door_wants_its_role(guarded: Service, token: str | None, expected:
     """Senders cannot read, readers cannot send; who may act may also read; health is for all."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
-    assert {name: ask(url, **headers).status for name, url in doors(guarded).items()} == expected
+    assert {name: query(url, **headers).status for name, url in doors(guarded).items()} == expected
 
 
 @pytest.mark.parametrize(("token", "status"), [(None, 401), (READ, 403), (INGEST, 403), (CONTROL, 405)])
@@ -255,7 +255,7 @@ def test_to_act_needs_the_token_of_control(guarded: Service, token: str | None, 
     """A method that changes something is judged before it is known whether there is such a route."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
-    assert ask(doors(guarded)["view"], b"", "POST", **headers).status == status
+    assert query(doors(guarded)["view"], b"", "POST", **headers).status == status
 
 
 def test_without_tokens_reading_is_open_and_acting_is_not(plain: Service) -> None:
@@ -264,9 +264,9 @@ def test_without_tokens_reading_is_open_and_acting_is_not(plain: Service) -> Non
     assert token is not None
     view = doors(plain)["view"]
 
-    assert ask(view).status == 200
-    assert ask(view, b"", "POST").status == 401
-    assert ask(view, b"", "POST", Authorization=f"Bearer {token.reveal()}").status == 405
+    assert query(view).status == 200
+    assert query(view, b"", "POST").status == 401
+    assert query(view, b"", "POST", Authorization=f"Bearer {token.reveal()}").status == 405
 
 
 @pytest.mark.parametrize(
@@ -278,11 +278,13 @@ def test_refusals_speak_the_protocol_of_the_request(
 ) -> None:
     """OTLP/HTTP answers a Status in the request's encoding, with a challenge on 401."""
     headers = {"Content_Type": content_type} | ({} if token is None else {"Authorization": f"Bearer {token}"})
-    packed = ask(doors(guarded)["otlp_http"], b"", "POST", **headers)
-    said = ask(doors(guarded)["otlp_http"], b"{}", "POST", **headers | {"Content_Type": "application/json"})
+    packed = query(doors(guarded)["otlp_http"], b"", "POST", **headers)
+    stated = query(
+        doors(guarded)["otlp_http"], b"{}", "POST", **headers | {"Content_Type": "application/json"}
+    )
 
     assert status_pb2.Status.FromString(packed.body).code == code
-    assert said.body.startswith(f'{{"code":{code},'.encode())
+    assert stated.body.startswith(f'{{"code":{code},'.encode())
     assert (packed.headers.get("WWW-Authenticate") == 'Bearer realm="overwatch"') == (code == 16)
 
 
@@ -296,8 +298,8 @@ def test_refusals_are_counted(tmp_path: Path) -> None:
         call(service, [])
         name, tally = "overwatch_listener_refused_requests", service.context.tally
         found = {
-            (door, by): tally.get(name, listener=door, reason=by)
-            for door in ("otlp_http", "otlp_grpc")
+            (entry, by): tally.get(name, listener=entry, reason=by)
+            for entry in ("otlp_http", "otlp_grpc")
             for by in ("host", "origin", "authorization")
         }
 
@@ -316,34 +318,34 @@ def test_a_reload_says_each_time_what_it_could_not_take_up(
     file = tmp_path / "read.tokens"
     file.write_text("first")
     with running(tmp_path, f"service.security.tokens.read.filename={file}") as service:
-        said = []
+        stated = []
         for text in ("", "", "second"):
             file.write_text(text)
             caplog.clear()
             with caplog.at_level("INFO", "overwatch.collector"):
                 service.reload()
             lines = [record.getMessage() for record in caplog.records]
-            said.append(
+            stated.append(
                 ("were read again" in "".join(lines), any("not all is taken up" in line for line in lines))
             )
 
-    assert said == [(False, True), (False, True), (True, False)]
+    assert stated == [(False, True), (False, True), (True, False)]
 
 
 def test_tokens_of_files_follow_the_files(tmp_path: Path) -> None:
     """A reload takes new tokens up at once; a file that is empty, or gone, leaves the old ones."""
     file = tmp_path / "read.tokens"
     file.write_text("first\n\nsecond\n")
-    body = told("run-a", [run_started()])
+    body = reported("run-a", [run_started()])
     with running(tmp_path, f"service.security.tokens.read.filename={file}") as service:
         view, guard = doors(service)["view"], service.context.guard
 
         def admitted() -> list[str]:
             words = ("first", "second", "third")
-            return [word for word in words if ask(view, Authorization=f"Bearer {word}").status == 200]
+            return [word for word in words if query(view, Authorization=f"Bearer {word}").status == 200]
 
         assert admitted() == ["first", "second"]
-        assert ask(doors(service)["otlp_http"], body, "POST", **PROTOBUF).status == 200
+        assert query(doors(service)["otlp_http"], body, "POST", **PROTOBUF).status == 200
         file.write_text("second\nthird\n")
         guard.reload()
         assert admitted() == ["second", "third"]

@@ -18,7 +18,7 @@ from overwatch.collector.extensions.health_check import HealthCheckConfig
 from overwatch.collector.health import Health, Phase
 from overwatch.collector.process import _serve
 from overwatch.journal import JournalFullError, Signal
-from tests.overwatch.collector.running import config, eventually, fill, http, run_started, running, told
+from tests.overwatch.collector.running import config, eventually, fill, http, reported, run_started, running
 
 GRAPH = {
     "extensions": ("extension:view",),
@@ -128,7 +128,7 @@ def test_queues_are_measured_with_their_room(tmp_path: Path) -> None:
     """Each reader of the journal says how much waits for it and how much may."""
     with running(tmp_path, "exporters.aggregator.journal_size_mib=3") as service:
         hung = service.context.journal.cursor("hung")
-        request = told("run-a", [run_started()])
+        request = reported("run-a", [run_started()])
         url = f"{service.endpoints.otlp_http}/v1/logs"
         assert http(url, request, "POST", Content_Type="application/x-protobuf").status == 200
         own = f"{service.context.urls.get('telemetry')}/metrics"
@@ -198,7 +198,7 @@ def test_a_thread_that_ended_is_noticed_by_the_next_probe(tmp_path: Path, name: 
         url = str(service.endpoints.health)
         assert http(url).status == 200
         thread = _end(name)
-        service.context.journal.submit(Signal.LOGS, told("run-a", [run_started()]))
+        service.context.journal.submit(Signal.LOGS, reported("run-a", [run_started()]))
         thread.join(10)
         probed = http(url)
 
@@ -216,7 +216,7 @@ def test_the_process_ends_with_a_part_that_only_a_restart_brings_back(tmp_path: 
         try:
             assert eventually(lambda: service.context.health.phase is Phase.OK)
             _end(name)
-            service.context.journal.submit(Signal.LOGS, told("run-a", [run_started()]))
+            service.context.journal.submit(Signal.LOGS, reported("run-a", [run_started()]))
             assert serving.result(30) == 3
         finally:
             gc.unfreeze()

@@ -11,13 +11,13 @@ from overwatch.journal import Journal, MemoryJournal, Signal
 from overwatch.otlp.decode import decode
 from overwatch.otlp.jsonl import to_json
 from tests.fakes import START_NS
-from tests.overwatch.collector.running import run_started, told
+from tests.overwatch.collector.running import reported, run_started
 from tests.overwatch.collector.test_otlp_conformance import one_bad_log, span, two_bad_points
 from tests.overwatch.otlp.test_origin import metrics
 from tests.overwatch.otlp.test_protobuf import empties
 
 BODIES = [
-    Body(signal=Signal.LOGS, data=told("run-1", [run_started()]), transport="http"),
+    Body(signal=Signal.LOGS, data=reported("run-1", [run_started()]), transport="http"),
     Body(signal=Signal.LOGS, data=to_json(Signal.LOGS, one_bad_log()), transport="http", json=True),
     Body(signal=Signal.METRICS, data=two_bad_points(), transport="http"),
     Body(signal=Signal.TRACES, data=span(), transport="http"),

@@ -23,7 +23,7 @@ from overwatch.collector.receivers import bodies
 from overwatch.collector.tally import Tally
 from overwatch.journal import MemoryJournal, Signal
 from overwatch.otlp.decode import Decoded
-from tests.overwatch.collector.running import eventually, http, run_started, running, told
+from tests.overwatch.collector.running import eventually, http, reported, run_started, running
 from tests.overwatch.otlp.test_protobuf import empties
 
 MIB = 1 << 20
@@ -160,7 +160,7 @@ def test_small_bodies_pass_while_large_ones_wait_for_each_other() -> None:
     async def all_of_them() -> None:
         large = [asyncio.ensure_future(take(empties(2000))) for _ in range(3)]
         for _ in range(20):
-            await take(told("run-small", [run_started()]))
+            await take(reported("run-small", [run_started()]))
         assert not any(task.done() for task in large)
         decoding.gate.set()
         await asyncio.gather(*large)
@@ -215,7 +215,7 @@ def test_without_memory_both_doors_ask_to_come_back(tmp_path: Path) -> None:
     """Above the limit of memory senders get a retryable refusal with a delay, in their protocol's words."""
     method = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
     with running(tmp_path, "receivers.otlp.limits={limit_mib: 2, spike_limit_mib: 1}") as service:
-        body = told("run-memory", [run_started()])
+        body = reported("run-memory", [run_started()])
         reply = http(
             f"{service.endpoints.otlp_http}/v1/logs", body, "POST", Content_Type="application/x-protobuf"
         )

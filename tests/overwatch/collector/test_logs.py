@@ -18,7 +18,7 @@ from overwatch.journal import Signal
 from tests.e2e.collecting import collecting
 from tests.overwatch.collector import raw_http2 as h2
 from tests.overwatch.collector.receivers.fuzz_grpc import method
-from tests.overwatch.collector.running import config, eventually, http, run_started, told
+from tests.overwatch.collector.running import config, eventually, http, reported, run_started
 from tests.overwatch.collector.test_service import ready, spawn
 
 CANARY = "canary-5ac7e0b9"
@@ -40,11 +40,11 @@ def record(message: str, *arguments: object, failed: bool = False) -> logging.Lo
 def test_no_line_shows_a_secret(encoding: str, *, failed: bool) -> None:
     """Known secrets, bearer tokens and passwords in URLs are placeholders, in tracebacks too."""
     lines = formatter(encoding, lambda: frozenset({CANARY}))
-    said = lines.format(record("%s, Bearer abc.def at http://me:pw@host/", CANARY, failed=failed))
+    stated = lines.format(record("%s, Bearer abc.def at http://me:pw@host/", CANARY, failed=failed))
 
-    assert SHOWN in said
-    assert [word for word in (CANARY, "abc.def", "pw") if word in said] == []
-    assert ("ValueError" in said) is failed
+    assert SHOWN in stated
+    assert [word for word in (CANARY, "abc.def", "pw") if word in stated] == []
+    assert ("ValueError" in stated) is failed
 
 
 def test_json_lines_are_objects() -> None:
@@ -91,20 +91,20 @@ def test_a_head_that_is_no_text_makes_no_line(tmp_path: Path, word: bytes, inste
         address = urlsplit(str(endpoints.otlp_grpc))
         with socket.create_connection((str(address.hostname), address.port or 0), 10) as connection:
             connection.sendall(odd)
-            heard = b""
+            received = b""
             # The call has an end: its head was read.
-            while not {h2.HEADERS, h2.RST_STREAM} & set(h2.kinds(heard)):
-                heard += connection.recv(1 << 16) or pytest.fail("the connection ended")
-    said = (tmp_path / "collector.log").read_text()
-    assert [mark for mark in ("Traceback", "Invalid", "hpack") if mark in said] == []
+            while not {h2.HEADERS, h2.RST_STREAM} & set(h2.kinds(received)):
+                received += connection.recv(1 << 16) or pytest.fail("the connection ended")
+    stated = (tmp_path / "collector.log").read_text()
+    assert [mark for mark in ("Traceback", "Invalid", "hpack") if mark in stated] == []
 
 
 def test_secrets_within_secrets_and_quotes_go_whole() -> None:
     """No end of a longer one is left, and JSON's escapes hide none."""
     lines = formatter("json", lambda: frozenset({"abcd", "abcdefgh", 'qu"ote\\d'}))
-    said = lines.format(record("abcdefgh and %s", 'qu"ote\\d'))
+    stated = lines.format(record("abcdefgh and %s", 'qu"ote\\d'))
 
-    assert json.loads(said)["event"] == f"{SHOWN} and {SHOWN}"
+    assert json.loads(stated)["event"] == f"{SHOWN} and {SHOWN}"
 
 
 def test_a_secret_does_not_show(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_no_output_shows_a_token_and_no_file_is_for_others(tmp_path: Path) -> No
         endpoints = ready(data, process)
         for token in ("wrong", CANARY):
             headers = {"Content_Type": "application/x-protobuf", "Authorization": f"Bearer {token}"}
-            http(f"{endpoints.otlp_http}/v1/logs", told("run-a", [run_started()]), "POST", **headers)
+            http(f"{endpoints.otlp_http}/v1/logs", reported("run-a", [run_started()]), "POST", **headers)
         eventually(lambda: (data / "snapshots.jsonl").exists() or None)
         pages = [http(f"{endpoints.metrics}/metrics").body, http(f"{endpoints.health}/").body]
         announced = discovery_path()

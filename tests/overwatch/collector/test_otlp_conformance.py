@@ -30,7 +30,7 @@ from overwatch.collector import Service
 from overwatch.collector.signals import WIRES, Code
 from overwatch.journal import Signal
 from overwatch.otlp.jsonl import MalformedJson, from_json, to_json
-from tests.overwatch.collector.running import Reply, http, run_started, running, told, update
+from tests.overwatch.collector.running import Reply, http, reported, run_started, running, update
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 LOGS, METRICS, TRACES = "/v1/logs", "/v1/metrics", "/v1/traces"
@@ -51,7 +51,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield started
 
 
-def ask(service: Service, path: str, body: bytes | None, method: str = "POST", **headers: str) -> Reply:
+def query(service: Service, path: str, body: bytes | None, method: str = "POST", **headers: str) -> Reply:
     """One request to the OTLP/HTTP door."""
     return http(f"{service.endpoints.otlp_http}{path}", body, method, **headers)
 
@@ -61,14 +61,14 @@ def status_of(reply: Reply, kind: str) -> status_pb2.Status:
     assert reply.headers["Content-Type"] == kind
     if kind == PROTOBUF:
         return status_pb2.Status.FromString(reply.body)
-    said = json.loads(reply.body)
-    return status_pb2.Status(code=said["code"], message=said["message"])
+    stated = json.loads(reply.body)
+    return status_pb2.Status(code=stated["code"], message=stated["message"])
 
 
 def one_bad_log() -> bytes:
     """Three log records, the second without what its name promises."""
     request = ExportLogsServiceRequest.FromString(
-        told("run-bad", [run_started(), update(0.01), update(0.02, 2)])
+        reported("run-bad", [run_started(), update(0.01), update(0.02, 2)])
     )
     bad = request.resource_logs[0].scope_logs[0].log_records[1]
     bad.event_name = "overwatch.early_stopped"
@@ -105,7 +105,7 @@ def test_empty_requests_succeed_in_every_encoding(
     """An empty request is a full success with `partial_success` unset, in the request's encoding."""
     body = b"" if kind == PROTOBUF else b"{}"
     headers = {"Content_Type": kind} | ({"Content_Encoding": "gzip"} if packed else {})
-    reply = ask(service, path, gzip.compress(body) if packed else body, **headers)
+    reply = query(service, path, gzip.compress(body) if packed else body, **headers)
 
     assert (reply.status, reply.headers["Content-Type"]) == (200, kind)
     assert reply.body == (b"" if kind == PROTOBUF else b"{}")
@@ -118,7 +118,7 @@ def test_empty_requests_succeed_in_every_encoding(
         pytest.param(Signal.LOGS, one_bad_log(), 1, id="logs-one-of-three"),
         pytest.param(Signal.METRICS, two_bad_points(), 2, id="points-two-of-three"),
         pytest.param(Signal.TRACES, span(), 0, id="spans-none"),
-        pytest.param(Signal.LOGS, told("run-good", [run_started()]), 0, id="logs-none"),
+        pytest.param(Signal.LOGS, reported("run-good", [run_started()]), 0, id="logs-none"),
     ],
 )
 def test_partial_success_counts_exactly(
@@ -127,7 +127,7 @@ def test_partial_success_counts_exactly(
     """A partial success is 200 with the exact count and a message; a full one leaves the field unset."""
     path = WIRES[signal].path
     sent = body if kind == PROTOBUF else to_json(signal, body)
-    reply = ask(service, path, sent, Content_Type=kind)
+    reply = query(service, path, sent, Content_Type=kind)
 
     assert reply.status == 200
     answer: Any = ANSWERS[path]()
@@ -142,10 +142,10 @@ def test_partial_success_counts_exactly(
         assert list(counts.values()) == [rejected]
 
 
-def _answer_of_json(path: str, said: dict[str, dict[str, str]]) -> bytes:
+def _answer_of_json(path: str, stated: dict[str, dict[str, str]]) -> bytes:
     """A JSON answer as protobuf, by the strict rules: names in lowerCamel, counts as strings."""
     answer: Any = ANSWERS[path]()
-    partial = said.get("partialSuccess")
+    partial = stated.get("partialSuccess")
     if partial is not None:
         names = {field.json_name: field.name for field in answer.partial_success.DESCRIPTOR.fields}
         for key, value in partial.items():
@@ -193,7 +193,7 @@ def test_refusals_are_statuses_in_the_requests_encoding(service: Service, rule: 
     """Each 4xx has its code, a `google.rpc.Status` in the request's encoding, and is not to be retried."""
     row = REFUSALS[rule]
     packing = {} if row.packing is None else {"Content_Encoding": row.packing}
-    reply = ask(service, row.path, row.body, row.method, Content_Type=kind, **packing)
+    reply = query(service, row.path, row.body, row.method, Content_Type=kind, **packing)
 
     status = status_of(reply, kind)
     assert (reply.status, status.code) == (row.status, row.code)
@@ -210,7 +210,7 @@ def test_refusals_are_statuses_in_the_requests_encoding(service: Service, rule: 
 )
 def test_other_content_types_are_unsupported(service: Service, content_type: str) -> None:
     """What is neither protobuf nor JSON is 415, answered as JSON."""
-    reply = ask(service, LOGS, b"{}", Content_Type=content_type)
+    reply = query(service, LOGS, b"{}", Content_Type=content_type)
 
     assert reply.status == 415
     assert status_of(reply, JSON).code == Code.INVALID_ARGUMENT
@@ -222,13 +222,13 @@ def test_other_content_types_are_unsupported(service: Service, content_type: str
 )
 def test_parameters_and_case_of_a_content_type_do_not_matter(service: Service, content_type: str) -> None:
     """A media type is compared without case and parameters."""
-    assert ask(service, LOGS, b"{}", Content_Type=content_type).status == 200
+    assert query(service, LOGS, b"{}", Content_Type=content_type).status == 200
 
 
 def test_bad_data_says_what_is_bad(service: Service) -> None:
     """A 400 carries a `BadRequest` detail, in both encodings."""
-    binary = ask(service, LOGS, b"\xff", Content_Type=PROTOBUF)
-    text = ask(service, LOGS, b"[]", Content_Type=JSON)
+    binary = query(service, LOGS, b"\xff", Content_Type=PROTOBUF)
+    text = query(service, LOGS, b"[]", Content_Type=JSON)
 
     assert status_of(binary, PROTOBUF).details[0].type_url.endswith("google.rpc.BadRequest")
     assert json.loads(text.body)["details"][0]["@type"].endswith("google.rpc.BadRequest")
@@ -242,7 +242,7 @@ def test_an_answer_stays_small(service: Service) -> None:
     logs = resource.scope_logs.add().log_records
     for _ in range(20):
         logs.add(time_unix_nano=1, event_name="overwatch." + "x" * 2000)
-    reply = ask(service, LOGS, request.SerializeToString(), Content_Type=PROTOBUF)
+    reply = query(service, LOGS, request.SerializeToString(), Content_Type=PROTOBUF)
 
     assert ExportLogsServiceResponse.FromString(reply.body).partial_success.rejected_log_records == 20
     assert len(reply.body) < 4096 + 64
@@ -355,7 +355,7 @@ def test_json_beyond_the_rules_is_refused(service: Service, fields: str) -> None
     text = f'{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{{{fields}}}]}}]}}]}}'
     with pytest.raises(MalformedJson):
         from_json(Signal.LOGS, text.encode())
-    reply = ask(service, LOGS, gzip.compress(text.encode()), Content_Type=JSON, Content_Encoding="gzip")
+    reply = query(service, LOGS, gzip.compress(text.encode()), Content_Type=JSON, Content_Encoding="gzip")
 
     assert reply.status in {400, 413}
     assert status_of(reply, JSON).message
@@ -366,7 +366,7 @@ def test_json_beyond_the_rules_is_refused(service: Service, fields: str) -> None
 )
 def test_bytes_that_are_no_json_object_are_refused(service: Service, text: bytes) -> None:
     """A body is one JSON object in UTF-8 without a mark."""
-    assert ask(service, LOGS, text, Content_Type=JSON).status == 400
+    assert query(service, LOGS, text, Content_Type=JSON).status == 400
 
 
 def test_values_of_every_kind_are_taken(service: Service) -> None:
@@ -385,12 +385,12 @@ def test_values_of_every_kind_are_taken(service: Service) -> None:
     nested.kvlist_value.values.add(key="deep").value.double_value = math.nan
     for kind, body in ((PROTOBUF, request.SerializeToString()), (JSON, None)):
         sent = body if body is not None else to_json(Signal.LOGS, request.SerializeToString())
-        reply = ask(service, LOGS, sent, Content_Type=kind)
+        reply = query(service, LOGS, sent, Content_Type=kind)
         assert (reply.status, reply.body) == (200, b"" if kind == PROTOBUF else b"{}")
 
 
 def test_unknown_protobuf_fields_are_ignored(service: Service) -> None:
     """A message with fields of a later version is taken as if they were not there."""
-    later = b"\xfa\x01\x03abc" + told("run-later", [run_started()])
+    later = b"\xfa\x01\x03abc" + reported("run-later", [run_started()])
 
-    assert ask(service, LOGS, later, Content_Type=PROTOBUF).body == b""
+    assert query(service, LOGS, later, Content_Type=PROTOBUF).body == b""

@@ -27,7 +27,7 @@ from overwatch.recordings.index import Entry, Located, Raised
 from overwatch.serve.recording import RecordingWriter
 from overwatch.snapshot import View
 from tests.overwatch.analyse.reading import every
-from tests.overwatch.collector.running import config, eventually, http, run_started, running, told, update
+from tests.overwatch.collector.running import config, eventually, http, reported, run_started, running, update
 
 
 def send(service: Service, body: bytes) -> None:
@@ -43,7 +43,7 @@ def index(folder: Path) -> list[dict[str, object]]:
 
 def test_the_index_points_at_whole_lines(tmp_path: Path) -> None:
     """Header, start, one entry a batch with its exact bytes, and the last tick."""
-    bodies = [told("run-a", [run_started()]), told("run-a", [update(0.01)], first_seq=2)]
+    bodies = [reported("run-a", [run_started()]), reported("run-a", [update(0.01)], first_seq=2)]
     with running(tmp_path) as service:
         for body in bodies:
             send(service, body)
@@ -65,10 +65,10 @@ def test_the_index_points_at_whole_lines(tmp_path: Path) -> None:
 def test_a_recording_replays_to_the_snapshots_that_were_live(tmp_path: Path) -> None:
     """The lines of snapshots.jsonl and those of a replay of the OTLP files are the same bytes."""
     with running(tmp_path) as service:
-        send(service, told("run-a", [run_started(), update(0.01)]))
-        send(service, told("run-b", [run_started(), update(0.05)]))
+        send(service, reported("run-a", [run_started(), update(0.01)]))
+        send(service, reported("run-b", [run_started(), update(0.05)]))
         eventually(lambda: service.context.aggregator and service.context.aggregator.frame)
-        send(service, told("run-a", [update(0.02, 2)], first_seq=3))
+        send(service, reported("run-a", [update(0.02, 2)], first_seq=3))
 
     live = (tmp_path / "snapshots.jsonl").read_bytes().splitlines()
     replayed = [codec.encode(s) for frame in Recording(tmp_path / "otlp").frames() for s in frame.recorded]
@@ -79,12 +79,12 @@ def test_a_recording_replays_to_the_snapshots_that_were_live(tmp_path: Path) -> 
 def test_a_second_life_goes_on_in_the_same_files(tmp_path: Path) -> None:
     """A restart adds its own start; a line that the first life tore is cut off."""
     with running(tmp_path) as service:
-        send(service, told("run-a", [run_started()]))
+        send(service, reported("run-a", [run_started()]))
     for name in ("index.jsonl", "logs.jsonl"):
         with (tmp_path / "otlp" / name).open("ab") as file:
             file.write(b'{"torn": ')
     with running(tmp_path) as service:
-        send(service, told("run-a", [update(0.01)]))
+        send(service, reported("run-a", [update(0.01)]))
 
     kinds = [next(iter(entry)) if "signal" not in entry else entry["signal"] for entry in index(tmp_path)]
     assert kinds == ["overwatch_index", "start", "logs", "end", "start", "logs", "end"]
@@ -96,10 +96,10 @@ def test_a_second_life_goes_on_in_the_same_files(tmp_path: Path) -> None:
 def test_a_folder_that_goes_away_is_made_again(tmp_path: Path) -> None:
     """Removing the recording loses what was in it and nothing after it."""
     with running(tmp_path) as service:
-        send(service, told("run-a", [run_started()]))
+        send(service, reported("run-a", [run_started()]))
         eventually(lambda: len(index(tmp_path)) == 3)
         shutil.rmtree(tmp_path / "otlp")
-        send(service, told("run-a", [update(0.01)], first_seq=2))
+        send(service, reported("run-a", [update(0.01)], first_seq=2))
 
     assert [entry.get("sequence") for entry in index(tmp_path)] == [None, 3, None]
 
@@ -114,7 +114,7 @@ def test_a_disk_that_fails_is_said_and_holds_up_nobody(tmp_path: Path) -> None:
     """What cannot be written is shown by health while all else goes on, and is written once it can be."""
     (tmp_path / "otlp").write_text("a file where the folder should be")
     with running(tmp_path) as service:
-        send(service, told("run-a", [run_started(), update(0.01)]))
+        send(service, reported("run-a", [run_started(), update(0.01)]))
         eventually(lambda: exporter_state(service) == "StatusRecoverableError")
         assert http(str(service.endpoints.health)).status == 200
         metrics = eventually(
@@ -123,7 +123,7 @@ def test_a_disk_that_fails_is_said_and_holds_up_nobody(tmp_path: Path) -> None:
         assert b'overwatch_policy_kl_divergence{rl_run_id="run-a"} 0.01' in metrics
 
         (tmp_path / "otlp").unlink()
-        send(service, told("run-a", [update(0.02, 2)], first_seq=3))
+        send(service, reported("run-a", [update(0.02, 2)], first_seq=3))
         eventually(lambda: exporter_state(service) == "StatusOK")
 
     assert [entry.get("signal") for entry in index(tmp_path)] == [None, "start", "logs", "logs", None]
@@ -133,7 +133,7 @@ def test_a_batch_that_no_line_can_be_made_of_is_left_out_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An error of our own takes its batch, in this life and for the next, and is counted."""
-    poison = told("run-a", [update(0.02, 2)], first_seq=3)
+    poison = reported("run-a", [update(0.02, 2)], first_seq=3)
 
     def made(signal: Signal, body: bytes) -> bytes:
         if body == poison:
@@ -144,9 +144,9 @@ def test_a_batch_that_no_line_can_be_made_of_is_left_out_alone(
     for life in range(2):
         with running(tmp_path) as service:
             if life == 0:
-                for body in (told("run-a", [run_started(), update(0.01)]), poison):
+                for body in (reported("run-a", [run_started(), update(0.01)]), poison):
                     send(service, body)
-            send(service, told("run-a", [update(0.03, 3 + life)], first_seq=4 + life))
+            send(service, reported("run-a", [update(0.03, 3 + life)], first_seq=4 + life))
         assert service.context.tally.get("overwatch_exporter_faults", exporter="otlp_file") == 1 - life
         assert "otlp_file" not in service.context.health.degraded
 
@@ -171,7 +171,7 @@ def test_a_disk_that_fails_for_too_long_costs_batches_and_they_are_counted(
 
         def deliver(seq: int) -> int:
             line = LogLine(at=time.time_ns(), severity=Severity.INFO, message="x" * 80_000)
-            body = told("run-a", [line], first_seq=seq)
+            body = reported("run-a", [line], first_seq=seq)
             headers = {"Content_Type": "application/x-protobuf"}
             return http(f"{service.endpoints.otlp_http}/v1/logs", body, "POST", **headers).status
 
@@ -188,7 +188,7 @@ def test_what_a_failing_disk_kept_out_is_written_by_the_next_life(tmp_path: Path
     """A collector that stops before the disk works again leaves what waits in the journal."""
     (tmp_path / "otlp").write_text("a file where the folder should be")
     with running(tmp_path) as service:
-        send(service, told("run-a", [run_started(), update(0.01)]))
+        send(service, reported("run-a", [run_started(), update(0.01)]))
         eventually(lambda: service.context.health.degraded)
     (tmp_path / "otlp").unlink()
     with running(tmp_path):
@@ -202,7 +202,7 @@ def test_what_came_after_a_batch_that_is_left_is_left_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A collector that stops while the disk refuses one batch loses neither it nor what it takes after it."""
-    write, poison = RecordingWriter.write, told("run-a", [run_started()])
+    write, poison = RecordingWriter.write, reported("run-a", [run_started()])
 
     def refused(writer: RecordingWriter, batch: Batch) -> None:
         if batch.body == poison:
@@ -215,7 +215,7 @@ def test_what_came_after_a_batch_that_is_left_is_left_too(
             send(service, poison)
             eventually(lambda: exporter_state(service) == "StatusRecoverableError")
             for seq in (2, 3):
-                send(service, told("run-a", [update(0.01, seq)], first_seq=seq))
+                send(service, reported("run-a", [update(0.01, seq)], first_seq=seq))
     with running(tmp_path):
         pass
 
@@ -238,10 +238,10 @@ def test_a_disk_that_works_again_at_the_stop_gets_what_waits(
     monkeypatch.setattr(RecordingWriter, "write", refused_at_first)
     monkeypatch.setattr(otlp_file, "_WAIT_S", 60.0)
     with running(tmp_path, f"service.extensions={extensions}") as service:
-        send(service, told("run-a", [run_started()]))
+        send(service, reported("run-a", [run_started()]))
         eventually(lambda: tried)
         going.set()
-        send(service, told("run-a", [update(0.01)], first_seq=2))
+        send(service, reported("run-a", [update(0.01)], first_seq=2))
 
     assert [entry["sequence"] for entry in index(tmp_path) if entry.get("signal") == "logs"] == [2, 3]
 
@@ -249,13 +249,13 @@ def test_a_disk_that_works_again_at_the_stop_gets_what_waits(
 def test_a_life_that_was_killed_is_gone_over_without_a_line_doubled(tmp_path: Path) -> None:
     """What was written after the place that was kept is cut off and written again, byte by byte."""
     with running(tmp_path) as service:
-        send(service, told("run-a", [run_started()]))
+        send(service, reported("run-a", [run_started()]))
         eventually((tmp_path / "journal" / "otlp_file.cursor").exists)
     before = (tmp_path / "journal" / "otlp_file.cursor").read_bytes()
     checkpoints = {file: file.read_bytes() for file in (tmp_path / "journal").glob("*.checkpoint")}
     with running(tmp_path) as service:
         for seq in range(2, 12):
-            send(service, told("run-a", [update(0.01, seq)], first_seq=seq))
+            send(service, reported("run-a", [update(0.01, seq)], first_seq=seq))
     first = [line for line in index(tmp_path) if "end" not in line]
     lines = (tmp_path / "otlp" / "logs.jsonl").read_bytes()
 
@@ -276,11 +276,11 @@ def test_a_life_that_was_killed_is_gone_over_without_a_line_doubled(tmp_path: Pa
 def test_lines_of_another_collector_are_not_cut(tmp_path: Path) -> None:
     """A recording that was added to by who has no journal here keeps what was added."""
     with running(tmp_path) as service:
-        send(service, told("run-a", [run_started()]))
+        send(service, reported("run-a", [run_started()]))
     with running(tmp_path, "service.extensions=[health_check, view]") as service:
-        send(service, told("run-b", [run_started()]))
+        send(service, reported("run-b", [run_started()]))
     with running(tmp_path) as service:
-        send(service, told("run-a", [update(0.01)], first_seq=2))
+        send(service, reported("run-a", [update(0.01)], first_seq=2))
 
     assert [e["signal"] for e in index(tmp_path) if "signal" in e] == ["start", "logs"] * 3
     assert len((tmp_path / "otlp" / "logs.jsonl").read_bytes().splitlines()) == 3
@@ -290,7 +290,7 @@ def test_stamps_rise(tmp_path: Path) -> None:
     """Stamps of batches strictly rise, also for requests that come at once."""
     with running(tmp_path) as service:
         for seq in range(1, 20):
-            send(service, told("run-a", [update(0.01, seq)], first_seq=seq))
+            send(service, reported("run-a", [update(0.01, seq)], first_seq=seq))
 
     stamps = [int(str(entry["stamp"])) for entry in index(tmp_path) if "stamp" in entry]
     assert all(earlier < later for earlier, later in pairwise(stamps))
@@ -310,12 +310,12 @@ PATIENCE_S = 80.0
 def test_what_was_rotated_is_packed_beside_and_replays_as_it_was_live(tmp_path: Path) -> None:
     """Files rotate by age, another process packs them, and the frames are those that were live."""
     with running(tmp_path, *ROTATING) as service:
-        send(service, told("run-a", [run_started()]))
+        send(service, reported("run-a", [run_started()]))
         seq = 1
         # A file is rotated by the first batch that comes after its time, however many came before.
         while seq < 40 or not list((tmp_path / "otlp").glob("logs-*.jsonl*")):
             seq += 1
-            send(service, told("run-a", [update(0.01, seq)], first_seq=seq))
+            send(service, reported("run-a", [update(0.01, seq)], first_seq=seq))
             eventually(lambda seq=seq: len(all_entries(tmp_path)) >= seq + 1)
         eventually(lambda: list((tmp_path / "otlp").glob("logs-*.jsonl.zst")), PATIENCE_S)
         shown = eventually(
@@ -346,7 +346,7 @@ def test_a_recording_made_under_a_diagnosis_section_replays_as_it_was_judged(tmp
             first = seq
             while seq < first + 10 or len(list((tmp_path / "otlp").glob("index-*"))) <= pieces:
                 seq += 1
-                send(service, told("run-a", [update(0.01 + 0.02 * life, seq)], first_seq=seq))
+                send(service, reported("run-a", [update(0.01 + 0.02 * life, seq)], first_seq=seq))
                 eventually(lambda want=seq + 1 + life: len(all_entries(tmp_path)) >= want)
             eventually(lambda: list((tmp_path / "otlp").glob("logs-*.jsonl.zst")), PATIENCE_S)
             if not life:
@@ -397,7 +397,7 @@ def test_the_place_is_kept_between_two_rotations(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(CursorFile, "save", saved)
     with running(tmp_path, *ROTATING) as service:
         for seq in range(1, 6):
-            send(service, told("run-a", [update(0.01, seq)], first_seq=seq))
+            send(service, reported("run-a", [update(0.01, seq)], first_seq=seq))
             began = time.time_ns()
             eventually(lambda began=began: time.time_ns() - began > ROTATING_NS)
         gate.set()
@@ -422,9 +422,9 @@ def all_entries(folder: Path) -> list[Entry]:
 def test_a_finding_is_noted_in_the_index(tmp_path: Path) -> None:
     """Once for each time that it became true, with its run and when that was."""
     with running(tmp_path) as service:
-        send(service, told("run-a", [run_started()]))
+        send(service, reported("run-a", [run_started()]))
         crash = EnvCrashed(at=time.time_ns(), env_id=3, error="segmentation fault")
-        send(service, told("run-a", [crash], first_seq=2))
+        send(service, reported("run-a", [crash], first_seq=2))
         eventually(lambda: any(isinstance(entry, Raised) for entry in all_entries(tmp_path)))
 
     (raised,) = [entry for entry in all_entries(tmp_path) if isinstance(entry, Raised)]
@@ -438,7 +438,7 @@ def test_a_life_that_was_killed_after_a_rotation_is_gone_over_too(tmp_path: Path
     """A place that was kept before the rotation cuts the piece; no line is doubled or lost."""
     folder, signals = tmp_path / "otlp", (Signal.LOGS,)
     writer = RecordingWriter(folder, signals)
-    bodies = [told("run-a", [update(0.01, seq)], first_seq=seq) for seq in range(1, 13)]
+    bodies = [reported("run-a", [update(0.01, seq)], first_seq=seq) for seq in range(1, 13)]
     batches = [
         Batch(sequence=seq, stamp=1_800_000_000_000_000_000 + seq, signal=Signal.LOGS, body=body)
         for seq, body in enumerate(bodies, 1)
@@ -472,7 +472,7 @@ def test_a_life_that_was_killed_after_a_rotation_is_gone_over_too(tmp_path: Path
 
 def test_a_rotation_that_was_killed_half_way_is_finished_by_the_next_life(tmp_path: Path) -> None:
     """Whatever was moved when it died, every line is there once and later ones follow."""
-    bodies = [told("run-a", [update(0.01, seq)], first_seq=seq) for seq in (1, 2)]
+    bodies = [reported("run-a", [update(0.01, seq)], first_seq=seq) for seq in (1, 2)]
     batches = [
         Batch(sequence=seq, stamp=1_800_000_000_000_000_000 + seq, signal=Signal.LOGS, body=body)
         for seq, body in enumerate(bodies, 1)
@@ -503,11 +503,11 @@ def test_a_rotation_that_was_killed_half_way_is_finished_by_the_next_life(tmp_pa
 
 def test_a_budget_that_cannot_work_is_refused(tmp_path: Path) -> None:
     """The message names the key and what it is compared with."""
-    for words, said in (
+    for words, stated in (
         ("budget.run_mib=100", "less than two times rotation.max_megabytes"),
         ("budget.folder_mib=1", "folder_mib 1 is less than run_mib 2048"),
         ("rotation.max_minutes=0", "max_minutes 0"),
         ("thinning.second_hours=0", "less than whole_minutes"),
     ):
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=stated):
             config(tmp_path, f"exporters.otlp_file.{words}")

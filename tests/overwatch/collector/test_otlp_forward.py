@@ -43,8 +43,8 @@ RUN = "forwarded"
 def lines(server: Evil) -> list[str]:
     """The lines that a target heard, in order of their coming."""
     found = []
-    for asked in server.asked:
-        body = gzip.decompress(asked.body) if "content-encoding" in asked.headers else asked.body
+    for requested in server.requested:
+        body = gzip.decompress(requested.body) if "content-encoding" in requested.headers else requested.body
         for resource in ExportLogsServiceRequest.FromString(body).resource_logs:
             found += [one.body.string_value for s in resource.scope_logs for one in s.log_records]
     return found
@@ -98,11 +98,11 @@ def test_the_bytes_that_came_are_the_bytes_that_go(tmp_path: Path) -> None:
         ) as mid:  # fmt: skip
             for body, signal in sent:
                 give(mid, body, signal)
-            server.wait(lambda it: len(it.asked) == 3)
-        assert {(one.path, one.body) for one in server.asked} == {
+            server.wait(lambda it: len(it.requested) == 3)
+        assert {(one.path, one.body) for one in server.requested} == {
             (f"/v1/{signal.value}", body) for body, signal in sent
         }
-        assert {one.headers["authorization"] for one in server.asked} == {"Bearer s3cr3t"}
+        assert {one.headers["authorization"] for one in server.requested} == {"Bearer s3cr3t"}
 
 
 @pytest.mark.parametrize("script", SLOW)
@@ -160,9 +160,9 @@ def test_a_refused_request_is_given_up_with_its_reason(
     gate = threading.Event()
 
     def script(call: Call) -> None:
-        while (asked := call.hear()) is not None:
+        while (requested := call.hear()) is not None:
             gate.wait(20)
-            if not call.say(reply("400 Bad Request") if b"line 7" in asked.body else OK):
+            if not call.emit(reply("400 Bad Request") if b"line 7" in requested.body else OK):
                 return
 
     with (
@@ -198,8 +198,8 @@ def test_a_token_file_of_a_target_is_read_at_each_request(tmp_path: Path) -> Non
     file.write_text("\n")
 
     def only_the_new_one(call: Call) -> None:
-        while (asked := call.hear()) is not None:
-            call.say(OK if asked.headers.get("authorization") == "Bearer new" else reply("401 No"))
+        while (requested := call.hear()) is not None:
+            call.emit(OK if requested.headers.get("authorization") == "Bearer new" else reply("401 No"))
 
     with (
         evil(only_the_new_one) as server,
@@ -207,9 +207,9 @@ def test_a_token_file_of_a_target_is_read_at_each_request(tmp_path: Path) -> Non
     ):
         give(mid, line(RUN, 1))
         assert "401" in eventually(lambda: trouble(mid))
-        assert "authorization" not in server.asked[-1].headers
+        assert "authorization" not in server.requested[-1].headers
         file.write_text("old\n")
-        server.wait(lambda one: one.asked[-1].headers.get("authorization") == "Bearer old")
+        server.wait(lambda one: one.requested[-1].headers.get("authorization") == "Bearer old")
         file.write_text("new\nold\n")
         eventually(lambda: counted(mid, "sent") == 1)
         assert dropped(mid, "refused_401") == 0
@@ -234,7 +234,7 @@ def test_what_waits_together_goes_together(tmp_path: Path) -> None:
     def script(call: Call) -> None:
         while call.hear() is not None:
             gate.wait(20)
-            if not call.say(OK):
+            if not call.emit(OK):
                 return
 
     sent = [line(RUN, number) for number in range(1, 41)]
@@ -246,8 +246,8 @@ def test_what_waits_together_goes_together(tmp_path: Path) -> None:
             give(mid, body)
         gate.set()
         eventually(lambda: counted(mid, "sent") == 40)
-        assert len(server.asked) <= 20
-        assert b"".join(asked.body for asked in server.asked) == b"".join(sent)
+        assert len(server.requested) <= 20
+        assert b"".join(requested.body for requested in server.requested) == b"".join(sent)
 
 
 def test_patience_ends_and_is_counted(tmp_path: Path) -> None:
@@ -325,10 +325,10 @@ def test_producers_are_beside_each_other_and_each_in_order(tmp_path: Path) -> No
     held = threading.Event()
 
     def script(call: Call) -> None:
-        while (asked := call.hear()) is not None:
-            if b"stuck" in asked.body and not held.is_set():
+        while (requested := call.hear()) is not None:
+            if b"stuck" in requested.body and not held.is_set():
                 held.wait(20)
-            if not call.say(OK):
+            if not call.emit(OK):
                 return
 
     with (
@@ -355,7 +355,7 @@ def test_a_dead_target_costs_the_oldest_when_the_journal_needs_room(
 
     def script(call: Call) -> None:
         while call.hear() is not None:
-            if not call.say(OK if gate.is_set() else reply("503 Service Unavailable")):
+            if not call.emit(OK if gate.is_set() else reply("503 Service Unavailable")):
                 return
 
     with (
@@ -406,7 +406,7 @@ def test_a_dead_target_does_not_fill_the_disk(hangs: bool, tmp_path: Path) -> No
         while call.hear() is not None:
             if hangs and not gate.is_set():
                 gate.wait(20)
-            if not call.say(OK if gate.is_set() else reply("503 Service Unavailable")):
+            if not call.emit(OK if gate.is_set() else reply("503 Service Unavailable")):
                 return
 
     limits = JournalLimits(held_bytes=64 << 20, disk_bytes=8 << 20, segment_bytes=256 << 10)
@@ -469,7 +469,7 @@ def test_a_queue_of_so_many_requests_gives_up_what_is_beyond(tmp_path: Path) -> 
 
     def script(call: Call) -> None:
         while call.hear() is not None:
-            if not call.say(OK if gate.is_set() else reply("503 Service Unavailable")):
+            if not call.emit(OK if gate.is_set() else reply("503 Service Unavailable")):
                 return
 
     with (

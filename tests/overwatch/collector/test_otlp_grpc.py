@@ -18,7 +18,7 @@ from overwatch.collector.signals import WIRES
 from overwatch.journal import Signal
 from tests.overwatch.collector import raw_http2 as h2
 from tests.overwatch.collector.raw_http2 import begin_call
-from tests.overwatch.collector.running import config, eventually, fill, run_started, running, told, update
+from tests.overwatch.collector.running import config, eventually, fill, reported, run_started, running, update
 
 LOGS = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 
@@ -59,7 +59,7 @@ def test_gzip_is_taken(service: Service, channel: grpc.Channel) -> None:
     """A gzipped request is accepted and counted."""
     labels = {"receiver": "otlp", "transport": "grpc"}
     before = service.context.tally.get("otelcol_receiver_accepted_log_records", **labels)
-    answer = send(channel, told("run-grpc", [run_started(), update(0.01)]), packed=True)
+    answer = send(channel, reported("run-grpc", [run_started(), update(0.01)]), packed=True)
 
     assert not ExportLogsServiceResponse.FromString(answer).HasField("partial_success")
     assert service.context.tally.get("otelcol_receiver_accepted_log_records", **labels) == before + 2
@@ -114,7 +114,7 @@ def test_a_full_journal_is_unavailable_with_a_delay(service: Service, channel: g
     hung = fill(service, leave=1000)
     try:
         with pytest.raises(grpc.RpcError) as caught:
-            send(channel, told("run-full", [update(0.01, index) for index in range(40)]))
+            send(channel, reported("run-full", [update(0.01, index) for index in range(40)]))
     finally:
         hung.wait(0)
 
@@ -145,13 +145,13 @@ def test_calls_that_never_speak_block_no_one(tmp_path: Path) -> None:
 
 def _kinds(connection: socket.socket, last: int) -> list[int]:
     """The kinds of frames that come, up to one of a kind, or up to the end."""
-    heard = b""
-    while last not in h2.kinds(heard):
+    received = b""
+    while last not in h2.kinds(received):
         piece = connection.recv(4096)
         if not piece:
             break
-        heard += piece
-    return h2.kinds(heard)
+        received += piece
+    return h2.kinds(received)
 
 
 @pytest.mark.parametrize("cap", ["max_concurrent_calls", "max_concurrent_calls_per_peer"])
@@ -186,10 +186,10 @@ def test_one_address_leaves_calls_to_others(tmp_path: Path) -> None:
             eventually(lambda: _refusal(channel))
             with socket.create_connection((host, int(port)), 10, ("127.0.0.2", 0)) as other:
                 other.sendall(h2.whole_call(LOGS, b""))
-                heard = b""
-                while b"grpc-status" not in heard:
-                    heard += other.recv(4096) or pytest.fail("the connection ended")
-    assert b"grpc-status\x010" in heard
+                received = b""
+                while b"grpc-status" not in received:
+                    received += other.recv(4096) or pytest.fail("the connection ended")
+    assert b"grpc-status\x010" in received
 
 
 @pytest.mark.parametrize("path", [b"/\xff\xfe", b"\xff\xfe", LOGS.encode() + b"\xff"])
@@ -211,10 +211,10 @@ def test_a_path_that_is_no_text_ends_its_call_alone(service: Service, path: byte
         assert send(before, b"") == b""
     with socket.create_connection((host, int(port)), 10) as after:
         after.sendall(good)
-        heard = b""
-        while b"grpc-status" not in heard:
-            heard += after.recv(4096) or pytest.fail("the connection ended")
-    assert b"grpc-status\x010" in heard
+        received = b""
+        while b"grpc-status" not in received:
+            received += after.recv(4096) or pytest.fail("the connection ended")
+    assert b"grpc-status\x010" in received
 
 
 def test_a_busy_port_is_named_or_the_next_one_taken(service: Service, tmp_path: Path) -> None:
@@ -258,12 +258,12 @@ def test_connections_beyond_the_cap_are_closed(tmp_path: Path) -> None:
         def is_served(connection: socket.socket) -> bool:
             with contextlib.suppress(ConnectionError):
                 connection.sendall(h2.whole_call(LOGS, b""))
-                heard = b""
-                while b"grpc-status" not in heard:
+                received = b""
+                while b"grpc-status" not in received:
                     piece = connection.recv(4096)
                     if not piece:
                         return False
-                    heard += piece
+                    received += piece
                 return True
             return False
 

@@ -22,9 +22,9 @@ from tests.overwatch.collector.running import (
     eventually,
     fill,
     http,
+    reported,
     run_started,
     running,
-    told,
     update,
 )
 
@@ -48,7 +48,7 @@ def post(service: Service, body: bytes, path: str = "/v1/logs", **headers: str) 
 
 def broken() -> bytes:
     """Two records, one of which no event can be made of."""
-    request = ExportLogsServiceRequest.FromString(told("run-partial", [run_started(), update(0.01)]))
+    request = ExportLogsServiceRequest.FromString(reported("run-partial", [run_started(), update(0.01)]))
     log = request.resource_logs[0].scope_logs[0].log_records[1]
     log.event_name = "overwatch.early_stopped"
     del log.attributes[:]
@@ -57,7 +57,7 @@ def broken() -> bytes:
 
 def test_success_leaves_partial_success_unset(service: Service) -> None:
     """A request that is taken in whole is answered with an empty message."""
-    reply = post(service, told("run-a", [run_started(), update(0.01)]))
+    reply = post(service, reported("run-a", [run_started(), update(0.01)]))
 
     assert (reply.status, reply.body, reply.headers["Content-Type"]) == (200, b"", PROTOBUF)
 
@@ -74,7 +74,7 @@ def test_an_empty_request_succeeds(service: Service, path: str) -> None:
 
 def test_json_and_gzip_reach_the_snapshot(service: Service) -> None:
     """Events sent as gzipped JSON are folded like any other."""
-    body = to_json(Signal.LOGS, told("run-json", [run_started(), update(0.0123)]))
+    body = to_json(Signal.LOGS, reported("run-json", [run_started(), update(0.0123)]))
     reply = post(service, gzip.compress(body), Content_Type="application/json", Content_Encoding="gzip")
 
     assert reply.status == 200
@@ -137,7 +137,7 @@ def test_refusals_are_statuses(
 
 def test_many_gzip_members_are_one_body(service: Service) -> None:
     """A body of several gzip members is read whole."""
-    body = told("run-members", [run_started(), update(0.02)])
+    body = reported("run-members", [run_started(), update(0.02)])
     packed = gzip.compress(body[:10]) + gzip.compress(body[10:])
 
     assert post(service, packed, Content_Encoding="gzip").status == 200
@@ -169,7 +169,7 @@ def test_a_full_journal_asks_to_come_back(tmp_path: Path) -> None:
     """With no room, senders get 503 and a delay; nothing of the request is kept."""
     with running(tmp_path, "exporters.aggregator.journal_size_mib=1") as service:
         fill(service, leave=100)
-        reply = post(service, told("run-full", [run_started(), update(0.01), update(0.02, 2)]))
+        reply = post(service, reported("run-full", [run_started(), update(0.01), update(0.02, 2)]))
 
         assert reply.status == 503
         assert reply.headers["Retry-After"] == "2"

@@ -18,7 +18,7 @@ from overwatch.config import ConfigError
 from overwatch.discovery import path as announced
 from overwatch.journal import Signal
 from overwatch.serve.stream import REVOKED
-from tests.overwatch.collector.running import config, eventually, run_started, running, told
+from tests.overwatch.collector.running import config, eventually, reported, run_started, running
 
 TYPE = {"Content-Type": "application/x-protobuf"}
 OFTEN = "service.security.reload_interval_s=0.1"
@@ -194,7 +194,7 @@ async def streams(tmp_path: Path) -> None:
             assert message.extra == "the token was revoked"
             with pytest.raises(aiohttp.WSServerHandshakeError, match="401"):
                 await session.ws_connect(url, headers={"Authorization": "Bearer goes"})
-            body, token = told("run-a", [run_started()]), {"Authorization": "Bearer i"}
+            body, token = reported("run-a", [run_started()]), {"Authorization": "Bearer i"}
             async with session.post(
                 f"{service.endpoints.otlp_http}/v1/logs", data=body, headers=token | TYPE
             ):

@@ -18,9 +18,9 @@ from overwatch.events import LogLine, Severity
 from overwatch.journal import Signal
 from tests.fakes import START_NS
 from tests.overwatch.collector.pki import OPENSSL, authority, signed
-from tests.overwatch.collector.running import eventually, told
+from tests.overwatch.collector.running import eventually, reported
 from tests.overwatch.collector.test_service import ready, spawn
-from tests.overwatch.collector.test_tls_doors import client, name_of, serve, tls
+from tests.overwatch.collector.test_tls_listeners import client, name_of, serve, tls
 
 pytestmark = pytest.mark.skipif(OPENSSL is None, reason="no openssl to make certificates with")
 
@@ -50,7 +50,7 @@ class Sender(threading.Thread):
             text = f"{self.name} line {number}."
             line = LogLine(at=START_NS + number, severity=Severity.WARNING, message=text)
             try:
-                if self._send(told(self.name, [line], number), self.token):
+                if self._send(reported(self.name, [line], number), self.token):
                     self.acked.append(text)
                 else:
                     self.denied += 1

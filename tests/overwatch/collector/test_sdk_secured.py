@@ -10,7 +10,7 @@ from overwatch.delivery import OtlpTransport, destination
 from overwatch.delivery.answer import Verdict
 from overwatch.journal import Signal
 from tests.overwatch.collector.pki import OPENSSL, authority, signed
-from tests.overwatch.collector.running import run_started, running, told
+from tests.overwatch.collector.running import reported, run_started, running
 from tests.overwatch.delivery.waiting import request
 
 pytestmark = pytest.mark.skipif(OPENSSL is None, reason="no openssl to make certificates with")
@@ -48,7 +48,7 @@ def test_telemetry_arrives_over_both_transports(
     with running(tmp_path, *sets) as service:
         service.announce()
         made = OtlpTransport({Signal.LOGS: destination(Signal.LOGS, None, env)})
-        answer = made.send(request(1, told("run-a", [run_started()])), time.monotonic() + 20)
+        answer = made.send(request(1, reported("run-a", [run_started()])), time.monotonic() + 20)
         made.close()
         name, transport = "otelcol_receiver_accepted_log_records", protocol.partition("/")[0]
         accepted = service.context.tally.get(name, receiver="otlp", transport=transport)

@@ -20,15 +20,15 @@ from overwatch.collector.health import Phase
 from overwatch.collector.receivers.otlp import OtlpConfig
 from overwatch.config import load
 from overwatch.discovery import Endpoints
-from overwatch.serve.stream import Bell
+from overwatch.serve.stream import FrameNotifier
 from tests.overwatch.collector.running import (
     FREE_PORTS,
     config,
     eventually,
     http,
+    reported,
     run_started,
     running,
-    told,
     update,
 )
 
@@ -164,7 +164,7 @@ def test_the_aggregator_can_be_left_out(tmp_path: Path) -> None:
     service.start()
     try:
         url = service.endpoints.otlp_http
-        logs = http(f"{url}/v1/logs", told("run-a", [run_started()]), "POST", **PROTOBUF)
+        logs = http(f"{url}/v1/logs", reported("run-a", [run_started()]), "POST", **PROTOBUF)
         traces = http(f"{url}/v1/traces", b"", "POST", **PROTOBUF)
         assert (logs.status, traces.status, service.endpoints.view) == (200, 404, None)
     finally:
@@ -179,7 +179,7 @@ def test_sigterm_writes_everything_that_was_accepted(tmp_path: Path) -> None:
     try:
         endpoints = ready(tmp_path, process)
         for seq in range(1, 31):
-            body = told("run-a", [update(0.01, seq)], first_seq=seq)
+            body = reported("run-a", [update(0.01, seq)], first_seq=seq)
             assert http(f"{endpoints.otlp_http}/v1/logs", body, "POST", **PROTOBUF).status == 200
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
@@ -231,13 +231,13 @@ def test_a_part_that_fails_to_stop_keeps_no_other(
 ) -> None:
     """The failure is logged and counted, and the ports and the folder are free again."""
 
-    def fail(_: Bell) -> None:
+    def fail(_: FrameNotifier) -> None:
         raise RuntimeError("the bell is stuck")
 
     service = Service(config(tmp_path))
     service.start()
     with monkeypatch.context() as broken:
-        broken.setattr(Bell, "close", fail)
+        broken.setattr(FrameNotifier, "close", fail)
         service.stop()
 
     assert service.failed_stops == 1
@@ -268,7 +268,7 @@ def test_the_collector_counts_what_it_does(tmp_path: Path) -> None:
     """Its own page has otelcol's names with what came in and went out, and the fold's counts."""
     with running(tmp_path) as service:
         url = f"{service.endpoints.otlp_http}/v1/logs"
-        assert http(url, told("run-a", [run_started(), update(0.01)]), "POST", **PROTOBUF).status == 200
+        assert http(url, reported("run-a", [run_started(), update(0.01)]), "POST", **PROTOBUF).status == 200
         assert http(url, b"\xff", "POST", **PROTOBUF).status == 400
         page = eventually(lambda: _page_with(service, COUNTED))
         packed = http(f"{own(service)}/metrics", Accept_Encoding="gzip")
@@ -289,7 +289,7 @@ def test_a_killed_collector_leaves_files_that_can_be_read(tmp_path: Path) -> Non
     process = spawn(tmp_path)
     try:
         endpoints = ready(tmp_path, process)
-        body = told("run-a", [run_started(), update(0.01)])
+        body = reported("run-a", [run_started(), update(0.01)])
         assert http(f"{endpoints.otlp_http}/v1/logs", body, "POST", **PROTOBUF).status == 200
         eventually((tmp_path / "otlp" / "logs.jsonl").exists)
     finally:

@@ -65,7 +65,7 @@ def of_another(segment: Path) -> None:
     ids=["folder", "empty", "duplicate", "other"],
 )
 def test_a_damaged_segment_needs_no_person(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Damage, kept: list[bytes], said: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Damage, kept: list[bytes], stated: str
 ) -> None:
     """Each start goes on behind what can be read, once, and what cannot be read is named."""
     life(tmp_path, b"a", b"b")
@@ -73,7 +73,7 @@ def test_a_damaged_segment_needs_no_person(
     damage(segment)
 
     assert [life(tmp_path, body) for body in (b"c", b"d")] == [[*kept, b"c"], [*kept, b"c", b"d"]]
-    assert said in caplog.text
+    assert stated in caplog.text
 
 
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import overwatch
 from overwatch.collector.signals import WIRES
 from overwatch.journal import Signal
 from overwatch.otlp import wire
-from tests.overwatch.collector.running import eventually, run_started, running, told
-from tests.overwatch.collector.running import http as ask
+from tests.overwatch.collector.running import eventually, reported, run_started, running
+from tests.overwatch.collector.running import http as query
 from tests.overwatch.collector.test_service import ready, spawn
 
 ROUTES = {
@@ -105,7 +105,7 @@ def test_the_otlp_doors_take_three_signals_and_nothing_else(tmp_path: Path) -> N
             "/admin",
         ]
         headers = {"Content_Type": "application/x-protobuf"}
-        answers = {path: ask(f"{base}{path}", b"", "POST", **headers).status for path in paths}
+        answers = {path: query(f"{base}{path}", b"", "POST", **headers).status for path in paths}
         methods = [f"/{wire.service}/Export" for wire in WIRES.values()] + [
             "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
             "/grpc.health.v1.Health/Check",
@@ -164,11 +164,11 @@ def test_names_of_runs_are_never_names_of_files(tmp_path: Path) -> None:
         url = f"{service.endpoints.otlp_http}/v1/logs"
 
         def send(name: str) -> None:
-            body = told(name, [run_started()])
-            assert ask(url, body, "POST", Content_Type="application/x-protobuf").status == 200
+            body = reported(name, [run_started()])
+            assert query(url, body, "POST", Content_Type="application/x-protobuf").status == 200
 
         send("plain")
-        folded = service.context.bell
+        folded = service.context.notifier
         eventually(lambda: folded.latest and folded.latest.tower.records >= 1)
         before = {str(file) for file in tmp_path.rglob("*")}
         for name in NAMES:

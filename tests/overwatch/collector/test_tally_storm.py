@@ -43,10 +43,10 @@ def _records(turn: int, process: int) -> list[Record]:
     gauge = Measured(
         at=at, scope=Scope.ROLLOUTS, values=scalars({"overwatch.rollouts.queue.groups": float(turn)})
     )
-    told = Tallied(at=at, scope=Scope.ROLLOUTS, series=_series(total, process))
+    reported = Tallied(at=at, scope=Scope.ROLLOUTS, series=_series(total, process))
     first = 2 * (turn % 10) + 1
     return [
-        Record(origin=origin, event=told, seq=first),
+        Record(origin=origin, event=reported, seq=first),
         Record(origin=origin, event=gauge, seq=first + 1),
     ]
 
@@ -54,11 +54,11 @@ def _records(turn: int, process: int) -> list[Record]:
 def _foreign(turn: int) -> bytes:
     """A learner's own OTLP counters, of which the process began again half way."""
     message = ExportMetricsServiceRequest()
-    told = metric(message, "learner.samples", overwatch__role="learner").sum
+    reported = metric(message, "learner.samples", overwatch__role="learner").sum
     message.resource_metrics[0].resource.attributes[0].value.string_value = "r"
-    told.aggregation_temporality, told.is_monotonic = 2, True
+    reported.aggregation_temporality, reported.is_monotonic = 2, True
     began = time.time_ns() - (turn % 20 + 1) * 1_000_000 if turn in (0, 20) else 0
-    point = told.data_points.add(time_unix_nano=time.time_ns(), as_double=float(turn % 20 + 1))
+    point = reported.data_points.add(time_unix_nano=time.time_ns(), as_double=float(turn % 20 + 1))
     point.start_time_unix_nano = began
     label = point.attributes.add()
     label.key, label.value.string_value = "status", "ok"

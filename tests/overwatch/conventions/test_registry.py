@@ -61,10 +61,10 @@ def test_every_event_and_its_fields_are_registered() -> None:
 
     for kind in wire.EVENT_TYPES:
         event = held.events[f"{wire.EVENT_PREFIX}{wire.TAGS[kind]}"]
-        said = {ref.key for ref in event.attributes} | set(event.columns)
-        told = set(wire.FIELDS[kind]) - wire.OWN_PLACES[kind]
-        for field in told if kind is not Measured else ():
-            assert field in said or wire.attribute_of(field) in said, (event.name, field)
+        stated = {ref.key for ref in event.attributes} | set(event.columns)
+        reported = set(wire.FIELDS[kind]) - wire.OWN_PLACES[kind]
+        for field in reported if kind is not Measured else ():
+            assert field in stated or wire.attribute_of(field) in stated, (event.name, field)
 
 
 def test_every_phase_is_a_span_with_its_other_words() -> None:
@@ -83,9 +83,9 @@ def test_what_a_producer_says_of_itself_is_registered() -> None:
         started=RunStarted(at=1, task="t", algo="a", attempt=1, group="g"),
     )  # fmt: skip
     env = dict.fromkeys(SCHEDULER.values(), "x")
-    said = {*resource(hello, Revision(sha="0", dirty=True), "h").attributes, *scheduler(env)}
+    stated = {*resource(hello, Revision(sha="0", dirty=True), "h").attributes, *scheduler(env)}
 
-    assert said <= {ref.key for ref in RESOURCE}
+    assert stated <= {ref.key for ref in RESOURCE}
     assert len(scheduler(env)) == len(env)
 
 

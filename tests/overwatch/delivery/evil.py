@@ -15,7 +15,7 @@ DEADLINE_S: Final = 20.0
 OK: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 
-class Asked:
+class Requested:
     """One request as it came."""
 
     def __init__(self, head: bytes, body: bytes) -> None:
@@ -47,20 +47,20 @@ class Call:
         """Whether the server ends."""
         return self._evil.is_over
 
-    def hear(self) -> Asked | None:
+    def hear(self) -> Requested | None:
         """The next request, whole; `None` when the client hangs up."""
         while b"\r\n\r\n" not in self._rest:
             if not self._more():
                 return None
         head, _, self._rest = self._rest.partition(b"\r\n\r\n")
-        asked = Asked(head, b"")
-        length = int(asked.headers.get("content-length", "0"))
+        requested = Requested(head, b"")
+        length = int(requested.headers.get("content-length", "0"))
         while len(self._rest) < length:
             if not self._more():
                 return None
-        asked.body, self._rest = self._rest[:length], self._rest[length:]
-        self._evil.heard(asked)
-        return asked
+        requested.body, self._rest = self._rest[:length], self._rest[length:]
+        self._evil.received(requested)
+        return requested
 
     def hear_slowly(self, bytes_per_s: int) -> None:
         """Read at a rate until the client hangs up."""
@@ -75,7 +75,7 @@ class Call:
         except OSError:
             return b""
 
-    def say(self, data: bytes) -> bool:
+    def emit(self, data: bytes) -> bool:
         """Send; whether the client still listens."""
         try:
             self._connection.sendall(data)
@@ -86,13 +86,13 @@ class Call:
     def dribble(self, data: bytes, each_s: float) -> None:
         """Send a byte at a time until the client hangs up."""
         for position in range(len(data)):
-            if not self.say(data[position : position + 1]) or not self.pause(each_s):
+            if not self.emit(data[position : position + 1]) or not self.pause(each_s):
                 return
 
     def pour(self, piece: bytes, total: int) -> None:
         """Send a piece again and again, until `total` bytes or the client hangs up."""
         for _ in range(total // len(piece)):
-            if not self.say(piece):
+            if not self.emit(piece):
                 return
             self._evil.poured += len(piece)
 
@@ -117,7 +117,7 @@ class Evil:
     """What came, and how often."""
 
     def __init__(self) -> None:
-        self.asked: list[Asked] = []
+        self.requested: list[Requested] = []
         self.connections = 0
         self.poured = 0
         self.port = 0
@@ -140,10 +140,10 @@ class Evil:
         """Wait for the server's end; whether it came."""
         return self._over.wait(seconds)
 
-    def heard(self, asked: Asked) -> None:
+    def received(self, requested: Requested) -> None:
         """Note a request."""
         with self._changed:
-            self.asked.append(asked)
+            self.requested.append(requested)
             self.stamps.append(time.monotonic())
             self._changed.notify_all()
 
@@ -157,7 +157,9 @@ class Evil:
         """Wait until the condition holds, or fail at the deadline."""
         with self._changed:
             held = self._changed.wait_for(lambda: condition(self), DEADLINE_S)
-        assert held, f"not within {DEADLINE_S} s: {self.connections} connections, {len(self.asked)} requests"
+        assert held, (
+            f"not within {DEADLINE_S} s: {self.connections} connections, {len(self.requested)} requests"
+        )
 
     def end(self) -> None:
         """Tell every script that it is over."""
@@ -218,7 +220,7 @@ def serving(*replies: bytes) -> Callable[[Call], None]:
         while call.hear() is not None:
             with lock:
                 reply = left.pop(0) if len(left) > 1 else left[0]
-            if not call.say(reply):
+            if not call.emit(reply):
                 return
 
     return script

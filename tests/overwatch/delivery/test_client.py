@@ -15,7 +15,7 @@ def test_a_get_has_no_body_and_a_post_has_one() -> None:
     with evil(serving(reply("200 OK", body=b"here"))) as server:
         assert http_request(f"{server.endpoint}/a/b?c=d", timeout_s=20).body == b"here"
         assert http_request(server.endpoint, b"", timeout_s=20, headers={"x-one": "1"}).status == 200
-        got, posted = server.asked
+        got, posted = server.requested
         assert (got.head.split(b"\r\n")[0], got.headers.get("content-length")) == (
             b"GET /a/b?c=d HTTP/1.1",
             None,
@@ -41,12 +41,12 @@ def test_a_proxy_is_used_where_it_is_named_and_not_for_this_machine() -> None:
     with evil(serving(OK)) as gate, evil(serving(OK)) as server:
         env = {"http_proxy": gate.endpoint}
         assert http_request("http://far.example/x", timeout_s=20, env=env).status == 200
-        assert [asked.path for asked in gate.asked] == ["http://far.example:80/x"]
+        assert [requested.path for requested in gate.requested] == ["http://far.example:80/x"]
         assert http_request(server.endpoint, timeout_s=20, env=env).status == 200
-        assert len(server.asked) == 1
+        assert len(server.requested) == 1
         with pytest.raises(OSError, match=r"."):
             http_request("http://far.invalid/x", timeout_s=20, env={})
-        assert len(gate.asked) == 1
+        assert len(gate.requested) == 1
 
 
 @pytest.mark.parametrize("script", SLOW, ids=lambda script: script.__name__)
@@ -80,7 +80,7 @@ def test_a_reply_that_is_no_http_is_an_error_of_the_server() -> None:
 
     def script(call: Call) -> None:
         call.hear()
-        call.say(b"SSH-2.0 what\r\n")
+        call.echo(b"SSH-2.0 what\r\n")
 
     with evil(script) as server:
         with pytest.raises(OSError, match="BadStatusLine"):

@@ -9,9 +9,9 @@ from overwatch.delivery.destination import Tls
 from overwatch.journal import Signal
 
 
-def find(env: dict[str, str], signal: Signal = Signal.LOGS, asked: str | None = None) -> Destination:
+def find(env: dict[str, str], signal: Signal = Signal.LOGS, requested: str | None = None) -> Destination:
     """The destination in an environment."""
-    return destination(signal, asked, env)
+    return destination(signal, requested, env)
 
 
 def test_the_shared_endpoint_gets_the_signals_path_and_an_own_one_is_used_as_it_is() -> None:
@@ -24,8 +24,8 @@ def test_the_shared_endpoint_gets_the_signals_path_and_an_own_one_is_used_as_it_
     assert (logs.shown, logs.path) == ("http://all:4318", "/base/v1/logs")
     assert (traces.shown, traces.path) == ("https://traces:443", "/in?key=a%20b")
     assert find({}).shown == "http://127.0.0.1:4318"
-    assert find({}, asked="localhost:9999").shown == "http://localhost:9999"
-    assert find({}, asked="http://[::1]:9").origin.authority == "[::1]:9"
+    assert find({}, requested="localhost:9999").shown == "http://localhost:9999"
+    assert find({}, requested="http://[::1]:9").origin.authority == "[::1]:9"
 
 
 def test_grpc_without_a_scheme_is_tls_unless_it_is_said_to_be_insecure() -> None:
@@ -82,11 +82,11 @@ def test_headers_are_decoded_and_their_values_are_never_told(caplog: pytest.LogC
 
 def test_a_user_in_the_url_becomes_a_header_and_is_not_shown() -> None:
     """As browsers and `requests` do; a header of one's own wins."""
-    asked = "http://me:SE%3ACRET@host:1"
-    found = find({}, asked=asked)
+    requested = "http://me:SE%3ACRET@host:1"
+    found = find({}, requested=requested)
     assert found.headers.pairs == (("authorization", "Basic bWU6U0U6Q1JFVA=="),)
     assert found.shown == "http://host:1"
-    own = find({"OTEL_EXPORTER_OTLP_HEADERS": "authorization=mine"}, asked=asked)
+    own = find({"OTEL_EXPORTER_OTLP_HEADERS": "authorization=mine"}, requested=requested)
     assert own.headers.pairs == (("authorization", "mine"),)
 
 
@@ -110,7 +110,7 @@ def test_an_unknown_compression_is_told(caplog: pytest.LogCaptureFixture) -> Non
 def test_an_endpoint_that_is_no_server_is_an_error(endpoint: str) -> None:
     """The one thing that a person must put right."""
     with pytest.raises(ValueError, match=r"endpoint|[Pp]ort|label"):
-        find({}, asked=endpoint)
+        find({}, requested=endpoint)
 
 
 def test_the_token_of_a_file_is_read_at_each_request(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def to(endpoint: str, env: dict[str, str] | None = None, signal: Signal = Signal
     return destination(signal, endpoint, words)
 
 
-def ask(
+def query(
     endpoint: str, *, env: dict[str, str] | None = None, body: bytes = b"", within_s: float = LONG_S
 ) -> Answer:
     """One request to an endpoint."""
@@ -139,7 +139,7 @@ def test_partial_success_is_taken_with_its_count() -> None:
     """What the collector did not keep is told, and is no reason to send again."""
     with grpc_sink() as sink:
         sink.reply = partial_success(3)
-        answer = ask(sink.endpoint)
+        answer = query(sink.endpoint)
         assert (answer.verdict, answer.rejected, answer.detail) == (Verdict.TAKEN, 3, "too many")
         assert sink.requests == 1
 
@@ -150,7 +150,7 @@ def test_partial_success_is_taken_with_its_count() -> None:
 def test_what_otlp_calls_retryable_may_be_sent_again(code: str) -> None:
     """Six codes."""
     with serving(failing(grpc.StatusCode[code])) as (endpoint, handler):
-        answer = ask(endpoint)
+        answer = query(endpoint)
         assert (answer.verdict, answer.code) == (Verdict.AGAIN, code.lower())
         assert len(handler.calls) == 1
 
@@ -159,7 +159,7 @@ def test_what_otlp_calls_retryable_may_be_sent_again(code: str) -> None:
 def test_every_other_code_is_final(code: str) -> None:
     """`RESOURCE_EXHAUSTED` too, where the collector does not say when to come back."""
     with serving(failing(grpc.StatusCode[code])) as (endpoint, handler):
-        answer = ask(endpoint)
+        answer = query(endpoint)
         assert (answer.verdict, answer.code) == (Verdict.REFUSED, code.lower())
         assert answer.detail == f"gRPC {code} no"
         assert len(handler.calls) == 1
@@ -169,17 +169,17 @@ def test_every_other_code_is_final(code: str) -> None:
 def test_retry_info_says_when(code: str) -> None:
     """With it an exhausted collector may be asked again; a minute at most."""
     with serving(failing(grpc.StatusCode[code], Duration(seconds=1, nanos=500_000_000))) as (endpoint, _):
-        answer = ask(endpoint)
+        answer = query(endpoint)
         assert (answer.verdict, answer.retry_after_s) == (Verdict.AGAIN, 1.5)
     with serving(failing(grpc.StatusCode[code], Duration(seconds=10**9))) as (endpoint, _):
-        assert ask(endpoint).retry_after_s == 60.0
+        assert query(endpoint).retry_after_s == 60.0
 
 
 @pytest.mark.parametrize("size", [5 << 20, 64 << 20])
 def test_a_reply_is_read_up_to_its_cap(size: int) -> None:
     """Unpacked size counts; such a request is not sent again."""
     with serving(lambda *_: bytes(size)) as (endpoint, _):
-        answer = ask(endpoint)
+        answer = query(endpoint)
     assert (answer.verdict, answer.code) == (Verdict.REFUSED, "resource_exhausted")
 
 
@@ -190,7 +190,7 @@ def hung(call: Call) -> None:
 
 def slow(call: Call) -> None:
     """A valid settings frame, then pings a byte at a time."""
-    call.say(bytes.fromhex("000000040000000000"))
+    call.emit(bytes.fromhex("000000040000000000"))
     call.dribble(bytes.fromhex("0000080600000000000000000000000000") * 1000, 0.02)
 
 
@@ -199,7 +199,7 @@ def test_the_deadline_is_of_the_whole_exchange(script: Callable[[Call], None]) -
     """However a collector drags on, the try ends when it should, and may be made again."""
     with evil(script) as server:
         begun = time.monotonic()
-        answer = ask(server.endpoint, within_s=0.5, body=bytes(1 << 20))
+        answer = query(server.endpoint, within_s=0.5, body=bytes(1 << 20))
         took = time.monotonic() - begun
     assert answer.verdict is Verdict.AGAIN
     assert took < 1.5

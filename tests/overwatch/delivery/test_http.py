@@ -33,7 +33,7 @@ def to(endpoint: str, env: dict[str, str] | None = None) -> Destination:
     return destination(Signal.LOGS, endpoint, env or {})
 
 
-def ask(
+def query(
     endpoint: str, *, env: dict[str, str] | None = None, body: bytes = b"", within_s: float = LONG_S
 ) -> Answer:
     """One request to an endpoint."""
@@ -49,10 +49,10 @@ def answered(text: bytes) -> Answer:
 
     def script(call: Call) -> None:
         call.hear()
-        call.say(text)
+        call.emit(text)
 
     with evil(script) as server:
-        return ask(server.endpoint)
+        return query(server.endpoint)
 
 
 def test_a_taken_request_arrives_as_it_was_encoded() -> None:
@@ -69,13 +69,13 @@ def test_a_taken_request_arrives_as_it_was_encoded() -> None:
             )
             assert answer == Answer(verdict=Verdict.TAKEN)
         transport.close()
-        assert [(asked.path, asked.body) for asked in server.asked] == [
+        assert [(requested.path, requested.body) for requested in server.requested] == [
             ("/v1/logs", b"logs"),
             ("/v1/metrics", b"metrics"),
             ("/v1/traces", b"traces"),
         ]
         assert server.connections == 1
-        headers = server.asked[0].headers
+        headers = server.requested[0].headers
         assert headers["content-type"] == "application/x-protobuf"
         assert headers["host"] == f"127.0.0.1:{server.port}"
         assert headers["user-agent"].startswith("Overwatch-OTLP-Exporter-Python/")
@@ -88,20 +88,20 @@ def test_compression_and_headers_come_from_the_environment() -> None:
         "OTEL_EXPORTER_OTLP_LOGS_HEADERS": "Authorization=Bearer%20abc, x-tenant=a=b,content-length=7",
     }
     with evil(serving(OK)) as server:
-        assert ask(server.endpoint, env=env, body=b"x" * 5000).verdict is Verdict.TAKEN
-        asked = server.asked[0]
-        assert gzip.decompress(asked.body) == b"x" * 5000
-        assert len(asked.body) < 100
-        assert asked.headers["content-encoding"] == "gzip"
-        assert asked.headers["authorization"] == "Bearer abc"
-        assert asked.headers["x-tenant"] == "a=b"
+        assert query(server.endpoint, env=env, body=b"x" * 5000).verdict is Verdict.TAKEN
+        requested = server.requested[0]
+        assert gzip.decompress(requested.body) == b"x" * 5000
+        assert len(requested.body) < 100
+        assert requested.headers["content-encoding"] == "gzip"
+        assert requested.headers["authorization"] == "Bearer abc"
+        assert requested.headers["x-tenant"] == "a=b"
 
 
 def test_partial_success_is_taken_with_its_count() -> None:
     """What the collector did not keep is told, and is no reason to send again."""
     with http_sink() as sink:
         sink.reply = partial_success(3)
-        answer = ask(sink.endpoint)
+        answer = query(sink.endpoint)
         assert (answer.verdict, answer.rejected, answer.detail) == (Verdict.TAKEN, 3, "too many")
         assert sink.requests == 1
 
@@ -138,8 +138,8 @@ def test_retry_after_is_heard_in_both_forms_and_bounded() -> None:
         format_datetime(now - timedelta(hours=5), usegmt=True): 0.0,
     }
     for value, expected in waits.items():
-        said = reply("503 Busy", f"Retry-After: {value}", f"Date: {theirs}")
-        assert answered(said).retry_after_s == expected, value
+        stated = reply("503 Busy", f"Retry-After: {value}", f"Date: {theirs}")
+        assert answered(stated).retry_after_s == expected, value
     assert answered(reply("429 Busy", f"Retry-After: {away}")).retry_after_s == 60.0
     assert answered(reply("400 Bad", "Retry-After: 3")).retry_after_s is None
 
@@ -151,7 +151,7 @@ def test_a_redirect_is_not_followed_and_learns_no_token() -> None:
         place = f"Location: http://user:pass@127.0.0.1:{other.port}/v1/logs?key=hidden"
         for status in ("301 Moved", "302 Found", "307 Temporary", "308 Permanent"):
             with evil(serving(reply(status, place))) as server:
-                answer = ask(server.endpoint, env=env)
+                answer = query(server.endpoint, env=env)
                 assert (answer.verdict, answer.code) == (Verdict.REFUSED, status[:3])
                 assert f"127.0.0.1:{other.port}" in answer.detail
                 assert not {word for word in ("user", "pass", "hidden", "secret") if word in answer.detail}
@@ -160,7 +160,7 @@ def test_a_redirect_is_not_followed_and_learns_no_token() -> None:
 
 def test_a_closed_port_is_no_refusal() -> None:
     """Nobody listens yet: try again."""
-    answer = ask(f"http://127.0.0.1:{free_port()}")
+    answer = query(f"http://127.0.0.1:{free_port()}")
     assert (answer.verdict, answer.code) == (Verdict.AGAIN, "connection")
 
 
@@ -189,14 +189,14 @@ def slow_head(call: Call) -> None:
 def slow_body(call: Call) -> None:
     """A body at a crawl."""
     call.hear()
-    call.say(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n")
+    call.emit(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n")
     call.dribble(b"x" * 10000, 0.02)
 
 
 def slow_chunks(call: Call) -> None:
     """One-byte chunks at a crawl."""
     call.hear()
-    call.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    call.emit(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     call.dribble(b"1\r\nx\r\n" * 5000, 0.02)
 
 
@@ -214,7 +214,7 @@ def test_the_deadline_is_of_the_whole_exchange(script: Callable[[Call], None]) -
     """However a collector drags on, the try ends when it should, and may be made again."""
     with evil(script) as server:
         begun = time.monotonic()
-        answer = ask(server.endpoint, body=bytes(32 << 20), within_s=0.5)
+        answer = query(server.endpoint, body=bytes(32 << 20), within_s=0.5)
         took = time.monotonic() - begun
     assert (answer.verdict, answer.code) == (Verdict.AGAIN, "timeout")
     assert 0.5 <= took < 1.5
@@ -238,7 +238,7 @@ def test_the_environments_timeout_bounds_a_try() -> None:
     with evil(hung) as server:
         for word in ("0.4", "1000"):
             begun = time.monotonic()
-            answer = ask(server.endpoint, env={"OTEL_EXPORTER_OTLP_TIMEOUT": word})
+            answer = query(server.endpoint, env={"OTEL_EXPORTER_OTLP_TIMEOUT": word})
             assert answer.code == "timeout"
             assert time.monotonic() - begun < 2.5
 
@@ -246,48 +246,48 @@ def test_the_environments_timeout_bounds_a_try() -> None:
 def long_reply(call: Call) -> None:
     """A gigabyte."""
     call.hear()
-    call.say(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n")
+    call.emit(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n")
     call.pour(bytes(1 << 20), 1 << 30)
 
 
 def endless_reply(call: Call) -> None:
     """A gigabyte without a length."""
     call.hear()
-    call.say(b"HTTP/1.1 200 OK\r\n\r\n")
+    call.emit(b"HTTP/1.1 200 OK\r\n\r\n")
     call.pour(bytes(1 << 20), 1 << 30)
 
 
 def long_chunks(call: Call) -> None:
     """A gigabyte in chunks."""
     call.hear()
-    call.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    call.emit(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     call.pour(b"100000\r\n" + bytes(1 << 20) + b"\r\n", 1 << 30)
 
 
 def bomb(call: Call) -> None:
     """64 MiB in 64 kB."""
     call.hear()
-    call.say(reply("200 OK", "Content-Encoding: gzip", body=gzip.compress(bytes(64 << 20))))
+    call.emit(reply("200 OK", "Content-Encoding: gzip", body=gzip.compress(bytes(64 << 20))))
 
 
 def endless_headers(call: Call) -> None:
     """Headers without end."""
     call.hear()
-    call.say(b"HTTP/1.1 200 OK\r\n")
+    call.emit(b"HTTP/1.1 200 OK\r\n")
     call.pour(b"X-Header: " + b"y" * 1000 + b"\r\n", 1 << 30)
 
 
 def one_long_header(call: Call) -> None:
     """A header without end."""
     call.hear()
-    call.say(b"HTTP/1.1 200 OK\r\nX-Header: ")
+    call.emit(b"HTTP/1.1 200 OK\r\nX-Header: ")
     call.pour(b"y" * 1000, 1 << 30)
 
 
 def endless_trailers(call: Call) -> None:
     """Trailers without end."""
     call.hear()
-    call.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
+    call.emit(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
     call.pour(b"X-Trailer: " + b"y" * 1000 + b"\r\n", 1 << 30)
 
 
@@ -298,7 +298,7 @@ LONG = [long_reply, endless_reply, long_chunks, bomb, endless_headers, one_long_
 def test_a_reply_is_read_up_to_its_cap(script: Callable[[Call], None]) -> None:
     """What is too long is not read on, and the request is not sent again."""
     with evil(script) as server:
-        answer = ask(server.endpoint)
+        answer = query(server.endpoint)
         assert server.poured < 24 << 20, "what the kernels hold, and our 4 MiB"
     assert (answer.verdict, answer.code) == (Verdict.REFUSED, "reply")
 
@@ -308,11 +308,11 @@ def test_a_long_explanation_of_a_refusal_is_not_read() -> None:
 
     def script(call: Call) -> None:
         call.hear()
-        call.say(b"HTTP/1.1 413 Too Large\r\nContent-Length: 1073741824\r\n\r\n")
+        call.emit(b"HTTP/1.1 413 Too Large\r\nContent-Length: 1073741824\r\n\r\n")
         call.pour(bytes(1 << 20), 1 << 30)
 
     with evil(script) as server:
-        answer = ask(server.endpoint)
+        answer = query(server.endpoint)
         assert server.poured < 24 << 20
     assert (answer.verdict, answer.code) == (Verdict.REFUSED, "413")
 
@@ -321,11 +321,11 @@ def test_a_refusal_before_the_body_is_sent_is_heard() -> None:
     """A collector that answers 413 and reads no further is not asked again."""
 
     def script(call: Call) -> None:
-        call.say(reply("413 Too Large", "Connection: close"))
+        call.emit(reply("413 Too Large", "Connection: close"))
         call.hold()
 
     with evil(script) as server:
-        answer = ask(server.endpoint, body=bytes(64 << 20))
+        answer = query(server.endpoint, body=bytes(64 << 20))
     assert (answer.verdict, answer.code) == (Verdict.REFUSED, "413")
 
 
@@ -336,7 +336,7 @@ def test_a_lost_reply_is_no_success() -> None:
         call.hear()
 
     with evil(swallow) as server:
-        assert ask(server.endpoint).verdict is Verdict.AGAIN
+        assert query(server.endpoint).verdict is Verdict.AGAIN
     for cut in (
         b"",
         b"HTTP/1.1 200",
@@ -358,19 +358,19 @@ def test_a_connection_that_ended_while_idle_is_replaced_unseen() -> None:
 
     def once(call: Call) -> None:
         call.hear()
-        call.say(OK)
+        call.emit(OK)
 
     with evil(once) as server:
         transport = OtlpTransport({Signal.LOGS: to(server.endpoint)})
         for order in range(1, 6):
             assert transport.send(request(order), time.monotonic() + LONG_S).verdict is Verdict.TAKEN
         transport.close()
-        assert (len(server.asked), server.connections) == (5, 5)
+        assert (len(server.requested), server.connections) == (5, 5)
 
 
 def test_a_name_without_address_is_tried_again() -> None:
     """The resolver's word is not final either."""
-    answer = ask("http://no-such-host.invalid:4318", within_s=10)
+    answer = query("http://no-such-host.invalid:4318", within_s=10)
     assert answer.verdict is Verdict.AGAIN
     assert answer.code in ("connection", "timeout")
 

@@ -20,7 +20,7 @@ from tests.overwatch.delivery.waiting import request
 __all__ = ["pki", "pytestmark"]
 
 
-def ask(endpoint: str, env: Mapping[str, str], *, within_s: float = 20.0) -> Answer:
+def query(endpoint: str, env: Mapping[str, str], *, within_s: float = 20.0) -> Answer:
     """One request."""
     made = OtlpTransport({Signal.LOGS: destination(Signal.LOGS, endpoint, env)})
     try:
@@ -59,11 +59,11 @@ def test_plain_requests_are_handed_to_the_proxy() -> None:
     """It gets the whole URL, and its own password."""
     with evil(serving(OK)) as gate:
         env = {"http_proxy": f"http://me:pass@127.0.0.1:{gate.port}"}
-        assert ask("http://collector.example:4318", env).verdict is Verdict.TAKEN
-        asked = gate.asked[0]
-        assert asked.path == "http://collector.example:4318/v1/logs"
-        assert asked.headers["host"] == "collector.example:4318"
-        assert asked.headers["proxy-authorization"] == "Basic bWU6cGFzcw=="
+        assert query("http://collector.example:4318", env).verdict is Verdict.TAKEN
+        requested = gate.requested[0]
+        assert requested.path == "http://collector.example:4318/v1/logs"
+        assert requested.headers["host"] == "collector.example:4318"
+        assert requested.headers["proxy-authorization"] == "Basic bWU6cGFzcw=="
 
 
 def test_tls_goes_through_a_tunnel_and_the_proxy_sees_no_token(pki: Path) -> None:
@@ -72,7 +72,7 @@ def test_tls_goes_through_a_tunnel_and_the_proxy_sees_no_token(pki: Path) -> Non
 
         def tunnel(call: Call) -> None:
             call.hear()
-            call.say(b"HTTP/1.1 200 Connection established\r\nVia: gate\r\n\r\n")
+            call.emit(b"HTTP/1.1 200 Connection established\r\nVia: gate\r\n\r\n")
             with socket.create_connection(("127.0.0.1", server.port)) as onward:
                 back = threading.Thread(target=lambda: _pump(onward, call))
                 back.start()
@@ -84,17 +84,17 @@ def test_tls_goes_through_a_tunnel_and_the_proxy_sees_no_token(pki: Path) -> Non
         with evil(tunnel) as gate:
             env = trusting(pki) | {"https_proxy": f"127.0.0.1:{gate.port}"}
             env["OTEL_EXPORTER_OTLP_HEADERS"] = "authorization=SECRET"
-            assert ask("https://away.example:4318", env).verdict is Verdict.TAKEN
-            assert gate.asked[0].head.startswith(b"CONNECT away.example:4318 HTTP/1.1\r\n")
-            assert b"SECRET" not in gate.asked[0].head
-        assert server.asked[0].headers["authorization"] == "SECRET"
-        assert server.asked[0].path == "/v1/logs"
+            assert query("https://away.example:4318", env).verdict is Verdict.TAKEN
+            assert gate.requested[0].head.startswith(b"CONNECT away.example:4318 HTTP/1.1\r\n")
+            assert b"SECRET" not in gate.requested[0].head
+        assert server.requested[0].headers["authorization"] == "SECRET"
+        assert server.requested[0].path == "/v1/logs"
 
 
 def _pump(source: socket.socket, call: Call) -> None:
     with contextlib.suppress(OSError):
         while data := source.recv(1 << 16):
-            call.say(data)
+            call.emit(data)
 
 
 @pytest.mark.parametrize(
@@ -102,16 +102,16 @@ def _pump(source: socket.socket, call: Call) -> None:
     [b"HTTP/1.1 407 No\r\n\r\n", b"", b"X" * 100_000, b"HTTP/1.1\r\n\r\n"],
     ids=["407", "hangs", "long", "odd"],
 )
-def test_a_proxy_without_a_tunnel_is_tried_again(pki: Path, said: bytes) -> None:
+def test_a_proxy_without_a_tunnel_is_tried_again(pki: Path, stated: bytes) -> None:
     """Refused, silent or mad: no request was made."""
 
     def script(call: Call) -> None:
         call.hear()
-        call.say(said)
+        call.emit(stated)
 
     with evil(script) as gate:
         env = trusting(pki) | {"https_proxy": f"127.0.0.1:{gate.port}"}
-        answer = ask("https://away.example:4318", env)
+        answer = query("https://away.example:4318", env)
     assert (answer.verdict, answer.code) == (Verdict.AGAIN, "connection")
 
 
@@ -125,6 +125,6 @@ def test_the_deadline_holds_in_the_proxy(pki: Path) -> None:
     with evil(script) as gate:
         env = trusting(pki) | {"https_proxy": f"127.0.0.1:{gate.port}"}
         begun = time.monotonic()
-        answer = ask("https://away.example:4318", env, within_s=0.4)
+        answer = query("https://away.example:4318", env, within_s=0.4)
         assert time.monotonic() - begun < 1.5
     assert answer.code == "timeout"

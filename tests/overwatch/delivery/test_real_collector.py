@@ -8,7 +8,7 @@ import pytest
 from overwatch.collector import Service
 from overwatch.events import LogLine, Severity
 from overwatch.snapshot import Snapshot, View
-from tests.overwatch.collector.running import eventually, fill, http, running, told
+from tests.overwatch.collector.running import eventually, fill, http, reported, running
 from tests.overwatch.delivery.evil import OK, Call, evil
 from tests.overwatch.delivery.waiting import DEADLINE_S, Waiting, request, sending
 
@@ -22,7 +22,7 @@ def lines(count: int, first: int = 1) -> list[bytes]:
         LogLine(at=time.time_ns(), severity=Severity.WARNING, message=f"line {number}")
         for number in range(first, first + count)
     ]
-    return [told(RUN, [event], number) for number, event in enumerate(events, start=first)]
+    return [reported(RUN, [event], number) for number, event in enumerate(events, start=first)]
 
 
 def snapshot(service: Service) -> Snapshot | None:
@@ -64,19 +64,19 @@ def test_a_request_whose_answer_was_lost_is_stored_once(tmp_path: Path) -> None:
     """A proxy swallows every second answer: the collector sees the same records twice and shows them once."""
     source = Waiting()
     with running(tmp_path) as service:
-        asked = iter(range(1000))
+        requested = iter(range(1000))
 
         def proxy(call: Call) -> None:
-            while (heard := call.hear()) is not None:
-                url = f"{service.endpoints.otlp_http}{heard.path}"
-                http(url, heard.body, Content_Type="application/x-protobuf")
-                if next(asked) % 2 == 0 or not call.say(OK):
+            while (received := call.hear()) is not None:
+                url = f"{service.endpoints.otlp_http}{received.path}"
+                http(url, received.body, Content_Type="application/x-protobuf")
+                if next(requested) % 2 == 0 or not call.emit(OK):
                     return
 
         with evil(proxy) as between, sending(source, between.endpoint) as sender:
             for number, body in enumerate(lines(5), start=1):
                 source.put(request(number, body))
             assert sender.drain(DEADLINE_S)
-            assert len(between.asked) > 5
+            assert len(between.requested) > 5
         expected = [f"line {number}" for number in range(1, 6)]
         assert eventually(lambda: len(shown(service)) >= 5 and shown(service)) == expected

@@ -29,7 +29,7 @@ FAST = Pace(first_s=0.02, longest_s=0.1)
 GRPC = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+def stated(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What a person was told."""
     return [record.getMessage() for record in caplog.records if record.name == "overwatch.exporter"]
 
@@ -42,7 +42,7 @@ def test_requests_of_all_signals_land_in_order() -> None:
             source.put(request(order, signal=SIGNALS[order % 3]))
         assert sender.drain(DEADLINE_S)
         assert source.delivered == list(range(1, 31))
-        assert [asked.body for asked in server.asked] == [b"%d" % order for order in range(1, 31)]
+        assert [requested.body for requested in server.requested] == [b"%d" % order for order in range(1, 31)]
         assert server.connections == 1
 
 
@@ -79,14 +79,14 @@ def test_a_collector_that_is_not_there_is_waited_for(
     with sending(source, f"http://127.0.0.1:{port}", env, FAST) as sender:
         assert not sender.drain(0.5)
         assert source.pending == 20
-        assert len(said(caplog)) == 1
-        assert "does not take telemetry" in said(caplog)[0]
+        assert len(stated(caplog)) == 1
+        assert "does not take telemetry" in stated(caplog)[0]
         if env:
             return
         with evil(serving(OK), port=port):
             assert sender.drain(DEADLINE_S)
     assert source.delivered == list(range(1, 21))
-    assert [line.partition(" takes ")[2] for line in said(caplog)] == ["", "telemetry again"]
+    assert [line.partition(" takes ")[2] for line in stated(caplog)] == ["", "telemetry again"]
 
 
 STUCK = [*SLOW, *LONG]
@@ -157,7 +157,7 @@ def test_a_drain_cuts_a_hanging_try_off_for_a_new_one() -> None:
 
     source, env = Waiting(3), {"OTEL_EXPORTER_OTLP_TIMEOUT": "60"}
     with evil(script) as server, sending(source, server.endpoint, env) as sender:
-        server.wait(lambda it: len(it.asked) == 2)
+        server.wait(lambda it: len(it.requested) == 2)
         assert sender.drain(DEADLINE_S)
         assert source.delivered == [1, 2, 3]
 
@@ -168,19 +168,19 @@ def test_a_drain_cuts_no_try_because_the_one_before_was_refused() -> None:
 
     def script(call: Call) -> None:
         call.hear()
-        call.say(reply("500 No"))
+        call.emit(reply("500 No"))
         call.hear()
         go_on.wait(DEADLINE_S)
-        call.say(OK)
+        call.emit(OK)
         call.hold()
 
     source = Waiting(2)
     with evil(script) as server, sending(source, server.endpoint) as sender:
-        server.wait(lambda it: len(it.asked) == 2)
+        server.wait(lambda it: len(it.requested) == 2)
         assert not sender.drain(0.3)
         go_on.set()
         assert sender.drain(DEADLINE_S)
-        assert len(server.asked) == 2
+        assert len(server.requested) == 2
 
 
 def test_a_lost_reply_sends_the_same_bytes_again() -> None:
@@ -189,13 +189,13 @@ def test_a_lost_reply_sends_the_same_bytes_again() -> None:
 
     def script(call: Call) -> None:
         while call.hear() is not None:
-            if next(replies) % 2 == 0 or not call.say(OK):
+            if next(replies) % 2 == 0 or not call.emit(OK):
                 return
 
     source = Waiting(10)
     with evil(script) as server, sending(source, server.endpoint, pace=FAST) as sender:
         assert sender.drain(DEADLINE_S)
-        seen = [int(asked.body) for asked in server.asked]
+        seen = [int(requested.body) for requested in server.requested]
     assert source.delivered == list(range(1, 11))
     assert seen == sorted(seen)
     assert len(seen) > 10
@@ -223,7 +223,7 @@ def test_a_collector_is_left_alone_as_long_as_it_asks(first: bytes, waits_s: flo
     with evil(serving(first, OK)) as server, sending(source, server.endpoint, pace=FAST) as sender:
         assert sender.drain(DEADLINE_S)
         assert server.stamps[1] - server.stamps[0] >= waits_s
-        assert len(server.asked) == 2
+        assert len(server.requested) == 2
 
 
 def test_a_drain_does_not_wait_for_what_a_collector_asks() -> None:
@@ -231,11 +231,11 @@ def test_a_drain_does_not_wait_for_what_a_collector_asks() -> None:
     source = Waiting(1)
     busy = reply("429 Slow", "Retry-After: 3600")
     with evil(serving(busy)) as server, sending(source, server.endpoint) as sender:
-        server.wait(lambda it: it.asked)
+        server.wait(lambda it: it.requested)
         begun = time.monotonic()
         assert not sender.drain(0.2)
         assert time.monotonic() - begun < 2.0
-        assert len(server.asked) == 1
+        assert len(server.requested) == 1
 
 
 def test_pauses_grow_to_their_limit_and_what_is_asked_is_kept() -> None:
@@ -244,9 +244,9 @@ def test_pauses_grow_to_their_limit_and_what_is_asked_is_kept() -> None:
     for tries, middle in ((1, 0.2), (2, 0.4), (3, 0.8), (6, 5.0), (10**6, 5.0)):
         pauses = [pace.pause_s(tries, None) for _ in range(200)]
         assert 0.8 * middle <= min(pauses) < max(pauses) <= 1.2 * middle
-    for asked_s in (0.5, 1.0, 30.0, 59.0):
-        waits = [pace.pause_s(1, asked_s) for _ in range(200)]
-        assert asked_s <= min(waits) <= max(waits) <= min(1.2 * asked_s, 60.0)
+    for requested_s in (0.5, 1.0, 30.0, 59.0):
+        waits = [pace.pause_s(1, requested_s) for _ in range(200)]
+        assert requested_s <= min(waits) <= max(waits) <= min(1.2 * requested_s, 60.0)
     assert pace.pause_s(1, 1e9) == 60.0
     assert pace.pause_s(1, 0.0) <= 0.24
     with pytest.raises(ValueError, match="first <= longest"):
@@ -259,7 +259,7 @@ def test_a_refused_request_is_tried_once_and_counted_by_its_code(status: int) ->
     source = Waiting(2)
     with evil(serving(reply(f"{status} No"), OK)) as server, sending(source, server.endpoint) as sender:
         assert sender.drain(DEADLINE_S)
-        assert len(server.asked) == 2
+        assert len(server.requested) == 2
     assert source.dropped == {f"refused_{status}": 1}
     assert source.delivered == [2]
 
@@ -291,7 +291,7 @@ def test_a_token_that_is_never_accepted_is_given_up_from_then_on() -> None:
         pace = Pace(first_s=0.01, longest_s=0.01, token_s=0.05)
         with sending(source, server.endpoint, None, pace) as sender:
             assert sender.drain(DEADLINE_S)
-        assert len(server.asked) > 3
+        assert len(server.requested) > 3
     assert source.dropped == {"refused_401": 3}
 
 
@@ -314,9 +314,9 @@ def test_what_a_collector_did_not_keep_is_counted_exactly_and_said_sparingly(
     said_so = reply("200 OK", body=partial_success(2))
     with evil(serving(said_so)) as server, sending(source, server.endpoint) as sender:
         assert sender.drain(DEADLINE_S)
-        assert len(server.asked) == 16
+        assert len(server.requested) == 16
     assert source.rejected == 32
-    assert [int(line.split()[5]) for line in said(caplog)] == [2, 4, 8, 16, 32]
+    assert [int(line.split()[5]) for line in stated(caplog)] == [2, 4, 8, 16, 32]
 
 
 def test_a_fortune_that_changes_to_and_fro_is_not_a_storm(caplog: pytest.LogCaptureFixture) -> None:
@@ -326,7 +326,7 @@ def test_a_fortune_that_changes_to_and_fro_is_not_a_storm(caplog: pytest.LogCapt
     with evil(serving(*replies)) as server, sending(source, server.endpoint, pace=FAST) as sender:
         assert sender.drain(DEADLINE_S)
     assert len(source.delivered) == 50
-    assert len(said(caplog)) == 2
+    assert len(stated(caplog)) == 2
 
 
 def test_a_log_handler_that_speaks_to_the_sender_makes_no_loop() -> None:
@@ -375,21 +375,21 @@ def test_a_fault_of_our_own_ends_no_delivery(
     assert sender.drain(DEADLINE_S)
     assert sender.stop()
     assert (source.delivered, dict(source.dropped), sender.faults) == (delivered, dropped, faults)
-    assert sum("error of the exporter" in line for line in said(caplog)) == 1
+    assert sum("error of the exporter" in line for line in stated(caplog)) == 1
 
 
 def test_progress_is_told_and_its_fault_is_outlived() -> None:
     """A callback that fails costs nothing but a count."""
-    source, told = Waiting(3), threading.Semaphore(0)
+    source, reported = Waiting(3), threading.Semaphore(0)
 
     def progress() -> None:
-        told.release()
+        reported.release()
         raise OSError("no account")
 
     sender = Sender(source, lambda: Broken(-math.inf), DeliveryLog("somewhere"), FAST)
     sender.start(progress)
     for _ in range(3):
-        assert told.acquire(timeout=DEADLINE_S)
+        assert reported.acquire(timeout=DEADLINE_S)
     assert sender.drain(DEADLINE_S)
     assert sender.stop()
     assert source.delivered == [1, 2, 3]
@@ -403,7 +403,7 @@ def test_a_request_is_given_up_when_patience_ends() -> None:
         sending(source, server.endpoint, pace=Pace(first_s=0.02, longest_s=0.04, patience_s=0.2)) as sender,
     ):
         assert sender.drain(DEADLINE_S)
-        assert len(server.asked) >= 4
+        assert len(server.requested) >= 4
     assert (source.delivered, dict(source.dropped)) == ([], {"expired": 2})
 
 
@@ -416,7 +416,7 @@ def test_without_patience_a_request_is_tried_once() -> None:
     ):
         # A drain cuts what is under way, and that does not count as its try.
         assert source.wait_empty(DEADLINE_S)
-        assert len(server.asked) == 2
+        assert len(server.requested) == 2
     assert dict(source.dropped) == {"expired": 2}
 
 

@@ -80,7 +80,7 @@ def trusting(pki: Path, name: str = "ca", *, shows: str | None = None) -> dict[s
     return {f"OTEL_EXPORTER_OTLP_{what}": str(pki / file) for what, file in files.items()}
 
 
-def ask(endpoint: str, env: dict[str, str], *, body: bytes = b"1", within_s: float = LONG_S) -> Answer:
+def query(endpoint: str, env: dict[str, str], *, body: bytes = b"1", within_s: float = LONG_S) -> Answer:
     """One request."""
     made = OtlpTransport({Signal.LOGS: destination(Signal.LOGS, endpoint, env)})
     try:
@@ -97,7 +97,7 @@ def test_a_trusted_collector_gets_requests_over_one_kept_connection(pki: Path) -
         for order in range(1, 4):
             sent = request(order, bytes([order]) * (4 << 20))
             assert made.send(sent, time.monotonic() + LONG_S).verdict is Verdict.TAKEN
-            assert server.asked[-1].body == sent.body
+            assert server.requested[-1].body == sent.body
         made.close()
         assert server.connections == 1
 
@@ -106,9 +106,9 @@ def test_a_trusted_collector_gets_requests_over_one_kept_connection(pki: Path) -
 def test_a_collector_that_is_not_trusted_gets_nothing(pki: Path, shows: str, trusts: str) -> None:
     """A strange authority, another host's certificate, a list that cannot be read: tried again, told."""
     with evil(serving(OK), tls=serverside(pki, shows)) as server:
-        answer = ask(f"https://127.0.0.1:{server.port}", trusting(pki, trusts))
+        answer = query(f"https://127.0.0.1:{server.port}", trusting(pki, trusts))
         assert answer.verdict is Verdict.AGAIN
-        assert not server.asked
+        assert not server.requested
     assert answer.code == ("connection" if trusts == "none" else "tls")
 
 
@@ -116,8 +116,8 @@ def test_a_collector_may_want_our_certificate(pki: Path) -> None:
     """With it requests land; without they do not."""
     with evil(serving(OK), tls=serverside(pki, "here", asks_client=True)) as server:
         endpoint = f"https://127.0.0.1:{server.port}"
-        assert ask(endpoint, trusting(pki, shows="us")).verdict is Verdict.TAKEN
-        assert ask(endpoint, trusting(pki)).verdict is Verdict.AGAIN
+        assert query(endpoint, trusting(pki, shows="us")).verdict is Verdict.TAKEN
+        assert query(endpoint, trusting(pki)).verdict is Verdict.AGAIN
 
 
 def test_the_deadline_holds_in_the_handshake_and_after(pki: Path) -> None:
@@ -131,7 +131,7 @@ def test_the_deadline_holds_in_the_handshake_and_after(pki: Path) -> None:
         with evil(script, tls=tls) as server:
             begun = time.monotonic()
             endpoint = f"https://127.0.0.1:{server.port}"
-            answer = ask(endpoint, trusting(pki), body=bytes(32 << 20), within_s=0.5)
+            answer = query(endpoint, trusting(pki), body=bytes(32 << 20), within_s=0.5)
             assert answer.code == "timeout"
             assert time.monotonic() - begun < 1.5
 
@@ -140,11 +140,11 @@ def test_a_refusal_before_the_body_is_sent_is_heard(pki: Path) -> None:
     """Inside TLS as outside it."""
 
     def script(call: Call) -> None:
-        call.say(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        call.emit(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         call.hold()
 
     with evil(script, tls=serverside(pki, "here")) as server:
-        answer = ask(f"https://127.0.0.1:{server.port}", trusting(pki), body=bytes(64 << 20))
+        answer = query(f"https://127.0.0.1:{server.port}", trusting(pki), body=bytes(64 << 20))
     assert (answer.verdict, answer.code) == (Verdict.REFUSED, "413")
 
 
@@ -163,6 +163,6 @@ def test_grpc_has_the_same_certificates(pki: Path, trusts: str, shows: str | Non
         port = server.add_secure_port("127.0.0.1:0", credentials)
         server.start()
         env = trusting(pki, trusts, shows=shows) | {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
-        answer = ask(f"https://127.0.0.1:{port}", env, within_s=5.0)
+        answer = query(f"https://127.0.0.1:{port}", env, within_s=5.0)
         server.stop(None).wait()
     assert answer.verdict is Verdict(verdict)

@@ -118,10 +118,10 @@ def test_an_acknowledgement_of_nothing_changes_nothing(crashed: tuple[RunState, 
 def test_an_operators_word_is_no_word_of_the_run(crashed: tuple[RunState, Judged]) -> None:
     """It makes no source, and a silent run is no less silent for it."""
     state, judged = crashed
-    sources, stamp, told = list(state.sources), state.last_stamp, state.last_at
+    sources, stamp, reported = list(state.sources), state.last_stamp, state.last_at
     _acknowledge(state)
 
-    assert (list(state.sources), state.last_stamp, state.last_at) == (sources, stamp, told)
+    assert (list(state.sources), state.last_stamp, state.last_at) == (sources, stamp, reported)
     assert assess(state, judged.assessment, START_NS + 60 * SECOND).link.state in ("stale", "lost")
 
 

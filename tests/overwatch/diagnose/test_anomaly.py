@@ -31,20 +31,20 @@ def _cull(at: int, env_id: int) -> SeedStageChanged:
     )
 
 
-def _gate(at: int, env_id: int, *, passed: bool = False, **told: object) -> GateEvaluated:
+def _gate(at: int, env_id: int, *, passed: bool = False, **reported: object) -> GateEvaluated:
     return GateEvaluated(
         at=at, env_id=env_id, slot="s", seed_id=f"s{at}", gate="G2", passed=passed,
-        **told,  # type: ignore[arg-type]  # the test names real fields
+        **reported,  # type: ignore[arg-type]  # the test names real fields
     )  # fmt: skip
 
 
 def _episodes(*returns_of_0: float) -> list[Event]:
     """Ten usual episodes of eight envs, then episodes in which env 0 earns these."""
     usual = [[1.0 + 0.01 * ((7 * i + 3 * episode) % 11) for i in IDS] for episode in range(20)]
-    told = [fakes.ended(START_NS + i, IDS, row) for i, row in enumerate(usual[:10])]
+    reported = [fakes.ended(START_NS + i, IDS, row) for i, row in enumerate(usual[:10])]
     for i, value in enumerate(returns_of_0):
-        told.append(fakes.ended(START_NS + 100 + i, IDS, [value, *usual[10 + i][1:]]))
-    return list(told)
+        reported.append(fakes.ended(START_NS + 100 + i, IDS, [value, *usual[10 + i][1:]]))
+    return list(reported)
 
 
 def _rents(rent_of_0: float, gain_of_0: float) -> list[Event]:
@@ -159,7 +159,7 @@ def test_beside_its_name_the_factor_has_room_for_more(name: str) -> None:
     """The drawer shows name and text side by side: no word twice, more numbers than a row has."""
     (factor,) = _scored(FIRES[name][0]).found(0)
 
-    assert f"{factor.name} | {factor.told(0)}" == BESIDE_ITS_NAME[name]
+    assert f"{factor.name} | {factor.reported(0)}" == BESIDE_ITS_NAME[name]
 
 
 @pytest.mark.parametrize(
@@ -172,11 +172,11 @@ def test_beside_its_name_the_factor_has_room_for_more(name: str) -> None:
     ],
     ids=["its own words", "check and score", "checks alone", "score alone"],
 )
-def test_failed_gates_say_what_was_measured(told: dict[str, object], says: str) -> None:
+def test_failed_gates_say_what_was_measured(reported: dict[str, object], words: str) -> None:
     """As far as the newest failed gate told it; the board's short reason stays the same."""
-    (factor,) = _scored([*NORMAL, *[_gate(START_NS + i, 0, **told) for i in range(4)]]).found(0)
+    (factor,) = _scored([*NORMAL, *[_gate(START_NS + i, 0, **reported) for i in range(4)]]).found(0)
 
-    assert (factor.told(0), factor.say(0)) == (says, "4 fails at G2")
+    assert (factor.reported(0), factor.emit(0)) == (words, "4 fails at G2")
 
 
 @pytest.mark.parametrize("name", QUIET)

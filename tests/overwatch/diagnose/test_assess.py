@@ -131,9 +131,9 @@ def test_a_slow_reporter_is_given_three_of_its_own_intervals() -> None:
 def test_old_data_that_just_arrived_is_catching_up() -> None:
     """The age is that of the data, not of the packet, and a constant clock offset does not count."""
     offset = 100 * SECOND
-    told = fakes.records([fakes.policy(START_NS + i, index=i, entropy=0.5) for i in range(2)])
-    state = fakes.folded([told[0].event], delay_ns=offset)
-    apply(state, told[1], told[1].event.at + offset + 30 * SECOND)
+    reported = fakes.records([fakes.policy(START_NS + i, index=i, entropy=0.5) for i in range(2)])
+    state = fakes.folded([reported[0].event], delay_ns=offset)
+    apply(state, reported[1], reported[1].event.at + offset + 30 * SECOND)
     link = judge_link(state, state.last_stamp)
 
     assert link.state == "catching_up"
@@ -153,9 +153,9 @@ def test_an_assessment_survives_a_checkpoint(cut: int) -> None:
 
     On the way there are findings that are open, waiting, cleared and cooling, and a bound about to change.
     """
-    told = _troubled()
+    reported = _troubled()
     straight, reloaded = Assessment(), Assessment()
-    for i, state in enumerate(told):
+    for i, state in enumerate(reported):
         tick = START_NS + (i + 1) * SECOND // 2
         straight = assess(state, straight, tick).assessment
         reloaded = assess(state, load(dump(reloaded)) if i == cut else reloaded, tick).assessment

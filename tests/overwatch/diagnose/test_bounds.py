@@ -269,7 +269,7 @@ def _judged(state: RunState) -> Judged:
 
 def test_readings_become_facts() -> None:
     """Flags, clocks, power and memory of two lanes on the wire are two verdicts."""
-    told = [
+    reported = [
         lane_readings(
             START_NS + i * SECOND, ["gpu0", "gpu1"], throttle=[None, "thermal,power"],
             utilization=[0.96, 0.97], power_w=[600, 388], power_limit_w=[700, 700],
@@ -277,7 +277,7 @@ def test_readings_become_facts() -> None:
         )
         for i in range(4)
     ]  # fmt: skip
-    judged = _judged(fakes.folded(told))
+    judged = _judged(fakes.folded(reported))
 
     assert {name: bound.state for name, bound in judged.bounds.items()} == {
         "gpu0": "COMPUTE-BOUND", "gpu1": "THROTTLED",
@@ -287,7 +287,7 @@ def test_readings_become_facts() -> None:
 @pytest.mark.parametrize(("step", "state"), [(GIB / 2, "OOM-RISK"), (0.0, "unknown")])
 def test_memory_that_rises_is_forecast(step: float, state: str) -> None:
     """Half a GiB a second from 70 of 80 GiB is full in seconds; memory that stays is nothing."""
-    told = [
+    reported = [
         lane_readings(
             START_NS + i * SECOND, ["gpu0"], utilization=[0.7],
             memory_used_bytes=[70 * GIB + i * step], memory_total_bytes=[80 * GIB],
@@ -295,33 +295,33 @@ def test_memory_that_rises_is_forecast(step: float, state: str) -> None:
         for i in range(10)
     ]  # fmt: skip
 
-    assert _judged(fakes.folded(told)).bounds["gpu0"].state == state
+    assert _judged(fakes.folded(reported)).bounds["gpu0"].state == state
 
 
 def test_phases_of_a_rank_speak_for_its_lane() -> None:
     """A rank that spends a third of its time at the barrier is sync-bound on the lane it steps on."""
-    told: list[Event] = [
+    reported: list[Event] = [
         fakes.envs(START_NS, [0, 1], step_time=[0.01, 0.01], lane=["gpu0", "gpu0"]),  # type: ignore[list-item]  # lanes are words
         lane_readings(START_NS + 4 * SECOND, ["gpu0"], utilization=[0.6]),
     ]
-    told += [
+    reported += [
         PhaseEnded(at=START_NS + int((1.2 * i + ends) * SECOND), phase=phase, duration_s=seconds)
         for i in range(4)
         for phase, seconds, ends in (("collect", 0.8, 0.8), ("sync", 0.4, 1.2))
     ]
-    bound = _judged(fakes.folded(told)).bounds["gpu0"]
+    bound = _judged(fakes.folded(reported)).bounds["gpu0"]
 
     assert (bound.state, bound.why) == ("SYNC-BOUND", "33% of each step waits for the others")
 
 
 def test_lanes_of_another_kind_are_not_compared() -> None:
     """A CPU lane that steps slowly is no straggler of the GPUs."""
-    told: list[Event] = [
+    reported: list[Event] = [
         fakes.envs(START_NS, [0, 1], step_time=[0.01, 0.5], lane=["cuda:0", "cpu"]),  # type: ignore[list-item]  # lanes are words
         lane_readings(START_NS, ["cuda:0", "cpu"], utilization=[0.5, 0.5]),
     ]
 
-    assert {bound.state for bound in _judged(fakes.folded(told)).bounds.values()} == {"unknown"}
+    assert {bound.state for bound in _judged(fakes.folded(reported)).bounds.values()} == {"unknown"}
 
 
 def test_lanes_of_all_nodes_are_of_one_kind() -> None:
@@ -334,11 +334,11 @@ def test_lanes_of_all_nodes_are_of_one_kind() -> None:
 
 def _rank_of(**seconds: float) -> Judged:
     """Half a minute of one rank without lanes: so much of each second in each phase."""
-    told: list[Event] = []
+    reported: list[Event] = []
     for turn in range(30):
         at = START_NS + (turn + 1) * SECOND
-        told += [PhaseEnded(at=at, phase=phase, duration_s=s) for phase, s in seconds.items()]
-    state = fakes.folded(told)
+        reported += [PhaseEnded(at=at, phase=phase, duration_s=s) for phase, s in seconds.items()]
+    state = fakes.folded(reported)
     return assess(state, Assessment(), state.last_stamp)
 
 

@@ -24,12 +24,12 @@ def test_the_worst_stay_and_the_rest_is_counted() -> None:
     many = [_problem(number) for number in range(MAX_OPEN + 50)]
     late = [_problem(1000 + number, "critical") for number in range(5)]
     open_now = _follow([many, many, many, [*many, *late], [*many, *late], [*many, *late]]).open
-    said = open_now[f"{OVERFLOW}:run:"].problem
+    stated = open_now[f"{OVERFLOW}:run:"].problem
 
     assert len(open_now) == MAX_OPEN
     assert {f"env-stalled:env:{1000 + number}" for number in range(5)} <= set(open_now)
-    assert said.message == "56 more findings are not shown: 56 warning"
-    assert (said.severity, said.symptoms) == ("warning", 56)
+    assert stated.message == "56 more findings are not shown: 56 warning"
+    assert (stated.severity, stated.symptoms) == ("warning", 56)
 
 
 def test_up_to_the_cap_nothing_is_said() -> None:
@@ -53,6 +53,6 @@ def test_what_was_left_out_comes_as_soon_as_there_is_room() -> None:
 def test_the_count_is_stable_while_nothing_changes() -> None:
     """What is left out is counted at every tick, not only at some."""
     many = [_problem(number) for number in range(MAX_OPEN + 50)]
-    told = {_follow([many] * rounds).open[f"{OVERFLOW}:run:"].problem.message for rounds in range(3, 9)}
+    reported = {_follow([many] * rounds).open[f"{OVERFLOW}:run:"].problem.message for rounds in range(3, 9)}
 
-    assert told == {"51 more findings are not shown: 51 warning"}
+    assert reported == {"51 more findings are not shown: 51 warning"}

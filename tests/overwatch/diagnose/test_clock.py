@@ -19,7 +19,7 @@ def _run() -> RunState:
     return fakes.folded([fakes.started(START_NS)], delay_ns=0)
 
 
-def _tell(state: RunState, at: int, stamp: int, rank: int = 0) -> None:
+def _report(state: RunState, at: int, stamp: int, rank: int = 0) -> None:
     origin = Origin(run_id="run-1", epoch="e1", ours=True, rank=rank)
     apply(state, Record(origin=origin, event=fakes.policy(at, kl_divergence=0.01)), stamp)
 
@@ -33,7 +33,7 @@ def _passed(spans: list[tuple[float, float]]) -> float:
             tick += TICK
             if told_s:
                 at += int(told_s / ticks_s * TICK)
-                _tell(state, at, tick)
+                _report(state, at, tick)
             before, clock = clock, advanced(clock, state, tick)
             assert clock.now >= before.now
     return (clock.now - begun.now) / SECOND
@@ -66,8 +66,8 @@ def test_skew_does_not_matter(skew_ns: int) -> None:
     begun = clock = advanced(clock, state, tick)
     for _ in range(50):
         tick += TICK
-        _tell(state, tick, tick)
-        _tell(state, max(1, tick + skew_ns), tick, rank=1)
+        _report(state, tick, tick)
+        _report(state, max(1, tick + skew_ns), tick, rank=1)
         clock = advanced(clock, state, tick)
 
     assert clock.now - begun.now == pytest.approx(5 * SECOND, abs=2 * TICK)
@@ -83,13 +83,13 @@ def _readings(second: float, *, hot: bool) -> Event:
 
 def _found(hot: range, speed: float) -> set[str]:
     """Codes of all findings of a minute of readings, received after it, so many times as fast."""
-    told = fakes.records([_readings(half / 2, hot=half // 2 in hot) for half in range(120)])
-    state, before, found = new_run(told[0]), Assessment(), set[str]()
+    reported = fakes.records([_readings(half / 2, hot=half // 2 in hot) for half in range(120)])
+    state, before, found = new_run(reported[0]), Assessment(), set[str]()
     tick = drained = START_NS + 60 * SECOND
-    while told or tick < state.last_stamp + SECOND:
+    while reported or tick < state.last_stamp + SECOND:
         tick += TICK
-        while told and drained + (told[0].event.at - START_NS) / speed <= tick:
-            record = told.pop(0)
+        while reported and drained + (reported[0].event.at - START_NS) / speed <= tick:
+            record = reported.pop(0)
             apply(state, record, drained + int((record.event.at - START_NS) / speed))
         before = assess(state, before, tick).assessment
         found |= {item.problem.code for item in before.findings.values()}

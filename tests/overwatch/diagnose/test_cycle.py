@@ -14,7 +14,7 @@ Work = tuple[tuple[str, float, float], ...]
 """(phase, when it ends within an update, how long it took)."""
 
 
-def _told(work: Work, updates: int, every_s: float) -> list[Event]:
+def _reported(work: Work, updates: int, every_s: float) -> list[Event]:
     return [
         PhaseEnded(at=START_NS + int((number * every_s + ends) * SECOND), phase=name, duration_s=took)
         for number in range(updates)
@@ -27,7 +27,7 @@ def _state(by_rank: dict[int, Work], updates: int = 12, every_s: float = 2.0) ->
     records = [
         Record(origin=Origin(run_id="r", epoch=f"e{rank}", ours=True, rank=rank), event=event, seq=None)
         for rank, work in by_rank.items()
-        for event in _told(work, updates, every_s)
+        for event in _reported(work, updates, every_s)
     ]
     records.sort(key=lambda record: record.event.at)
     state = new_run(records[0])
@@ -77,8 +77,8 @@ def test_updates_of_minutes_have_shares() -> None:
 
 def test_a_phase_that_is_no_part_of_the_loop_any_more_has_no_share() -> None:
     """Loading at the start is not what holds a run back an hour later."""
-    told = _told((("load", 1.0, 1.0),), 5, 1.5) + _told((("update", 1.0, 1.0),), 200, 1.0)
-    cycle = cycles_of(fakes.folded(told).phases)[0]
+    reported = _reported((("load", 1.0, 1.0),), 5, 1.5) + _reported((("update", 1.0, 1.0),), 200, 1.0)
+    cycle = cycles_of(fakes.folded(reported).phases)[0]
 
     assert cycle.share(Phase.LOAD) == 0.0
 
@@ -168,7 +168,7 @@ def test_a_run_without_lanes_has_a_bound_by_its_phases(work: Work, state: str | 
 
 def test_waiting_before_the_first_update_is_how_a_run_begins() -> None:
     """A learner whose actors are still starting is judged from its first update on, or when that is late."""
-    begins = _told((("queue_wait", 1.0, 1.0),), 10, 1.0)
+    begins = _reported((("queue_wait", 1.0, 1.0),), 10, 1.0)
     learns = [
         PhaseEnded(at=START_NS + int((10 + number + ends) * SECOND), phase=name, duration_s=took)
         for number in range(6)
@@ -187,4 +187,4 @@ def test_waiting_before_the_first_update_is_how_a_run_begins() -> None:
 
     assert share(begins) is None
     assert share([*begins, *learns]) == pytest.approx(0.1, abs=0.02)
-    assert share(_told((("queue_wait", 1.0, 1.0),), 40, 1.0)) == pytest.approx(1.0)
+    assert share(_reported((("queue_wait", 1.0, 1.0),), 40, 1.0)) == pytest.approx(1.0)

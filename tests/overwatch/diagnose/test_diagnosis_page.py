@@ -22,9 +22,9 @@ ROWS = [[cell.strip() for cell in cells] for cells in TABLES]
 
 def test_every_factor_is_told_once() -> None:
     """In the order in which they are judged."""
-    told = [row[0].strip("`") for row in ROWS if row[0][:1] == "`" and row[0].strip("`") in FIRES]
+    reported = [row[0].strip("`") for row in ROWS if row[0][:1] == "`" and row[0].strip("`") in FIRES]
 
-    assert told == [factor.__name__ for factor in FACTORS]
+    assert reported == [factor.__name__ for factor in FACTORS]
 
 
 @pytest.mark.parametrize("name", FIRES)
@@ -40,9 +40,9 @@ def test_the_table_of_statuses_is_what_factors_do(name: str) -> None:
 def test_the_keys_of_a_rule_are_told() -> None:
     """All of them, and no others."""
     keys = {field.encode_name for field in msgspec.structs.fields(RuleConfig)}
-    told = {row[0].strip("`") for row in ROWS if row[0].strip("`") in {*keys, "severity"}}
+    reported = {row[0].strip("`") for row in ROWS if row[0].strip("`") in {*keys, "severity"}}
 
-    assert told == keys
+    assert reported == keys
 
 
 def test_the_example_is_a_configuration(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from overwatch.events import (
     TallySeries,
     TrainingRecovered,
 )
-from tests.overwatch.services import Told, at
+from tests.overwatch.services import Reported, at
 
 
 @pytest.mark.parametrize(
@@ -24,14 +24,14 @@ from tests.overwatch.services import Told, at
 )
 def test_requests_that_fail_are_found_beyond_their_share(role: str, name: str, bad: str) -> None:
     """More than one in twenty, of enough of them; what is refused or empty did not fail."""
-    (problem,) = Told().counted(role, name, 60, {"ok": 9.0, bad: 1.0}, "status").found().values()
+    (problem,) = Reported().counted(role, name, 60, {"ok": 9.0, bad: 1.0}, "status").found().values()
     assert (problem.code, problem.subject) == ("replay-failing", role)
     assert "10%" in problem.message
     assert repr(bad) in problem.message
-    assert Told().counted(role, name, 60, {"ok": 99.0, bad: 1.0}, "status").found() == {}
-    assert Told().counted(role, name, 60, {"OK": 1.0, "empty": 9.0}, "status").found() == {}
-    assert Told().counted(role, name, 60, {"ok": 1.0, "waited": 9.0}, "status").found() == {}
-    assert Told().counted(role, name, 60, {bad: 0.02}, "status").found() == {}
+    assert Reported().counted(role, name, 60, {"ok": 99.0, bad: 1.0}, "status").found() == {}
+    assert Reported().counted(role, name, 60, {"OK": 1.0, "empty": 9.0}, "status").found() == {}
+    assert Reported().counted(role, name, 60, {"ok": 1.0, "waited": 9.0}, "status").found() == {}
+    assert Reported().counted(role, name, 60, {bad: 0.02}, "status").found() == {}
 
 
 @pytest.mark.parametrize(
@@ -49,41 +49,44 @@ def test_a_gauge_beyond_what_it_may_be_is_found(
     role: str, gauge: str, well: float, ill: float, wanted: tuple[str, str]
 ) -> None:
     """While its process reports, and no longer."""
-    told = Told().gauges(role, **{gauge: ill})
-    (problem,) = told.found().values()
+    reported = Reported().gauges(role, **{gauge: ill})
+    (problem,) = reported.found().values()
     assert ((problem.code, problem.severity), problem.subject) == (wanted, role)
-    assert told.found(later_s=31.0) == {}
-    assert Told().gauges(role, **{gauge: well}).found() == {}
+    assert reported.found(later_s=31.0) == {}
+    assert Reported().gauges(role, **{gauge: well}).found() == {}
 
 
 def test_heartbeats_that_nobody_answers_are_found() -> None:
     """One answered in the last minute is enough."""
-    failing = Told().counted("learner", "heartbeats", 60, {"ok": 0.0, "error": 0.1}, "status")
+    failing = Reported().counted("learner", "heartbeats", 60, {"ok": 0.0, "error": 0.1}, "status")
     assert set(failing.found()) == {"heartbeats-failing"}
-    assert Told().counted("learner", "heartbeats", 60, {"ok": 0.1, "error": 0.1}, "status").found() == {}
-    assert Told().counted("learner", "heartbeats", 60, {"ok": 0.1}, "status").found() == {}
+    assert Reported().counted("learner", "heartbeats", 60, {"ok": 0.1, "error": 0.1}, "status").found() == {}
+    assert Reported().counted("learner", "heartbeats", 60, {"ok": 0.1}, "status").found() == {}
 
 
 def test_a_learner_that_lives_and_takes_no_steps_is_stalled() -> None:
     """After ten minutes, unless the run is paused; weights that grow old meanwhile are no fault either."""
-    told = Told().counted("learner", "sgd_steps", 10, {"": 4.0}, "")
-    assert told.gauges("learner", 600.0, weights_age=0.0).found() == {}
-    (problem,) = told.gauges("learner", 611.0, weights_age=0.0).found().values()
+    reported = Reported().counted("learner", "sgd_steps", 10, {"": 4.0}, "")
+    assert reported.gauges("learner", 600.0, weights_age=0.0).found() == {}
+    (problem,) = reported.gauges("learner", 611.0, weights_age=0.0).found().values()
     assert problem.code == "learner-stalled"
     assert problem.message == "no optimiser step for 10m"
-    told.tell("orchestrator", RunStateChanged(at=at(612), before="running", after="paused"))
-    assert told.gauges("learner", 613.0, weights_age=400.0).found() == {}
-    told.tell("orchestrator", RunStateChanged(at=at(614), before="paused", after="running"))
-    assert set(told.gauges("learner", 615.0, weights_age=400.0).found()) == {"learner-stalled", "weights-old"}
+    reported.report("orchestrator", RunStateChanged(at=at(612), before="running", after="paused"))
+    assert reported.gauges("learner", 613.0, weights_age=400.0).found() == {}
+    reported.report("orchestrator", RunStateChanged(at=at(614), before="paused", after="running"))
+    assert set(reported.gauges("learner", 615.0, weights_age=400.0).found()) == {
+        "learner-stalled",
+        "weights-old",
+    }
 
 
 def test_experience_that_is_missing_after_a_resume_is_found() -> None:
     """Counted in its first minute, or with its very first record."""
     gap = Tallied(at=at(0), scope=Scope.LEARNER, series=(TallySeries(metric="learner.replay_gaps", sum=1.0),))
-    told = Told().tell("learner", gap)
-    assert set(told.found()) == {"replay-gap"}
-    assert set(told.gauges("learner", 59.0, degraded=0.0).found()) == {"replay-gap"}
-    assert told.gauges("learner", 61.0, degraded=0.0).found() == {}
+    reported = Reported().report("learner", gap)
+    assert set(reported.found()) == {"replay-gap"}
+    assert set(reported.gauges("learner", 59.0, degraded=0.0).found()) == {"replay-gap"}
+    assert reported.gauges("learner", 61.0, degraded=0.0).found() == {}
 
 
 def test_what_training_did_about_broken_numbers_is_found_for_ten_minutes() -> None:
@@ -91,13 +94,13 @@ def test_what_training_did_about_broken_numbers_is_found_for_ten_minutes() -> No
     cut = TrainingRecovered(
         at=at(0), action="learning_rate_cut", update=7, cause=5, before=3e-4, after=1.5e-4
     )
-    told = Told().tell("learner", cut, TrainingRecovered(at=at(1), action="skip", update=7))
-    (problem,) = told.found().values()
+    reported = Reported().report("learner", cut, TrainingRecovered(at=at(1), action="skip", update=7))
+    (problem,) = reported.found().values()
     assert problem.code == "learning-rate-cut"
     assert problem.message == "learning rate cut: 0.0003 > 0.00015, because of update 5"
-    told.tell("learner", TrainingRecovered(at=at(599), action="rollback", before=9.0, after=4.0))
-    assert set(told.found()) == {"learning-rate-cut", "rolled-back"}
-    assert set(told.gauges("learner", 601.0, degraded=0.0).found()) == {"rolled-back"}
+    reported.report("learner", TrainingRecovered(at=at(599), action="rollback", before=9.0, after=4.0))
+    assert set(reported.found()) == {"learning-rate-cut", "rolled-back"}
+    assert set(reported.gauges("learner", 601.0, degraded=0.0).found()) == {"rolled-back"}
 
 
 def test_checkpoints_that_take_more_than_a_minute_are_found() -> None:
@@ -105,7 +108,7 @@ def test_checkpoints_that_take_more_than_a_minute_are_found() -> None:
 
     def saved(*seconds: float) -> set[str]:
         events = [CheckpointSaved(at=at(n), path="p", duration_s=took) for n, took in enumerate(seconds)]
-        return set(Told().tell("learner", *events).found())
+        return set(Reported().report("learner", *events).found())
 
     assert saved(61.0, 61.0, 61.0) == {"checkpoint-slow"}
     assert saved(61.0, 61.0) == set()
@@ -116,16 +119,16 @@ def test_checkpoints_that_take_more_than_a_minute_are_found() -> None:
 @pytest.mark.parametrize("role", ["replay", "orchestrator", "actor", "rollouts"])
 def test_a_service_that_is_gone_is_down(role: str) -> None:
     """By its name; one that ended well is not, and no other finding speaks of it."""
-    told = Told().tell("learner", RunStarted(at=at(0)))
-    told.tell(role, RunStarted(at=at(0)), rank=1)
-    told.tell("learner", *(Measured(at=at(s), scope=Scope.RUN, values={}) for s in range(1, 20)))
-    assert told.state is not None
-    keys = gone_sources(told.state, at(20))
-    (problem,) = services_down(told.state, keys, at(20))
+    reported = Reported().report("learner", RunStarted(at=at(0)))
+    reported.report(role, RunStarted(at=at(0)), rank=1)
+    reported.report("learner", *(Measured(at=at(s), scope=Scope.RUN, values={}) for s in range(1, 20)))
+    assert reported.state is not None
+    keys = gone_sources(reported.state, at(20))
+    (problem,) = services_down(reported.state, keys, at(20))
     assert (problem.code, problem.subject, problem.severity) == ("service-down", f"{role} 1", "warning")
     assert "silent for 20s" in problem.message
-    assert list(gone_producers(told.state, keys, at(20))) == []
-    told.tell(role, Measured(at=at(20.5), scope=Scope.RUN, values={}), rank=1)
-    assert list(services_down(told.state, keys, at(20))) == [], "it has reported since it was looked at"
-    told.tell(role, RunFinished(at=at(21), outcome="completed"), rank=1)
-    assert list(services_down(told.state, gone_sources(told.state, at(22)), at(22))) == []
+    assert list(gone_producers(reported.state, keys, at(20))) == []
+    reported.report(role, Measured(at=at(20.5), scope=Scope.RUN, values={}), rank=1)
+    assert list(services_down(reported.state, keys, at(20))) == [], "it has reported since it was looked at"
+    reported.report(role, RunFinished(at=at(21), outcome="completed"), rank=1)
+    assert list(services_down(reported.state, gone_sources(reported.state, at(22)), at(22))) == []

@@ -68,7 +68,7 @@ FLEETS: dict[str, Luck] = {
 }
 
 
-def _state(returns: Floats, told: int | None = None) -> RunState:
+def _state(returns: Floats, reported: int | None = None) -> RunState:
     """A run whose envs finished these episodes, oldest first, shape (n, k).
 
     A change of the curriculum is told before episode `told`.
@@ -77,7 +77,7 @@ def _state(returns: Floats, told: int | None = None) -> RunState:
     n = returns.shape[0]
     rows = state.envs.rows(np.arange(n))
     for episode in range(returns.shape[1]):
-        if episode == told:
+        if episode == reported:
             change = CurriculumChanged(at=START_NS, name="level")
             apply(state, Record(origin=fakes.ORIGIN, event=change, seq=2), START_NS)
         state.envs.finish_episodes(rows, returns[:, episode], START_NS)
@@ -156,9 +156,9 @@ def test_a_change_of_the_curriculum_is_no_fall(n: int, later: int) -> None:
     Envs reach the new task one or two episodes after it is told.
     """
     rng = np.random.default_rng([n, later])
-    told = RETURNS - later
-    harder = np.arange(RETURNS) >= told + 1 + (rng.random((n, 1)) < 0.3)
-    fleet = fleet_of(_state(rng.normal(size=(n, RETURNS)) - 8.0 * harder, told))
+    reported = RETURNS - later
+    harder = np.arange(RETURNS) >= reported + 1 + (rng.random((n, 1)) < 0.3)
+    fleet = fleet_of(_state(rng.normal(size=(n, RETURNS)) - 8.0 * harder, reported))
 
     assert fleet.returns is None or fleet_fell(fleet.returns, AnomalyLimits()) is None
     assert score_envs(fleet, AnomalyLimits()).offenders().size == 0

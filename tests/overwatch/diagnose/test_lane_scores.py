@@ -85,10 +85,10 @@ def test_the_snapshot_tells_it_beside_the_lanes_envs() -> None:
     first = fakes.envs(START_NS, IDS, index=1, reward=[0.0] * 64, lane=[*LANES[:60], *["x"] * 4])  # type: ignore[list-item]  # lanes are words
     state = fakes.folded([first, *events, fakes.envs(START_NS + 2, [70], reward=[0.0])])
     groups = project(state, assess(state, Assessment(), START_NS + 3), View()).board.groups
-    told = {group.gpu_id: group.anomaly for group in groups}
+    reported = {group.gpu_id: group.anomaly for group in groups}
 
-    assert told[None] is None
-    assert told["gpu0"] is not None
-    assert told["gpu0"].reasons == ("9 of 16 envs crashed",)
-    assert told["gpu1"] is not None
-    assert told["gpu1"].score == 0.0
+    assert reported[None] is None
+    assert reported["gpu0"] is not None
+    assert reported["gpu0"].reasons == ("9 of 16 envs crashed",)
+    assert reported["gpu1"] is not None
+    assert reported["gpu1"].score == 0.0

@@ -132,10 +132,10 @@ def test_a_finished_rank_0_is_the_end_whatever_others_did() -> None:
 
 def _foreign(seconds: Iterable[float], *, ours: bool = False) -> RunState:
     """What a producer that promised no end record emitted at these seconds."""
-    told = [fakes.policy(START_NS + int(second * SECOND), kl_divergence=0.01) for second in seconds]
+    reported = [fakes.policy(START_NS + int(second * SECOND), kl_divergence=0.01) for second in seconds]
     origin = Origin(run_id="r", epoch="f", ours=ours)
-    state = new_run(Record(origin=origin, event=told[0]))
-    for event in told:
+    state = new_run(Record(origin=origin, event=reported[0]))
+    for event in reported:
         apply(state, Record(origin=origin, event=event), event.at)
     return state
 

@@ -41,7 +41,7 @@ class _Run:
         self.tick = START_NS
         self.judged: Judged | None = None
 
-    def tell(self, events: Sequence[Event], *, at_once: bool = False) -> "_Run":
+    def report(self, events: Sequence[Event], *, at_once: bool = False) -> "_Run":
         """Fold events as they happen, or all of them within one tick."""
         for event in sorted(events, key=lambda event: event.at):
             if not at_once:
@@ -80,7 +80,7 @@ class _Run:
 @pytest.mark.parametrize("outcome", ["completed", "interrupted", "failed", "lost"])
 def test_the_end_keeps_what_stood(outcome: str, *, at_once: bool) -> None:
     """Neither cleared nor judged again, for an hour of ticks and records of workers that end later."""
-    run = _Run().tell([*_sick(), _end(outcome)], at_once=at_once)
+    run = _Run().report([*_sick(), _end(outcome)], at_once=at_once)
     own = {"failed": {"run-failed"}, "lost": {"run-lost"}}.get(outcome, set())
     stood = run.open
     assert stood["policy-collapse"][0] == "critical"
@@ -93,7 +93,7 @@ def test_the_end_keeps_what_stood(outcome: str, *, at_once: bool) -> None:
 
 def test_silence_keeps_what_stood_too() -> None:
     """A collapse is not over because nothing is received; what the run emits next decides."""
-    run = _Run().tell(_sick())
+    run = _Run().report(_sick())
     before = run.open["policy-collapse"]
 
     assert run.wait(20).open == {"policy-collapse": before, "telemetry-stale": run.open["telemetry-stale"]}
@@ -103,14 +103,14 @@ def test_silence_keeps_what_stood_too() -> None:
         fakes.policy(later + n * SECOND, index=70 + n, kl_divergence=0.01, clip_fraction=0.1, entropy=0.6)
         for n in range(30)
     ]
-    assert run.tell(well).open == {}
+    assert run.report(well).open == {}
 
 
 def test_a_well_run_ends_well() -> None:
     """Nothing is found because a run ended."""
     beats = [fakes.policy(START_NS + n * SECOND, index=n + 1, kl_divergence=0.01) for n in range(END)]
 
-    assert _Run().tell([*beats, _end()]).wait(30).open == {}
+    assert _Run().report([*beats, _end()]).wait(30).open == {}
 
 
 def _stepping(ids: range, seconds: range, offset: int = 0) -> list[Event]:
@@ -132,10 +132,10 @@ def test_envs_that_stop_because_training_ended_are_no_finding(stalled_for: int, 
     learned_until = END - 10
     updates = [fakes.policy(START_NS + n * SECOND, index=n + 1, entropy=0.6) for n in range(learned_until)]
     others, stuck = _stepping(range(7), range(END)), _stepping(range(7, 8), range(END - stalled_for))
-    run = _Run().tell([*updates, *others, *stuck])
+    run = _Run().report([*updates, *others, *stuck])
     assert "env-stalled" in run.open
 
-    assert ("env-stalled" in run.tell([_end()]).wait(20).open) == stands
+    assert ("env-stalled" in run.report([_end()]).wait(20).open) == stands
 
 
 def test_a_loop_that_stopped_for_its_last_checkpoint_is_no_stall_of_a_run_that_is_over() -> None:
@@ -149,24 +149,24 @@ def test_a_loop_that_stopped_for_its_last_checkpoint_is_no_stall_of_a_run_that_i
         ]
     host = [Measured(at=START_NS + n * SECOND, scope=Scope.HOST,
                            values=scalars({"system.cpu.utilization": 0.5})) for n in range(60)]  # fmt: skip
-    run = _Run().tell([*phases, *host])
+    run = _Run().report([*phases, *host])
     assert "training-stalled" in run.open
 
-    assert run.tell([_end()]).wait(20).open == {}
+    assert run.report([_end()]).wait(20).open == {}
 
 
 def test_what_is_about_telemetry_leaves_with_the_end() -> None:
     """A run that was silent for a while and then sends its end is neither stale nor lost."""
-    run = _Run().tell(_sick()).wait(20)
+    run = _Run().report(_sick()).wait(20)
     assert "telemetry-stale" in run.open
 
-    run.tell([_end(second=81)])
+    run.report([_end(second=81)])
     assert run.wait(10).open.keys() == {"policy-collapse"}
 
 
 def test_nothing_opens_after_the_end() -> None:
     """A cooldown that runs out, a hold that is reached, records of workers: nothing of it is judged."""
-    run = _Run().tell([*_sick(END - 9)]).tell([_end(second=END)])
+    run = _Run().report([*_sick(END - 9)]).report([_end(second=END)])
     stood = run.open.keys()
     late = [
         fakes.policy(START_NS + (END + n) * SECOND, index=END + n, kl_divergence=0.5, grad_norm=1e9)
@@ -174,33 +174,33 @@ def test_nothing_opens_after_the_end() -> None:
     ]
     crash = [fakes.crashed(START_NS + (END + 3) * SECOND, 3)]
 
-    assert run.tell([*late, *crash]).open.keys() == stood
+    assert run.report([*late, *crash]).open.keys() == stood
 
 
 def test_a_new_attempt_is_judged_again() -> None:
     """What stood at the end of the first one is judged by the values of the next."""
-    run = _Run().tell([*_sick(), _end()]).wait(5)
+    run = _Run().report([*_sick(), _end()]).wait(5)
     later = START_NS + 100 * SECOND
     well = [
         fakes.policy(later + n * SECOND, index=1 + n, kl_divergence=0.01, clip_fraction=0.1, entropy=0.6)
         for n in range(1, 40)
     ]
 
-    assert run.tell([fakes.started(later), *well]).open == {}
+    assert run.report([fakes.started(later), *well]).open == {}
 
 
 def test_an_acknowledged_finding_stays_acknowledged_and_can_be_after_the_end() -> None:
     """An operator sees it the next morning."""
-    run = _Run().tell([*_sick(), _end()]).wait(5)
+    run = _Run().report([*_sick(), _end()]).wait(5)
     seen = FindingAcknowledged(at=START_NS + 70 * SECOND, finding="policy-collapse:policy:")
-    run.tell([seen]).wait(20)
+    run.report([seen]).wait(20)
 
     assert run.kept.findings["policy-collapse:policy:"].acknowledged
 
 
 def test_lanes_have_no_verdict_after_the_end() -> None:
     """Their readings are over."""
-    run = _Run().tell([*_sick(), _end()])
+    run = _Run().report([*_sick(), _end()])
 
     assert run.judged is not None
     assert (run.judged.bounds, run.judged.bound) == ({}, None)
@@ -210,7 +210,9 @@ def test_a_fact_that_comes_with_the_end_is_found() -> None:
     """A crash and the failure that it brought about arrive together."""
     beats = [fakes.envs(START_NS + n * SECOND, range(4), index=n, reward=[1.0] * 4) for n in range(20)]
     run = (
-        _Run().tell(beats).tell([fakes.crashed(START_NS + 20 * SECOND, 2), _end("failed", 20)], at_once=True)
+        _Run()
+        .report(beats)
+        .report([fakes.crashed(START_NS + 20 * SECOND, 2), _end("failed", 20)], at_once=True)
     )
 
     assert {"env-crashed", "run-failed"} <= run.wait(30).open.keys()

@@ -18,14 +18,14 @@ def origin(epoch: str, rank: int = 0, role: str = "trainer") -> Origin:
     return Origin(run_id="run-1", role=role, rank=rank, epoch=epoch, ours=True)
 
 
-def told(lives: Sequence[tuple[Origin, range]], *, numbered: bool = True) -> RunState:
+def reported(lives: Sequence[tuple[Origin, range]], *, numbered: bool = True) -> RunState:
     """A run whose lives each told something in each of their seconds, in order of time."""
     spoken = sorted((second, place) for place, (_, seconds) in enumerate(lives) for second in seconds)
     state: RunState | None = None
     for second, place in spoken:
-        who, seconds = lives[place]
+        owner, seconds = lives[place]
         event = fakes.policy(START_NS + second * SECOND, index=second, entropy=0.5)
-        record = Record(origin=who, event=event, seq=second - seconds.start + 1 if numbered else None)
+        record = Record(origin=owner, event=event, seq=second - seconds.start + 1 if numbered else None)
         state = state or new_run(record)
         apply(state, record, event.at + 1_000_000)
     assert state is not None
@@ -42,7 +42,9 @@ def held(state: RunState) -> tuple[Judged, Snapshot]:
 
 def test_two_lives_at_once_are_flagged() -> None:
     """Both sources carry the flag, and one finding names who is spoken for twice."""
-    state = told([(origin("a"), range(20)), (origin("b"), range(8, 20)), (origin("c", rank=1), range(20))])
+    state = reported(
+        [(origin("a"), range(20)), (origin("b"), range(8, 20)), (origin("c", rank=1), range(20))]
+    )
     _, snapshot = held(state)
 
     flags = [(source.name, source.overlapping) for source in snapshot.link.sources]
@@ -64,7 +66,7 @@ def test_two_lives_at_once_are_flagged() -> None:
 )
 def test_lives_that_share_nothing_are_not(lives: list[tuple[Origin, range]]) -> None:
     """Ranks, roles and lives one after another are no overlap; neither is one that is silent by now."""
-    _, snapshot = held(told(lives))
+    _, snapshot = held(reported(lives))
 
     assert not any(source.overlapping for source in snapshot.link.sources)
     assert not [finding for finding in snapshot.findings if finding.code == "overlapping-writers"]
@@ -72,6 +74,6 @@ def test_lives_that_share_nothing_are_not(lives: list[tuple[Origin, range]]) -> 
 
 def test_producers_without_numbers_are_not_judged() -> None:
     """Other libraries may tell one run from several processes by right."""
-    _, snapshot = held(told([(origin("a"), range(20)), (origin("b"), range(20))], numbered=False))
+    _, snapshot = held(reported([(origin("a"), range(20)), (origin("b"), range(20))], numbered=False))
 
     assert not any(source.overlapping for source in snapshot.link.sources)

@@ -61,8 +61,16 @@ def _wheel(folder: Path) -> Path:
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A distribution with four factors, installed by pip into a folder of its own."""
     site = tmp_path / "site"
-    asked = ["install", "--no-index", "--no-deps", "--quiet", "--target", str(site), str(_wheel(tmp_path))]
-    subprocess.run([sys.executable, "-m", "pip", *asked], check=True, capture_output=True, timeout=120)
+    requested = [
+        "install",
+        "--no-index",
+        "--no-deps",
+        "--quiet",
+        "--target",
+        str(site),
+        str(_wheel(tmp_path)),
+    ]
+    subprocess.run([sys.executable, "-m", "pip", *requested], check=True, capture_output=True, timeout=120)
     monkeypatch.syspath_prepend(str(site))
     yield
     sys.modules.pop("lucky_factors", None)

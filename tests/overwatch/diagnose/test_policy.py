@@ -39,9 +39,9 @@ def test_a_healthy_policy_has_no_finding() -> None:
 def test_rows_that_mean_one_thing_are_told_as_one(rows: dict[str, float], found: dict[str, str]) -> None:
     """Five updates after all of them went wrong there is one finding about them."""
     run = Watched().updates(range(1, 46), _from(41, **rows))
-    told = {code: word for code, word in run.severities().items() if code != "slow-drift"}
+    reported = {code: word for code, word in run.severities().items() if code != "slow-drift"}
 
-    assert told == found
+    assert reported == found
 
 
 def test_a_compound_stands_while_any_of_its_rows_does() -> None:
@@ -75,10 +75,10 @@ def test_a_limit_that_returns_forgive_is_a_warning(returns: float | None, severi
     """KL twice beyond critical, while the policy earns its best: too large, and no harm so far."""
 
     def rows(number: int) -> dict[str, float]:
-        told = {"kl_divergence": 0.06} if number > 40 else {}
+        reported = {"kl_divergence": 0.06} if number > 40 else {}
         if returns is None:
-            return {**told, "return": None}  # type: ignore[dict-item]  # left out
-        return {**told, "return": returns} if number > 40 else told
+            return {**reported, "return": None}  # type: ignore[dict-item]  # left out
+        return {**reported, "return": returns} if number > 40 else reported
 
     assert Watched().updates(range(1, 47), rows).severities()["policy-kl-divergence"] == severity
 
@@ -151,9 +151,9 @@ def test_what_creeps_is_found(row: str, rate: float, within: int) -> None:
 
     assert list(run.opened) == ["slow-drift"]
     assert 62 < run.opened["slow-drift"] <= 60 + within
-    (told,) = run.now.values()
-    assert told.problem.subject == row
-    assert told.problem.message.count(" ") >= 5
+    (reported,) = run.now.values()
+    assert reported.problem.subject == row
+    assert reported.problem.message.count(" ") >= 5
 
 
 def test_what_improves_is_no_drift() -> None:

@@ -34,16 +34,16 @@ FACTS = st.sampled_from(["stop", "task", "nan", "ack", None, None])
 def _events(
     stretches: Sequence[tuple[int, dict[str, float], bool]], facts: Sequence[str | None]
 ) -> list[Event]:
-    told: list[Event] = [fakes.started(START_NS)]
+    reported: list[Event] = [fakes.started(START_NS)]
     number = 0
     for (length, values, grows), fact in zip(stretches, facts, strict=False):
         for i in range(length):
             number += 1
             factor = 1.02**i if grows else 1.0
             now = {name: value * factor for name, value in values.items()}
-            told.append(fakes.policy(START_NS + number * SECOND, index=number, **now))
-        told += _fact(fact, number)
-    return told
+            reported.append(fakes.policy(START_NS + number * SECOND, index=number, **now))
+        reported += _fact(fact, number)
+    return reported
 
 
 def _fact(word: str | None, number: int) -> list[Event]:

@@ -40,11 +40,11 @@ def _problem(events: Sequence[Event]) -> Problem:
 
 def _updates(n: int, config: dict[str, str] | None = None, **values: Sequence[float]) -> list[Event]:
     """`n` updates; each row ends with its last values, and held the first of them before."""
-    told: list[Event] = [fakes.started(START_NS, config=config or {})]
+    reported: list[Event] = [fakes.started(START_NS, config=config or {})]
     for i in range(n):
         now = {name: v[max(0, i - n + len(v))] for name, v in values.items()}
-        told.append(fakes.policy(START_NS + i * SECOND, index=i, **now))
-    return told
+        reported.append(fakes.policy(START_NS + i * SECOND, index=i, **now))
+    return reported
 
 
 NOISY = [-180.0 + 30.0 * ((7 * i) % 11 - 5) / 5 for i in range(40)]
@@ -78,8 +78,8 @@ def test_little_entropy_without_success_is_trouble(
     entropy: list[float], returns: list[float], severity: str
 ) -> None:
     """Critical while it falls fast or the return is not at its best, on the screen as well."""
-    told = {"return": returns} if returns else {}
-    shown = _shown(_updates(40, entropy=entropy, **told))
+    reported = {"return": returns} if returns else {}
+    shown = _shown(_updates(40, entropy=entropy, **reported))
 
     assert {f.code: f.severity for f in shown.findings} == {"policy-entropy": severity}
     assert shown.policy["entropy"].status == severity
@@ -128,10 +128,10 @@ def test_the_share_of_clipped_updates_is_told() -> None:
 def test_the_trainers_own_share_of_clipped_updates_counts() -> None:
     """What is told is not worked out; without a limit and without a word it is absent."""
     clips = {"max_grad_norm": "10"}
-    told = _shown(_updates(30, clips, grad_norm=[11.0], grad_clipped=[0.5])).policy["grad_clipped"]
+    reported = _shown(_updates(30, clips, grad_norm=[11.0], grad_clipped=[0.5])).policy["grad_clipped"]
     silent = _shown(_updates(30, grad_norm=[11.0])).policy["grad_clipped"]
 
-    assert (told.text, silent.status, silent.value) == ("50%", "absent", None)
+    assert (reported.text, silent.status, silent.value) == ("50%", "absent", None)
 
 
 @pytest.mark.parametrize("stop_first", [True, False])
@@ -155,8 +155,10 @@ def test_a_stop_near_the_target_worked(kl: float, found: dict[str, str], *, stop
         assert shown.policy["kl_divergence"].status == "ok"
         assert shown.verdict.text == "early stop worked: KL 0.0320 at target 0.02"
         assert shown.findings[0].factors == ("5 of the last 5 updates",)
-    told = {(line.severity, line.message) for line in shown.feed if line.kind == "early_stopped"}
-    assert told == {("info", "early stop worked") if kl < 0.04 else ("warning", "early stop came too late")}
+    reported = {(line.severity, line.message) for line in shown.feed if line.kind == "early_stopped"}
+    assert reported == {
+        ("info", "early stop worked") if kl < 0.04 else ("warning", "early stop came too late")
+    }
 
 
 def _stop(update: int, kl: float) -> EarlyStopped:
@@ -288,8 +290,8 @@ def test_stops_within_a_record_of_many_updates_worked_too(stopped: int, found: d
             n=10, high={KL.name: Column.scalar(0.032)}, low={KL.name: Column.scalar(0.01)},
             warnings={KL.name: 10},
         )  # fmt: skip
-        told = fakes.policy(at, index=last, kl_divergence=0.032)
+        reported = fakes.policy(at, index=last, kl_divergence=0.032)
         events += [_stop(last - i, 0.032) for i in range(stopped)]
-        events.append(msgspec.structs.replace(told, conflated=many))
+        events.append(msgspec.structs.replace(reported, conflated=many))
 
     assert {code: severity for code, severity in _found(events).items() if code != "early-stop"} == found

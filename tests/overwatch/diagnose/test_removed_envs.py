@@ -20,7 +20,7 @@ def removed(at: int, *ids: int) -> EnvsRemoved:
     return EnvsRemoved(at=at, env_id=Column.of(ids))
 
 
-def _tell(state: RunState, *events: Event) -> None:
+def _report(state: RunState, *events: Event) -> None:
     for event in events:
         apply(state, fakes.Record(origin=fakes.ORIGIN, event=event), event.at)
 
@@ -39,7 +39,7 @@ def test_a_finding_about_an_env_ends_with_it_at_the_next_tick() -> None:
         [_steps(START_NS, [1, 2, 3]), fakes.crashed(START_NS, 1), fakes.crashed(START_NS, 2)]
     )
     before = assess(state, Assessment(), START_NS + SECOND)
-    _tell(state, removed(START_NS + SECOND, 1))
+    _report(state, removed(START_NS + SECOND, 1))
     after = assess(state, before.assessment, START_NS + SECOND + 1)
 
     assert _codes(before) == {"env-crashed:env:1", "env-crashed:env:2"}
@@ -52,7 +52,7 @@ def test_an_env_of_the_same_id_begins_without_the_others_memory() -> None:
     state = fakes.folded([_steps(START_NS, ids), fakes.crashed(START_NS, 5)])
     before = assess(state, Assessment(), START_NS + SECOND)
     at = START_NS + SECOND
-    _tell(state, removed(at, 5), _steps(at + 1, ids))
+    _report(state, removed(at, 5), _steps(at + 1, ids))
     after = assess(state, before.assessment, at + 2)
 
     assert _codes(before) == {"env-crashed:env:5"}
@@ -67,11 +67,11 @@ def test_a_silent_env_that_is_removed_stalls_nobody() -> None:
     judged = assess(state, Assessment(), START_NS)
     for i in range(1, 400):
         at = START_NS + i * SECOND // 10
-        _tell(state, _steps(at, ids[:-1]))
+        _report(state, _steps(at, ids[:-1]))
         judged = assess(state, judged.assessment, at)
     assert _codes(judged) == {"env-stalled:env:7"}
 
-    _tell(state, removed(state.last_at, 7))
+    _report(state, removed(state.last_at, 7))
     judged = assess(state, judged.assessment, state.last_stamp)
 
     assert _codes(judged) == set()
@@ -105,8 +105,8 @@ def test_new_envs_on_a_lane_make_no_storm_of_the_usual_culls() -> None:
     for second in range(1, 300):
         at = START_NS + second * SECOND
         if second == 150:
-            _tell(state, removed(at, *ids))
-        _tell(state, _steps(at, ids), *(culls(at) if second % 3 == 0 else []))
+            _report(state, removed(at, *ids))
+        _report(state, _steps(at, ids), *(culls(at) if second % 3 == 0 else []))
         judged = assess(state, judged.assessment, at)
         seen |= {problem.partition(":")[0] for problem in _codes(judged)}
 
@@ -142,6 +142,6 @@ def test_memory_of_lives_survives_a_checkpoint() -> None:
     """The loaded assessment knows who was lost."""
     state = fakes.folded([_steps(START_NS, [1, 2]), fakes.crashed(START_NS, 1)])
     before = load(dump(assess(state, Assessment(), START_NS).assessment))
-    _tell(state, removed(START_NS + 1, 1))
+    _report(state, removed(START_NS + 1, 1))
 
     assert _codes(assess(state, before, START_NS + SECOND)) == set()

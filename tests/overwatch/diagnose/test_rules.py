@@ -18,11 +18,11 @@ def _how(where: str, hold: str | None = None, severity: str = "warning") -> Judg
     return judging(DiagnosisConfig(rules=(rule,)))
 
 
-def _told(how: Judging, events: list[Event], ticks: int = 1) -> list[tuple[str, str | None, str, float]]:
+def _reported(how: Judging, events: list[Event], ticks: int = 1) -> list[tuple[str, str | None, str, float]]:
     """Open findings of the rule, (severity, subject, message, ticks it took), after the events."""
-    told = fakes.records(events)
-    state, assessment = new_run(told[0]), Assessment()
-    for record in told:
+    reported = fakes.records(events)
+    state, assessment = new_run(reported[0]), Assessment()
+    for record in reported:
         apply(state, record, record.event.at)
         assessment = assess(state, assessment, record.event.at, how).assessment
     for tick in range(1, ticks):
@@ -45,9 +45,9 @@ def test_updates_in_a_row_are_counted_each_once() -> None:
     """Ticks between two updates count nothing; one good update begins anew."""
     how = _how("policy.kl_divergence > 0.2", "3 updates")
 
-    assert _told(how, _updates(0.3, 0.3), ticks=9) == []
-    assert _told(how, _updates(0.3, 0.3, 0.1, 0.3, 0.3)) == []
-    ((severity, subject, message, _),) = _told(how, _updates(0.3, 0.3, 0.4))
+    assert _reported(how, _updates(0.3, 0.3), ticks=9) == []
+    assert _reported(how, _updates(0.3, 0.3, 0.1, 0.3, 0.3)) == []
+    ((severity, subject, message, _),) = _reported(how, _updates(0.3, 0.3, 0.4))
     assert (severity, subject, message) == ("warning", None, "mine: KL 0.4 > 0.2")
 
 
@@ -56,9 +56,9 @@ def test_updates_between_two_ticks_are_judged_one_by_one() -> None:
     how = _how("policy.kl_divergence > 0.2", "3 updates")
 
     def at_once(*values: float) -> int:
-        told = fakes.records(_updates(*values))
-        state = new_run(told[0])
-        for record in told:
+        reported = fakes.records(_updates(*values))
+        state = new_run(reported[0])
+        for record in reported:
             apply(state, record, record.event.at)
         found = assess(state, Assessment(), state.last_stamp, how).assessment.findings.values()
         return sum(item.problem.code == "rule-mine" for item in found)
@@ -71,8 +71,8 @@ def test_all_terms_must_hold() -> None:
     """What is absent, and what is not finite, meets no term."""
     both = _how("policy.kl_divergence > 0.2 and policy.clip_fraction > 0.3", "1 updates")
 
-    assert _told(both, _updates(0.3, 0.3)) == []
-    assert _told(_how("policy.kl_divergence > 0.2", "1 updates"), _updates(float("nan"))) == []
+    assert _reported(both, _updates(0.3, 0.3)) == []
+    assert _reported(_how("policy.kl_divergence > 0.2", "1 updates"), _updates(float("nan"))) == []
 
 
 def test_envs_are_named_one_by_one_until_they_are_many() -> None:
@@ -81,8 +81,8 @@ def test_envs_are_named_one_by_one_until_they_are_many() -> None:
     few = [fakes.envs(START_NS, [3, 4, 5], index=1, reward=[-2.0, -2.0, 0.0], rent=[0.6, 0.4, 0.6])]
     many = [fakes.envs(START_NS, range(40), index=1, reward=[-2.0] * 40, rent=[0.6] * 30 + [0.1] * 10)]
 
-    assert [found[:3] for found in _told(how, list(few))] == [("info", "3", "mine: reward -2 < -1")]
-    assert [found[:3] for found in _told(how, list(many))] == [("info", None, "mine: 30 of 40 envs")]
+    assert [found[:3] for found in _reported(how, list(few))] == [("info", "3", "mine: reward -2 < -1")]
+    assert [found[:3] for found in _reported(how, list(many))] == [("info", None, "mine: 30 of 40 envs")]
 
 
 @pytest.mark.parametrize(("ticks", "found"), [(15, 0), (25, 1)])
@@ -92,16 +92,16 @@ def test_a_time_must_have_passed(ticks: int, found: int) -> None:
         fakes.envs(START_NS + i * TICK, [1], index=i + 1, step_time=[0.9]) for i in range(ticks)
     ]
 
-    assert len(_told(_how("env.step_time > 0.5", "2s"), events)) == found
+    assert len(_reported(_how("env.step_time > 0.5", "2s"), events)) == found
 
 
 def test_counters_of_the_run_can_be_watched() -> None:
     """E.g. that a run has crashed envs at all."""
     events: list[Event] = [fakes.envs(START_NS, [1], reward=[0.0]), fakes.crashed(START_NS + 1, 1)]
 
-    assert [found[2] for found in _told(_how("run.crashes >= 1", "0s"), events)]
+    assert [found[2] for found in _reported(_how("run.crashes >= 1", "0s"), events)]
 
 
 def test_a_run_that_is_silent_is_not_judged() -> None:
     """Its values are old: a rule whose time comes within the silence finds nothing."""
-    assert _told(_how("policy.kl_divergence > 0.2", "8 s"), _updates(0.3), ticks=100) == []
+    assert _reported(_how("policy.kl_divergence > 0.2", "8 s"), _updates(0.3), ticks=100) == []

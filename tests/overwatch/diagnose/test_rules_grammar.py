@@ -31,12 +31,12 @@ def test_terms_are_named_in_full_or_by_scope() -> None:
         (" and ".join(["policy.entropy < 1"] * 9), "a rule has at most 8"),
     ],
 )
-def test_what_cannot_be_read_is_named_with_the_fix(where: str, says: str) -> None:
+def test_what_cannot_be_read_is_named_with_the_fix(where: str, words: str) -> None:
     """The message holds the part and what to write instead."""
     with pytest.raises(RuleError) as refused:
         terms_of(where)
 
-    assert says in str(refused.value)
+    assert words in str(refused.value)
 
 
 def test_lengths_are_times_or_updates() -> None:
@@ -57,12 +57,12 @@ def test_lengths_are_times_or_updates() -> None:
         ("-3s", "write e.g. 30s, 5 min or 3 updates"),
     ],
 )
-def test_a_length_that_cannot_be_is_refused(length: str, says: str) -> None:
+def test_a_length_that_cannot_be_is_refused(length: str, words: str) -> None:
     """Machines have no updates; words are no numbers."""
     with pytest.raises(RuleError) as refused:
         hold_of(length, terms_of("host.cpu_utilization > 0.9"))
 
-    assert says in str(refused.value)
+    assert words in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_a_length_that_cannot_be_is_refused(length: str, says: str) -> None:
         ({"where": "policy.nope > 1"}, "rule slow: where names policy.nope"),
     ],
 )
-def test_a_rule_that_cannot_work_is_refused_by_its_name(fields: dict[str, str], says: str) -> None:
+def test_a_rule_that_cannot_work_is_refused_by_its_name(fields: dict[str, str], words: str) -> None:
     """Before any run is judged with it."""
     whole = {"name": "slow", "where": "policy.entropy < 0.2", "hint": "look", **fields}
-    with pytest.raises(ValueError, match=says.replace("?", r"\?")):
+    with pytest.raises(ValueError, match=words.replace("?", r"\?")):
         RuleConfig(**whole)

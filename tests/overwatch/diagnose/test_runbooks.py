@@ -50,14 +50,14 @@ def test_every_code_has_its_text() -> None:
 
 def test_every_text_has_its_rule() -> None:
     """No text is left of a rule that is gone."""
-    said = {
+    stated = {
         node.value
         for path in RULES.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
 
-    assert set(RUNBOOKS) - said - THROTTLES - MANY - SHARED == set()
+    assert set(RUNBOOKS) - stated - THROTTLES - MANY - SHARED == set()
 
 
 @pytest.mark.parametrize("entry", [*ALL.values(), *map(runbook_of_row, JUDGED)], ids=lambda e: e.code)

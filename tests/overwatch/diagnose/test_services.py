@@ -29,7 +29,7 @@ class Minute:
     accepted: float = 8.0
     served: float = 8.0
     expired: float = 0.0
-    asked: float = 1.0
+    requested: float = 1.0
     status: str = "few"
     seconds: int = 61
     rank: int = 0
@@ -37,13 +37,13 @@ class Minute:
     def records(self) -> list[Record]:
         """A record of gauges and one of counters a second."""
         origin = Origin(run_id="run-1", role="rollouts", rank=self.rank, epoch="e", ours=True)
-        told = []
+        reported = []
         for second in range(self.seconds):
             at = START_NS + second * SECOND
             named = {f"overwatch.rollouts.{name}": value for name, value in (WELL | self.gauges).items()}
-            told.append(Measured(at=at, scope=Scope.ROLLOUTS, values=scalars(named)))
+            reported.append(Measured(at=at, scope=Scope.ROLLOUTS, values=scalars(named)))
             counted = {"accepted": self.accepted, "served": self.served, "expired": self.expired,
-                       "batches": self.asked}  # fmt: skip
+                       "batches": self.requested}  # fmt: skip
             series = tuple(
                 TallySeries(
                     metric=f"overwatch.rollouts.{name}",
@@ -52,8 +52,8 @@ class Minute:
                 )
                 for name, pace in counted.items()
             )
-            told.append(Tallied(at=at, scope=Scope.ROLLOUTS, series=series))
-        return [Record(origin=origin, event=event, seq=n) for n, event in enumerate(told, start=1)]
+            reported.append(Tallied(at=at, scope=Scope.ROLLOUTS, series=series))
+        return [Record(origin=origin, event=event, seq=n) for n, event in enumerate(reported, start=1)]
 
     def state(self) -> RunState:
         """The state after it."""
@@ -88,7 +88,7 @@ def test_a_trainer_that_asks_in_vain_is_starved(accepted: float) -> None:
 
 def test_a_service_that_does_not_ask_is_not_starved() -> None:
     """A service without a trainer, or with one that learns from what it has, waits for nothing."""
-    assert found(Minute(accepted=0.0, served=0.0, asked=0.0)) == {}
+    assert found(Minute(accepted=0.0, served=0.0, requested=0.0)) == {}
     assert found(Minute(accepted=0.0, served=0.0, status="done")) == {}
     assert found(Minute(accepted=0.0, served=0.0, gauges={"queue.sequences": 64.0})) == {}
 
@@ -148,9 +148,9 @@ def test_a_finding_opens_after_it_held_and_is_in_the_snapshot() -> None:
     """Through the fold: half a minute of silence of an environment, then a finding with its words."""
     opened: list[tuple[int, str]] = []
     fold, tick = Fold(), START_NS
-    told = Minute(gauges={"envs_silent": 1.0, "env_silence": 40.0}).records()
+    reported = Minute(gauges={"envs_silent": 1.0, "env_silence": 40.0}).records()
     for second in range(50):
-        body = request(told[2 * second : 2 * second + 2], {})
+        body = request(reported[2 * second : 2 * second + 2], {})
         batch = Batch(sequence=second + 1, stamp=tick, signal=Signal.LOGS, body=body)
         for step in range(10):
             frame = fold.advance(tick, [batch] if not step else [], [])

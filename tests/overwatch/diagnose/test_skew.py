@@ -11,7 +11,7 @@ from tests import fakes
 from tests.fakes import SECOND, START_NS
 
 
-def told(ahead_s: dict[int, float], seconds: int = 10) -> RunState:
+def reported(ahead_s: dict[int, float], seconds: int = 10) -> RunState:
     """A run whose ranks told something every second, each by a clock so far ahead of the collector's."""
     state: RunState | None = None
     for second in range(seconds):
@@ -43,41 +43,41 @@ def seen(state: RunState, after_s: float = 3.0) -> Snapshot:
     return project(state, judged, View())
 
 
-def said(snapshot: Snapshot) -> list[str]:
+def stated(snapshot: Snapshot) -> list[str]:
     """What is said of clocks."""
     return [finding.message for finding in snapshot.findings if finding.code == "clock-ahead"]
 
 
 def test_a_clock_that_is_ahead_is_said_with_how_far() -> None:
     """Of the ranks that have it, not of the others; their sources carry it as a number."""
-    snapshot = seen(told({0: 0.0, 1: 42.0, 2: 7.0}))
+    snapshot = seen(reported({0: 0.0, 1: 42.0, 2: 7.0}))
 
-    assert said(snapshot) == ["clock of rank 1, rank 2 is 42 s ahead: what it tells is from the future"]
+    assert stated(snapshot) == ["clock of rank 1, rank 2 is 42 s ahead: what it tells is from the future"]
     assert [source.clock_ahead_s for source in snapshot.link.sources] == [None, 42.0, 7.0]
 
 
 @pytest.mark.parametrize("ahead_s", [1.9, 0.0, -1.0, -3600.0], ids=["little", "none", "late", "an hour late"])
 def test_nothing_is_said_of_what_may_have_waited(ahead_s: float) -> None:
     """Late data may come from a spool, and clocks are never quite alike."""
-    snapshot = seen(told({0: ahead_s}))
+    snapshot = seen(reported({0: ahead_s}))
 
-    assert said(snapshot) == []
+    assert stated(snapshot) == []
     assert [source.clock_ahead_s for source in snapshot.link.sources] == [None]
 
 
 def test_a_clock_that_was_set_right_is_not_spoken_of_any_more() -> None:
     """What counts is the newest record, not the worst one."""
-    state = told({0: 42.0})
-    assert said(seen(state))
+    state = reported({0: 42.0})
+    assert stated(seen(state))
     right_from_now_on(state, range(10, 20))
 
-    assert said(seen(state)) == []
+    assert stated(seen(state)) == []
 
 
 @pytest.mark.parametrize("ahead_s", [42.0, 365 * 86_400.0], ids=["a little", "a year"])
 def test_what_came_from_the_future_does_not_make_old_what_comes_now(ahead_s: float) -> None:
     """Ages are those of the newest records again once the clock is right."""
-    state = told({0: ahead_s})
+    state = reported({0: ahead_s})
     right_from_now_on(state, range(10, 20))
     link = seen(state, after_s=1.0).link
 
@@ -86,7 +86,7 @@ def test_what_came_from_the_future_does_not_make_old_what_comes_now(ahead_s: flo
 
 def test_who_fell_silent_is_not_spoken_of() -> None:
     """While others speak, a clock that tells nothing is nobody's trouble."""
-    state = told({0: 0.0, 1: 42.0})
+    state = reported({0: 0.0, 1: 42.0})
     right_from_now_on(state, range(10, 30))
 
-    assert said(seen(state)) == []
+    assert stated(seen(state)) == []

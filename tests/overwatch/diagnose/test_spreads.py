@@ -17,14 +17,14 @@ from tests.overwatch.diagnose.test_bounds import lane_readings
 
 def _stepping(times: list[float], lanes: list[str], seconds: int = 20) -> list[Event]:
     """Envs that take these times, ten steps a second."""
-    told: list[Event] = []
+    reported: list[Event] = []
     for step in range(seconds * 10):
         at = START_NS + step * SECOND // 10
-        told.append(fakes.envs(at, range(len(times)), index=step, step_time=times, lane=lanes))  # type: ignore[arg-type]  # lanes are words
+        reported.append(fakes.envs(at, range(len(times)), index=step, step_time=times, lane=lanes))  # type: ignore[arg-type]  # lanes are words
         if step % 10 == 0:
             names = sorted(set(lanes))
-            told.append(lane_readings(at, names, utilization=[0.5] * len(names)))
-    return told
+            reported.append(lane_readings(at, names, utilization=[0.5] * len(names)))
+    return reported
 
 
 def _lanes(state: RunState) -> dict[str, tuple[Spread | None, Spread | None]]:
@@ -44,21 +44,21 @@ def test_steps_of_each_lane_have_a_median_and_a_slow_end() -> None:
 
 def test_updates_of_a_rank_are_those_of_its_lane() -> None:
     """From the end of one to that of the next, one of ten a slow one."""
-    told = _stepping([0.01] * 4, ["gpu0"] * 4)
+    reported = _stepping([0.01] * 4, ["gpu0"] * 4)
     at = START_NS
     for number in range(12):
         at += (3 if number == 5 else 1) * SECOND
-        told.append(PhaseEnded(at=at, phase="update", duration_s=0.4))
-    told.sort(key=lambda event: event.at)
+        reported.append(PhaseEnded(at=at, phase="update", duration_s=0.4))
+    reported.sort(key=lambda event: event.at)
 
-    assert _lanes(fakes.folded(told))["gpu0"][1] == Spread(p50=1.0, p95=3.0)
+    assert _lanes(fakes.folded(reported))["gpu0"][1] == Spread(p50=1.0, p95=3.0)
 
 
 def test_what_nobody_times_has_no_spread() -> None:
     """Absent is absent."""
-    told: list[Event] = [lane_readings(START_NS, ["gpu0"], utilization=[0.5])]
+    reported: list[Event] = [lane_readings(START_NS, ["gpu0"], utilization=[0.5])]
 
-    assert _lanes(fakes.folded(told)) == {"gpu0": (None, None)}
+    assert _lanes(fakes.folded(reported)) == {"gpu0": (None, None)}
 
 
 def test_the_slow_lane_is_worked_out_once_a_second() -> None:

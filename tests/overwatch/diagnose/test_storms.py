@@ -197,11 +197,11 @@ def test_a_loader_that_runs_dry_is_one_finding() -> None:
 
 def _updates(n: int, **values: Sequence[float]) -> list[Event]:
     """`n` updates; each row holds its last values at the end, and the first of them before."""
-    told: list[Event] = []
+    reported: list[Event] = []
     for i in range(n):
         now = {name: v[max(0, i - n + len(v))] for name, v in values.items()}
-        told.append(fakes.policy(START_NS + i * SECOND, index=i, **now))
-    return told
+        reported.append(fakes.policy(START_NS + i * SECOND, index=i, **now))
+    return reported
 
 
 def test_several_critical_rows_are_one_collapse() -> None:

@@ -19,25 +19,25 @@ STEPS = 100
 
 def _run(seconds: Callable[[int], tuple[float, float]], updates: int) -> list[Event]:
     """Updates that take these (collecting, learning) seconds each, with their steps and phases."""
-    told: list[Event] = []
+    reported: list[Event] = []
     at = START_NS
     for number in range(updates):
         collect, learn = seconds(number)
         at += int(collect * SECOND)
-        told.append(fakes.envs(at, [0, 1], index=(number + 1) * STEPS // 2, reward=[0.0, 0.0]))
-        told.append(PhaseEnded(at=at, phase="collect", duration_s=collect))
+        reported.append(fakes.envs(at, [0, 1], index=(number + 1) * STEPS // 2, reward=[0.0, 0.0]))
+        reported.append(PhaseEnded(at=at, phase="collect", duration_s=collect))
         at += int(learn * SECOND)
-        told.append(PhaseEnded(at=at, phase="update", duration_s=learn))
-        told.append(fakes.policy(at, index=number, kl_divergence=0.01))
-    return told
+        reported.append(PhaseEnded(at=at, phase="update", duration_s=learn))
+        reported.append(fakes.policy(at, index=number, kl_divergence=0.01))
+    return reported
 
 
 def _watched(events: list[Event], baseline: Baseline | None = None) -> tuple[Judged, set[str]]:
     """The last judgement of a run, and every finding about its throughput on the way; a tick a second."""
-    told = fakes.records(events)
-    state, before, judged, found = new_run(told[0]), Assessment(), None, set[str]()
+    reported = fakes.records(events)
+    state, before, judged, found = new_run(reported[0]), Assessment(), None, set[str]()
     tick = START_NS
-    for record in told:
+    for record in reported:
         while tick < record.event.at:
             tick += SECOND
             judged = assess(state, before, tick, baseline=baseline) if state.last_stamp else None
@@ -59,12 +59,12 @@ def _steady(_number: int) -> tuple[float, float]:
 def test_a_steady_run_is_at_its_best() -> None:
     """Steps a second over whole updates; nothing is found."""
     judged, found = _watched(_run(_steady, 60))
-    told = judged.assessment.watched.slow.throughput
+    reported = judged.assessment.watched.slow.throughput
 
-    assert told is not None
-    assert told.now == pytest.approx(STEPS / 4)
-    assert told.best is not None
-    assert told.best.rate == pytest.approx(STEPS / 4)
+    assert reported is not None
+    assert reported.now == pytest.approx(STEPS / 4)
+    assert reported.best is not None
+    assert reported.best.rate == pytest.approx(STEPS / 4)
     assert found == set()
 
 
@@ -134,10 +134,10 @@ def test_a_run_without_steps_is_measured_by_its_updates() -> None:
     events = _run(_steady, 60)
     policy = [event for event in events if isinstance(event, Measured) and event.scope is Scope.POLICY]
     judged, _found = _watched(policy)
-    told = judged.assessment.watched.slow.throughput
+    reported = judged.assessment.watched.slow.throughput
 
-    assert told is not None
-    assert (told.unit, told.now) == ("updates", pytest.approx(0.25))
+    assert reported is not None
+    assert (reported.unit, reported.now) == ("updates", pytest.approx(0.25))
 
 
 def test_the_memory_of_a_run_is_bounded() -> None:

@@ -68,10 +68,10 @@ def test_a_dry_queue_is_judged_once_the_waiting_is_known() -> None:
     young = Cycle(rank=0, coming=("queue_wait", "update"))
     dry = {"name": LEARNER, "of": Of.RANK, "age_s": 0.0, "queue": 0.0, "queue_text": "queue 0/4"}
     bounds = judge_ranks([LaneFacts(**dry, cycle=young)], AnomalyLimits())
-    told = judge_ranks([LaneFacts(**dry, cycle=Cycle(rank=0))], AnomalyLimits())
+    reported = judge_ranks([LaneFacts(**dry, cycle=Cycle(rank=0))], AnomalyLimits())
 
     assert LEARNER not in bounds
-    assert told[LEARNER].state == "STARVED"
+    assert reported[LEARNER].state == "STARVED"
 
 
 def test_a_learner_that_waits_for_its_checkpoint_is_io_bound() -> None:

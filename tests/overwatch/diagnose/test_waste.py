@@ -17,9 +17,9 @@ from tests.overwatch.diagnose.test_bounds import lane_readings
 
 def _wasted(events: list[Event]) -> dict[str, float]:
     """By bound, over ticks of a second; through a checkpoint at each of them."""
-    told = fakes.records(events)
-    state, before = new_run(told[0]), Assessment()
-    for record in told:
+    reported = fakes.records(events)
+    state, before = new_run(reported[0]), Assessment()
+    for record in reported:
         apply(state, record, record.event.at)
         judged = assess(state, before, record.event.at)
         before = load(dump(judged.assessment))

@@ -23,14 +23,14 @@ from tests.fakes import SECOND, START_NS
 
 def _loop(updates: int, rank: int = 0, work_s: float = 1.0) -> list[Event]:
     """Updates of collecting and learning."""
-    told: list[Event] = []
+    reported: list[Event] = []
     for number in range(updates):
         begin = START_NS + int(number * 2 * work_s * SECOND)
-        told += [
+        reported += [
             PhaseEnded(at=begin + int(work_s * SECOND), phase="collect", duration_s=work_s),
             PhaseEnded(at=begin + int(2 * work_s * SECOND), phase="update", duration_s=work_s),
         ]
-    return told
+    return reported
 
 
 def _beats(seconds: range) -> list[Event]:
@@ -156,18 +156,18 @@ def test_an_unannounced_evaluation_that_came_before_is_no_stall() -> None:
 @pytest.mark.parametrize("between", [20, 200, 1000])
 def test_a_rare_unannounced_pause_is_no_stall_each_time(between: int) -> None:
     """An evaluation of thirty seconds comes again after many updates: the first of them is remembered."""
-    told: list[Event] = []
+    reported: list[Event] = []
     at = 0.0
     for _ in range(3):
         for _ in range(between):
-            told.append(PhaseEnded(at=START_NS + int((at + 1) * SECOND), phase="collect", duration_s=1.0))
-            told.append(PhaseEnded(at=START_NS + int((at + 2) * SECOND), phase="update", duration_s=1.0))
+            reported.append(PhaseEnded(at=START_NS + int((at + 1) * SECOND), phase="collect", duration_s=1.0))
+            reported.append(PhaseEnded(at=START_NS + int((at + 2) * SECOND), phase="update", duration_s=1.0))
             at += 2
         at += 30
     end = int(at - 30)
 
-    assert _found(_judged(_run({0: [*told, *_beats(range(end, end + 31))]}))) == {}
-    assert set(_found(_judged(_run({0: [*told, *_beats(range(end, end + 90))]})))) == {"training-stalled"}
+    assert _found(_judged(_run({0: [*reported, *_beats(range(end, end + 31))]}))) == {}
+    assert set(_found(_judged(_run({0: [*reported, *_beats(range(end, end + 90))]})))) == {"training-stalled"}
 
 
 @pytest.mark.parametrize("name", ["eval", "validation", "checkpoint", "record a video"])
@@ -184,16 +184,16 @@ def test_a_pause_that_is_announced_is_no_stall_when_it_begins(name: str) -> None
 
 def test_the_last_checkpoint_is_not_measured_by_those_before() -> None:
     """It waits until all is written; they took what copying takes."""
-    told = _loop(10)
+    reported = _loop(10)
     for start in (20, 21, 22):
-        told.append(PhaseBegan(at=START_NS + start * SECOND, phase="checkpoint"))
-        told.append(
+        reported.append(PhaseBegan(at=START_NS + start * SECOND, phase="checkpoint"))
+        reported.append(
             PhaseEnded(at=START_NS + start * SECOND + SECOND // 10, phase="checkpoint", duration_s=0.1)
         )
 
     def found(name: str) -> set[str]:
         last = PhaseBegan(at=START_NS + 23 * SECOND, phase=name)
-        return set(_found(_judged(_run({0: [*told, last, *_beats(range(23, 90))]}))))
+        return set(_found(_judged(_run({0: [*reported, last, *_beats(range(23, 90))]}))))
 
     assert found("checkpoint") == {"training-stalled"}
     assert found("last_checkpoint") == set()
@@ -201,15 +201,15 @@ def test_the_last_checkpoint_is_not_measured_by_those_before() -> None:
 
 def test_an_announced_pause_has_a_rhythm_of_its_own() -> None:
     """One that takes many times as long as it ever did is a stall, and named; so is one without an end."""
-    told = _loop(10)
+    reported = _loop(10)
     for start in (20, 30, 40):
-        told.append(PhaseBegan(at=START_NS + start * SECOND, phase="eval"))
-        told.append(PhaseEnded(at=START_NS + (start + 5) * SECOND, phase="eval", duration_s=5.0))
+        reported.append(PhaseBegan(at=START_NS + start * SECOND, phase="eval"))
+        reported.append(PhaseEnded(at=START_NS + (start + 5) * SECOND, phase="eval", duration_s=5.0))
     again = PhaseBegan(at=START_NS + 50 * SECOND, phase="eval")
     first = PhaseBegan(at=START_NS + 20 * SECOND, phase="eval")
 
-    assert _found(_judged(_run({0: [*told, again, *_beats(range(50, 75))]}))) == {}
-    assert _found(_judged(_run({0: [*told, again, *_beats(range(50, 92))]}))) == {
+    assert _found(_judged(_run({0: [*reported, again, *_beats(range(50, 75))]}))) == {}
+    assert _found(_judged(_run({0: [*reported, again, *_beats(range(50, 92))]}))) == {
         "training-stalled": "rank 0 in eval for 41s, usual 5s"
     }
     assert set(_found(_judged(_run({0: [*_loop(10), first, *_beats(range(20, 2000))]})))) == {
@@ -219,13 +219,13 @@ def test_an_announced_pause_has_a_rhythm_of_its_own() -> None:
 
 def test_updates_go_on_having_a_rhythm_beside_phases_of_pauses() -> None:
     """A run that reports only its evaluations is still watched by its updates."""
-    told: list[Event] = []
+    reported: list[Event] = []
     for i in range(30):
-        told.append(fakes.policy(START_NS + i * SECOND, index=i, kl_divergence=0.01))
+        reported.append(fakes.policy(START_NS + i * SECOND, index=i, kl_divergence=0.01))
         if i % 10 == 5:
-            told.append(PhaseEnded(at=START_NS + i * SECOND + 1, phase="eval", duration_s=0.1))
+            reported.append(PhaseEnded(at=START_NS + i * SECOND + 1, phase="eval", duration_s=0.1))
 
-    assert list(_found(_judged(_run({0: [*told, *_beats(range(60))]})))) == ["training-stalled"]
+    assert list(_found(_judged(_run({0: [*reported, *_beats(range(60))]})))) == ["training-stalled"]
 
 
 def test_a_saved_checkpoint_is_a_sign_of_training() -> None:

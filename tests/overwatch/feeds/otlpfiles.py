@@ -80,7 +80,7 @@ def traces(second: float) -> dict[str, Any]:
     }
 
 
-def told(seconds: Iterable[float]) -> list[dict[str, Any]]:
+def reported(seconds: Iterable[float]) -> list[dict[str, Any]]:
     """A log line, a metric and a span at each of these seconds."""
     return [request for second in seconds for request in (logs(second), metrics(second), traces(second))]
 

@@ -25,7 +25,7 @@ class Written:
         """A collector starts."""
         self._writer.start(self._batch(second, body, Signal.START))
 
-    def say(self, second: float, events: Sequence[Event]) -> None:
+    def emit(self, second: float, events: Sequence[Event]) -> None:
         """One batch received at this second."""
         body = request(fakes.records(events, first_seq=self._seq), {})
         self._seq += len(events)
@@ -36,7 +36,7 @@ class Written:
         at = START_NS + int(second * SECOND)
         index = int(second * 10) + 1
         step = fakes.envs(at, [0, 1], index, reward=[second, kl], step_time=[0.1, 0.1])
-        self.say(second, [fakes.policy(at, index, kl_divergence=kl, entropy=0.5), step])
+        self.emit(second, [fakes.policy(at, index, kl_divergence=kl, entropy=0.5), step])
 
     def end(self, second: float) -> None:
         """The collector stops after this second's tick."""
@@ -57,7 +57,7 @@ def two_lives(folder: Path) -> Path:
     """A run over two lives of a collector: 8 s, a gap of 20 s, 5 s."""
     written = Written(folder)
     written.start()
-    written.say(0.0, [fakes.started(START_NS)])
+    written.emit(0.0, [fakes.started(START_NS)])
     for tenth in range(0, 80, 2):
         written.update(tenth / 10)
     written.end(8.0)
@@ -77,7 +77,7 @@ def resumed_life(folder: Path) -> Path:
     """As `two_lives`, killed at 6 s, and the second life goes on from a checkpoint of the first at 7 s."""
     written = Written(folder)
     written.start()
-    written.say(0.0, [fakes.started(START_NS)])
+    written.emit(0.0, [fakes.started(START_NS)])
     for tenth in range(0, 60, 2):
         written.update(tenth / 10)
     written.start(28.3, b'{"after": %d}' % (START_NS + 7 * SECOND))

@@ -228,10 +228,10 @@ def recorded(folder: Path, pieces: int = 3) -> Recorder:
     recorder = Recorder(folder, Rules(thins=False), first=1)
     start = Batch(sequence=1, stamp=START_NS + 1, signal=Signal.START, body=b"{}")
     recorder.writer.start(start)
-    recorder.say(0, [fakes.started(START_NS)])
+    recorder.emit(0, [fakes.started(START_NS)])
     for number in range(pieces):
         recorder.steps(20 * number + 0.1, 20 * number + 19.9, hz=4)
-        recorder.say(20 * number + 19.95, [fakes.crashed(START_NS + (20 * number + 19) * SECOND, number)])
+        recorder.emit(20 * number + 19.95, [fakes.crashed(START_NS + (20 * number + 19) * SECOND, number)])
         recorder.writer.rotate()
     recorder.steps(20 * pieces, 20 * pieces + 5, hz=4)
     leave(folder, recorder)
@@ -262,7 +262,7 @@ def end_of(folder: Path) -> tuple[int, list[bytes], int]:
     fold, tick, count = Fold(), 0, 0
     recording = Recording(folder)
     for fold, tick, batches in recording.ticks():
-        fold.take(tick, batches, recording.notes.hushed(tick))
+        fold.take(tick, batches, recording.notes.muted(tick))
         count += 1
     return tick, shown_of(fold), count
 
@@ -276,7 +276,7 @@ def straight(folder: Path) -> dict[int, list[bytes]]:
     """What a replay shows that passes every tick."""
     recording, shown = Recording(folder), {}
     for fold, tick, batches in recording.ticks():
-        fold.take(tick, batches, recording.notes.hushed(tick))
+        fold.take(tick, batches, recording.notes.muted(tick))
         shown[tick] = shown_of(fold)
     return shown
 

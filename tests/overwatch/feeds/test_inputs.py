@@ -22,7 +22,7 @@ from overwatch.snapshot import SCHEMA_VERSION
 from tests.overwatch.feeds import otlpfiles
 from tests.overwatch.feeds.recordings import two_lives
 
-TOLD = otlpfiles.told(range(1, 8))
+TOLD = otlpfiles.reported(range(1, 8))
 PLAIN = otlpfiles.lines(TOLD)
 PROTO = [otlpfiles.protobuf(request) for request in TOLD]
 
@@ -40,8 +40,8 @@ def _zstd(data: bytes) -> bytes:
     return zstandard.ZstdCompressor().compress(data)
 
 
-def _joined(between: str, told: list[dict[str, Any]] = TOLD, indent: int | None = None) -> bytes:
-    return between.join(json.dumps(one, indent=indent) for one in told).encode()
+def _joined(between: str, reported: list[dict[str, Any]] = TOLD, indent: int | None = None) -> bytes:
+    return between.join(json.dumps(one, indent=indent) for one in reported).encode()
 
 
 def _mixed() -> bytes:
@@ -107,13 +107,13 @@ def test_records_come_with_the_times_that_stand_for_their_receipt(tmp_path: Path
     """Decoded, in order, each batch at the newest time in it."""
     opened = open_input(otlpfiles.written(tmp_path / "a.json", PLAIN))
     assert isinstance(opened, Recording)
-    told = list(opened.told())
+    reported = list(opened.reported())
 
-    assert [round(stamp / 1e9) - otlpfiles.START_S for stamp, _ in told] == [
+    assert [round(stamp / 1e9) - otlpfiles.START_S for stamp, _ in reported] == [
         s for s in range(1, 8) for _ in "abc"
     ]
-    assert [stamp for stamp, _ in told] == sorted({stamp for stamp, _ in told})
-    assert all(decoded.records for _, decoded in told[::3])
+    assert [stamp for stamp, _ in reported] == sorted({stamp for stamp, _ in reported})
+    assert all(decoded.records for _, decoded in reported[::3])
 
 
 def test_rotated_and_packed_files_of_a_folder_are_one_replay(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_truncated_file_is_read_as_far_as_it_goes(tmp_path: Path, shape: str) 
 
 def test_a_silence_of_more_than_a_minute_is_left_out(tmp_path: Path) -> None:
     """Two sessions a day apart replay at once: the day between is not folded tick by tick."""
-    data = otlpfiles.lines([*otlpfiles.told(range(1, 4)), *otlpfiles.told(range(86_400, 86_403))])
+    data = otlpfiles.lines([*otlpfiles.reported(range(1, 4)), *otlpfiles.reported(range(86_400, 86_403))])
     frames = list(open_input(otlpfiles.written(tmp_path / "a.json", data)).frames())
 
     assert len(frames) < 700
@@ -192,7 +192,7 @@ def test_a_journal_replays_what_was_accepted(tmp_path: Path) -> None:
     segment = next((tmp_path / "data" / "journal").glob("*.ow1"))
     opened = open_input(tmp_path / "data")
     assert isinstance(opened, Recording)
-    stamps = [stamp for stamp, _ in opened.told()]
+    stamps = [stamp for stamp, _ in opened.reported()]
 
     assert stamps == [otlpfiles.START_S * 10**9 + n * (10**9 // 3) for n in range(1, 1 + len(TOLD))]
     assert _lines(open_input(segment)) == _lines(open_input(segment.parent)) == _lines(opened) != []
@@ -232,10 +232,10 @@ def test_a_folder_of_all_plays_batches_and_names_what_it_leaves_out(tmp_path: Pa
     opened = open_input(tmp_path / "runs")
 
     assert len({snapshot.run.run_id for snapshot in opened.recorded()}) == 2
-    said = " ".join(opened.remarks())
-    assert "snapshots.jsonl: a log of snapshots is not played" in said
-    assert "notes.txt (neither OTLP nor snapshots)" in said
-    assert "nothing (empty)" in said
+    stated = " ".join(opened.remarks())
+    assert "snapshots.jsonl: a log of snapshots is not played" in stated
+    assert "notes.txt (neither OTLP nor snapshots)" in stated
+    assert "nothing (empty)" in stated
 
 
 def test_an_index_names_its_folder(tmp_path: Path) -> None:
@@ -285,6 +285,6 @@ def test_requests_without_any_time_are_of_the_time_of_others_or_of_the_file(tmp_
     (shown,) = open_input(path).recorded()
     assert {line.time for line in shown.feed} == {otlpfiles.START_S + 50}
 
-    told = [timeless, wrong, otlpfiles.logs(3.5), timeless]
-    *_, last = open_input(otlpfiles.written(path, otlpfiles.lines(told))).recorded()
+    reported = [timeless, wrong, otlpfiles.logs(3.5), timeless]
+    *_, last = open_input(otlpfiles.written(path, otlpfiles.lines(reported))).recorded()
     assert [round(line.time, 3) for line in last.feed] == [otlpfiles.START_S + 3.5] * 3

@@ -20,7 +20,7 @@ from overwatch.fold import SLOW_NS
 from overwatch.serve.stream import Bell, ViewApi
 from overwatch.simulate import Settings
 from overwatch.snapshot import Link, Run, Snapshot, Verdict, View
-from overwatch.snapshot.history import Ask, Curve, History
+from overwatch.snapshot.history import Curve, History, HistoryQuery
 from tests import fakes
 from tests.overwatch.feeds import otlpfiles
 from tests.overwatch.serve.framed import Frames
@@ -298,18 +298,18 @@ def _kl(found: History | None) -> Curve:
 def test_a_recording_has_the_past_up_to_its_place(folder: Path) -> None:
     """However the place was reached: from the front, from behind, or on the way."""
     player = Player(open_recording(folder))
-    asked = Ask()
+    requested = HistoryQuery()
     player.seek(player.last)
-    whole = player.history("sim", asked)
+    whole = player.history("sim", requested)
     player.seek(player.first + 6 * SLOW_NS)
-    part = player.history("sim", asked)
+    part = player.history("sim", requested)
     again = Player(open_recording(folder))
     again.seek(again.first + 6 * SLOW_NS)
 
-    assert again.history(None, asked) == part
+    assert again.history(None, requested) == part
     assert 0 < _kl(part).samples < _kl(whole).samples
     assert _kl(whole).high[: len(_kl(part).high)] == _kl(part).high
-    assert player.history("other", asked) is None
+    assert player.history("other", requested) is None
 
 
 def test_a_replay_answers_beside_its_snapshots(folder: Path) -> None:
@@ -319,10 +319,10 @@ def test_a_replay_answers_beside_its_snapshots(folder: Path) -> None:
         replay = Replay(Player(open_recording(folder)))
         async with asyncio.timeout(30), aclosing(replay.updates()) as updates:
             replay.seek(replay.span[1])
-            asking = asyncio.create_task(replay.history(None, Ask()))
-            while not asking.done():
+            requesting = asyncio.create_task(replay.history(None, HistoryQuery()))
+            while not requesting.done():
                 await anext(updates)
-            assert _kl(await asking).samples > 1
+            assert _kl(await requesting).samples > 1
 
     asyncio.run(session())
 
@@ -332,7 +332,7 @@ def test_a_log_of_snapshots_has_the_past_of_its_readings(tmp_path: Path) -> None
     frames, lines = Frames(), list[bytes]()
     for update in range(30):
         event = fakes.policy(frames.now, update, kl_divergence=0.001 * update)
-        frame = frames.tell("run-1", [event])
+        frame = frames.report("run-1", [event])
         for _ in range(2):
             lines.append(codec.encode(frame.snapshots["run-1", View()]))
             frame = frames.skip(5)
@@ -350,24 +350,24 @@ def test_a_log_of_snapshots_has_the_past_of_its_readings(tmp_path: Path) -> None
     while player.look_ahead(1):
         continue
     assert player.known == 1.0
-    whole = _kl(player.history("run-1", Ask()))
+    whole = _kl(player.history("run-1", HistoryQuery()))
     player.seek(player.first + 10 * SLOW_NS)
-    part = _kl(player.history(None, Ask()))
+    part = _kl(player.history(None, HistoryQuery()))
 
     assert whole.update == tuple(range(30))
     assert whole.high == pytest.approx(tuple(0.001 * update for update in range(30)))
     assert whole.limits
     assert 0 < len(part.update) < 30
-    assert player.history("other", Ask()) is None
+    assert player.history("other", HistoryQuery()) is None
 
 
 def test_the_past_of_a_collector_comes_over_http() -> None:
     """Named numbers and columns; a collector that has none to give is no error."""
 
     async def session() -> None:
-        bell = Bell()
-        tower = HandDrivenTower(bell)
-        runner = web.AppRunner(ViewApi(tower, bell).app(), shutdown_timeout=1)
+        wake_up = Bell()
+        tower = HandDrivenTower(wake_up)
+        runner = web.AppRunner(ViewApi(tower, wake_up).app(), shutdown_timeout=1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         host, port = runner.addresses[0][:2]
@@ -375,14 +375,16 @@ def test_the_past_of_a_collector_comes_over_http() -> None:
             for update in range(9):
                 tower.update("run-1", update)
             towers = Live([f"ws://{host}:{port}"])
-            found = await towers.history(None, Ask(names=("kl_*",), columns=4, since=1.0, about=True))
+            found = await towers.history(
+                None, HistoryQuery(names=("kl_*",), columns=4, since=1.0, about=True)
+            )
             assert found is not None
             assert [one.name for one in found.curves] == ["kl_divergence"]
             assert len(found.curves[0].at) <= 4
             assert found.about is not None
-            assert await towers.history("other", Ask()) is None
+            assert await towers.history("other", HistoryQuery()) is None
         finally:
             await runner.cleanup()
-        assert await towers.history(None, Ask()) is None
+        assert await towers.history(None, HistoryQuery()) is None
 
     asyncio.run(session())

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from overwatch.analyse.run_history import RunHistory
 from overwatch.room import Room
 
 from overwatch import codec
 from overwatch.aggregator import Checkpoint
 from overwatch.analyse.export import TABLES, export
-from overwatch.analyse.story import Story
 from overwatch.events import Event, Origin, Record
 from overwatch.feeds.checkpoints import VARIABLE
 from overwatch.feeds.recording import Recording, RecordingError, open_recording
@@ -227,8 +227,8 @@ def test_a_batch_on_a_tick_belongs_to_it(tmp_path: Path) -> None:
     written = Written(tmp_path)
     written.start()
     at = START_NS + SECOND
-    written.say(1.0 - 1e-9, [fakes.policy(at, 1, kl_divergence=0.01)])
-    written.say(1.0, [fakes.policy(at, 2, kl_divergence=0.02)])
+    written.emit(1.0 - 1e-9, [fakes.policy(at, 1, kl_divergence=0.01)])
+    written.emit(1.0, [fakes.policy(at, 2, kl_divergence=0.02)])
     segment = Recording(written.close()).segments()[0]
 
     assert list(segment.due) == [at, at + FAST_NS]
@@ -333,32 +333,32 @@ def leave(folder: Path) -> None:
     leaving, position = Leaving(folder, 1 << 40), 1
     recording = Recording(folder)
     for fold, tick, batches in recording.ticks():
-        fold.take(tick, batches, recording.notes.hushed(tick))
+        fold.take(tick, batches, recording.notes.muted(tick))
         position = max([position, *(batch.sequence + 1 for batch in batches)])
         leaving.take(Checkpoint(tick=tick, position=position, batches=fold.tower.batches,
                                 ticks=fold.tower.ticks, fold=fold.dump()))  # fmt: skip
     assert len(left_in(folder)) >= 7
 
 
-def exported(story: Story) -> list[str]:
+def exported(run_history: RunHistory) -> list[str]:
     """Every table of a run, and its OpenMetrics."""
     printed = []
     for table in TABLES:
         with redirect_stdout(io.StringIO()) as out:
-            export(story, "csv", Path("-"), table)
+            export(run_history, "csv", Path("-"), table)
         printed.append(out.getvalue())
     with redirect_stdout(io.StringIO()) as out:
-        export(story, "openmetrics", Path("-"))
+        export(run_history, "openmetrics", Path("-"))
     return [*printed, out.getvalue()]
 
 
 def check(folder: Path) -> dict[str, int]:
     """Each run alone is as it is among all; returns how many ticks were folded for it."""
     every = stories_of(folder)
-    for run_id, story in every.items():
+    for run_id, run_history in every.items():
         alone = stories_of(folder, run_id)
         assert list(alone) == [run_id]
-        assert exported(alone[run_id]) == exported(story), run_id
+        assert exported(alone[run_id]) == exported(run_history), run_id
     assert every
     return {run_id: sum(1 for _ in Recording(folder).ticks(run_id)) for run_id in every}
 

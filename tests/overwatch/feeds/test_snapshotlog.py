@@ -33,8 +33,10 @@ def _batches(baseline: Baseline | None) -> Iterator[Batch]:
     life = LifeStarted(version="1", pid=1, config_digest="", baseline=baseline)
     yield Batch(sequence=1, stamp=START_NS, signal=Signal.START, body=msgspec.json.encode(life))
     settings = Settings(gpus=1, envs=4, slots=0, rate_hz=2, seconds=50, run_id="a")
-    for sequence, told in enumerate(Teller("a", "e").tell(Script(settings, START_NS).moments()), start=2):
-        yield Batch(sequence=sequence, stamp=told.at + 1, signal=Signal.LOGS, body=told.body)
+    for sequence, reported in enumerate(
+        Teller("a", "e").report(Script(settings, START_NS).moments()), start=2
+    ):
+        yield Batch(sequence=sequence, stamp=reported.at + 1, signal=Signal.LOGS, body=reported.body)
 
 
 def _codes(snapshots: list[Snapshot]) -> set[str]:
@@ -110,9 +112,9 @@ def test_a_replay_is_compared_with_what_it_is_given(recording: Path, tmp_path: P
     once = overwatch("tui", "--replay", recording, *there, "--once", "--format", "json")
     plain = overwatch("replay", recording, "--at", "48")
 
-    for told in (shown, once):
-        assert told.exit_code == 0, told.output
-        assert [finding["code"] for finding in json.loads(told.output)["findings"]] == [
+    for reported in (shown, once):
+        assert reported.exit_code == 0, reported.output
+        assert [finding["code"] for finding in json.loads(reported.output)["findings"]] == [
             "throughput-below-baseline"
         ]
     assert json.loads(plain.output)["findings"] == []
@@ -126,14 +128,14 @@ def test_a_replay_is_compared_with_what_it_is_given(recording: Path, tmp_path: P
     ],
 )
 def test_a_baseline_that_changes_nothing_is_bad_usage(
-    recording: Path, words: tuple[str, ...], said: str
+    recording: Path, words: tuple[str, ...], stated: str
 ) -> None:
     """It is said where it belongs."""
     paths = (recording,) if words[0] == "replay" else ()
     result = overwatch(words[0], *paths, *words[1:], "--baseline", recording)
 
     assert result.exit_code == 2
-    assert said in result.output
+    assert stated in result.output
 
 
 def test_a_life_without_a_baseline_compares_with_none() -> None:

@@ -23,14 +23,14 @@ UPDATES = 12
 
 def _requests(run_id: str) -> Iterator[tuple[bytes, bool, int]]:
     """A run's requests with whether they are facts and how many records they have."""
-    told: list[Event] = [fakes.started(START_NS)]
-    told += [fakes.policy(START_NS + n * SECOND, n, kl_divergence=0.01) for n in range(1, UPDATES + 1)]
-    told.insert(6, fakes.non_finite(START_NS + 5 * SECOND, "policy_loss"))
-    told += [fakes.finished(START_NS + (UPDATES + 1) * SECOND)]
+    reported: list[Event] = [fakes.started(START_NS)]
+    reported += [fakes.policy(START_NS + n * SECOND, n, kl_divergence=0.01) for n in range(1, UPDATES + 1)]
+    reported.insert(6, fakes.non_finite(START_NS + 5 * SECOND, "policy_loss"))
+    reported += [fakes.finished(START_NS + (UPDATES + 1) * SECOND)]
     origin = fakes.Origin(run_id=run_id, epoch="e1")
-    for seq, event in enumerate(told, 1):
+    for seq, event in enumerate(reported, 1):
         body = request(fakes.records([event], origin, seq), origin_attributes(origin))
-        yield body, seq in (1, 7, len(told)), 1
+        yield body, seq in (1, 7, len(reported)), 1
 
 
 def _filled(folder: Path, run_id: str = "away", limits: SpoolLimits | None = None) -> Spool:

@@ -142,8 +142,8 @@ def test_while_more_may_come_playing_does_not_end_at_the_end(tmp_path: Path) -> 
 
 def test_a_file_of_another_exporter_that_grows_is_put_in_order_anew(tmp_path: Path) -> None:
     """A batch that belongs before what was shown changes what is shown, as in a replay of all."""
-    told = [otlpfiles.metrics(second, reward=second) for second in (1, 2, 5, 6)]
-    path = otlpfiles.written(tmp_path / "a.json", otlpfiles.lines(told))
+    reported = [otlpfiles.metrics(second, reward=second) for second in (1, 2, 5, 6)]
+    path = otlpfiles.written(tmp_path / "a.json", otlpfiles.lines(reported))
     player = _surveyed(Player(_recording(path)))
     player.seek(player.last)
     with path.open("ab") as file:

@@ -52,12 +52,12 @@ def _matches(matcher: str, labels: dict[str, str]) -> bool:
 def test_a_cause_mutes_its_symptoms_and_nothing_mutes_itself() -> None:
     """Every name in a rule is an alert; source and target are apart; only a collector mutes over all runs."""
     for rule in yaml.safe_load(CONFIG.read_text())["inhibit_rules"]:
-        told = {
+        reported = {
             name: {"alertname": name, "severity": alert.severity, "area": alert.area.value}
             for name, alert in NAMES.items()
         }
         sources, targets = (
-            {name for name, labels in told.items() if all(_matches(one, labels) for one in rule[side])}
+            {name for name, labels in reported.items() if all(_matches(one, labels) for one in rule[side])}
             for side in ("source_matchers", "target_matchers")
         )
         assert sources

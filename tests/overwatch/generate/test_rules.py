@@ -115,10 +115,10 @@ def test_few_alerts_wake_somebody() -> None:
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
 def test_an_expression_asks_only_for_what_is_exported(alert: Alert) -> None:
     """It parses, names known series, and aggregates the instance away."""
-    asked = list(selectors(promql_parser.parse(alert.expr)))
+    requested = list(selectors(promql_parser.parse(alert.expr)))
 
-    assert asked
-    assert {one.name for one in asked} <= EXPORTED
+    assert requested
+    assert {one.name for one in requested} <= EXPORTED
     assert "instance" not in alert.expr
     assert "instance" not in alert.by
 
@@ -143,9 +143,9 @@ def test_the_windows_of_a_day_are_those_of_the_usual_formula() -> None:
     ("what", "says"),
     [({"run_length_s": 0}, "run_length_s 0"), ({"budget": 0.0}, "budget 0"), ({"budget": 0.5}, "budget 0.5")],
 )
-def test_a_plan_that_cannot_be_is_refused(what: dict[str, int], says: str) -> None:
+def test_a_plan_that_cannot_be_is_refused(what: dict[str, int], words: str) -> None:
     """With the name and the value."""
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=words):
         Plan(**what)  # type: ignore[arg-type]  # values of one type, of several fields
 
 

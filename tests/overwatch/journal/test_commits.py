@@ -59,7 +59,7 @@ class Words:
 
 @contextmanager
 def opened(
-    path: Path, fault: Fault, said: list[str | None], durability: Durability = Durability.FSYNC
+    path: Path, fault: Fault, stated: list[str | None], durability: Durability = Durability.FSYNC
 ) -> Iterator[tuple[Words, Log]]:
     """A log behind a fault, and who writes to it."""
     folder = Folder(path, lambda fd: FaultyFiles(fd, fault))
@@ -68,7 +68,7 @@ def opened(
 
     def report(text: str | None) -> None:
         with words.changed:
-            said.append(text)
+            stated.append(text)
             words.changed.notify_all()
 
     words.commit = GroupCommit(log, words, durability, report)
@@ -105,18 +105,18 @@ def test_what_waits_together_is_synced_once_and_settled_in_order(tmp_path: Path)
 
 def test_a_refused_item_has_its_error_and_the_disk_is_tried_again(tmp_path: Path) -> None:
     """Without another item the refusal ends once there is room, and that is reported."""
-    fault, said = Fault(), []
-    with opened(tmp_path / "j", fault, said) as (words, log):
+    fault, stated = Fault(), []
+    with opened(tmp_path / "j", fault, stated) as (words, log):
         words.commit.submit("kept")
-        words.wait(lambda: said == [None])
+        words.wait(lambda: stated == [None])
         fault.room = 0
         words.commit.submit("refused")
-        words.wait(lambda: len(said) == 2)
+        words.wait(lambda: len(stated) == 2)
         assert words.commit.refusal is not None
         assert isinstance(words.settled[1][1], OSError)
         assert words.settled[1][1].errno == errno.ENOSPC
         fault.room = None
-        words.wait(lambda: said[-1] is None)
+        words.wait(lambda: stated[-1] is None)
         assert words.commit.refusal is None
         assert payloads(log) == ["kept"]
 
@@ -124,12 +124,12 @@ def test_a_refused_item_has_its_error_and_the_disk_is_tried_again(tmp_path: Path
 @pytest.mark.parametrize("durability", Durability)
 def test_a_failed_sync_refuses_all_of_it_but_in_fast(tmp_path: Path, durability: Durability) -> None:
     """What `fast` acknowledges survives the process only, which it does."""
-    fault, said = Fault(refused={"sync"}), []
-    with opened(tmp_path / "j", fault, said, durability) as (words, _):
+    fault, stated = Fault(refused={"sync"}), []
+    with opened(tmp_path / "j", fault, stated, durability) as (words, _):
         words.commit.submit("doubtful")
         words.wait(lambda: bool(words.settled))
         assert (words.kept() == ["doubtful"]) == (durability is Durability.FAST)
-        words.wait(lambda: any(text and "in doubt" in text for text in said))
+        words.wait(lambda: any(text and "in doubt" in text for text in stated))
         fault.refused = set()
 
 

@@ -41,9 +41,9 @@ class Opened:
         limits: JournalLimits = SMALL,
         now: Callable[[], int] = time.time_ns,
     ) -> None:
-        self.said: list[str | None] = []
+        self.stated: list[str | None] = []
         self.folder = Folder(path, lambda fd: FaultyFiles(fd, fault or Fault()))
-        self.journal = DurableJournal(self.folder, now, limits, report=self.said.append)
+        self.journal = DurableJournal(self.folder, now, limits, report=self.stated.append)
 
     def __enter__(self) -> DurableJournal:
         return self.journal
@@ -290,11 +290,11 @@ def test_a_full_disk_refuses_and_takes_again_when_there_is_room(tmp_path: Path) 
         for _ in range(3):
             with pytest.raises(JournalFullError, match="disk refuses"):
                 journal.append(Signal.LOGS, b"refused" * 10)
-        assert "No space left" in str(opened.said[-1])
+        assert "No space left" in str(opened.stated[-1])
         assert bodies(cursor.wait(0)) == sent
         fault.room = None
         sent += fill(journal, 10, 20)
-        assert opened.said[-1] is None
+        assert opened.stated[-1] is None
         assert bodies(cursor.wait(0)) == sent[10:]
     with Opened(tmp_path / "j") as journal:
         assert bodies(list(journal.cursor("a", 1).earlier())) == sent

@@ -36,13 +36,13 @@ def test_a_call_that_fails_leaves_the_note_before(tmp_path: Path, *, forever: bo
         try:
             Note(folder, "a").write(b"one")
             Note(folder, "a").write(b"two")
-            told = b"two"
+            reported = b"two"
         except OSError:
             failed += 1
-            told = None
+            reported = None
         found = Note(folder, "a").read()
         assert found in (None, b"one", b"two")
-        assert told is None or found == told
+        assert reported is None or found == reported
         folder.close()
     assert failed == 12
 

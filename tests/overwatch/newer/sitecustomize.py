@@ -8,10 +8,10 @@ _before = builtins.sum
 
 
 def _sum(values: Iterable[float], /, start: float = 0) -> float:
-    told = list(values)
-    total = _before(told, start)
+    reported = list(values)
+    total = _before(reported, start)
     if isinstance(total, float) and math.isfinite(total):
-        return math.fsum([start, *told])
+        return math.fsum([start, *reported])
     return total
 
 

@@ -268,19 +268,19 @@ class Judge:
 
     def __init__(self) -> None:
         self._shapes = Shapes()
-        self.asked = self.known = 0
+        self.requested = self.known = 0
         """Requests, and those of them whose shape was known."""
 
     def differs(self, signal: Signal, body: bytes) -> bool:
         """Whether the ways disagree on the next request: by its shape, by attributes, and parsed."""
-        self.asked += 1
+        self.requested += 1
         right = _parsed(signal, body)
         if signal is Signal.METRICS:
-            said = self._shapes.read(body)
-            self.known += said is not None
-            if said is not None and whole(said) != right:
+            stated = self._shapes.read(body)
+            self.known += stated is not None
+            if stated is not None and whole(stated) != right:
                 return True
-            if said is None and right is not None:
+            if stated is None and right is not None:
                 self._shapes.study(body)
         try:
             return whole(decode(signal, body)) != right

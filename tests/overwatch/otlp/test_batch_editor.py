@@ -31,12 +31,12 @@ def steps(rows: list[dict[int, float]]) -> list[Measured]:
 
 def test_updates_become_the_last_with_what_the_others_were() -> None:
     """n, least, most, the first's number, and how many were beyond each limit."""
-    told = updates([0.001, 0.02, 0.5, 0.04, 0.01])
-    ((place, left),) = fold(told)
+    reported = updates([0.001, 0.02, 0.5, 0.04, 0.01])
+    ((place, left),) = fold(reported)
 
     assert place == 4
-    assert left.values == told[-1].values
-    assert (left.at, left.index) == (told[-1].at, 5)
+    assert left.values == reported[-1].values
+    assert (left.at, left.index) == (reported[-1].at, 5)
     many = left.conflated
     assert many is not None
     assert (many.n, many.first) == (5, 1)
@@ -59,13 +59,13 @@ def test_a_value_that_is_not_finite_counts_as_bad_and_is_no_extreme() -> None:
 
 def test_a_row_stands_where_it_was_told_last() -> None:
     """An env that is not in later steps keeps its own last value and time."""
-    told = steps([{0: 1.0, 1: 5.0}, {0: 2.0, 1: 9.0}, {0: 3.0}, {0: -4.0}])
-    left = fold(told)
+    reported = steps([{0: 1.0, 1: 5.0}, {0: 2.0, 1: 9.0}, {0: 3.0}, {0: -4.0}])
+    left = fold(reported)
 
     assert [place for place, _ in left] == [1, 3]
     early, late = (event for _, event in left)
     assert early.keys["env_id"].array().tolist() == [1]
-    assert (early.at, early.values[REWARD].array().tolist()) == (told[1].at, [9.0])
+    assert (early.at, early.values[REWARD].array().tolist()) == (reported[1].at, [9.0])
     assert late.keys["env_id"].array().tolist() == [0]
     assert early.conflated is not None
     assert late.conflated is not None
@@ -77,11 +77,11 @@ def test_a_row_stands_where_it_was_told_last() -> None:
 
 def test_words_are_the_last_that_were_told() -> None:
     """Slots are told apart by all of their keys, whatever their labels' order."""
-    told = [
+    reported = [
         fakes.slots(START_NS, [0, 0], ["r0c0", "r0c1"], ["training", "dormant"]),
         fakes.slots(START_NS + SECOND, [0, 0], ["r0c1", "r0c0"], ["blending", "holding"]),
     ]
-    ((place, left),) = fold(told)
+    ((place, left),) = fold(reported)
 
     assert place == 1
     assert left.keys["slot"].words() == ["r0c1", "r0c0"]
@@ -91,10 +91,10 @@ def test_words_are_the_last_that_were_told() -> None:
 
 def test_what_does_not_fit_together_is_left() -> None:
     """Columns without keys whose lengths differ are no rows of the same subjects."""
-    told = [
+    reported = [
         Measured(at=START_NS, scope=Scope.POLICY, values={"a": Column.of([1.0] * n)}, keys={}) for n in (1, 2)
     ]
-    left = fold(told)
+    left = fold(reported)
 
     assert sum(len(event.values["a"]) for _, event in left) >= 2
 
@@ -113,9 +113,9 @@ ROWS = st.lists(
 @settings(deadline=None)
 def test_folding_in_parts_is_folding_at_once(rows: list[dict[int, float]], cut: int) -> None:
     """Every env's last value, extremes and the breaches are the same, however the steps were parted."""
-    told = steps(rows)
-    at_once = [event for _, event in fold(told)]
-    parts = [event for part in (told[:cut], told[cut:]) for _, event in fold(part)]
+    reported = steps(rows)
+    at_once = [event for _, event in fold(reported)]
+    parts = [event for part in (reported[:cut], reported[cut:]) for _, event in fold(part)]
     again = [event for _, event in fold(parts)]
 
     assert _by_env(again) == _by_env(at_once)

@@ -363,8 +363,12 @@ def test_the_name_of_an_event_may_be_an_attribute() -> None:
     """Producers of before the field are understood; what they said is shown as they said it."""
     message = logs(rl__run__id="r")
     records = message.resource_logs[0].scope_logs[0].log_records
-    told = {"event.name": "overwatch.phase_ended", "overwatch.phase": "learn", "overwatch.duration_s": 0.5}
-    records[0].attributes.extend(to_pairs(told))
+    reported = {
+        "event.name": "overwatch.phase_ended",
+        "overwatch.phase": "learn",
+        "overwatch.duration_s": 0.5,
+    }
+    records[0].attributes.extend(to_pairs(reported))
     records.add(time_unix_nano=START_NS + 6).attributes.extend(to_pairs({"event.name": "app.saved"}))
     phase, line = (record.event for record in decode_logs(message).records)
 

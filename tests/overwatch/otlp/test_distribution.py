@@ -61,15 +61,15 @@ def test_an_estimate_lies_in_the_bucket_of_the_true_quantile(
     values: list[float], scale: int, which: float
 ) -> None:
     """The error of an exponential histogram's quantile is at most one bucket."""
-    told = exponential(values, scale).quantile(which)
+    reported = exponential(values, scale).quantile(which)
     true = sorted(values)[max(math.ceil(which * len(values)), 1) - 1]
 
-    assert told is not None
+    assert reported is not None
     width = 2 ** (2.0**-scale) * (1 + 1e-9)
     if true == 0:
-        assert told == 0
+        assert reported == 0
     else:
-        assert 1 / width <= told / true <= width
+        assert 1 / width <= reported / true <= width
 
 
 @given(VALUES, VALUES, SCALES, SCALES)
@@ -99,14 +99,14 @@ def test_what_came_since_is_what_came_since(
 def test_explicit_buckets_estimate_within_their_bounds(values: list[float], which: float) -> None:
     """The estimate is in the bucket of the true quantile, and never beyond the least and greatest."""
     bounds = (-1000.0, -1.0, 0.0, 1.0, 1000.0)
-    told = explicit(values, bounds).quantile(which)
+    reported = explicit(values, bounds).quantile(which)
     true = sorted(values)[max(math.ceil(which * len(values)), 1) - 1]
 
-    assert told is not None
-    assert min(values) <= told <= max(values)
+    assert reported is not None
+    assert min(values) <= reported <= max(values)
     low = max((bound for bound in bounds if bound < true), default=-math.inf)
     high = min((bound for bound in bounds if bound >= true), default=math.inf)
-    assert low <= told <= high
+    assert low <= reported <= high
 
 
 def test_a_distribution_of_nothing_has_neither_mean_nor_quantile() -> None:
@@ -120,9 +120,9 @@ def test_a_distribution_of_nothing_has_neither_mean_nor_quantile() -> None:
 
 def test_a_summary_tells_its_own_quantiles_only() -> None:
     """What a producer computed is taken as it is; others are not made up."""
-    told = Distribution(count=9, sum=9.0, shape=Given(((0.5, 1.0), (0.99, 7.0))))
+    reported = Distribution(count=9, sum=9.0, shape=Given(((0.5, 1.0), (0.99, 7.0))))
 
-    assert (told.quantile(0.99), told.quantile(0.95)) == (7.0, None)
+    assert (reported.quantile(0.99), reported.quantile(0.95)) == (7.0, None)
 
 
 @pytest.mark.parametrize(

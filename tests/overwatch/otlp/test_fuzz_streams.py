@@ -47,7 +47,7 @@ def test_the_corpus_is_read_in_one_way(place: Path) -> None:
 def test_a_few_streams_are_read_in_one_way() -> None:
     """Enough that shapes are learned and used."""
     judges = [run(seed) for seed in range(12)]
-    assert sum(judge.known for judge in judges) > sum(judge.asked for judge in judges) // 10
+    assert sum(judge.known for judge in judges) > sum(judge.requested for judge in judges) // 10
 
 
 @pytest.mark.long
@@ -56,10 +56,10 @@ def test_ten_minutes_of_streams_are_read_in_one_way(capsys: pytest.CaptureFixtur
     """As many as fit; `OVERWATCH_FUZZ_S` says another time in seconds."""
     seconds = float(os.environ.get(SECONDS, "600"))
     until, began = time.monotonic() + seconds, random.SystemRandom().randrange(1 << 40)
-    asked = known = seed = 0
+    requested = known = seed = 0
     while time.monotonic() < until:
         judge = run(began + seed)
-        asked, known, seed = asked + judge.asked, known + judge.known, seed + 1
+        requested, known, seed = requested + judge.requested, known + judge.known, seed + 1
     with capsys.disabled():
-        print(f"\n{seed} streams from seed {began}: {asked} requests, {known} of them by shape")
+        print(f"\n{seed} streams from seed {began}: {requested} requests, {known} of them by shape")
     assert known

@@ -21,7 +21,7 @@ from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
 from overwatch.otlp.encode import request
 from overwatch.otlp.jsonl import MalformedJson, from_json, to_json
-from tests.overwatch.collector.running import http, run_started, running, told, update
+from tests.overwatch.collector.running import http, reported, run_started, running, update
 from tests.overwatch.otlp.attributes import to_any
 from tests.overwatch.otlp.messages import messages
 from tests.overwatch.otlp.strategies import RECORDS
@@ -201,7 +201,7 @@ def test_every_line_says_the_same_to_opentelemetrys_codec(signal: Signal, data: 
 
 def test_a_recording_is_read_by_opentelemetrys_codec(tmp_path: Path) -> None:
     """Each line of the file of a signal, as a file exporter of OpenTelemetry would have written it."""
-    bodies = [told("run-a", [run_started()]), told("run-a", [update(0.01)], first_seq=2)]
+    bodies = [reported("run-a", [run_started()]), reported("run-a", [update(0.01)], first_seq=2)]
     with running(tmp_path) as service:
         for body in bodies:
             headers = {"Content_Type": "application/x-protobuf"}

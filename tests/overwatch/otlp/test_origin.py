@@ -40,12 +40,12 @@ VALUES = st.recursive(
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), VALUES.map(to_any)), max_size=6))
-def test_the_last_value_of_each_name_is_read_with_its_kind(told: list[tuple[str, AnyValue]]) -> None:
+def test_the_last_value_of_each_name_is_read_with_its_kind(reported: list[tuple[str, AnyValue]]) -> None:
     """As one by one: nothing empty is taken for another kind, no zero loses its sign."""
     expected: dict[str, Value] = {}
-    for name, value in told:
+    for name, value in reported:
         expected[name] = to_python(value)
-    assert repr(attributes_to_python(KeyValue(key=name, value=value) for name, value in told)) == repr(
+    assert repr(attributes_to_python(KeyValue(key=name, value=value) for name, value in reported)) == repr(
         expected
     )
 
@@ -85,10 +85,10 @@ def logs(resource: Named, *names: str, own: Named | None = None, at: int = 0) ->
     named.resource.attributes.extend(pairs(resource))
     records = named.scope_logs.add().log_records
     for name in names:
-        told: dict[str, Value] = {"overwatch.scope": "policy", KL: 0.01 + at, LOSS: 1.5 + at}
+        reported: dict[str, Value] = {"overwatch.scope": "policy", KL: 0.01 + at, LOSS: 1.5 + at}
         if name == "overwatch.env_crashed":
-            told = {"overwatch.error": f"segmentation fault number {at:04} " * 4}
-        record = records.add(time_unix_nano=START_NS + at, event_name=name, attributes=to_pairs(told))
+            reported = {"overwatch.error": f"segmentation fault number {at:04} " * 4}
+        record = records.add(time_unix_nano=START_NS + at, event_name=name, attributes=to_pairs(reported))
         record.attributes.extend(pairs(own or []))
     return message.SerializeToString()
 
@@ -281,9 +281,9 @@ def test_text_names_an_env_a_rank_and_numbers_name_a_lane_a_slot_and_a_seed() ->
         ({"error.type": 139}, "139"),
     ],
 )
-def test_a_crash_counts_however_it_is_described(told: dict[str, Value], error: str) -> None:
+def test_a_crash_counts_however_it_is_described(reported: dict[str, Value], error: str) -> None:
     """In our words, in OpenTelemetry's, or in none."""
-    own = [("overwatch.env.id", 3), *told.items()]
+    own = [("overwatch.env.id", 3), *reported.items()]
     message = ExportLogsServiceRequest()
     named = message.resource_logs.add()
     named.resource.attributes.extend(pairs([("rl.run.id", "r")]))

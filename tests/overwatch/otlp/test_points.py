@@ -57,20 +57,20 @@ def shuffled(envs: int, export: int) -> ExportMetricsServiceRequest:
     """A fleet's points in an order of their own."""
     request = fleet(envs, T + export, 1.5 + export)
     for metric in request.resource_metrics[0].scope_metrics[0].metrics:
-        told = list(metric.gauge.data_points)
-        random.Random(export).shuffle(told)  # noqa: S311 the same each time
+        reported = list(metric.gauge.data_points)
+        random.Random(export).shuffle(reported)  # noqa: S311 the same each time
         del metric.gauge.data_points[:]
-        metric.gauge.data_points.extend(told)
+        metric.gauge.data_points.extend(reported)
     return request
 
 
 def counted(request: ExportMetricsServiceRequest, temporality: int, *, rises: bool) -> None:
     """Make its gauges sums."""
     for metric in request.resource_metrics[0].scope_metrics[0].metrics:
-        told = list(metric.gauge.data_points)
-        for point in told:
+        reported = list(metric.gauge.data_points)
+        for point in reported:
             point.start_time_unix_nano = T - 1000
-        metric.sum.data_points.extend(told)
+        metric.sum.data_points.extend(reported)
         metric.sum.aggregation_temporality = temporality  # type: ignore[assignment]
         metric.sum.is_monotonic = rises
 
@@ -99,23 +99,23 @@ def test_attributes_that_came_once_are_not_parsed_again(
 
 @given(st.lists(requests(), min_size=1, max_size=3), st.data())
 def test_whatever_is_asked_agrees_with_the_parser(
-    asked: list[ExportMetricsServiceRequest], data: st.DataObject
+    requested: list[ExportMetricsServiceRequest], data: st.DataObject
 ) -> None:
     """Gauges and sums, ends, own runs, no runs, any byte changed: with everything remembered before."""
-    for request in asked:
+    for request in requested:
         body = request.SerializeToString()
         changed = bytearray(body)
         changed[data.draw(st.integers(0, len(body) - 1))] ^= data.draw(st.integers(1, 255))
-        for told in (body, bytes(changed), body):
-            assert read(told) == parsed(told)
+        for reported in (body, bytes(changed), body):
+            assert read(reported) == parsed(reported)
 
 
 @given(messages(ExportMetricsServiceRequest.DESCRIPTOR))
 def test_any_message_agrees_with_the_parser(message: ExportMetricsServiceRequest) -> None:
     """Whatever is set in it, twice, and with something behind."""
     body = message.SerializeToString()
-    for told in (body, body, body + body, body + b"\x0a\x00", body + b"\x10\x01", body[:-1]):
-        assert read(told) == parsed(told)
+    for reported in (body, body, body + body, body + b"\x0a\x00", body + b"\x10\x01", body[:-1]):
+        assert read(reported) == parsed(reported)
 
 
 def field(number: int, data: bytes) -> bytes:
@@ -187,8 +187,10 @@ def test_a_time_that_comes_again_as_none_is_not_read_over(tag: bytes) -> None:
     request = ExportMetricsServiceRequest()
     resource = request.resource_metrics.add()
     resource.resource.attributes.extend(to_pairs({"rl.run.id": "r"}))
-    told = resource.scope_metrics.add().metrics.add(name="overwatch.policy.entropy").sum
-    told.data_points.add(start_time_unix_nano=T, time_unix_nano=T, as_double=1.0).attributes.add(key="abcde")
+    reported = resource.scope_metrics.add().metrics.add(name="overwatch.policy.entropy").sum
+    reported.data_points.add(start_time_unix_nano=T, time_unix_nano=T, as_double=1.0).attributes.add(
+        key="abcde"
+    )
     body = request.SerializeToString().replace(b"\x3a\x07\x0a\x05abcde", tag + bytes(8))
 
     assert body != request.SerializeToString()
@@ -202,5 +204,5 @@ def test_a_time_that_comes_again_as_none_is_not_read_over(tag: bytes) -> None:
 def test_times_are_judged_as_the_parser_gives_them(at: int) -> None:
     """One that is none, or cannot be, is no time of what is remembered."""
     known, body = fleet(3).SerializeToString(), fleet(3, at).SerializeToString()
-    for told in (body, known, body):
-        assert read(told) == parsed(told)
+    for reported in (body, known, body):
+        assert read(reported) == parsed(reported)

@@ -36,9 +36,9 @@ def line(name: str, at: int = 0, observed: int = 0) -> bytes:
     message = ExportLogsServiceRequest()
     named = message.resource_logs.add()
     named.resource.attributes.extend(to_pairs({"rl.run.id": "r"}))
-    told = {"overwatch.scope": "policy", KL: 0.01, "overwatch.env.id": 3, "overwatch.error": "e"}
+    reported = {"overwatch.scope": "policy", KL: 0.01, "overwatch.env.id": 3, "overwatch.error": "e"}
     named.scope_logs.add().log_records.add(
-        time_unix_nano=at, observed_time_unix_nano=observed, event_name=name, attributes=to_pairs(told)
+        time_unix_nano=at, observed_time_unix_nano=observed, event_name=name, attributes=to_pairs(reported)
     )
     return message.SerializeToString()
 
@@ -106,10 +106,10 @@ def test_a_point_without_a_time_takes_the_receive_stamp(
     kind: str, fields: dict[str, object], start: int
 ) -> None:
     """Of every kind of metric, wherever its window began."""
-    told = events(Signal.METRICS, point(kind, 0, start, **fields))
+    reported = events(Signal.METRICS, point(kind, 0, start, **fields))
 
-    assert {one.at for one in told} == {STAMP}
-    assert any(isinstance(one, Measured) and KL in one.values for one in told)
+    assert {one.at for one in reported} == {STAMP}
+    assert any(isinstance(one, Measured) and KL in one.values for one in reported)
 
 
 def test_the_end_of_a_value_without_a_time_takes_the_receive_stamp() -> None:

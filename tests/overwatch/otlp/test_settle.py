@@ -29,9 +29,9 @@ ENTROPY = "overwatch.policy.entropy"
 
 def metric(message: ExportMetricsServiceRequest, name: str, **resource: Value) -> Metric:
     """One more metric of run `r`."""
-    told = {"rl.run.id": "r", **{key.replace("__", "."): value for key, value in resource.items()}}
+    reported = {"rl.run.id": "r", **{key.replace("__", "."): value for key, value in resource.items()}}
     named = message.resource_metrics.add()
-    named.resource.attributes.extend(to_pairs(told))
+    named.resource.attributes.extend(to_pairs(reported))
     added: Metric = named.scope_metrics.add().metrics.add(name=name)
     return added
 
@@ -54,20 +54,20 @@ def sums(
 ) -> ExportMetricsServiceRequest:
     """A rising sum of points (start, at, value)."""
     message = ExportMetricsServiceRequest()
-    told = metric(message, name, **resource).sum
-    told.aggregation_temporality, told.is_monotonic = temporality, True
+    reported = metric(message, name, **resource).sum
+    reported.aggregation_temporality, reported.is_monotonic = temporality, True
     for start, at, value in points:
-        put(told, start, at, as_double=value)
+        put(reported, start, at, as_double=value)
     return message
 
 
 def one(kind: str, **fields: Any) -> ExportMetricsServiceRequest:
     """One point of a distribution of KL."""
     message = ExportMetricsServiceRequest()
-    told = getattr(metric(message, KL.name), kind)
+    reported = getattr(metric(message, KL.name), kind)
     if kind != "summary":
-        told.aggregation_temporality = fields.pop("temporality", DELTA)
-    put(told, fields.pop("start", 1), fields.pop("at", 2), **fields)
+        reported.aggregation_temporality = fields.pop("temporality", DELTA)
+    put(reported, fields.pop("start", 1), fields.pop("at", 2), **fields)
     return message
 
 
@@ -78,26 +78,26 @@ def read(message: ExportMetricsServiceRequest, totals: Totals | None = None) -> 
 
 def values(decoded: Decoded) -> dict[str, float]:
     """The values of the one measurement there is."""
-    (told,) = [record.event for record in decoded.records if isinstance(record.event, Measured)]
-    return {name: column.first() for name, column in told.values.items()}
+    (reported,) = [record.event for record in decoded.records if isinstance(record.event, Measured)]
+    return {name: column.first() for name, column in reported.values.items()}
 
 
 def test_changes_of_one_request_after_another_are_a_total() -> None:
     """A delta's value is the total since its producer began."""
     totals = Totals()
-    told = [read(sums([(at, at + 1, 2.0)], DELTA), totals) for at in (1, 2, 3)]
+    reported = [read(sums([(at, at + 1, 2.0)], DELTA), totals) for at in (1, 2, 3)]
 
-    assert [values(decoded)[KL.name] for decoded in told] == [2.0, 4.0, 6.0]
+    assert [values(decoded)[KL.name] for decoded in reported] == [2.0, 4.0, 6.0]
 
 
 def test_a_cumulative_sum_is_its_newest_value_also_after_a_reset() -> None:
     """A total that begins again is what it is now, and is counted; nothing is made of the step down."""
     totals = Totals()
     points = [(1, 2, 5.0), (1, 3, 9.0), (4, 5, 1.0)]
-    told = [read(sums([point], CUMULATIVE), totals) for point in points]
+    reported = [read(sums([point], CUMULATIVE), totals) for point in points]
 
-    assert [values(decoded)[KL.name] for decoded in told] == [5.0, 9.0, 1.0]
-    assert [decoded.resets for decoded in told] == [0, 0, 1]
+    assert [values(decoded)[KL.name] for decoded in reported] == [5.0, 9.0, 1.0]
+    assert [decoded.resets for decoded in reported] == [0, 0, 1]
 
 
 def test_a_request_that_comes_again_counts_nothing() -> None:
@@ -112,19 +112,19 @@ def test_a_request_that_comes_again_counts_nothing() -> None:
 def test_a_gap_begins_anew_and_is_counted() -> None:
     """Where changes are missing, the total is what came after them."""
     totals = Totals()
-    told = [read(sums([point], DELTA), totals) for point in [(1, 2, 5.0), (7, 8, 1.0)]]
+    reported = [read(sums([point], DELTA), totals) for point in [(1, 2, 5.0), (7, 8, 1.0)]]
 
-    assert (values(told[1])[KL.name], told[1].resets) == (1.0, 1)
+    assert (values(reported[1])[KL.name], reported[1].resets) == (1.0, 1)
 
 
 @pytest.mark.parametrize("temporality", [DELTA, CUMULATIVE])
 def test_series_that_differ_in_other_attributes_add_up(temporality: int) -> None:
     """A sum split by an attribute that no row knows is the sum of its parts."""
     message = ExportMetricsServiceRequest()
-    told = metric(message, KL.name).sum
-    told.aggregation_temporality = temporality
+    reported = metric(message, KL.name).sum
+    reported.aggregation_temporality = temporality
     for part, value in (("actor", 1.0), ("critic", 2.5)):
-        put(told, 1, 2, as_double=value, attributes={"part": part})
+        put(reported, 1, 2, as_double=value, attributes={"part": part})
 
     assert values(read(message)) == {KL.name: 3.5}
 
@@ -135,39 +135,39 @@ def test_series_that_differ_in_other_attributes_add_up(temporality: int) -> None
 def test_parts_of_a_total_add_up_over_requests(*, rises: bool, expected: list[float]) -> None:
     """Exporters split what is long: what can only rise never falls because a part comes later."""
     totals = Totals()
-    told = []
+    reported = []
     for at, parts in ((2, {"a": 1.0, "b": 2.0}), (3, {"a": 5.0}), (3, {"b": 7.0, "c": 1.0}), (4, {"c": 2.0})):
         message = ExportMetricsServiceRequest()
         data = metric(message, KL.name).sum
         data.aggregation_temporality, data.is_monotonic = CUMULATIVE, rises
         for part, value in parts.items():
             put(data, 1, at, as_double=value, attributes={"part": part})
-        told.append(values(read(message, totals))[KL.name])
+        reported.append(values(read(message, totals))[KL.name])
 
-    assert told == expected
+    assert reported == expected
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf, 1e308])
 def test_a_part_that_does_not_add_up_spoils_nothing_behind_it(odd: float) -> None:
     """While one part is no number the total is none; then it is what it would have been."""
     totals = Totals()
-    told = []
+    reported = []
     for at, value in ((2, 1.0), (3, odd), (4, 5.0)):
         message = sums([(1, at, value)], CUMULATIVE)
         data = message.resource_metrics[0].scope_metrics[0].metrics[0].sum
         put(data, 1, at, as_double=2.0, attributes={"part": "b"})
-        told.append(values(read(message, totals))[KL.name])
+        reported.append(values(read(message, totals))[KL.name])
 
-    assert (told[0], told[2]) == (3.0, 7.0)
-    assert not told[1] <= 1e300
+    assert (reported[0], reported[2]) == (3.0, 7.0)
+    assert not reported[1] <= 1e300
 
 
 def test_of_two_writers_at_one_moment_only_the_newer_one_counts() -> None:
     """What is believed instead of another value is not added to it."""
     totals = Totals()
-    told = [read(sums([point], CUMULATIVE), totals) for point in [(1, 5, 40.0), (3, 5, 2.0)]]
+    reported = [read(sums([point], CUMULATIVE), totals) for point in [(1, 5, 40.0), (3, 5, 2.0)]]
 
-    assert [values(decoded)[KL.name] for decoded in told] == [40.0, 2.0]
+    assert [values(decoded)[KL.name] for decoded in reported] == [40.0, 2.0]
 
 
 def test_producers_do_not_share_totals() -> None:
@@ -215,10 +215,10 @@ def test_a_sum_of_an_env_is_the_envs() -> None:
     totals = Totals()
     for at in (1, 2):
         message = ExportMetricsServiceRequest()
-        told = metric(message, "overwatch.env.reward").sum
-        told.aggregation_temporality = DELTA
+        reported = metric(message, "overwatch.env.reward").sum
+        reported.aggregation_temporality = DELTA
         for env_id in (4, 7):
-            put(told, at, at + 1, as_double=env_id, attributes={"overwatch.env.id": env_id})
+            put(reported, at, at + 1, as_double=env_id, attributes={"overwatch.env.id": env_id})
         decoded = read(message, totals)
     (measured,) = [record.event for record in decoded.records]
 
@@ -236,11 +236,11 @@ SHAPES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", DISTRIBUTIONS)
 def test_a_distribution_is_its_mean_and_about_its_quantiles(kind: str) -> None:
     """The row has the mean of what is new; quantiles are shown beside it under their own names."""
-    told = values(read(one(kind, count=4, sum=8.0, **SHAPES[kind])))
+    reported = values(read(one(kind, count=4, sum=8.0, **SHAPES[kind])))
 
-    assert told.pop(KL.name) == 2.0
-    assert set(told) <= {f"overwatch.custom.kl_divergence_{word}" for word in ("p50", "p95", "p99")}
-    assert math.isfinite(told["overwatch.custom.kl_divergence_p50"])
+    assert reported.pop(KL.name) == 2.0
+    assert set(reported) <= {f"overwatch.custom.kl_divergence_{word}" for word in ("p50", "p95", "p99")}
+    assert math.isfinite(reported["overwatch.custom.kl_divergence_p50"])
 
 
 @pytest.mark.parametrize("kind", ["histogram", "exponential_histogram"])
@@ -252,9 +252,9 @@ def test_of_a_cumulative_distribution_the_newest_values_are_told(kind: str) -> N
         "histogram": {"explicit_bounds": [0.1, 1.0], "bucket_counts": [1, 2, 3]},
         "exponential_histogram": {"scale": 0, "positive": {"offset": 0, "bucket_counts": [1, 2, 3]}},
     }[kind]
-    told = read(one(kind, count=6, sum=28.0, at=3, temporality=CUMULATIVE, **more), totals)
+    reported = read(one(kind, count=6, sum=28.0, at=3, temporality=CUMULATIVE, **more), totals)
 
-    assert values(told)[KL.name] == 10.0
+    assert values(reported)[KL.name] == 10.0
 
 
 def test_the_quantiles_of_a_summary_are_those_of_its_newest_point() -> None:
@@ -262,21 +262,21 @@ def test_the_quantiles_of_a_summary_are_those_of_its_newest_point() -> None:
     totals = Totals()
     for at, median in ((2, 5.0), (3, 7.0)):
         quantiles = [{"quantile": 0.5, "value": median}]
-        told = read(one("summary", count=at, sum=8.0 * at, at=at, quantile_values=quantiles), totals)
+        reported = read(one("summary", count=at, sum=8.0 * at, at=at, quantile_values=quantiles), totals)
 
-        assert values(told) == {KL.name: 8.0, "overwatch.custom.kl_divergence_p50": median}
+        assert values(reported) == {KL.name: 8.0, "overwatch.custom.kl_divergence_p50": median}
 
 
 def test_changes_of_a_distribution_without_values_are_no_gap() -> None:
     """A window in which nothing was observed is known, not lost."""
     totals = Totals()
-    told = [
+    reported = [
         read(one("histogram", count=count, sum=1.0, start=at, at=at + 1), totals)
         for at, count in enumerate((1, 0, 2), start=1)
     ]
 
-    assert [decoded.resets for decoded in told] == [0, 0, 0]
-    assert [len(decoded.records) for decoded in told] == [1, 0, 1]
+    assert [decoded.resets for decoded in reported] == [0, 0, 0]
+    assert [len(decoded.records) for decoded in reported] == [1, 0, 1]
 
 
 def test_a_distribution_without_values_says_nothing() -> None:
@@ -364,7 +364,7 @@ def test_a_point_without_a_recorded_value_is_none(kind: str) -> None:
 def test_readings_of_lanes_and_values_of_slots_end_too() -> None:
     """What one lane or slot has no value of any more is absent there, and stays with the others."""
 
-    def told(at: int, flags: int) -> Batch:
+    def reported(at: int, flags: int) -> Batch:
         message = ExportMetricsServiceRequest()
         lanes = metric(message, "hw.gpu.utilization").gauge
         put(lanes, at, at, as_double=0.5, flags=flags, attributes={"hw.id": "gpu-0"})
@@ -379,7 +379,7 @@ def test_readings_of_lanes_and_values_of_slots_end_too() -> None:
     gone = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
     seen = []
     for at, flags in ((1, 0), (2, gone)):
-        fold.skip(at * S, [told(at, flags)])
+        fold.skip(at * S, [reported(at, flags)])
         (tracked,) = fold._runs.values()
         readings = {lane: "utilization" in of_lane for lane, of_lane in tracked.state.lanes.items()}
         seen.append((readings, float(tracked.state.envs.alpha[0, 0])))
@@ -410,11 +410,11 @@ def test_many_parts_of_one_value_cost_by_their_number(kind: str) -> None:
     before = sys.gettrace()
     sys.settrace(count)
     try:
-        told = settle(decoded, Totals())
+        reported = settle(decoded, Totals())
     finally:
         sys.settrace(before)
 
-    assert values(told)[KL.name] == (2.0 * parts if kind == "sum" else 2.0)
+    assert values(reported)[KL.name] == (2.0 * parts if kind == "sum" else 2.0)
     assert steps < 200 * parts
 
 
@@ -425,19 +425,19 @@ LATENCY = "learner.sample_latency"
 def samples(points: list[tuple[float, float, float]], temporality: int, **attributes: str) -> Any:
     """A rising counter of points (start, at, value)."""
     message = ExportMetricsServiceRequest()
-    told = metric(message, SAMPLES, overwatch__role="learner", service__instance__id="i").sum
-    told.aggregation_temporality, told.is_monotonic = temporality, True
+    reported = metric(message, SAMPLES, overwatch__role="learner", service__instance__id="i").sum
+    reported.aggregation_temporality, reported.is_monotonic = temporality, True
     for start, at, value in points:
-        put(told, start, at, as_double=value, attributes=attributes)
+        put(reported, start, at, as_double=value, attributes=attributes)
     return message
 
 
 def histogram(counts: list[int], bounds: list[float], total: float, **fields: Any) -> Any:
     """One point of a histogram with explicit bounds."""
     message = ExportMetricsServiceRequest()
-    told = metric(message, LATENCY).histogram
-    told.aggregation_temporality = fields.get("temporality", DELTA)
-    put(told, fields.get("start", 1), fields.get("at", 2), count=sum(counts), sum=total,
+    reported = metric(message, LATENCY).histogram
+    reported.aggregation_temporality = fields.get("temporality", DELTA)
+    put(reported, fields.get("start", 1), fields.get("at", 2), count=sum(counts), sum=total,
         bucket_counts=counts, explicit_bounds=bounds)  # fmt: skip
     return message
 
@@ -464,9 +464,9 @@ def test_a_counter_never_falls(
 ) -> None:
     """Changes are added up over gaps, totals over restarts."""
     totals = Totals()
-    told = [series(read(samples([point], temporality, status="ok"), totals)) for point in points]
+    reported = [series(read(samples([point], temporality, status="ok"), totals)) for point in points]
 
-    assert [[(one.sum, one.labels) for one in each] for each in told] == [
+    assert [[(one.sum, one.labels) for one in each] for each in reported] == [
         [(value, {"status": "ok"})] for value in expected
     ]
 
@@ -484,10 +484,10 @@ def test_a_point_that_comes_again_counts_nothing() -> None:
 def test_labels_of_the_row_distinguish_and_others_add_up() -> None:
     """What no row knows is no label; its series are one."""
     message = ExportMetricsServiceRequest()
-    told = metric(message, SAMPLES).sum
-    told.aggregation_temporality, told.is_monotonic = CUMULATIVE, True
+    reported = metric(message, SAMPLES).sum
+    reported.aggregation_temporality, reported.is_monotonic = CUMULATIVE, True
     for status, shard, value in (("ok", "a", 1.0), ("ok", "b", 2.0), ("failed", "a", 4.0)):
-        put(told, 1, 2, as_double=value, attributes={"status": status, "shard": shard})
+        put(reported, 1, 2, as_double=value, attributes={"status": status, "shard": shard})
 
     found = {one.labels["status"]: one.sum for one in series(read(message))}
     assert found == {"ok": 3.0, "failed": 4.0}
@@ -521,11 +521,11 @@ def test_a_running_histogram_goes_on_over_a_restart() -> None:
     """What was seen before it began again is still there."""
     totals = Totals()
     for counts, start, at in (([1, 0], 1, 2), ([3, 1], 1, 3), ([1, 1], 4, 5)):
-        told = read(
+        reported = read(
             histogram(counts, [1.0], 2.0 * sum(counts), temporality=CUMULATIVE, start=start, at=at), totals
         )
 
-    (one,) = series(told)
+    (one,) = series(reported)
     assert (one.count, one.sum) == (6, 12.0)
     assert one.buckets == Buckets(bounds=(1.0,), counts=(4, 2))
 
@@ -533,9 +533,9 @@ def test_a_running_histogram_goes_on_over_a_restart() -> None:
 def test_exponential_buckets_are_put_into_those_of_the_row() -> None:
     """Each value is counted where the end of its bucket lies; none is lost."""
     message = ExportMetricsServiceRequest()
-    told = metric(message, LATENCY).exponential_histogram
-    told.aggregation_temporality = DELTA
-    point = put(told, 1, 2, count=10, sum=30.0, scale=0, zero_count=2)
+    reported = metric(message, LATENCY).exponential_histogram
+    reported.aggregation_temporality = DELTA
+    point = put(reported, 1, 2, count=10, sum=30.0, scale=0, zero_count=2)
     point.positive.offset = -2
     point.positive.bucket_counts.extend([1, 2, 3, 1])
     point.negative.bucket_counts.extend([1])
@@ -551,9 +551,9 @@ def test_exponential_buckets_are_put_into_those_of_the_row() -> None:
 def test_a_histogram_without_buckets_has_a_count() -> None:
     """How many values there were and their sum are known; where they lie is not, and stays so."""
     message = ExportMetricsServiceRequest()
-    told = metric(message, LATENCY).histogram
-    told.aggregation_temporality = DELTA
-    put(told, 1, 2, count=3, sum=6.0)
+    reported = metric(message, LATENCY).histogram
+    reported.aggregation_temporality = DELTA
+    put(reported, 1, 2, count=3, sum=6.0)
     totals = Totals()
     assert [(one.count, one.buckets) for one in series(read(message, totals))] == [(3, None)]
     (one,) = series(read(histogram([1, 0], [1.0], 0.5, start=2, at=3), totals))
@@ -563,8 +563,8 @@ def test_a_histogram_without_buckets_has_a_count() -> None:
 def test_a_summary_stays_a_value() -> None:
     """Quantiles that the service itself computed are gauges of it."""
     message = ExportMetricsServiceRequest()
-    told = metric(message, LATENCY).summary
-    point = put(told, 1, 2, count=4, sum=2.0)
+    reported = metric(message, LATENCY).summary
+    point = put(reported, 1, 2, count=4, sum=2.0)
     point.quantile_values.add(quantile=0.5, value=0.4)
 
     (record,) = read(message).records

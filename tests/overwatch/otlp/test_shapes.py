@@ -127,10 +127,10 @@ def test_other_numbers_are_read_as_the_general_path_reads_them(data: st.DataObje
     if shape is None:
         return
     for later in (request, other_numbers(data.draw, request), other_numbers(data.draw, request)):
-        told = later.SerializeToString()
-        said = shape.read(told)
-        if said is not None:
-            assert whole(said) == whole(decode(Signal.METRICS, told))
+        reported = later.SerializeToString()
+        stated = shape.read(reported)
+        if stated is not None:
+            assert whole(stated) == whole(decode(Signal.METRICS, reported))
 
 
 @given(st.data())
@@ -142,9 +142,9 @@ def test_a_changed_byte_is_never_read_wrongly(data: st.DataObject) -> None:
         return
     place = data.draw(st.integers(0, len(body) - 1))
     body[place] ^= data.draw(st.integers(1, 255))
-    said = shape.read(bytes(body))
-    if said is not None:
-        assert whole(said) == whole(decode(Signal.METRICS, bytes(body)))
+    stated = shape.read(bytes(body))
+    if stated is not None:
+        assert whole(stated) == whole(decode(Signal.METRICS, bytes(body)))
 
 
 def fleet(
@@ -170,9 +170,9 @@ def test_a_fleet_is_read_by_its_shape() -> None:
     shape = learn(fleet(300).SerializeToString())
     assert shape is not None
     later = fleet(300, T + 10**9, 2.5).SerializeToString()
-    said = shape.read(later)
-    assert said is not None
-    assert said == decode(Signal.METRICS, later)
+    stated = shape.read(later)
+    assert stated is not None
+    assert stated == decode(Signal.METRICS, later)
 
 
 @pytest.mark.parametrize("envs", [2, 300])
@@ -193,9 +193,9 @@ def test_totals_beside_gauges_are_settled_as_ever(envs: int) -> None:
         body = request.SerializeToString()
         shape = shape or learn(body)
         assert shape is not None
-        said = shape.read(body)
-        assert said is not None
-        assert settle(said, by_its_shape) == settle(decode(Signal.METRICS, body), by_hand)
+        stated = shape.read(body)
+        assert stated is not None
+        assert settle(stated, by_its_shape) == settle(decode(Signal.METRICS, body), by_hand)
 
 
 @pytest.mark.parametrize(
@@ -251,16 +251,16 @@ def test_values_that_end_have_no_shape() -> None:
 )
 def test_a_shape_is_not_learned_from_times_that_cannot_be(start: int, at: int) -> None:
     """What is refused of one request is not refused of those after it."""
-    told = []
+    reported = []
     for began, when in ((start, at), (T - 1, T + 1)):
         request = fleet(10)
         total = request.resource_metrics[0].scope_metrics[0].metrics.add(name="overwatch.policy.entropy").sum
         total.aggregation_temporality = 2  # type: ignore[assignment]
         total.data_points.add(start_time_unix_nano=began, time_unix_nano=when, as_double=1.0)
-        told.append(request.SerializeToString())
-    assert decode(Signal.METRICS, told[0]).problems
-    assert learn(told[0]) is None
-    assert learn(told[1]) is not None
+        reported.append(request.SerializeToString())
+    assert decode(Signal.METRICS, reported[0]).problems
+    assert learn(reported[0]) is None
+    assert learn(reported[1]) is not None
 
 
 def body(envs: int = 100, export: int = 0, name: str = "") -> bytes:

@@ -45,12 +45,12 @@ def _most(signal: Signal, body: bytes) -> int:
     decode(signal, body)
     tracemalloc.start()
     try:
-        said = decode(signal, body)
+        stated = decode(signal, body)
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert said.items == ITEMS
-    assert not said.problems
+    assert stated.items == ITEMS
+    assert not stated.problems
     return most
 
 

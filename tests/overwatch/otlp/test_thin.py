@@ -52,18 +52,18 @@ def simulated(seconds: int, *faults: str) -> list[Batch]:
     """A scripted run as a collector would have received it."""
     planned = tuple(parse_fault(fault) for fault in faults)
     script = Script(Settings(gpus=2, envs=4, slots=2, seconds=seconds, faults=planned), START_NS)
-    told = Teller("run-1", "epoch").tell(script.moments())
+    reported = Teller("run-1", "epoch").report(script.moments())
     return [
         Batch(sequence=n, stamp=each.at + 5_000_000, signal=Signal.LOGS, body=each.body)
-        for n, each in enumerate(told, 1)
+        for n, each in enumerate(reported, 1)
     ]
 
 
 def test_facts_keep_their_bytes_and_their_order() -> None:
     """Whatever is no measurement is there as it was, for every grain but the last."""
     whole = simulated(90, "crash-storm@20", "cull-storm@40")
-    for grain in (RetentionLevel.SECOND, RetentionLevel.MINUTE, RetentionLevel.SPARSE):
-        left = thinned(whole, Thinning(floor=grain))
+    for retention in (RetentionLevel.SECOND, RetentionLevel.MINUTE, RetentionLevel.SPARSE):
+        left = thinned(whole, Thinning(floor=retention))
         assert logs(left, numbers=False) == logs(whole, numbers=False)
         assert len(logs(left, numbers=True)) < len(logs(whole, numbers=True)) / 2
 
@@ -115,14 +115,14 @@ def _summary(state: RunState, names: set[str]) -> dict[str, object]:
     """What is known now of these names; envs by id, since who is heard of first has the first row."""
     envs = state.envs
     order = np.argsort(envs.ids[: envs.n])
-    told = {name: series.value for name, series in state.policy.items() if name in names}
+    reported = {name: series.value for name, series in state.policy.items() if name in names}
     return {
         "update": (state.update, state.updates, state.episodes, state.crashes),
         "stage": envs.stage[: envs.n][order].tolist(),
         "returns": envs.mean_return()[order].tolist(),
         "envs": {name: repr(values[: envs.n][order].tolist()) for name, values in envs.values.items()},
-        "policy": told,
-        "lanes": {lane: {n: g.value for n, g in told.items()} for lane, told in state.lanes.items()},
+        "policy": reported,
+        "lanes": {lane: {n: g.value for n, g in reported.items()} for lane, reported in state.lanes.items()},
         "life": (state.started, state.finished, state.steps),
     }
 
@@ -134,8 +134,8 @@ def test_what_was_counted_is_the_same_after_thinning() -> None:
     for n in range(1, 240):
         labels = {"env": "abc"[n % 3]}
         counted = TallySeries(metric="overwatch.rollouts.accepted", labels=labels, sum=float(n % 120))
-        told = Tallied(at=START_NS + n * SECOND, scope=Scope.ROLLOUTS, series=(counted,))
-        whole.append(batch(n, n, [told], lives[n >= 120]))
+        reported = Tallied(at=START_NS + n * SECOND, scope=Scope.ROLLOUTS, series=(counted,))
+        whole.append(batch(n, n, [reported], lives[n >= 120]))
     left = thinned(whole)
     assert sum(len(logs([one], numbers=False)) for one in left) < 12
 
@@ -157,9 +157,9 @@ def test_what_a_foreign_service_counted_before_a_restart_is_left() -> None:
     whole = []
     for n in range(1, 40):
         message = ExportMetricsServiceRequest()
-        told = metric(message, "learner.samples", service__instance__id="i").sum
-        told.aggregation_temporality, told.is_monotonic = 2, True
-        put(told, 1 if n < 20 else 20, n + 1, as_double=float(n % 20))
+        reported = metric(message, "learner.samples", service__instance__id="i").sum
+        reported.aggregation_temporality, reported.is_monotonic = 2, True
+        put(reported, 1 if n < 20 else 20, n + 1, as_double=float(n % 20))
         stamp = START_NS + (n + 2) * SECOND
         body = message.SerializeToString()
         whole.append(Batch(sequence=n, stamp=stamp, signal=Signal.METRICS, body=body))
@@ -211,14 +211,14 @@ def test_who_spoke_in_a_second_still_speaks_in_it() -> None:
     ]
     left = thinned(whole)
 
-    def heard(batches: list[Batch]) -> set[tuple[int, int]]:
+    def received(batches: list[Batch]) -> set[tuple[int, int]]:
         return {
             (one.stamp // SECOND, record.origin.rank)
             for one in batches
             for record in decode(one.signal, one.body).records
         }
 
-    assert heard(left) == heard(whole)
+    assert received(left) == received(whole)
     assert len(left) == len({one.stamp // SECOND for one in whole})
 
 
@@ -235,12 +235,12 @@ def test_who_spoke_in_a_second_still_speaks_in_it() -> None:
     ],
     ids=["fast", "in bursts", "fast, silent, fast, slow"],
 )
-def test_silence_is_judged_as_it_was(told: list[float]) -> None:
+def test_silence_is_judged_as_it_was(reported: list[float]) -> None:
     """By the intervals of who falls silent, however much was told within a second: each word at its time."""
     whole = [
-        batch(n, second + 0.05 * rank, _entropy(second, n), who)
-        for n, second in enumerate(told, 1)
-        for rank, who in enumerate((fakes.ORIGIN, OTHER))
+        batch(n, second + 0.05 * rank, _entropy(second, n), key)
+        for n, second in enumerate(reported, 1)
+        for rank, key in enumerate((fakes.ORIGIN, OTHER))
     ]
     words = _words_of_silence(whole)
 
@@ -299,7 +299,7 @@ def test_a_run_may_go_and_another_stays() -> None:
         for n, origin in enumerate([fakes.ORIGIN, other] * 20, 1)
     ]
     losses: dict[str, Loss] = {}
-    left = list(thin(whole, Thinning(grains={"run-1": RetentionLevel.GONE}), losses))
+    left = list(thin(whole, Thinning(retentions={"run-1": RetentionLevel.GONE}), losses))
 
     assert left == whole[1::2]
     assert losses == {"run-1": Loss(batches=20, records=40, first=whole[0].stamp, last=whole[-2].stamp)}
@@ -310,7 +310,7 @@ def test_what_came_late_keeps_a_number_a_minute_of_its_own_time() -> None:
     events: list[list[Event]] = [
         [fakes.policy(START_NS + n * 10 * SECOND, n, entropy=0.5)] for n in range(60)
     ]
-    whole = [batch(n, 1200 + n / 100, told) for n, told in enumerate(events, 1)]
+    whole = [batch(n, 1200 + n / 100, reported) for n, reported in enumerate(events, 1)]
     left = [
         record.event
         for one in thinned(whole)

@@ -29,15 +29,15 @@ def window(start: float, at: float, part: str = "", run: str = "r", group: str =
 
 def added(points: list[tuple[float, float, float]]) -> list[tuple[str, float | None]]:
     """What becomes of changes told as (start, at, change)."""
-    told = Totals()
-    moved = [told.add(window(start, at), change) for start, at, change in points]
+    reported = Totals()
+    moved = [reported.add(window(start, at), change) for start, at, change in points]
     return [(one.step.value, one.value) for one in moved]
 
 
 def watched(points: list[tuple[float, float, float]]) -> list[tuple[str, float | None]]:
     """What becomes of totals told as (start, at, total)."""
-    told = Totals()
-    moved = [told.watch(window(start, at), total, rises=True) for start, at, total in points]
+    reported = Totals()
+    moved = [reported.watch(window(start, at), total, rises=True) for start, at, total in points]
     return [(one.step.value, one.value) for one in moved]
 
 
@@ -90,11 +90,11 @@ def test_totals_are_watched_by_the_rules(rule: str) -> None:
 
 def test_two_writers_of_changes_are_noticed_once() -> None:
     """Windows of one writer never end within each other; the first that does is told."""
-    told = Totals()
+    reported = Totals()
     firsts = []
     for start in range(1, 9):
-        firsts.append(told.add(window(start, start + 1), 1).first)
-        firsts.append(told.add(window(start - 0.5, start + 0.5), 1).first)
+        firsts.append(reported.add(window(start, start + 1), 1).first)
+        firsts.append(reported.add(window(start - 0.5, start + 0.5), 1).first)
 
     assert firsts.count(True) == 1
 
@@ -102,12 +102,12 @@ def test_two_writers_of_changes_are_noticed_once() -> None:
 @given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from("ab")), max_size=30))
 def test_every_change_counts_exactly_once(changes: list[tuple[int, str]]) -> None:
     """Whatever is sent again, in whatever order of series, a total is the sum of what was told."""
-    told, clock, last = Totals(), {"a": 0, "b": 0}, 0.0
+    reported, clock, last = Totals(), {"a": 0, "b": 0}, 0.0
     for change, part in changes:
         clock[part] += 1
         point = window(clock[part], clock[part] + 1, part)
-        moved = told.add(point, change)
-        again = told.add(point, change)
+        moved = reported.add(point, change)
+        again = reported.add(point, change)
         assert (again.step, again.value) == (Step.LATE, None)
         assert moved.value is not None
         last = moved.value
@@ -125,12 +125,12 @@ def spread(*values: float) -> Distribution:
 
 def test_of_a_running_distribution_only_what_is_new_is_observed() -> None:
     """A cumulative point is taken against the one before it; one that began anew is taken whole."""
-    told = Totals()
+    reported = Totals()
     points = [
         (window(1, 2), spread(1, 2)), (window(1, 3), spread(1, 2, 20)), (window(1, 3), spread(1, 2, 20)),
         (window(5, 6), spread(30)), (window(5, 7), spread(30, 40)), (window(5, 8), spread(1)),
     ]  # fmt: skip
-    seen = [told.observe(point, whole, changes=False) for point, whole in points]
+    seen = [reported.observe(point, whole, changes=False) for point, whole in points]
 
     assert [None if one.newest is None else one.newest.sum for one in seen] == [3, 20, None, 30, 40, 1]
     assert [one.step.value for one in seen] == ["began", "went_on", "late", "reset", "went_on", "reset"]
@@ -138,9 +138,9 @@ def test_of_a_running_distribution_only_what_is_new_is_observed() -> None:
 
 def test_changes_of_a_distribution_are_taken_once() -> None:
     """A delta point is what is new; one that comes again is not."""
-    told = Totals()
+    reported = Totals()
     points = [(window(1, 2), spread(1)), (window(1, 2), spread(1)), (window(4, 5), spread(2))]
-    seen = [told.observe(point, new, changes=True) for point, new in points]
+    seen = [reported.observe(point, new, changes=True) for point, new in points]
 
     assert [None if one.newest is None else one.newest.sum for one in seen] == [1, None, 2]
 
@@ -148,50 +148,50 @@ def test_changes_of_a_distribution_are_taken_once() -> None:
 def test_series_beyond_the_most_are_refused_and_known_ones_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood of series costs no memory and harms none that was there before."""
     monkeypatch.setattr(totals, "MAX_SERIES", 3)
-    told = Totals()
-    steps = [told.add(window(1, 2, str(number)), 1).step for number in range(5)]
+    reported = Totals()
+    steps = [reported.add(window(1, 2, str(number)), 1).step for number in range(5)]
 
     assert steps == [Step.BEGAN] * 3 + [Step.NO_ROOM] * 2
-    assert told.full
-    assert told.watch(window(1, 2, "x"), 7, rises=True).value == 7
-    assert told.observe(window(1, 2, "y"), spread(1), changes=True).step is Step.NO_ROOM
-    assert told.add(window(2, 3, "0"), 1).step is Step.WENT_ON
+    assert reported.full
+    assert reported.watch(window(1, 2, "x"), 7, rises=True).value == 7
+    assert reported.observe(window(1, 2, "y"), spread(1), changes=True).step is Step.NO_ROOM
+    assert reported.add(window(2, 3, "0"), 1).step is Step.WENT_ON
 
 
 def test_runs_that_are_gone_make_room() -> None:
     """Series are kept with their run."""
-    told = Totals()
+    reported = Totals()
     for run in ("a", "b"):
-        told.add(window(1, 2, run=run), 1)
-    told.keep({"b"})
+        reported.add(window(1, 2, run=run), 1)
+    reported.keep({"b"})
 
-    assert (told.size, set(told.runs)) == (1, {"b"})
-    told.forget("b")
-    assert told == Totals()
+    assert (reported.size, set(reported.runs)) == (1, {"b"})
+    reported.forget("b")
+    assert reported == Totals()
 
 
 def test_totals_outlive_a_restart() -> None:
     """A checkpoint holds every series, distributions among them."""
-    told = Totals()
-    told.add(window(1, 2), 5)
-    told.observe(window(1, 2, group="h"), spread(1, 20), changes=False)
-    again = msgspec.msgpack.decode(msgspec.msgpack.encode(told), type=Totals)
+    reported = Totals()
+    reported.add(window(1, 2), 5)
+    reported.observe(window(1, 2, group="h"), spread(1, 20), changes=False)
+    again = msgspec.msgpack.decode(msgspec.msgpack.encode(reported), type=Totals)
 
-    assert again == told
+    assert again == reported
     assert again.add(window(2, 3), 1).value == 6
 
 
 S: Final = 1_000_000_000
 
 
-def said(at_s: float, name: str, run: str = "r", **attributes: Value) -> bytes:
+def stated(at_s: float, name: str, run: str = "r", **attributes: Value) -> bytes:
     """One event; underscores in the names of attributes are dots."""
     message = ExportLogsServiceRequest()
     named = message.resource_logs.add()
     named.resource.attributes.extend(to_pairs({"rl.run.id": run}))
-    told = {key.replace("_", "."): value for key, value in attributes.items()}
+    reported = {key.replace("_", "."): value for key, value in attributes.items()}
     named.scope_logs.add().log_records.add(
-        time_unix_nano=START_NS + int(at_s * S), event_name=name, attributes=to_pairs(told)
+        time_unix_nano=START_NS + int(at_s * S), event_name=name, attributes=to_pairs(reported)
     )
     return message.SerializeToString()
 
@@ -199,12 +199,12 @@ def said(at_s: float, name: str, run: str = "r", **attributes: Value) -> bytes:
 def report(at_s: float, env_id: int, interval: Value = 10) -> bytes:
     """A report of an env."""
     ids = {"overwatch.env.id": env_id}
-    return said(
+    return stated(
         at_s, "entity.state", entity_type="overwatch.env", entity_id=ids, entity_report_interval=interval
     )
 
 
-def heard(bodies: list[bytes], totals: Totals | None = None) -> list[Event]:
+def received(bodies: list[bytes], totals: Totals | None = None) -> list[Event]:
     """What requests come to, one after another."""
     known = totals or Totals()
     return [record.event for body in bodies for record in read(body, known).records]
@@ -226,36 +226,36 @@ def gone(events: list[Event]) -> list[tuple[int, list[int]]]:
 
 def test_an_env_whose_reports_stop_is_removed() -> None:
     """Three intervals without a report, by its producer's clock, noticed when its run speaks."""
-    bodies = [report(1, 7), report(1, 8), report(11, 8), said(31, "app.said"), said(32, "app.said")]
+    bodies = [report(1, 7), report(1, 8), report(11, 8), stated(31, "app.said"), stated(32, "app.said")]
 
-    assert gone(heard(bodies)) == [(31, [7])]
+    assert gone(received(bodies)) == [(31, [7])]
 
 
 def test_reports_that_come_keep_an_env() -> None:
     """Late and repeated reports end nothing."""
-    bodies = [report(at, 7) for at in (1, 11, 21, 11, 31)] + [said(60, "app.said")]
+    bodies = [report(at, 7) for at in (1, 11, 21, 11, 31)] + [stated(60, "app.said")]
 
-    assert gone(heard(bodies)) == []
+    assert gone(received(bodies)) == []
 
 
 def test_a_run_does_not_end_the_envs_of_another() -> None:
     """Each run has a clock of its own."""
-    assert gone(heard([report(1, 7), said(1000, "app.said", run="other")])) == []
+    assert gone(received([report(1, 7), stated(1000, "app.said", run="other")])) == []
 
 
 def test_an_env_that_was_deleted_is_waited_for_no_longer() -> None:
     """The told end is the only one; one that reports again is waited for again."""
-    deleted = said(5, "entity.delete", entity_type="overwatch.env", entity_id={"overwatch.env.id": 7})
-    bodies = [report(1, 7), deleted, said(100, "app.said"), report(101, 7), said(200, "app.said")]
+    deleted = stated(5, "entity.delete", entity_type="overwatch.env", entity_id={"overwatch.env.id": 7})
+    bodies = [report(1, 7), deleted, stated(100, "app.said"), report(101, 7), stated(200, "app.said")]
 
-    assert gone(heard(bodies)) == [(5, [7]), (131, [7])]
+    assert gone(received(bodies)) == [(5, [7]), (131, [7])]
 
 
 def test_an_env_without_an_interval_promises_nothing() -> None:
     """0 or nothing takes the promise back."""
-    bodies = [report(1, 7), report(2, 7, interval=0), said(1000, "app.said")]
+    bodies = [report(1, 7), report(2, 7, interval=0), stated(1000, "app.said")]
 
-    assert gone(heard(bodies)) == []
+    assert gone(received(bodies)) == []
 
 
 @pytest.mark.parametrize("interval", [-1, "10", 1.5, True, 1 << 40])
@@ -269,9 +269,9 @@ def test_an_interval_that_is_none_is_malformed(interval: Value) -> None:
 
 def test_a_run_that_was_deleted_is_over() -> None:
     """The reason is told with it."""
-    body = said(9, "entity.delete", entity_type="overwatch.run", entity_delete_reason="budget spent")
+    body = stated(9, "entity.delete", entity_type="overwatch.run", entity_delete_reason="budget spent")
 
-    assert heard([body]) == [RunFinished(at=START_NS + 9 * S, outcome="completed", reason="budget spent")]
+    assert received([body]) == [RunFinished(at=START_NS + 9 * S, outcome="completed", reason="budget spent")]
 
 
 @pytest.mark.parametrize("kind", ["overwatch.run", "overwatch.slot", "overwatch.gpu"])
@@ -280,13 +280,13 @@ def test_reports_of_what_is_known_otherwise_fill_no_feed(kind: str) -> None:
     ids = {"overwatch.env.id": 7, "overwatch.slot.id": "r0c0"}
     names = ["entity.state"] if kind == "overwatch.run" else ["entity.state", "entity.delete"]
 
-    assert heard([said(1, name, entity_type=kind, entity_id=ids) for name in names]) == []
+    assert received([stated(1, name, entity_type=kind, entity_id=ids) for name in names]) == []
 
 
 @pytest.mark.parametrize("name", ["entity.state", "entity.delete"])
 def test_entities_of_others_are_lines_of_the_feed(name: str) -> None:
     """What nobody here knows is shown as it came."""
-    (event,) = heard([said(1, name, entity_type="host", entity_id={"host.id": "h"})])
+    (event,) = received([stated(1, name, entity_type="host", entity_id={"host.id": "h"})])
 
     assert isinstance(event, LogLine)
 
@@ -295,9 +295,9 @@ def test_promises_are_bounded_and_outlive_a_restart(monkeypatch: pytest.MonkeyPa
     """Beyond the most nothing is waited for; what is, is part of a checkpoint."""
     monkeypatch.setattr("overwatch.otlp.totals.MAX_ENTITIES", 2)
     totals = Totals()
-    heard([report(1, env_id) for env_id in range(5)], totals)
+    received([report(1, env_id) for env_id in range(5)], totals)
     again = msgspec.msgpack.decode(msgspec.msgpack.encode(totals), type=Totals)
 
     assert (totals.entities.size, again) == (2, totals)
-    assert gone(heard([said(100, "app.said")], again)) == [(31, [0]), (31, [1])]
+    assert gone(received([stated(100, "app.said")], again)) == [(31, [0]), (31, [1])]
     assert again.entities.size == 0

@@ -62,9 +62,9 @@ def test_lanes_come_worst_first_with_their_bound() -> None:
 
 def test_equal_lanes_are_in_natural_order() -> None:
     """gpu2 comes before gpu10."""
-    told = lane_readings(START_NS, ["gpu10", "gpu2", "gpu1"], utilization=[0.5] * 3)
+    reported = lane_readings(START_NS, ["gpu10", "gpu2", "gpu1"], utilization=[0.5] * 3)
 
-    assert [lane.gpu_id for lane in _shown([told]).system.gpus] == ["gpu1", "gpu2", "gpu10"]
+    assert [lane.gpu_id for lane in _shown([reported]).system.gpus] == ["gpu1", "gpu2", "gpu10"]
 
 
 def test_the_verdict_tells_causes() -> None:
@@ -225,13 +225,13 @@ def test_a_policy_of_which_nothing_can_be_judged_is_not_called_healthy(
 ) -> None:
     """After a few updates the verdict names what to send and what came; one that can be judged is."""
     events: list[Event] = [fakes.policy(START_NS + i, index=i, **values) for i in range(25)]
-    for told in (events[:3], events):
-        verdict = _shown(told, for_s=1).verdict
+    for reported in (events[:3], events):
+        verdict = _shown(reported, for_s=1).verdict
         assert verdict.severity == ("ok" if is_judged else "info")
         if not is_judged:
             assert verdict.text.startswith("nothing to judge yet: send return_ and kl_divergence")
             assert next(iter(values)) in verdict.text or "entropy_nats" in verdict.text
-            texts = {name: reading.text for name, reading in _shown(told, for_s=1).policy.items()}
+            texts = {name: reading.text for name, reading in _shown(reported, for_s=1).policy.items()}
             assert texts["entropy"] == ("+2.300nat" if "entropy" in values else "–")
     with_returns = [*events, fakes.ended(START_NS, [0], [1.0])]
     assert _shown(with_returns, for_s=1).verdict.severity == "ok"

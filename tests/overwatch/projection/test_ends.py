@@ -29,9 +29,9 @@ def _updates(sick: int) -> list[Event]:
 
 def _shown(events: list[Event], *, ours: bool = True, after_s: float = 30.0) -> Snapshot:
     """What is shown so long after the last event, judged at each event and each second."""
-    told = [Record(origin=Origin(run_id="r", epoch="e", ours=ours), event=event) for event in events]
-    state, kept = new_run(told[0]), Assessment()
-    for record in told:
+    reported = [Record(origin=Origin(run_id="r", epoch="e", ours=ours), event=event) for event in events]
+    state, kept = new_run(reported[0]), Assessment()
+    for record in reported:
         apply(state, record, record.event.at)
         judged = assess(state, kept, record.event.at)
         kept = judged.assessment

@@ -71,8 +71,8 @@ def test_a_run_without_slots_knows_no_keys_of_slots() -> None:
     for text in ("slot=r0c0", "stage=pruned", "stge=pruned", "blueprint=x"):
         with pytest.raises(FilterError) as caught:
             parse(text, slots=False)
-        said = str(caught.value).replace(text.partition("=")[0], "")
-        assert not any(word in said for word in ("slot", "stage", "blueprint"))
+        stated = str(caught.value).replace(text.partition("=")[0], "")
+        assert not any(word in stated for word in ("slot", "stage", "blueprint"))
 
 
 @given(st.text(max_size=60))

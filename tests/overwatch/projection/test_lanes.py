@@ -80,7 +80,7 @@ def test_a_lane_has_its_dips_and_its_verdict_rests_on_them() -> None:
     assert first.bound is not None
     assert second.bound is not None
     assert first.bound.evidence[-1] == "below 50% for 25% of a minute, p95 1.50s"
-    assert not any("below" in said for said in second.bound.evidence)
+    assert not any("below" in stated for stated in second.bound.evidence)
 
 
 def test_envs_and_groups_are_on_the_lanes_of_the_panel() -> None:

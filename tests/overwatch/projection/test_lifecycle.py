@@ -25,12 +25,12 @@ def _moved(at: int, reason: str | None, *, slot: str = "r1c1", env_id: int = 9) 
     )  # fmt: skip
 
 
-def _gate(at: int, *, slot: str = "r1c1", **told: object) -> GateEvaluated:
-    known = {"gate": "G2", "passed": True, **told}
+def _gate(at: int, *, slot: str = "r1c1", **reported: object) -> GateEvaluated:
+    known = {"gate": "G2", "passed": True, **reported}
     return GateEvaluated(at=at, env_id=9, slot=slot, seed_id=f"{slot}-1", **known)  # type: ignore[arg-type]  # the test names real fields
 
 
-def _told(*events: Event) -> list[SeedEvent]:
+def _reported(*events: Event) -> list[SeedEvent]:
     state = fakes.folded([fakes.started(START_NS, slots=("r0c0", "r1c1")), *events])
     judged = assess(state, Assessment(), state.last_stamp)
     detail = project(state, judged, View(env_id=9)).detail
@@ -39,7 +39,7 @@ def _told(*events: Event) -> list[SeedEvent]:
 
 
 def _lines(*events: Event) -> list[str]:
-    return [f"{event.slot} {event.text}: {event.why}" for event in _told(*events)]
+    return [f"{event.slot} {event.text}: {event.why}" for event in _reported(*events)]
 
 
 @pytest.mark.parametrize(
@@ -120,13 +120,13 @@ def test_the_clean_up_after_a_cull_is_left_to_the_slots() -> None:
         for i, (before, after) in enumerate(pairwise(stages))
     ]
 
-    assert [event.text for event in _told(*moves)] == ["DORMANT>GERMINATED", "TRAINING>PRUNED"]
+    assert [event.text for event in _reported(*moves)] == ["DORMANT>GERMINATED", "TRAINING>PRUNED"]
 
 
 def test_a_crash_is_told_among_the_seeds_events() -> None:
     """Newest first, with the step where it is known; other envs and log lines are not this env's events."""
     at = START_NS + SECOND
-    told = _told(
+    reported = _reported(
         _moved(at, "policy"),
         _moved(at, "policy", env_id=8),
         LogLine(at=at, severity=Severity.INFO, message="noise", env_id=9),
@@ -134,7 +134,7 @@ def test_a_crash_is_told_among_the_seeds_events() -> None:
         EnvCrashed(at=at + 2 * SECOND, env_id=9, error="again"),
     )
 
-    assert [(event.time - at / 1e9, event.slot, event.text, event.why) for event in told] == [
+    assert [(event.time - at / 1e9, event.slot, event.text, event.why) for event in reported] == [
         (2.0, "", "CRASHED", "again"),
         (1.0, "", "CRASHED", "at step 88,214: CUDA error 700"),
         (0.0, "r1c1", "BLENDING>PRUNED", "by policy, age 31"),
@@ -148,11 +148,11 @@ def test_the_newest_events_are_kept() -> None:
         for i in range(100)
         for event in (_gate(START_NS + i * SECOND, **FAILED), _moved(START_NS + i * SECOND, "gate"))
     ]
-    told = _told(*pairs)
+    reported = _reported(*pairs)
 
-    assert len(told) == EVENTS
-    assert told[0].time == START_NS / 1e9 + 99
-    assert told[-1].time == START_NS / 1e9 + 100 - EVENTS
+    assert len(reported) == EVENTS
+    assert reported[0].time == START_NS / 1e9 + 99
+    assert reported[-1].time == START_NS / 1e9 + 100 - EVENTS
 
 
 def test_busy_envs_do_not_crowd_out_what_happened_to_a_quiet_one() -> None:
@@ -164,7 +164,7 @@ def test_busy_envs_do_not_crowd_out_what_happened_to_a_quiet_one() -> None:
 
 def test_text_of_an_event_cannot_steer_a_terminal() -> None:
     """Slot, reason and error are made safe like everything that telemetry tells."""
-    (told,) = _told(_moved(START_NS, "\x1b[31mred", slot="a\x07"))
+    (reported,) = _reported(_moved(START_NS, "\x1b[31mred", slot="a\x07"))
 
-    assert "\x1b" not in told.why
-    assert "\x07" not in told.slot
+    assert "\x1b" not in reported.why
+    assert "\x07" not in reported.slot

@@ -22,6 +22,6 @@ def test_totals_of_ranks_are_added_to_the_same_bits_under_every_python(
     """One after the other, also where `sum` keeps what each step loses, as from Python 3.12 on."""
     ranks = {rank: {"update": _took(duration_s)} for rank, duration_s in enumerate((0.1, 0.2, 0.3))}
     monkeypatch.setattr("builtins.sum", lambda values, start=0: math.fsum([start, *values]))
-    (told,) = phase_times(ranks.values())
+    (reported,) = phase_times(ranks.values())
 
-    assert told.total_s == 0.1 + 0.2 + 0.3 != math.fsum((0.1, 0.2, 0.3))
+    assert reported.total_s == 0.1 + 0.2 + 0.3 != math.fsum((0.1, 0.2, 0.3))

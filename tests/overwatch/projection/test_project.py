@@ -102,10 +102,12 @@ def test_slots_come_from_the_env_not_from_a_schema() -> None:
 
 def test_a_slot_carries_its_gradient_health_and_the_run_its_embargo() -> None:
     """Both as they were told; a slot that was not measured has none, nor has a run without such a rule."""
-    told = fakes.slots(START_NS + 1, [0, 0, 0], ["a", "b", "c"], ["training", "training", "pruned"])
+    reported = fakes.slots(START_NS + 1, [0, 0, 0], ["a", "b", "c"], ["training", "training", "pruned"])
     health = Column.of([0.62, math.nan, 0.04])
-    told = msgspec.structs.replace(told, values={**told.values, "overwatch.slot.gradient_health": health})
-    shown = _shown([fakes.started(START_NS, embargo=5), told])
+    reported = msgspec.structs.replace(
+        reported, values={**reported.values, "overwatch.slot.gradient_health": health}
+    )
+    shown = _shown([fakes.started(START_NS, embargo=5), reported])
 
     assert shown.run.embargo == 5
     assert [slot.grad for slot in shown.envs[0].slots.values()] == [0.62, None, 0.04]

@@ -8,7 +8,7 @@ from tests import fakes
 from tests.fakes import SECOND, START_NS
 
 
-def _told() -> list[Event]:
+def _reported() -> list[Event]:
     return [
         fakes.started(START_NS, n_envs=4, slots=("r0c0",)),
         fakes.envs(
@@ -23,7 +23,7 @@ def _told() -> list[Event]:
 
 
 def _shown(view: View | None = None, *more: Event) -> Snapshot:
-    state = fakes.folded([*_told(), *more])
+    state = fakes.folded([*_reported(), *more])
     return project(state, assess(state, Assessment(), state.last_stamp), view or View())
 
 

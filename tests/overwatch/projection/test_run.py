@@ -12,9 +12,11 @@ from tests.fakes import START_NS
 def test_servers_and_handlers_are_no_ranks_of_the_trainer() -> None:
     """Each counts its processes from 0; a run that nobody trains has those that there are."""
 
-    def ranks(*who: tuple[str, int]) -> int:
+    def ranks(*owner: tuple[str, int]) -> int:
         event = fakes.started(START_NS)
-        records = [Record(origin=Origin(run_id="r", role=role, rank=rank), event=event) for role, rank in who]
+        records = [
+            Record(origin=Origin(run_id="r", role=role, rank=rank), event=event) for role, rank in owner
+        ]
         state = new_run(records[0])
         for record in records:
             apply(state, record, START_NS + 1)

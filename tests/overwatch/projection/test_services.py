@@ -13,15 +13,15 @@ from tests.fakes import SECOND, START_NS
 WAIT = "overwatch.rollouts.wait_time"
 
 
-def who(role: str, rank: int = 0) -> Origin:
+def owner(role: str, rank: int = 0) -> Origin:
     """One process."""
     return Origin(run_id="run-1", role=role, rank=rank, epoch="e", ours=True)
 
 
-def folded(*told: tuple[Origin, Event]) -> RunState:
+def folded(*reported: tuple[Origin, Event]) -> RunState:
     """The state after these events."""
-    state = new_run(Record(origin=told[0][0], event=told[0][1]))
-    for origin, event in told:
+    state = new_run(Record(origin=reported[0][0], event=reported[0][1]))
+    for origin, event in reported:
         apply(state, Record(origin=origin, event=event), event.at + 1)
     return state
 
@@ -42,10 +42,12 @@ def waited(second: float, counts: tuple[int, ...], total: float) -> Tallied:
 def test_gauges_of_two_processes_are_both_there() -> None:
     """The first by role and rank has the name, the other its own behind it; each says whose it is."""
     name = "overwatch.rollouts.queue.groups"
-    told = [
+    reported = [
         Measured(at=START_NS, scope=Scope.ROLLOUTS, values=scalars({name: n, "x": n})) for n in (7.0, 9.0)
     ]
-    found = gauges(folded((who("rollouts", 1), told[1]), (who("rollouts", 0), told[0])), START_NS + SECOND)
+    found = gauges(
+        folded((owner("rollouts", 1), reported[1]), (owner("rollouts", 0), reported[0])), START_NS + SECOND
+    )
 
     assert {key: (one.value, one.role, one.rank, one.status) for key, one in found.items()} == {
         name: (7.0, "rollouts", 0, "ok"), f"{name}#rollouts/1": (9.0, "rollouts", 1, "ok"),
@@ -57,10 +59,10 @@ def test_gauges_of_two_processes_are_both_there() -> None:
 def test_what_is_counted_is_there_by_process_and_labels() -> None:
     """In order of name, process and labels; a histogram with its buckets; a name no row knows is custom."""
     state = folded(
-        (who("rollouts"), counted(0, "overwatch.rollouts.accepted", 5.0, env="b")),
-        (who("rollouts"), counted(1, "overwatch.rollouts.accepted", 3.0, env="a")),
-        (who("actor"), counted(1, "overwatch.custom.mine", 1.0)),
-        (who("rollouts"), waited(1, (1, 2, 0), 4.0)),
+        (owner("rollouts"), counted(0, "overwatch.rollouts.accepted", 5.0, env="b")),
+        (owner("rollouts"), counted(1, "overwatch.rollouts.accepted", 3.0, env="a")),
+        (owner("actor"), counted(1, "overwatch.custom.mine", 1.0)),
+        (owner("rollouts"), waited(1, (1, 2, 0), 4.0)),
     )
 
     assert tallies(state) == (
@@ -81,17 +83,17 @@ def test_a_row_that_is_sent_as_another_kind_is_custom() -> None:
             TallySeries(metric="overwatch.rollouts.accepted", sum=1.0, count=1),
         )),
     ]  # fmt: skip
-    assert all(one.is_custom for one in tallies(folded(*((who("rollouts"), event) for event in wrong))))
+    assert all(one.is_custom for one in tallies(folded(*((owner("rollouts"), event) for event in wrong))))
 
 
 def test_totals_are_over_all_processes_and_labels() -> None:
     """A rate is what came in the last minute before the newest record of each process."""
     state = folded(
         *(
-            (who("rollouts"), counted(s, "overwatch.rollouts.accepted", 10.0 * s, env="a"))
+            (owner("rollouts"), counted(s, "overwatch.rollouts.accepted", 10.0 * s, env="a"))
             for s in range(120)
         ),
-        *((who("rollouts", 1), counted(s, "overwatch.rollouts.accepted", 2.0 * s)) for s in range(30)),
+        *((owner("rollouts", 1), counted(s, "overwatch.rollouts.accepted", 2.0 * s)) for s in range(30)),
     )
 
     found = totals(state)["overwatch.rollouts.accepted"]
@@ -103,8 +105,8 @@ def test_totals_are_over_all_processes_and_labels() -> None:
 def test_quantiles_are_of_late() -> None:
     """What was slow an hour ago does not hide that it is fast now."""
     state = folded(
-        (who("rollouts"), waited(0, (0, 0, 900), 2700.0)),
-        (who("rollouts"), waited(3600, (100, 0, 900), 2750.0)),
+        (owner("rollouts"), waited(0, (0, 0, 900), 2700.0)),
+        (owner("rollouts"), waited(3600, (100, 0, 900), 2750.0)),
     )
 
     found = totals(state)[WAIT]
@@ -113,7 +115,7 @@ def test_quantiles_are_of_late() -> None:
 
 def test_one_record_has_no_rate() -> None:
     """What was counted before it is not known to be of late."""
-    found = totals(folded((who("rollouts"), waited(0, (1, 1, 0), 2.0))))[WAIT]
+    found = totals(folded((owner("rollouts"), waited(0, (1, 1, 0), 2.0))))[WAIT]
     assert found == Total(total=2.0, count=2)
 
 

@@ -32,7 +32,7 @@ class Recorder:
         self._seq = 1 + first
         self.writer = RecordingWriter(folder, (Signal.LOGS, Signal.METRICS))
 
-    def say(self, second: float, events: Sequence[Event]) -> Batch:
+    def emit(self, second: float, events: Sequence[Event]) -> Batch:
         """One batch received 5 ms after this second; its events are numbered on."""
         body = request(fakes.records(events, first_seq=self._seq), {})
         self._seq += len(events)
@@ -59,7 +59,7 @@ class Recorder:
             ]
             if step % round(hz) == 0:
                 events.append(fakes.ended(at, [step % envs], [1.0]))
-            self.say(second, events)
+            self.emit(second, events)
 
     def tidy(self, through: int | None = None, now: int | None = None, rules: Rules | None = None) -> Report:
         """Clean up as the collector would."""

@@ -47,15 +47,15 @@ def test_what_was_listed_is_read_after_each_rotation_packing_and_joining(tmp_pat
     recorder.steps(0, 1)
     files = RecordingFiles(tmp_path)
     entries = listed(files)
-    told = bodies(files, entries)
+    reported = bodies(files, entries)
 
     for second in range(1, 20):
         recorder.steps(second, second + 1)
         recorder.writer.rotate()
         recorder.tidy()
-        assert bodies(files, entries) == told
+        assert bodies(files, entries) == reported
     assert any(piece.first < piece.last for piece in files.list().pieces)
-    assert [batch.body for batch in batches(tmp_path)][: len(told)] == told
+    assert [batch.body for batch in batches(tmp_path)][: len(reported)] == reported
 
 
 def test_pieces_that_are_joined_while_the_index_is_read_are_told_once(tmp_path: Path) -> None:
@@ -90,11 +90,11 @@ def test_a_batch_is_read_while_its_file_is_half_rotated(tmp_path: Path) -> None:
     recorder = recorded(tmp_path, seconds=1)
     files = RecordingFiles(tmp_path)
     entries = listed(files)
-    told = bodies(files, entries)
+    reported = bodies(files, entries)
     recorder.writer.close()
     (tmp_path / "logs.jsonl").rename(tmp_path / "logs-000002-000002-0.jsonl")
 
-    assert bodies(files, entries) == told
+    assert bodies(files, entries) == reported
 
 
 def test_what_went_is_an_error_that_names_the_batch(tmp_path: Path) -> None:

@@ -31,20 +31,20 @@ def found(data: bytes, chunk: int = 1 << 20) -> list[bytes]:
 
 @settings(deadline=None)
 @given(
-    told=TOLD,
+    reported=TOLD,
     between=st.sampled_from(["\n", "", " ", "\r\n", "\n\n", " \t"]),
     indent=st.sampled_from([None, 0, 2]),
     chunk=st.integers(1, 50),
     within=st.booleans(),
 )
 def test_values_are_found_however_they_are_written(
-    told: list[dict[str, object]], between: str, indent: int | None, chunk: int, *, within: bool
+    reported: list[dict[str, object]], between: str, indent: int | None, chunk: int, *, within: bool
 ) -> None:
     """One a line, over lines, one behind another, in an array; whatever the pieces that are read."""
-    texts = [json.dumps(one, indent=indent, ensure_ascii=False) for one in told]
+    texts = [json.dumps(one, indent=indent, ensure_ascii=False) for one in reported]
     data = f"[{','.join(texts)}]" if within else between.join(texts)
 
-    assert [json.loads(text) for text in found(data.encode(), chunk)] == told
+    assert [json.loads(text) for text in found(data.encode(), chunk)] == reported
 
 
 @settings(deadline=None)

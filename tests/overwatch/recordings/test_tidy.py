@@ -85,8 +85,8 @@ def test_age_thins_numbers_and_keeps_facts(tmp_path: Path) -> None:
 
 def numbers(found: list, scope: str) -> list[Measured]:
     """The measurements of a scope."""
-    told = (record.event for record in records(found))
-    return [event for event in told if isinstance(event, Measured) and event.scope.value == scope]
+    reported = (record.event for record in records(found))
+    return [event for event in reported if isinstance(event, Measured) and event.scope.value == scope]
 
 
 def test_what_stands_around_a_finding_is_left_whole(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from overwatch.collector import Service
 from overwatch.collector.exporters.otlp_file import OtlpFileExporter
 from overwatch.events import Column, Event, Measured
 from overwatch.feeds.recording import Recording
-from overwatch.fold import FAST_NS, NOT_HUSHED, Fold, Hushed, next_tick
+from overwatch.fold import FAST_NS, NOT_MUTED, Fold, Muted, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import request
 from overwatch.recordings.tidy import CompactionJob, Report, tidy
@@ -151,7 +151,9 @@ class Run:
             "clock_max_hz": [1.98e9, 1.98e9],
         }  # fmt: skip
         values = {
-            row.name: Column.of(told) for short, told in readings.items() if (row := find(short, Scope.GPU))
+            row.name: Column.of(reported)
+            for short, reported in readings.items()
+            if (row := find(short, Scope.GPU))
         }
         throttle = find("throttle", Scope.GPU)
         assert throttle is not None
@@ -168,11 +170,11 @@ class Watching:
         self,
         idle_s: float,
         opened: Callable[[Fold, int], None] | None = None,
-        hushed: Callable[[int], Hushed] | None = None,
+        muted: Callable[[int], Muted] | None = None,
     ) -> None:
         self.fold = Fold()
         self._idle_ns = round(idle_s * SECOND)
-        self._hushed = hushed or (lambda _: NOT_HUSHED)
+        self._hushed = muted or (lambda _: NOT_MUTED)
         self.openings: list[Opening] = []
         self._open: set[tuple[str, int]] = set()
         self._tick = 0
@@ -218,7 +220,7 @@ class Result:
         """Findings as they open in a replay of what is left."""
         recording = Recording(self.folder)
         segments = recording.segments()
-        watching = Watching(self.plan.idle_s, hushed=recording.notes.hushed)
+        watching = Watching(self.plan.idle_s, muted=recording.notes.muted)
         for segment in segments:
             for due in dict.fromkeys(segment.due):
                 watching.take(due, recording.read(segment.at(due)))
@@ -228,10 +230,10 @@ class Result:
 def record(folder: Path, plan: Plan, *sets: str) -> Result:
     """Record a run through the exporter, its folder cleaned up at each rotation."""
     service = Service(config(folder, *sets))
-    bell, recorded = service.context.bell, folder / "otlp"
+    wake_up, recorded = service.context.wake_up, folder / "otlp"
     exporter = OtlpFileExporter(service.config.exporters["otlp_file"], service.context)
     watching = Watching(
-        plan.idle_s, lambda fold, tick: bell.publish(fold.advance(tick + FAST_NS // 2, [], ()))
+        plan.idle_s, lambda fold, tick: wake_up.publish(fold.advance(tick + FAST_NS // 2, [], ()))
     )
     result = Result(folder=recorded, plan=plan, live=watching.openings)
     thinning = service.config.exporters["otlp_file"].thinning

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.overwatch.sdk.delivering import FAST, HandHeld, Heard
+from tests.overwatch.sdk.delivering import FAST, HandHeld, Received
 
 LAUNCHERS = ("OVERWATCH_RUN_ID", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "RANK", "SLURM_PROCID")
 
@@ -23,14 +23,14 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def heard() -> Iterator[Heard]:
+def received() -> Iterator[Received]:
     """Device values from the CPU."""
-    yield (one := Heard())
+    yield (one := Received())
     one.values.drain(0.0)
 
 
 @pytest.fixture
-def held() -> Iterator[Heard]:
+def held() -> Iterator[Received]:
     """Device values from a device that lands nothing until it is opened."""
-    yield (one := Heard(HandHeld(), FAST))
+    yield (one := Received(HandHeld(), FAST))
     one.values.drain(0.0)

@@ -46,11 +46,11 @@ class _Held:
         return self._values
 
 
-class Heard:
+class Received:
     """Device values and everything they tell."""
 
     def __init__(self, device: HandHeld | None = None, limits: DeviceLimits | None = None) -> None:
-        self.told: list[object] = []
+        self.reported: list[object] = []
         self.drops: Counter[str] = Counter()
         self.refused: dict[str, str] = {}
         self.device = device
@@ -66,12 +66,12 @@ class Heard:
 
     def offer(self, **values: Tensor | float) -> None:
         """Offer numbers, and wait for those that no device holds back."""
-        self.values.offer(values, self.told.append)
+        self.values.offer(values, self.reported.append)
         self._settle()
 
     def columns(self, **values: Tensor) -> None:
         """Offer columns, and wait as above."""
-        self.values.offer_arrays(values, Shape.COLUMNS, self.told.append)
+        self.values.offer_arrays(values, Shape.COLUMNS, self.reported.append)
         self._settle()
 
     def _settle(self) -> None:

@@ -12,14 +12,14 @@ import pytest
 
 from overwatch.sdk.device import BACKLOG, FAILED, PENDING, DeviceLimits
 from overwatch.sdk.packing import Shape
-from tests.overwatch.sdk.delivering import DEADLINE_S, FAST, HandHeld, Heard, drain_threads, eventually
+from tests.overwatch.sdk.delivering import DEADLINE_S, FAST, HandHeld, Received, drain_threads, eventually
 
 torch = pytest.importorskip("torch")
 
 
 def test_no_value_of_a_tensor_is_delivered_in_the_thread_of_its_offer() -> None:
     """Those of the CPU are copied there and delivered by the drain thread, whatever is called meanwhile."""
-    one, threads = Heard(limits=FAST), list[str]()
+    one, threads = Received(limits=FAST), list[str]()
 
     def note(_: object) -> None:
         threads.append(threading.current_thread().name)
@@ -33,16 +33,16 @@ def test_no_value_of_a_tensor_is_delivered_in_the_thread_of_its_offer() -> None:
     one.values.drain(0.0)
 
 
-def test_what_has_no_tensor_is_delivered_at_once_and_needs_no_thread(heard: Heard) -> None:
+def test_what_has_no_tensor_is_delivered_at_once_and_needs_no_thread(received: Received) -> None:
     """Plain numbers are delivered before the offer returns, where nothing waits."""
     before = drain_threads()
-    heard.values.offer({"a": 1.0}, heard.told.append)
-    assert heard.told == [{"a": 1.0}]
+    received.values.offer({"a": 1.0}, received.reported.append)
+    assert received.reported == [{"a": 1.0}]
     assert drain_threads() == before
 
 
 def test_a_thread_that_cannot_be_started_leaves_delivering_to_calls(
-    heard: Heard, monkeypatch: pytest.MonkeyPatch
+    received: Received, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As while the interpreter ends: the offer itself delivers, and each look does."""
 
@@ -51,11 +51,11 @@ def test_a_thread_that_cannot_be_started_leaves_delivering_to_calls(
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        heard.values.offer({"a": torch.tensor(1.0)}, heard.told.append)
-    assert heard.told == [{"a": 1.0}]
+        received.values.offer({"a": torch.tensor(1.0)}, received.reported.append)
+    assert received.reported == [{"a": 1.0}]
 
 
-def test_tables_keep_their_values_in_order_whatever_their_shape(heard: Heard) -> None:
+def test_tables_keep_their_values_in_order_whatever_their_shape(received: Received) -> None:
     """Tables of any dimensions and layouts come flat, row by row, with their own types."""
     table = torch.arange(24, dtype=torch.int16).reshape(2, 3, 4)
     came: list[dict[str, np.ndarray]] = []
@@ -64,10 +64,10 @@ def test_tables_keep_their_values_in_order_whatever_their_shape(heard: Heard) ->
         came.append(arrays)
         return lambda: True
 
-    heard.values.offer_arrays(
+    received.values.offer_arrays(
         {"a": table.transpose(0, 2), "b": table[0] > 3, "c": table[1]}, Shape.TABLES, take
     )
-    heard.values.settle(DEADLINE_S)
+    received.values.settle(DEADLINE_S)
     ((arrays),) = came
     assert arrays["a"].tolist() == table.transpose(0, 2).flatten().tolist()
     assert (arrays["a"].dtype, arrays["b"].dtype) == (np.dtype("i2"), np.dtype(bool))
@@ -76,7 +76,7 @@ def test_tables_keep_their_values_in_order_whatever_their_shape(heard: Heard) ->
 
 def test_a_large_table_leaves_the_room_of_numbers_and_other_tables_wait_for_its_own() -> None:
     """It may be larger than all that may wait; a second one is dropped, numbers behind it are not."""
-    one = Heard(HandHeld(), DeviceLimits(waiting_bytes=64, period_s=600.0))
+    one = Received(HandHeld(), DeviceLimits(waiting_bytes=64, period_s=600.0))
     tables: list[object] = []
 
     def take(arrays: dict[str, np.ndarray]) -> Callable[[], bool]:
@@ -92,13 +92,13 @@ def test_a_large_table_leaves_the_room_of_numbers_and_other_tables_wait_for_its_
     assert one.device is not None
     one.device.is_open = True
     one.values.settle(DEADLINE_S)
-    assert (tables, len(one.told)) == ([100], 2)
+    assert (tables, len(one.reported)) == ([100], 2)
     one.values.offer_arrays({"a": torch.zeros(3)}, Shape.TABLES, take)
     one.values.drain(DEADLINE_S)
     assert tables == [100, 3]
 
 
-def test_a_delivery_without_room_goes_on_where_it_stopped_and_keeps_the_order(heard: Heard) -> None:
+def test_a_delivery_without_room_goes_on_where_it_stopped_and_keeps_the_order(received: Received) -> None:
     """It is taken once, called until it is done, and what was offered behind it waits."""
     calls: list[object] = []
 
@@ -106,50 +106,50 @@ def test_a_delivery_without_room_goes_on_where_it_stopped_and_keeps_the_order(he
         calls.append(arrays["a"].tolist())
         return lambda: calls.append("again") or len(calls) > 4  # type: ignore[func-returns-value]
 
-    heard.values.offer_arrays({"a": torch.ones(2)}, Shape.TABLES, take)
-    heard.values.offer({"b": 2.0}, calls.append)
-    heard.values.settle(DEADLINE_S)
+    received.values.offer_arrays({"a": torch.ones(2)}, Shape.TABLES, take)
+    received.values.offer({"b": 2.0}, calls.append)
+    received.values.settle(DEADLINE_S)
     assert calls == [[1.0, 1.0], "again", "again", "again", "again", {"b": 2.0}]
 
 
-def test_everything_is_delivered_in_the_order_offered(held: Heard) -> None:
+def test_everything_is_delivered_in_the_order_offered(held: Received) -> None:
     """What is there at once waits behind what is not."""
     held.offer(a=torch.tensor(1.0))
     held.offer(b=2.0)
     held.columns(c=torch.tensor([3.0]))
     held.offer(d=torch.tensor(4.0))
     held.values.poll()
-    assert held.told == []
+    assert held.reported == []
     held.device.is_open = True
-    assert eventually(lambda: len(held.told) == 4)
-    assert [list(told) for told in held.told] == [["a"], ["b"], ["c"], ["d"]]
+    assert eventually(lambda: len(held.reported) == 4)
+    assert [list(reported) for reported in held.reported] == [["a"], ["b"], ["c"], ["d"]]
     assert held.drops == {}
 
 
 def test_a_full_backlog_drops_the_newest() -> None:
     """The count of offers is bounded; what waits is not disturbed."""
-    held = Heard(HandHeld(), DeviceLimits(offers=3, period_s=0.01))
+    held = Received(HandHeld(), DeviceLimits(offers=3, period_s=0.01))
     for number in range(5):
         held.offer(n=torch.tensor(float(number)))
     held.device.is_open = True
     held.values.drain(DEADLINE_S)
-    assert held.told == [{"n": 0.0}, {"n": 1.0}, {"n": 2.0}]
+    assert held.reported == [{"n": 0.0}, {"n": 1.0}, {"n": 2.0}]
     assert held.drops == {BACKLOG: 2}
 
 
 def test_the_memory_of_the_backlog_is_bounded() -> None:
     """One large offer is taken, two are too much, a small one still fits."""
-    held = Heard(HandHeld(), DeviceLimits(waiting_bytes=1000, period_s=0.01))
+    held = Received(HandHeld(), DeviceLimits(waiting_bytes=1000, period_s=0.01))
     held.columns(large=torch.zeros(200))
     held.columns(large=torch.zeros(200))
     held.columns(small=torch.zeros(10))
     held.device.is_open = True
     held.values.drain(DEADLINE_S)
-    assert [list(told) for told in held.told] == [["large"], ["small"]]
+    assert [list(reported) for reported in held.reported] == [["large"], ["small"]]
     assert held.drops == {BACKLOG: 1}
 
 
-def test_the_thread_delivers_without_another_call(held: Heard) -> None:
+def test_the_thread_delivers_without_another_call(held: Received) -> None:
     """A trainer that falls silent has its last values told; then the thread ends, and a new one starts."""
     for round_ in range(2):
         held.device.is_open = False
@@ -158,14 +158,14 @@ def test_the_thread_delivers_without_another_call(held: Heard) -> None:
         assert mine is not None
         assert mine.daemon
         held.device.is_open = True
-        assert eventually(lambda: len(held.told) == round_ + 1)  # noqa: B023 asked in this round
+        assert eventually(lambda: len(held.reported) == round_ + 1)  # noqa: B023 asked in this round
         assert eventually(lambda: not mine.is_alive())  # noqa: B023 asked in this round
-    assert held.told == [{"n": 0.0}, {"n": 1.0}]
+    assert held.reported == [{"n": 0.0}, {"n": 1.0}]
 
 
 def test_a_drain_waits_no_longer_than_its_timeout() -> None:
     """What has not come is counted; later offers are too; the thread ends."""
-    held = Heard(HandHeld(), DeviceLimits(period_s=1000.0))
+    held = Received(HandHeld(), DeviceLimits(period_s=1000.0))
     held.offer(a=torch.tensor(1.0))
     held.columns(b=torch.tensor([1.0]))
     thread = held.values._thread
@@ -175,7 +175,7 @@ def test_a_drain_waits_no_longer_than_its_timeout() -> None:
     held.offer(c=torch.tensor(1.0))
     held.device.is_open = True
     held.values.poll()
-    assert held.told == []
+    assert held.reported == []
     assert held.drops == {PENDING: 3}
     assert thread is not None
     assert eventually(lambda: not thread.is_alive())
@@ -183,17 +183,17 @@ def test_a_drain_waits_no_longer_than_its_timeout() -> None:
 
 def test_a_drain_delivers_what_comes_in_time() -> None:
     """It ends as soon as everything is there."""
-    held = Heard(HandHeld(), DeviceLimits(period_s=1000.0))
+    held = Received(HandHeld(), DeviceLimits(period_s=1000.0))
     held.offer(a=torch.tensor(1.0))
     opener = threading.Timer(0.05, lambda: setattr(held.device, "is_open", True))
     opener.start()
     held.values.drain(1000.0)
     opener.join()
-    assert held.told == [{"a": 1.0}]
+    assert held.reported == [{"a": 1.0}]
     assert held.drops == {}
 
 
-def test_an_error_costs_one_offer(held: Heard) -> None:
+def test_an_error_costs_one_offer(held: Received) -> None:
     """A failing device, a failing receiver: counted, and the next one has its turn."""
 
     def fail(_: object) -> None:
@@ -206,25 +206,25 @@ def test_an_error_costs_one_offer(held: Heard) -> None:
     held.values.offer({"b": torch.tensor(1.0)}, fail)
     held.offer(c=torch.tensor(3.0))
     held.device.is_open = True
-    assert eventually(lambda: held.told == [{"c": 3.0}])
+    assert eventually(lambda: held.reported == [{"c": 3.0}])
     assert held.drops == {FAILED: 2}
 
 
-def test_an_offer_made_while_another_is_delivered_has_its_turn(heard: Heard) -> None:
+def test_an_offer_made_while_another_is_delivered_has_its_turn(received: Received) -> None:
     """As from a signal handler: it neither waits for itself nor is forgotten."""
 
-    def again(told: object) -> None:
-        heard.told.append(told)
-        heard.values.offer({"b": torch.tensor(2.0)}, heard.told.append)
+    def again(reported: object) -> None:
+        received.reported.append(reported)
+        received.values.offer({"b": torch.tensor(2.0)}, received.reported.append)
 
-    heard.values.offer({"a": torch.tensor(1.0)}, again)
-    heard.values.settle(DEADLINE_S)
-    assert heard.told == [{"a": 1.0}, {"b": 2.0}]
+    received.values.offer({"a": torch.tensor(1.0)}, again)
+    received.values.settle(DEADLINE_S)
+    assert received.reported == [{"a": 1.0}, {"b": 2.0}]
 
 
 def test_every_offer_of_many_threads_ends_once() -> None:
     """Told or dropped, never both, never neither; each thread's own in its order."""
-    held = Heard(HandHeld(), DeviceLimits(offers=8, period_s=0.001))
+    held = Received(HandHeld(), DeviceLimits(offers=8, period_s=0.001))
 
     def train(thread: int) -> None:
         for number in range(300):
@@ -238,10 +238,10 @@ def test_every_offer_of_many_threads_ends_once() -> None:
         thread.join()
     held.device.is_open = True
     held.values.drain(DEADLINE_S)
-    assert len(held.told) + held.drops[BACKLOG] == 6 * 300
+    assert len(held.reported) + held.drops[BACKLOG] == 6 * 300
     assert set(held.drops) <= {BACKLOG}
     for thread in range(6):
-        own = [told["n"] for told in held.told if told["thread"] == thread]
+        own = [reported["n"] for reported in held.reported if reported["thread"] == thread]
         assert own == sorted(set(own))
 
 
@@ -249,7 +249,7 @@ def test_every_offer_of_many_threads_ends_once() -> None:
 def test_a_forked_child_neither_delivers_nor_frees() -> None:
     """What waits stays the parent's: in the child nothing is destroyed, delivered or counted."""
     reading, writing = os.pipe()
-    held = Heard(HandHeld(), DeviceLimits(period_s=1000.0))
+    held = Received(HandHeld(), DeviceLimits(period_s=1000.0))
 
     class Pinned:
         def __init__(self, parent: int) -> None:
@@ -269,15 +269,15 @@ def test_a_forked_child_neither_delivers_nor_frees() -> None:
         held.offer(b=1.0)
         held.values.poll()
         held.values.drain(0.0)
-        os.write(writing, b"told" if held.told or held.drops else b"quiet")
+        os.write(writing, b"told" if held.reported or held.drops else b"quiet")
         os._exit(0)
     os.waitpid(child, 0)
     os.close(writing)
-    with os.fdopen(reading, "rb") as said:
-        assert said.read() == b"quiet"
+    with os.fdopen(reading, "rb") as stated:
+        assert stated.read() == b"quiet"
     held.device.is_open = True
     held.values.drain(DEADLINE_S)
-    assert held.told == [{"a": 1.0}]
+    assert held.reported == [{"a": 1.0}]
 
 
 def test_importing_loads_no_torch() -> None:

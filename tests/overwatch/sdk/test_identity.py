@@ -88,8 +88,8 @@ def test_secrets_never_leave() -> None:
         "PASSWORD": "p",
         "my_secret": {"deep": "s"},
     }
-    said = identity.config_text(config)
-    assert said == {
+    stated = identity.config_text(config)
+    assert stated == {
         "wandb.api_key": "[redacted]",
         "wandb.Token": "[redacted]",
         "db": "postgres://[redacted]@db/x",
@@ -106,8 +106,8 @@ def test_a_config_may_be_a_dataclass_or_a_namespace() -> None:
         rate: float = 0.5
         layers: tuple[int, ...] = (64, 64)
 
-    said = identity.config_text(argparse.Namespace(net=Config(), seed=1))
-    assert said == {"net.rate": "0.5", "net.layers": "(64, 64)", "seed": "1"}
+    stated = identity.config_text(argparse.Namespace(net=Config(), seed=1))
+    assert stated == {"net.rate": "0.5", "net.layers": "(64, 64)", "seed": "1"}
     loop: dict[str, object] = {"x": 1}
     loop["loop"] = loop
     assert len(identity.config_text(loop)) <= identity.MAX_CONFIG

@@ -64,14 +64,14 @@ def test_a_stopped_exporter_costs_columns_never_time_nor_facts(sink: Sink) -> No
         os.kill(pid, signal.SIGCONT)
     report = run.close(10.0)
     numbers = [event for event in sink.events(Measured) if "overwatch.env.reward" in event.values]
-    told = [
+    reported = [
         event.values["overwatch.sdk.dropped"].first() for event in sink.events(Measured) if not event.keys
     ]
     assert [event.message for event in sink.events(LogLine)] == [f"fact {step}" for step in range(150)]
     assert (report.accepted, report.kept) == (301, 0)
     assert report.dropped == {"ring_full": 150 - len(numbers)}
     assert 0 < len(numbers) < 150
-    assert told[-1] == report.dropped["ring_full"]
+    assert reported[-1] == report.dropped["ring_full"]
 
 
 def test_updates_that_meet_a_full_ring_become_one(sink: Sink) -> None:
@@ -102,12 +102,12 @@ def test_a_killed_exporter_is_replaced_and_nothing_is_lost_or_doubled(sink: Sink
     first = run.exporter_pid
     assert first is not None
     os.kill(first, signal.SIGKILL)
-    said = 1
+    stated = 1
 
     def replaced() -> bool:
-        nonlocal said
-        run.log(f"after {said}")
-        said += 1
+        nonlocal stated
+        run.log(f"after {stated}")
+        stated += 1
         return run.exporter_pid not in (None, first)
 
     wait_for(replaced)
@@ -115,9 +115,9 @@ def test_a_killed_exporter_is_replaced_and_nothing_is_lost_or_doubled(sink: Sink
     by_seq = {record.seq: record for record in sink.records()}
     assert {record.origin.epoch for record in by_seq.values()} == {sink.records()[0].origin.epoch}
     lines = [record.event.message for record in by_seq.values() if isinstance(record.event, LogLine)]
-    assert sorted(lines) == sorted(["before", *(f"after {number}" for number in range(1, said))])
+    assert sorted(lines) == sorted(["before", *(f"after {number}" for number in range(1, stated))])
     assert sum(isinstance(record.event, RunStarted) for record in by_seq.values()) == 1
-    assert report == msgspec.structs.replace(report, delivered=True, accepted=said + 1, kept=0, dropped={})
+    assert report == msgspec.structs.replace(report, delivered=True, accepted=stated + 1, kept=0, dropped={})
 
 
 def test_an_exporter_that_dies_before_the_close_is_followed_for_the_close(sink: Sink) -> None:

@@ -20,7 +20,7 @@ from overwatch import discovery
 from overwatch.events import LogLine, RunFinished
 from overwatch.sdk import meeting
 from overwatch.sdk.exporter import hub
-from overwatch.sdk.exporter.hub import Door, Visit, serve_all
+from overwatch.sdk.exporter.hub import Listener, Visit, serve_all
 from overwatch.sdk.frames import Arrival
 from overwatch.sdk.meeting import Meeting
 from tests.overwatch.sdk.sink import Sink, http_sink
@@ -61,12 +61,12 @@ class Trainer:
         self._line = line
         self._file = line.makefile("rb")
         self.number, self.pid = map(int, self._file.readline().split())
-        self.asked = 0
+        self.requested = 0
 
     def emit(self) -> None:
         """Ask for one more line."""
         self._line.sendall(b"g")
-        self.asked += 1
+        self.requested += 1
 
     def exporter(self) -> int:
         """The process that delivers, once that line has arrived."""
@@ -78,7 +78,7 @@ class Trainer:
 
     def expected(self) -> set[int]:
         """What it was asked to emit."""
-        return {self.number * 1000 + update for update in range(self.asked)}
+        return {self.number * 1000 + update for update in range(self.requested)}
 
     def disconnect(self) -> None:
         """Let go of it."""
@@ -192,7 +192,7 @@ def test_a_process_of_another_user_is_not_received(tmp_path: Path, monkeypatch: 
     with contextlib.closing(place), listener:
         listener.bind("socket")
         listener.listen(1)
-        door = Door(listener, place)
+        entry = Listener(listener, place)
         tmp_path.chmod(0o755)
         Path("socket").chmod(0o666)
         if not (pid := os.fork()):
@@ -202,7 +202,7 @@ def test_a_process_of_another_user_is_not_received(tmp_path: Path, monkeypatch: 
                 os._exit(0)
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        come = door.next()
+        come = entry.next()
         assert come is not None
         with pytest.raises(PermissionError, match="user 65534"):
             come()
@@ -228,7 +228,7 @@ def test_a_run_that_comes_as_the_last_one_leaves_is_served(
 
         def live() -> None:
             with contextlib.closing(place):
-                serve_all(Door(listener, place), serve, linger_s=0.0)
+                serve_all(Listener(listener, place), serve, linger_s=0.0)
 
         lives.append(threading.Thread(target=live))
         lives[-1].start()

@@ -120,12 +120,12 @@ def assert_everything(sink: Sink) -> None:
 
 def assert_gauges(sink: Sink) -> None:
     """The gauges of `say_everything`: what a row of the host knows, and a number of the run's own."""
-    told = {event.scope: event.values for event in sink.events(Measured)}
-    assert {name: column.first() for name, column in told[Scope.HOST].items()} == {
+    reported = {event.scope: event.values for event in sink.events(Measured)}
+    assert {name: column.first() for name, column in reported[Scope.HOST].items()} == {
         "overwatch.host.loader.depth": 3.0,
         "overwatch.host.loader.limit": 8.0,
     }
-    assert told[Scope.RUN]["overwatch.custom.tokens_per_s"].first() == 1e4
+    assert reported[Scope.RUN]["overwatch.custom.tokens_per_s"].first() == 1e4
 
 
 def assert_facts(sink: Sink) -> None:
@@ -237,9 +237,9 @@ def test_columns_tensors_and_lanes_arrive_in_turn(sink: Sink) -> None:
     run.envs(step=6, reward=np.full(3, 6.0), lane="cuda:0")
     report = run.close(5.0)
     assert (report.delivered, report.refused, report.dropped) == (True, 0, {})
-    told = [event for event in sink.events(Measured) if event.scope is Scope.ENV]
-    assert sum(1 if event.conflated is None else event.conflated.n for event in told) == 7
-    assert told[-1].values["overwatch.env.reward"].array().tolist() == [6.0] * 3
+    reported = [event for event in sink.events(Measured) if event.scope is Scope.ENV]
+    assert sum(1 if event.conflated is None else event.conflated.n for event in reported) == 7
+    assert reported[-1].values["overwatch.env.reward"].array().tolist() == [6.0] * 3
 
 
 def test_an_updater_says_by_place_what_update_says_by_name(sink: Sink) -> None:
@@ -259,9 +259,9 @@ def test_an_updater_says_by_place_what_update_says_by_name(sink: Sink) -> None:
     report(0.08, 2.0, 3.0, update=8)
     assert report_of.delivered
     assert (report_of.accepted, report_of.refused) == (7 + 1, 2)
-    told = [event for event in sink.events(Measured) if KL.name in event.values]
-    assert sum(1 if event.conflated is None else event.conflated.n for event in told) == 7
-    assert told[-1].values[KL.name].first() == 0.07
+    reported = [event for event in sink.events(Measured) if KL.name in event.values]
+    assert sum(1 if event.conflated is None else event.conflated.n for event in reported) == 7
+    assert reported[-1].values[KL.name].first() == 0.07
 
 
 def test_a_nan_travels_as_it_is_and_as_a_fact(sink: Sink) -> None:
@@ -291,7 +291,7 @@ def test_metrics_and_spans_go_to_third_parties(sink: Sink) -> None:
     assert run.traceparent == ""
     run.update(kl_divergence=0.02, update=7)
     with run.phase("learn"):
-        told = run.traceparent
+        reported = run.traceparent
     assert run.close(5.0).delivered
     body = next(body for path, body in reversed(sink.bodies) if path == "/v1/metrics")
     message = ExportMetricsServiceRequest.FromString(body)
@@ -310,7 +310,7 @@ def test_metrics_and_spans_go_to_third_parties(sink: Sink) -> None:
     assert [span.name for span in spans] == ["gae", "rl.loop", "rl.train", "rl.loop"]
     named = [(span.trace_id.hex(), span.span_id.hex()) for span in spans]
     assert [(ended.trace_id, ended.span_id) for ended in sink.events(PhaseEnded)] == named[::2]
-    assert told == "00-{}-{}-01".format(*named[3])
+    assert reported == "00-{}-{}-01".format(*named[3])
 
 
 def test_every_signal_names_its_schema_and_version(sink: Sink) -> None:
@@ -337,15 +337,15 @@ def test_every_signal_names_its_schema_and_version(sink: Sink) -> None:
                 records = getattr(scope, "log_records", ())
                 states += [one for one in records if one.event_name == wire.ENTITY_STATE]
     (state,) = states
-    said = {pair.key: pair.value for pair in state.attributes}
-    assert said["entity.type"].string_value == "overwatch.run"
+    stated = {pair.key: pair.value for pair in state.attributes}
+    assert stated["entity.type"].string_value == "overwatch.run"
     named, described = (
-        {one.key: one.value.string_value for one in said[key].kvlist_value.values}
+        {one.key: one.value.string_value for one in stated[key].kvlist_value.values}
         for key in ("entity.id", "entity.description")
     )
     assert named == {"rl.run.id": "r"}
     assert described == {"rl.environment.name": "ant", "rl.algorithm": "ppo"}
-    assert "overwatch.seq" not in said
+    assert "overwatch.seq" not in stated
 
 
 @pytest.mark.parametrize("state", ["dead", "silent"])
@@ -375,8 +375,8 @@ def test_records_wait_for_a_collector_that_is_away(sink: Sink) -> None:
     run.update(update=2, kl_divergence=0.02)
     assert run.close(5.0).delivered
     records = sink.records()
-    heard = list(dict.fromkeys(record.seq for record in records))
-    assert heard == list(range(1, len(heard) + 1))
+    received = list(dict.fromkeys(record.seq for record in records))
+    assert received == list(range(1, len(received) + 1))
 
 
 def test_a_refusal_is_counted_and_not_repeated(sink: Sink) -> None:

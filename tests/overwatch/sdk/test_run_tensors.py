@@ -86,8 +86,8 @@ def test_a_tensor_changed_after_the_call_was_told_as_it_was(sink: Sink) -> None:
     number.fill_(math.nan)
     column.fill_(math.nan)
     assert run.close(10.0).delivered
-    told = [next(iter(event.values.values())).array().tolist() for event in sink.events(Measured)]
-    assert sorted(told) == [[1.0], [1.0, 1.0, 1.0]]
+    reported = [next(iter(event.values.values())).array().tolist() for event in sink.events(Measured)]
+    assert sorted(reported) == [[1.0], [1.0, 1.0, 1.0]]
 
 
 def test_tensors_and_floats_in_turns_keep_their_order(sink: Sink) -> None:

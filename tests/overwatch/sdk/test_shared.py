@@ -179,9 +179,9 @@ def test_runs_of_two_environments_share_and_each_has_its_own(
                 "vcs.ref.head.revision": head,
                 f"only.{name}": "1",
             }
-            asked = {*wanted, "only.a", "only.b"}
+            requested = {*wanted, "only.a", "only.b"}
             for found in resources(sink):
-                assert {key: value for key, value in found.items() if key in asked} == wanted
+                assert {key: value for key, value in found.items() if key in requested} == wanted
 
 
 @pytest.mark.parametrize(

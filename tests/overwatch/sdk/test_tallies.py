@@ -18,15 +18,15 @@ class Out:
     """Where records and lines go."""
 
     def __init__(self, role: str = "learner") -> None:
-        self.told: list[Tallied] = []
-        self.said: dict[str, str] = {}
-        self.tallies = Tallies(role, self.told.append, self.said.setdefault, every_s=3600.0)
+        self.reported: list[Tallied] = []
+        self.stated: dict[str, str] = {}
+        self.tallies = Tallies(role, self.reported.append, self.stated.setdefault, every_s=3600.0)
 
     def series(self) -> list[TallySeries]:
         """What was sent since the last time."""
         self.tallies.send()
-        told, self.told[:] = list(self.told), []
-        return [one for event in told for one in event.series]
+        reported, self.reported[:] = list(self.reported), []
+        return [one for event in reported for one in event.series]
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_only_what_changed_is_sent_and_all_of_it_counts_from_the_beginning(out: 
     assert out.series() == []
 
     out.tallies.send(whole=True)
-    (event,) = out.told
+    (event,) = out.reported
     assert (event.scope, [one.sum for one in event.series]) == (Scope.LEARNER, [5.0, 1.0])
 
 
@@ -72,7 +72,7 @@ def test_a_name_that_no_row_knows_is_custom() -> None:
         out = Out(role)
         out.tallies.observe("cooked", 0.5, {"kind": "soup"})
         out.tallies.send()
-        (event,) = out.told
+        (event,) = out.reported
         (one,) = event.series
         assert (event.scope, one.metric, one.labels) == (scope, "overwatch.custom.cooked", {"kind": "soup"})
         assert one.buckets is not None
@@ -120,7 +120,7 @@ def test_label_sets_beyond_the_most_are_one(out: Out) -> None:
     assert len(series) == 65
     assert series[-1].labels == {"status": "other"}
     assert series[-1].sum == 36.0
-    assert list(out.said) == ["sets learner.samples"]
+    assert list(out.stated) == ["sets learner.samples"]
 
 
 def test_a_label_that_its_row_does_not_have_is_left_out(out: Out) -> None:
@@ -129,7 +129,7 @@ def test_a_label_that_its_row_does_not_have_is_left_out(out: Out) -> None:
     out.tallies.count("mine", 1, {"le": "1", "rank": "0", "why": "x"})
 
     assert [one.labels for one in out.series()] == [{"status": "ok"}, {"why": "x"}]
-    assert len(out.said) == 2
+    assert len(out.stated) == 2
 
 
 def test_custom_names_are_bounded(out: Out) -> None:
@@ -148,7 +148,7 @@ def test_records_are_cut(out: Out) -> None:
             out.tallies.count(f"n{n}", 1, {"kind": kind})
     out.tallies.send()
 
-    assert [len(event.series) for event in out.told] == [MOST_A_RECORD, 3 * MAX_NAMES - MOST_A_RECORD]
+    assert [len(event.series) for event in out.reported] == [MOST_A_RECORD, 3 * MAX_NAMES - MOST_A_RECORD]
 
 
 def test_threads_add_to_one_total(out: Out) -> None:
@@ -178,7 +178,7 @@ def test_a_call_does_not_wait_while_records_are_sent() -> None:
         assert not counting.is_alive()
         sent.extend(one.sum or 0.0 for one in event.series)
 
-    out.tallies = Tallies("learner", send, out.said.setdefault, every_s=3600.0)
+    out.tallies = Tallies("learner", send, out.stated.setdefault, every_s=3600.0)
     out.tallies.count("samples", 1, {})
     out.tallies.send()
     out.tallies.send()
@@ -191,10 +191,10 @@ def test_nothing_is_sent_after_the_end(out: Out) -> None:
     out.tallies.count("samples", 1, {})
     assert out.series()
     out.tallies.close()
-    assert [one.sum for event in out.told for one in event.series] == [1.0]
+    assert [one.sum for event in out.reported for one in event.series] == [1.0]
     out.tallies.count("samples", 1, {})
     out.tallies.send()
-    assert len(out.told) == 1
+    assert len(out.reported) == 1
 
 
 @pytest.fixture
@@ -254,7 +254,7 @@ def test_what_was_counted_is_sent_without_an_end(sink: Sink) -> None:
     """A thread sends it within a second or so; nobody has to call anything."""
     run = overwatch.sdk.start(run_id="r", endpoint=sink.endpoint, sample=False)
     run.count("mine", 2)
-    sink.wait(lambda heard: heard.events(Tallied))
+    sink.wait(lambda received: received.events(Tallied))
     (series,) = sink.events(Tallied)[0].series
     assert (series.metric, series.sum) == ("overwatch.custom.mine", 2.0)
     run.close(60)

@@ -60,8 +60,8 @@ def test_every_turn_is_a_trace_with_the_number_of_the_update_that_it_led_to(
     assert run.close(5.0).delivered
     spans = spans_of(sink)
     loops = [span for span in spans if span.name == "rl.loop"]
-    told = [number if number is not None else place for place, number in enumerate(numbers, start=1)]
-    assert [_update_of(span) for span in loops] == [*told, None]
+    reported = [number if number is not None else place for place, number in enumerate(numbers, start=1)]
+    assert [_update_of(span) for span in loops] == [*reported, None]
     assert len({span.trace_id for span in loops}) == 4
     for loop, names in zip(loops, [["rl.sample", "rl.train"]] * 3 + [["checkpoint"]], strict=True):
         below = [span for span in spans if span.parent_span_id == loop.span_id]

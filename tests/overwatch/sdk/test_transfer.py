@@ -69,7 +69,7 @@ class Event:
 
     def __init__(self) -> None:
         self.is_done = False
-        self.asked = 0
+        self.requested = 0
         self.streams: list[str] = []
 
     def record(self, stream: str) -> None:
@@ -79,7 +79,7 @@ class Event:
 
     def query(self) -> bool:
         """Whether it has happened."""
-        self.asked += 1
+        self.requested += 1
         return self.is_done
 
 
@@ -157,7 +157,7 @@ def test_nothing_is_sent_or_asked_in_a_capture(cuda: Cuda) -> None:
     with pytest.raises(RefusedError, match="captured"):
         way.check(3)
     assert not pending.landed()
-    assert cuda.events[0].asked == 0
+    assert cuda.events[0].requested == 0
     cuda.capturing.clear()
     way.check(3)
     assert pending.landed()
@@ -171,14 +171,14 @@ def test_another_thread_asks_only_outside_of_captures(cuda: Cuda, monkeypatch: p
     for event in cuda.events:
         event.is_done = True
     assert in_thread(pending.landed) is False
-    assert cuda.events[0].asked == 0
+    assert cuda.events[0].requested == 0
     assert pending.landed()
     assert in_thread(pending.landed) is True
-    assert cuda.events[0].asked == 1
+    assert cuda.events[0].requested == 1
     modes: list[tuple[int, int]] = []
 
     def exchange(mode: object) -> int:
-        modes.append((mode._obj.value, cuda.events[1].asked))  # type: ignore[attr-defined]
+        modes.append((mode._obj.value, cuda.events[1].requested))  # type: ignore[attr-defined]
         mode._obj.value = 0  # type: ignore[attr-defined]
         return 0
 
@@ -189,11 +189,11 @@ def test_another_thread_asks_only_outside_of_captures(cuda: Cuda, monkeypatch: p
     assert in_thread(third.landed) is False
 
 
-class Told:
+class Reported:
     """Device values of a GPU and what they tell."""
 
     def __init__(self) -> None:
-        self.told: list[dict[str, float]] = []
+        self.reported: list[dict[str, float]] = []
         self.drops: list[str] = []
         self.refused: dict[str, str] = {}
         self.values = DeviceValues(
@@ -216,7 +216,7 @@ def strict() -> Iterator[None]:
 @needs_gpu
 def test_values_of_a_gpu_arrive_exactly_without_a_wait(strict: None) -> None:
     """Numbers and columns of every kind, while torch forbids to wait; told by the drain thread."""
-    one = Told()
+    one = Reported()
     dtypes = (
         torch.float64,
         torch.float32,
@@ -227,14 +227,14 @@ def test_values_of_a_gpu_arrive_exactly_without_a_wait(strict: None) -> None:
         torch.bool,
     )
     numbers = {str(dtype): torch.ones((), device="cuda", dtype=dtype) for dtype in dtypes}
-    one.values.offer({**numbers, "plain": 2.0}, one.told.append)
+    one.values.offer({**numbers, "plain": 2.0}, one.reported.append)
     columns = {str(dtype): torch.arange(5, device="cuda").to(dtype) for dtype in dtypes}
-    one.values.offer_arrays(columns, Shape.COLUMNS, one.told.append)
+    one.values.offer_arrays(columns, Shape.COLUMNS, one.reported.append)
     deadline = time.monotonic() + DEADLINE_S
-    while len(one.told) < 2 and time.monotonic() < deadline:
+    while len(one.reported) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert one.told[0] == dict.fromkeys(numbers, 1.0) | {"plain": 2.0}
-    assert one.told[1][str(torch.bfloat16)].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert one.reported[0] == dict.fromkeys(numbers, 1.0) | {"plain": 2.0}
+    assert one.reported[1][str(torch.bfloat16)].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert one.refused == {}
     assert one.drops == []
     one.values.drain(0.0)
@@ -243,26 +243,26 @@ def test_values_of_a_gpu_arrive_exactly_without_a_wait(strict: None) -> None:
 @needs_gpu
 def test_an_offer_does_not_wait_for_the_work_before_it(strict: None) -> None:
     """It returns while the device still computes; a later change of the tensor is not seen."""
-    one = Told()
+    one = Reported()
     one.values.offer({"warm": torch.ones((), device="cuda")}, lambda _: None)
     value = torch.ones((), device="cuda")
     torch.cuda._sleep(2_000_000_000)
     done = torch.cuda.Event()
-    one.values.offer({"a": value}, one.told.append)
+    one.values.offer({"a": value}, one.reported.append)
     value.fill_(9.0)
     done.record()
     assert not done.query()
-    assert one.told == []
+    assert one.reported == []
     one.values.drain(DEADLINE_S)
-    assert one.told == [{"a": 1.0}]
+    assert one.reported == [{"a": 1.0}]
 
 
 @needs_gpu
 def test_a_drain_gives_up_on_a_busy_gpu() -> None:
     """What is not there in time is counted."""
-    one = Told()
+    one = Reported()
     torch.cuda._sleep(10_000_000_000)
-    one.values.offer({"a": torch.ones((), device="cuda")}, one.told.append)
+    one.values.offer({"a": torch.ones((), device="cuda")}, one.reported.append)
     one.values.drain(0.01)
     assert one.drops == [PENDING]
     torch.cuda.synchronize()
@@ -271,20 +271,20 @@ def test_a_drain_gives_up_on_a_busy_gpu() -> None:
 @needs_gpu
 def test_a_capture_survives_values_on_their_way() -> None:
     """The drain thread asks while a graph is captured; an offer inside is refused by name."""
-    one = Told()
+    one = Reported()
     value = torch.ones((), device="cuda")
     torch.cuda._sleep(500_000_000)
-    one.values.offer({"before": value}, one.told.append)
+    one.values.offer({"before": value}, one.reported.append)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.stream(torch.cuda.Stream()):  # torch.cuda.graph() would wait for the device first
         graph.capture_begin()
         out = value * 2.0
-        one.values.offer({"inside": out}, one.told.append)
+        one.values.offer({"inside": out}, one.reported.append)
         time.sleep(0.1)
         graph.capture_end()
     torch.cuda.synchronize()
     graph.replay()
-    one.values.offer({"after": out}, one.told.append)
+    one.values.offer({"after": out}, one.reported.append)
     one.values.drain(DEADLINE_S)
-    assert one.told == [{"before": 1.0}, {}, {"after": 2.0}]
+    assert one.reported == [{"before": 1.0}, {}, {"after": 2.0}]
     assert list(one.refused) == ["inside"]

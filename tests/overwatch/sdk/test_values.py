@@ -158,9 +158,9 @@ def test_what_is_no_column_is_refused(take: Callable[[], object]) -> None:
 
 
 @given(st.text(st.characters(), max_size=50))
-def test_any_text_can_be_sent(said: str) -> None:
+def test_any_text_can_be_sent(stated: str) -> None:
     """Lone surrogates are replaced; everything encodes."""
-    text(said).encode()
+    text(stated).encode()
 
 
 def test_long_text_is_cut_and_says_so() -> None:
@@ -186,5 +186,5 @@ def test_severities_are_known_by_loggers_words() -> None:
         Severity.INFO: ("loud", " info "),
         Severity.DEBUG: ("debug",),
     }
-    for severity, said in words_of.items():
-        assert {severity_of(word) for word in said} == {severity}
+    for severity, stated in words_of.items():
+        assert {severity_of(word) for word in stated} == {severity}

@@ -9,7 +9,7 @@ from overwatch.fold import FAST_NS, Fold, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import request
 from overwatch.snapshot import View
-from overwatch.snapshot.history import Ask, History
+from overwatch.snapshot.history import History, HistoryQuery
 from tests import fakes
 from tests.fakes import START_NS
 
@@ -23,7 +23,7 @@ class Frames:
         self._sequence = 0
         self._seqs: dict[str, int] = {}
 
-    def tell(
+    def report(
         self,
         run_id: str,
         events: Sequence[Event],
@@ -39,14 +39,16 @@ class Frames:
         self._seqs[run_id] = first + len(events)
         origin = fakes.Origin(run_id=run_id, epoch=epoch, ours=ours)
         namespace, _, name = (service or "").rpartition("/")
-        who = {"service.namespace": namespace, "service.name": name}
-        body = request(fakes.records(events, origin, first), {key: word for key, word in who.items() if word})
+        owner = {"service.namespace": namespace, "service.name": name}
+        body = request(
+            fakes.records(events, origin, first), {key: word for key, word in owner.items() if word}
+        )
         batch = Batch(sequence=self._sequence, stamp=self._tick, signal=Signal.LOGS, body=body)
         return self._advance([batch], views)
 
-    def history(self, run_id: str | None, ask: Ask) -> History | None:
+    def history(self, run_id: str | None, query: HistoryQuery) -> History | None:
         """The past of a run as of the newest frame."""
-        return self._fold.history(run_id, ask)
+        return self._fold.history(run_id, query)
 
     def skip(self, ticks: int, views: Iterable[tuple[str | None, View]] = ()) -> Frame:
         """The last of `ticks` frames without news; those before it are judged and not projected."""
@@ -86,7 +88,7 @@ def busy_run(frames: Frames, run_id: str = "run-1", n_envs: int = 32) -> Frame:
     """A run with everything that a page can show."""
     at = frames.now
     ids = list(range(n_envs))
-    return frames.tell(
+    return frames.report(
         run_id,
         [
             fakes.started(at, n_envs=n_envs, devices=("cuda:0",), slots=("r0c0",)),

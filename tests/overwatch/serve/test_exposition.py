@@ -120,11 +120,11 @@ def test_the_thread_goes_on_after_a_page_that_could_not_be_made() -> None:
         assert await scrape() == "1.0"
         exposition.start_ahead()
         source.broken, source.state = True, object()
-        await until(scrape, lambda said: said == "500")
+        await until(scrape, lambda stated: stated == "500")
         source.broken, made = False, source.made
-        await until(scrape, lambda said: said not in ("500", "1.0"))
+        await until(scrape, lambda stated: stated not in ("500", "1.0"))
         source.state = object()
-        await until(scrape, lambda said: said != "500" and float(said) > made + 1)
+        await until(scrape, lambda stated: stated != "500" and float(stated) > made + 1)
 
     scraping(exposition, work)
     exposition.stop_ahead()

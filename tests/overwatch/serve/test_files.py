@@ -67,10 +67,10 @@ def test_a_full_disk_leaves_no_half_line() -> None:
 
 def test_the_disk_is_asked_for_what_is_new_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that has not grown is not synced again, its folder once; one that was cut is."""
-    asked: list[bool] = []
+    requested: list[bool] = []
 
     def synced(fd: int) -> None:
-        asked.append(stat.S_ISDIR(os.fstat(fd).st_mode))
+        requested.append(stat.S_ISDIR(os.fstat(fd).st_mode))
 
     monkeypatch.setattr(os, "fdatasync", synced)
     monkeypatch.setattr(os, "fsync", synced)
@@ -79,13 +79,13 @@ def test_the_disk_is_asked_for_what_is_new_alone(tmp_path: Path, monkeypatch: py
     mark = file.mark()
     for _ in range(3):
         file.sync()
-    assert asked == [False, True]
+    assert requested == [False, True]
     file.append(b"two\n")
     file.sync()
-    assert asked == [False, True, False]
+    assert requested == [False, True, False]
     file.cut(mark)
     file.sync()
-    assert asked[3:] == [False, True]
+    assert requested[3:] == [False, True]
     file.close()
 
 
@@ -93,7 +93,7 @@ def test_the_disk_is_asked_for_what_is_new_alone(tmp_path: Path, monkeypatch: py
 def test_many_bytes_are_begun_before_they_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each half MiB once, so that a sync finds little left to do, and those of others do not wait for it."""
     begun: list[tuple[int, int]] = []
-    monkeypatch.setattr(os, "posix_fadvise", lambda *asked: begun.append(asked[1:3]))
+    monkeypatch.setattr(os, "posix_fadvise", lambda *requested: begun.append(requested[1:3]))
     file = LineFile(tmp_path / "a.jsonl")
     line = b"x" * ((200 << 10) - 1) + b"\n"
     for _ in range(7):

@@ -8,7 +8,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
 from overwatch.aggregator import Frame
-from overwatch.catalog.alerts import told_codes
+from overwatch.catalog.alerts import reported_codes
 from overwatch.catalog.bounds import BoundState
 from overwatch.collector.exporters.prometheus import PrometheusConfig
 from overwatch.events import Column, EarlyStopped, EnvsRemoved, FindingAcknowledged, PhaseEnded
@@ -46,7 +46,7 @@ def test_the_run_is_on_the_page() -> None:
 def test_whether_the_revision_was_changed_is_on_run_info(*, dirty: bool | None, label: str) -> None:
     """Empty where the producer did not send it: unknown is not clean."""
     frames = Frames()
-    frame = frames.tell("run-1", [fakes.started(frames.now, git_sha="4f2a91c", dirty=dirty)])
+    frame = frames.report("run-1", [fakes.started(frames.now, git_sha="4f2a91c", dirty=dirty)])
     found = [dict(labels) for name, labels in samples(frame) if name == "overwatch_run_info"]
 
     assert [(one["vcs_ref_head_revision"], one["dirty"]) for one in found] == [("4f2a91c", label)]
@@ -56,7 +56,7 @@ def test_a_removed_env_has_no_series_at_the_next_tick() -> None:
     """Neither among the outliers nor in a count; without any env the fleet's series are gone."""
     frames = Frames()
     assert one(busy_run(frames), "overwatch_outlier_env", rank="1") == 3
-    frame = frames.tell("run-1", [EnvsRemoved(at=frames.now, env_id=Column.of([3]))])
+    frame = frames.report("run-1", [EnvsRemoved(at=frames.now, env_id=Column.of([3]))])
 
     ranks = {
         labels: value for (name, labels), value in samples(frame).items() if name == "overwatch_outlier_env"
@@ -66,7 +66,7 @@ def test_a_removed_env_has_no_series_at_the_next_tick() -> None:
     assert one(frame, "overwatch_run_envs", status="ok") == 31
     assert one(frame, "overwatch_run_slots", seed_stage="training") == 31
 
-    frame = frames.tell("run-1", [EnvsRemoved(at=frames.now, env_id=Column.of(range(32)))])
+    frame = frames.report("run-1", [EnvsRemoved(at=frames.now, env_id=Column.of(range(32)))])
     names = {name for name, _ in samples(frame)}
     assert not names & {"overwatch_outlier_env", "overwatch_outlier_anomaly", "overwatch_run_envs"}
 
@@ -76,7 +76,7 @@ def test_a_lane_is_identified_by_its_uuid() -> None:
     frames = Frames()
     at = frames.now
     start = fakes.started(at, devices=("GPU-a",), lanes={"GPU-a": "cuda:0"})
-    frame = frames.tell("run-1", [start, gpu(at, "GPU-a", utilization=0.5)])
+    frame = frames.report("run-1", [start, gpu(at, "GPU-a", utilization=0.5)])
 
     assert one(frame, "hw_gpu_utilization_ratio", hw_id="GPU-a") == 0.5
 
@@ -85,7 +85,7 @@ def test_numbers_of_heads_have_series_of_their_own_beside_those_of_all_heads() -
     """A label says which head: what judges a row never reads them."""
     frames = Frames()
     event = fakes.policy(frames.now, index=1, entropy=0.6, **{"entropy/op": 0.25, "clip_fraction/op": 0.5})
-    frame = frames.tell("run-1", [fakes.started(frames.now), event])
+    frame = frames.report("run-1", [fakes.started(frames.now), event])
 
     assert one(frame, "overwatch_policy_head", metric="entropy", head="op") == 0.25
     assert one(frame, "overwatch_policy_head", metric="clip_fraction", head="op") == 0.5
@@ -98,12 +98,12 @@ def test_dips_of_a_gpu_are_on_the_page_and_absent_where_they_are_not_known() -> 
     """A share of 0 has no length; a GPU that nothing reads at that rate has neither."""
     frames = Frames()
     busy = gpu(frames.now, "GPU-a", utilization=0.9, dip_share=0.0)
-    frame = frames.tell("run-1", [busy, gpu(frames.now, "GPU-b", utilization=0.9)])
+    frame = frames.report("run-1", [busy, gpu(frames.now, "GPU-b", utilization=0.9)])
     share, length = "overwatch_gpu_dips_share_ratio", "overwatch_gpu_dips_length_seconds"
 
     assert [one(frame, share, hw_id=name) for name in ("GPU-a", "GPU-b")] == [0.0, None]
     assert one(frame, length, hw_id="GPU-a") is None
-    rested = frames.tell("run-1", [gpu(frames.now, "GPU-a", utilization=0.9, dip_share=0.1, dip_p95_s=0.4)])
+    rested = frames.report("run-1", [gpu(frames.now, "GPU-a", utilization=0.9, dip_share=0.1, dip_p95_s=0.4)])
     assert (one(rested, share, hw_id="GPU-a"), one(rested, length, hw_id="GPU-a")) == (0.1, 0.4)
 
 
@@ -111,7 +111,7 @@ def test_the_outliers_are_ranked_over_all_lanes() -> None:
     """By score, whatever lane an env is on; the rows of a snapshot stand lane by lane."""
     frames = Frames()
     at = frames.now
-    frame = frames.tell(
+    frame = frames.report(
         "run-1",
         [
             fakes.started(at, n_envs=4),
@@ -128,7 +128,7 @@ def test_the_outliers_are_ranked_over_all_lanes() -> None:
 def test_counters_are_there_from_the_first_scrape() -> None:
     """A counter that an alert watches begins at 0, before anything happened."""
     frames = Frames()
-    frame = frames.tell("run-1", [fakes.started(frames.now)])
+    frame = frames.report("run-1", [fakes.started(frames.now)])
 
     assert one(frame, "overwatch_run_non_finite_total") == 0
     assert one(frame, "overwatch_run_updates_total") == 0
@@ -139,7 +139,7 @@ def test_counters_are_there_from_the_first_scrape() -> None:
 def test_what_is_absent_or_not_finite_has_no_number() -> None:
     """An absent value has no series; a NaN has none either, but its status is critical."""
     frames = Frames()
-    frame = frames.tell("run-1", [fakes.started(frames.now), fakes.policy(frames.now, 1, entropy=math.nan)])
+    frame = frames.report("run-1", [fakes.started(frames.now), fakes.policy(frames.now, 1, entropy=math.nan)])
 
     assert one(frame, "overwatch_policy_kl_divergence") is None
     assert one(frame, "overwatch_policy_entropy_ratio") is None
@@ -151,7 +151,7 @@ def test_exactly_one_state_of_a_run_is_true() -> None:
     """The states of a run are one 1 and otherwise 0, living and finished."""
     frames = Frames()
     living = busy_run(frames)
-    over = frames.tell("run-1", [fakes.finished(frames.now, "failed")])
+    over = frames.report("run-1", [fakes.finished(frames.now, "failed")])
 
     for frame, state in ((living, "live"), (over, "failed")):
         states = {
@@ -218,7 +218,7 @@ def test_names_with_quotes_stay_one_label() -> None:
     """A run id with quotes, newlines and backslashes is escaped, not interpreted."""
     name = 'a"} 1\nx\\'
     frames = Frames()
-    frame = frames.tell(name, [fakes.started(frames.now)])
+    frame = frames.report(name, [fakes.started(frames.now)])
 
     assert {dict(labels).get("rl_run_id") for _, labels in samples(frame)} == {name, None}
 
@@ -271,7 +271,7 @@ def test_promtool_has_nothing_to_say() -> None:
 def test_idle_gpu_seconds_are_counted_by_bound_from_the_first_scrape() -> None:
     """Every bound has a series at 0 before anything rested; then the one that holds grows."""
     frames = Frames()
-    first = frames.tell("run-1", [fakes.started(frames.now)])
+    first = frames.report("run-1", [fakes.started(frames.now)])
     names = {state.label for state in BoundState}
 
     assert {bound: one(first, "overwatch_run_gpu_idle_seconds_total", bound=bound) for bound in names} == (
@@ -279,7 +279,7 @@ def test_idle_gpu_seconds_are_counted_by_bound_from_the_first_scrape() -> None:
     )
 
     for _ in range(30):
-        frame = frames.tell("run-1", [gpu(frames.now, "cuda:0", utilization=0.0)])
+        frame = frames.report("run-1", [gpu(frames.now, "cuda:0", utilization=0.0)])
     assert one(frame, "overwatch_run_gpu_idle_seconds_total", bound="idle") == pytest.approx(2.9)
     assert one(frame, "overwatch_run_gpu_idle_seconds_total", bound="io") == 0.0
 
@@ -287,9 +287,9 @@ def test_idle_gpu_seconds_are_counted_by_bound_from_the_first_scrape() -> None:
 def test_a_lane_is_in_exactly_one_bound() -> None:
     """Every verdict has a series, and the one that holds is 1."""
     frames = Frames()
-    frames.tell("run-1", [fakes.started(frames.now)])
+    frames.report("run-1", [fakes.started(frames.now)])
     for _ in range(30):
-        frame = frames.tell("run-1", [gpu(frames.now, "cuda:0", utilization=0.0)])
+        frame = frames.report("run-1", [gpu(frames.now, "cuda:0", utilization=0.0)])
     found = {
         state.label: one(frame, "overwatch_gpu_bound", hw_id="cuda:0", bound=state.label)
         for state in BoundState
@@ -307,24 +307,24 @@ def phase_ended(at: int, duration_s: float, span: str | None = None) -> PhaseEnd
 def test_phases_are_a_histogram_that_names_spans() -> None:
     """Cumulated counts, their sum, and the newest span of each bucket, by OpenMetrics' own parser."""
     frames = Frames()
-    frames.tell("run-1", [fakes.started(frames.now)])
+    frames.report("run-1", [fakes.started(frames.now)])
     at = frames.now
     ends = [(0.02, "aaaa"), (0.025, "bbbb"), (0.2, None), (0.2, "cccc"), (0.25, None), (999.0, None)]
-    frame = frames.tell("run-1", [phase_ended(at + n, *end) for n, end in enumerate(ends)])
+    frame = frames.report("run-1", [phase_ended(at + n, *end) for n, end in enumerate(ends)])
     (family,) = (
         one
         for one in open_metrics(page(frame, OPEN_METRICS))
         if one.name == "overwatch_run_phase_duration_seconds"
     )
-    told = {(one.name.rpartition("_")[2], one.labels.get("le")): one for one in family.samples}
+    reported = {(one.name.rpartition("_")[2], one.labels.get("le")): one for one in family.samples}
 
     assert family.type == "histogram"
     assert {one.labels["phase"] for one in family.samples} == {"update"}
-    assert [told["bucket", le].value for le in ("0.01", "0.03", "0.1", "0.3", "300.0", "+Inf")] == [
+    assert [reported["bucket", le].value for le in ("0.01", "0.03", "0.1", "0.3", "300.0", "+Inf")] == [
         0, 2, 2, 5, 5, 6,
     ]  # fmt: skip
-    assert (told["count", None].value, told["sum", None].value) == (6, pytest.approx(999.695))
-    found = {le: one.exemplar for (_, le), one in told.items() if one.exemplar is not None}
+    assert (reported["count", None].value, reported["sum", None].value) == (6, pytest.approx(999.695))
+    found = {le: one.exemplar for (_, le), one in reported.items() if one.exemplar is not None}
     assert {le: (one.labels["trace_id"], one.labels["span_id"], one.value) for le, one in found.items()} == {
         "0.03": ("b" * 32, "b" * 16, 0.025),
         "0.3": ("c" * 32, "c" * 16, 0.2),
@@ -337,7 +337,7 @@ def test_phases_have_bounded_room() -> None:
     frames = Frames()
     at = frames.now
     ends = [PhaseEnded(at=at + n, phase=f"p{n}", duration_s=1.0 + n) for n in range(12)]
-    frame = frames.tell("run-1", [fakes.started(at), *ends])
+    frame = frames.report("run-1", [fakes.started(at), *ends])
     name = "overwatch_run_phase_duration_seconds"
 
     def shown(limits: PageLimits) -> list[str]:
@@ -360,11 +360,11 @@ def test_updates_beyond_a_limit_are_counted_from_the_first_scrape() -> None:
     """KL's counters begin at 0; each update counts once, by the worst limit that it crossed."""
     frames = Frames()
     name, kl = "overwatch_policy_updates_beyond_limit_total", {"metric": "kl_divergence"}
-    first = frames.tell("run-1", [fakes.started(frames.now)])
+    first = frames.report("run-1", [fakes.started(frames.now)])
     assert [one(first, name, **kl, level=level) for level in ("warning", "critical")] == [0, 0]
 
     for n, value in enumerate((0.01, 0.02, 0.04, 0.05), start=1):
-        frame = frames.tell("run-1", [fakes.policy(frames.now, n, kl_divergence=value)])
+        frame = frames.report("run-1", [fakes.policy(frames.now, n, kl_divergence=value)])
 
     assert [one(frame, name, **kl, level=level) for level in ("warning", "critical")] == [1, 2]
 
@@ -372,7 +372,7 @@ def test_updates_beyond_a_limit_are_counted_from_the_first_scrape() -> None:
 def test_a_breach_that_is_forgiven_does_not_turn_the_counter_back() -> None:
     """A counter that falls would look like a restart; an early stop answers a breach after it was scraped."""
     frames = Frames()
-    frames.tell("run-1", [fakes.started(frames.now, config={"target_kl": "0.02"})])
+    frames.report("run-1", [fakes.started(frames.now, config={"target_kl": "0.02"})])
     made = RunPage()
 
     def counted(frame: Frame) -> float:
@@ -381,11 +381,11 @@ def test_a_breach_that_is_forgiven_does_not_turn_the_counter_back() -> None:
         )
         return sum(value for _, value in family.samples())
 
-    before = counted(frames.tell("run-1", [fakes.policy(frames.now, 1, kl_divergence=0.03)]))
+    before = counted(frames.report("run-1", [fakes.policy(frames.now, 1, kl_divergence=0.03)]))
     stop = EarlyStopped(
         at=frames.now, update=1, epoch=2, kl_divergence=0.03, target=0.02, minibatches_skipped=1
     )
-    frame = frames.tell("run-1", [stop])
+    frame = frames.report("run-1", [stop])
     (snapshot,) = frame.snapshots.values()
 
     assert (before, snapshot.policy["kl_divergence"].warnings) == (1, 0)
@@ -396,26 +396,26 @@ def test_findings_are_counted_by_code_until_somebody_has_seen_them() -> None:
     """Each code that has an alert is there at 0; an acknowledged finding alerts no more."""
     frames = Frames()
     name = "overwatch_run_findings"
-    first = frames.tell("run-1", [fakes.started(frames.now)])
-    assert all(one(first, name, code=code) == 0 for code in told_codes())
+    first = frames.report("run-1", [fakes.started(frames.now)])
+    assert all(one(first, name, code=code) == 0 for code in reported_codes())
 
-    crashed = frames.tell(
+    crashed = frames.report(
         "run-1", [fakes.envs(frames.now, [3], 1, reward=[1.0]), fakes.crashed(frames.now, 3)]
     )
     assert one(crashed, name, code="env-crashed") == 1
     (snapshot,) = crashed.snapshots.values()
     (finding,) = (found for found in snapshot.findings if found.code == "env-crashed")
-    seen = frames.tell("run-1", [FindingAcknowledged(at=frames.now, finding=finding.id)])
+    seen = frames.report("run-1", [FindingAcknowledged(at=frames.now, finding=finding.id)])
     assert one(seen, name, code="env-crashed") == 0
 
 
 def test_a_finding_that_is_information_alone_raises_no_alert() -> None:
     """One update that moved the policy, and not far beyond its target: shown, counted as information."""
     frames = Frames()
-    frames.tell("run-1", [fakes.started(frames.now)])
+    frames.report("run-1", [fakes.started(frames.now)])
     for number in range(1, 31):
         kl = 0.04 if number == 30 else 0.005 + number % 3 * 1e-4
-        frame = frames.tell("run-1", [fakes.policy(frames.now, number, kl_divergence=kl)])
+        frame = frames.report("run-1", [fakes.policy(frames.now, number, kl_divergence=kl)])
     (snapshot,) = frame.snapshots.values()
 
     assert [(found.code, found.severity) for found in snapshot.findings] == [("kl-spike", "info")]
@@ -426,8 +426,8 @@ def test_a_finding_that_is_information_alone_raises_no_alert() -> None:
 def test_series_say_whose_they_are_where_that_is_known() -> None:
     """`job` and `instance` of the run's newest life are on every series, and on `target_info` once."""
     frames = Frames()
-    frames.tell("run-1", [fakes.started(frames.now)], service="rl/learner", epoch="a1")
-    frame = frames.tell("run-1", [fakes.policy(frames.now, 1)], service="rl/learner", epoch="a2")
+    frames.report("run-1", [fakes.started(frames.now)], service="rl/learner", epoch="a1")
+    frame = frames.report("run-1", [fakes.policy(frames.now, 1)], service="rl/learner", epoch="a2")
 
     found = {key: value for key, value in samples(frame).items() if key[0] not in ABOUT}
     assert {dict(labels).get("job") for _, labels in found} == {"rl/learner"}
@@ -457,7 +457,7 @@ def test_single_envs_have_series_only_where_asked_for() -> None:
         ({"per_env": -1}, "per_env -1"),
     ],
 )
-def test_limits_that_cannot_be_are_refused(what: dict[str, int], says: str) -> None:
+def test_limits_that_cannot_be_are_refused(what: dict[str, int], words: str) -> None:
     """With the name and the value."""
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=words):
         PrometheusConfig(endpoint="127.0.0.1:0", **what)  # type: ignore[arg-type]  # values of one type, of several fields

@@ -16,7 +16,7 @@ def test_policy_values_live_as_long_as_the_run() -> None:
     frames = Frames()
     busy_run(frames)
     for _ in range(30):
-        frames.tell("run-1", [host(frames.now, cpu_utilization=0.5)])
+        frames.report("run-1", [host(frames.now, cpu_utilization=0.5)])
         frame = frames.skip(400)
 
     assert frame.tick - fakes.START_NS > 1_150 * 1_000_000_000
@@ -28,7 +28,7 @@ def test_a_run_that_ended_leaves_its_end_for_a_while() -> None:
     limits = PageLimits(expiration_s=10)
     frames = Frames()
     busy_run(frames)
-    ended = frames.tell("run-1", [fakes.finished(frames.now, "failed")])
+    ended = frames.report("run-1", [fakes.finished(frames.now, "failed")])
 
     assert POLICY not in life(ended, limits)
     assert {STATUS, "overwatch_run_updates_total", "overwatch_run_info"} <= life(ended, limits)
@@ -41,7 +41,7 @@ def test_what_stood_at_the_end_is_on_the_page_as_long_as_the_end() -> None:
     limits = PageLimits(expiration_s=10)
     frames = Frames()
     busy_run(frames)
-    ended = frames.tell("run-1", [fakes.finished(frames.now)])
+    ended = frames.report("run-1", [fakes.finished(frames.now)])
 
     for frame in (ended, frames.skip(95)):
         assert one(frame, STATUS, state="completed") == 1
@@ -54,7 +54,7 @@ def test_a_killed_run_is_lost_on_the_page_at_once() -> None:
     """Its exporter saw the signal."""
     frames = Frames()
     busy_run(frames)
-    lost = frames.tell("run-1", [fakes.finished(frames.now, "lost")])
+    lost = frames.report("run-1", [fakes.finished(frames.now, "lost")])
 
     assert one(lost, STATUS, state="lost") == 1
     assert POLICY not in life(lost)
@@ -64,7 +64,7 @@ def test_a_silent_run_keeps_its_state_for_its_alert() -> None:
     """Of a producer that promised no end: the state stays until it emits, is acknowledged, or is too old."""
     limits = PageLimits(lost_retention_s=400)
     frames = Frames()
-    frames.tell("run-1", [fakes.policy(frames.now, 1, kl_divergence=0.01)], ours=False)
+    frames.report("run-1", [fakes.policy(frames.now, 1, kl_divergence=0.01)], ours=False)
     silent = frames.skip(1_900)
 
     assert one(silent, STATUS, state="silent") == 1
@@ -94,7 +94,7 @@ def test_a_lost_run_that_was_acknowledged_is_gone() -> None:
     frame = frames.skip(650)
     (snapshot,) = frame.snapshots.values()
     (loss,) = (finding for finding in snapshot.findings if finding.code == "run-lost")
-    seen = frames.tell("run-1", [FindingAcknowledged(at=frames.now, finding=loss.id)])
+    seen = frames.report("run-1", [FindingAcknowledged(at=frames.now, finding=loss.id)])
 
     assert one(frame, STATUS, state="lost") == 1
     assert life(seen) == set()
@@ -119,7 +119,7 @@ def test_a_reading_that_nobody_renews_is_gone() -> None:
     frames.skip(50)
     assert "hw_gpu_utilization_ratio" in life(frames.skip(1), limits)
     frames.skip(50)
-    frame = frames.tell("run-1", [fakes.policy(frames.now, 2, kl_divergence=0.01)])
+    frame = frames.report("run-1", [fakes.policy(frames.now, 2, kl_divergence=0.01)])
 
     assert not {"hw_gpu_utilization_ratio", "system_cpu_utilization_ratio"} & life(frame, limits)
     assert POLICY in life(frame, limits)

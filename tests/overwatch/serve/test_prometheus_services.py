@@ -29,7 +29,7 @@ from tests.real.servers import need
 HELD = Buckets(bounds=(0.5, 1.0), counts=(1, 2, 3))
 
 
-def told(*series: TallySeries, role: str = "rollouts", rank: int = 0) -> Record:
+def reported(*series: TallySeries, role: str = "rollouts", rank: int = 0) -> Record:
     """A record of what one process counts."""
     event = Tallied(at=START_NS, scope=Scope.ROLLOUTS, series=series)
     return Record(
@@ -56,7 +56,7 @@ def frame() -> Frame:
         values=scalars({"overwatch.rollouts.queue.groups": 3.0, "overwatch.custom.my \x1bgauge": 4.0}),
     )  # fmt: skip
     return frame_of(
-        told(
+        reported(
             counter("overwatch.rollouts.refused", 4.0, env="a", reason="too old", length="256"),
             counter("overwatch.rollouts.accepted", 9.0, env='quo"te'),
             TallySeries(metric="overwatch.rollouts.wait_time", sum=4.5, count=6, buckets=HELD),
@@ -64,7 +64,7 @@ def frame() -> Frame:
             counter("overwatch.custom.mine", 2.0, why="x"),
             TallySeries(metric="overwatch.custom.mine_too", sum=-1.0, count=6, buckets=HELD),
         ),
-        told(
+        reported(
             counter("overwatch.rollouts.accepted", 5.0, env="a"),
             counter("overwatch.custom.odd", 1.0, **{"le": "1", "a.b": "2", "rank": "7", "a_b": "3"}),
             TallySeries(metric="overwatch.rollouts.accepted", sum=1.0, count=1),
@@ -134,13 +134,13 @@ def test_a_row_with_other_names_has_its_series_under_each() -> None:
     found = samples(
         frame_of(Record(origin=learner, event=waited, seq=1), Record(origin=learner, event=queued, seq=2))
     )
-    who = (("rank", "0"), ("rl_run_id", "run-1"), ("role", "learner"))
+    owner = (("rank", "0"), ("rl_run_id", "run-1"), ("role", "learner"))
 
     for name in ("learner_sample_latency_seconds", "replay_sample_latency_seconds"):
-        assert found[f"{name}_count", who] == 6.0
-        assert found[f"{name}_bucket", (("le", "1.0"), *who)] == 3.0
+        assert found[f"{name}_count", owner] == 6.0
+        assert found[f"{name}_bucket", (("le", "1.0"), *owner)] == 3.0
     for name in ("learner_replay_queue_depth", "prefetch_queue_size"):
-        assert found[name, who] == 3.0
+        assert found[name, owner] == 3.0
 
 
 def test_a_histogram_has_exemplars_for_who_asks_for_open_metrics() -> None:

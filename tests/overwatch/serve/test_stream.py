@@ -14,10 +14,9 @@ from overwatch import codec
 from overwatch.aggregator import Frame
 from overwatch.events import FindingAcknowledged
 from overwatch.serve.archive import AS_IT_WAS, Archive
-from overwatch.serve.stream import Bell, Keep, ViewApi
+from overwatch.serve.stream import FrameNotifier, Keep, ViewApi
 from overwatch.snapshot import View
-from overwatch.snapshot.history import Ask as HistoryAsk
-from overwatch.snapshot.history import History
+from overwatch.snapshot.history import History, HistoryQuery
 from tests import fakes
 from tests.overwatch.serve.framed import Frames, busy_run
 from tests.overwatch.serve.test_archive import how, passed_by
@@ -28,11 +27,11 @@ MOST = 2
 class HandDrivenTower:
     """A tower whose frames the test makes."""
 
-    def __init__(self, bell: Bell) -> None:
+    def __init__(self, notifier: FrameNotifier) -> None:
         self.frames = Frames()
         self.frame: Frame | None = None
         self.views: list[tuple[str | None, View]] = []
-        self._bell = bell
+        self._notifier = notifier
 
     def watch(self, run_id: str | None, view: View) -> None:
         """Take a view, up to `MOST` different ones."""
@@ -44,21 +43,21 @@ class HandDrivenTower:
         """Leave a view."""
         self.views.remove((run_id, view))
 
-    def history(self, run_id: str | None, ask: HistoryAsk) -> "Future[History | None]":
+    def history(self, run_id: str | None, wanted: HistoryQuery) -> "Future[History | None]":
         """Answer at once, from the fold."""
         coming: Future[History | None] = Future()
-        coming.set_result(self.frames.history(run_id, ask))
+        coming.set_result(self.frames.history(run_id, wanted))
         return coming
 
     def publish(self, frame: Frame) -> None:
         """Make a frame the latest."""
         self.frame = frame
-        self._bell.publish(frame)
+        self._notifier.publish(frame)
 
     def update(self, run_id: str, index: int) -> None:
         """Tell one policy update and publish."""
         event = fakes.policy(self.frames.now, index, kl_divergence=0.001 * index)
-        self.publish(self.frames.tell(run_id, [event], self.views))
+        self.publish(self.frames.report(run_id, [event], self.views))
 
 
 @asynccontextmanager
@@ -66,9 +65,9 @@ async def serving(
     archive: Archive | None = None, keep: Keep | None = None
 ) -> AsyncIterator[tuple[HandDrivenTower, ClientSession]]:
     """A view API on a free port, and a client."""
-    bell = Bell()
-    tower = HandDrivenTower(bell)
-    runner = web.AppRunner(ViewApi(tower, bell, keep, archive).app(), shutdown_timeout=1)
+    notifier = FrameNotifier()
+    tower = HandDrivenTower(notifier)
+    runner = web.AppRunner(ViewApi(tower, notifier, keep, archive).app(), shutdown_timeout=1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -141,14 +140,14 @@ def test_a_view_can_be_sorted_filtered_and_flat() -> None:
 
     async def work(tower: HandDrivenTower, client: ClientSession) -> None:
         tower.publish(busy_run(tower.frames))
-        asked = asyncio.create_task(
+        requested = asyncio.create_task(
             client.get("/api/v1/snapshot?sort=env&order=asc&filter=env=3-5&grouped=no")
         )
         await until(lambda: bool(tower.views))
         view = View(sort="env", descending=False, filter="env=3-5", grouped=False)
         assert tower.views == [(None, view)]
         tower.update("run-1", 2)
-        snapshot = codec.decode(await (await asked).read())
+        snapshot = codec.decode(await (await requested).read())
 
         assert [env.env_id for env in snapshot.envs] == [3, 4, 5]
         assert (snapshot.board.matched, snapshot.board.direction) == (3, "asc")
@@ -166,17 +165,17 @@ def test_a_view_can_be_sorted_filtered_and_flat() -> None:
     ],
 )
 def test_a_view_that_cannot_be_read_is_refused_with_its_parameter(
-    query: str, parameter: str, said: str
+    query: str, parameter: str, stated: str
 ) -> None:
     """400, the parameter, and what was probably meant."""
 
     async def work(tower: HandDrivenTower, client: ClientSession) -> None:
         tower.publish(busy_run(tower.frames))
         answer = await client.get(f"/api/v1/snapshot?{query}")
-        told = await answer.json()
+        reported = await answer.json()
 
-        assert (answer.status, told["parameter"]) == (400, parameter)
-        assert said in told["error"]
+        assert (answer.status, reported["parameter"]) == (400, parameter)
+        assert stated in reported["error"]
         assert tower.views == []
 
     scenario(work)
@@ -187,11 +186,11 @@ def test_a_view_of_ones_own_comes_with_the_next_frame() -> None:
 
     async def work(tower: HandDrivenTower, client: ClientSession) -> None:
         tower.publish(busy_run(tower.frames))
-        asked = asyncio.create_task(client.get("/api/v1/snapshot?rows=3&env=5"))
+        requested = asyncio.create_task(client.get("/api/v1/snapshot?rows=3&env=5"))
         await until(lambda: bool(tower.views))
         assert tower.views == [(None, View(rows=3, env_id=5))]
         tower.update("run-1", 2)
-        snapshot = codec.decode(await (await asked).read())
+        snapshot = codec.decode(await (await requested).read())
 
         assert len(snapshot.envs) == 3
         assert snapshot.detail is not None
@@ -372,7 +371,7 @@ def test_a_run_that_makes_room_while_it_is_watched_is_shown_as_it_was(tmp_path: 
         tower.publish(busy_run(tower.frames, "a"))
         async with client.ws_connect("/api/v1/stream?run=a") as socket:
             live = codec.decode((await socket.receive()).data.encode())
-            others = HandDrivenTower(tower._bell)
+            others = HandDrivenTower(tower._notifier)
             others.update("other", 1)
             tower.frame = others.frame
             others.update("other", 2)

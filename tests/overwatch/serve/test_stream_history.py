@@ -22,7 +22,7 @@ def test_the_past_of_a_run_is_one_answer() -> None:
     async def work(tower: HandDrivenTower, client: ClientSession) -> None:
         for update in range(5):
             event = fakes.policy(tower.frames.now, update, kl_divergence=0.001 * update, mine=3.0)
-            tower.publish(tower.frames.tell("run-1", [event]))
+            tower.publish(tower.frames.report("run-1", [event]))
         whole = msgspec.json.decode(await (await client.get(PATH)).read(), type=History)
         named = msgspec.json.decode(
             await (await client.get(PATH, params={"run": "run-1", "name": "mi*", "columns": "2"})).read(),

@@ -15,7 +15,7 @@ START = 1_800_000_000_000_000_000
 T = TypeVar("T", bound=Event)
 
 
-def told(settings: Settings) -> list[Event]:
+def reported(settings: Settings) -> list[Event]:
     """Every event of a run, in order."""
     return [event for moment in Script(settings, START).moments() for event in moment.events]
 

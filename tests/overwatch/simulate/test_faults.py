@@ -19,7 +19,7 @@ from overwatch.events import (
 )
 from overwatch.simulate import FAULTS, FaultError, Settings, parse_fault
 from overwatch.simulate.faults import Conditions, Planned, conditions_at
-from tests.overwatch.simulate.runs import START, measured, of, told
+from tests.overwatch.simulate.runs import START, measured, of, reported
 
 BEGIN, LENGTH = 10, 50
 SOON = BEGIN + 20
@@ -29,7 +29,7 @@ SOON = BEGIN + 20
 def run(*names: str, seconds: int = LENGTH) -> list[Event]:
     """A run of two lanes in which these faults begin at second ten."""
     faults = tuple(Planned(name=name, at_s=BEGIN) for name in names)
-    return told(Settings(gpus=2, envs=8, slots=3, seconds=seconds, faults=faults))
+    return reported(Settings(gpus=2, envs=8, slots=3, seconds=seconds, faults=faults))
 
 
 HEALTHY = run()
@@ -82,8 +82,8 @@ def _collapsed(events: list[Event]) -> None:
 def _nan(events: list[Event]) -> None:
     losses = [v[0] for v in _late(events, Scope.POLICY, "policy_loss")]
     assert all(loss != loss for loss in losses)  # noqa: PLR0124 only NaN differs from itself
-    said = {(event.scope, event.metric) for event in of(events, NonFiniteSeen)}
-    assert {scope for scope, _ in said} == {Scope.POLICY, Scope.ENV}
+    stated = {(event.scope, event.metric) for event in of(events, NonFiniteSeen)}
+    assert {scope for scope, _ in stated} == {Scope.POLICY, Scope.ENV}
     assert {ids for e in of(events, NonFiniteSeen) for ids in e.env_ids} == {14, 15}
 
 
@@ -243,12 +243,12 @@ def test_faults_are_pure_and_their_order_does_not_matter() -> None:
         ("", "there are: crash-storm"),
     ],
 )
-def test_a_fault_that_cannot_be_planned_is_explained(word: str, said: str) -> None:
+def test_a_fault_that_cannot_be_planned_is_explained(word: str, stated: str) -> None:
     """The message names the fault that was meant, or all of them, or how to write it."""
     with pytest.raises(FaultError) as caught:
         parse_fault(word)
 
-    assert said in str(caught.value)
+    assert stated in str(caught.value)
 
 
 def test_a_fault_is_read() -> None:
@@ -259,10 +259,10 @@ def test_a_fault_is_read() -> None:
 def test_throttle_words_come_with_their_row() -> None:
     """Where the catalogue has a row for it, the throttled lane says why; else nothing is said."""
     row = find("throttle", Scope.GPU)
-    said = [
+    stated = [
         e.values[row.name].words() for e in of(run("thermal-throttle"), Measured)
         if row is not None and row.name in e.values
     ]  # fmt: skip
 
-    assert bool(said) == (row is not None)
-    assert not said or said[-1] == [None, "thermal"]
+    assert bool(stated) == (row is not None)
+    assert not stated or stated[-1] == [None, "thermal"]

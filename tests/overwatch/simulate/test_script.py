@@ -20,7 +20,7 @@ from overwatch.events import (
 )
 from overwatch.simulate import FAULTS, Settings
 from overwatch.simulate.faults import Planned
-from tests.overwatch.simulate.runs import START, measured, of, told
+from tests.overwatch.simulate.runs import START, measured, of, reported
 
 SMALL = Settings(gpus=1, envs=4, slots=3, seconds=60)
 LARGE = Settings(gpus=2, envs=32, slots=6, seconds=60)
@@ -32,14 +32,14 @@ def test_the_same_settings_tell_the_same_events() -> None:
     """Two walks of one script are equal to the bit; another seed is another run."""
     settings = Settings(gpus=2, envs=4, slots=3, seconds=10)
 
-    assert told(settings) == told(settings)
-    assert told(settings) != told(Settings(gpus=2, envs=4, slots=3, seconds=10, seed=1))
+    assert reported(settings) == reported(settings)
+    assert reported(settings) != reported(Settings(gpus=2, envs=4, slots=3, seconds=10, seed=1))
 
 
 @pytest.mark.parametrize("settings", [SMALL, LARGE], ids=["1x4x3", "2x32x6"])
 def test_a_run_is_whole(settings: Settings) -> None:
     """One start, one end; updates and readings each second, env steps at their rate, time never falls."""
-    events = told(settings)
+    events = reported(settings)
     updates = [e.index for e in of(events, Measured) if e.scope is Scope.POLICY]
     steps = [e.index for e in of(events, Measured) if e.scope is Scope.ENV]
 
@@ -59,7 +59,7 @@ def test_every_move_of_a_seed_is_legal(size: tuple[int, int, int], faults: tuple
     gpus, envs, slots = size
     known: dict[tuple[int, str], Stage] = {}
     moves = 0
-    for event in told(Settings(gpus=gpus, envs=envs, slots=slots, seconds=60, faults=faults)):
+    for event in reported(Settings(gpus=gpus, envs=envs, slots=slots, seconds=60, faults=faults)):
         if isinstance(event, Measured) and event.scope is Scope.SLOT:
             known.update(_stages(event))
         elif isinstance(event, SeedStageChanged):
@@ -81,7 +81,7 @@ def _stages(event: Measured) -> dict[tuple[int, str], Stage]:
 
 def test_a_lively_fleet_shows_all_ten_stages() -> None:
     """The run of two lanes passes through every stage of the table."""
-    events = told(LARGE)
+    events = reported(LARGE)
     seen = {stage for e in of(events, Measured) if e.scope is Scope.SLOT for stage in _stages(e).values()}
     seen |= {event.after for event in of(events, SeedStageChanged)}
 
@@ -90,7 +90,7 @@ def test_a_lively_fleet_shows_all_ten_stages() -> None:
 
 def test_gates_decide() -> None:
     """A gate that failed is followed by a prune of the same seed, one that passed by the next stage."""
-    events = told(LARGE)
+    events = reported(LARGE)
     decided = 0
     for gate, after in pairwise(events):
         if isinstance(gate, GateEvaluated):
@@ -107,7 +107,7 @@ def test_a_seed_that_learns_has_a_gradient_health() -> None:
     """Within 0 and 1 while it learns; none in a slot without a seed, or before it trains."""
     learning = {Stage.TRAINING, Stage.BLENDING, Stage.HOLDING, Stage.FOSSILISED}
     seen = set()
-    for event in of(told(LARGE), Measured):
+    for event in of(reported(LARGE), Measured):
         if event.scope is Scope.SLOT:
             health = event.values["overwatch.slot.gradient_health"].array().tolist()
             for stage, value in zip(_stages(event).values(), health, strict=True):
@@ -122,7 +122,7 @@ def test_a_gate_that_fails_for_a_gradient_has_measured_that_one() -> None:
     settings = Settings(gpus=1, envs=16, slots=6, seconds=20, faults=(Planned(name="cull-storm", at_s=5),))
     scores: dict[tuple[int, int, str], float] = {}
     shown: dict[tuple[int, int, str], float] = {}
-    for event in told(settings):
+    for event in reported(settings):
         if isinstance(event, GateEvaluated) and event.checks_failed == ("gradient_ratio",):
             scores[event.at, event.env_id, event.slot] = event.score or 0.0
         elif isinstance(event, Measured) and event.scope is Scope.SLOT:
@@ -138,16 +138,16 @@ def test_a_gate_that_fails_for_a_gradient_has_measured_that_one() -> None:
 
 def test_a_slot_is_embargoed_for_as_long_as_the_run_says() -> None:
     """The start names the steps, and each embargo lasts them."""
-    events = told(LARGE)
+    events = reported(LARGE)
     ages = {event.age for event in of(events, SeedStageChanged) if event.before is Stage.EMBARGOED}
 
     assert ages == {of(events, RunStarted)[0].embargo}
-    assert of(told(Settings(slots=0, seconds=1)), RunStarted)[0].embargo is None
+    assert of(reported(Settings(slots=0, seconds=1)), RunStarted)[0].embargo is None
 
 
 def test_returns_improve() -> None:
     """Episodes at the end of a run earn more than those at its start."""
-    ended = of(told(LARGE), EpisodeEnded)
+    ended = of(reported(LARGE), EpisodeEnded)
     third = len(ended) // 3
     early, late = ended[:third], ended[-third:]
 
@@ -160,14 +160,14 @@ def _mean(ended: list[EpisodeEnded]) -> float:
 
 def test_all_numbers_have_a_row() -> None:
     """Whatever is measured is in the catalogue, words of lanes and blueprints aside."""
-    names = {name for event in of(told(SMALL), Measured) for name in event.values}
+    names = {name for event in of(reported(SMALL), Measured) for name in event.values}
 
     assert {name for name in names if name not in BY_NAME} <= {"lane", "blueprint"}
 
 
 def test_a_run_without_slots_has_no_word_of_seeds() -> None:
     """No seed, no gate, no rent, no action, no blueprint."""
-    events = told(Settings(gpus=1, envs=4, slots=0, seconds=10))
+    events = reported(Settings(gpus=1, envs=4, slots=0, seconds=10))
     started = of(events, RunStarted)[0]
 
     assert not [e for e in events if isinstance(e, SeedStageChanged | GateEvaluated | ActionTaken)]
@@ -179,7 +179,7 @@ def test_a_run_without_slots_has_no_word_of_seeds() -> None:
 @pytest.mark.parametrize("rate", [0.1, 0.7, 33.3, 1000.0])
 def test_any_rate_keeps_the_seconds(rate: float) -> None:
     """Env steps follow the rate; updates and the end do not depend on it."""
-    events = told(Settings(gpus=1, envs=2, slots=1, seconds=3, rate_hz=rate))
+    events = reported(Settings(gpus=1, envs=2, slots=1, seconds=3, rate_hz=rate))
     steps = [e for e in of(events, Measured) if e.scope is Scope.ENV]
 
     assert len(steps) == int(3 * rate) + 1
@@ -190,7 +190,7 @@ def test_any_rate_keeps_the_seconds(rate: float) -> None:
 def test_a_large_fleet_is_told_in_columns() -> None:
     """Eight lanes of 1,024 envs: a few events a step, not some for each env."""
     settings = Settings(gpus=8, envs=1024, slots=6, seconds=5)
-    events = told(settings)
+    events = reported(settings)
 
     assert len(events) < 51 * 20
     assert max(len(e.keys["env_id"]) for e in of(events, Measured) if e.scope is Scope.ENV) == 8192
@@ -199,7 +199,7 @@ def test_a_large_fleet_is_told_in_columns() -> None:
 def test_a_crashed_env_is_silent_until_it_is_back() -> None:
     """Between its crash and its first number after it, no event speaks of the env."""
     faults = (Planned(name="crash-storm", at_s=2),)
-    events = told(Settings(gpus=1, envs=8, slots=2, seconds=40, faults=faults))
+    events = reported(Settings(gpus=1, envs=8, slots=2, seconds=40, faults=faults))
     crash = of(events, EnvCrashed)[0]
     later = [event for event in events if event.at > crash.at and _speaks_of(event, crash.env_id)]
 

@@ -23,12 +23,12 @@ from overwatch.simulate.faults import Planned
         ({"seconds": 10, "faults": (Planned(name="nan", at_s=10),)}, "nan@10 begins after the run's 10 s"),
     ],
 )
-def test_settings_that_make_no_run_are_refused(wrong: dict[str, object], said: str) -> None:
+def test_settings_that_make_no_run_are_refused(wrong: dict[str, object], stated: str) -> None:
     """The message names the value and the fix."""
     with pytest.raises(SettingsError) as caught:
         Settings(**wrong)  # type: ignore[arg-type]  # the table names real fields
 
-    assert said in str(caught.value)
+    assert stated in str(caught.value)
 
 
 def test_steps_do_not_drift() -> None:

@@ -97,9 +97,11 @@ def test_what_was_never_measured_has_no_time() -> None:
 
 def test_steps_count_envs_times_steps_and_never_twice() -> None:
     """Two envs over steps 1 to 3 are six steps; a step told again adds none."""
-    told: list[Event] = [fakes.envs(START_NS + i, [0, 1], index=i, reward=[0.0, 0.0]) for i in (1, 2, 3, 3)]
+    reported: list[Event] = [
+        fakes.envs(START_NS + i, [0, 1], index=i, reward=[0.0, 0.0]) for i in (1, 2, 3, 3)
+    ]
 
-    assert fakes.folded(told).steps == 6
+    assert fakes.folded(reported).steps == 6
 
 
 def test_returns_are_the_mean_of_finished_episodes() -> None:
@@ -194,12 +196,12 @@ def test_a_crashed_env_lives_again_when_it_speaks() -> None:
 def test_a_record_told_again_is_not_folded_again() -> None:
     """At-least-once delivery counts once; a late record that filled a gap still counts."""
     state = new_run(fakes.records([fakes.policy(START_NS)])[0])
-    told = [
+    reported = [
         Record(origin=ORIGIN, event=fakes.policy(START_NS + seq, index=seq, entropy=0.5), seq=seq)
         for seq in (1, 3, 1, 2, 3)
     ]
 
-    assert [apply(state, record, START_NS + 100) for record in told] == [True, True, False, True, False]
+    assert [apply(state, record, START_NS + 100) for record in reported] == [True, True, False, True, False]
     assert state.updates == 3
 
 
@@ -265,13 +267,13 @@ def _of_rank(rank: int, event: Event, seq: int, epoch: str = "e") -> Record:
 
 def test_a_restarted_exporter_does_not_keep_the_run_open() -> None:
     """The life that was replaced never says that it ended; the newest one's end counts."""
-    told = [
+    reported = [
         _of_rank(0, fakes.started(START_NS), 1, "first"),
         _of_rank(0, fakes.policy(START_NS + 1, entropy=0.5), 1, "second"),
         _of_rank(0, fakes.finished(START_NS + 2), 2, "second"),
     ]
-    state = new_run(told[0])
-    for place, record in enumerate(told):
+    state = new_run(reported[0])
+    for place, record in enumerate(reported):
         apply(state, record, START_NS + 10 + place)
 
     assert state.finished is not None
@@ -289,10 +291,10 @@ def test_a_run_that_is_resumed_is_one_run_that_goes_on(saved: int, ends: bool) -
         fakes.started(START_NS + 5),
         *(fakes.policy(START_NS + 5 + n, n, entropy=0.25) for n in range(saved + 1, 5)),
     ]
-    told = [_of_rank(0, event, seq, "first") for seq, event in enumerate(first, start=1)]
-    told += [_of_rank(0, event, seq, "second") for seq, event in enumerate(second, start=1)]
-    state = new_run(told[0])
-    for place, record in enumerate(told):
+    reported = [_of_rank(0, event, seq, "first") for seq, event in enumerate(first, start=1)]
+    reported += [_of_rank(0, event, seq, "second") for seq, event in enumerate(second, start=1)]
+    state = new_run(reported[0])
+    for place, record in enumerate(reported):
         apply(state, record, START_NS + 10 + place)
 
     assert (state.finished, state.updates, state.update) == (None, 4, 4)
@@ -335,21 +337,21 @@ def test_an_env_id_that_is_no_whole_number_is_refused(wrong: float) -> None:
 
 def test_env_ids_may_come_as_whole_floats() -> None:
     """Some trainers know no other numbers."""
-    told = EpisodeEnded(at=START_NS, env_id=Column.of([3.0, 7.0]), episode_return=Column.of([1.0, 1.0]))
+    reported = EpisodeEnded(at=START_NS, env_id=Column.of([3.0, 7.0]), episode_return=Column.of([1.0, 1.0]))
 
-    assert fakes.folded([told]).envs.ids[:2].tolist() == [3, 7]
+    assert fakes.folded([reported]).envs.ids[:2].tolist() == [3, 7]
 
 
 @pytest.mark.parametrize(("num_envs", "of_one", "in_all"), [(2, 64, 128), (5000, 1, 4096)])
 def test_facts_are_bounded_in_all_and_for_each_env(num_envs: int, of_one: int, in_all: int) -> None:
     """Few envs keep their newest; of very many those spoken of last, and a dump keeps that order."""
     rounds = 200 if num_envs == 2 else 1
-    told = [fakes.crashed(START_NS + i, i % num_envs) for i in range(num_envs * rounds)]
-    facts = load(dump(fakes.folded(told))).facts
+    reported = [fakes.crashed(START_NS + i, i % num_envs) for i in range(num_envs * rounds)]
+    facts = load(dump(fakes.folded(reported))).facts
 
     assert (facts.total, sum(map(len, facts.by_env.values()))) == (in_all, in_all)
     assert len(facts.of(num_envs - 1)) == of_one
-    assert facts.of(num_envs - 1)[-1].at == told[-1].at
+    assert facts.of(num_envs - 1)[-1].at == reported[-1].at
     assert next(reversed(facts.by_env)) == num_envs - 1
 
 

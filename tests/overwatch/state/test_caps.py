@@ -34,7 +34,7 @@ def state() -> RunState:
     return made
 
 
-def tell(state: RunState, *events: Event) -> None:
+def report(state: RunState, *events: Event) -> None:
     """Further records of the usual producer."""
     seq = next(iter(state.sources.values())).high
     for record in fakes.records(events, first_seq=seq + 1):
@@ -44,7 +44,7 @@ def tell(state: RunState, *events: Event) -> None:
 def test_a_record_loses_only_the_envs_beyond(state: RunState) -> None:
     """Known envs keep their numbers, the first new ones get the room there is, the others are named."""
     ids = [9, 3, 8, 0, 7, 1]
-    tell(state, fakes.envs(START_NS + SECOND, ids, step_time=[0.9, 0.3, 0.8, 0.5, 0.7, 0.1]))
+    report(state, fakes.envs(START_NS + SECOND, ids, step_time=[0.9, 0.3, 0.8, 0.5, 0.7, 0.1]))
 
     values = {
         int(one): float(state.envs.values["step_time"][state.envs.row(int(one))])
@@ -68,7 +68,7 @@ def test_facts_about_unknown_envs_do_not_fill_a_full_run(state: RunState, what: 
         "crash": [fakes.crashed(START_NS + SECOND, one) for one in ids],
         "non-finite": [fakes.non_finite(START_NS + SECOND, "overwatch.policy.loss", tuple(ids))],
     }
-    tell(state, *events[what])
+    report(state, *events[what])
 
     assert state.envs.n <= 6
 
@@ -93,7 +93,7 @@ def test_custom_values_beyond_the_most_are_named() -> None:
 def test_a_run_that_is_capped_has_a_finding_that_names_the_setting(state: RunState) -> None:
     """Its message has both counts, its hint the usual mistake and what to raise; others have neither."""
     assert evict(state, state.envs.silent(START_NS + SECOND)) == 4
-    tell(state, fakes.envs(START_NS + SECOND, range(9), step_time=[0.1] * 9))
+    report(state, fakes.envs(START_NS + SECOND, range(9), step_time=[0.1] * 9))
     judged = assess(state, Assessment(), state.last_stamp + SECOND)
     (capped,) = (one.problem for one in judged.assessment.findings.values())
     other = assess(fakes.folded(list(metrics())), Assessment(), state.last_stamp + SECOND)
@@ -148,7 +148,7 @@ def test_lives_of_producers_beyond_the_most_replace_the_most_silent() -> None:
 
 def test_what_an_env_died_of_is_remembered_by_its_beginning(state: RunState) -> None:
     """And why a gate failed it: there may be a quarter of a million envs."""
-    tell(
+    report(
         state,
         EnvCrashed(at=START_NS, env_id=7, error="x" * 10**6),
         GateEvaluated(
@@ -165,7 +165,7 @@ def test_a_huge_line_is_remembered_by_its_beginning_and_says_so(state: RunState)
     short = LogLine(at=START_NS, severity=Severity.INFO, message="x" * 4096, fields={"user": "y" * 1024})
     fields = {f"field-{number}": "z" * 10**5 for number in range(1000)}
     huge = LogLine(at=START_NS + 1, severity=Severity.INFO, message="é" * 10**6, fields=fields)
-    tell(state, short, huge)
+    report(state, short, huge)
 
     first, second = state.feed.items[-2:]
     assert (first.message, first.fields) == (short.message, short.fields)

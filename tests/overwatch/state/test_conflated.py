@@ -11,7 +11,7 @@ from tests import fakes
 from tests.fakes import START_NS
 
 
-def _told(value: float, conflated: Conflated | None, updates: int = 1) -> tuple[RunState, Series]:
+def _reported(value: float, conflated: Conflated | None, updates: int = 1) -> tuple[RunState, Series]:
     event = msgspec.structs.replace(
         fakes.policy(START_NS, index=updates, kl_divergence=value), conflated=conflated
     )
@@ -21,13 +21,13 @@ def _told(value: float, conflated: Conflated | None, updates: int = 1) -> tuple[
 
 def test_a_breach_between_two_records_is_counted() -> None:
     """One of twenty updates was critical; the value shown is the last one."""
-    told = Conflated(
+    reported = Conflated(
         n=20,
         low={KL.name: Column.scalar(0.001)},
         high={KL.name: Column.scalar(0.2)},
         criticals={KL.name: 1},
     )
-    state, series = _told(0.002, told, updates=20)
+    state, series = _reported(0.002, reported, updates=20)
     assert (state.updates, state.update) == (20, 20)
     assert (series.value, series.criticals, series.warnings) == (0.002, 1, 0)
     assert series.highest == 0.2
@@ -38,15 +38,15 @@ def test_a_breach_between_two_records_is_counted() -> None:
 def test_a_hold_sees_the_share_of_bad_updates(criticals: int, bad_of_five: int) -> None:
     """Three of five is asked of shares: one bad of twenty is no held problem, most of twenty are."""
     high = {KL.name: Column.scalar(0.2)} if criticals else {}
-    _, series = _told(0.002, Conflated(n=21, high=high, criticals={KL.name: criticals}))
+    _, series = _reported(0.002, Conflated(n=21, high=high, criticals={KL.name: criticals}))
     assert sum(status == 2 for status in series.statuses.items) == bad_of_five
     assert len(series.statuses.items) == 5
 
 
 def test_the_last_of_them_is_counted_once() -> None:
     """Its own status is among those counted."""
-    told = Conflated(n=3, high={KL.name: Column.scalar(0.2)}, criticals={KL.name: 3})
-    _, series = _told(0.2, told)
+    reported = Conflated(n=3, high={KL.name: Column.scalar(0.2)}, criticals={KL.name: 3})
+    _, series = _reported(0.2, reported)
     assert series.criticals == 3
     assert list(series.statuses.items) == [2, 2, 2]
 
@@ -64,14 +64,14 @@ def _stop(update: int, kl: float = STOPPED_KL) -> EarlyStopped:
 
 def _record(last: int, n: int, warnings: int, value: float = STOPPED_KL) -> Measured:
     """`n` updates up to number `last`, of which so many were beyond the target, the last one too."""
-    told = Conflated(
+    reported = Conflated(
         n=n,
         low={KL.name: Column.scalar(0.004)},
         high={KL.name: Column.scalar(STOPPED_KL)},
         warnings={KL.name: warnings},
     )
     event = fakes.policy(START_NS, index=last, kl_divergence=value)
-    return msgspec.structs.replace(event, conflated=told)
+    return msgspec.structs.replace(event, conflated=reported)
 
 
 def _statuses(*events: Event) -> tuple[list[int], int, int]:
@@ -86,10 +86,10 @@ def test_stops_that_worked_excuse_their_updates_within_a_record(*, stops_first: 
     """All ten updates of a record stopped at 1.6 times the target: not one of them is a breach."""
     stops = [_stop(update) for update in range(21, 31)]
     record = _record(last=30, n=10, warnings=10)
-    told = [*stops, record] if stops_first else [record, *stops]
+    reported = [*stops, record] if stops_first else [record, *stops]
 
     assert _statuses(record) == ([1] * 5, 10, 0)
-    assert _statuses(*told) == ([0] * 5, 0, 0)
+    assert _statuses(*reported) == ([0] * 5, 0, 0)
 
 
 def test_only_as_many_breaches_are_excused_as_stops_worked() -> None:
@@ -121,19 +121,19 @@ def test_a_stop_that_is_told_twice_excuses_once() -> None:
 def test_a_record_does_not_hide_the_updates_before_it() -> None:
     """A short record leaves the older statuses as they were when its own are excused."""
     before = [fakes.policy(START_NS, index=i, kl_divergence=STOPPED_KL) for i in range(1, 6)]
-    told = [*before, _record(last=7, n=2, warnings=2), _stop(6), _stop(7)]
+    reported = [*before, _record(last=7, n=2, warnings=2), _stop(6), _stop(7)]
 
-    assert _statuses(*told) == ([1, 1, 1, 0, 0], 5, 0)
+    assert _statuses(*reported) == ([1, 1, 1, 0, 0], 5, 0)
 
 
 def test_no_update_is_worse_than_the_extremes_of_its_record() -> None:
     """A sender that counts by other limits than the run's target: its highest KL tells what can be true."""
-    told = _record(last=30, n=10, warnings=0)
-    assert told.conflated is not None
-    by_preset = msgspec.structs.replace(told.conflated, criticals={KL.name: 9}, warnings={})
+    reported = _record(last=30, n=10, warnings=0)
+    assert reported.conflated is not None
+    by_preset = msgspec.structs.replace(reported.conflated, criticals={KL.name: 9}, warnings={})
     calm = msgspec.structs.replace(by_preset, high={KL.name: Column.scalar(0.019)})
 
-    assert _statuses(msgspec.structs.replace(told, conflated=by_preset)) == ([1] * 5, 9, 0)
+    assert _statuses(msgspec.structs.replace(reported, conflated=by_preset)) == ([1] * 5, 9, 0)
     calm_event = fakes.policy(START_NS, index=30, kl_divergence=0.018)
     assert _statuses(msgspec.structs.replace(calm_event, conflated=calm)) == ([0] * 5, 0, 0)
 

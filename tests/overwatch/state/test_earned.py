@@ -8,15 +8,15 @@ from overwatch.state.env_tables import RETURNS, SHOWN_RETURNS, EpisodeSums
 from overwatch.state.envs import Envs
 
 
-def _summed(told: np.ndarray, together: int) -> bytes:
-    rows = told.shape[0]
+def _summed(reported: np.ndarray, together: int) -> bytes:
+    rows = reported.shape[0]
     sums = EpisodeSums()
     resize(sums, rows)
     done = np.full(rows, RETURNS, dtype=np.int64)
     for start in range(0, rows, together):
         place = np.arange(start, min(start + together, rows))
-        sums.sum_all(place, told[place], done[place])
-        sums.sum_newest(place, told[place, :SHOWN_RETURNS], done[place], done[place])
+        sums.sum_all(place, reported[place], done[place])
+        sums.sum_newest(place, reported[place, :SHOWN_RETURNS], done[place], done[place])
     return b"".join(array.tobytes() for array, _ in arrays_of(sums))
 
 
@@ -47,16 +47,16 @@ def _happen(envs: Envs, dice: np.random.Generator, at: int) -> None:
         case 5:
             envs.rows(ids)
         case _:
-            told = np.where(dice.random(ids.size) < 0.05, np.nan, dice.standard_normal(ids.size))
-            envs.finish_episodes(envs.rows(ids), told, at)
+            reported = np.where(dice.random(ids.size) < 0.05, np.nan, dice.standard_normal(ids.size))
+            envs.finish_episodes(envs.rows(ids), reported, at)
 
 
 def test_envs_are_summed_up_to_the_same_bits_alone_and_all_at_once() -> None:
     """A live fold sums up the few whose episode just ended, a fold after a checkpoint all of them."""
     dice = np.random.default_rng(7)
-    told = dice.standard_normal((700, RETURNS)) * 10.0 ** dice.uniform(-9, 9, (700, RETURNS))
+    reported = dice.standard_normal((700, RETURNS)) * 10.0 ** dice.uniform(-9, 9, (700, RETURNS))
 
-    assert _summed(told, 1) == _summed(told, 60) == _summed(told, 700)
+    assert _summed(reported, 1) == _summed(reported, 60) == _summed(reported, 700)
 
 
 def test_sums_kept_while_envs_come_and_go_equal_those_of_a_checkpoint() -> None:

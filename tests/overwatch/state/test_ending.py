@@ -26,11 +26,11 @@ def _start(second: float) -> Event:
     return fakes.started(START_NS + int(second * SECOND))
 
 
-def _folded(*told: tuple[str, Event], ours: bool = True) -> RunState:
+def _folded(*reported: tuple[str, Event], ours: bool = True) -> RunState:
     """The state after events of producers named `role/rank/epoch`, each received in the order given."""
     records = []
-    for who, event in told:
-        role, rank, epoch = who.split("/")
+    for owner, event in reported:
+        role, rank, epoch = owner.split("/")
         origin = Origin(run_id="r", role=role, rank=int(rank), epoch=epoch, ours=ours)
         records.append(Record(origin=origin, event=event, seq=None))
     state = new_run(records[0])
@@ -93,7 +93,7 @@ def test_a_new_attempt_of_rank_0_opens_the_run_again() -> None:
 
 def test_the_first_failure_among_ranks_is_the_reason_in_any_order() -> None:
     """Rank 3 fails, the others lose their peer or are stopped by the launcher: rank 3's reason counts."""
-    starts = [(who, _start(0)) for who in (ZERO, ONE, "trainer/3/d")]
+    starts = [(owner, _start(0)) for owner in (ZERO, ONE, "trainer/3/d")]
     ends = [
         (ZERO, _end(9, "interrupted", "SIGTERM")),
         (ONE, _end(8, "failed", "lost its peer")),

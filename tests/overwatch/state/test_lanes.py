@@ -8,7 +8,7 @@ from overwatch.state.run import RunState, dump, load
 SECOND = 1_000_000_000
 
 
-def told(*events: tuple[int, Event]) -> RunState:
+def reported(*events: tuple[int, Event]) -> RunState:
     """The state after these events, each with the rank that told it."""
     records = [Record(origin=Origin(run_id="r", rank=rank, ours=True), event=event) for rank, event in events]
     state = new_run(records[0])
@@ -48,7 +48,7 @@ def envs(lane: str, *env_ids: int) -> Measured:
 
 def test_a_lane_is_shown_by_what_its_trainer_calls_it() -> None:
     """Readings by UUID and envs by UUID meet under `cuda:0`."""
-    state = told(
+    state = reported(
         (0, started("n1", {"GPU-a": "cuda:0"})),
         (0, sample("GPU-a", "cuda:0", "n1", 0.5)),
         (0, envs("GPU-a", 0, 1)),
@@ -63,7 +63,7 @@ def test_a_lane_is_shown_by_what_its_trainer_calls_it() -> None:
 
 def test_the_first_gpus_of_two_nodes_are_two_lanes() -> None:
     """Both trainers say `cuda:0`; the second is shown with its node."""
-    state = told(
+    state = reported(
         (0, started("n1", {"GPU-a": "cuda:0"})),
         (1, started("n2", {"GPU-b": "cuda:0"})),
         (0, sample("GPU-a", "cuda:0", "n1", 0.5)),
@@ -81,7 +81,7 @@ def test_the_first_gpus_of_two_nodes_are_two_lanes() -> None:
 
 def test_ranks_that_see_one_gpu_each_are_lanes_of_one_node() -> None:
     """Three ranks on one node whose launcher shows each its own GPU as `cuda:0` have three names."""
-    state = told(*[(rank, started("n1", {f"GPU-{rank}": "cuda:0"})) for rank in range(3)])
+    state = reported(*[(rank, started("n1", {f"GPU-{rank}": "cuda:0"})) for rank in range(3)])
 
     assert state.lane_names.words == ["cuda:0", "cuda:0@n1", "cuda:0@n1#2"]
 
@@ -95,13 +95,13 @@ def test_a_sample_alone_names_its_lane() -> None:
         values={"hw.gpu.utilization": Column.of([0.1])},
     )
 
-    state = told((0, bare), (0, sample("GPU-y", "cuda:1", "n1", 0.2)))
+    state = reported((0, bare), (0, sample("GPU-y", "cuda:1", "n1", 0.2)))
 
     assert list(state.lanes) == ["GPU-z", "cuda:1"]
 
 
 def test_names_survive_a_checkpoint() -> None:
     """The state comes back with its lanes' names."""
-    state = told((0, started("n1", {"GPU-a": "cuda:0"})))
+    state = reported((0, started("n1", {"GPU-a": "cuda:0"})))
 
     assert load(dump(state)).lane_ids == state.lane_ids

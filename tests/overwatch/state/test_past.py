@@ -14,7 +14,7 @@ from overwatch.fold import FAST_NS, SLOW_NS, Fold
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import request
 from overwatch.projection.history import history
-from overwatch.snapshot.history import MOST_CURVES, Ask, Curve, History
+from overwatch.snapshot.history import MOST_CURVES, Curve, History, HistoryQuery
 from overwatch.state import apply, new_run
 from overwatch.state.past import COLUMNS, MAX_MARKS, MOST, Line, Mark, Past
 from overwatch.state.run import RunState
@@ -26,7 +26,7 @@ SAMPLES = st.lists(
 )
 
 
-def told(events: Sequence[Measured]) -> tuple[RunState, Past]:
+def reported(events: Sequence[Measured]) -> tuple[RunState, Past]:
     """A run that received these."""
     records = [Record(origin=ORIGIN, seq=seq + 1, event=event) for seq, event in enumerate(events)]
     state, past = new_run(records[0]), Past()
@@ -94,7 +94,7 @@ def test_numbers_of_every_kind_have_a_past() -> None:
             assert apply(state, record, at)
             past.take(state, record, at)
 
-    found = history(state, past, Ask())
+    found = history(state, past, HistoryQuery())
     assert {"kl_divergence", "policy_drift_rate", "trust_region_health", "mine", "kl_divergence#1",
             "gpu/gpu0/utilization"} <= set(found.names)  # fmt: skip
     assert curve(found, "kl_divergence").high == tuple(0.01 * update for update in range(8))
@@ -106,10 +106,10 @@ def test_numbers_of_every_kind_have_a_past() -> None:
 
 def test_what_was_not_finite_is_missing_and_counted() -> None:
     """A column of no finite value is absent, never 0."""
-    state, past = told([fakes.policy(START_NS + at, at, value_loss=value)
+    state, past = reported([fakes.policy(START_NS + at, at, value_loss=value)
                         for at, value in enumerate((1.0, math.nan, math.inf, 2.0))])  # fmt: skip
 
-    shown = curve(history(state, past, Ask()), "value_loss")
+    shown = curve(history(state, past, HistoryQuery()), "value_loss")
     assert (shown.low, shown.high) == ((1.0, None, None, 2.0),) * 2
     assert (shown.samples, shown.non_finite) == (4, 2)
 
@@ -119,11 +119,11 @@ def test_an_answer_has_at_most_the_asked_columns_and_all_extremes(columns: int) 
     """However few columns there are, the least and the most of the whole run are in them."""
     rng = np.random.default_rng(columns)
     values = rng.normal(size=1300).tolist()
-    state, past = told(
+    state, past = reported(
         [fakes.policy(START_NS + at, at, entropy_coef=value) for at, value in enumerate(values)]
     )
 
-    shown = curve(history(state, past, Ask(columns=columns)), "entropy_coef")
+    shown = curve(history(state, past, HistoryQuery(columns=columns)), "entropy_coef")
     assert len(shown.at) <= columns
     lows, highs = (
         [one for one in shown.low if one is not None],
@@ -136,15 +136,15 @@ def test_an_answer_has_at_most_the_asked_columns_and_all_extremes(columns: int) 
 def test_an_answer_is_of_the_asked_time_and_names() -> None:
     """Columns outside of it are left out; names that are beyond one answer are listed."""
     many = {f"c{place}": 1.0 for place in range(90)}
-    state, past = told(
+    state, past = reported(
         [fakes.policy(START_NS + at * SECOND, at, kl_divergence=0.01, **many) for at in range(10)]
     )
 
     begin = START_NS / 1e9
-    part = history(state, past, Ask(names=("kl_divergence",), since=begin + 3, until=begin + 6))
+    part = history(state, past, HistoryQuery(names=("kl_divergence",), since=begin + 3, until=begin + 6))
     assert [one.name for one in part.curves] == ["kl_divergence"]
     assert part.curves[0].update == (3, 4, 5, 6)
-    every = history(state, past, Ask(names=("c*",)))
+    every = history(state, past, HistoryQuery(names=("c*",)))
     assert len(every.curves) == MOST_CURVES
     assert len(every.left_out) == len([name for name in every.names if name.startswith("c")]) - MOST_CURVES
 
@@ -183,18 +183,18 @@ def test_a_restart_goes_on_with_the_past() -> None:
         elif update > 17:
             again.take(START_NS + update * SLOW_NS + FAST_NS, [batch(update), batch(update)])
 
-    asked = Ask(about=True)
-    assert again.history("run-1", asked) == whole.history("run-1", asked)
-    found = whole.history(None, asked)
+    requested = HistoryQuery(about=True)
+    assert again.history("run-1", requested) == whole.history("run-1", requested)
+    found = whole.history(None, requested)
     assert curve(found, "kl_divergence").samples == 30
     assert found is not None
     assert {moment.code for moment in found.moments} == {"policy-collapse"}
-    assert whole.history("other", asked) is None
+    assert whole.history("other", requested) is None
 
 
 def test_a_past_takes_of_the_room() -> None:
     """What a run remembers of its numbers is part of its cost."""
-    _, past = told([fakes.policy(START_NS + at, at, kl_divergence=0.01) for at in range(100)])
+    _, past = reported([fakes.policy(START_NS + at, at, kl_divergence=0.01) for at in range(100)])
 
     assert past.size >= sum(8 * 4 * len(line.at) for line in past.lines.values()) > 0
     assert Past.load(past.dump()) == past

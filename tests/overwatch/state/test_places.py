@@ -28,25 +28,27 @@ def _slots(at: int, ids: list[int], names: list[str], ages: list[int]) -> Measur
 @st.composite
 def _events(draw: st.DrawFn) -> list[Event]:
     """Steps, slots and removals of envs in any order, the same envs again and again among them."""
-    told: list[Event] = []
+    reported: list[Event] = []
     sets = draw(st.lists(IDS, min_size=1, max_size=4))
     for place in range(draw(st.integers(1, 14))):
         ids, at = draw(st.sampled_from(sets)), START_NS + place
         match draw(st.sampled_from(["envs", "whole", "some", "remove", "ended"])):
             case "envs":
-                told.append(fakes.envs(at, ids, index=place + 1, reward=[float(env + place) for env in ids]))
+                reported.append(
+                    fakes.envs(at, ids, index=place + 1, reward=[float(env + place) for env in ids])
+                )
             case "whole":
                 names = list(SLOTS) * len(ids)
                 ages = [place * 100 + number for number in range(3 * len(ids))]
-                told.append(_slots(at, [env for env in ids for _ in SLOTS], names, ages))
+                reported.append(_slots(at, [env for env in ids for _ in SLOTS], names, ages))
             case "some":
                 names = [SLOTS[(env + place) % 3] for env in ids]
-                told.append(_slots(at, ids, names, [place] * len(ids)))
+                reported.append(_slots(at, ids, names, [place] * len(ids)))
             case "remove":
-                told.append(EnvsRemoved(at=at, env_id=Column.of(ids)))
+                reported.append(EnvsRemoved(at=at, env_id=Column.of(ids)))
             case _:
-                told.append(fakes.ended(at, ids, [float(env) for env in ids]))
-    return told
+                reported.append(fakes.ended(at, ids, [float(env) for env in ids]))
+    return reported
 
 
 def _seen(state: RunState) -> dict[int, tuple[float, list[int], list[float]]]:
@@ -94,9 +96,9 @@ def _told_one_by_one(events: list[Event]) -> dict[int, tuple[float, list[int], l
 @given(_events(), st.integers(0, 14))
 def test_columns_are_what_plain_tables_would_be(events: list[Event], cut: int) -> None:
     """Told at once, and with a checkpoint in between, which holds nothing of what is remembered."""
-    told = fakes.records(events)
-    straight, reloaded = new_run(told[0]), new_run(told[0])
-    for place, record in enumerate(told):
+    reported = fakes.records(events)
+    straight, reloaded = new_run(reported[0]), new_run(reported[0])
+    for place, record in enumerate(reported):
         apply(straight, record, record.event.at)
         if place == cut:
             reloaded = load(dump(reloaded))
@@ -111,9 +113,9 @@ def test_a_sum_of_episodes_is_the_same_however_often_it_was_asked_for() -> None:
     """Asked after each episode, at the end, or after a checkpoint."""
     luck = np.random.default_rng(1).normal(size=(40, 8))
     events = [fakes.ended(START_NS + i, list(range(8)), row.tolist()) for i, row in enumerate(luck)]
-    told = fakes.records(list(events))
-    often = new_run(told[0])
-    for record in told:
+    reported = fakes.records(list(events))
+    often = new_run(reported[0])
+    for record in reported:
         apply(often, record, record.event.at)
         often.envs.all_sums()
     once = fakes.folded(list(events))

@@ -9,7 +9,7 @@ from tests import fakes
 from tests.fakes import START_NS
 
 
-def _told(events: list[tuple[int, object]]) -> RunState:
+def _reported(events: list[tuple[int, object]]) -> RunState:
     state = None
     for seq, (rank, event) in enumerate(events, start=1):
         origin = Origin(run_id="r", rank=rank, epoch=f"e{rank}", ours=True)
@@ -23,8 +23,10 @@ def _told(events: list[tuple[int, object]]) -> RunState:
 def test_the_lowest_rank_speaks_for_the_policy_and_the_others_give_the_spread() -> None:
     """An update of four ranks is one update, whatever order they come in."""
     numbers = [(3, 0.7), (0, 0.5), (1, 0.4), (2, 0.6)]
-    state = _told([(rank, fakes.policy(START_NS, index=8, entropy=value)) for rank, value in numbers])
-    state2 = _told([(rank, fakes.policy(START_NS, index=8, entropy=value)) for rank, value in numbers[1:]])
+    state = _reported([(rank, fakes.policy(START_NS, index=8, entropy=value)) for rank, value in numbers])
+    state2 = _reported(
+        [(rank, fakes.policy(START_NS, index=8, entropy=value)) for rank, value in numbers[1:]]
+    )
     (name,) = state2.policy
     assert state2.policy[name].value == 0.5
     assert state2.updates == 1
@@ -40,7 +42,7 @@ def test_a_run_has_the_devices_and_envs_of_all_its_ranks() -> None:
         (rank, RunStarted(at=START_NS, task=f"task{rank}", devices=(f"gpu{rank}",), n_envs=8))
         for rank in (2, 0, 1)
     ]
-    started = _told(starts).started
+    started = _reported(starts).started
     assert started is not None
     assert (started.task, started.devices, started.n_envs) == ("task0", ("gpu0", "gpu1", "gpu2"), 24)
 
@@ -52,7 +54,7 @@ def test_steps_of_all_ranks_add_up() -> None:
         for index in (1, 2)
         for rank in (0, 1)
     ]
-    assert _told(steps).steps == 16
+    assert _reported(steps).steps == 16
 
 
 @given(st.permutations([0] * 6 + [1] * 6 + [2] * 6), st.sampled_from([None, 1]))
@@ -66,7 +68,7 @@ def test_the_count_of_updates_is_that_of_the_lowest_rank_however_late_it_comes(
         seen[rank] += 1
         index = None if first is None else seen[rank]
         events.append((rank, fakes.policy(START_NS, index=index, kl_divergence=0.5 if rank else 0.001)))
-    state = _told(events)
+    state = _reported(events)
     assert state.updates == 6
     series = state.policy["overwatch.policy.kl_divergence"]
     assert (series.updates, series.criticals, series.highest) == (6, 0, 0.001)

@@ -56,28 +56,28 @@ def _folded(events: list[tuple[int, Event]]) -> RunState:
     return fakes.folded([fakes.started(START_NS, slots=SLOTS, devices=("gpu0",)), *(e for _, e in events)])
 
 
-def _told(state: RunState, env: int) -> dict[str, object]:
+def _reported(state: RunState, env: int) -> dict[str, object]:
     """Everything that is kept of one env, comparable; its silences are by a clock that all envs share."""
     envs, row = state.envs, state.envs.find(env)
     assert row is not None
     apart = (envs.lives, envs.silences.last_ns, envs.silences.mean_s, envs.silences.longest_s)
-    told: dict[str, object] = {
+    reported: dict[str, object] = {
         str(place): array[row].tolist()
         for place, (array, _) in enumerate(envs.arrays())
         if not any(array is one for one in apart)
         and not any(array is tally.counts for tally in _tallies(envs))
     }
     for place, tally in enumerate(_tallies(envs)):
-        told[f"recent {place}"] = int(tally.recent(envs.n, state.last_at)[row])
-    told["words"] = [said.get(env) for said in _words(envs)]
-    return {name: repr(value) for name, value in told.items()}
+        reported[f"recent {place}"] = int(tally.recent(envs.n, state.last_at)[row])
+    reported["words"] = [stated.get(env) for stated in _words(envs)]
+    return {name: repr(value) for name, value in reported.items()}
 
 
 def _words(envs: Envs) -> list[dict[int, object]]:
     """All tables by env id."""
     others = {"values", "times", "gone"}
-    told = [getattr(envs, name) for name in Envs.__struct_fields__ if name not in others]
-    return [said for said in told if isinstance(said, dict)]
+    reported = [getattr(envs, name) for name in Envs.__struct_fields__ if name not in others]
+    return [stated for stated in reported if isinstance(stated, dict)]
 
 
 def _tallies(envs: Envs) -> tuple[object, ...]:
@@ -97,14 +97,14 @@ def test_survivors_are_as_if_the_removed_had_never_been(steps: list[tuple[str, i
         since.setdefault(env, []).append((env, event))
         if isinstance(event, EnvsRemoved):
             since[env] = []
-    living = {env for env, told in since.items() if told}
+    living = {env for env, reported in since.items() if reported}
 
     assert set(state.envs.ids[: state.envs.n].tolist()) == living
     for env in living:
         alone = _folded(since[env])
         alone.last_at = state.last_at
         alone.envs.fit_slots(state.envs.stage.shape[1])
-        assert _told(state, env) == _told(alone, env)
+        assert _reported(state, env) == _reported(alone, env)
 
 
 @settings(deadline=None)
@@ -120,8 +120,8 @@ def test_unused_rows_hold_nothing(steps: list[tuple[str, int]]) -> None:
         )
     there = set(envs.ids[: envs.n].tolist())
     assert len(there) == envs.n
-    for said in _words(envs):
-        assert set(said) <= there
+    for stated in _words(envs):
+        assert set(stated) <= there
     assert envs.ids[envs.by_id].tolist() == sorted(there)
 
 
@@ -192,16 +192,16 @@ def test_the_action_mix_forgets_removed_envs() -> None:
 
 def test_an_ended_value_is_absent_and_the_env_stays_while_it_has_others() -> None:
     """Reward ends, metric goes on; when that ends too the env is gone."""
-    told = [
+    reported = [
         fakes.envs(START_NS, [1, 2], reward=[1.0, 2.0], metric=[0.1, 0.2]),
         removed(START_NS + 1, [2], "reward"),
     ]
-    state = fakes.folded(told)
+    state = fakes.folded(reported)
     row = state.envs.find(2)
     assert row is not None
     assert (state.envs.times["reward"][row], state.envs.times["metric"][row]) == (0, START_NS)
 
-    state = fakes.folded([*told, removed(START_NS + 2, [2], "metric")])
+    state = fakes.folded([*reported, removed(START_NS + 2, [2], "metric")])
     assert state.envs.ids[: state.envs.n].tolist() == [1]
 
 
@@ -235,13 +235,13 @@ def test_a_value_told_after_its_series_ended_is_kept() -> None:
     ],
 )
 def test_a_removal_is_a_line_of_the_feed(
-    ids: list[int], said: str, env_id: int | None, fields: dict[str, str]
+    ids: list[int], stated: str, env_id: int | None, fields: dict[str, str]
 ) -> None:
     """One line a removal, which names the envs; values that ended have none."""
     state = fakes.folded([removed(START_NS, ids), removed(START_NS, ids, "reward")])
     (line,) = state.feed.items
 
-    assert (line.kind, line.message, line.env_id, line.fields) == ("envs_removed", said, env_id, fields)
+    assert (line.kind, line.message, line.env_id, line.fields) == ("envs_removed", stated, env_id, fields)
 
 
 def test_removals_survive_a_checkpoint() -> None:

@@ -20,25 +20,25 @@ STAGES = (Stage.DORMANT, Stage.TRAINING, Stage.PRUNED)
 @st.composite
 def _events(draw: st.DrawFn) -> list[Event]:
     """The same few things told of the same few envs, again and again."""
-    told: list[Event] = []
+    reported: list[Event] = []
     for place in range(draw(st.integers(1, 20))):
         at, ids, alike = START_NS + place, draw(st.sampled_from(SETS)), draw(st.integers(0, 1))
         match draw(st.sampled_from(["lanes", "lanes", "stages", "stages", "moved", "removed"])):
             case "lanes":
                 words = [LANES[(env * alike) % 2] for env in ids]
-                told.append(fakes.envs(at, ids, lane=words))  # type: ignore[arg-type]  # a lane takes words
+                reported.append(fakes.envs(at, ids, lane=words))  # type: ignore[arg-type]  # a lane takes words
             case "stages":
                 words = [STAGES[(env + alike) % 3].label for env in ids]
-                told.append(fakes.slots(at, ids, ["a"] * len(ids), words))
+                reported.append(fakes.slots(at, ids, ["a"] * len(ids), words))
             case "moved":
-                told.append(
+                reported.append(
                     SeedStageChanged(
                         at=at, env_id=ids[0], seed_id="s", slot="a", before=Stage.DORMANT, after=STAGES[alike]
                     )
                 )
             case _:
-                told.append(EnvsRemoved(at=at, env_id=Column.of(ids[:2])))
-    return told
+                reported.append(EnvsRemoved(at=at, env_id=Column.of(ids[:2])))
+    return reported
 
 
 def _seen(state: RunState) -> dict[int, tuple[str | None, str | None]]:
@@ -95,7 +95,7 @@ def test_sets_with_the_same_short_name_are_not_taken_for_one_another() -> None:
     events: list[Event] = []
     for place, ids in enumerate(sets * 6):
         lanes, stages = [LANES[place // 3 % 2]] * 12, [STAGES[place // 4 % 2].label] * 12
-        told = fakes.envs(START_NS + place, ids, lane=lanes)  # type: ignore[arg-type]  # a lane takes words
-        events += [told, fakes.slots(START_NS + place, ids, ["a"] * 12, stages)]
+        reported = fakes.envs(START_NS + place, ids, lane=lanes)  # type: ignore[arg-type]  # a lane takes words
+        events += [reported, fakes.slots(START_NS + place, ids, ["a"] * 12, stages)]
 
     assert _seen(fakes.folded(events)) == _plain(events)

@@ -17,8 +17,8 @@ from tests.fakes import START_NS
 
 def test_a_service_that_measures_itself_is_no_update_of_the_policy() -> None:
     """Its numbers are kept, and the run is at the update that its trainer told."""
-    told = Measured(at=START_NS, scope=Scope.LEARNER, values=scalars({"learner.policy_loss": 0.25}))
-    state = fakes.folded([fakes.policy(START_NS, 7, entropy=0.5), told, told])
+    reported = Measured(at=START_NS, scope=Scope.LEARNER, values=scalars({"learner.policy_loss": 0.25}))
+    state = fakes.folded([fakes.policy(START_NS, 7, entropy=0.5), reported, reported])
 
     assert (state.updates, state.update) == (1, 7)
     assert state.services.processes["trainer/0"].gauges["learner.policy_loss"].value == 0.25
@@ -40,11 +40,11 @@ def counted(total: float, at: int = START_NS, name: str = SAMPLES, **labels: str
     )
 
 
-def folded(*told: tuple[Origin, Event]) -> RunState:
+def folded(*reported: tuple[Origin, Event]) -> RunState:
     """The state after these events of several processes."""
-    state = new_run(Record(origin=told[0][0], event=told[0][1]))
-    for who, event in told:
-        apply(state, Record(origin=who, event=event), event.at + 1)
+    state = new_run(Record(origin=reported[0][0], event=reported[0][1]))
+    for owner, event in reported:
+        apply(state, Record(origin=owner, event=event), event.at + 1)
     return state
 
 
@@ -59,8 +59,8 @@ def amounts(state: RunState, name: str = SAMPLES) -> dict[str, Amount]:
 
 def test_two_processes_of_a_service_keep_their_own_gauges() -> None:
     """The value of one is not the other's, whatever order they report in."""
-    told = [Measured(at=START_NS + n, scope=Scope.LEARNER, values=scalars({LOSS: n})) for n in (1, 2)]
-    state = folded((origin(rank=0), told[0]), (origin(rank=1), told[1]))
+    reported = [Measured(at=START_NS + n, scope=Scope.LEARNER, values=scalars({LOSS: n})) for n in (1, 2)]
+    state = folded((origin(rank=0), reported[0]), (origin(rank=1), reported[1]))
 
     kept = {key: process.gauges[LOSS].value for key, process in state.services.processes.items()}
     assert kept == {"learner/0": 1.0, "learner/1": 2.0}
@@ -120,13 +120,13 @@ def test_a_histogram_keeps_its_buckets_over_lives() -> None:
 
 def test_a_policy_is_what_a_trainer_or_a_learner_says() -> None:
     """Numbers of a policy from another role are kept with that process, and move no update."""
-    said = fakes.policy(START_NS + 1, 9, entropy=0.9)
-    state = folded((origin("trainer"), fakes.policy(START_NS, 7, entropy=0.5)), (origin("rollouts"), said))
+    stated = fakes.policy(START_NS + 1, 9, entropy=0.9)
+    state = folded((origin("trainer"), fakes.policy(START_NS, 7, entropy=0.5)), (origin("rollouts"), stated))
 
     assert (state.updates, state.update) == (1, 7)
     assert state.policy["overwatch.policy.entropy"].value == 0.5
     assert state.services.processes["rollouts/0"].gauges["overwatch.policy.entropy"].value == 0.9
-    assert folded((origin("learner"), said)).update == 9
+    assert folded((origin("learner"), stated)).update == 9
 
 
 def test_series_beyond_a_cap_are_counted() -> None:
@@ -144,11 +144,11 @@ def test_series_beyond_a_cap_are_counted() -> None:
 
 def test_services_are_part_of_a_checkpoint() -> None:
     """A state that was saved goes on as the one that was not."""
-    told: list[tuple[Origin, Event]] = [
+    reported: list[tuple[Origin, Event]] = [
         (origin(epoch="a"), counted(5, status="ok")), (origin(epoch="b"), counted(4, status="ok")),
         (origin(), Measured(at=START_NS, scope=Scope.LEARNER, values=scalars({LOSS: 1.0}))),
     ]  # fmt: skip
-    state = folded(*told)
+    state = folded(*reported)
 
     again = load(dump(state))
     assert again.services == state.services
@@ -190,4 +190,4 @@ def test_a_count_that_is_none_is_not_kept() -> None:
         for value in (5.0, math.nan, math.inf, -1.0)
     ]
 
-    assert fakes.folded(events).told_counts == {"episodes": 5.0}
+    assert fakes.folded(events).reported_counts == {"episodes": 5.0}

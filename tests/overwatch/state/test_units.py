@@ -13,7 +13,7 @@ from tests.fakes import START_NS
 SHARE, NATS = "overwatch.policy.entropy", "overwatch.policy.entropy_nats"
 
 
-def _told(*values: float, **started: object) -> fakes.RunState:
+def _reported(*values: float, **started: object) -> fakes.RunState:
     start = [fakes.started(START_NS, **started)] if started else []
     return fakes.folded(
         [*start, *(fakes.policy(START_NS + at, entropy=value) for at, value in enumerate(values))]
@@ -23,7 +23,7 @@ def _told(*values: float, **started: object) -> fakes.RunState:
 @pytest.mark.parametrize("values", [(2.3, 0.9, 0.05), (-0.08, -1.5), (0.9, 1.2, 0.05), (0.5, -3.0)])
 def test_an_entropy_beyond_a_share_is_in_nats_and_judged_by_nothing(values: tuple[float, ...]) -> None:
     """From the first such value on, whatever comes later; of a density it is negative."""
-    state = _told(*values)
+    state = _reported(*values)
     series = state.policy[SHARE]
     assert series.value == values[-1]
     assert (series.warnings, series.criticals) == (0, 0)
@@ -38,7 +38,7 @@ def test_an_entropy_beyond_a_share_is_in_nats_and_judged_by_nothing(values: tupl
 )
 def test_a_share_stays_one(values: tuple[float, ...]) -> None:
     """Rounding and what is not finite decide nothing."""
-    state = _told(*values)
+    state = _reported(*values)
     assert NATS not in state.policy
     assert state.policy[SHARE].value == values[-1]
     assert not [entry for entry in state.feed.items if "entropy" in entry.message]
@@ -47,7 +47,7 @@ def test_a_share_stays_one(values: tuple[float, ...]) -> None:
 def test_a_share_is_worked_out_where_the_run_declared_the_maximum() -> None:
     """Of four actions, in nats under either name."""
     config = {"max_entropy": repr(math.log(4))}
-    assert _told(math.log(4), 0.1, config=config).policy[SHARE].value == pytest.approx(0.1 / math.log(4))
+    assert _reported(math.log(4), 0.1, config=config).policy[SHARE].value == pytest.approx(0.1 / math.log(4))
     named = [fakes.started(START_NS, config=config), fakes.policy(START_NS, entropy_nats=math.log(2))]
     assert fakes.folded(named).policy[SHARE].value == pytest.approx(0.5)
 

@@ -97,14 +97,14 @@ def test_samples_are_taken_at_a_stride() -> None:
 
 def test_the_newest_actions_are_kept_newest_first() -> None:
     """Operation, slot, blueprint and step of the last eight."""
-    told = [
+    reported = [
         ActionTaken(
             at=START_NS + i, env_id=Column.of([5]), op=Column.of_labels([f"op{i}"]), step=i,
             slot=Column.of_labels(["a"]), blueprint=Column.of_labels([None]),
         )
         for i in range(20)
     ]  # fmt: skip
-    actions = fakes.folded(told).envs.actions
+    actions = fakes.folded(reported).envs.actions
 
     assert actions.step[0, actions.of(0)].tolist() == list(range(19, 19 - ACTIONS, -1))
     assert actions.last(0) == (19, 0)
@@ -158,21 +158,21 @@ def test_samples_are_taken_as_if_each_env_were_looked_at_alone(seed: int) -> Non
     """Records of any envs, late ones too: each env has the samples that are its own."""
     dice = random.Random(seed)  # noqa: S311 numbers for a test
     sets = [sorted(dice.sample(range(12), dice.randint(1, 6))) for _ in range(4)]
-    at, told, plain = START_NS, [], dict[int, list[int]]()
+    at, reported, plain = START_NS, [], dict[int, list[int]]()
     newest, sampled = dict[int, int](), dict[int, int]()
     for step in range(1, 120):
         at += dice.choice((50, 100, 300)) * 1_000_000
-        here, said = at - dice.choice((0, 0, 0, 400)) * 1_000_000, step - dice.choice((0, 0, 3))
+        here, stated = at - dice.choice((0, 0, 0, 400)) * 1_000_000, step - dice.choice((0, 0, 3))
         ids = dice.choice(sets)
-        told.append(fakes.envs(here, ids, said, metric=[float(said)] * len(ids)))
+        reported.append(fakes.envs(here, ids, stated, metric=[float(stated)] * len(ids)))
         for env in ids:
-            newest[env] = max(newest.get(env, 0), said)
+            newest[env] = max(newest.get(env, 0), stated)
             times = plain.setdefault(env, [])
             if not times or (here - times[-1] >= STRIDE_NS and newest[env] - sampled[env] >= STRIDE):
                 times.append(here)
                 sampled[env] = newest[env]
 
-    envs = fakes.folded(told).envs
+    envs = fakes.folded(reported).envs
     found = {env: envs.trends.at[row, envs.trends.of(row)] for env in plain for row in (envs.row(env),)}
     assert {env: times[-SAMPLES:] for env, times in plain.items()} == {
         env: times.tolist() for env, times in found.items()

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from overwatch.analyse.findings import Told
+from overwatch.analyse.findings import Reported
 from overwatch.catalog import Stage
 from overwatch.snapshot import (
     Anomaly,
@@ -161,7 +161,7 @@ BOTH = Comparison(
             sides=(_side(), _side(0.6)),
         ),
     ),
-    verdicts=((Told(at=0.0, update=0.0, severity="ok", text="all well"),), ()),
+    verdicts=((Reported(at=0.0, update=0.0, severity="ok", text="all well"),), ()),
 )
 """Two runs beside one another."""
 

@@ -13,7 +13,7 @@ SPIKE = 240
 
 
 def _curve(name: str, values: Sequence[float | None], begin: float, **fields: object) -> Curve:
-    told = {"label": name, "fmt": ".3f", "samples": len(values), "non_finite": 0, **fields}
+    reported = {"label": name, "fmt": ".3f", "samples": len(values), "non_finite": 0, **fields}
     step = SECONDS / len(values)
     return Curve(
         name=name,
@@ -21,7 +21,7 @@ def _curve(name: str, values: Sequence[float | None], begin: float, **fields: ob
         update=tuple(range(len(values))),
         low=tuple(values),
         high=tuple(values),
-        **told,  # type: ignore[arg-type]
+        **reported,  # type: ignore[arg-type]
     )
 
 

@@ -20,33 +20,33 @@ class Deck:
     """A transport that notes what it is told."""
 
     def __init__(self, marks: tuple[Mark, ...] = ()) -> None:
-        self.told: list[tuple[str, float]] = []
+        self.reported: list[tuple[str, float]] = []
         self.playback = Playback(time=50.0, first=0.0, last=100.0, playing=False, marks=marks)
 
     def play(self, *, playing: bool) -> None:
         """Play on, or pause."""
-        self.told.append(("play", playing))
+        self.reported.append(("play", playing))
         self.playback = replace(self.playback, playing=playing)
 
     def step(self, by: int) -> None:
         """Seconds on, or back."""
-        self.told.append(("step", by))
+        self.reported.append(("step", by))
 
     def seek(self, time: float) -> None:
         """Go to a time."""
-        self.told.append(("seek", time))
+        self.reported.append(("seek", time))
 
     def search(self, kind: str, what: str) -> None:
         """Go to something by its name."""
-        self.told.append((f"{kind} {what}", 0.0))
+        self.reported.append((f"{kind} {what}", 0.0))
 
     def cancel(self) -> None:
         """Stay."""
-        self.told.append(("cancel", 0.0))
+        self.reported.append(("cancel", 0.0))
 
     def set_speed(self, speed: float) -> None:
         """Play so fast."""
-        self.told.append(("speed", speed))
+        self.reported.append(("speed", speed))
         self.playback = replace(self.playback, speed=speed)
 
 

@@ -138,10 +138,10 @@ SYSTEM = System(
 
 
 def _finding(  # noqa: PLR0917 (a table reads better without six names a row)
-    code: str, severity: str, scope: str, who: str | None, age_s: float, texts: tuple[str, str]
+    code: str, severity: str, scope: str, owner: str | None, age_s: float, texts: tuple[str, str]
 ) -> Finding:
     return Finding(
-        id=f"{code}:{who}", code=code, severity=severity, subject=Subject(scope=scope, id=who),
+        id=f"{code}:{owner}", code=code, severity=severity, subject=Subject(scope=scope, id=owner),
         since=NOW - age_s, message=texts[0], hint=texts[1],
     )  # fmt: skip
 

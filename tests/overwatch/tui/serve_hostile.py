@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from overwatch.feeds import Connection
 from overwatch.feeds.live import Listed, Update
 from overwatch.snapshot import View
-from overwatch.snapshot.history import Ask, History
+from overwatch.snapshot.history import History, HistoryQuery
 from overwatch.tui.app import OverwatchApp
 from overwatch.tui.commands import press
 from tests.overwatch.tui import drawers, hostile
@@ -50,7 +50,7 @@ class Hostile:
     def go(self, listed: Listed) -> None:
         """Stay."""
 
-    async def history(self, run_id: str | None, ask: Ask) -> History | None:
+    async def history(self, run_id: str | None, query: HistoryQuery) -> History | None:
         """None."""
 
     async def acknowledge(self, finding_id: str, run_id: str) -> None:

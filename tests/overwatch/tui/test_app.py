@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from overwatch.feeds import Connection
 from overwatch.feeds.live import AckError, Listed, Update
 from overwatch.snapshot import RunLine, Snapshot, View
-from overwatch.snapshot.history import Ask, History
+from overwatch.snapshot.history import History, HistoryQuery
 from overwatch.tui.actions import pages
 from overwatch.tui.app import OverwatchApp
 from overwatch.tui.commands import ACTIONS, press
@@ -56,7 +56,7 @@ class Desk:
         """What the app chooses."""
         self.gone.append(listed)
 
-    async def history(self, run_id: str | None, ask: Ask) -> History | None:
+    async def history(self, run_id: str | None, query: HistoryQuery) -> History | None:
         """None."""
 
     async def acknowledge(self, finding_id: str, run_id: str) -> None:
@@ -70,7 +70,7 @@ class Desk:
         while True:
             yield await self._queue.get()
 
-    def say(self, update: Update) -> None:
+    def emit(self, update: Update) -> None:
         """The next update."""
         if isinstance(update, Connection):
             self.connection = update
@@ -133,8 +133,8 @@ def _under_cursor(pilot: Pilot[int]) -> int:
 
 
 async def _opened(pilot: Pilot[int], desk: Desk, snapshot: Snapshot | None = None) -> None:
-    desk.say(Connection(state="up"))
-    desk.say(snapshot or scenario.storm())
+    desk.emit(Connection(state="up"))
+    desk.emit(snapshot or scenario.storm())
     await _shows(pilot, "FLIGHT BOARD", "LIVE")
 
 
@@ -142,13 +142,13 @@ def test_before_the_first_run_it_says_what_to_do() -> None:
     """No run yet: how to send, and where to."""
 
     async def steps(pilot: Pilot[int], desk: Desk) -> None:
-        desk.say(Connection(state="up"))
+        desk.emit(Connection(state="up"))
         await _shows(pilot, "no run yet", "collector 127.0.0.1:4380 up", "overwatch demo")
-        desk.say(Connection(state="down", reason="connection refused"))
+        desk.emit(Connection(state="down", reason="connection refused"))
         text = await _shows(pilot, "down: connection refused", "No collector answers", "overwatch collect")
         assert re.search(r"Tried: +ws://127\.0\.0\.1:4380 ", text)
         assert "none is announced in" in text
-        desk.say(Connection(state="up"))
+        desk.emit(Connection(state="up"))
         await _shows(pilot, "collector 127.0.0.1:4380 up")
         assert "Tried" not in _screen(pilot)
 
@@ -196,11 +196,11 @@ def test_the_cursor_stays_on_its_env_when_the_rows_are_sorted_anew() -> None:
         assert _under_cursor(pilot) == 12
         swapped = list(full.envs)
         swapped[32], swapped[33] = swapped[33], swapped[32]
-        desk.say(msgspec.structs.replace(full, envs=tuple(swapped), feed_rate=1.0))
+        desk.emit(msgspec.structs.replace(full, envs=tuple(swapped), feed_rate=1.0))
         await _shows(pilot, "following · 1/s")
         assert _under_cursor(pilot) == 12
         gone = tuple(env for env in swapped if env.env_id != 12)
-        desk.say(msgspec.structs.replace(full, envs=gone, feed_rate=2.0))
+        desk.emit(msgspec.structs.replace(full, envs=gone, feed_rate=2.0))
         await _shows(pilot, "following · 2/s")
         assert _under_cursor(pilot) == 30
 
@@ -377,7 +377,7 @@ def test_a_refused_view_is_said_on_the_key_line() -> None:
 
     async def steps(pilot: Pilot[int], desk: Desk) -> None:
         await _opened(pilot, desk)
-        desk.say(Connection(state="up", reason="view refused with HTTP 503"))
+        desk.emit(Connection(state="up", reason="view refused with HTTP 503"))
         await _shows(pilot, "view refused with HTTP 503", "FLIGHT BOARD")
         await pilot.press("j")
         assert "view refused" not in _screen(pilot)
@@ -391,15 +391,15 @@ def test_silence_is_counted_here_and_shown() -> None:
     async def steps(pilot: Pilot[int], desk: Desk) -> None:
         await _opened(pilot, desk)
         desk.waited_s = 3.0
-        desk.say(Connection(state="up"))
+        desk.emit(Connection(state="up"))
         await _shows(pilot, "SLOW 3.3s")
         desk.waited_s = 14.0
-        desk.say(Connection(state="down", reason="gone"))
+        desk.emit(Connection(state="down", reason="gone"))
         screen = await _shows(pilot, "STALE 14s", "everything below is 14s old", "reconnecting")
         assert "~64°C" in screen
         assert "~0.71" in screen
         desk.waited_s = 0.0
-        desk.say(scenario.storm())
+        desk.emit(scenario.storm())
         await _shows(pilot, "LIVE 0.3s", "gpu1 is throttled")
 
     _run(steps)
@@ -410,7 +410,7 @@ def test_markup_in_telemetry_is_text() -> None:
 
     async def steps(pilot: Pilot[int], desk: Desk) -> None:
         for word in ("[bold]x[/]", "[@click=app.bell]y[/]", "[/"):
-            desk.say(scenario.with_word(scenario.storm(), word))
+            desk.emit(scenario.with_word(scenario.storm(), word))
             await _shows(pilot, f" OVERWATCH  {word}")
 
     _run(steps)
@@ -442,8 +442,10 @@ def test_render_times_are_measured_here() -> None:
 
 def test_the_list_of_runs_is_asked_for_and_the_chosen_one_is_gone_to() -> None:
     """While it is open once a second; before the first snapshot too."""
-    told = {"newest": True, "state": "live", "severity": "ok", "text": "all well", "time": 1.0}
-    ant = Listed(collector="ws://127.0.0.1:4380", run=msgspec.convert({"run_id": "ant-3", **told}, RunLine))
+    reported = {"newest": True, "state": "live", "severity": "ok", "text": "all well", "time": 1.0}
+    ant = Listed(
+        collector="ws://127.0.0.1:4380", run=msgspec.convert({"run_id": "ant-3", **reported}, RunLine)
+    )
 
     async def steps(pilot: Pilot[int], desk: Desk) -> None:
         await _opened(pilot, desk)

@@ -47,9 +47,9 @@ def test_ascii_draws_stars_where_there_are_dots() -> None:
 
 def _update(snapshot: Snapshot, update: int, kl: float) -> Snapshot:
     reading = snapshot.policy["kl_divergence"]
-    told = msgspec.structs.replace(reading, history=(*reading.history[1:], kl), value=kl)
+    reported = msgspec.structs.replace(reading, history=(*reading.history[1:], kl), value=kl)
     run = msgspec.structs.replace(snapshot.run, update=update)
-    return msgspec.structs.replace(snapshot, run=run, policy={**snapshot.policy, "kl_divergence": told})
+    return msgspec.structs.replace(snapshot, run=run, policy={**snapshot.policy, "kl_divergence": reported})
 
 
 def test_history_grows_by_what_is_new_and_is_bounded() -> None:

@@ -111,12 +111,12 @@ def test_each_command_does_its_work() -> None:
         ("seek 10s", "seek is for recordings"),
     ],
 )
-def test_what_cannot_be_done_names_the_word_and_what_there_is(text: str, said: str) -> None:
+def test_what_cannot_be_done_names_the_word_and_what_there_is(text: str, stated: str) -> None:
     """On the last line, and nothing changes."""
     terminal = _done(text)
     assert terminal.session.ui.notice is not None
-    assert terminal.session.ui.notice.startswith(said)
-    assert said[:60] in terminal.lines[-1]
+    assert terminal.session.ui.notice.startswith(stated)
+    assert stated[:60] in terminal.lines[-1]
     assert terminal.session.view == Terminal(scenario.storm()).session.view
 
 

@@ -15,7 +15,7 @@ from overwatch.tui.keys import Mode
 from overwatch.tui.playback import Playback
 from overwatch.tui.screen import page as page_of
 from overwatch.tui.session import Session
-from tests.overwatch.analyse.reading import read_story
+from tests.overwatch.analyse.reading import read_history
 from tests.overwatch.simulate.runs import overwatch, record
 
 _SIZE = ("--gpus", "1", "--envs", "4", "--slots", "3", "--seconds", "80", "--seed", "5")
@@ -33,7 +33,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture(scope="module")
 def both(logs: tuple[Path, Path]) -> Comparison:
     """Compared."""
-    return comparison_of(read_story(logs[0]), read_story(logs[1]))
+    return comparison_of(read_history(logs[0]), read_history(logs[1]))
 
 
 def _frame(logs: tuple[Path, Path], both: Comparison, second: float, keys: tuple[str, ...] = ()) -> list[str]:

@@ -30,10 +30,10 @@ DOTS = range(0x2801, 0x2900)
 
 def line(values: Sequence[float | None], **fields: object) -> Curve:
     """A curve with a value a second."""
-    told = {"label": "x", "fmt": ".3g", "samples": len(values), "non_finite": 0, **fields}
+    reported = {"label": "x", "fmt": ".3g", "samples": len(values), "non_finite": 0, **fields}
     at = tuple(float(place) for place in range(len(values)))
     none = (None,) * len(values)
-    return Curve(name="x", at=at, update=none, low=tuple(values), high=tuple(values), **told)  # type: ignore[arg-type]
+    return Curve(name="x", at=at, update=none, low=tuple(values), high=tuple(values), **reported)  # type: ignore[arg-type]
 
 
 def shown(curve: Curve, width: int = 48, rows: int = 8, **fields: object) -> list[str]:
@@ -160,9 +160,9 @@ def without_envs() -> Snapshot:
     """A run that sends its policy's numbers alone."""
     full = scenario.healthy()
     run = msgspec.structs.replace(full.run, n_envs=None, slots_enabled=False, slots=())
-    told = {"kl_divergence", "entropy", "value_loss"}
+    reported = {"kl_divergence", "entropy", "value_loss"}
     policy = {
-        name: reading if name in told else Reading(label=reading.label)
+        name: reading if name in reported else Reading(label=reading.label)
         for name, reading in full.policy.items()
     }
     policy |= {
@@ -262,8 +262,8 @@ def test_zoom_shows_a_part_and_moves() -> None:
     terminal = terminal_of((120, 40))
     terminal.press("c", "z")
     assert "90% to 100%" in terminal.screen
-    ask = terminal.session.asks()[0][1]
-    assert ask.since is not None
+    query = terminal.session.asks()[0][1]
+    assert query.since is not None
     terminal.press("left_parenthesis")
     assert "85% to 95%" in terminal.screen
     terminal.press("Z")

@@ -121,11 +121,11 @@ def test_short_numbers_have_three_digits() -> None:
 
 def test_reasons_are_dropped_whole() -> None:
     """A reason that has no room is counted; a single one ends in an ellipsis."""
-    said = ("2 culls in 60s", "return 4.6 mad low")
+    stated = ("2 culls in 60s", "return 4.6 mad low")
 
-    assert reasons(said, 40) == "2 culls in 60s · return 4.6 mad low"
-    assert reasons(said, 20) == "2 culls in 60s +1"
-    assert reasons(said[1:], 12) == "return 4.6 …"
+    assert reasons(stated, 40) == "2 culls in 60s · return 4.6 mad low"
+    assert reasons(stated, 20) == "2 culls in 60s +1"
+    assert reasons(stated[1:], 12) == "return 4.6 …"
 
 
 def test_pairs_go_whole_or_not_at_all() -> None:

@@ -12,7 +12,7 @@ from tests.overwatch.tui.pressing import Deck, Terminal
 replace = msgspec.structs.replace
 
 
-def _said(time: float, message: str = "x", **about: object) -> FeedLine:
+def _stated(time: float, message: str = "x", **about: object) -> FeedLine:
     return msgspec.convert(
         {"time": time, "severity": "info", "subsystem": "tolaria", "message": message, **about}, FeedLine
     )
@@ -26,8 +26,8 @@ def _finding(scope: str, name: str | None, since: float, cleared_at: float | Non
 
 
 FEED = (
-    _said(10.0), _said(20.0, env_id=3, gpu_id="gpu0"), _said(21.0, gpu_id="gpu1"), _said(30.0),
-    _said(40.0, "update=7"),
+    _stated(10.0), _stated(20.0, env_id=3, gpu_id="gpu0"), _stated(21.0, gpu_id="gpu1"), _stated(30.0),
+    _stated(40.0, "update=7"),
 )  # fmt: skip
 
 
@@ -102,9 +102,9 @@ def test_in_a_recording_the_finding_and_the_line_are_places_to_go_to() -> None:
     deck = Deck()
     terminal = Terminal(_storm(), transport=deck)
     terminal.press("A", "j", "t")
-    assert deck.told[-1] == ("seek", scenario.FINDINGS[1].since)
+    assert deck.reported[-1] == ("seek", scenario.FINDINGS[1].since)
     terminal.press("k", "k", "T")
-    assert deck.told[-1] == ("seek", scenario.storm().feed[-2].time)
+    assert deck.reported[-1] == ("seek", scenario.storm().feed[-2].time)
 
 
 def _later(seconds: float, reward: float) -> Snapshot:
@@ -158,8 +158,10 @@ def test_a_lane_says_how_far_it_is_from_the_others() -> None:
     apart = Anomaly(score=4.2, reasons=("31 of 32 envs slow",))
     groups = (replace(full.board.groups[0], anomaly=apart), *full.board.groups[1:])
     lanes = (replace(full.system.gpus[0], anomaly=apart), *full.system.gpus[1:])
-    told = replace(full, board=replace(full.board, groups=groups), system=replace(full.system, gpus=lanes))
-    terminal = Terminal(told, 160)
+    reported = replace(
+        full, board=replace(full.board, groups=groups), system=replace(full.system, gpus=lanes)
+    )
+    terminal = Terminal(reported, 160)
     row = next(line for line in terminal.lines if "▾ gpu1" in line)
     assert "medians; anom 4.2, 31 of 32 envs slow" in row
     assert "anom" not in next(line for line in terminal.lines if "▾ gpu0" in line)

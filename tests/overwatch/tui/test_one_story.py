@@ -25,15 +25,15 @@ _ALARM = re.compile(r"^\d (CRIT|WARN) ")
 
 def snapshots(seconds: int, *runs: Settings) -> Iterator[Snapshot]:
     """What is shown of these runs in one collector, for so long."""
-    told = (
+    reported = (
         [
             (one.at, place, one.body)
-            for one in Teller(run.run_id, f"epoch-{place}").tell(Script(run, START).moments())
+            for one in Teller(run.run_id, f"epoch-{place}").report(Script(run, START).moments())
         ]
         for place, run in enumerate(runs)
     )
     fold, waiting, tick = Fold(), list[Batch](), next_tick(START)
-    for sequence, (at, _, body) in enumerate(heapq.merge(*told), start=1):
+    for sequence, (at, _, body) in enumerate(heapq.merge(*reported), start=1):
         while tick < at:
             yield from _shown(fold, tick, waiting)
             tick, waiting = tick + FAST_NS, []
@@ -77,17 +77,17 @@ def test_no_tick_contradicts_itself(scene: str) -> None:
     """The verdict's severity and counts are those of the open alarms; each is seen where it is said to be."""
     seconds, *runs = SCENES[scene]
     seen: dict[str, list[str]] = {}
-    said = set[tuple[str, str]]()
+    stated = set[tuple[str, str]]()
     for shown in snapshots(seconds, *runs):
         found = contradictions(shown)
-        if (shown.run.run_id, shown.verdict.text) not in said:
-            said.add((shown.run.run_id, shown.verdict.text))
+        if (shown.run.run_id, shown.verdict.text) not in stated:
+            stated.add((shown.run.run_id, shown.verdict.text))
             found += on_the_screen(shown)
         for one in found:
             seen.setdefault(one, []).append(f"{shown.run.run_id} at {shown.time - START / 1e9:.1f} s")
 
     assert {one: (len(when), when[0]) for one, when in seen.items()} == {}
-    assert len(said) > 3
+    assert len(stated) > 3
 
 
 def test_what_contradicts_itself_is_noticed() -> None:

@@ -14,9 +14,9 @@ HERE, THERE = "ws://127.0.0.1:4380", "ws://10.0.0.2:4380"
 
 
 def _line(run_id: str, **fields: object) -> Listed:
-    told = {"newest": False, "state": "live", "severity": "ok", "text": "all well", "time": 1.0, **fields}
-    collector = str(told.pop("collector", HERE))
-    return Listed(collector=collector, run=msgspec.convert({"run_id": run_id, **told}, RunLine))
+    reported = {"newest": False, "state": "live", "severity": "ok", "text": "all well", "time": 1.0, **fields}
+    collector = str(reported.pop("collector", HERE))
+    return Listed(collector=collector, run=msgspec.convert({"run_id": run_id, **reported}, RunLine))
 
 
 def _runs() -> tuple[Listed, ...]:

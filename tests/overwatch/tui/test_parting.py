@@ -118,8 +118,8 @@ def test_the_page_of_curves_draws_them_in_the_proxys_place() -> None:
     assert "─ PROXY AND TRUE RETURN " in terminal.screen
     terminal.press("right", *["left"] * 50)
     assert "proxy +3" in terminal.screen.replace(",", "")
-    asked = terminal.session.asks()[0][1].names
-    assert {"proxy_return", "true_return", "food_share", "poison_share"} <= set(asked)
+    requested = terminal.session.asks()[0][1].names
+    assert {"proxy_return", "true_return", "food_share", "poison_share"} <= set(requested)
 
 
 def test_the_gap_is_shaded_where_the_first_curve_is_above() -> None:

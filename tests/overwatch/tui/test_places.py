@@ -55,7 +55,7 @@ def test_escape_cancels_a_seek_before_it_closes_anything() -> None:
     terminal.press("A")
     deck.playback = Playback(time=50.0, first=0.0, last=100.0, playing=False, busy=True, part=0.4)
     terminal.press("escape")
-    assert ("cancel", 0.0) in deck.told
+    assert ("cancel", 0.0) in deck.reported
     assert terminal.session.ui.page is not None
     deck.playback = Playback(time=50.0, first=0.0, last=100.0, playing=False)
     terminal.press("escape")

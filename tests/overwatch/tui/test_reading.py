@@ -14,7 +14,7 @@ MOVES = ("DORMANT>GERMINATED", "gate=G0 passed=yes")
 ENDS = ("BLENDING>PRUNED", "HOLDING>FOSSILIZED")
 
 
-def _said(severity: str, message: str, kind: str = "log_line") -> FeedLine:
+def _stated(severity: str, message: str, kind: str = "log_line") -> FeedLine:
     return FeedLine(
         time=scenario.NOW, severity=severity, subsystem="train", message=message, kind=kind,
         fields={"seed": "3"},
@@ -24,8 +24,8 @@ def _said(severity: str, message: str, kind: str = "log_line") -> FeedLine:
 def _storm() -> Snapshot:
     full = scenario.storm()
     more = (
-        _said("info", MOVES[0], "seed_stage_changed"), _said("info", MOVES[1], "gate_evaluated"),
-        _said("info", "epoch 3 done"), _said("debug", "cache miss"),
+        _stated("info", MOVES[0], "seed_stage_changed"), _stated("info", MOVES[1], "gate_evaluated"),
+        _stated("info", "epoch 3 done"), _stated("debug", "cache miss"),
     )  # fmt: skip
     return msgspec.structs.replace(full, feed=(*full.feed, *more))
 
@@ -107,12 +107,12 @@ def test_gpus_have_a_heatmap_over_time() -> None:
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 def test_the_policy_page_has_the_catalogues_question(size: tuple[int, int]) -> None:
     """Of the row under the cursor in whole, at every size."""
-    asked = {row.short: row.asks for row in of_scope(Scope.POLICY)}
+    requested = {row.short: row.asks for row in of_scope(Scope.POLICY)}
     terminal = Terminal(scenario.storm(), *size)
     terminal.press("P")
-    assert asked["return"] in terminal.screen
+    assert requested["return"] in terminal.screen
     terminal.press("j")
-    assert asked["kl_divergence"] in terminal.screen
+    assert requested["kl_divergence"] in terminal.screen
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -19,10 +19,10 @@ def test_an_open_drawer_says_that_its_env_was_removed(width: int, draw: object) 
     full = drawers.opened()
     there = tuple(env for env in full.envs if env.env_id != 9)
     gone = msgspec.structs.replace(full, envs=there, detail=Detail(env_id=9, removed_at=scenario.NOW))
-    asked = msgspec.structs.replace(gone, detail=None)
+    requested = msgspec.structs.replace(gone, detail=None)
     shown, waiting = (
         _text(draw(snapshot, drawers.looking(snapshot, width, 24), 20).lines)  # type: ignore[operator]  # either form
-        for snapshot in (gone, asked)
+        for snapshot in (gone, requested)
     )
 
     assert "the trainer removed this environment at " in shown

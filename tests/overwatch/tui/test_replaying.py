@@ -38,12 +38,12 @@ def test_the_screen_says_first_what_could_not_be_read(tmp_path: Path) -> None:
     remarks = open_input(tmp_path).remarks()
     opened = open_input(tmp_path)
     assert list(opened.recorded())
-    said = first_word(opened.remarks()) or ""
+    stated = first_word(opened.remarks()) or ""
 
     assert not remarks
-    assert "newest time" in said
-    assert "(and 1 more: overwatch replay tells all)" in said
-    assert "\x1b" not in said
+    assert "newest time" in stated
+    assert "(and 1 more: overwatch replay tells all)" in stated
+    assert "\x1b" not in stated
     assert first_word(()) is None
 
 
@@ -71,8 +71,8 @@ def test_the_recording_of_the_announced_collector_opens_while_it_is_written(
 ) -> None:
     """Its folder is announced, belongs to this view address alone, and plays what came so far."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
-    told = [fakes.started(fakes.START_NS), fakes.policy(fakes.START_NS, index=1, entropy=0.5)]
-    body = request(fakes.records(told, fakes.ORIGIN, 1), origin_attributes(fakes.ORIGIN))
+    reported = [fakes.started(fakes.START_NS), fakes.policy(fakes.START_NS, index=1, entropy=0.5)]
+    body = request(fakes.records(reported, fakes.ORIGIN, 1), origin_attributes(fakes.ORIGIN))
     with running(tmp_path) as service:
         service.announce()
         view = service.endpoints.view or ""
@@ -96,8 +96,8 @@ def test_on_a_real_terminal_r_changes_from_live_to_the_recording(
 ) -> None:
     """Live, then r, then the replay of the same run; q leaves the terminal as it was."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
-    told = [fakes.started(fakes.START_NS), fakes.policy(fakes.START_NS, index=1, entropy=0.5)]
-    body = request(fakes.records(told, fakes.ORIGIN, 1), origin_attributes(fakes.ORIGIN))
+    reported = [fakes.started(fakes.START_NS), fakes.policy(fakes.START_NS, index=1, entropy=0.5)]
+    body = request(fakes.records(reported, fakes.ORIGIN, 1), origin_attributes(fakes.ORIGIN))
     with running(tmp_path) as service:
         service.announce()
         http(f"{service.endpoints.otlp_http}/v1/logs", body, content_type="application/x-protobuf")

@@ -39,17 +39,17 @@ def test_without_a_file_the_settings_are_the_defaults(
         ("keys: {filter: []}", "keys: 'filter' needs at least one key"),
     ],
 )
-def test_a_wrong_setting_names_the_key_and_the_fix(text: str, said: str, tmp_path: Path) -> None:
+def test_a_wrong_setting_names_the_key_and_the_fix(text: str, stated: str, tmp_path: Path) -> None:
     """With the file before it, and status 1 from the command line."""
     file = tmp_path / "tui.yaml"
     file.write_text(text)
     with pytest.raises(SettingsError) as raised:
         read(file)
     assert str(raised.value).startswith(str(file))
-    assert said in str(raised.value)
+    assert stated in str(raised.value)
     done = CliRunner().invoke(main, ["tui", "--settings", str(file), "--connect", "ws://127.0.0.1:1"])
     assert done.exit_code == 1
-    assert said in done.output
+    assert stated in done.output
 
 
 def test_a_users_keys_take_the_place_of_ours_in_keys_help_and_key_line() -> None:

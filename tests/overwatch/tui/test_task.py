@@ -17,9 +17,9 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two lanes of 32 envs with six slots: one lane is hot, envs are culled, and one crashes."""
     out = tmp_path_factory.mktemp("runs") / "sim"
     faults = ["cull-storm@22", "thermal-throttle@26", "env-crash@46"]
-    told = [*OVERWATCH, "simulate", "--gpus", "2", "--envs", "32", "--slots", "6", "--seconds", "50"]
-    told += ["--seed", "3", "--out", str(out), *(word for one in faults for word in ("--fault", one))]
-    subprocess.run(told, check=True, capture_output=True)
+    reported = [*OVERWATCH, "simulate", "--gpus", "2", "--envs", "32", "--slots", "6", "--seconds", "50"]
+    reported += ["--seed", "3", "--out", str(out), *(word for one in faults for word in ("--fault", one))]
+    subprocess.run(reported, check=True, capture_output=True)
     return out
 
 
@@ -28,7 +28,8 @@ def _alarms(terminal: Terminal) -> dict[str, str]:
     causes = {"throttle": "thermal throttle", "crash": "crashed at step", "culls": "cull storm: "}
     text = terminal.text()
     found = {
-        name: re.search(rf"(\d) (?:CRIT|WARN) [^\n]{{0,30}}?{said}", text) for name, said in causes.items()
+        name: re.search(rf"(\d) (?:CRIT|WARN) [^\n]{{0,30}}?{stated}", text)
+        for name, stated in causes.items()
     }
     assert all(found.values()), found
     return {name: one[1] for name, one in found.items() if one is not None}

@@ -230,7 +230,7 @@ def post(running: Running, command: dict[str, object]) -> str:
     return str(command["id"])
 
 
-def asked(running: Running, path: str = "") -> dict[str, Any]:
+def requested(running: Running, path: str = "") -> dict[str, Any]:
     """What the orchestrator knows of the run."""
     url = f"{running.cluster.places['orchestrator']}/api/v1/runs/run-1{path}"
     with urllib.request.urlopen(url, timeout=30) as reply:  # noqa: S310 of this test
@@ -241,7 +241,8 @@ def asked(running: Running, path: str = "") -> dict[str, Any]:
 def obeyed(running: Running, command: str) -> Callable[[], bool]:
     """Whether a command is acknowledged."""
     return lambda: any(
-        one["id"] == command and one["done"] is not None for one in asked(running, "/commands")["commands"]
+        one["id"] == command and one["done"] is not None
+        for one in requested(running, "/commands")["commands"]
     )
 
 
@@ -255,15 +256,15 @@ def test_a_learner_obeys_and_says_what_it_did(tmp_path: Path) -> None:
         paused = post(running, {"id": "b", "command": {"kind": "pause"}})
         running.until(obeyed(running, paused), "paused")
         still = running.updates()
-        running.until(lambda: asked(running)["state"] == "paused", "the run's state")
+        running.until(lambda: requested(running)["state"] == "paused", "the run's state")
         assert running.updates() == still
         resumed = post(running, {"id": "c", "command": {"kind": "resume"}})
         running.until(obeyed(running, resumed), "resumed")
         running.more(2, "after the pause")
         post(running, {"id": "d", "command": {"kind": "terminate"}})
         assert running.cluster.run(lambda: None) == "completed"
-        record, artifacts = asked(running), asked(running, "/artifacts")["artifacts"]
-        done = {one["id"]: one["done"] for one in asked(running, "/commands")["commands"]}
+        record, artifacts = requested(running), requested(running, "/artifacts")["artifacts"]
+        done = {one["id"]: one["done"] for one in requested(running, "/commands")["commands"]}
     kept = find_checkpoint(tmp_path)
 
     assert done["a"]["changes"] == {"learning_rate": {"before": 1e-3, "after": 5e-4}}

@@ -101,9 +101,9 @@ def test_held_out_prompts_are_looked_at_at_first_now_and_then_and_at_last(tiny: 
 
 def test_it_ends_when_it_is_asked_to(tiny: Training) -> None:
     """After the update that runs, with what was asked as its outcome."""
-    asked = iter([None, None, "interrupted"])
+    requested = iter([None, None, "interrupted"])
 
-    assert tiny.trainer.run(lambda: next(asked, "interrupted")) == "interrupted"
+    assert tiny.trainer.run(lambda: next(requested, "interrupted")) == "interrupted"
     assert tiny.trainer.updates_done < 3
 
 
@@ -152,10 +152,10 @@ STALE_FROM = 10
 def judged_by_the_tower(updates: list[dict[str, float]], at: int) -> tuple[int | None, str]:
     """The update at which a finding of the mismatch stands for the first time, and its id."""
     tower = Tower()
-    tower.tell(fakes.started(START_NS, algo="grpo"))
+    tower.report(fakes.started(START_NS, algo="grpo"))
     for number, values in enumerate(updates, start=1):
         numbers = {name: value for name, value in values.items() if name != "update" and math.isfinite(value)}
-        snapshot = tower.tell(fakes.policy(START_NS + number * at, number, **numbers))
+        snapshot = tower.report(fakes.policy(START_NS + number * at, number, **numbers))
         for finding in snapshot.findings:
             if "token-error" in finding.id or "sampler-kl" in finding.id:
                 return number, finding.id

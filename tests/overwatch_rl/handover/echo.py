@@ -14,22 +14,22 @@ from overwatch_rl.handover.receiver import Receiver, run
 def serve(receiver: Receiver, arguments: Sequence[str]) -> None:
     """Until the sender is done or gone."""
     folder = Path(arguments[0])
-    for parcel in receiver.parcels():
+    for block in receiver.blocks():
         while (folder / "hold").exists():
             time.sleep(0.01)
-        number = msgspec.json.decode(parcel.note, type=int)
+        number = msgspec.json.decode(block.note, type=int)
         specs = {
             name: TensorSpec(
                 dtype=piece.dtype,
                 shape=list(piece.shape),
-                data_ptr=parcel.address(piece),
+                data_ptr=block.address(piece),
                 data_len=piece.size,
             )
-            for name, piece in parcel.pieces.items()
+            for name, piece in block.pieces.items()
         }
         serialize_file(specs, folder / f"{number}.safetensors")
-        receiver.answer(parcel, number)
-    (folder / "ending").write_text(f"farewell {receiver.has_farewell}")
+        receiver.answer(block, number)
+    (folder / "ending").write_text(f"farewell {receiver.has_closing}")
     (folder / "ending").rename(folder / "ended")
 
 

@@ -115,9 +115,9 @@ def test_later_sources_come_first() -> None:
         ({"algorithm": "dqn", "batch": {"prefetch": 1}}, r"batch\.prefetch is 1; dqn samples from a table"),
     ],
 )
-def test_a_wrong_value_is_named_by_its_path(given: dict[str, Any], said: str) -> None:
+def test_a_wrong_value_is_named_by_its_path(given: dict[str, Any], stated: str) -> None:
     """With the value and what it may be; nothing starts."""
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=stated):
         learner_config(given)
 
 

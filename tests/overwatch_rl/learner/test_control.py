@@ -119,7 +119,7 @@ def test_a_tune_is_set_between_updates_and_says_what_it_changed() -> None:
     ("values", "said"),
     [({"clip": 0.9}, "values.clip: is 0.9"), ({"entropy_coef": 0.01}, "this algorithm has no entropy_coef")],
 )
-def test_a_tune_that_cannot_be_is_refused_and_training_goes_on(values: dict[str, float], said: str) -> None:
+def test_a_tune_that_cannot_be_is_refused_and_training_goes_on(values: dict[str, float], stated: str) -> None:
     """Beyond the bounds, or not known to the algorithm."""
     pair = Pair()
     number = pair.send(Tune(values=values))
@@ -128,7 +128,7 @@ def test_a_tune_that_cannot_be_is_refused_and_training_goes_on(values: dict[str,
     done = pair.mailbox.answered(number)
     assert done is not None
     assert done.outcome == "refused"
-    assert said in done.detail
+    assert stated in done.detail
     assert pair.learner.did == []
 
 
@@ -228,12 +228,12 @@ def training(control: Control, updated: Callable[[int], None] = lambda _: None) 
 def test_an_update_of_120_seconds_keeps_the_run_healthy() -> None:
     """Heartbeats go out beside it: three of them, 40 s apart by the server's clock, end the update."""
     time, healths = Turned(), []
-    heard = threading.Semaphore(0)
+    received = threading.Semaphore(0)
 
     def beaten(how: Beat) -> None:
         assert how == "ok"
         time.go(40.0)
-        heard.release()
+        received.release()
 
     with in_thread(time=time) as server:
         operator, pair = Operator(server.url), Pair()
@@ -242,7 +242,7 @@ def test_an_update_of_120_seconds_keeps_the_run_healthy() -> None:
         began = time.monotonic
         with attending(server.url, pair.mailbox, beaten):
             for _ in range(4):
-                assert heard.acquire(timeout=PATIENCE_S)
+                assert received.acquire(timeout=PATIENCE_S)
                 healths.append(operator.get("/health"))
         assert time.monotonic - began >= 120.0
         assert [(one["state"], one["health"]) for one in healths] == [("running", "healthy")] * 4

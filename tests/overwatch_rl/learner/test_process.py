@@ -153,10 +153,10 @@ def test_a_learner_without_memory_keeps_what_is_whole(tmp_path: Path, *, is_betw
         with pytest.raises(RuntimeError, match="allocate") as raised:
             flying.until(lambda: False, "it has no memory")
         done = flying.loop.updates_done
-    said = [fact for fact in flying.kept.facts if isinstance(fact, LogLine)]
+    stated = [fact for fact in flying.kept.facts if isinstance(fact, LogLine)]
 
     assert is_out_of_memory(raised.value)
-    assert any(one.severity == Severity.CRITICAL and "out of memory" in one.message for one in said)
+    assert any(one.severity == Severity.CRITICAL and "out of memory" in one.message for one in stated)
     if is_between:
         assert find_checkpoint(tmp_path).state.updates == done
     else:

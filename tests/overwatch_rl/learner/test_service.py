@@ -76,7 +76,7 @@ def test_returns_are_those_of_whole_episodes() -> None:
         kept.append(float(rows["episode_return"][ended].mean()))
         return found
 
-    made.line.asked = watched
+    made.line.requested = watched
     made.loop.run()
     reported = [one.get("return", float("nan")) for one in made.kept.updates]
 
@@ -156,16 +156,16 @@ def test_numbers_of_a_run_go_on_after_a_resume() -> None:
 
     def with_an_old_one(made: Service) -> None:
         """The chunks that come first are a version behind."""
-        collected = made.line.asked
+        collected = made.line.requested
         before: list[Chunk] = []
 
-        def asked() -> list[Chunk]:
+        def requested() -> list[Chunk]:
             if made.loop.trained == 2 and not before:
                 before.append(one := collected()[0])
                 return [msgspec.structs.replace(one, env="old", version=0)]
             return collected()
 
-        made.line.asked = asked
+        made.line.requested = requested
 
     whole, first = service(12, batch={"max_age": 0}), service(5, batch={"max_age": 0})
     for made in (whole, first):
@@ -215,7 +215,7 @@ def test_a_lease_is_safe_when_its_checkpoint_is() -> None:
 
 def test_experience_that_is_missing_after_a_resume_is_reported() -> None:
     """Leases that were acknowledged after the checkpoint, and a server that began anew."""
-    for resumed, said in (
+    for resumed, stated in (
         (
             Resumed(next_number=9, redelivered=0, acknowledged=0, gap=2, is_unknown=False),
             "2 leases of replay 0",
@@ -229,7 +229,7 @@ def test_experience_that_is_missing_after_a_resume_is_reported() -> None:
         second.line.resumed = [resumed]
         second.loop.run()
 
-        assert [line for line in lines(second) if said in line]
+        assert [line for line in lines(second) if stated in line]
 
 
 def lines(made: Service) -> list[str]:
@@ -308,7 +308,7 @@ def test_without_replay_it_waits_and_goes_on() -> None:
         made.line.away = None if is_over else Away(since=0.0, why="refused")
         return collect() if is_over else []
 
-    made.line.asked = away
+    made.line.requested = away
     assert made.loop.run() == "completed"
 
     assert notes[0] is None
@@ -326,7 +326,7 @@ def test_a_wait_for_room_in_replay_is_a_wait_for_a_checkpoint() -> None:
         made.line.is_held_back = made.loop.updates_done == 1 and not waits
         return [] if made.line.is_held_back else collect()
 
-    made.line.asked = held
+    made.line.requested = held
     made.loop.idle = waits.append
     assert made.loop.run() == "completed"
 

@@ -99,14 +99,14 @@ class Line:
         self.tables: Sequence[TableStats] = ()
         self.away: Away | None = None
         self.is_held_back = False
-        self.asked: Callable[[], list[Chunk]] = list
+        self.requested: Callable[[], list[Chunk]] = list
         """Makes the chunks of the next lease; none where there is none."""
         self.acknowledged: list[list[int]] = []
         self.number = 0
 
     def next(self, timeout: float) -> Leased | None:  # noqa: ARG002 there is nothing to wait for
         """A lease."""
-        chunks = self.asked()
+        chunks = self.requested()
         if not chunks:
             return None
         self.number += 1
@@ -164,7 +164,7 @@ class Service:
         source = Source(run="r", actor=0)
         self.chunker = Chunker(source, self.encoding, config.batch.envs, made.spec.summary)
         self.line = Line(self.encoding)
-        self.line.asked = self.collected
+        self.line.requested = self.collected
         self.change: Callable[[list[Chunk]], list[Chunk]] = lambda chunks: chunks
         self.algorithm = PPO(made.spec, config.learned, seed=seed)
         around = Around(weights=self.published, reporter=self.kept, meter=Meter(), stop=lambda: None)

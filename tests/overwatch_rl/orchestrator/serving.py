@@ -50,7 +50,7 @@ class Served:
     time: Turned
     url: str
 
-    async def ask(self, method: str, path: str, body: object = None, status: int = 200, **how: Any) -> Any:
+    async def query(self, method: str, path: str, body: object = None, status: int = 200, **how: Any) -> Any:
         """The answer, decoded."""
         async with self.client.request(method, path, json=body, **how) as reply:
             assert reply.status == status, await reply.text()
@@ -58,15 +58,15 @@ class Served:
 
     async def get(self, path: str = "", status: int = 200, **how: Any) -> Any:
         """Of the run `r`."""
-        return await self.ask("GET", RUN + path, None, status, **how)
+        return await self.query("GET", RUN + path, None, status, **how)
 
     async def post(self, path: str, body: object = None, status: int = 200, **how: Any) -> Any:
         """To the run `r`."""
-        return await self.ask("POST", RUN + path, body, status, **how)
+        return await self.query("POST", RUN + path, body, status, **how)
 
     async def create(self, run_id: str = "r", **values: object) -> Any:
         """A run."""
-        return await self.ask("POST", "/api/v1/runs", {"run_id": run_id, **values}, 201)
+        return await self.query("POST", "/api/v1/runs", {"run_id": run_id, **values}, 201)
 
     async def beat(self, code: int = 200, *, after: float = 15.0, **values: object) -> Any:
         """A heartbeat, some time after the last."""

@@ -67,9 +67,9 @@ def test_a_run_from_its_beginning_to_its_end() -> None:
 async def repeated(server: Served) -> None:
     """Requests that come again."""
     body = {"run_id": "r", "seed_base": 1}
-    first = await server.ask("POST", "/api/v1/runs", body, 201)
-    assert await server.ask("POST", "/api/v1/runs", body, 200) == first
-    await server.ask("POST", "/api/v1/runs", {**body, "seed_base": 2}, 409)
+    first = await server.query("POST", "/api/v1/runs", body, 201)
+    assert await server.query("POST", "/api/v1/runs", body, 200) == first
+    await server.query("POST", "/api/v1/runs", {**body, "seed_base": 2}, 409)
     await server.beat()
     command = {"command": {"kind": "pause"}, "id": "p-1"}
     issued = await server.post("/commands", command, 201)
@@ -85,11 +85,11 @@ async def repeated(server: Served) -> None:
     assert await server.post("/artifacts", artifact, 200) == kept
     await server.post("/artifacts", {**artifact, "uri": "file:///b"}, 409)
     assert (await server.get("/artifacts"))["artifacts"] == [{**kept, "mean_return": None}]
-    assert (await server.ask("PUT", RUN + "/weights-key", {"weights_public_key": KEY}))[
+    assert (await server.query("PUT", RUN + "/weights-key", {"weights_public_key": KEY}))[
         "weights_public_key"
     ] == KEY
-    await server.ask("PUT", RUN + "/weights-key", {"weights_public_key": KEY})
-    await server.ask("PUT", RUN + "/weights-key", {"weights_public_key": "cd" * 32}, 409)
+    await server.query("PUT", RUN + "/weights-key", {"weights_public_key": KEY})
+    await server.query("PUT", RUN + "/weights-key", {"weights_public_key": "cd" * 32}, 409)
 
 
 def test_the_same_request_again_is_the_same_thing() -> None:
@@ -266,11 +266,11 @@ def test_runs_are_listed_by_state_and_number() -> None:
         for number in range(3):
             await server.create(f"r{number}")
             server.time.go(1.0)
-        found = (await server.ask("GET", "/api/v1/runs?limit=2"))["runs"]
+        found = (await server.query("GET", "/api/v1/runs?limit=2"))["runs"]
         assert [run["run_id"] for run in found] == ["r2", "r1"]
-        assert (await server.ask("GET", "/api/v1/runs?state=running"))["runs"] == []
+        assert (await server.query("GET", "/api/v1/runs?state=running"))["runs"] == []
         for wrong in ("state=odd", "limit=0", "limit=x", "limit=nan"):
-            await server.ask("GET", f"/api/v1/runs?{wrong}", None, 422)
+            await server.query("GET", f"/api/v1/runs?{wrong}", None, 422)
 
     served(check)
 
@@ -327,11 +327,13 @@ def test_what_is_not_served_says_what_is() -> None:
     """404 and 405 name the way."""
 
     async def check(server: Served) -> None:
-        assert "GET /openapi.json describes" in (await server.ask("GET", "/api/v2/runs", None, 404))["error"]
-        assert "use GET, POST" in (await server.ask("DELETE", "/api/v1/runs", None, 405))["error"]
+        assert (
+            "GET /openapi.json describes" in (await server.query("GET", "/api/v2/runs", None, 404))["error"]
+        )
+        assert "use GET, POST" in (await server.query("DELETE", "/api/v1/runs", None, 405))["error"]
         assert "there is no run 'r'" in (await server.get(status=404))["error"]
-        assert "is no run_id" in (await server.ask("GET", "/api/v1/runs/%ED%A0%80", None, 404))["error"]
-        assert (await server.ask("GET", "/healthz"))["status"] == "ok"
+        assert "is no run_id" in (await server.query("GET", "/api/v1/runs/%ED%A0%80", None, 404))["error"]
+        assert (await server.query("GET", "/healthz"))["status"] == "ok"
 
     served(check)
 

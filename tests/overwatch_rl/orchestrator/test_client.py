@@ -78,12 +78,12 @@ def test_work_without_a_loop() -> None:
 @contextmanager
 def answering(*replies: tuple[int, dict[str, str], bytes] | None) -> Iterator[tuple[str, list[str]]]:
     """A server that gives these replies in turn, the last one for ever; `None` cuts the connection."""
-    asked: list[str] = []
+    requested: list[str] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.headers.get("traceparent", ""))
-            reply = replies[min(len(asked), len(replies)) - 1]
+            requested.append(self.headers.get("traceparent", ""))
+            reply = replies[min(len(requested), len(replies)) - 1]
             if reply is None:
                 self.close_connection = True
                 return
@@ -101,7 +101,7 @@ def answering(*replies: tuple[int, dict[str, str], bytes] | None) -> Iterator[tu
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
+        yield f"http://127.0.0.1:{server.server_port}", requested
     finally:
         server.shutdown()
         server.server_close()
@@ -124,22 +124,22 @@ NOTHING = (200, {}, b'{"command":null}')
 def test_what_passes_is_tried_again() -> None:
     """A cut connection, a server that is busy, one that answers no JSON; then it answers."""
     replies = (None, (503, {}, b"{}"), (429, {"Retry-After": "0"}, b""), (200, {}, b"<html>"), NOTHING)
-    with answering(*replies) as (url, asked):
+    with answering(*replies) as (url, requested):
         assert (
             fetched(url, lambda client: client.next_command(), deadline_s=30.0, traceparent=lambda: "00-a")
             is None
         )
-        assert asked == ["00-a"] * len(replies)
+        assert requested == ["00-a"] * len(replies)
 
 
 def test_a_deadline_ends_the_tries() -> None:
     """Also where the server asks for a longer wait; the error is the last one."""
-    with answering((429, {"Retry-After": "60"}, b'{"error":"too soon"}')) as (url, asked):
+    with answering((429, {"Retry-After": "60"}, b'{"error":"too soon"}')) as (url, requested):
         began = time.monotonic()
         with pytest.raises(OrchestratorError, match="429: too soon") as error:
             fetched(url, lambda client: client.next_command(), deadline_s=5.0)
         assert error.value.status == 429
-        assert len(asked) == 1
+        assert len(requested) == 1
         assert time.monotonic() - began < 50.0
     with pytest.raises(OrchestratorError, match="no answer") as error:
         fetched(url, lambda client: client.run(), deadline_s=0.5)

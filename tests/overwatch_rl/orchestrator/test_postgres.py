@@ -92,7 +92,7 @@ def test_a_database_that_crashes_is_an_answer_and_what_was_answered_is_there(
             await one.post("/pause", None, 201)
             await asyncio.to_thread(server.stop, "immediate")
             assert "the store cannot be used" in (await one.beat(503, step=5))["error"]
-            assert (await one.ask("GET", "/healthz", None, 503))["status"] == "failed"
+            assert (await one.query("GET", "/healthz", None, 503))["status"] == "failed"
             await asyncio.to_thread(server.start)
             await one.beat(step=6)
             run = await one.get()

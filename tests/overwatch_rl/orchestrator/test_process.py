@@ -16,7 +16,7 @@ from overwatch.events import RunFinished, RunStateChanged, Tallied
 from overwatch_rl.cli import main
 from tests.overwatch.sdk.sink import http_sink
 from tests.overwatch_rl.orchestrator.serving import TOKENS
-from tests.overwatch_rl.orchestrator.threaded import Operator, asked
+from tests.overwatch_rl.orchestrator.threaded import Operator, requested
 
 END_S = 60.0
 
@@ -100,8 +100,8 @@ def test_a_file_gives_the_flags_and_tokens_give_the_roles(tmp_path: Path) -> Non
     config = tmp_path / "orchestrator.toml"
     config.write_text("\n".join(lines))
     with started("--config", str(config)) as (url, _):
-        assert asked(url, "GET", "/healthz") == {"status": "ok", "error": None}
-        assert asked(url, "GET", "/api/v1/runs")["status"] == 401
+        assert requested(url, "GET", "/healthz") == {"status": "ok", "error": None}
+        assert requested(url, "GET", "/api/v1/runs")["status"] == 401
         assert Operator(url, TOKENS["reader"]).create()["status"] == 403
         assert Operator(url, TOKENS["operator"]).create()["state"] == "pending"
         assert Operator(url, TOKENS["reader"]).get()["run_id"] == "r"
@@ -117,12 +117,12 @@ def test_a_file_gives_the_flags_and_tokens_give_the_roles(tmp_path: Path) -> Non
         (["--stale-s", "200"], "stale-s 200, unresponsive-s 135; use rising numbers"),
     ],
 )
-def test_a_wrong_flag_is_a_usage_error_that_names_value_and_fix(flags: list[str], said: str) -> None:
+def test_a_wrong_flag_is_a_usage_error_that_names_value_and_fix(flags: list[str], stated: str) -> None:
     """Exit 2, and nothing is served."""
     result = CliRunner().invoke(main, ["orchestrator", "--no-telemetry", *flags])
 
     assert result.exit_code == 2
-    assert said in " ".join(result.output.split())
+    assert stated in " ".join(result.output.split())
 
 
 def test_a_learner_token_alone_is_a_usage_error(tmp_path: Path) -> None:

@@ -23,13 +23,13 @@ async def _story(server: Served, run_id: str) -> None:
     path = f"/api/v1/runs/{run_id}"
     await server.create(run_id)
     beat = {"run_id": run_id, "status": "running", "step": 0}
-    await server.ask("POST", f"{path}/heartbeat", beat)
-    await server.ask("POST", f"{path}/tune", {"values": {"clip": 0.1}}, 201)
-    await server.ask("POST", f"{path}/resume", None, 201)
-    issued = (await server.ask("GET", f"{path}/commands/next"))["command"]
+    await server.query("POST", f"{path}/heartbeat", beat)
+    await server.query("POST", f"{path}/tune", {"values": {"clip": 0.1}}, 201)
+    await server.query("POST", f"{path}/resume", None, 201)
+    issued = (await server.query("GET", f"{path}/commands/next"))["command"]
     done = {"outcome": "done", "changes": {"clip": {"before": 0.2, "after": 0.1}}}
-    await server.ask("POST", f"{path}/commands/{issued['id']}/ack", done)
-    await server.ask("POST", f"{path}/terminate", {"reason": "enough"}, 201)
+    await server.query("POST", f"{path}/commands/{issued['id']}/ack", done)
+    await server.query("POST", f"{path}/terminate", {"reason": "enough"}, 201)
     server.time.go(50.0)
     await server.service.sweep()
     await server.service.sweep()

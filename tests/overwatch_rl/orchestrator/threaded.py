@@ -31,7 +31,7 @@ def in_thread(**settings: Any) -> Iterator[Served]:
         loop.close()
 
 
-def asked(url: str, method: str, path: str, body: object = None, token: str | None = None) -> Any:
+def requested(url: str, method: str, path: str, body: object = None, token: str | None = None) -> Any:
     """The answer to a request, as curl gets it; a refused one has its `status` beside."""
     data = None if body is None else json.dumps(body).encode()
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -53,15 +53,15 @@ class Operator:
 
     def create(self, **values: object) -> Any:
         """The run."""
-        return asked(self.url, "POST", "/api/v1/runs", {"run_id": "r", **values}, self.token)
+        return requested(self.url, "POST", "/api/v1/runs", {"run_id": "r", **values}, self.token)
 
     def get(self, path: str = "") -> Any:
         """Of the run."""
-        return asked(self.url, "GET", f"/api/v1/runs/r{path}", None, self.token)
+        return requested(self.url, "GET", f"/api/v1/runs/r{path}", None, self.token)
 
     def post(self, path: str, body: object = None) -> Any:
         """To the run."""
-        return asked(self.url, "POST", f"/api/v1/runs/r{path}", body, self.token)
+        return requested(self.url, "POST", f"/api/v1/runs/r{path}", body, self.token)
 
     def done(self, command: Any) -> Any:
         """What became of a command once it was acknowledged: the learner is in another thread or process."""

@@ -174,18 +174,18 @@ def test_a_table_reports_that_it_is_full_until_there_is_room() -> None:
     life = Driven(memory(items=3))
     life.fill(3)
     life.lease(2)
-    told = [life.table.stats().is_full]
+    reported = [life.table.stats().is_full]
     life.send(chunk_of(9))
     life.lease(1)
-    told.append(life.table.stats().is_full)
+    reported.append(life.table.stats().is_full)
     life.table.acknowledge("l", 1, life.now)
-    told.append(life.table.stats().is_full)
+    reported.append(life.table.stats().is_full)
     life.send(chunk_of(3), chunk_of(4), chunk_of(5))
-    told.append(life.table.stats().is_full)
+    reported.append(life.table.stats().is_full)
     life.send(chunk_of(3))
-    told.append(life.table.stats().is_full)
+    reported.append(life.table.stats().is_full)
 
-    assert told == [False, True, False, True, False]
+    assert reported == [False, True, False, True, False]
     assert life.table.stats().most_items == 3
     assert life.table.stats().most_bytes == life.table.config.capacity.bytes
 

@@ -97,7 +97,7 @@ def begun() -> World:
     return closed(World(queue=queue.snapshot(driven.state, 0)), driven)
 
 
-def ask(world: World, handler: int) -> World:
+def query(world: World, handler: int) -> World:
     """A handler asks for a ticket, or is answered that it may go."""
     driven = opened(world)
     found = driven.tickets(handler)
@@ -158,7 +158,7 @@ def nexts(world: World, *, is_explicit: bool) -> Iterator[World]:
     """Whatever may happen next."""
     for handler in (0, 1):
         if world.alive[handler] and not world.left[handler]:
-            yield (ask if world.tickets[handler] is None else send)(world, handler)
+            yield (query if world.tickets[handler] is None else send)(world, handler)
             if world.deaths == 0:
                 yield die(world, handler)
     if world.used < STEPS:
@@ -174,7 +174,7 @@ def finishes(world: World, *, is_explicit: bool) -> bool:
     for _ in range(12):
         for handler in (0, 1):
             if world.alive[handler] and not world.left[handler]:
-                world = (ask if world.tickets[handler] is None else send)(world, handler)
+                world = (query if world.tickets[handler] is None else send)(world, handler)
         if world.used < STEPS:
             world = train(world, is_explicit=is_explicit)
         handlers = zip(world.alive, world.left, strict=True)

@@ -42,7 +42,7 @@ def started(*flags: str, status: int = 0, end: signal.Signals = signal.SIGTERM) 
         process.communicate()
 
 
-def asked(url: str, path: str, body: object = None, token: str | None = None) -> Any:
+def requested(url: str, path: str, body: object = None, token: str | None = None) -> Any:
     """The answer to a request."""
     data = None if body is None else json.dumps(body).encode()
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -57,13 +57,13 @@ def test_it_serves_reports_and_ends_cleanly(tmp_path: Path) -> None:
     with http_sink() as sink:
         with started("--folder", folder, "--run-id", "r", "--endpoint", sink.endpoint) as (url, line):
             assert f"0 groups in {folder}" in line
-            asked(url, "/register", TRAINER)
-            assert asked(url, "/batch")["batch"] is None
-            asked(url, "/register-env", ENV)
-            answer = asked(url, "/scored_data_list", [group(first=first) for first in (1, 2, 3)])
+            requested(url, "/register", TRAINER)
+            assert requested(url, "/batch")["batch"] is None
+            requested(url, "/register-env", ENV)
+            answer = requested(url, "/scored_data_list", [group(first=first) for first in (1, 2, 3)])
             assert answer["groups_processed"] == 3
-            assert len(asked(url, "/batch")["batch"]) == 2
-            assert asked(url, "/batch")["batch"] is None
+            assert len(requested(url, "/batch")["batch"]) == 2
+            assert requested(url, "/batch")["batch"] is None
         totals = {one.metric: one.sum for event in sink.events(Tallied) for one in event.series}
         assert totals["overwatch.rollouts.accepted"] == 6
         assert totals["overwatch.rollouts.served"] == 4
@@ -71,7 +71,7 @@ def test_it_serves_reports_and_ends_cleanly(tmp_path: Path) -> None:
         assert {record.origin.role for record in sink.records()} == {"rollouts"}
     with started("--folder", folder, "--no-telemetry", end=signal.SIGINT, status=130) as (url, line):
         assert f"1 groups in {folder}" in line
-        assert asked(url, "/status-env?env_id=0")["queue_size"] == 1
+        assert requested(url, "/status-env?env_id=0")["queue_size"] == 1
 
 
 def test_a_file_gives_the_flags_and_a_token_opens_the_address(tmp_path: Path) -> None:
@@ -82,10 +82,10 @@ def test_a_file_gives_the_flags_and_a_token_opens_the_address(tmp_path: Path) ->
     config.write_text(f'durability = "memory"\ntelemetry = false\ntoken-file = "{token}"\n')
     with started("--config", str(config)) as (url, line):
         assert "0 groups in memory alone" in line
-        assert asked(url, "/healthz")["status"] == "ok"
+        assert requested(url, "/healthz")["status"] == "ok"
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            asked(url, "/status")
-        assert asked(url, "/status", token="a-long-enough-token")["queue_size"] == 0  # noqa: S106 of the test
+            requested(url, "/status")
+        assert requested(url, "/status", token="a-long-enough-token")["queue_size"] == 0  # noqa: S106 of the test
     assert not list(Path.cwd().glob("rollouts-*"))
 
 
@@ -101,12 +101,12 @@ def test_a_file_gives_the_flags_and_a_token_opens_the_address(tmp_path: Path) ->
         (["--durability", "some"], "'some' is not one of 'memory', 'fast', 'fsync'"),
     ],
 )
-def test_a_wrong_flag_is_a_usage_error_that_names_value_and_fix(flags: list[str], said: str) -> None:
+def test_a_wrong_flag_is_a_usage_error_that_names_value_and_fix(flags: list[str], stated: str) -> None:
     """Exit 2, and nothing is served."""
     result = CliRunner().invoke(main, ["rollouts", "--no-telemetry", *flags])
 
     assert result.exit_code == 2
-    assert said in result.output.replace("\n", " ")
+    assert stated in result.output.replace("\n", " ")
 
 
 def test_a_token_that_is_too_short_is_a_usage_error(tmp_path: Path) -> None:
@@ -127,8 +127,8 @@ def test_a_busy_address_is_an_error_in_a_line() -> None:
         )
 
     assert result.exit_code == 1
-    said = f"Error: {listen}: Address already in use; choose another address with --listen"
-    assert said in result.output
+    stated = f"Error: {listen}: Address already in use; choose another address with --listen"
+    assert stated in result.output
 
 
 def test_a_folder_that_is_in_use_is_an_error_in_a_line(tmp_path: Path) -> None:

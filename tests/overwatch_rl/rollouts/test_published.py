@@ -102,11 +102,11 @@ def test_the_published_client_itself_runs_against_the_server(tmp_path: Path) -> 
             async with asyncio.timeout(RUN_S):
                 out, _ = await ran.communicate()
         assert ran.returncode == 0
-        told = json.loads(out.splitlines()[-1])
-        got = [first for batch in told["batches"] for first in batch]
-        print(f"{len(exchanges)} requests, {told['sent']} items, batches {told['batches']}")
-        assert all(len(batch) == 2 for batch in told["batches"])
-        assert len(told["batches"]) == 4
+        reported = json.loads(out.splitlines()[-1])
+        got = [first for batch in reported["batches"] for first in batch]
+        print(f"{len(exchanges)} requests, {reported['sent']} items, batches {reported['batches']}")
+        assert all(len(batch) == 2 for batch in reported["batches"])
+        assert len(reported["batches"]) == 4
         assert len(set(got)) == len(got)
         assert {one.status for one in exchanges} == {200}
         paths = {one.path for one in exchanges}

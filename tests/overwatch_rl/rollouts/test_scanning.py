@@ -22,8 +22,8 @@ PLAIN = st.lists(st.sampled_from(["1", "23", "4"]), max_size=4).map(",".join)
 def text(**rows: str) -> bytes:
     """A group with rows as they are written; each is the inside of one row."""
     inner = {"tokens": "1", "masks": "-100", **rows}
-    said = ",".join(f'"{name}":[[{row}]]' for name, row in inner.items())
-    return f'{{{said},"scores":[1.0],"env_id":3}}'.encode()
+    stated = ",".join(f'"{name}":[[{row}]]' for name, row in inner.items())
+    return f'{{{stated},"scores":[1.0],"env_id":3}}'.encode()
 
 
 def exact(body: bytes) -> Scored | None:

@@ -208,8 +208,8 @@ def test_bodies_may_be_packed_and_have_a_limit() -> None:
 
     async def check(server: Served) -> None:
         await server.start()
-        said = group(messages=[[{"role": "user", "content": "x" * 2000}]] * 2)
-        body, bomb = gzip.compress(json.dumps(said).encode()), gzip.compress(bytes(1 << 21))
+        stated = group(messages=[[{"role": "user", "content": "x" * 2000}]] * 2)
+        body, bomb = gzip.compress(json.dumps(stated).encode()), gzip.compress(bytes(1 << 21))
         packed = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
         for status, data in ((200, body), (200, body), (400, body[:-9]), (413, bomb)):
             async with server.client.post("/scored_data", data=data, headers=packed) as reply:
@@ -274,13 +274,13 @@ def test_a_wrong_group_uses_its_ticket_up() -> None:
 
     async def check(server: Served) -> None:
         await server.start(max_staleness=0)
-        asked = {"env_id": 0, "groups": 2}
-        first, second = (await server.post("/admit", asked))["tickets"]
-        assert (await server.post("/admit", asked))["tickets"] == []
+        requested = {"env_id": 0, "groups": 2}
+        first, second = (await server.post("/admit", requested))["tickets"]
+        assert (await server.post("/admit", requested))["tickets"] == []
         wrong = group(scores=[float("nan"), 0], ticket=first)
         await server.post("/scored_data", wrong, 422)
         await server.post("/scored_data", group(ticket=second))
-        assert len((await server.post("/admit", asked))["tickets"]) == 1
+        assert len((await server.post("/admit", requested))["tickets"]) == 1
 
     served(check)
 
@@ -350,7 +350,7 @@ def test_an_explicit_lease_is_kept_until_it_is_acknowledged() -> None:
     served(check)
 
 
-async def asked(server: Served, reads: int) -> socket.socket:
+async def requested(server: Served, reads: int) -> socket.socket:
     """The connection of a trainer that asks for a batch and reads so many bytes of it."""
     line = socket.socket()
     line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -371,7 +371,7 @@ def test_a_batch_whose_connection_broke_is_delivered_again(caplog: pytest.LogCap
         await server.start(batch_size=24)
         for _ in range(12):
             await server.post("/scored_data", group(images="x" * 900_000))
-        line = await asked(server, 1000)
+        line = await requested(server, 1000)
         line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         line.close()
         again = await server.get("/batch")
@@ -391,7 +391,7 @@ def test_a_trainer_that_reads_no_more_loses_its_batch(monkeypatch: pytest.Monkey
         await server.start(batch_size=24)
         for _ in range(12):
             await server.post("/scored_data", group(images="x" * 900_000))
-        with contextlib.closing(await asked(server, 1000)):
+        with contextlib.closing(await requested(server, 1000)):
             again = await server.get("/batch")
         assert [item["redelivered"] for item in again["items"]] == [True] * 12
 

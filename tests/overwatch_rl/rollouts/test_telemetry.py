@@ -46,10 +46,10 @@ class Reported:
         assert isinstance(answer, Outcomes)
         return answer
 
-    def ask(self, *, is_explicit: bool = True) -> Batch | NoBatch:
+    def query(self, *, is_explicit: bool = True) -> Batch | NoBatch:
         """A batch."""
         answer = self.do(queue.batch(self.state, self.now, is_explicit=is_explicit))
-        self.tower.asked(self.state, answer if isinstance(answer, Batch) else answer.lack, self.now)
+        self.tower.requested(self.state, answer if isinstance(answer, Batch) else answer.lack, self.now)
         assert isinstance(answer, Batch | NoBatch)
         return answer
 
@@ -79,13 +79,13 @@ def test_everything_that_happens_to_a_group_is_counted() -> None:
     reported.send(*offers(0, 3), *offers(0, 1, is_invalid=True, tokens=600))
     reported.send(*offers(1, 1, sequences=5))
     reported.now += 2 * SECOND
-    first = reported.ask()
+    first = reported.query()
     assert isinstance(first, Batch)
     reported.do(queue.release(reported.state, first.lease, reported.now))
-    second = reported.ask()
+    second = reported.query()
     assert isinstance(second, Batch)
     reported.do(queue.acknowledge(reported.state, second.lease, reported.now))
-    assert isinstance(reported.ask(), NoBatch)
+    assert isinstance(reported.query(), NoBatch)
 
     assert reported.tallies() == {
         ("accepted", "maths_0"): 6, ("refused", "maths_0", "invalid", "1024"): 2,
@@ -129,7 +129,7 @@ def test_how_things_stand_is_sent() -> None:
     reported.start()
     reported.send(*offers(0, 3, version=Version(number=0)))
     reported.do(queue.move_version(reported.state, Version(number=2), None, reported.now))
-    reported.ask()
+    reported.query()
     reported.now += 5 * SECOND
     reported.tower.swept(reported.state, reported.now)
 

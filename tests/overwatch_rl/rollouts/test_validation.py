@@ -58,12 +58,12 @@ def valid(value: object, longest: int = LONGEST) -> Valid:
         ({"env_id": "one"}, "env_id", "send the id that /register-env answered"),
     ],
 )
-def test_a_fault_is_named_by_its_path(changed: dict[str, object], path: str, said: str) -> None:
+def test_a_fault_is_named_by_its_path(changed: dict[str, object], path: str, stated: str) -> None:
     """The path of the field and what to send instead."""
     fault = fault_of(group(**changed))
 
     assert fault.path == path
-    assert said in fault.message
+    assert stated in fault.message
 
 
 @pytest.mark.parametrize(

@@ -142,5 +142,5 @@ def test_waiting_for_other_ranks_is_a_phase() -> None:
     waits = iter([0.25, 0.5])
     made.waited_s = lambda: next(waits)
     made.run()
-    told = [fact for fact in kept.facts if isinstance(fact, PhaseEnded) and fact.phase == "sync"]
-    assert [fact.duration_s for fact in told] == [0.25, 0.5]
+    reported = [fact for fact in kept.facts if isinstance(fact, PhaseEnded) and fact.phase == "sync"]
+    assert [fact.duration_s for fact in reported] == [0.25, 0.5]

@@ -34,13 +34,13 @@ DECODER = msgspec.json.Decoder(Body)
         (b"{", "", "is no JSON: "),
     ],
 )
-def test_a_fault_has_its_path_and_its_fix(body: bytes, path: str, said: str) -> None:
+def test_a_fault_has_its_path_and_its_fix(body: bytes, path: str, stated: str) -> None:
     """Whatever was sent, it is an error of the sender."""
     with pytest.raises(InvalidError) as error:
         decode(body, DECODER, {"step": "count from 0"})
 
     assert error.value.fault.path == path
-    assert said in error.value.fault.message
+    assert stated in error.value.fault.message
 
 
 def test_a_good_body_is_decoded() -> None:

@@ -18,7 +18,7 @@ import msgspec
 from overwatch_rl.artifacts import backends, store
 from overwatch_rl.artifacts.signing import Verifier, make_key
 from overwatch_rl.artifacts.versions import Version
-from overwatch_rl.handover.receiver import FIRST, START, Head, Parcel, Piece
+from overwatch_rl.handover.receiver import FIRST, START, Head, Piece, SharedBlock
 from overwatch_rl.weights import channels, writer
 from overwatch_rl.weights.channels import Place, open_channel
 from overwatch_rl.weights.manifest import Accepted, check, check_artifact, decoded
@@ -51,8 +51,8 @@ def publish(number: int) -> None:
     memory[FIRST : FIRST + 32] = struct.pack("<4q", *[number] * 4)
     memory[FIRST + 64 : FIRST + 64 + len(head)] = head
     START.pack_into(memory, 0, FIRST + 64, len(head))
-    parcel = Parcel(0, memory)
-    done = writer.Writing(target).publish(parcel, note, lambda _: False)
+    block = SharedBlock(0, memory)
+    done = writer.Writing(target).publish(block, note, lambda _: False)
     assert done.status == "ok", done
 
 

@@ -82,7 +82,7 @@ class Machine:
         named = {"LD_LIBRARY_PATH": str(self._library), "FAKE_NVML": str(self._path)}
         return {**outer, "XDG_RUNTIME_DIR": str(self._folder), **named, **more}
 
-    def ask(self, expression: str, **more: str) -> Any:
+    def wanted(self, expression: str, **more: str) -> Any:
         """What an expression over `nvml`, an open `Nvml`, is in a fresh process; `gpus` are its GPUs."""
         return self._evaluate(
             "from overwatch.sdk.exporter.nvml import Nvml\n"
@@ -133,7 +133,7 @@ class Watched:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
-        self._said: list[dict[str, Any]] = []
+        self._stated: list[dict[str, Any]] = []
         self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -142,13 +142,13 @@ class Watched:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             with self._changed:
-                self._said.append(json.loads(line))
+                self._stated.append(json.loads(line))
                 self._changed.notify_all()
 
-    def said(self, kind: str, lane: str | None = None) -> list[dict[str, Any]]:
+    def stated(self, kind: str, lane: str | None = None) -> list[dict[str, Any]]:
         """Everything of one kind: `gpu`, `host` or `log`; of `gpu` one entry a lane."""
         with self._changed:
-            found = [entry for entry in self._said if entry["kind"] == kind]
+            found = [entry for entry in self._stated if entry["kind"] == kind]
         return found if lane is None else [entry for entry in found if entry["lane"] == lane]
 
     def wait(self, reached: Callable[["Watched"], bool]) -> None:
@@ -156,14 +156,14 @@ class Watched:
         until = time.monotonic() + DEADLINE_S
         while not reached(self):
             assert self.process.poll() is None, f"the sampler died: {self.process.returncode}"
-            assert time.monotonic() < until, f"never came; the newest: {self._said[-5:]}"
+            assert time.monotonic() < until, f"never came; the newest: {self._stated[-5:]}"
             with self._changed:
                 self._changed.wait(0.1)
 
     def wait_more(self, kind: str, lane: str | None = None, count: int = 1) -> None:
         """Until there are `count` more of them."""
-        before = len(self.said(kind, lane))
-        self.wait(lambda watched: len(watched.said(kind, lane)) >= before + count)
+        before = len(self.stated(kind, lane))
+        self.wait(lambda watched: len(watched.stated(kind, lane)) >= before + count)
 
     def stop(self) -> None:
         """Ask the sampler to end in order, and wait until its process has."""

@@ -14,7 +14,7 @@ from overwatch.sdk.exporter.sampler import Sampler
 LIMITS = SampleLimits(interval_s=0.05, gather_s=0.04, again_s=0.1, rarely_s=0.2)
 
 
-def tell(event: Event) -> None:
+def report(event: Event) -> None:
     """One line a host or lane."""
     entries: list[dict[str, object]] = []
     if isinstance(event, LogLine):
@@ -37,7 +37,7 @@ def tell(event: Event) -> None:
 
 
 trainer = Trainer(node="n1", pid=int(os.environ.get("TRAINER", "4711")))
-sampler = Sampler(sys.argv[1], tell, trainer, LIMITS)
+sampler = Sampler(sys.argv[1], report, trainer, LIMITS)
 sampler.start()
 sys.stdin.read()
 sampler.stop()

@@ -39,22 +39,22 @@ class Cluster(BaseHTTPRequestHandler):
         """What there is."""
         path = self.path.partition("?")[0]
         if path == "/version":
-            self.say({"major": "1", "minor": "33", "gitVersion": "v1.33.0"})
+            self.emit({"major": "1", "minor": "33", "gitVersion": "v1.33.0"})
         elif path == "/api":
-            self.say({"kind": "APIVersions", "versions": ["v1"]})
+            self.emit({"kind": "APIVersions", "versions": ["v1"]})
         elif path == "/apis":
-            self.say(
+            self.emit(
                 {"kind": "APIGroupList", "apiVersion": "v1", "groups": [self.group(n) for n in self.groups]}
             )
         elif path == "/api/v1":
-            self.say(self.resources("v1", CORE))
+            self.emit(self.resources("v1", CORE))
         elif path.startswith("/apis/") and path.removeprefix("/apis/") in self.groups:
             name = path.removeprefix("/apis/")
-            self.say(self.resources(name, self.groups[name]))
+            self.emit(self.resources(name, self.groups[name]))
         elif path.removeprefix("/api/v1/") in self.held:
-            self.say(self.held[path.removeprefix("/api/v1/")])
+            self.emit(self.held[path.removeprefix("/api/v1/")])
         else:
-            self.say({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}, 404)
+            self.emit({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}, 404)
 
     def do_PATCH(self) -> None:
         """What is there may be changed."""
@@ -64,7 +64,7 @@ class Cluster(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Whatever is made is made."""
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.say(json.loads(body) if body.startswith(b"{") else {}, 201)
+        self.emit(json.loads(body) if body.startswith(b"{") else {}, 201)
 
     def group(self, name: str) -> dict:
         """One API group."""
@@ -79,7 +79,7 @@ class Cluster(BaseHTTPRequestHandler):
                   for kind, plural in kinds.items()]  # fmt: skip
         return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": listed}
 
-    def say(self, data: dict, status: int = 200) -> None:
+    def emit(self, data: dict, status: int = 200) -> None:
         """Answer with JSON."""
         body = json.dumps(data).encode()
         self.send_response(status)

@@ -292,8 +292,8 @@ def test_a_router_keeps_each_run_at_one_collector() -> None:
     assert balancing["resolver"]["dns"]["hostname"].startswith("tower-overwatch-pods.rl.svc")
     assert set(router["service"]["pipelines"]) == {"logs", "metrics", "traces"}
     assert all(
-        door["auth"] == {"authenticator": "bearertokenauth"}
-        for door in router["receivers"]["otlp"]["protocols"].values()
+        listener["auth"] == {"authenticator": "bearertokenauth"}
+        for listener in router["receivers"]["otlp"]["protocols"].values()
     )
     (job,) = _of(found, "Job")
     env = {one["name"]: one.get("value") for one in job["spec"]["template"]["spec"]["containers"][0]["env"]}
@@ -385,10 +385,10 @@ def test_a_storage_class_is_the_clusters_a_named_one_or_none(
     ],
 )
 def test_what_cannot_work_is_refused_with_the_reason(
-    values: dict[str, Any], said: str, tmp_path: Path
+    values: dict[str, Any], stated: str, tmp_path: Path
 ) -> None:
     """Before anything is made."""
-    with pytest.raises(ChartRefusedError, match=said.replace(".", r"\.")):
+    with pytest.raises(ChartRefusedError, match=stated.replace(".", r"\.")):
         render(values, tmp_path)
 
 

@@ -47,13 +47,13 @@ def test_the_charts_test_finds_its_log_record(tmp_path: Path) -> None:
             while not ready.exists() and time.monotonic() < until:
                 time.sleep(0.05)
             at = json.loads(ready.read_text())
-            asked = {
+            requested = {
                 **env, "SEND_URL": at["otlp_http"], "SCRAPE_URL": at["metrics"].removesuffix("/metrics"),
                 "INGEST_TOKEN": "token-of-ingest", "READ_TOKEN": "token-of-read",
             }  # fmt: skip
             good = subprocess.run(
                 [sys.executable, str(_SCRIPT)],
-                env=asked,
+                env=requested,
                 capture_output=True,
                 text=True,
                 check=False,

@@ -20,8 +20,8 @@ VARIABLE: Final = "OVERWATCH_IMAGE_BASE"
 BASE: Final = "localhost/overwatch-test-base:bookworm"
 _TOOLS: Final = {"podman": "podman", "runc": "runc", "conmon": "conmon", "catatonit": "catatonit"}
 _MADE_FROM: Final = ("docker", "src", "dashboards", "otel")
-_SAID: Final = ("README.md", "LICENSE")
-_FILES: Final = (".dockerignore", "pyproject.toml", "constraints.txt", *_SAID)
+_STATED: Final = ("README.md", "LICENSE")
+_FILES: Final = (".dockerignore", "pyproject.toml", "constraints.txt", *_STATED)
 _PYTHON: Final = (3, 11)
 # Plain runc and few open files: what a root without CAP_SYS_RESOURCE may give to a container.
 _SETTINGS: Final = """\
@@ -111,9 +111,9 @@ class Podman:
 
 def _mirror() -> str:
     """Where this machine's apt finds Debian."""
-    said = _run(["apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"], ROOT).split()
-    assert said, "apt-get names no source of packages"
-    return said[0]
+    stated = _run(["apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"], ROOT).split()
+    assert stated, "apt-get names no source of packages"
+    return stated[0]
 
 
 def _run(command: list[str], folder: Path) -> str:

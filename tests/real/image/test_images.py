@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.collecting import until
-from tests.e2e.killing import PER_REQUEST, Sender, told
+from tests.e2e.killing import PER_REQUEST, Sender, reported
 from tests.overwatch.collector.running import Reply
-from tests.overwatch.collector.running import http as ask
+from tests.overwatch.collector.running import http as wanted
 from tests.real.helm.charts import CHART
 from tests.real.image.pod import Pod
 from tests.real.image.podman import Podman, absent
@@ -85,7 +85,7 @@ def _ready(pod: Pod) -> None:
 
 def _get(url: str, **headers: str) -> Reply | None:
     try:
-        return ask(url, **headers)
+        return wanted(url, **headers)
     except (OSError, http.client.HTTPException):
         return None
 
@@ -98,19 +98,19 @@ def test_an_image_has_its_command_and_nothing_to_build_with(
     name = request.getfixturevalue(image)
     look = f"id -u; for one in {' '.join(FORBIDDEN)}; do command -v $one; done; {shell} --help"
 
-    said = podman.call(*READ_ONLY, "--entrypoint", "sh", name, "-c", look)
+    stated = podman.call(*READ_ONLY, "--entrypoint", "sh", name, "-c", look)
 
-    assert said.splitlines()[0] == "10001"
-    assert [line for line in said.splitlines()[1:] if line.startswith("/")] == []
-    assert "Usage:" in said
+    assert stated.splitlines()[0] == "10001"
+    assert [line for line in stated.splitlines()[1:] if line.startswith("/")] == []
+    assert "Usage:" in stated
     assert podman.tried(*READ_ONLY, "--entrypoint", "python", name, "-m", "pip").returncode
 
 
 def test_the_image_of_training_trains(rl: str, podman: Podman) -> None:
     """On a root file system that cannot be written, without a network."""
-    said = podman.call(*READ_ONLY, rl, "train", "--updates", "2", "--envs", "4", timeout=300)
+    stated = podman.call(*READ_ONLY, rl, "train", "--updates", "2", "--envs", "4", timeout=300)
 
-    assert "Traceback" not in said
+    assert "Traceback" not in stated
 
 
 def test_a_container_says_whether_it_is_healthy(tower: str, podman: Podman) -> None:
@@ -137,8 +137,8 @@ def test_the_pod_takes_telemetry_and_shows_it(pod: Pod) -> None:
     found = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=90)
 
     assert found.returncode == 0, found.stderr
-    assert ask(scrape).status == 401
-    assert ask(f"{send}/v1/logs", b"{}", authorization=f"Bearer {pod.token('read')}").status in (401, 403)
+    assert wanted(scrape).status == 401
+    assert wanted(f"{send}/v1/logs", b"{}", authorization=f"Bearer {pod.token('read')}").status in (401, 403)
 
 
 def test_the_pod_is_nobody_and_can_write_to_its_volumes_only(pod: Pod) -> None:
@@ -179,7 +179,7 @@ def test_what_is_acknowledged_outlives_kills_and_the_pod(pod: Pod) -> None:
     pod.stop()
     assert "everything that was accepted is written" in pod.log
 
-    copies = Counter(told(next(pod.data.rglob("index.jsonl")).parent))
+    copies = Counter(reported(next(pod.data.rglob("index.jsonl")).parent))
     for sender in senders:
         assert {n for run, n in copies if run == sender.run_id} == set(range(1, sender.acknowledged + 1))
         for first, attempts in sender.attempts.items():

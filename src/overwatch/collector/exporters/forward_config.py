@@ -19,7 +19,7 @@ from overwatch.delivery.sender import Pace
 from overwatch.journal import Signal
 
 Compression = Literal["gzip", "none", ""]
-LONGEST_ASKED_S: Final = 60.0
+LONGEST_REQUESTED_S: Final = 60.0
 """The longest that a target may ask to be left alone, in seconds."""
 _MOST_CONSUMERS: Final = 64
 _KEPT_IN_PATH: Final = "/?%:@!$&'()*+,;=~"
@@ -83,7 +83,7 @@ class RetryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return Pace(
             first_s=first,
             longest_s=longest,
-            ceiling_s=max(longest, LONGEST_ASKED_S),
+            ceiling_s=max(longest, LONGEST_REQUESTED_S),
             multiplier=self.multiplier,
             jitter=self.randomization_factor,
             patience_s=patience if self.enabled else 0.0,

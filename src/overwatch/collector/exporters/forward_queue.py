@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from overwatch.delivery.answer import Parcel
+from overwatch.delivery.answer import Outgoing
 from overwatch.delivery.sender import REFUSED
 from overwatch.journal import Batch, CursorFile, Place
 
@@ -29,7 +29,7 @@ _FIRST_FIELD: Final = 0x0A
 """Tag of field 1, length-delimited: the resource's items in a request, and the resource in those."""
 
 
-class Shipment(Parcel, frozen=True, kw_only=True):
+class Shipment(Outgoing, frozen=True, kw_only=True):
     """A batch of the journal on its way."""
 
     sequence: int

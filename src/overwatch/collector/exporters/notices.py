@@ -125,7 +125,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(lines + self._others)
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class Reported(msgspec.Struct, frozen=True, kw_only=True):
     """A finding whose start was sent, and whose end was not."""
 
     run_id: str
@@ -140,10 +140,10 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 class Notices:
     """What was sent, and what is to be sent next. For one thread."""
 
-    def __init__(self, config: NotifierConfig, told: Iterable[Told] = ()) -> None:
+    def __init__(self, config: NotifierConfig, reported: Iterable[Reported] = ()) -> None:
         """`told` is what an earlier life sent."""
         self._config = config
-        self._told = {one.key: one for one in told}
+        self._reported = {one.key: one for one in reported}
         self._waiting: set[Key] = set()
         """Starts that were not sent yet."""
         self._missing: dict[str, int] = {}
@@ -156,9 +156,9 @@ class Notices:
         """All such findings."""
 
     @property
-    def told(self) -> list[Told]:
+    def reported(self) -> list[Reported]:
         """What the next life has to know."""
-        return list(self._told.values())
+        return list(self._reported.values())
 
     def due(self, frame: Frame) -> list[Notice]:
         """What may be sent of a frame now, the most severe first; call `sent` for each that was."""
@@ -172,15 +172,15 @@ class Notices:
         }
         least = _RANK[self._config.min_severity]
         loud = ((key, one) for key, one in standing.items() if _RANK.get(one.severity, 0) >= least)
-        starts = [(key, one) for key, one in loud if key not in self._told]
+        starts = [(key, one) for key, one in loud if key not in self._reported]
         gone = self._gone(shown)
         ends: list[tuple[Status, Key, Finding]] = []
-        for key, one in list(self._told.items()):
+        for key, one in list(self._reported.items()):
             now = standing.get(key)
             if now is not None and now.ended_at is not None and one.finding.ended_at is None:
                 ends.append(("open_at_end", key, now))
             elif now is None and key[0] in gone and one.finding.ended_at is not None:
-                del self._told[key]
+                del self._reported[key]
             elif now is None and (key[0] in shown or key[0] in gone):
                 ends.append(("ended", key, one.finding))
         self._look_back({key for key, _ in starts})
@@ -189,16 +189,16 @@ class Notices:
     def sent(self, notice: Notice) -> None:
         """A notice of the newest frame was sent, or is not to be tried again."""
         if notice.status != "ended":
-            self._told[notice.key] = Told(run_id=notice.run_id, finding=notice.finding)
+            self._reported[notice.key] = Reported(run_id=notice.run_id, finding=notice.finding)
             self._waiting.discard(notice.key)
         else:
-            self._told.pop(notice.key, None)
+            self._reported.pop(notice.key, None)
         self._held_back -= notice.held_back
         self._sent.append(self._tick)
 
     def _gone(self, shown: Iterable[str]) -> set[str]:
         """The runs of which something was sent and that have not been there for long."""
-        missing = {run_id for run_id, _ in self._told}.difference(shown)
+        missing = {run_id for run_id, _ in self._reported}.difference(shown)
         self._missing = {run_id: self._missing.get(run_id, self._tick) for run_id in missing}
         return {run_id for run_id, since in self._missing.items() if self._tick - since >= GONE_NS}
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from overwatch.collector.context import Context
-from overwatch.collector.exporters.notices import Notices, NotifierConfig, Told
+from overwatch.collector.exporters.notices import Notices, NotifierConfig, Reported
 
 if TYPE_CHECKING:
     from overwatch.aggregator import Frame
@@ -24,7 +24,7 @@ _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 30.0
 _MOST_COUNTED: Final = 10
 _CLOSE_S: Final = 5.0
-_told: Final = msgspec.json.Decoder(list[Told]).decode
+_reported: Final = msgspec.json.Decoder(list[Reported]).decode
 _log = logging.getLogger("overwatch.collector")
 
 
@@ -127,11 +127,11 @@ class Notifier:
     def _failed(self, error: str) -> None:
         self._health.failed(self._name, error)
 
-    def _remembered(self) -> list[Told]:
+    def _remembered(self) -> list[Reported]:
         """The border to the memory: without it, what stands is sent again."""
         try:
             data = None if self._memory is None else self._memory.read()
-            return [] if data is None else _told(data)
+            return [] if data is None else _reported(data)
         except (OSError, msgspec.MsgspecError) as error:
             _log.warning("what was sent cannot be read, it is sent again: %s", error)
             return []
@@ -141,6 +141,6 @@ class Notifier:
         if self._memory is None:
             return
         try:
-            self._memory.write(msgspec.json.encode(self._notices.told))
+            self._memory.write(msgspec.json.encode(self._notices.reported))
         except OSError as error:
             self._failed(f"what was sent cannot be kept: {error.strerror or error}")

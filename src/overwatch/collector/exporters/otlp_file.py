@@ -35,7 +35,7 @@ from overwatch.recordings.compaction import Rules
 from overwatch.recordings.tidy import CompactionJob, Report
 from overwatch.serve.files import Mark
 from overwatch.serve.recording import RecordingWriter
-from overwatch.serve.stream import Bell
+from overwatch.serve.stream import FrameNotifier
 from overwatch.snapshot import Finding
 
 NAME: Final = "otlp_file"
@@ -170,7 +170,7 @@ class OtlpFileExporter:
         """The name of the clean-up in health."""
         self._config = config
         self._context = context
-        self._noticing = Noticing(context.bell)
+        self._noticing = Noticing(context.notifier)
         self._room = context.storage.room(name)
         self._tidying = Tidying(config, self._room, self._tidied)
         self._newest = 0
@@ -391,14 +391,14 @@ class Noticing:
     look now and then misses none.
     """
 
-    def __init__(self, bell: Bell) -> None:
-        self._bell = bell
+    def __init__(self, notifier: FrameNotifier) -> None:
+        self._notifier = notifier
         self._seen: Frame | None = None
         self._noted: dict[tuple[str, str, float], None] = {}
 
     def fresh(self) -> Iterator[dict[str, Any]]:
         """What was not noted before, as the index has it; noted once it was taken."""
-        frame = self._bell.latest
+        frame = self._notifier.latest
         if frame is None or frame is self._seen:
             return
         for (run_id, view), snapshot in frame.snapshots.items():

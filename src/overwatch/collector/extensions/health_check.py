@@ -105,7 +105,7 @@ class HealthCheck:
         return web.Response(status=status, body=body, content_type="application/json")
 
     def _look_at_frames(self) -> None:
-        frame = self._context.bell.latest
+        frame = self._context.notifier.latest
         if frame is None:
             return
         age_s = (self._context.now() - frame.tick) / 1e9

@@ -47,7 +47,7 @@ class ViewExtension:
             raise ValueError("extension 'view' shows snapshots; add exporter 'aggregator' to pipeline 'logs'")
         guard = context.guard
         may = partial(guard.may, Role.READ)
-        api = ViewApi(context.aggregator, context.bell, self._keep, context.archive, may)
+        api = ViewApi(context.aggregator, context.notifier, self._keep, context.archive, may)
         guard.on_change(api.review)
         self._context = context
         self._listener = context.web_listener(config.endpoint, api.app(), _ENTRY, config.tls)
@@ -63,5 +63,5 @@ class ViewExtension:
 
     def stop(self) -> None:
         """Hang up on all readers and serve no more."""
-        self._context.bell.close()
+        self._context.notifier.close()
         self._listener.stop()

@@ -23,7 +23,7 @@ from overwatch.background import Periodic
 from overwatch.collector.auth import Denial, Role
 from overwatch.collector.connections import most_connections
 from overwatch.collector.context import Context
-from overwatch.collector.guard import Guard, said
+from overwatch.collector.guard import Guard, stated
 from overwatch.collector.intake import RETRY_AFTER_S, Body, Reason, RefusedError
 from overwatch.collector.limits import NoRoomError, Room
 from overwatch.collector.net import Address, AddressError, Listening, listen
@@ -270,7 +270,9 @@ def _refusing(denial: Denial) -> grpc.RpcMethodHandler:
         Denial.FORBIDDEN: grpc.StatusCode.PERMISSION_DENIED,
     }[denial]
     # A handler of a stream is called before any message is read; that of a single message, after it.
-    return grpc.stream_unary_rpc_method_handler(lambda _, call: _ended(call, code, said(denial, Role.INGEST)))
+    return grpc.stream_unary_rpc_method_handler(
+        lambda _, call: _ended(call, code, stated(denial, Role.INGEST))
+    )
 
 
 def _credentials(certificates: Certificates) -> grpc.ServerCredentials:

@@ -116,8 +116,10 @@ class OtlpHttp:
             return _refuse(refusal.answer, encoding or Encoding.JSON)
         except Exception:  # noqa: BLE001 the border of a request: a fault of ours is answered and counted
             _log.exception("a request to %s failed", request.path)
-            said = str(self._intake.refuse(Reason.FAULT, "the collector failed; its log says why", TRANSPORT))
-            return _refuse(Answer(status=500, code=Code.INTERNAL, message=said), encoding or Encoding.JSON)
+            stated = str(
+                self._intake.refuse(Reason.FAULT, "the collector failed; its log says why", TRANSPORT)
+            )
+            return _refuse(Answer(status=500, code=Code.INTERNAL, message=stated), encoding or Encoding.JSON)
         return _succeed(wire, accepted, encoding)
 
     def _route(self, request: web.Request) -> Wire:
@@ -138,8 +140,8 @@ class OtlpHttp:
 
     async def _accept(self, request: web.Request, wire: Wire, encoding: Encoding) -> Accepted:
         if self._reading >= self._config.max_concurrent_requests:
-            said = f"{self._reading} requests are being read already"
-            raise _refusal(self._intake.refuse(Reason.BUSY, said, TRANSPORT))
+            stated = f"{self._reading} requests are being read already"
+            raise _refusal(self._intake.refuse(Reason.BUSY, stated, TRANSPORT))
         self._reading += 1
         peer = request.remote or ""
         try:
@@ -190,16 +192,16 @@ def denied(request: web.Request, refused: Refused) -> web.Response:
 
 
 def _refusal(error: RefusedError) -> Refusal:
-    said = str(error)
+    stated = str(error)
     match error.reason:
         case Reason.MALFORMED:
-            return Refusal(status=400, code=Code.INVALID_ARGUMENT, message=said)
+            return Refusal(status=400, code=Code.INVALID_ARGUMENT, message=stated)
         case Reason.TOO_LARGE:
-            return Refusal(status=413, code=Code.RESOURCE_EXHAUSTED, message=said)
+            return Refusal(status=413, code=Code.RESOURCE_EXHAUSTED, message=stated)
         case Reason.FAULT:
-            return Refusal(status=500, code=Code.INTERNAL, message=said)
+            return Refusal(status=500, code=Code.INTERNAL, message=stated)
         case Reason.FULL | Reason.STOPPING | Reason.BUSY | Reason.MEMORY:
-            return Refusal(status=503, code=Code.UNAVAILABLE, message=said, retry_after_s=RETRY_AFTER_S)
+            return Refusal(status=503, code=Code.UNAVAILABLE, message=stated, retry_after_s=RETRY_AFTER_S)
         case _:
             assert_never(error.reason)
 

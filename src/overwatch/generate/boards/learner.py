@@ -31,8 +31,18 @@ from overwatch.catalog.replay import (
     TRANSITIONS,
 )
 from overwatch.generate.boards import promql, words
-from overwatch.generate.boards.asking import PROCESS, RUN, WHO, each, figure, late, lines, rate, worst
 from overwatch.generate.boards.of_runs import RUN_ALERTS, RUN_VARIABLES
+from overwatch.generate.boards.questions import (
+    PROCESS,
+    PROCESS_LEGEND,
+    RUN,
+    each,
+    figure,
+    late,
+    lines,
+    rate,
+    worst,
+)
 from overwatch.generate.boards.spec import Dashboard, Look, Panel, Query
 from overwatch.generate.boards.uids import Board
 
@@ -81,7 +91,12 @@ LEARNER = Dashboard(
         lines(
             "Batches that the learner has fetched ahead",
             "At 0 the learner waits for experience; at the limit experience waits for the learner.",
-            *each(worst, PROCESS, (QUEUE_DEPTH, f"fetched {WHO}"), (QUEUE_LIMIT, f"limit {WHO}")),
+            *each(
+                worst,
+                PROCESS,
+                (QUEUE_DEPTH, f"fetched {PROCESS_LEGEND}"),
+                (QUEUE_LIMIT, f"limit {PROCESS_LEGEND}"),
+            ),
         ),
         lines(
             "Samples a second, by how they ended",

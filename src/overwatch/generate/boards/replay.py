@@ -16,8 +16,8 @@ from overwatch.catalog.replay import (
     SPILLED,
     STEPS,
 )
-from overwatch.generate.boards.asking import PROCESS, WHO, each, late, lines, rate, total
 from overwatch.generate.boards.of_runs import RUN_ALERTS, RUN_VARIABLES
+from overwatch.generate.boards.questions import PROCESS, PROCESS_LEGEND, each, late, lines, rate, total
 from overwatch.generate.boards.spec import Dashboard, Query
 from overwatch.generate.boards.uids import Board
 
@@ -34,15 +34,15 @@ REPLAY = Dashboard(
             *each(
                 total,
                 PROCESS,
-                (ITEMS, f"items {WHO}"),
-                (STEPS, f"steps {WHO}"),
-                (LEASES, f"leases {WHO}"),
+                (ITEMS, f"items {PROCESS_LEGEND}"),
+                (STEPS, f"steps {PROCESS_LEGEND}"),
+                (LEASES, f"leases {PROCESS_LEGEND}"),
             ),
         ),
         lines(
             "Memory of replay",
             "What lies in memory, and what was moved to disk because memory had no room.",
-            *each(total, PROCESS, (BYTES, f"memory {WHO}"), (SPILLED, f"disk {WHO}")),
+            *each(total, PROCESS, (BYTES, f"memory {PROCESS_LEGEND}"), (SPILLED, f"disk {PROCESS_LEGEND}")),
             unit="bytes",
         ),
         lines(

@@ -24,8 +24,8 @@ from overwatch.catalog.services import (
     WAIT_TIME,
 )
 from overwatch.generate.boards import promql, words
-from overwatch.generate.boards.asking import late, lines, rate
 from overwatch.generate.boards.of_runs import RUN_ALERTS, RUN_VARIABLES
+from overwatch.generate.boards.questions import late, lines, rate
 from overwatch.generate.boards.spec import Dashboard, Look, Panel, Query, Step
 from overwatch.generate.boards.uids import Board
 

@@ -61,24 +61,24 @@ def curve(row: Metric, title: str, about: str) -> Panel:
 
 
 _PULSE = (
-    _number(KL, "KL divergence", f"How far the newest update moved the policy: {words.said(KL)}.", 4),
+    _number(KL, "KL divergence", f"How far the newest update moved the policy: {words.limits(KL)}.", 4),
     _number(
         ENTROPY,
         "Entropy",
-        f"How much the policy still explores, of what is possible: {words.said(ENTROPY)}, unless it has "
+        f"How much the policy still explores, of what is possible: {words.limits(ENTROPY)}, unless it has "
         "solved its task.",
         0,
     ),
     _number(
         CLIP_FRACTION,
         "Clip fraction",
-        f"What share of samples wanted a larger step than is allowed: {words.said(CLIP_FRACTION)}.",
+        f"What share of samples wanted a larger step than is allowed: {words.limits(CLIP_FRACTION)}.",
         0,
     ),
     _number(
         EXPLAINED_VARIANCE,
         "Explained variance",
-        f"How well the critic foresees returns, 1 is perfect: {words.said(EXPLAINED_VARIANCE)}, when it is "
+        f"How well the critic foresees returns, 1 is perfect: {words.limits(EXPLAINED_VARIANCE)}, when it is "
         "worse than guessing the mean.",
         2,
     ),
@@ -166,32 +166,32 @@ _CURVES = (
     curve(
         KL,
         "KL divergence",
-        f"The dashed lines are the limits ({words.said(KL)}): a policy that stays above them forgets what it "
-        f"learned; {KL.fix}.",
+        f"The dashed lines are the limits ({words.limits(KL)}): a policy that stays above them forgets what "
+        f"it learned; {KL.fix}.",
     ),
     _BEYOND,
     curve(
         ENTROPY,
         "Entropy",
-        f"The dashed lines are the limits ({words.said(ENTROPY)}): falling fast while the return does not "
+        f"The dashed lines are the limits ({words.limits(ENTROPY)}): falling fast while the return does not "
         f"rise means it stopped exploring; {ENTROPY.fix}.",
     ),
     curve(
         CLIP_FRACTION,
         "Clip fraction",
-        f"The dashed lines are the limits ({words.said(CLIP_FRACTION)}): much clipping together with a high "
-        f"KL means steps are too large; {CLIP_FRACTION.fix}.",
+        f"The dashed lines are the limits ({words.limits(CLIP_FRACTION)}): much clipping together with a "
+        f"high KL means steps are too large; {CLIP_FRACTION.fix}.",
     ),
     curve(
         EXPLAINED_VARIANCE,
         "Explained variance",
-        f"{words.said(EXPLAINED_VARIANCE).capitalize()}, where the critic misleads the policy; "
+        f"{words.limits(EXPLAINED_VARIANCE).capitalize()}, where the critic misleads the policy; "
         f"{EXPLAINED_VARIANCE.fix}.",
     ),
     curve(
         GRAD_NORM,
         "Gradient norm, before clipping",
-        f"Judged against the run's own past ({words.said(GRAD_NORM)}), since its level means nothing; "
+        f"Judged against the run's own past ({words.limits(GRAD_NORM)}), since its level means nothing; "
         f"{GRAD_NORM.fix}.",
     ),
     curve(
@@ -203,7 +203,7 @@ _CURVES = (
     curve(
         UPDATE_TIME,
         "Time of one update",
-        f"Collecting and learning together, judged against the run's own past ({words.said(UPDATE_TIME)}); "
+        f"Collecting and learning together, judged against the run's own past ({words.limits(UPDATE_TIME)}); "
         f"{UPDATE_TIME.fix}.",
     ),
     Panel(

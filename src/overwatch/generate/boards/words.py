@@ -95,7 +95,7 @@ def steps_of(row: Metric) -> tuple[Step, ...]:
     return (*(low or [Step(at=None, colour=GREEN)]), *high)
 
 
-def said(row: Metric) -> str:
+def limits(row: Metric) -> str:
     """The row's limits of the default preset, for a sentence: `yellow above 0.015, red above 0.03`."""
     parts = []
     for side in row.limits.sides:

@@ -43,8 +43,8 @@ class Alert:
         text = ALL.get(self.code) or runbook(self.code)
         if text is None:
             raise LookupError(f"{self.code} has no runbook; write one in overwatch.catalog.runbooks")
-        who = "Run {{ $labels.rl_run_id }}" if "rl_run_id" in self.by else "Job {{ $labels.job }}"
-        return f"{who}: {text.means}" + (f" {self.more}" if self.more else "")
+        owner = "Run {{ $labels.rl_run_id }}" if "rl_run_id" in self.by else "Job {{ $labels.job }}"
+        return f"{owner}: {text.means}" + (f" {self.more}" if self.more else "")
 
     @property
     def run(self) -> str:

@@ -22,7 +22,7 @@ from overwatch.catalog.alerts import (
 )
 from overwatch.catalog.describe import limits_text
 from overwatch.generate.rules.alert import Alert
-from overwatch.generate.rules.series import BY_RUN, finding, in_state, of_job, own, risen, told
+from overwatch.generate.rules.series import BY_RUN, finding, in_state, of_job, own, reported, risen
 from overwatch.generate.rules.windows import Plan, span
 
 LOOK_BACK_S: Final = 600
@@ -242,8 +242,8 @@ def _counters(plan: Plan) -> Iterator[Alert]:
         ),
         hold_s=plan.hold(15),
         summary="A value of a run that must be finite is not.",
-        bad=(told(nan, "1"),),
-        good=(told(nan, "0"),),
+        bad=(reported(nan, "1"),),
+        good=(reported(nan, "0"),),
     )
     yield Alert(
         code="telemetry-dropped",
@@ -251,8 +251,8 @@ def _counters(plan: Plan) -> Iterator[Alert]:
         expr=f"sum {BY_RUN} (increase({dropped}[{span(LOOK_BACK_S)}])) > 0",
         hold_s=plan.hold(60),
         summary="A trainer's side drops records.",
-        bad=(told(dropped, "0+5x400"),),
-        good=(told(dropped, "0"),),
+        bad=(reported(dropped, "0+5x400"),),
+        good=(reported(dropped, "0"),),
         lead=1,
     )
 

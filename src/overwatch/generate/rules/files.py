@@ -100,7 +100,7 @@ def _fires_at(alert: Alert, step: int) -> int:
 
 
 def _firing(alerts: Sequence[Alert], plan: Plan, step: int) -> list[Node]:
-    return [_expect(alert, _fires_at(alert, step), _told(alert, plan)) for alert in alerts]
+    return [_expect(alert, _fires_at(alert, step), _reported(alert, plan)) for alert in alerts]
 
 
 def _quiet(alerts: Sequence[Alert], step: int) -> list[Node]:
@@ -114,7 +114,7 @@ def _silent(alerts: Sequence[Alert], step: int) -> list[Node]:
 def _without(alerts: Sequence[Alert], plan: Plan, step: int) -> list[Node]:
     """Without data an alert is silent, but for the one that says so."""
     return [
-        _expect(alert, _fires_at(alert, step), _told(alert, plan) if alert.fires_without_data else [])
+        _expect(alert, _fires_at(alert, step), _reported(alert, plan) if alert.fires_without_data else [])
         for alert in alerts
     ]
 
@@ -123,11 +123,11 @@ def _expect(alert: Alert, at_s: int, fired: list[Node]) -> Node:
     return {"eval_time": f"{at_s}s", "alertname": alert.name, "exp_alerts": fired}
 
 
-def _told(alert: Alert, plan: Plan) -> list[Node]:
+def _reported(alert: Alert, plan: Plan) -> list[Node]:
     """What Alertmanager is told when the alert's own series are bad."""
     labels = _own_labels(alert)
-    said = {name: _expand(text, labels) for name, text in annotations(alert, plan).items()}
-    return [{"exp_labels": {**labels, **_labels(alert)}, "exp_annotations": {**said}}]
+    stated = {name: _expand(text, labels) for name, text in annotations(alert, plan).items()}
+    return [{"exp_labels": {**labels, **_labels(alert)}, "exp_annotations": {**stated}}]
 
 
 def _own_labels(alert: Alert) -> dict[str, str]:

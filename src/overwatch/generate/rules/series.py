@@ -13,7 +13,7 @@ BY_RUN: Final = "by (rl_run_id)"
 IS_LIVE: Final = f'max {BY_RUN} (overwatch_run_status{{state=~"live|slow|catching_up"}}) == 1'
 _BEYOND: Final = 'overwatch_policy_updates_beyond_limit_total{metric="kl_divergence",level="critical"}'
 _UPDATES: Final = "overwatch_run_updates_total"
-_WHO: Final = 'job="t",instance="a",rl_run_id="RUN"'
+_LABELS: Final = 'job="t",instance="a",rl_run_id="RUN"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=False)
@@ -32,17 +32,17 @@ class Input:
 
 def finding(code: str, value: str) -> Input:
     """How many findings of a code are open."""
-    return Input(f'overwatch_run_findings{{{_WHO},code="{code}"}}', value)
+    return Input(f'overwatch_run_findings{{{_LABELS},code="{code}"}}', value)
 
 
 def in_state(state: str, value: str = "1") -> Input:
     """Whether a run is in a state."""
-    return Input(f'overwatch_run_status{{{_WHO},state="{state}"}}', value)
+    return Input(f'overwatch_run_status{{{_LABELS},state="{state}"}}', value)
 
 
-def told(name: str, values: str) -> Input:
+def reported(name: str, values: str) -> Input:
     """A series of a run without further labels."""
-    return Input(f"{name}{{{_WHO}}}", values)
+    return Input(f"{name}{{{_LABELS}}}", values)
 
 
 def of_job(name: str, values: str, job: str, **labels: str) -> Input:
@@ -79,8 +79,8 @@ def _rise(series: str, seconds: int) -> str:
 
 def burn_inputs(beyond: str) -> tuple[Input, ...]:
     """Updates of a run, of which some are beyond the limit."""
-    labels = f'{_WHO},metric="kl_divergence",level="critical"'
+    labels = f'{_LABELS},metric="kl_divergence",level="critical"'
     return (
         Input(f"overwatch_policy_updates_beyond_limit_total{{{labels}}}", beyond),
-        told(_UPDATES, "0+40x400"),
+        reported(_UPDATES, "0+40x400"),
     )

@@ -2,7 +2,7 @@
 
 from overwatch.catalog.alerts import Area
 from overwatch.generate.rules.alert import Alert
-from overwatch.generate.rules.series import BY_RUN, IS_LIVE, burn_inputs, in_state, pair_expr, told
+from overwatch.generate.rules.series import BY_RUN, IS_LIVE, burn_inputs, in_state, pair_expr, reported
 from overwatch.generate.rules.windows import Plan, span
 
 
@@ -41,9 +41,9 @@ def _unsaved(plan: Plan) -> Alert:
         hold_s=plan.hold(300),
         summary="A run has saved no checkpoint for long.",
         more=f"For {span(stale_s)} or longer.",
-        bad=(told(saved, str(-10 * stale_s)), in_state("live")),
+        bad=(reported(saved, str(-10 * stale_s)), in_state("live")),
         # Saved all the time, on the clock of the tests.
-        good=(told(saved, "0+15x400"), in_state("live")),
+        good=(reported(saved, "0+15x400"), in_state("live")),
     )
 
 
@@ -60,7 +60,7 @@ def _quiet(plan: Plan) -> Alert:
         hold_s=plan.hold(quiet_s),
         summary="A run speaks and makes no update.",
         more=f"For {span(quiet_s)} or longer.",
-        bad=(told(updates, "5"), in_state("live")),
-        good=(told(updates, "0+1x400"), in_state("live")),
+        bad=(reported(updates, "5"), in_state("live")),
+        good=(reported(updates, "0+1x400"), in_state("live")),
         lead=1,
     )

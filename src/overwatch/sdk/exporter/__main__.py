@@ -24,7 +24,7 @@ import msgspec
 from overwatch.events import RunFinished
 from overwatch.sdk.ending import Ending, corrected, of_wait
 from overwatch.sdk.exporter.core import Exporter, ShutdownSignal, open_spool
-from overwatch.sdk.exporter.hub import Door, TrainerHandler, Visit, serve_all
+from overwatch.sdk.exporter.hub import Listener, TrainerHandler, Visit, serve_all
 from overwatch.sdk.exporter.orphan_recovery import OrphanRecovery
 from overwatch.sdk.exporter.parent import Parent
 from overwatch.sdk.exporter.queues import LOST
@@ -50,8 +50,8 @@ def main(where: Sequence[str]) -> int:
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
-        door = socket.socket(fileno=0)
-        at = Door(door, Meeting(Path(where[0]), where[1]) if where else None)
+        listener = socket.socket(fileno=0)
+        at = Listener(listener, Meeting(Path(where[0]), where[1]) if where else None)
     except (OSError, IndexError):
         log.error("this process is started by overwatch.sdk, not by hand")  # noqa: TRY400 one line for a person
         return 2

@@ -98,7 +98,7 @@ class Amd:
                 codes=_CODES,
                 unread=self.unread,
                 own_memory=partial(_own_memory, smi, handle, self._pid),
-                readings={name: partial(ask, smi, handle) for name, ask in _QUESTIONS.items()},
+                readings={name: partial(query, smi, handle) for name, query in _QUESTIONS.items()},
                 throttle=partial(_throttle, smi, handle),
             )
             for uuid, handle in known

@@ -44,7 +44,7 @@ log: Final = logging.getLogger("overwatch.exporter")
 
 INVALID: Final = "invalid"
 """Why a record is gone that cannot be read or encoded."""
-TELL_S: Final = 1.0
+REPORT_S: Final = 1.0
 """How often a changed number of drops is emitted."""
 FULL_BYTES: Final = 1 << 20
 """A window of this size is not added to."""
@@ -91,14 +91,14 @@ class BatchEncoder:
         spool: Spool,
         instruments: Instruments,
         started: RunStarted,
-        said: int = 0,
+        stated: int = 0,
     ) -> None:
         self._instruments = instruments
         self._spool = spool
         self._resource = resource
         self._lock = threading.Lock()
         self._window = Window(started.judged_by, started.config)
-        self._seq = said
+        self._seq = stated
         self._rings: dict[Ring, int] = {}
         self._newest: int | None = None
         """Number of the newest update."""
@@ -106,8 +106,8 @@ class BatchEncoder:
         """The newest update, where loops and third parties do not have it yet."""
         self._indices: list[int | None] = []
         """Numbers of the updates up to it that they do not have."""
-        self._told = 0
-        self._told_at = 0.0
+        self._reported = 0
+        self._reported_at = 0.0
         self._held = {ring: _Held() for ring in Ring}
         self._size = 0
         self._full_bytes = FULL_BYTES
@@ -172,14 +172,14 @@ class BatchEncoder:
             held.unsaid += counted
             self._rings[place.ring] = place.sequence
 
-    def say(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Take an event of the exporter's own."""
         with self._lock:
             self._window.add(event, size=_OWN_SIZE, counted=0)
             self._note(event)
 
     @property
-    def said(self) -> int:
+    def stated(self) -> int:
         """The last number that was used."""
         return self._seq
 
@@ -219,13 +219,13 @@ class BatchEncoder:
                 self._instruments.loops.flush()
             self._instruments.collect()
 
-    def tell_drops(self, total: int, *, now: bool = False) -> None:
+    def report_drops(self, total: int, *, now: bool = False) -> None:
         """Emit how many records this producer has dropped, when that has changed."""
-        if total == self._told or (not now and time.monotonic() - self._told_at < TELL_S):
+        if total == self._reported or (not now and time.monotonic() - self._reported_at < REPORT_S):
             return
-        self._told, self._told_at = total, time.monotonic()
+        self._reported, self._reported_at = total, time.monotonic()
         values = scalars({SDK_DROPPED.name: float(total)})
-        self.say(Measured(at=time.time_ns(), scope=Scope.TOWER, values=values))
+        self.emit(Measured(at=time.time_ns(), scope=Scope.TOWER, values=values))
 
     def _draw(self) -> None:
         """Report updates together: third parties look every other second, a turn ends with a phase."""

@@ -19,7 +19,7 @@ from overwatch.delivery.sender import DeliveryLog, Sender
 from overwatch.delivery.transport import OtlpTransport
 from overwatch.events import CheckpointSaved, EnvCrashed, Event, NonFiniteSeen, RunFinished, RunStateChanged
 from overwatch.journal import Signal
-from overwatch.sdk.exporter.batch_encoder import INVALID, TELL_S, BatchEncoder, Place, Ring, started
+from overwatch.sdk.exporter.batch_encoder import INVALID, REPORT_S, BatchEncoder, Place, Ring, started
 from overwatch.sdk.exporter.gpus import Trainer, lane_map
 from overwatch.sdk.exporter.instruments import Instruments
 from overwatch.sdk.exporter.record_events import global_envs, is_plain, unpacked, weight
@@ -57,7 +57,7 @@ _URGENT: Final = (EnvCrashed, NonFiniteSeen, RunStateChanged, RunFinished)
 FIRST_S: Final = 1.0
 MOST_S: Final = 8.0
 """What the exporter has read by then lies in the trainer's rings alone, not on disk."""
-Tell: TypeAlias = Callable[[Progress], None]
+Report: TypeAlias = Callable[[Progress], None]
 
 
 class ShutdownSignal(ABC):
@@ -104,11 +104,11 @@ class Exporter:
     """Everything between the rings and the collector."""
 
     def __init__(
-        self, hello: Hello, source: RingSource, spool: Spool, tell: Tell,
+        self, hello: Hello, source: RingSource, spool: Spool, report: Report,
         delivers: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         """`tell` gets each account, `delivers` is called when something has reached the collector."""
-        self._hello, self._source, self._spool, self._tell = hello, source, spool, tell
+        self._hello, self._source, self._spool, self._report = hello, source, spool, report
         self._delivers = delivers
         env, node = env_of(hello), host_name()
         found = revision(hello.folder, env)
@@ -120,8 +120,8 @@ class Exporter:
         self._sender = Sender(spool, lambda: OtlpTransport(ways), DeliveryLog(shown))
         instruments = Instruments(described, spool, frozenset(ways), env)
         self._collect_s = instruments.interval_s
-        said = max(spool.next_seq - 1, source.said)
-        self._encoder = BatchEncoder(described, spool, instruments, hello.started, said)
+        stated = max(spool.next_seq - 1, source.stated)
+        self._encoder = BatchEncoder(described, spool, instruments, hello.started, stated)
         self._encoder.fit(spool.room)
         self._before = spool.spooled
         self._malformed = 0
@@ -139,11 +139,11 @@ class Exporter:
         self._backlog = Backlog()
         self._due = self._send_at = self._drops_at = time.monotonic()
         self._collect_at = self._due + self._collect_s
-        if not said:
+        if not stated:
             self._encoder.describe(hello.started, hello.run_id)
-            self._say(started(hello, node=node, sha=found.sha, dirty=found.dirty))
+            self._emit(started(hello, node=node, sha=found.sha, dirty=found.dirty))
             self._export()
-        self._sampler = Sampler(hello.join or hello.run_id, self._say, trainer) if hello.sample else None
+        self._sampler = Sampler(hello.join or hello.run_id, self._emit, trainer) if hello.sample else None
 
     def run(self, shutdown: ShutdownSignal) -> None:
         """Work until the trainer is done; no thread is left to work afterwards, whatever is raised."""
@@ -213,21 +213,21 @@ class Exporter:
             self._sampler.saved(event.path)
         return self._lanes.translate(global_envs(event, self._hello.started.env_offset))
 
-    def _say(self, event: Event) -> None:
-        self._encoder.say(self._lanes.translate(event))
+    def _emit(self, event: Event) -> None:
+        self._encoder.emit(self._lanes.translate(event))
 
     def _close_window(self) -> None:
         """A tenth of a second is over."""
         now = time.monotonic()
         self._due = now + WINDOW_S
         if now >= self._drops_at:
-            self._drops_at = now + TELL_S
-            self._encoder.tell_drops(self._dropped())
+            self._drops_at = now + REPORT_S
+            self._encoder.report_drops(self._dropped())
         if now >= self._collect_at:
             self._collect_at = now + self._collect_s
             self._encoder.collect()
         if self._encoder.is_empty and not self._items and self._source.malformed == self._malformed:
-            self._say_trouble()
+            self._emit_trouble()
         elif self._is_due(now):
             self._export()
         else:
@@ -248,7 +248,7 @@ class Exporter:
         if self._malformed > known:
             self._spool.account(self._malformed - known, {}, INVALID)
         self._encoder.close_window()
-        self._source.said = self._encoder.said
+        self._source.stated = self._encoder.stated
         self._encoder.export()
         self._encoder.fit(self._spool.room)
         items, self._items = self._items, []
@@ -256,9 +256,9 @@ class Exporter:
             self._write_account()
         for item in items:
             self._source.done(item)
-        self._say_trouble()
+        self._emit_trouble()
 
-    def _say_trouble(self) -> None:
+    def _emit_trouble(self) -> None:
         """Log once when the spool's disk stops taking requests, and once when it takes them again."""
         if self._spool.degraded is not self._in_trouble:
             self._in_trouble = self._spool.degraded
@@ -277,7 +277,7 @@ class Exporter:
             self._spool.account(unsaid, {}, NOT_SENT)
         if not shutdown.is_exit:
             self._end(shutdown)
-        self._encoder.tell_drops(self._dropped(), now=True)
+        self._encoder.report_drops(self._dropped(), now=True)
         self._export()
         self._encoder.collect(is_last=True)
         self._sender.drain(deadline - time.monotonic() - _STOP_S)
@@ -294,7 +294,7 @@ class Exporter:
         """Send the end that the trainer did not; whether there was one to send."""
         ending = shutdown.end(self._finished)
         if ending is not None:
-            self._say(ending)
+            self._emit(ending)
         return ending is not None
 
     @property
@@ -327,7 +327,7 @@ class Exporter:
                 kept=books.waiting - books.at_risk if is_whole else None,
                 final=self._is_final,
             )
-            self._tell(progress)
+            self._report(progress)
 
 
 def open_spool(hello: Hello, rings: Path) -> Spool:
@@ -369,21 +369,21 @@ def _destination(signal: Signal, endpoint: str | None, env: Mapping[str, str]) -
         return destination(signal, DEFAULT_HTTP, env)
 
 
-class _Asked(ShutdownSignal):
+class _Requested(ShutdownSignal):
     """The shutdown as the trainer asks for it."""
 
     def __init__(self) -> None:
-        self._is_asked = threading.Event()
+        self._is_requested = threading.Event()
         self._deadline = 0.0
 
-    def ask(self, deadline: float) -> None:
+    def query(self, deadline: float) -> None:
         """Be done by `deadline`."""
         self._deadline = deadline
-        self._is_asked.set()
+        self._is_requested.set()
 
     def wait(self, timeout_s: float) -> float | None:
         """Wait so long; the deadline, once it was given."""
-        return self._deadline if self._is_asked.wait(timeout_s) else None
+        return self._deadline if self._is_requested.wait(timeout_s) else None
 
 
 class ExporterThread:
@@ -394,9 +394,9 @@ class ExporterThread:
 
     pid = None
 
-    def __init__(self, hello: Hello, rings: RingSet, tell: Callable[[Progress], None]) -> None:
-        self._hello, self._rings, self._tell = hello, rings, tell
-        self._shutdown = _Asked()
+    def __init__(self, hello: Hello, rings: RingSet, report: Callable[[Progress], None]) -> None:
+        self._hello, self._rings, self._report = hello, rings, report
+        self._shutdown = _Requested()
         self._thread = threading.Thread(target=self._run, name="overwatch-exporter", daemon=True)
         self._thread.start()
 
@@ -409,9 +409,9 @@ class ExporterThread:
         """Wait for its end, however long that takes."""
         self._thread.join()
 
-    def say_close(self, deadline: float, *, at_exit: bool) -> None:  # noqa: ARG002 it ends with the process
+    def announce_close(self, deadline: float, *, at_exit: bool) -> None:  # noqa: ARG002 it ends with the process
         """Ask it to deliver what there is until `deadline` (monotonic seconds) and end."""
-        self._shutdown.ask(deadline)
+        self._shutdown.query(deadline)
 
     def finish(self, timeout_s: float) -> bool:
         """Wait for its end; whether it came in time. What does not end, ends with the trainer."""
@@ -420,7 +420,7 @@ class ExporterThread:
 
     def release(self) -> None:
         """Let go of it."""
-        self._shutdown.ask(time.monotonic())
+        self._shutdown.query(time.monotonic())
 
     def abandon(self) -> None:
         """In a forked child there is no such thread."""
@@ -436,7 +436,7 @@ class ExporterThread:
         source = RingSource(self._rings)
         spool = open_spool(self._hello, self._rings.path)
         try:
-            Exporter(self._hello, source, spool, self._tell).run(self._shutdown)
+            Exporter(self._hello, source, spool, self._report).run(self._shutdown)
         finally:
             spool.close()
             source.close()

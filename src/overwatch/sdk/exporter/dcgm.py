@@ -95,7 +95,7 @@ class Dcgm:
         """One page holds all GPUs."""
         return (self,) if uuids else ()
 
-    def ask(self, uuids: frozenset[str]) -> Mapping[str, Reading]:
+    def query(self, uuids: frozenset[str]) -> Mapping[str, Reading]:
         """Readings of these GPUs; no page, no readings."""
         fields: dict[str, dict[str, float]] = {}
         for lane, sample in self._lanes() if uuids else ():

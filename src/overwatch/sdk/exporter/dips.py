@@ -74,13 +74,13 @@ class DipWatch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_running = False
-        self._begin_at = self._asked_at = self._newest_at = -math.inf
+        self._begin_at = self._requested_at = self._newest_at = -math.inf
         self._newest: dict[str, dict[str, float]] = {}
 
     def of(self, uuid: str) -> Mapping[str, float]:
         """The dips of one GPU, by catalogue name; empty where they are not known."""
         with self._lock:
-            now = self._asked_at = time.monotonic()
+            now = self._requested_at = time.monotonic()
             if not self._is_running and now >= self._begin_at:
                 self._is_running = True
                 threading.Thread(target=self._run, name="overwatch-dips", daemon=True).start()
@@ -101,7 +101,7 @@ class DipWatch:
                     found = json.loads(line)
                     with self._lock:
                         self._newest, self._newest_at = found, time.monotonic()
-                        if self._newest_at - self._asked_at > UNASKED_S:
+                        if self._newest_at - self._requested_at > UNASKED_S:
                             return
             finally:
                 process.kill()

@@ -46,17 +46,17 @@ class Unread:
         text = f"{what} cannot be read: {_reason(why)}" + (f"; {fix}" if fix else "")
         self._keep(what, Note(text=text))
 
-    def read(self, what: str, ask: Callable[[], _T], otherwise: _T) -> _T:
+    def read(self, what: str, query: Callable[[], _T], otherwise: _T) -> _T:
         """What a call answers; `otherwise` where it raises, and `what` is noted."""
         try:
-            return ask()
+            return query()
         except Exception as error:  # noqa: BLE001 the border: a driver may do anything
             self.note(what, error)
             return otherwise
 
-    def text(self, what: str, ask: Callable[[], str | bytes]) -> str:
+    def text(self, what: str, query: Callable[[], str | bytes]) -> str:
         """The same of a call that answers a word; empty where it raises."""
-        return self.read(what, lambda: as_text(ask), "")
+        return self.read(what, lambda: as_text(query), "")
 
     def lacks(self, extra: Extra) -> None:
         """Keep that something is there and the packages that read it are not."""
@@ -103,10 +103,10 @@ class Rates:
         return rates
 
 
-def as_text(ask: Callable[[], str | bytes]) -> str:
+def as_text(query: Callable[[], str | bytes]) -> str:
     """What a call answers, as text: bytes that are none are marked, and the rest can still be read."""
     try:
-        word = ask()
+        word = query()
     except UnicodeDecodeError as error:
         word = error.object
     return word.decode("utf-8", "replace").strip("\0 ") if isinstance(word, bytes) else str(word)
@@ -133,7 +133,7 @@ class Xid(msgspec.Struct, frozen=True, kw_only=True):
 class Question(Protocol):
     """A look at one or several GPUs that may hang; asked by one thread, one at a time."""
 
-    def ask(self, uuids: frozenset[str]) -> Mapping[str, Reading]:
+    def query(self, uuids: frozenset[str]) -> Mapping[str, Reading]:
         """Readings by UUID: whole ones of `uuids`, of others only what concerns the trainer's process."""
         ...
 
@@ -197,30 +197,30 @@ class Look:
     readings: Mapping[str, Callable[[], Found]]
     throttle: Callable[[], str | None]
 
-    def ask(self, uuids: frozenset[str]) -> Mapping[str, Reading]:
+    def query(self, uuids: frozenset[str]) -> Mapping[str, Reading]:
         """Everything where this GPU is among `uuids`, else what the trainer's process holds of it."""
         numbers, throttle = dict[str, float](), None
         try:
             self._read(PROCESS_MEMORY.name, self.own_memory, numbers)
             if self.name in uuids:
-                for name, ask in self.readings.items():
-                    self._read(name, ask, numbers)
+                for name, query in self.readings.items():
+                    self._read(name, query, numbers)
                 throttle = self._guarded(THROTTLE.name, self.throttle)
         except _GoneError:
             return {self.name: Reading(lost=True)}
         return {self.name: Reading(numbers=numbers, throttle=throttle)}
 
-    def _read(self, name: str, ask: Callable[[], Found], numbers: dict[str, float]) -> None:
-        found = self._guarded(name, ask)
+    def _read(self, name: str, query: Callable[[], Found], numbers: dict[str, float]) -> None:
+        found = self._guarded(name, query)
         several = found if isinstance(found, Mapping) else {name: found}
         numbers.update(
             {name: value for name, value in several.items() if value is not None and math.isfinite(value)}
         )
 
-    def _guarded(self, what: str, ask: Callable[[], _T]) -> _T | None:
+    def _guarded(self, what: str, query: Callable[[], _T]) -> _T | None:
         """One reading, left out where the call raises; raises `_GoneError` when the GPU is gone."""
         try:
-            return ask()
+            return query()
         except Exception as error:  # noqa: BLE001 the border: a driver may do anything
             code = self.codes.of(error)
             if code in self.codes.gone:

@@ -134,11 +134,11 @@ def source_of(trainer: Trainer) -> Source:
 def look_around(trainer: Trainer, within_s: float) -> VisibleDevices:
     """The GPUs that the trainer can see; none where the driver does not answer in time."""
     source = source_of(trainer)
-    bell = threading.Condition()
-    probe = Probe("gpus", lambda: visible_devices(source.open(), trainer.env), bell)
-    with bell:
-        probe.ask()
-        bell.wait_for(lambda: not probe.busy, within_s)
+    wake_up = threading.Condition()
+    probe = Probe("gpus", lambda: visible_devices(source.open(), trainer.env), wake_up)
+    with wake_up:
+        probe.query()
+        wake_up.wait_for(lambda: not probe.busy, within_s)
     answer = probe.take()
     probe.stop()
     return VisibleDevices() if answer is None else answer[1]
@@ -149,59 +149,61 @@ def lane_map(trainer: Trainer, started: RunStarted, within_s: float = 3.0) -> La
 
     It is made once: a driver that answers later does not move a run's envs to other lanes.
     """
-    told = {label: lane for lane, label in started.lanes.items()}
-    return LaneMap(look_around(trainer, within_s), trainer.node, told)
+    reported = {label: lane for lane, label in started.lanes.items()}
+    return LaneMap(look_around(trainer, within_s), trainer.node, reported)
 
 
 class Gpus:
     """The lanes of this machine: who is asked, who is silent, who is gone."""
 
-    def __init__(self, run: str, trainer: Trainer, limits: SampleLimits, bell: threading.Condition) -> None:
+    def __init__(
+        self, run: str, trainer: Trainer, limits: SampleLimits, wake_up: threading.Condition
+    ) -> None:
         self._run = run
         self._node = trainer.node
         self._limits = limits
-        self._bell = bell
+        self._wake_up = wake_up
         self._source = source_of(trainer)
-        self._opening = Probe("gpus", lambda: visible_devices(self._source.open(), trainer.env), bell)
-        self._xids = Probe("xid", self._source.xids, bell)
+        self._opening = Probe("gpus", lambda: visible_devices(self._source.open(), trainer.env), wake_up)
+        self._xids = Probe("xid", self._source.xids, wake_up)
         self._probes: dict[str, Probe[Mapping[str, Reading]]] = {}
         self._lanes: dict[str, Lane] = {}
         self._locks: dict[str, SampleLock] = {}
         self._unread_lock = SampleLock(run, "unread")
-        self._asked: frozenset[str] = frozenset()
+        self._requested: frozenset[str] = frozenset()
         self._lost: set[str] = set()
         self._open_at = 0.0
         self._pause_s = limits.again_s
 
-    def ask(self) -> list[Probe[object]]:
+    def query(self) -> list[Probe[object]]:
         """Begin to ask; what is waited for."""
         opened = self._opening.take()
         if opened is not None:
             self._settle(opened[1])
-        if self._lost >= self._asked:
+        if self._lost >= self._requested:
             self._open_again()
         if self._opening.busy:
             return [self._opening]
-        self._xids.ask()
-        return [probe for probe in self._probes.values() if probe.ask()]
+        self._xids.query()
+        return [probe for probe in self._probes.values() if probe.query()]
 
     def take(self, at: int) -> list[Event]:
         """What has been answered: readings of this look together, late ones by themselves."""
-        said: list[Event] = []
-        heard = self._xids.take()
+        stated: list[Event] = []
+        received = self._xids.take()
         known: dict[str, Reading] = {}
         for probe in self._probes.values():
             answer = probe.take()
             if answer is None:
                 continue
-            said += self._gone(at, answer[1])
+            stated += self._gone(at, answer[1])
             present = {uuid: reading for uuid, reading in answer[1].items() if reading.numbers}
             if answer[0] < at:
-                said += self._measured(answer[0], present)
+                stated += self._measured(answer[0], present)
             else:
                 known.update(present)
-        said += self._measured(at, known) + self._errors(at, () if heard is None else heard[1])
-        return said + self._unread_lines(at)
+        stated += self._measured(at, known) + self._errors(at, () if received is None else received[1])
+        return stated + self._unread_lines(at)
 
     def stop(self) -> None:
         """End all threads."""
@@ -224,7 +226,7 @@ class Gpus:
     def _open_again(self) -> None:
         """Look for GPUs where there are none left to ask; never while one of them is being asked."""
         busy = self._xids.busy or any(probe.busy for probe in self._probes.values())
-        if busy or time.monotonic() < self._open_at or not self._opening.ask():
+        if busy or time.monotonic() < self._open_at or not self._opening.query():
             return
         self._open_at = time.monotonic() + self._pause_s
         self._pause_s = min(2 * self._pause_s, self._limits.rarely_s)
@@ -236,15 +238,15 @@ class Gpus:
         self._lanes = {**self._lanes, **{lane.id: lane for lane in seen.lanes}}
         for uuid in self._lanes:
             self._locks.setdefault(uuid, SampleLock(self._run, uuid))
-        self._asked = frozenset(lane.id for lane in seen.lanes)
-        questions = self._source.questions(self._asked)
+        self._requested = frozenset(lane.id for lane in seen.lanes)
+        questions = self._source.questions(self._requested)
         self._probes = {question.name: self._probe(question) for question in questions}
 
     def _probe(self, question: Question) -> Probe[Mapping[str, Reading]]:
-        def ask() -> Mapping[str, Reading]:
-            return question.ask(frozenset(uuid for uuid, lock in self._locks.items() if lock.held()))
+        def query() -> Mapping[str, Reading]:
+            return question.query(frozenset(uuid for uuid, lock in self._locks.items() if lock.held()))
 
-        return Probe(question.name, ask, self._bell)
+        return Probe(question.name, query, self._wake_up)
 
     def _gone(self, at: int, readings: Mapping[str, Reading]) -> list[Event]:
         """A line for each GPU that was lost with this look, or that is back."""
@@ -257,8 +259,8 @@ class Gpus:
         held = [(uuid, uuid in lost) for uuid in sorted(new | back) if self._locks[uuid].held()]
         return [(lost_line if gone else back_line)(at, self._lanes[uuid]) for uuid, gone in held]
 
-    def _errors(self, at: int, heard: tuple[Xid, ...]) -> list[Event]:
-        known = [xid for xid in heard if xid.uuid in self._lanes and self._locks[xid.uuid].held()]
+    def _errors(self, at: int, received: tuple[Xid, ...]) -> list[Event]:
+        known = [xid for xid in received if xid.uuid in self._lanes and self._locks[xid.uuid].held()]
         return [xid_line(at, self._lanes[xid.uuid], xid.code) for xid in known]
 
     def _measured(self, at: int, readings: Mapping[str, Reading]) -> list[Event]:

@@ -62,26 +62,26 @@ Come = Callable[[], tuple[bytes, list[int], int | None]]
 """What came in, with open files, and from what process; raises `OSError` where nothing came."""
 
 
-class Door:
+class Listener:
     """Where runs come in.
 
     They are of one trainer, which sends them through a socket; or, with a `meeting`, of any trainer of this
     user, which connects to a socket that listens there.
     """
 
-    def __init__(self, door: socket.socket, meeting: Meeting | None = None) -> None:
-        self._door, self._meeting = door, meeting
-        self.fileno, self.close = door.fileno, door.close
+    def __init__(self, listener: socket.socket, meeting: Meeting | None = None) -> None:
+        self._listener, self._meeting = listener, meeting
+        self.fileno, self.close = listener.fileno, listener.close
         if meeting is not None:
-            door.setblocking(False)
+            listener.setblocking(False)
 
     def next(self) -> Come | None:
         """The one that comes; `None` where none ever will. What a process sends is received when called."""
         if self._meeting is None:
-            data, handles, *_ = socket.recv_fds(self._door, _LONGEST, _MOST)
+            data, handles, *_ = socket.recv_fds(self._listener, _LONGEST, _MOST)
             return (lambda: (data, handles, None)) if data else None
         try:
-            line, _ = self._door.accept()
+            line, _ = self._listener.accept()
         except BlockingIOError:  # it has gone again
             return _gone
         except OSError as error:
@@ -98,7 +98,7 @@ class Door:
         if self._meeting is None:
             return True
         poll = select.poll()
-        poll.register(self._door, select.POLLIN)
+        poll.register(self._listener, select.POLLIN)
         return self._meeting.leave(lambda: not is_full and bool(poll.poll(0))) or is_full
 
 
@@ -116,20 +116,20 @@ def _received(line: socket.socket) -> tuple[bytes, list[int], int | None]:
         return data, handles, pid
 
 
-def serve_all(door: Door, serve: Serve, linger_s: float = LINGER_S) -> None:
+def serve_all(listener: Listener, serve: Serve, linger_s: float = LINGER_S) -> None:
     """Serve every run that comes, until none has come or lived for `linger_s` or none can come."""
     living: list[threading.Thread] = []
-    with contextlib.closing(door):
+    with contextlib.closing(listener):
         room, poll = _room(), select.poll()
-        poll.register(door, select.POLLIN)
+        poll.register(listener, select.POLLIN)
         while True:
             if poll.poll((_LOOK_S if living else linger_s) * 1000):
-                one = _begin(serve, door.next())
+                one = _begin(serve, listener.next())
                 if one is not None:
                     living.append(one)
-                if (one is None or len(living) >= room) and door.shut(is_full=True):
+                if (one is None or len(living) >= room) and listener.shut(is_full=True):
                     break
-            elif not living and door.shut(is_full=False):
+            elif not living and listener.shut(is_full=False):
                 break
             living = [one for one in living if one.is_alive()]
     for one in living:

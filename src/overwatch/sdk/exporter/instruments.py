@@ -51,8 +51,8 @@ class Instruments:
         self._meter = meters.get_meter(wire.OURS, overwatch.__version__, wire.SCHEMA_URL)
         self.loops = Loops(resource, self._put_spans if Signal.TRACES in wanted else None)
         """Its phases."""
-        asked = env.get("OTEL_METRIC_EXPORT_INTERVAL", "")
-        self.interval_s = float(asked) / 1000 if asked.isdecimal() and int(asked) else INTERVAL_S
+        requested = env.get("OTEL_METRIC_EXPORT_INTERVAL", "")
+        self.interval_s = float(requested) / 1000 if requested.isdecimal() and int(requested) else INTERVAL_S
         """How often to collect."""
         self._failed: set[Signal] = set()
         self._newest: dict[str, dict[str, float]] = {}

@@ -160,13 +160,13 @@ def _until_invalid(entries: Iterable[_T | None]) -> list[_T]:
 class LaneMap:
     """The trainer's names of devices as lane ids that are true on every machine."""
 
-    def __init__(self, seen: VisibleDevices, node: str, told: Mapping[str, str] | None = None) -> None:
+    def __init__(self, seen: VisibleDevices, node: str, reported: Mapping[str, str] | None = None) -> None:
         """`told` holds lane ids by the trainer's names, where the trainer itself knows them."""
         named = {lane.label: lane.id for lane in seen.lanes} if seen.certain else {}
         self._node = node
         self._ids = {lane.id for lane in seen.lanes}
         self._labels = {lane: label for label, lane in named.items()}
-        self._named = {**named, **{label: self._uuid(lane) for label, lane in (told or {}).items()}}
+        self._named = {**named, **{label: self._uuid(lane) for label, lane in (reported or {}).items()}}
 
     def lane(self, name: str) -> str:
         """The lane id of a trainer's word: `cuda:1` becomes a UUID; `cpu` and names of its own stay."""

@@ -194,7 +194,7 @@ class Nvml:
             own_memory=partial(_own_memory, nvml, handle, self._pid),
             readings={
                 machine.UTILIZATION.name: partial(_utilization, nvml, handle, uuid),
-                **{name: partial(ask, nvml, handle) for name, ask in _QUESTIONS.items()},
+                **{name: partial(query, nvml, handle) for name, query in _QUESTIONS.items()},
                 "NVLink": partial(_links, nvml, handle, Rates()),
             },
             throttle=lambda: throttle_words(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
@@ -218,12 +218,12 @@ class Nvml:
 
 def _links(nvml: ModuleType, gpu: Any, rates: Rates) -> dict[str, float]:
     """NVLink counts KiB since it began; what moved since the last look is a rate."""
-    asked = {
+    requested = {
         machine.NVLINK_TRANSMIT.name: nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
         machine.NVLINK_RECEIVE.name: nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
     }
-    fields = nvml.nvmlDeviceGetFieldValues(gpu, [(code, ALL_LINKS) for code in asked.values()])
-    found = zip(asked, fields, strict=True)
+    fields = nvml.nvmlDeviceGetFieldValues(gpu, [(code, ALL_LINKS) for code in requested.values()])
+    found = zip(requested, fields, strict=True)
     return rates.of(
         {name: field.value.ullVal * KIB for name, field in found if field.nvmlReturn == nvml.NVML_SUCCESS}
     )

@@ -149,10 +149,10 @@ def _spool_rings(
     except FolderBusyError:
         source.close()
         return
-    told: list[Progress] = [Progress()]
+    reported: list[Progress] = [Progress()]
     # A trainer that is dead: this machine is not sampled for it.
     quiet = msgspec.structs.replace(hello, sample=False, endpoint=route.endpoint, otlp_env=route.env)
-    exporter = Exporter(quiet, source, spool, told.append)
+    exporter = Exporter(quiet, source, spool, reported.append)
     exporter.run(_Now(time.monotonic() + timeout_s))
     if exporter.is_emptied:
         remove(rings)

@@ -26,11 +26,11 @@ T_co = TypeVar("T_co", covariant=True)
 class Probe(Generic[T_co]):
     """Asks in the background; the thread begins with the first question."""
 
-    def __init__(self, name: str, question: Callable[[], T_co], bell: threading.Condition) -> None:
+    def __init__(self, name: str, question: Callable[[], T_co], wake_up: threading.Condition) -> None:
         """`bell` is rung at every answer, and guards what the probe knows."""
         self._name = name
         self._question = question
-        self._bell = bell
+        self._wake_up = wake_up
         self._wanted = threading.Semaphore(0)
         self._thread: threading.Thread | None = None
         self._stopped = False
@@ -40,9 +40,9 @@ class Probe(Generic[T_co]):
         self.failed = 0
         """Questions that broke."""
 
-    def ask(self) -> bool:
+    def query(self) -> bool:
         """Begin to ask; `False` while the last question has no answer yet, or one that was not taken."""
-        with self._bell:
+        with self._wake_up:
             if self.busy or self._answer is not None or self._stopped:
                 return False
             self.busy = True
@@ -57,7 +57,7 @@ class Probe(Generic[T_co]):
 
     def take(self) -> tuple[int, T_co] | None:
         """The answer and its Unix time in nanoseconds; `None` where there is no new one."""
-        with self._bell:
+        with self._wake_up:
             answer, self._answer = self._answer, None
             return answer
 
@@ -72,9 +72,9 @@ class Probe(Generic[T_co]):
             if self._stopped:
                 return
             answer = self._try()
-            with self._bell:
+            with self._wake_up:
                 self._answer, self.busy = answer, False
-                self._bell.notify_all()
+                self._wake_up.notify_all()
 
     def _try(self) -> tuple[int, T_co] | None:
         try:

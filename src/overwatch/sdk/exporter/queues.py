@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from overwatch.delivery.answer import Parcel
+from overwatch.delivery.answer import Outgoing
 from overwatch.journal import CursorFile, Log, Place, Reader, Record, Signal
 from overwatch.journal.batches import KINDS
 from overwatch.journal.cursors import MAX_NOTE_BYTES
@@ -29,7 +29,7 @@ _LONGEST_REASON: Final = 64
 _SIGNALS: Final = {kind: signal for signal, kind in KINDS.items() if signal is not Signal.START}
 
 
-class Request(Parcel, frozen=True, kw_only=True):
+class Request(Outgoing, frozen=True, kw_only=True):
     """An export request with what the trainer's counts say of it."""
 
     order: int

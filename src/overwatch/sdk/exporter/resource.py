@@ -59,7 +59,7 @@ def resource(hello: Hello, found: Revision, host: str) -> Resource:
         **scheduler(env),
     }
     given = {name: value for name, value in named.items() if value is not None}
-    base = Resource.create({**_asked(env), **given})
+    base = Resource.create({**_requested(env), **given})
     service = str(base.attributes.get(wire.SERVICE, ""))
     if service.startswith("unknown_service"):
         base = base.merge(Resource({wire.SERVICE: DEFAULT_SERVICE}))
@@ -72,7 +72,7 @@ def scheduler(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in named.items() if value}
 
 
-def _asked(env: Mapping[str, str]) -> dict[str, str]:
+def _requested(env: Mapping[str, str]) -> dict[str, str]:
     """What OpenTelemetry's variables add to a resource."""
     pairs = (item.partition("=") for item in env.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","))
     found = {name.strip(): unquote(value.strip()) for name, equals, value in pairs if equals and name.strip()}

@@ -27,25 +27,25 @@ class Sampler:
     def __init__(
         self,
         run: str,
-        say: Callable[[Event], None],
+        emit: Callable[[Event], None],
         trainer: Trainer | None = None,
         limits: SampleLimits | None = None,
     ) -> None:
         """`run` is shared by all processes of the run: its id, or what they join by until they have one."""
-        self._say = say
+        self._emit = emit
         self._limits = limits or SampleLimits()
-        self._bell = threading.Condition()
+        self._wake_up = threading.Condition()
         self._stopped = threading.Event()
         self._host_lock = SampleLock(run, "host")
-        self._host = Probe("host", Host().read, self._bell)
-        self._processes = Probe("processes", Processes().read, self._bell)
+        self._host = Probe("host", Host().read, self._wake_up)
+        self._processes = Probe("processes", Processes().read, self._wake_up)
         self._processes_due = 0.0
         trainer = trainer or Trainer()
         disk = Disk(trainer.pid)
         self.saved = disk.saved
         """The run saved a checkpoint at this path."""
-        self._disk = Probe("disk", disk.read, self._bell)
-        self._gpus = Gpus(run, trainer, self._limits, self._bell)
+        self._disk = Probe("disk", disk.read, self._wake_up)
+        self._gpus = Gpus(run, trainer, self._limits, self._wake_up)
         begin = contextvars.copy_context().run
         self._thread = threading.Thread(
             target=begin, args=(self._run,), name="overwatch-sampler", daemon=True
@@ -65,7 +65,7 @@ class Sampler:
         self._host_lock.release()
 
     def _run(self) -> None:
-        self._gpus.ask()
+        self._gpus.query()
         due = time.monotonic() + self._limits.interval_s
         while not self._stopped.wait(max(0.0, due - time.monotonic())):
             due = max(due + self._limits.interval_s, time.monotonic())
@@ -74,25 +74,25 @@ class Sampler:
     def _look(self) -> None:
         """Ask everything that is not being asked still, and say what has come."""
         at = time.time_ns()
-        asked: list[Probe[object]] = list(self._gpus.ask())
+        requested: list[Probe[object]] = list(self._gpus.query())
         if self._host_lock.held():
-            asked += [probe for probe in (self._host, self._disk) if probe.ask()]
-            if time.monotonic() >= self._processes_due and self._processes.ask():
+            requested += [probe for probe in (self._host, self._disk) if probe.query()]
+            if time.monotonic() >= self._processes_due and self._processes.query():
                 self._processes_due = time.monotonic() + PROCESSES_S
-        with self._bell:
-            self._bell.wait_for(lambda: not any(probe.busy for probe in asked), self._limits.gather_s)
+        with self._wake_up:
+            self._wake_up.wait_for(lambda: not any(probe.busy for probe in requested), self._limits.gather_s)
         host = self._host.take()
-        said: list[Event] = []
+        stated: list[Event] = []
         if host is not None and host[1]:
             disk = self._disk.take()
-            said.append(_of_host(at, (host[0], host[1] if disk is None else {**host[1], **disk[1]})))
+            stated.append(_of_host(at, (host[0], host[1] if disk is None else {**host[1], **disk[1]})))
         busy = self._processes.take()
         if busy is not None and busy[1]:
-            said.append(_of_processes(at, busy))
-        said += self._gpus.take(at)
-        for event in said:
+            stated.append(_of_processes(at, busy))
+        stated += self._gpus.take(at)
+        for event in stated:
             if not self._stopped.is_set():
-                self._say(event)
+                self._emit(event)
 
 
 def _of_processes(at: int, answer: tuple[int, tuple[Busy, ...]]) -> LogLine:

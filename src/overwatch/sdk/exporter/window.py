@@ -58,8 +58,8 @@ class _Columns:
     def event(self) -> Measured:
         if self.n == 1:
             return self.newest
-        told = Conflated(n=self.n, first=self.first)
-        return msgspec.structs.replace(self.newest, values=self.values, conflated=told)
+        reported = Conflated(n=self.n, first=self.first)
+        return msgspec.structs.replace(self.newest, values=self.values, conflated=reported)
 
 
 class Window:

@@ -44,7 +44,7 @@ W_FOLDED: Final = 31
 W_RELEASED: Final = 32
 W_UNFOLDED: Final = 33
 """Of the folded updates, those whose record is released."""
-W_SAID: Final = 34
+W_STATED: Final = 34
 """Newest `overwatch.seq` that the reader has given away."""
 
 REASONS: Final = (

@@ -28,7 +28,7 @@ from overwatch.sdk.rings.file import (
     W_FORMS,
     W_PUBLISHED,
     W_RELEASED,
-    W_SAID,
+    W_STATED,
     W_UNFOLDED,
     RingError,
     RingFile,
@@ -229,13 +229,13 @@ class RingSource:
         self._readers[item.ring].release(item.sequence, item.upto)
 
     @property
-    def said(self) -> int:
+    def stated(self) -> int:
         """What the reader leaves to the next: see `file.W_SAID`."""
-        return self._files[_NUMBERS].words[W_SAID]
+        return self._files[_NUMBERS].words[W_STATED]
 
-    @said.setter
-    def said(self, number: int) -> None:
-        self._files[_NUMBERS].words[W_SAID] = number
+    @stated.setter
+    def stated(self, number: int) -> None:
+        self._files[_NUMBERS].words[W_STATED] = number
 
     @property
     def waiting(self) -> int:

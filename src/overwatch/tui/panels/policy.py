@@ -20,7 +20,7 @@ _BESIDE: Final = 30
 _NAME = 20
 _VALUE = 9
 _QUESTION = 64
-_ASKED_FROM = 120
+_REQUESTED_FROM = 120
 """Cells from which on every row has its question; narrower, the one under the cursor has it."""
 _APART = 16
 """Dots from one update to the next while there are few."""
@@ -169,13 +169,15 @@ def page(snapshot: Snapshot, history: History, ctx: Context, rows: int) -> Frame
 
 def _row(name: str, reading: Reading, history: History, ctx: Context) -> list[Span]:
     """Wide terminals show more updates than a snapshot carries."""
-    bars = max(10, min(60, ctx.width - _NAME - _VALUE - 40 - (_QUESTION if ctx.width >= _ASKED_FROM else 0)))
+    bars = max(
+        10, min(60, ctx.width - _NAME - _VALUE - 40 - (_QUESTION if ctx.width >= _REQUESTED_FROM else 0))
+    )
     values = history.of(name)
     limit = "" if reading.limit is None else clean(reading.limit.text)
     spread = "" if reading.spread is None else f"  ranks differ by {short(reading.spread)}"
     # What the row answers, as far as there is room for it beside the row.
     room = ctx.width - 1 - _NAME - _VALUE - 19 - bars - cells(spread)
-    has_question = ctx.width >= _ASKED_FROM and room > 20
+    has_question = ctx.width >= _REQUESTED_FROM and room > 20
     return [
         Span(f" {left(cut_middle(clean(reading.label or name), _NAME), _NAME)} "),
         *judged(reading, old=ctx.fresh.old, width=_VALUE),

@@ -139,8 +139,8 @@ def _allot(
     eager = [group for group in groups if bad[group.gpu_id] or all_fit] or list(groups)
     eager = [group for group in groups if folds.get(group.gpu_id, group in eager)]
     used = len(groups)
-    asked = {name: 1 if folds.get(name) else 0 for name in every}
-    for limits in (asked, bad, every):
+    requested = {name: 1 if folds.get(name) else 0 for name in every}
+    for limits in (requested, bad, every):
         for group in _in_turn(eager, limits, counts):
             step = _cost(group, counts[group.gpu_id] + 1) - _cost(group, counts[group.gpu_id])
             if used + step > lines:

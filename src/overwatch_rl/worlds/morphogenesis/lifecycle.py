@@ -46,13 +46,13 @@ class Gate:
     @property
     def checks(self) -> tuple[str, ...]:
         """Names of what it asks, in order."""
-        asked = {
+        requested = {
             "stage": True,
             "age": self.min_age > 0,
             "alpha": self.after is Stage.HOLDING,
             self.measured: self.measured is not None,
         }
-        return tuple(name for name, is_asked in asked.items() if is_asked and name is not None)
+        return tuple(name for name, is_requested in requested.items() if is_requested and name is not None)
 
 
 GATES: Final = (
@@ -230,7 +230,7 @@ class Lifecycle:
             if op == Op.GERMINATE:
                 self.blueprint[env, slot] = blueprint
                 germinated.append(env * num_slots + slot)
-            if self._ask(gate, env, slot, float(gain[env, slot])):
+            if self._query(gate, env, slot, float(gain[env, slot])):
                 self._move(env, slot, gate.after, f"passed {gate.name}")
         blending = self.within(Stage.BLENDING)
         self.alpha = torch.where(blending, (self.alpha + ALPHA_STEP).clamp(max=1.0), self.alpha)
@@ -247,7 +247,7 @@ class Lifecycle:
     def _stage(self, env: int, slot: int) -> Stage:
         return BY_CODE[int(self.stage[env, slot])]
 
-    def _ask(self, gate: Gate, env: int, slot: int, gain: float) -> bool:
+    def _query(self, gate: Gate, env: int, slot: int, gain: float) -> bool:
         """Ask a gate and keep its answer as a fact."""
         alpha = float(self.alpha[env, slot])
         answers = {

@@ -39,9 +39,9 @@ def test_refused_runs_are_a_condition_until_none_is_refused_for_a_minute(
 
         last = frames(fold, refusals, START_NS + SLOW_NS, ["c", "d", "e"])
         assert last.tower.refused_runs == 3
-        told = health.degraded[PART]
-        assert told.startswith("3 records of new runs were refused: ")
-        assert "max_runs is 2; raise exporters.aggregator.max_runs" in told
+        reported = health.degraded[PART]
+        assert reported.startswith("3 records of new runs were refused: ")
+        assert "max_runs is 2; raise exporters.aggregator.max_runs" in reported
 
         for tick in (last.tick + CLEAR_NS - FAST_NS, last.tick + CLEAR_NS):
             assert PART in health.degraded
@@ -60,11 +60,11 @@ def test_a_collector_that_is_full_shows_it_on_its_page_and_in_its_metrics(tmp_pa
             body = batch(run_id, 1, [fakes.started(START_NS)]).body
             url = f"{service.endpoints.otlp_http}/v1/logs"
             assert http(url, body, content_type="application/x-protobuf").status == 200
-            eventually(lambda: service.context.bell.latest and service.context.bell.latest.snapshots)
-        told = eventually(lambda: service.context.health.degraded.get(PART))
+            eventually(lambda: service.context.notifier.latest and service.context.notifier.latest.snapshots)
+        reported = eventually(lambda: service.context.health.degraded.get(PART))
         page = http(f"{service.endpoints.telemetry}/metrics").body.decode()
 
-    assert "max_runs is 1" in told
+    assert "max_runs is 1" in reported
     assert "\noverwatch_tower_refused_runs_total 1" in page
 
 

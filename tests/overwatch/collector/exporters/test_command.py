@@ -26,9 +26,9 @@ def test_a_message_is_json_on_standard_input(tmp_path: Path) -> None:
     Path(hostile).parent.mkdir(parents=True, exist_ok=True)
 
     assert _python(KEEP, hostile).deliver(notice()) == ("", None)
-    told = json.loads(Path(hostile).read_bytes())
-    assert (told["version"], told["status"], told["run_id"]) == (1, "started", "ppo-3")
-    assert told["finding"]["code"] == "policy-collapse"
+    reported = json.loads(Path(hostile).read_bytes())
+    assert (reported["version"], reported["status"], reported["run_id"]) == (1, "started", "ppo-3")
+    assert reported["finding"]["code"] == "policy-collapse"
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def test_a_program_that_is_not_there_is_tried_again(tmp_path: Path) -> None:
     notifier.start()
     try:
         notifier.publish(crashed(3))
-        books.wait(lambda told: told.errors)
+        books.wait(lambda reported: reported.errors)
         staged = tmp_path / "staged"
         staged.write_text(f"#!/bin/sh\ncat > {got}\n")
         staged.chmod(0o755)
         os.rename(staged, program)  # noqa: PTH104 one step, so that it is never half there
         notifier.publish(crashed(3, ticks=1))
-        books.wait(lambda told: told.arrived)
+        books.wait(lambda reported: reported.arrived)
     finally:
         notifier.close()
 
@@ -95,7 +95,7 @@ def test_a_program_that_is_not_there_is_tried_again(tmp_path: Path) -> None:
         ({"argv": ("a",), "timeout_s": 61}, "61"),
     ],
 )
-def test_a_program_that_cannot_be_run_is_refused(how: dict[str, object], said: str) -> None:
+def test_a_program_that_cannot_be_run_is_refused(how: dict[str, object], stated: str) -> None:
     """With the value and the fix."""
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=stated):
         CommandConfig(**how)  # type: ignore[arg-type]

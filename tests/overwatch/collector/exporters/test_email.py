@@ -74,11 +74,11 @@ class Postbox:
             self.changed.notify_all()
         return answer
 
-    def log_in(self, _: SMTP, __: Any, ___: Any, ____: str, told: Any) -> AuthResult:
+    def log_in(self, _: SMTP, __: Any, ___: Any, ____: str, reported: Any) -> AuthResult:
         """Let the one user in who knows the password."""
-        assert isinstance(told, LoginPassword)
-        self.users.append(told.login.decode())
-        return AuthResult(success=told.password == PASSWORD.encode(), handled=False)
+        assert isinstance(reported, LoginPassword)
+        self.users.append(reported.login.decode())
+        return AuthResult(success=reported.password == PASSWORD.encode(), handled=False)
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +116,13 @@ def server(box: Postbox, keys: Path | None = None, **how: Any) -> Iterator[int]:
 
 def box_of(port: int, **how: Any) -> EmailConfig:
     """A mailbox of this machine's server, in plain text unless said."""
-    told = {"host": "127.0.0.1", "port": port, "encryption": "none", "sender": "Overwatch <tower@rl.example>"}
-    return EmailConfig(**{"to": ("oncall@rl.example", "second@rl.example"), **told, **how})
+    reported = {
+        "host": "127.0.0.1",
+        "port": port,
+        "encryption": "none",
+        "sender": "Overwatch <tower@rl.example>",
+    }
+    return EmailConfig(**{"to": ("oncall@rl.example", "second@rl.example"), **reported, **how})
 
 
 def notice(**how: Any) -> Notice:
@@ -127,8 +132,8 @@ def notice(**how: Any) -> Notice:
         subject=Subject(scope="policy"), message="policy collapse: KL and clip beyond their limits",
         hint="stop; go back to the last good checkpoint", factors=("KL beyond its limit",),
     )  # fmt: skip
-    told = Notice(status="started", run_id="ppo-3", at=1_700_000_030.0, finding=finding)
-    return msgspec.structs.replace(told, **how)
+    reported = Notice(status="started", run_id="ppo-3", at=1_700_000_030.0, finding=finding)
+    return msgspec.structs.replace(reported, **how)
 
 
 def test_a_finding_is_a_mail_over_starttls_with_a_user(keys: Path, tmp_path: Path) -> None:
@@ -216,7 +221,7 @@ def test_a_server_that_is_away_gets_what_stands_when_it_is_back() -> None:
     notifier.start()
     try:
         notifier.publish(crashed(3))
-        books.wait(lambda told: told.errors)
+        books.wait(lambda reported: reported.errors)
         running = Controller(box, hostname="127.0.0.1", port=port, ready_timeout=30)
         running.start()
         try:
@@ -267,9 +272,9 @@ def test_telemetry_makes_no_header_and_no_line() -> None:
         ({"timeout_s": 61}, "timeout_s 61 is not"),
     ],
 )
-def test_a_mailbox_that_cannot_be_used_is_refused(how: dict[str, Any], said: str) -> None:
+def test_a_mailbox_that_cannot_be_used_is_refused(how: dict[str, Any], stated: str) -> None:
     """With the value, without the password."""
-    with pytest.raises(ValueError, match=re.escape(said)) as refused:
+    with pytest.raises(ValueError, match=re.escape(stated)) as refused:
         box_of(**{"port": 25, **how})
     assert PASSWORD not in str(refused.value)
 

@@ -94,11 +94,11 @@ def test_a_crash_is_told_by_mail_and_to_a_command(tmp_path: Path) -> None:
         (("command/page.argv=[]",), "exporters.command/page.argv: "),
     ],
 )
-def test_what_a_notifier_lacks_is_named_before_it_starts(sets: tuple[str, ...], said: str) -> None:
+def test_what_a_notifier_lacks_is_named_before_it_starts(sets: tuple[str, ...], stated: str) -> None:
     """By path, with an example; unlisted ones may be unfinished."""
     name = "command/page" if "/" in sets[0] else sets[0].partition(".")[0].partition("=")[0]
     given = [f"exporters.{one}" for one in sets]
-    with pytest.raises(ValueError, match=re.escape(said)):
+    with pytest.raises(ValueError, match=re.escape(stated)):
         load(None, [*given, f"service.pipelines.snapshots.exporters=[{name}]"])
 
 
@@ -122,16 +122,16 @@ def test_a_crash_that_stands_is_told_once_in_two_lives(tmp_path: Path) -> None:
         with collecting.running(tmp_path, *sets) as service:
             _crash(service, env=3, run="another")
             received.wait(first + 1)
-    said = [(body["status"], body["run_id"], body["finding"]["id"]) for body in received.bodies]  # type: ignore[index]
-    assert ("started", "another", "env-crashed:env:3") in said[first:]
-    assert len(said) == len(set(said))
+    stated = [(body["status"], body["run_id"], body["finding"]["id"]) for body in received.bodies]  # type: ignore[index]
+    assert ("started", "another", "env-crashed:env:3") in stated[first:]
+    assert len(stated) == len(set(stated))
 
 
 def _crash(service: Service, env: int = 2, run: str = "crashing") -> None:
     at = time.time_ns()
     events = [fakes.envs(at, range(4), 1, reward=[1.0] * 4), fakes.crashed(at, env)]
     url = f"{service.context.urls.get('otlp_http')}/v1/logs"
-    body = collecting.told(run, events)
+    body = collecting.reported(run, events)
     assert collecting.http(url, body, content_type="application/x-protobuf").status == 200
 
 

@@ -178,7 +178,7 @@ def crashed(*envs: int, ticks: int = 0) -> Frame:
     return dataclasses.replace(frame, snapshots=snapshots, tick=frame.tick + ticks * FAST_NS)
 
 
-def said(received: Received) -> list[tuple[object, object]]:
+def stated(received: Received) -> list[tuple[object, object]]:
     """What the server was told, in order."""
     return [(body["status"], cast("dict[str, object]", body["finding"])["id"]) for body in received.bodies]
 
@@ -231,7 +231,7 @@ def test_after_an_outage_the_server_is_told_what_stands() -> None:
             for tick, envs in enumerate(((1, 2, 3), (2, 3), (3,)), start=1):
                 webhook.publish(crashed(*envs, ticks=tick))
             books.wait(lambda books: books.arrived)
-        assert said(received) == [
+        assert stated(received) == [
             ("started", "env-crashed:env:1"),
             ("started", "env-crashed:env:3"),
         ]
@@ -263,7 +263,7 @@ def test_a_life_goes_on_where_the_last_one_was() -> None:
         with sending(hook(received.url), books, memory) as webhook:
             webhook.publish(crashed(2, 3))
             books.wait(lambda books: books.arrived == 4)
-        assert said(received)[2:] == [("started", "env-crashed:env:3"), ("ended", "env-crashed:env:1")]
+        assert stated(received)[2:] == [("started", "env-crashed:env:3"), ("ended", "env-crashed:env:1")]
 
 
 def test_without_a_memory_that_works_it_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -276,7 +276,7 @@ def test_without_a_memory_that_works_it_is_told_again(caplog: pytest.LogCaptureF
             with sending(hook(received.url), books, memory) as webhook:
                 webhook.publish(crashed(1))
                 books.wait(lambda books: books.arrived)
-            assert said(received) == [("started", "env-crashed:env:1")]
+            assert stated(received) == [("started", "env-crashed:env:1")]
         assert ("cannot be kept" in "".join(books.errors)) is (memory.error is not None)
     assert caplog.text.count("cannot be read, it is sent again") == 3
 
@@ -303,7 +303,7 @@ def test_an_error_of_ours_is_said_and_does_not_end_it(
             webhook.publish(crashed(1, ticks=1))
             books.wait(lambda books: books.arrived)
             assert books.goes_on()
-        assert said(received) == [("started", "env-crashed:env:1")]
+        assert stated(received) == [("started", "env-crashed:env:1")]
     assert "ZeroDivisionError" in books.errors[0]
     assert [record.exc_info is not None for record in caplog.records] == [True]
 

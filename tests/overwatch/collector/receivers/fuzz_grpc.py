@@ -13,7 +13,7 @@ from overwatch.collector.signals import WIRES
 from overwatch.journal import Signal
 from tests.overwatch.collector.raw_http2 import whole_call
 from tests.overwatch.collector.receivers.fuzzing import Input, messages
-from tests.overwatch.collector.test_fuzz_doors import mutated
+from tests.overwatch.collector.test_fuzz_listeners import mutated
 
 CHANNELS: Final = 4
 CALLS: Final = 12

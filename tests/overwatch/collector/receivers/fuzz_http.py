@@ -8,7 +8,7 @@ from typing import Final
 
 from overwatch.collector.signals import WIRES
 from tests.overwatch.collector.receivers.fuzzing import Input, corpus
-from tests.overwatch.collector.test_fuzz_doors import mutated
+from tests.overwatch.collector.test_fuzz_listeners import mutated
 
 WORKERS: Final = 32
 ENDED: Final = 0
@@ -50,7 +50,7 @@ async def _work(port: int, requests: Iterator[bytes], seen: Counter[int], *, kee
     for data in requests:
         if streams is None:
             streams = await asyncio.open_connection("127.0.0.1", port)
-        status, goes_on = await _ask(*streams, data)
+        status, goes_on = await _query(*streams, data)
         seen[status] += 1
         if not (goes_on and keep):
             streams[1].close()
@@ -59,7 +59,7 @@ async def _work(port: int, requests: Iterator[bytes], seen: Counter[int], *, kee
         streams[1].close()
 
 
-async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes) -> tuple[int, bool]:
+async def _query(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, data: bytes) -> tuple[int, bool]:
     """The status of the answer, and whether the connection is good for another request."""
     try:
         async with asyncio.timeout(DEADLINE_S):

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from overwatch.collector.signals import WIRES
 from tests.overwatch.collector import raw_http2 as h2
 from tests.overwatch.collector.receivers.fuzzing import messages
-from tests.overwatch.collector.test_fuzz_doors import mutated
+from tests.overwatch.collector.test_fuzz_listeners import mutated
 
 _Make: TypeAlias = Callable[[random.Random], bytes]
 
@@ -31,14 +31,14 @@ def connections(seed: int) -> Iterator[bytes]:
     known = [sent.body for sent in messages()]
     opened = h2.PREFACE + h2.frame(h2.SETTINGS, 0, 0, b"")
     while True:
-        said = b"".join(_some(chance, known) for _ in range(chance.randint(1, 6)))
+        stated = b"".join(_some(chance, known) for _ in range(chance.randint(1, 6)))
         match chance.randrange(4):
             case 0:
-                yield opened + mutated(chance, said)
+                yield opened + mutated(chance, stated)
             case 1:
-                yield mutated(chance, opened + said)
+                yield mutated(chance, opened + stated)
             case _:
-                yield opened + said
+                yield opened + stated
 
 
 def _some(chance: random.Random, known: list[bytes]) -> bytes:
@@ -59,18 +59,18 @@ def _literal(name: bytes, value: bytes) -> bytes:
 
 def _block(chance: random.Random) -> bytes:
     """The head of a call, with headers more, less, twice, or broken."""
-    said = [
+    stated = [
         (b":method", b"POST"), (b":scheme", b"http"), (b":path", chance.choice(PATHS).encode()),
         (b":authority", b"127.0.0.1"), (b"te", b"trailers"), (b"content-type", b"application/grpc"),
     ]  # fmt: skip
     match chance.randrange(6):
         case 0:
-            del said[chance.randrange(len(said))]
+            del stated[chance.randrange(len(stated))]
         case 1:
-            said.insert(chance.randrange(7), (chance.choice(NAMES), chance.choice(VALUES)))
+            stated.insert(chance.randrange(7), (chance.choice(NAMES), chance.choice(VALUES)))
         case 2:
-            said.append(chance.choice(said))
-    block = b"".join(_literal(name, value) for name, value in said)
+            stated.append(chance.choice(stated))
+    block = b"".join(_literal(name, value) for name, value in stated)
     return mutated(chance, block) if chance.random() < 0.2 else block
 
 

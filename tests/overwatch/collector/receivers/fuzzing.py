@@ -13,8 +13,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from overwatch.journal import Signal
 from overwatch.otlp.jsonl import to_json
-from tests.overwatch.collector.running import run_started, told, update
-from tests.overwatch.collector.test_fuzz_doors import mutated
+from tests.overwatch.collector.running import reported, run_started, update
+from tests.overwatch.collector.test_fuzz_listeners import mutated
 from tests.overwatch.collector.test_otlp_conformance import one_bad_log, span, two_bad_points
 from tests.overwatch.otlp.test_protobuf import empties
 from tests.overwatch.otlp.test_settle import CUMULATIVE, DELTA, SHAPES, one, sums
@@ -43,7 +43,7 @@ def _series() -> list[bytes]:
 
 
 def _bodies() -> dict[Signal, list[bytes]]:
-    run = told("run-fuzz", [run_started(), update(0.01), update(0.02, 2)])
+    run = reported("run-fuzz", [run_started(), update(0.01), update(0.02, 2)])
     return {
         Signal.LOGS: [run, one_bad_log(), empties(50)],
         Signal.METRICS: [two_bad_points(), empties(20), *_series()],

@@ -35,11 +35,11 @@ def endpoints(tmp_path: Path) -> Iterator[Endpoints]:
         yield started
 
 
-def served(endpoints: Endpoints, door: str, source: str = "127.0.0.1") -> bool:
+def served(endpoints: Endpoints, listener: str, source: str = "127.0.0.1") -> bool:
     """Whether a client at an address gets an answer of success."""
-    port = port_of(getattr(endpoints, door))
+    port = port_of(getattr(endpoints, listener))
     with contextlib.suppress(OSError, http.client.HTTPException):
-        if door == "otlp_http":
+        if listener == "otlp_http":
             connection = http.client.HTTPConnection("127.0.0.1", port, 10, (source, 0))
             connection.request("POST", "/v1/logs", b"", {"Content-Type": "application/x-protobuf"})
             status = connection.getresponse().status
@@ -47,21 +47,21 @@ def served(endpoints: Endpoints, door: str, source: str = "127.0.0.1") -> bool:
             return status == 200
         with socket.create_connection(("127.0.0.1", port), 10, (source, 0)) as opened:
             opened.sendall(h2.whole_call(LOGS, b""))
-            said = b""
-            while b"grpc-status" not in said:
+            stated = b""
+            while b"grpc-status" not in stated:
                 piece = opened.recv(4096)
                 if not piece:
                     return False
-                said += piece
-            return b"grpc-status\x010" in said
+                stated += piece
+            return b"grpc-status\x010" in stated
     return False
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_ten_thousand_idle_connections_keep_no_one_out(endpoints: Endpoints, door: str) -> None:
+def test_ten_thousand_idle_connections_keep_no_one_out(endpoints: Endpoints, listener: str) -> None:
     """One peer fills its share, over HTTP no more; another is served meanwhile, and memory stays flat."""
-    port, process = port_of(getattr(endpoints, door)), psutil.Process(endpoints.pid)
-    assert served(endpoints, door, "127.0.0.2")
+    port, process = port_of(getattr(endpoints, listener)), psutil.Process(endpoints.pid)
+    assert served(endpoints, listener, "127.0.0.2")
     before = process.memory_info().rss
     held = []
     try:
@@ -71,32 +71,34 @@ def test_ten_thousand_idle_connections_keep_no_one_out(endpoints: Endpoints, doo
                 held.append(opened)
             else:
                 opened.close()
-        assert served(endpoints, door, "127.0.0.2")
-        assert served(endpoints, door) is (door == "otlp_grpc")
+        assert served(endpoints, listener, "127.0.0.2")
+        assert served(endpoints, listener) is (listener == "otlp_grpc")
         assert process.memory_info().rss - before < 64 << 20
     finally:
         for opened in held:
             opened.close()
-    until(lambda: served(endpoints, door), "room for the peer that left", 15)
+    until(lambda: served(endpoints, listener), "room for the peer that left", 15)
 
 
 def test_doors_live_through_having_no_descriptors(endpoints: Endpoints) -> None:
     """Where no connection can be accepted the doors wait; once there are descriptors again, they serve."""
     process = psutil.Process(endpoints.pid)
-    assert all(served(endpoints, door) for door in DOORS)
+    assert all(served(endpoints, listener) for listener in DOORS)
     _, hard = resource.prlimit(endpoints.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(endpoints.pid, resource.RLIMIT_NOFILE, (process.num_fds() + 8, hard))
     held = []
     for _ in range(40):
-        for door in DOORS:
+        for listener in DOORS:
             with contextlib.suppress(OSError):
-                held.append(socket.create_connection(("127.0.0.1", port_of(getattr(endpoints, door))), 10))
+                held.append(
+                    socket.create_connection(("127.0.0.1", port_of(getattr(endpoints, listener))), 10)
+                )
     assert process.is_running()
     for opened in held:
         opened.close()
     began = time.monotonic()
-    for door in DOORS:
-        until(lambda door=door: served(endpoints, door), f"{door} to serve again", 15)  # type: ignore[misc]
+    for listener in DOORS:
+        until(lambda listener=listener: served(endpoints, listener), f"{listener} to serve again", 15)  # type: ignore[misc]
     print(f"both doors serve {time.monotonic() - began:.2f} s after the descriptors came back")
 
 
@@ -142,26 +144,26 @@ def resets(count: int) -> bytes:
     opening = h2.whole_call(LOGS, b"")
     head = opening[len(h2.PREFACE) + 9 :]
     begin = head[: 9 + int.from_bytes(head[:3])]
-    said = h2.PREFACE + h2.frame(h2.SETTINGS, 0, 0, b"")
+    stated = h2.PREFACE + h2.frame(h2.SETTINGS, 0, 0, b"")
     for stream in range(1, 2 * count, 2):
-        said += begin[:5] + stream.to_bytes(4) + begin[9:] + h2.frame(h2.RST_STREAM, 0, stream, bytes(4))
-    return said
+        stated += begin[:5] + stream.to_bytes(4) + begin[9:] + h2.frame(h2.RST_STREAM, 0, stream, bytes(4))
+    return stated
 
 
 def continuations(count: int) -> bytes:
     """A head that does not end."""
-    said = h2.PREFACE + h2.frame(h2.SETTINGS, 0, 0, b"") + h2.frame(h2.HEADERS, 0, 1, b"")
-    return said + h2.frame(h2.CONTINUATION, 0, 1, bytes(1 << 10)) * count
+    stated = h2.PREFACE + h2.frame(h2.SETTINGS, 0, 0, b"") + h2.frame(h2.HEADERS, 0, 1, b"")
+    return stated + h2.frame(h2.CONTINUATION, 0, 1, bytes(1 << 10)) * count
 
 
-def attack(port: int, said: bytes, count: int) -> None:
+def attack(port: int, stated: bytes, count: int) -> None:
     """So many connections one after another that say it and leave."""
     for _ in range(count):
         with (
             socket.create_connection(("127.0.0.1", port), timeout=60) as bad,
             contextlib.suppress(ConnectionError, TimeoutError),
         ):
-            bad.sendall(said)
+            bad.sendall(stated)
 
 
 MOST_GROWN = 256 << 20
@@ -169,14 +171,14 @@ MOST_GROWN = 256 << 20
 
 
 @pytest.mark.parametrize("said", [resets(1200), continuations(200)], ids=["resets", "continuations"])
-def test_good_clients_are_served_after_a_flood(endpoints: Endpoints, said: bytes) -> None:
+def test_good_clients_are_served_after_a_flood(endpoints: Endpoints, stated: bytes) -> None:
     """One connection that was there before, and a new one; the process lives, and its memory is bounded."""
     process = psutil.Process(endpoints.pid)
     target = str(endpoints.otlp_grpc).removeprefix("http://")
     with ThreadPoolExecutor(2) as pool, grpc.insecure_channel(target) as old:
         assert old.unary_unary(LOGS)(b"", timeout=60) == b""
         before = process.memory_info().rss
-        for one in [pool.submit(attack, port_of(endpoints.otlp_grpc), said, 20) for _ in range(2)]:
+        for one in [pool.submit(attack, port_of(endpoints.otlp_grpc), stated, 20) for _ in range(2)]:
             one.result(120)
         until(lambda: is_taken(old), "the client of before", 60)
         with grpc.insecure_channel(target, [("grpc.use_local_subchannel_pool", 1)]) as new:
@@ -199,9 +201,9 @@ def test_a_connection_that_is_old_enough_is_asked_to_come_anew(tmp_path: Path) -
     with collecting(tmp_path, "receivers.otlp.protocols.grpc.max_connection_age_s=0.5") as endpoints:
         with socket.create_connection(("127.0.0.1", port_of(endpoints.otlp_grpc)), timeout=60) as old:
             old.sendall(h2.whole_call(LOGS, b""))
-            said = b""
+            stated = b""
             while piece := old.recv(4096):
-                said += piece
+                stated += piece
         # A frame of type 7, GOAWAY, on stream 0.
-        assert b"\x07\x00\x00\x00\x00\x00" in said
+        assert b"\x07\x00\x00\x00\x00\x00" in stated
         assert served(endpoints, "otlp_grpc")

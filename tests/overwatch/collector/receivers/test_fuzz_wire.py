@@ -22,7 +22,7 @@ from overwatch.events import RunStarted
 from overwatch.journal import Signal
 from tests.e2e.collecting import collecting, snapshot_of, until
 from tests.overwatch.collector.receivers import fuzz_grpc, fuzz_http, fuzz_http2, fuzzing
-from tests.overwatch.collector.running import http, told
+from tests.overwatch.collector.running import http, reported
 
 T = TypeVar("T")
 SHORT, LONG, ROUND = 1500, 1_000_000, 50_000
@@ -57,18 +57,18 @@ def port_of(url: str | None) -> int:
 def still_good(endpoints: Endpoints, patience_s: float) -> bool:
     """Whether clients that behave are served at both doors, and seen by the fold once it has caught up."""
     began = RunStarted(at=time.time_ns(), task="digits", algo="ppo")
-    reply = http(f"{endpoints.otlp_http}/v1/logs", told("good", [began]), Content_Type=fuzzing.PROTOBUF)
+    reply = http(f"{endpoints.otlp_http}/v1/logs", reported("good", [began]), Content_Type=fuzzing.PROTOBUF)
     until(lambda: snapshot_of(endpoints, "good"), "the good client's run", patience_s)
     with grpc.insecure_channel(str(endpoints.otlp_grpc).removeprefix("http://")) as channel:
         answer = channel.unary_unary(fuzz_grpc.method(Signal.TRACES))(b"", timeout=10)
     return (reply.status, answer) == (200, b"")
 
 
-def shown(door: str, seen: Counter[int] | Counter[str], began: float) -> None:
+def shown(listener: str, seen: Counter[int] | Counter[str], began: float) -> None:
     """Print what came of it, for the long ones."""
     took = time.monotonic() - began
     total = sum(seen.values())
-    print(f"\n{door}: {total} in {took:.0f} s, {total / took:.0f}/s: {dict(seen.most_common())}")
+    print(f"\n{listener}: {total} in {took:.0f} s, {total / took:.0f}/s: {dict(seen.most_common())}")
 
 
 def rounds(inputs: Iterator[T]) -> Iterator[Iterator[T]]:
@@ -121,8 +121,8 @@ def fuzz_grpc_door(endpoints: Endpoints, count: int, seed: int) -> None:
 
 def tear_grpc_door(endpoints: Endpoints, count: int, seed: int) -> None:
     """Connections that break the rules of HTTP/2, or keep them in ways that nobody does."""
-    said = fuzz_http2.connections(seed)
-    for part in rounds(islice(said, count)):
+    stated = fuzz_http2.connections(seed)
+    for part in rounds(islice(stated, count)):
         began = time.monotonic()
         port = port_of(endpoints.otlp_grpc)
         shown("http/2 framing", asyncio.run(fuzz_grpc.tear_all(port, part, workers=128)), began)
@@ -149,11 +149,11 @@ def test_the_grpc_door_outlives_strange_frames(endpoints: Endpoints) -> None:
 @pytest.mark.parametrize(
     "door", [fuzz_http_door, fuzz_grpc_door, tear_grpc_door], ids=["http", "grpc", "http2"]
 )
-def test_a_million_requests_are_answered(endpoints: Endpoints, door: object) -> None:
+def test_a_million_requests_are_answered(endpoints: Endpoints, listener: object) -> None:
     """A million a door; what the collector needs meanwhile is printed."""
     count = int(os.environ.get("OVERWATCH_FUZZ_COUNT", LONG))
-    assert callable(door)
-    door(endpoints, count, int(os.environ.get("OVERWATCH_FUZZ_SEED", "7")))
+    assert callable(listener)
+    listener(endpoints, count, int(os.environ.get("OVERWATCH_FUZZ_SEED", "7")))
     rss = max(
         child.memory_info().rss for child in psutil.Process().children() if "collect" in child.cmdline()
     )

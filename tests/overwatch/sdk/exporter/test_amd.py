@@ -66,10 +66,10 @@ class Smi(ModuleType):
         if isinstance(answer, AttributeError):
             raise answer
 
-        def call(*asked: Any) -> Any:
+        def call(*requested: Any) -> Any:
             if isinstance(answer, Exception):
                 raise answer
-            return answer(*asked) if callable(answer) else answer
+            return answer(*requested) if callable(answer) else answer
 
         return call
 
@@ -84,11 +84,11 @@ def _opened(
     return amd, amd.open()
 
 
-def _asked(amd: Amd, gpus: tuple[Gpu, ...], *, whole: bool = True) -> dict[str, Any]:
+def _requested(amd: Amd, gpus: tuple[Gpu, ...], *, whole: bool = True) -> dict[str, Any]:
     every = frozenset(gpu.uuid for gpu in gpus)
     found: dict[str, Any] = {}
     for look in amd.questions(every):
-        found |= look.ask(every if whole else frozenset())
+        found |= look.query(every if whole else frozenset())
     return found
 
 
@@ -98,7 +98,7 @@ def test_one_look_reads_a_gpu_in_the_units_of_the_catalogue(
     """From percent, MHz, watts, microwatts and bytes."""
     amd, gpus = _opened(monkeypatch, tmp_path, Smi())
 
-    reading = _asked(amd, gpus)["GPU-0000000000000000"]
+    reading = _requested(amd, gpus)["GPU-0000000000000000"]
 
     assert reading.numbers == pytest.approx(
         {
@@ -173,7 +173,7 @@ def test_what_a_gpu_has_not_is_left_out_and_is_no_trouble(
     )  # fmt: skip
     amd, gpus = _opened(monkeypatch, tmp_path, smi)
 
-    reading = _asked(amd, gpus)["GPU-0000000000000000"]
+    reading = _requested(amd, gpus)["GPU-0000000000000000"]
 
     absent = {"overwatch.gpu.clock", "overwatch.gpu.clock.limit", "hw.errors", "overwatch.gpu.process.memory"}
     assert not absent & reading.numbers.keys()
@@ -187,13 +187,13 @@ def test_what_cannot_be_read_has_its_reason_once_and_costs_nothing_else(
 ) -> None:
     """A right that is missing is one; a driver that is gone is a lost GPU."""
     amd, gpus = _opened(monkeypatch, tmp_path, Smi(get_power_cap_info=SmiError(NO_PERMISSION)))
-    first, _ = _asked(amd, gpus), _asked(amd, gpus)
+    first, _ = _requested(amd, gpus), _requested(amd, gpus)
     assert "hw.power" in first["GPU-0000000000000000"].numbers
     [note] = amd.unread.take()
     assert note.text.startswith("overwatch.gpu.power.limit of GPU-0000000000000000 cannot be read")
 
     amd, gpus = _opened(monkeypatch, tmp_path, Smi(get_gpu_activity=SmiError(NOT_INITIALISED)))
-    assert _asked(amd, gpus)["GPU-0000000000000000"].lost
+    assert _requested(amd, gpus)["GPU-0000000000000000"].lost
 
 
 def test_a_gpu_that_another_process_samples_is_asked_for_our_own_memory(
@@ -201,7 +201,7 @@ def test_a_gpu_that_another_process_samples_is_asked_for_our_own_memory(
 ) -> None:
     """Nothing else is asked of it."""
     amd, gpus = _opened(monkeypatch, tmp_path, Smi())
-    [reading] = _asked(amd, gpus, whole=False).values()
+    [reading] = _requested(amd, gpus, whole=False).values()
     assert reading.numbers == {"overwatch.gpu.process.memory": float(GIB)}
 
 

@@ -122,7 +122,7 @@ def server() -> Iterator[Served]:
 
 def test_fields_are_rows_in_the_units_of_the_catalogue(server: Served) -> None:
     """Per cent become shares, MiB bytes, MHz hertz, flags words; parts of the GPU are left out."""
-    reading = Dcgm(server.url).ask(BOTH)[FIRST]
+    reading = Dcgm(server.url).query(BOTH)[FIRST]
 
     assert reading.numbers == {
         "overwatch.gpu.clock": 1.98e9,
@@ -140,7 +140,7 @@ def test_fields_are_rows_in_the_units_of_the_catalogue(server: Served) -> None:
 
 def test_what_dcgm_leaves_blank_is_absent(server: Served) -> None:
     """Numbers near the end of their type mean that there is none; a true 0 stays one."""
-    reading = Dcgm(server.url).ask(BOTH)[SECOND]
+    reading = Dcgm(server.url).query(BOTH)[SECOND]
 
     assert reading.numbers == {"overwatch.gpu.clock": 3.45e8, "hw.gpu.utilization": 0.0}
     assert reading.throttle is None
@@ -150,8 +150,8 @@ def test_only_gpus_that_are_asked_for_are_told(server: Served) -> None:
     """Those that another process samples are left to it."""
     dcgm = Dcgm(server.url)
 
-    assert dcgm.ask(frozenset({SECOND})).keys() == {SECOND}
-    assert dcgm.ask(frozenset()) == {}
+    assert dcgm.query(frozenset({SECOND})).keys() == {SECOND}
+    assert dcgm.query(frozenset()) == {}
 
 
 def test_the_page_says_which_gpus_there_are(server: Served) -> None:
@@ -165,13 +165,13 @@ def test_the_page_says_which_gpus_there_are(server: Served) -> None:
 
 def test_a_new_xid_is_heard_once(server: Served) -> None:
     """The page repeats the last one for ever; one from before the first look is not this run's."""
-    dcgm, heard = Dcgm(server.url), []
+    dcgm, received = Dcgm(server.url), []
     for code in (31, 31, 79, 79, 79):
         server.body = partial(str.encode, page(xid=code))
-        dcgm.ask(BOTH)
-        heard.append([(error.uuid, error.code) for error in dcgm.xids()])
+        dcgm.query(BOTH)
+        received.append([(error.uuid, error.code) for error in dcgm.xids()])
 
-    assert heard == [[], [], [(SECOND, 79)], [], []]
+    assert received == [[], [], [(SECOND, 79)], [], []]
 
 
 @pytest.mark.parametrize(
@@ -183,34 +183,34 @@ def test_a_page_that_is_none_is_no_gpus(server: Served, body: bytes) -> None:
     dcgm = Dcgm(server.url, size=4096)
 
     assert dcgm.open() == ()
-    assert dcgm.ask(BOTH) == {}
+    assert dcgm.query(BOTH) == {}
 
 
 def test_a_server_that_refuses_or_is_gone_is_no_gpus(server: Served) -> None:
     """An error status, and a port where nobody listens; when the page is back, so are the GPUs."""
     dcgm = Dcgm(server.url)
     server.status = 503
-    assert dcgm.ask(BOTH) == {}
+    assert dcgm.query(BOTH) == {}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        assert Dcgm(f"http://127.0.0.1:{free.getsockname()[1]}/metrics").ask(BOTH) == {}
+        assert Dcgm(f"http://127.0.0.1:{free.getsockname()[1]}/metrics").query(BOTH) == {}
     server.status = 200
-    assert dcgm.ask(BOTH).keys() == BOTH
+    assert dcgm.query(BOTH).keys() == BOTH
 
 
 def test_a_page_without_end_is_given_up(server: Served) -> None:
     """A server that always has one byte more does not hold the reader beyond its deadline."""
     server.slow = True
 
-    assert Dcgm(server.url, deadline_s=0.3).ask(BOTH) == {}
+    assert Dcgm(server.url, deadline_s=0.3).query(BOTH) == {}
 
 
 def test_a_page_that_is_too_large_is_given_up(server: Served) -> None:
     """However much comes, no more than the limit is kept."""
     server.body = lambda: page(more="# more\n" * 10_000).encode()
 
-    assert Dcgm(server.url, size=20_000).ask(BOTH) == {}
-    assert Dcgm(server.url).ask(BOTH).keys() == BOTH
+    assert Dcgm(server.url, size=20_000).query(BOTH) == {}
+    assert Dcgm(server.url).query(BOTH).keys() == BOTH
 
 
 def test_a_sampler_takes_the_page_instead_of_the_driver(server: Served, machine: Machine) -> None:
@@ -218,16 +218,16 @@ def test_a_sampler_takes_the_page_instead_of_the_driver(server: Served, machine:
     machine.gpus("GPU-of-the-driver")
     with machine.sampler(OVERWATCH_DCGM_URL=server.url) as sampler:
         sampler.wait_more("gpu", FIRST, count=3)
-        entry = sampler.said("gpu", FIRST)[-1]
+        entry = sampler.stated("gpu", FIRST)[-1]
         assert (entry["label"], entry["hw.power"]) == ("cuda:0", 412.318)
-        assert {entry["lane"] for entry in sampler.said("gpu")} == BOTH
+        assert {entry["lane"] for entry in sampler.stated("gpu")} == BOTH
         server.body = lambda: page(xid=79).encode()
-        sampler.wait(lambda seen: [line["xid"] for line in seen.said("log")] == ["79"])
+        sampler.wait(lambda seen: [line["xid"] for line in seen.stated("log")] == ["79"])
         server.status = 500
         sampler.wait_more("host", count=5)
-        before = len(sampler.said("gpu"))
+        before = len(sampler.stated("gpu"))
         sampler.wait_more("host", count=10)
-        assert len(sampler.said("gpu")) == before, json.dumps(sampler.said("gpu")[-1])
+        assert len(sampler.stated("gpu")) == before, json.dumps(sampler.stated("gpu")[-1])
         server.status = 200
         sampler.wait_more("gpu", SECOND)
 
@@ -245,7 +245,7 @@ def test_a_sampler_takes_the_page_instead_of_the_driver(server: Served, machine:
 )
 def test_a_line_that_cannot_be_read_is_lost_alone(server: Served, line: str) -> None:
     """Wherever it is, all other lines of both GPUs are read; its reason is noted once."""
-    whole = Dcgm(server.url).ask(BOTH)
+    whole = Dcgm(server.url).query(BOTH)
     lines = page().splitlines()
     for place in (0, len(lines) // 2, len(lines)):
         text = "\n".join([*lines[:place], line, *lines[place:]])
@@ -253,7 +253,7 @@ def test_a_line_that_cannot_be_read_is_lost_alone(server: Served, line: str) -> 
         dcgm = Dcgm(server.url)
 
         assert [gpu.uuid for gpu in dcgm.open()] == [FIRST, SECOND]
-        assert dcgm.ask(BOTH) == dcgm.ask(BOTH) == whole
+        assert dcgm.query(BOTH) == dcgm.query(BOTH) == whole
         [note] = dcgm.unread.take()
         assert "cannot be read" in note.text
         assert note.trouble
@@ -274,11 +274,11 @@ def test_a_line_that_cannot_be_read_is_lost_alone(server: Served, line: str) -> 
 )
 def test_comments_exemplars_and_times_are_no_trouble(server: Served, line: str) -> None:
     """Whatever a comment holds, and what follows a value."""
-    whole = Dcgm(server.url).ask(BOTH)
+    whole = Dcgm(server.url).query(BOTH)
     server.body = partial(str.encode, page(more=line + "\n"))
     dcgm = Dcgm(server.url)
 
-    assert dcgm.ask(BOTH) == whole
+    assert dcgm.query(BOTH) == whole
     assert dcgm.unread.take() == ()
 
 
@@ -288,7 +288,7 @@ def test_bytes_that_are_no_text_cost_only_their_label(server: Served) -> None:
     dcgm = Dcgm(server.url)
 
     assert [gpu.uuid for gpu in dcgm.open()] == [FIRST, SECOND]
-    assert dcgm.ask(BOTH).keys() == BOTH
+    assert dcgm.query(BOTH).keys() == BOTH
 
 
 def test_a_page_of_parts_alone_shows_the_parts(server: Served) -> None:
@@ -308,7 +308,7 @@ def test_a_page_of_parts_alone_shows_the_parts(server: Served) -> None:
     assert (first.partitioned, first.parts) == (True, (f"MIG-{FIRST}/1/0", f"MIG-{FIRST}/2/0"))
     assert [lane.label for lane in lanes] == ["gpu0.0", "gpu0.1", "gpu1.0", "gpu1.1"]
     assert {lane.id for lane in lanes} == {*first.parts, *second.parts}
-    readings = dcgm.ask(frozenset(first.parts))
+    readings = dcgm.query(frozenset(first.parts))
     assert {reading.numbers["hw.gpu.utilization"] for reading in readings.values()} == {0.5}
     assert readings.keys() == set(first.parts)
 

@@ -15,7 +15,7 @@ SHARE, LENGTH = "overwatch.gpu.dips.share", "overwatch.gpu.dips.length"
 
 def newest(seen: Watched, lane: str) -> dict[str, Any]:
     """The newest readings of a lane that have a share of dips; empty while none has."""
-    return next((entry for entry in reversed(seen.said("gpu", lane)) if SHARE in entry), {})
+    return next((entry for entry in reversed(seen.stated("gpu", lane)) if SHARE in entry), {})
 
 
 def test_dips_are_readings_of_their_gpu(machine: Machine) -> None:
@@ -24,7 +24,7 @@ def test_dips_are_readings_of_their_gpu(machine: Machine) -> None:
     with machine.sampler() as sampler:
         sampler.wait(lambda seen: bool(newest(seen, "GPU-a") and newest(seen, "GPU-b")))
         assert newest(sampler, "GPU-a")[SHARE] == 0.0
-        assert not any(LENGTH in entry for entry in sampler.said("gpu"))
+        assert not any(LENGTH in entry for entry in sampler.stated("gpu"))
         machine.put({"1.util": 10})
         sampler.wait(lambda seen: newest(seen, "GPU-b").get(LENGTH, 0.0) > 0.2)
         assert 0.0 < newest(sampler, "GPU-b")[SHARE] < 1.0
@@ -39,7 +39,7 @@ def test_a_gpu_without_utilisation_has_no_dips(machine: Machine) -> None:
         sampler.wait(lambda seen: bool(newest(seen, "GPU-a")))
         sampler.wait_more("gpu", "GPU-b", count=10)
         assert newest(sampler, "GPU-a")[SHARE] == 1.0
-        assert not any(SHARE in entry for entry in sampler.said("gpu", "GPU-b"))
+        assert not any(SHARE in entry for entry in sampler.stated("gpu", "GPU-b"))
 
 
 def test_a_call_that_hangs_leaves_the_dips_of_the_other_gpu(machine: Machine) -> None:
@@ -58,11 +58,11 @@ def test_the_process_ends_with_the_one_that_asked_it_and_is_replaced_when_it_die
     machine.gpus("GPU-a")
     with machine.sampler() as sampler:
         sampler.wait(lambda seen: bool(newest(seen, "GPU-a")))
-        asking = psutil.Process(sampler.process.pid)
-        [first] = asking.children()
+        requesting = psutil.Process(sampler.process.pid)
+        [first] = requesting.children()
         first.kill()
-        sampler.wait(lambda _: bool(set(asking.children()) - {first}))
-        [second] = set(asking.children()) - {first}
+        sampler.wait(lambda _: bool(set(requesting.children()) - {first}))
+        [second] = set(requesting.children()) - {first}
     assert second.wait(DEADLINE_S) is None  # it was no child of ours, so that it is gone is all that is known
 
 
@@ -70,8 +70,8 @@ def test_a_machine_without_a_driver_starts_no_process(machine: Machine) -> None:
     """Nothing is asked there, and nothing is 0."""
     machine.put({"error.nvmlInit": NOT_SUPPORTED})
     with machine.sampler() as sampler:
-        sampler.wait(lambda seen: len(seen.said("host")) >= 5)
-        assert (psutil.Process(sampler.process.pid).children(), sampler.said("gpu")) == ([], [])
+        sampler.wait(lambda seen: len(seen.stated("host")) >= 5)
+        assert (psutil.Process(sampler.process.pid).children(), sampler.stated("gpu")) == ([], [])
 
 
 def test_the_process_writes_lines_until_its_input_ends(machine: Machine) -> None:

@@ -8,10 +8,10 @@ from overwatch.sdk.exporter.dips import DIP_BELOW, WINDOW_S, Dips
 STEP_S = 0.05
 
 
-def read(dips: Dips, *spells: tuple[float, float], begin: float = 0.0) -> float:
+def read(dips: Dips, *intervals: tuple[float, float], begin: float = 0.0) -> float:
     """Readings of so many seconds at so high a utilisation, one after the other; when the last spell ends."""
     count = 0
-    for seconds, utilization in spells:
+    for seconds, utilization in intervals:
         for _ in range(round(seconds / STEP_S)):
             dips.add(begin + count * STEP_S, utilization)
             count += 1

@@ -21,14 +21,14 @@ def _steps(spool: Spool, events: list[Measured]) -> float:
     for event in events:
         instruments.note(event)
     instruments.collect()
-    told = 0.0
+    reported = 0.0
     while (request := spool.take(0.0)) is not None:
         for metrics in ExportMetricsServiceRequest.FromString(request.body).resource_metrics:
             for metric in (one for scope in metrics.scope_metrics for one in scope.metrics):
                 if metric.name == STEPS.name:
-                    told = metric.sum.data_points[0].as_double
+                    reported = metric.sum.data_points[0].as_double
         spool.landed(request, 0)
-    return told
+    return reported
 
 
 def test_steps_are_counted_alike_one_by_one_and_many_at_once(tmp_path: Path) -> None:

@@ -122,9 +122,9 @@ def test_numbers_of_split_gpus_are_not_guessed(env: dict[str, str]) -> None:
     assert {"gpu0.0": "MIG-x", "gpu0.1": "MIG-y"}.items() <= seen(found).items()
 
 
-def lanes(chosen: str, told: dict[str, str] | None = None) -> LaneMap:
+def lanes(chosen: str, reported: dict[str, str] | None = None) -> LaneMap:
     """A trainer's words on the machine of four GPUs."""
-    return LaneMap(visible_devices(FOUR, {"CUDA_VISIBLE_DEVICES": chosen}), "n1", told)
+    return LaneMap(visible_devices(FOUR, {"CUDA_VISIBLE_DEVICES": chosen}), "n1", reported)
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,11 @@ def test_lanes_of_envs_and_of_readings_are_translated() -> None:
     """The words of the columns change, their rows do not."""
     words = Column.of_labels(["cuda:1", None, "cuda:0", "cuda:1", "cpu"])
     envs = Measured(at=1, scope=Scope.ENV, keys={"env_id": Column.of(range(5))}, values={"lane": words})
-    told = Measured(at=1, scope=Scope.GPU, keys={"gpu_id": words}, values={"hw.power": Column.of([1.0] * 5)})
+    reported = Measured(
+        at=1, scope=Scope.GPU, keys={"gpu_id": words}, values={"hw.power": Column.of([1.0] * 5)}
+    )
 
-    first, second = (lanes("3,1").translate(event) for event in (envs, told))
+    first, second = (lanes("3,1").translate(event) for event in (envs, reported))
 
     assert isinstance(first, Measured)
     assert isinstance(second, Measured)

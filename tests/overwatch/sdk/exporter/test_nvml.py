@@ -30,7 +30,7 @@ def test_one_look_reads_a_gpu_in_the_units_of_the_catalogue(machine: Machine) ->
     """Shares within 0..1, bytes, Celsius, watts, hertz, bytes a second, words."""
     machine.gpus("GPU-a", throttle="0x24", ecc=3, process=f"4711 {GIB}")
 
-    [looked] = machine.ask(LOOKS)
+    [looked] = machine.query(LOOKS)
 
     numbers, throttle, lost = looked["GPU-a"]
     assert numbers == {
@@ -58,7 +58,7 @@ def test_what_a_gpu_cannot_tell_is_left_out(machine: Machine) -> None:
     machine.put({f"1.error.{call}": NOT_SUPPORTED for call in calls})
     machine.put({"1.throttle": None, "1.memory": None})
 
-    first, second = machine.ask(LOOKS)
+    first, second = machine.query(LOOKS)
 
     missing = {"hw.power", "hw.errors", "hw.gpu.memory.usage", "hw.gpu.memory.limit"}
     assert first["GPU-a"][0].keys() - second["GPU-b"][0].keys() == missing
@@ -69,7 +69,7 @@ def test_memory_of_another_program_is_not_the_trainers(machine: Machine) -> None
     """Only the trainer's own process is counted; where it holds nothing there is no number."""
     machine.gpus("GPU-a", process=f"99 {GIB}")
 
-    [looked] = machine.ask(LOOKS)
+    [looked] = machine.query(LOOKS)
 
     assert "overwatch.gpu.process.memory" not in looked["GPU-a"][0]
 
@@ -78,7 +78,7 @@ def test_a_gpu_that_another_process_samples_tells_only_our_own_memory(machine: M
     """Nothing else is asked of it."""
     machine.gpus("GPU-a", process=f"4711 {GIB}")
 
-    [looked] = machine.ask("[ask(look, frozenset()) for look in nvml.questions(every)]")
+    [looked] = machine.query("[ask(look, frozenset()) for look in nvml.questions(every)]")
 
     assert looked["GPU-a"][0] == {"overwatch.gpu.process.memory": float(GIB)}
 
@@ -87,7 +87,7 @@ def test_nvlink_is_a_rate_from_the_second_look_on(machine: Machine) -> None:
     """The driver counts; what did not move between two looks is a rate of 0, and the first has none."""
     machine.gpus("GPU-a", nvlink_rx=1000, nvlink_tx=500)
 
-    first, second = machine.ask("[ask(look) for look in nvml.questions(every) * 2]")
+    first, second = machine.query("[ask(look) for look in nvml.questions(every) * 2]")
 
     names = {"overwatch.gpu.nvlink.receive", "overwatch.gpu.nvlink.transmit"}
     assert not names & first["GPU-a"][0].keys()
@@ -99,7 +99,7 @@ def test_a_gpu_that_is_gone_says_only_that(machine: Machine) -> None:
     machine.gpus("GPU-a", "GPU-b")
     machine.put({"1.error.nvmlDeviceGetPowerUsage": GPU_IS_LOST})
 
-    first, second = machine.ask(LOOKS)
+    first, second = machine.query(LOOKS)
 
     assert not first["GPU-a"][2]
     assert second["GPU-b"] == [{}, None, True]
@@ -110,7 +110,7 @@ def test_gpus_say_who_they_are(machine: Machine) -> None:
     machine.gpus("GPU-a", "GPU-b", "GPU-c")
     machine.put({"0.bus": 9, "0.mig": 1, "mig0.uuid": "MIG-x", "mig1.uuid": "MIG-y", "1.error": GPU_IS_LOST})
 
-    found = machine.ask("[[g.uuid, g.model, g.pci, g.index, g.partitioned, g.parts] for g in gpus]")
+    found = machine.query("[[g.uuid, g.model, g.pci, g.index, g.partitioned, g.parts] for g in gpus]")
 
     assert found == [
         ["GPU-a", "NVIDIA H200", "00000000:09:00.0", 0, True, ["MIG-x", "MIG-y"]],
@@ -123,9 +123,9 @@ def test_xids_are_told_with_the_gpu_even_when_it_fell_off_the_bus(machine: Machi
     machine.gpus("GPU-a", "GPU-b")
     machine.put({"xid": "1 1 79"})
 
-    told = machine.ask("[[[x.uuid, x.code] for x in nvml.xids()] for _ in range(2)]")
+    reported = machine.query("[[[x.uuid, x.code] for x in nvml.xids()] for _ in range(2)]")
 
-    assert told == [[["GPU-b", 79]], []]
+    assert reported == [[["GPU-b", 79]], []]
 
 
 def test_a_machine_without_a_driver_has_no_gpus(machine: Machine, tmp_path: Path) -> None:
@@ -133,9 +133,9 @@ def test_a_machine_without_a_driver_has_no_gpus(machine: Machine, tmp_path: Path
     (tmp_path / "libnvidia-ml.so.1").write_bytes(b"not a library")
     machine.gpus("GPU-a")
 
-    assert machine.ask("len(gpus)", LD_LIBRARY_PATH=str(tmp_path)) == 0
+    assert machine.query("len(gpus)", LD_LIBRARY_PATH=str(tmp_path)) == 0
     machine.put({"error.nvmlInit": DRIVER_NOT_LOADED})
-    assert machine.ask("len(gpus)") == 0
+    assert machine.query("len(gpus)") == 0
 
 
 def test_flags_that_slow_nobody_down_are_no_reason() -> None:
@@ -152,7 +152,7 @@ def test_a_gpu_whose_name_cannot_be_decoded_hides_nothing(machine: Machine) -> N
     machine.gpus("GPU-a", "GPU-b")
     machine.put({"0.name": "NVIDIA \udcc8GeForce"})
 
-    found, looked = machine.ask(f"[[[g.uuid, g.model] for g in gpus], {LOOKS}]")
+    found, looked = machine.query(f"[[[g.uuid, g.model] for g in gpus], {LOOKS}]")
 
     assert found == [["GPU-a", "NVIDIA \ufffdGeForce"], ["GPU-b", "NVIDIA H200"]]
     assert [look[uuid][0]["hw.power"] for look, uuid in zip(looked, ("GPU-a", "GPU-b"), strict=True)] == [
@@ -177,7 +177,7 @@ def test_a_gpu_that_cannot_be_identified_hides_itself_alone(
     machine.gpus("GPU-a", "GPU-b")
     machine.put(lines)
 
-    found, notes = machine.ask(f"[[g.uuid for g in gpus], {NOTES}]")
+    found, notes = machine.query(f"[[g.uuid for g in gpus], {NOTES}]")
 
     assert set(found) == {"GPU-a", "GPU-b"} - hidden
     [[text, trouble]] = notes
@@ -202,7 +202,7 @@ def test_a_driver_that_cannot_be_read_is_not_one_that_is_not_there(
     machine.gpus("GPU-a")
     machine.put(lines)
 
-    [[text, is_trouble]] = machine.ask(f"[nvml.open(), {NOTES}][1]")
+    [[text, is_trouble]] = machine.query(f"[nvml.open(), {NOTES}][1]")
 
     assert reason in text
     assert is_trouble is trouble
@@ -219,8 +219,8 @@ def test_a_library_that_cannot_be_loaded_is_not_one_that_is_not_there(
     elf32 = b"\x7fELF\x01\x01\x01" + bytes(9) + b"\x03\x00\x03\x00\x01" + bytes(100)
     (other / "libnvidia-ml.so.1").write_bytes(elf32)
 
-    [[wrong, is_trouble]] = machine.ask(NOTES, LD_LIBRARY_PATH=str(other))
-    [[missing, trouble]] = machine.ask(NOTES, LD_LIBRARY_PATH=str(empty))
+    [[wrong, is_trouble]] = machine.query(NOTES, LD_LIBRARY_PATH=str(other))
+    [[missing, trouble]] = machine.query(NOTES, LD_LIBRARY_PATH=str(empty))
 
     assert "wrong ELF class" in wrong
     assert is_trouble
@@ -294,7 +294,7 @@ def read_all(monkeypatch: pytest.MonkeyPatch, raises: dict[str, Exception]) -> t
     monkeypatch.setitem(sys.modules, "pynvml", Bindings(raises))
     nvml = Nvml(1)
     every = frozenset(gpu.uuid for gpu in nvml.open())
-    read = [set(reading.numbers) for look in nvml.questions(every) for reading in look.ask(every).values()]
+    read = [set(reading.numbers) for look in nvml.questions(every) for reading in look.query(every).values()]
     return read, "; ".join(note.text for note in nvml.unread.take())
 
 

@@ -70,17 +70,17 @@ def test_a_call_that_hangs_ages_its_own_lane_alone(machine: Machine, call: str) 
     """
     machine.gpus("GPU-a", "GPU-b")
     with machine.sampler() as sampler:
-        sampler.wait(lambda seen: bool(seen.said("gpu", "GPU-a") and seen.said("gpu", "GPU-b")))
+        sampler.wait(lambda seen: bool(seen.stated("gpu", "GPU-a") and seen.stated("gpu", "GPU-b")))
         sampler.wait_more("host", count=3)
         machine.put({f"1.stall.{call}": 1})
         sampler.wait_more("gpu", "GPU-a", count=3)
-        before, threads = len(sampler.said("gpu", "GPU-b")), sampler.said("gpu", "GPU-a")[-1]["threads"]
+        before, threads = len(sampler.stated("gpu", "GPU-b")), sampler.stated("gpu", "GPU-a")[-1]["threads"]
         sampler.wait_more("gpu", "GPU-a", count=20)
         sampler.wait_more("host", count=5)
-        assert len(sampler.said("gpu", "GPU-b")) == before
-        assert sampler.said("gpu", "GPU-a")[-1]["threads"] == threads
+        assert len(sampler.stated("gpu", "GPU-b")) == before
+        assert sampler.stated("gpu", "GPU-a")[-1]["threads"] == threads
         machine.put({f"1.stall.{call}": None, "1.util": 99})
-        sampler.wait(lambda seen: seen.said("gpu", "GPU-b")[-1]["hw.gpu.utilization"] == 0.99)
+        sampler.wait(lambda seen: seen.stated("gpu", "GPU-b")[-1]["hw.gpu.utilization"] == 0.99)
 
 
 def test_a_driver_that_hangs_leaves_the_host(machine: Machine) -> None:
@@ -88,8 +88,8 @@ def test_a_driver_that_hangs_leaves_the_host(machine: Machine) -> None:
     machine.gpus("GPU-a")
     machine.put({"stall.nvmlInit": 1})
     with machine.sampler() as sampler:
-        sampler.wait(lambda seen: len(seen.said("host")) >= 5)
-        assert sampler.said("gpu") == []
+        sampler.wait(lambda seen: len(seen.stated("host")) >= 5)
+        assert sampler.stated("gpu") == []
         machine.put({"stall.nvmlInit": None})
         sampler.wait_more("gpu")
 
@@ -98,30 +98,30 @@ def test_a_lost_gpu_is_absent_and_said_once(machine: Machine) -> None:
     """No sample, one line of log; the other GPU is not disturbed, and a return is said as well."""
     machine.gpus("GPU-a", "GPU-b")
     with machine.sampler() as sampler:
-        sampler.wait(lambda seen: bool(seen.said("gpu", "GPU-b")))
+        sampler.wait(lambda seen: bool(seen.stated("gpu", "GPU-b")))
         machine.put({"1.error": GPU_IS_LOST})
-        sampler.wait(lambda seen: bool(seen.said("log")))
-        before = len(sampler.said("gpu", "GPU-b"))
+        sampler.wait(lambda seen: bool(seen.stated("log")))
+        before = len(sampler.stated("gpu", "GPU-b"))
         sampler.wait_more("gpu", "GPU-a", count=20)
-        assert len(sampler.said("gpu", "GPU-b")) == before
-        [line] = sampler.said("log")
+        assert len(sampler.stated("gpu", "GPU-b")) == before
+        [line] = sampler.stated("log")
         assert (line["severity"], line["lane"]) == ("critical", "GPU-b")
         assert line["message"] == "cuda:1 is lost: the driver no longer reaches it"
         machine.put({"1.error": None})
         sampler.wait_more("gpu", "GPU-b")
-        assert [line["message"] for line in sampler.said("log")][1:] == ["cuda:1 answers again"]
+        assert [line["message"] for line in sampler.stated("log")][1:] == ["cuda:1 answers again"]
 
 
 def test_a_reloaded_driver_is_opened_again(machine: Machine) -> None:
     """Handles that the driver forgot, then no driver at all, then a new one: the lanes come back."""
     machine.gpus("GPU-a", "GPU-b")
     with machine.sampler() as sampler:
-        sampler.wait(lambda seen: bool(seen.said("gpu", "GPU-a")))
+        sampler.wait(lambda seen: bool(seen.stated("gpu", "GPU-a")))
         machine.put({"driver": 2, "error.nvmlInit": DRIVER_NOT_LOADED})
-        sampler.wait(lambda seen: len(seen.said("log")) == 2)
+        sampler.wait(lambda seen: len(seen.stated("log")) == 2)
         sampler.wait_more("host", count=10)
         machine.put({"error.nvmlInit": None, "0.util": 5})
-        sampler.wait(lambda seen: seen.said("gpu", "GPU-a")[-1]["hw.gpu.utilization"] == 0.05)
+        sampler.wait(lambda seen: seen.stated("gpu", "GPU-a")[-1]["hw.gpu.utilization"] == 0.05)
         sampler.wait_more("gpu", "GPU-b")
 
 
@@ -130,8 +130,8 @@ def test_a_reading_that_is_missing_is_never_zero(machine: Machine) -> None:
     machine.gpus("GPU-a", "GPU-b")
     machine.put({"1.error.nvmlDeviceGetPowerUsage": NOT_SUPPORTED, "1.throttle": None})
     with machine.sampler() as sampler:
-        sampler.wait(lambda seen: bool(seen.said("gpu", "GPU-a") and seen.said("gpu", "GPU-b")))
-        whole, poor = sampler.said("gpu", "GPU-a")[-1], sampler.said("gpu", "GPU-b")[-1]
+        sampler.wait(lambda seen: bool(seen.stated("gpu", "GPU-a") and seen.stated("gpu", "GPU-b")))
+        whole, poor = sampler.stated("gpu", "GPU-a")[-1], sampler.stated("gpu", "GPU-b")[-1]
     assert (whole["hw.power"], whole["overwatch.gpu.throttle"]) == (250.5, "none")
     assert not {"hw.power", "overwatch.gpu.throttle"} & poor.keys()
     assert poor["hw.temperature"] == 60.0
@@ -141,13 +141,13 @@ def test_an_xid_is_a_line_of_log(machine: Machine) -> None:
     """With its number, its meaning and its lane, once; a program's own fault is only a warning."""
     machine.gpus("GPU-a", "GPU-b")
     with machine.sampler() as sampler:
-        sampler.wait(lambda seen: bool(seen.said("gpu", "GPU-b")))
+        sampler.wait(lambda seen: bool(seen.stated("gpu", "GPU-b")))
         machine.put({"xid": "1 1 79"})
-        sampler.wait(lambda seen: len(seen.said("log")) == 1)
+        sampler.wait(lambda seen: len(seen.stated("log")) == 1)
         machine.put({"xid": "2 0 31"})
-        sampler.wait(lambda seen: len(seen.said("log")) == 2)
+        sampler.wait(lambda seen: len(seen.stated("log")) == 2)
         sampler.wait_more("gpu", "GPU-a", count=5)
-        first, second = sampler.said("log")
+        first, second = sampler.stated("log")
     assert (first["severity"], first["lane"], first["xid"]) == ("critical", "GPU-b", "79")
     assert first["message"] == "Xid 79 on cuda:1: GPU has fallen off the bus"
     assert (second["severity"], second["lane"], second["xid"]) == ("warning", "GPU-a", "31")
@@ -158,15 +158,15 @@ def test_a_driver_that_cannot_be_read_is_a_line_of_log_once(machine: Machine) ->
     machine.gpus("GPU-a")
     machine.put({"error.nvmlInit": VERSION_MISMATCH})
     with machine.sampler() as first, machine.sampler() as second:
-        first.wait(lambda seen: len(seen.said("log") + second.said("log")) == 1)
-        first.wait(lambda seen: len(seen.said("host") + second.said("host")) >= 10)
-        [line] = first.said("log") + second.said("log")
+        first.wait(lambda seen: len(seen.stated("log") + second.stated("log")) == 1)
+        first.wait(lambda seen: len(seen.stated("host") + second.stated("host")) >= 10)
+        [line] = first.stated("log") + second.stated("log")
     assert "the driver and its library are of different versions" in line["message"]
     assert (line["severity"], line["node"]) == ("warning", "n1")
     machine.put({"error.nvmlInit": DRIVER_NOT_LOADED})
     with machine.sampler() as sampler:
-        sampler.wait(lambda seen: len(seen.said("host")) >= 10)
-        assert sampler.said("log") == []
+        sampler.wait(lambda seen: len(seen.stated("host")) >= 10)
+        assert sampler.stated("log") == []
 
 
 def test_only_gpus_that_the_run_can_see_are_its_lanes(machine: Machine) -> None:
@@ -174,7 +174,7 @@ def test_only_gpus_that_the_run_can_see_are_its_lanes(machine: Machine) -> None:
     machine.gpus("GPU-a", "GPU-b", "GPU-c", "GPU-d")
     with machine.sampler(CUDA_VISIBLE_DEVICES="3,1") as sampler:
         sampler.wait_more("gpu", "GPU-b", count=3)
-        labels = {entry["lane"]: (entry["label"], entry["node"]) for entry in sampler.said("gpu")}
+        labels = {entry["lane"]: (entry["label"], entry["node"]) for entry in sampler.stated("gpu")}
     assert labels == {"GPU-d": ("cuda:0", "n1"), "GPU-b": ("cuda:1", "n1")}
 
 
@@ -182,24 +182,24 @@ def test_no_visible_gpu_is_no_lane(machine: Machine) -> None:
     """An empty `CUDA_VISIBLE_DEVICES` hides all GPUs; the host is sampled."""
     machine.gpus("GPU-a")
     with machine.sampler(CUDA_VISIBLE_DEVICES="") as sampler:
-        sampler.wait(lambda seen: len(seen.said("host")) >= 5)
-        assert sampler.said("gpu") == []
+        sampler.wait(lambda seen: len(seen.stated("host")) >= 5)
+        assert sampler.stated("gpu") == []
 
 
 def test_processes_of_a_run_share_the_machine(machine: Machine) -> None:
     """The second process tells only what its trainer holds, until the first one dies; then it tells all."""
     machine.gpus("GPU-a", process=f"22 {GIB}")
     with machine.sampler(TRAINER="11") as first:
-        first.wait(lambda seen: bool(seen.said("gpu") and seen.said("host")))
+        first.wait(lambda seen: bool(seen.stated("gpu") and seen.stated("host")))
         with machine.sampler(TRAINER="22") as second:
             second.wait_more("gpu", count=5)
-            assert second.said("host") == []
-            told = {name for entry in second.said("gpu") for name in entry if "." in name}
-            assert told == {"overwatch.gpu.process.memory"}
-            assert all("overwatch.gpu.process.memory" not in entry for entry in first.said("gpu"))
+            assert second.stated("host") == []
+            reported = {name for entry in second.stated("gpu") for name in entry if "." in name}
+            assert reported == {"overwatch.gpu.process.memory"}
+            assert all("overwatch.gpu.process.memory" not in entry for entry in first.stated("gpu"))
             first.process.kill()
             second.wait_more("host", count=2)
-            second.wait(lambda seen: "hw.temperature" in seen.said("gpu")[-1])
+            second.wait(lambda seen: "hw.temperature" in seen.stated("gpu")[-1])
 
 
 def test_ranks_that_see_different_gpus_sample_their_own(machine: Machine) -> None:
@@ -211,8 +211,8 @@ def test_ranks_that_see_different_gpus_sample_their_own(machine: Machine) -> Non
     ):
         first.wait_more("gpu", count=3)
         second.wait_more("gpu", count=3)
-        assert {entry["lane"] for entry in first.said("gpu")} == {"GPU-a"}
-        assert {entry["lane"] for entry in second.said("gpu")} == {"GPU-b"}
+        assert {entry["lane"] for entry in first.stated("gpu")} == {"GPU-a"}
+        assert {entry["lane"] for entry in second.stated("gpu")} == {"GPU-b"}
 
 
 def test_two_runs_on_one_machine_are_both_sampled(machine: Machine) -> None:
@@ -220,14 +220,14 @@ def test_two_runs_on_one_machine_are_both_sampled(machine: Machine) -> None:
     machine.gpus("GPU-a")
     with machine.sampler("one") as first, machine.sampler("two") as second:
         for sampler in (first, second):
-            sampler.wait(lambda seen: bool(seen.said("gpu")) and "hw.power" in seen.said("gpu")[-1])
+            sampler.wait(lambda seen: bool(seen.stated("gpu")) and "hw.power" in seen.stated("gpu")[-1])
 
 
 def test_an_end_in_order_leaves_no_lock_files(machine: Machine, tmp_path: Path) -> None:
     """Locks are tidied away when they are given back."""
     machine.gpus("GPU-a")
     with machine.sampler() as sampler:
-        sampler.wait(lambda seen: bool(seen.said("gpu") and seen.said("host")))
+        sampler.wait(lambda seen: bool(seen.stated("gpu") and seen.stated("host")))
         assert len(list(tmp_path.rglob("sampler-*.lock"))) == 2
         sampler.stop()
         assert list(tmp_path.rglob("sampler-*.lock")) == []
@@ -264,12 +264,12 @@ def test_a_page_that_is_not_there_has_no_lanes() -> None:
 
 def test_the_disk_is_that_of_the_newest_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else that of the trainer's folder; a relative path begins there, an address is on no disk of ours."""
-    asked = list[str]()
+    requested = list[str]()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "saved").mkdir()
 
     def usage(path: str) -> SimpleNamespace:
-        asked.append(path)
+        requested.append(path)
         return SimpleNamespace(used=30, free=50, total=100)
 
     monkeypatch.setattr(psutil, "disk_usage", usage)
@@ -281,7 +281,7 @@ def test_the_disk_is_that_of_the_newest_checkpoint(tmp_path: Path, monkeypatch: 
 
     here = str(tmp_path)
     assert values == {"system.filesystem.usage": 30.0, "system.filesystem.limit": 80.0}
-    assert asked == [here, f"{here}/saved", here, "/", "/", "/"]
+    assert requested == [here, f"{here}/saved", here, "/", "/", "/"]
 
 
 def test_a_checkpoint_leads_the_sampler_to_its_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -491,10 +491,10 @@ def test_a_killed_exporter_loses_and_repeats_nothing(tmp_path: Path) -> None:
             assert int(opened[2]) == int(opened[1]) - 1
             assert landed <= int(opened[3]) <= landed + 1
             put, landed = int(opened[1]) - 1, int(opened[3])
-            said = [process.stdout.readline() for _ in range(100 + 31 * cycle)]
+            stated = [process.stdout.readline() for _ in range(100 + 31 * cycle)]
             process.send_signal(signal.SIGKILL)
-            said += process.stdout.read().splitlines(keepends=True)
-        for line in said:
+            stated += process.stdout.read().splitlines(keepends=True)
+        for line in stated:
             if line.endswith("\n"):
                 what, number = line.split()
                 put, landed = (int(number), landed) if what == "put" else (put, int(number))

@@ -136,12 +136,12 @@ put(5)
 def test_writes_that_the_kernel_cuts_short_are_cut_back(tmp_path: Path) -> None:
     """A file that may not grow beyond 8500 bytes: a short write, then errors; later all of it is on disk."""
     path = tmp_path / "spool"
-    said = subprocess.run(
+    stated = subprocess.run(
         [sys.executable, "-c", _LIMITED, str(path)], check=True, capture_output=True, text=True, timeout=60
     )
 
-    assert said.stdout.splitlines() == ["False 5 0", "True 15 0", "False 20 0"]
-    assert said.stderr == ""
+    assert stated.stdout.splitlines() == ["False 5 0", "True 15 0", "False 20 0"]
+    assert stated.stderr == ""
     assert [request.last_seq for request in _drain(Spool(path))] == list(range(1, 21))
 
 

@@ -39,7 +39,7 @@ def test_what_waits_is_delivered_by_the_next_process_in_order(tmp_path: Path) ->
     with evil(serving(OK), port=port) as server, sending(again, server.endpoint) as sender:
         put(again, 21, 20)
         assert sender.drain(DEADLINE_S)
-        assert [int(asked.body) for asked in server.asked] == list(range(1, 41))
+        assert [int(requested.body) for requested in server.requested] == list(range(1, 41))
     assert adds_up(again)
     assert (again.books.accepted, again.books.delivered, again.books.waiting) == (80, 80, 0)
     again.close(discard=True)

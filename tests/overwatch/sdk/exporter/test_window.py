@@ -35,10 +35,10 @@ def test_twenty_updates_are_one_record_that_tells_the_breach_between_them() -> N
     (event,) = passed.numbers
     assert passed.counted_numbers == 20
     assert (event.index, event.values[KL_NAME].first()) == (20, 0.001)
-    told = event.conflated
-    assert told is not None
-    assert (told.n, told.low[KL_NAME].first(), told.high[KL_NAME].first()) == (20, 0.001, 0.2)
-    assert (told.criticals[KL_NAME], told.warnings[KL_NAME]) == (1, 1)
+    reported = event.conflated
+    assert reported is not None
+    assert (reported.n, reported.low[KL_NAME].first(), reported.high[KL_NAME].first()) == (20, 0.001, 0.2)
+    assert (reported.criticals[KL_NAME], reported.warnings[KL_NAME]) == (1, 1)
 
 
 def test_what_was_conflated_before_counts_fully() -> None:
@@ -46,11 +46,11 @@ def test_what_was_conflated_before_counts_fully() -> None:
     first, second = Window(), Window()
     for index, kl in enumerate((0.2, 0.001, 0.002), start=1):
         first.add(_update(index, kl))
-    (told,) = first.take().numbers
+    (reported,) = first.take().numbers
     second.add(_update(0, 0.05))
-    second.add(told, counted=3)
+    second.add(reported, counted=3)
     passed = second.take()
-    assert passed.numbers == (_update(0, 0.05), told)
+    assert passed.numbers == (_update(0, 0.05), reported)
     assert passed.counted_numbers == 4
 
 

@@ -30,7 +30,7 @@ class Trainer:
         if not self.writer.write(env_id, step, columns):
             self.slow.append((env_id, step, columns))
 
-    def said(self) -> list[Any]:
+    def stated(self) -> list[Any]:
         """What came out."""
         return drained(self.source)
 
@@ -48,9 +48,9 @@ def test_columns_arrive_as_the_long_way_would_send_them(trainer: Trainer, dtype:
     array = (np.arange(rows) % 100).astype(dtype)
     other = np.linspace(0.0, 1.0, rows)
     trainer.envs(None, 3, {"a": array, "b": other})
-    (said,) = trainer.said()
-    assert said == Measured(
-        at=said.at,
+    (stated,) = trainer.stated()
+    assert stated == Measured(
+        at=stated.at,
         scope=Scope.ENV,
         keys={"env_id": Column.of(np.arange(rows, dtype="i4"))},
         values={"full.a": Column.of(array), "full.b": Column.of(other)},
@@ -64,7 +64,7 @@ def test_ids_that_are_given_are_keys(trainer: Trainer) -> None:
     reward = np.array([1.0, 2.0])
     trainer.envs(np.array([7, 9], dtype="u2"), None, {"reward": reward})
     trainer.envs(None, None, {"reward": reward})
-    with_ids, without = trainer.said()
+    with_ids, without = trainer.stated()
     assert with_ids.keys == {"env_id": Column.of(np.array([7, 9], dtype="u2"))}
     assert without.keys == {"env_id": Column.of(np.arange(2, dtype="i4"))}
     assert with_ids.values == without.values == {"full.reward": Column.of(reward)}
@@ -103,7 +103,7 @@ def test_everything_else_goes_the_long_way(trainer: Trainer, env_id: Any, column
     assert len(trainer.slow) == 1
     assert trainer.slow[0][0] is env_id
     assert trainer.slow[0][2]["a"] is column
-    assert trainer.said() == []
+    assert trainer.stated() == []
 
 
 @pytest.mark.parametrize("step", ["7", 1.0, True, np.int64(3), 1 << 70])
@@ -118,8 +118,8 @@ def test_columns_of_several_kinds_take_turns(trainer: Trainer) -> None:
     for index in range(40):
         column = np.arange(2.0 + index % 9).astype(("f8", "f4")[index % 2])
         trainer.envs(None, index, {"ab"[index % 3 % 2]: column})
-        (said,) = trainer.said()
-        assert said.values == {f"full.{'ab'[index % 3 % 2]}": Column.of(column)}
+        (stated,) = trainer.stated()
+        assert stated.values == {f"full.{'ab'[index % 3 % 2]}": Column.of(column)}
     assert trainer.slow == []
 
 
@@ -127,31 +127,31 @@ def test_columns_that_meet_another_writer_wait_aside(trainer: Trainer) -> None:
     """They arrive with the next that is written, whole."""
     token = trainer.rings.numbers.ring.token
     trainer.envs(None, 0, {"a": np.ones(8)})
-    trainer.said()
+    trainer.stated()
     token.clear()
     trainer.envs(None, 1, {"a": np.ones(8)})
     token.append(None)
     trainer.envs(None, 2, {"a": np.ones(8) * 2})
-    said = sorted(trainer.said(), key=lambda one: one.index)
-    assert [one.values["full.a"].array()[0] for one in said] == [1.0, 2.0]
+    stated = sorted(trainer.stated(), key=lambda one: one.index)
+    assert [one.values["full.a"].array()[0] for one in stated] == [1.0, 2.0]
 
 
 def test_threads_lose_nothing(trainer: Trainer) -> None:
     """Whoever writes takes along what lies aside."""
 
-    def tell(thread: int) -> None:
+    def report(thread: int) -> None:
         for step in range(250):
             trainer.envs(None, 1000 * thread + step, {"a": np.ones(8)})
 
     trainer.envs(None, 0, {"a": np.ones(8)})
-    trainer.said()
-    threads = [threading.Thread(target=tell, args=(number,)) for number in range(4)]
+    trainer.stated()
+    threads = [threading.Thread(target=report, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    said = trainer.said()
-    assert sorted(one.index for one in said) == [
+    stated = trainer.stated()
+    assert sorted(one.index for one in stated) == [
         1000 * thread + step for thread in range(4) for step in range(250)
     ]
     assert trainer.rings.account().dropped == {}
@@ -176,7 +176,7 @@ def test_what_is_in_the_ring_is_a_copy(trainer: Trainer) -> None:
     array = np.ones(8)
     trainer.envs(None, None, {"a": array})
     array[:] = 2.0
-    assert trainer.said()[0].values["full.a"] == Column.of(np.ones(8))
+    assert trainer.stated()[0].values["full.a"] == Column.of(np.ones(8))
 
 
 def test_a_full_ring_and_a_column_too_large_are_counted(rings: RingSet) -> None:
@@ -185,10 +185,10 @@ def test_a_full_ring_and_a_column_too_large_are_counted(rings: RingSet) -> None:
     for _ in range(100):
         trainer.envs(None, None, {"a": np.ones(100)})
     trainer.envs(None, None, {"a": np.ones(3000)})
-    arrived = len(trainer.said())
+    arrived = len(trainer.stated())
     assert rings.account().dropped == {"ring_full": 100 - arrived, "too_large": 1}
     trainer.envs(None, None, {"a": np.ones(100)})
-    assert len(trainer.said()) == 1
+    assert len(trainer.stated()) == 1
 
 
 def test_columns_are_refused_at_once_until_the_reader_has_moved(rings: RingSet) -> None:
@@ -202,7 +202,7 @@ def test_columns_are_refused_at_once_until_the_reader_has_moved(rings: RingSet) 
         trainer.envs(None, None, {"a": np.ones(10)})
     assert rings.account().dropped == {"ring_full": 50}
     assert rings.account().accepted == before.accepted + 50
-    trainer.said()
+    trainer.stated()
     trainer.envs(None, None, {"a": np.ones(10)})
-    assert any("full.a" in getattr(said, "values", {}) for said in trainer.said())
+    assert any("full.a" in getattr(stated, "values", {}) for stated in trainer.stated())
     assert rings.account().dropped == {"ring_full": 50}

@@ -70,12 +70,12 @@ def check(rings: RingSet, items: list[Item], unread: int = 0) -> None:
 
 def test_both_rings_are_read_by_the_clock_of_the_trainer(rings: RingSet) -> None:
     """Facts and numbers come out in the order of their times, as they went in."""
-    said = [update(1), fact(2), columns(3), fact(4), update(5), fact(6)]
-    for frame in said:
+    stated = [update(1), fact(2), columns(3), fact(4), update(5), fact(6)]
+    for frame in stated:
         rings.put(frame)
     source = RingSource(rings.path)
     items = source.read()
-    assert [item.content for item in items] == said
+    assert [item.content for item in items] == stated
     check(rings, items)
 
 
@@ -176,12 +176,12 @@ def test_a_helper_that_dies_is_replaced(rings: RingSet, monkeypatch: pytest.Monk
 
 def test_a_signal_handler_may_speak_in_the_middle_of_a_record(rings: RingSet) -> None:
     """Facts of a handler that interrupts the same thread anywhere are neither lost nor do they harm."""
-    said = 0
+    stated = 0
 
     def speak(_number: int, _frame: FrameType | None) -> None:
-        nonlocal said
-        said += 1
-        rings.put(fact(said, subsystem="handler"))
+        nonlocal stated
+        stated += 1
+        rings.put(fact(stated, subsystem="handler"))
 
     source = RingSource(rings.path)
     before = signal.signal(signal.SIGALRM, speak)
@@ -190,7 +190,7 @@ def test_a_signal_handler_may_speak_in_the_middle_of_a_record(rings: RingSet) ->
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
         deadline = time.monotonic() + DEADLINE_S
-        while said < 200:
+        while stated < 200:
             assert time.monotonic() < deadline
             own += 1
             rings.put(fact(own))
@@ -200,7 +200,7 @@ def test_a_signal_handler_may_speak_in_the_middle_of_a_record(rings: RingSet) ->
         signal.signal(signal.SIGALRM, before)
     items += drain_until(source, lambda _: rings.account().waiting == 0) + drain(source)
     speakers = [item.content for item in items if isinstance(item.content, LogLine)]
-    assert sorted(line.at for line in speakers if line.subsystem == "handler") == list(range(1, said + 1))
+    assert sorted(line.at for line in speakers if line.subsystem == "handler") == list(range(1, stated + 1))
     assert [line.at for line in speakers if line.subsystem == "trainer"] == list(range(1, own + 1))
     check(rings, items)
 
@@ -262,8 +262,10 @@ def test_many_threads_lose_nothing(make_rings: MakeRings) -> None:
     for thread in threads:
         thread.join()
     for name in (f"t{i}" for i in range(16)):
-        said = [i.content.at for i in items if isinstance(i.content, LogLine) and i.content.subsystem == name]
-        assert sorted(said) == list(range(500))
+        stated = [
+            i.content.at for i in items if isinstance(i.content, LogLine) and i.content.subsystem == name
+        ]
+        assert sorted(stated) == list(range(500))
     assert rings.account().dropped == {}
     check(rings, items)
 

@@ -41,7 +41,7 @@ class Trainer:
     def _slow(self, update: int | None, values: Mapping[str, Any]) -> None:
         self.slow.append((update, dict(values)))
 
-    def said(self) -> list[Any]:
+    def stated(self) -> list[Any]:
         """What came out."""
         return drained(self.source)
 
@@ -56,14 +56,14 @@ def trainer(rings: RingSet) -> Trainer:
 def warm(trainer: Trainer) -> Trainer:
     """A trainer whose names `kl` and `loss` are known."""
     trainer.update(kl=0.0, loss=0.0)
-    trainer.said()
+    trainer.stated()
     return trainer
 
 
-def values_of(said: list[Any]) -> list[dict[str, float]]:
+def values_of(stated: list[Any]) -> list[dict[str, float]]:
     """The numbers of each update."""
-    assert all(isinstance(one, Update) for one in said)
-    return [one.values for one in said]
+    assert all(isinstance(one, Update) for one in stated)
+    return [one.values for one in stated]
 
 
 def test_every_call_arrives_as_it_was_given(trainer: Trainer) -> None:
@@ -73,14 +73,14 @@ def test_every_call_arrives_as_it_was_given(trainer: Trainer) -> None:
     trainer.update(kl=1.0)
     trainer.update(kl=1.0, loss=2.0, more=3.0)
     trainer.update(loss=2.0, kl=1.0)
-    said = trainer.said()
-    assert [(one.index, one.values) for one in said] == [
+    stated = trainer.stated()
+    assert [(one.index, one.values) for one in stated] == [
         *((index, {"full.kl": index + 0.5, "full.loss": 1.0}) for index in range(5)),
         (None, {"full.kl": 1.0}),
         (None, {"full.kl": 1.0, "full.loss": 2.0, "full.more": 3.0}),
         (None, {"full.kl": 1.0, "full.loss": 2.0}),
     ]
-    assert [one.at for one in said] == sorted(one.at for one in said)
+    assert [one.at for one in stated] == sorted(one.at for one in stated)
     assert trainer.slow == []
 
 
@@ -94,17 +94,17 @@ PLAIN = [
 def test_plain_numbers_go_the_short_way(warm: Trainer, number: float) -> None:
     """Floats, ints and NumPy's scalars, also among each other, arrive as doubles."""
     warm.update(kl=number, loss=0.5)
-    assert values_of(warm.said()) == [{"full.kl": float(number), "full.loss": 0.5}]
+    assert values_of(warm.stated()) == [{"full.kl": float(number), "full.loss": 0.5}]
     assert warm.slow == []
 
 
 def test_nan_arrives(warm: Trainer) -> None:
     """NaN is what the trainer produced."""
     warm.update(kl=math.nan, loss=0.5)
-    assert math.isnan(values_of(warm.said())[0]["full.kl"])
+    assert math.isnan(values_of(warm.stated())[0]["full.kl"])
 
 
-class Asked:
+class Requested:
     """A value like a tensor on a device: to ask it is to wait."""
 
     def __float__(self) -> float:
@@ -122,7 +122,7 @@ class OwnFloat(float):
 
 @pytest.mark.parametrize(
     "value",
-    [Asked(), OwnFloat(1.0), None, "1.00000", b"1.000000", [1.0], 10**400, np.complex64(1.0), np.ones(1)],
+    [Requested(), OwnFloat(1.0), None, "1.00000", b"1.000000", [1.0], 10**400, np.complex64(1.0), np.ones(1)],
     ids=lambda value: type(value).__name__,
 )
 def test_everything_else_goes_the_long_way_unasked(trainer: Trainer, value: object) -> None:
@@ -136,12 +136,12 @@ def test_everything_else_goes_the_long_way_unasked(trainer: Trainer, value: obje
     assert trainer.slow[0][1]["kl"] is trainer.slow[1][1]["loss"] is trainer.slow[2][1]["more"] is value
 
 
-@pytest.mark.parametrize("index", [True, 1.0, "7", 1 << 70, np.int64(3), Asked()])
+@pytest.mark.parametrize("index", [True, 1.0, "7", 1 << 70, np.int64(3), Requested()])
 def test_a_number_of_the_update_that_is_no_small_int_goes_the_long_way(warm: Trainer, index: Any) -> None:
     """`slow` judges it."""
     warm.update(update=index, kl=0.5, loss=0.5)
     assert warm.slow == [(index, {"kl": 0.5, "loss": 0.5})]
-    assert warm.said() == []
+    assert warm.stated() == []
 
 
 def test_the_owner_knows_the_last_update(warm: Trainer) -> None:
@@ -158,17 +158,17 @@ ODD = ["return", "type", "Exception", "a.b", "self", "_put", "__debug__", "ﬁ",
 @pytest.mark.parametrize("name", ODD)
 def test_names_that_are_no_parameters_are_no_trouble(trainer: Trainer, name: str) -> None:
     """Keywords, dots, the method's own names and foreign letters are names as any other."""
-    said = {name: 1.5, "kl": 0.5}
+    stated = {name: 1.5, "kl": 0.5}
     for _ in range(3):
-        trainer.update(**said)
-    trainer.update(update=7, **said)
+        trainer.update(**stated)
+    trainer.update(update=7, **stated)
     trainer.update(kl=2.5)
     trainer.update(kl=2.5, more=3.5, **{name: 1.0})
     trainer.update(kl="text", **{name: 1.0})
-    full = {f"full.{key}": value for key, value in said.items()}
+    full = {f"full.{key}": value for key, value in stated.items()}
     assert trainer.slow == [(None, {"kl": "text", name: 1.0})]
     more = {"full.kl": 2.5, f"full.{name}": 1.0, "full.more": 3.5}
-    assert values_of(trainer.said()) == [full, full, full, full, {"full.kl": 2.5}, more]
+    assert values_of(trainer.stated()) == [full, full, full, full, {"full.kl": 2.5}, more]
 
 
 def test_a_name_that_is_no_text_goes_the_long_way(trainer: Trainer) -> None:
@@ -184,7 +184,7 @@ def test_names_that_are_refused_or_meet_go_the_long_way(trainer: Trainer) -> Non
         trainer.update(kl=1.0, bad=2.0)
         trainer.update(kl=1.0, kl_again=2.0)
     assert len(trainer.slow) == 6
-    assert trainer.said() == []
+    assert trainer.stated() == []
 
 
 def test_names_that_are_new_while_another_writes_are_learnt_later(trainer: Trainer) -> None:
@@ -195,7 +195,7 @@ def test_names_that_are_new_while_another_writes_are_learnt_later(trainer: Train
     token.append(None)
     trainer.update(kl=2.0)
     assert trainer.slow == [(None, {"kl": 1.0})]
-    assert values_of(trainer.said()) == [{"full.kl": 2.0}]
+    assert values_of(trainer.stated()) == [{"full.kl": 2.0}]
 
 
 def test_an_update_without_numbers_goes_the_long_way(trainer: Trainer) -> None:
@@ -208,7 +208,7 @@ def test_ever_new_names_do_not_fill_memory(trainer: Trainer) -> None:
     """When the room for forms is used up, the long way takes the rest."""
     for step in range(MAX_FORMS + 100):
         trainer.update(**{f"name_{step}": 1.0})
-    trainer.said()
+    trainer.stated()
     assert len(trainer.slow) > 100
     assert len(trainer.writer._known._found) == MAX_FORMS
 
@@ -226,7 +226,7 @@ def test_any_course_of_calls_arrives(calls: list[dict[str, float]]) -> None:
         for call in calls:
             trainer.update(**call)
         names = [{f"full.{name}": number for name, number in call.items()} for call in calls]
-        assert values_of(trainer.said()) == names
+        assert values_of(trainer.stated()) == names
     finally:
         rings.unlink()
         rings.close(0.0)
@@ -236,13 +236,13 @@ def test_a_full_ring_folds_updates(warm: Trainer) -> None:
     """No update is lost, and afterwards records of their own come again."""
     for index in range(1000):
         warm.update(update=index, kl=float(index), loss=1.0)
-    said = warm.said()
+    stated = warm.stated()
     warm.update(update=1000, kl=1000.0, loss=1.0)
-    said += warm.said()
-    assert sum(one.n if isinstance(one, Folded) else 1 for one in said) == 1001
-    assert isinstance(said[-2], Folded)
-    assert said[-2].values["full.kl"].last == 999.0
-    assert said[-1].index == 1000
+    stated += warm.stated()
+    assert sum(one.n if isinstance(one, Folded) else 1 for one in stated) == 1001
+    assert isinstance(stated[-2], Folded)
+    assert stated[-2].values["full.kl"].last == 999.0
+    assert stated[-1].index == 1000
     assert warm.rings.account().dropped == {}
 
 
@@ -261,7 +261,7 @@ def test_an_update_overtakes_nothing_that_a_device_computes(warm: Trainer) -> No
     warm.waiting.clear()
     warm.update(update=3, kl=0.5, loss=1.0)
     assert [index for index, _ in warm.slow] == [1, 2]
-    assert [one.index for one in warm.said()] == [3]
+    assert [one.index for one in warm.stated()] == [3]
 
 
 def test_many_names_arrive(trainer: Trainer) -> None:
@@ -270,7 +270,7 @@ def test_many_names_arrive(trainer: Trainer) -> None:
         values = {f"n{place}": place / 7 for place in range(count)}
         trainer.update(**values)
         trainer.update(**values)
-        assert values_of(trainer.said()) == [{f"full.{name}": value for name, value in values.items()}] * 2
+        assert values_of(trainer.stated()) == [{f"full.{name}": value for name, value in values.items()}] * 2
     assert trainer.slow == []
 
 
@@ -279,15 +279,15 @@ def test_a_payload_that_looks_like_floats_is_not_taken_for_them(warm: Trainer) -
     warm.update(kl=b"\xcb" * 16, loss=0.5)
     warm.update(kl=0.5, loss=b"\xcb" * 16)
     assert len(warm.slow) == 2
-    assert warm.said() == []
+    assert warm.stated() == []
 
 
 def test_an_index_that_only_an_unsigned_number_holds_is_absent(warm: Trainer) -> None:
     """Its numbers arrive."""
     warm.update(update=(1 << 64) - 1, kl=0.5, loss=0.5)
-    (said,) = warm.said()
-    assert said.index is None
-    assert said.values == {"full.kl": 0.5, "full.loss": 0.5}
+    (stated,) = warm.stated()
+    assert stated.index is None
+    assert stated.values == {"full.kl": 0.5, "full.loss": 0.5}
 
 
 class _InterruptError(BaseException):
@@ -301,7 +301,7 @@ def test_an_interruption_anywhere_leaves_the_ring_open(warm: Trainer) -> None:
         raise _InterruptError
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    said: list[Any] = []
+    stated: list[Any] = []
     thrown = at = 0
     deadline = time.monotonic() + 60
     try:
@@ -314,14 +314,14 @@ def test_an_interruption_anywhere_leaves_the_ring_open(warm: Trainer) -> None:
                     warm.update(update=at, kl=0.5, loss=0.5)
             except _InterruptError:
                 thrown += 1
-            said += warm.said()
+            stated += warm.stated()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
     assert len(warm.rings.numbers.ring.token) == 1
     warm.update(update=at + 1, kl=0.5, loss=0.5)
-    said += warm.said()
-    told = [one.index for one in said if isinstance(one, Update)]
-    assert len(set(told)) == len(told)
+    stated += warm.stated()
+    reported = [one.index for one in stated if isinstance(one, Update)]
+    assert len(set(reported)) == len(reported)
     assert warm.rings.account().dropped == {}
-    assert said[-1].index == at + 1
+    assert stated[-1].index == at + 1

@@ -42,7 +42,7 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Requested:
     """A gate was asked."""
 
     gate: str
@@ -51,7 +51,7 @@ class Asked:
     failed: tuple[str, ...]
 
 
-def stepped(slots: Lifecycle, action: Tensor, gain: float) -> tuple[list[Move], list[Asked]]:
+def stepped(slots: Lifecycle, action: Tensor, gain: float) -> tuple[list[Move], list[Requested]]:
     """One step, and what its columns say happened in it."""
     before, age = slots.stage.clone(), slots.age.clone()
     slots.step(action, torch.full(slots.stage.shape, gain))
@@ -63,27 +63,27 @@ def stepped(slots: Lifecycle, action: Tensor, gain: float) -> tuple[list[Move], 
         )
         for env, slot in facts["slot_reason"].nonzero().tolist()
     ]  # fmt: skip
-    asked = []
+    requested = []
     for env in facts["gate"].nonzero().flatten().tolist():
         gate, bits = GATES[int(facts["gate"][env]) - 1], int(facts["gate_failed"][env])
         failed = tuple(name for place, name in enumerate(gate.checks) if bits >> place & 1)
-        asked.append(
-            Asked(gate.name, bool(facts["gate_passed"][env]), float(facts["gate_score"][env]), failed)
+        requested.append(
+            Requested(gate.name, bool(facts["gate_passed"][env]), float(facts["gate_score"][env]), failed)
         )
     slots.grow_older()
-    return moves, asked
+    return moves, requested
 
 
-def play(slots: Lifecycle, actions: list[Tensor], gain: float = 0.1) -> tuple[list[Move], list[Asked]]:
+def play(slots: Lifecycle, actions: list[Tensor], gain: float = 0.1) -> tuple[list[Move], list[Requested]]:
     """Step through `actions`; all facts."""
     moves: list[Move] = []
-    asked: list[Asked] = []
+    requested: list[Requested] = []
     for action in actions:
         check_legal(action_spec(slots.stage.shape[1]), slots.mask(), action)
         found = stepped(slots, action, gain)
         moves += found[0]
-        asked += found[1]
-    return moves, asked
+        requested += found[1]
+    return moves, requested
 
 
 GROW = [one(Op.GERMINATE, blueprint=1), one(Op.ADVANCE), *[one(Op.WAIT)] * 2, one(Op.ADVANCE)]

@@ -8,7 +8,7 @@ from overwatch.generate.boards.spec import Look, Panel, Query, Step
 
 PROCESS = ("rl_run_id", "role", "rank")
 RUN = ("rl_run_id",)
-WHO = "{{rl_run_id}} {{role}} {{rank}}"
+PROCESS_LEGEND = "{{rl_run_id}} {{role}} {{rank}}"
 
 
 def worst(row: Metric, by: tuple[str, ...] = RUN) -> str:

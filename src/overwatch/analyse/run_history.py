@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from overwatch.analyse.curves import Curves, fresh_values
-from overwatch.analyse.findings import Findings, Found, Told
+from overwatch.analyse.findings import Findings, Found, Reported
 from overwatch.catalog import Stage
 from overwatch.events import Event, GateEvaluated, Record, RunStarted, SeedStageChanged
 from overwatch.feeds.inputs import Input, open_input
@@ -22,7 +22,7 @@ from overwatch.projection.run import feed_line
 from overwatch.projection.text import safe, safe_or_none
 from overwatch.runs import Tracked
 from overwatch.snapshot import Bound, Env, FeedLine, Run, Snapshot
-from overwatch.snapshot.history import MOST_COLUMNS, MOST_CURVES, Ask
+from overwatch.snapshot.history import MOST_COLUMNS, MOST_CURVES, HistoryQuery
 from overwatch.snapshot.history import Curve as Drawn
 from overwatch.state.feed import entry_of
 from overwatch.state.past import Past
@@ -72,29 +72,29 @@ class Spell:
         return self.end - self.start
 
 
-def extend(spells: list[Spell], word: str, now: float, bound: Bound | None = None) -> None:
+def extend(intervals: list[Spell], word: str, now: float, bound: Bound | None = None) -> None:
     """Go on with what holds now."""
-    going_on = bool(spells) and now - spells[-1].end <= GAP_S
+    going_on = bool(intervals) and now - intervals[-1].end <= GAP_S
     if going_on:
-        spells[-1].end = now
-    if not going_on or spells[-1].word != word:
-        spells.append(Spell(word=word, start=now, end=now + TICK_S))
-    spell = spells[-1]
+        intervals[-1].end = now
+    if not going_on or intervals[-1].word != word:
+        intervals.append(Spell(word=word, start=now, end=now + TICK_S))
+    spell = intervals[-1]
     spell.end = now + TICK_S
     if bound is not None and (spell.confidence or 0.0) <= (bound.confidence or 0.0):
         spell.why, spell.hint, spell.confidence = bound.why, bound.hint, bound.confidence
 
 
-def seconds_of(spells: Iterable[Spell]) -> dict[str, float]:
+def seconds_of(intervals: Iterable[Spell]) -> dict[str, float]:
     """How long each word held, longest first."""
     sums: dict[str, float] = {}
-    for spell in spells:
+    for spell in intervals:
         sums[spell.word] = sums.get(spell.word, 0.0) + spell.length
     return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
 
 
 @dataclass(slots=True, kw_only=True)
-class EnvStory:
+class EnvHistory:
     """One env over the run; what is not among the rows of a snapshot is not seen at that second."""
 
     env_id: int
@@ -202,7 +202,7 @@ class Facts:
 
 
 @dataclass(slots=True, kw_only=True)
-class Story:
+class RunHistory:
     """One run, as it was recorded."""
 
     path: Path
@@ -215,9 +215,9 @@ class Story:
     """Every finding over its life."""
     bounds: dict[str, list[Spell]] = field(default_factory=dict)
     """By lane: what held it back. The run as a whole is the empty name."""
-    envs: dict[int, EnvStory] = field(default_factory=dict)
+    envs: dict[int, EnvHistory] = field(default_factory=dict)
     """Those that were ever among the rows of a snapshot."""
-    verdicts: list[Told] = field(default_factory=list)
+    verdicts: list[Reported] = field(default_factory=list)
     """One each time that its verdict became another, in order."""
     facts: Facts = field(default_factory=Facts)
     """What it reported; empty where only snapshots were kept."""
@@ -242,19 +242,19 @@ class Story:
     @property
     def config(self) -> dict[str, str]:
         """What it was started with, by name: its own settings, and what Overwatch knows of every run."""
-        run, told = self.run, {}
+        run, reported = self.run, {}
         for name in ("task", "algo", "reward_mode", "preset", "n_envs", "ranks", "git_sha", "dirty", "node",
                      "updates", "batches", "embargo", "group"):  # fmt: skip
             value = getattr(run, name)
             if value is not None:
-                told[name] = str(value)
+                reported[name] = str(value)
         if run.devices:
-            told["devices"] = " ".join(run.devices)
+            reported["devices"] = " ".join(run.devices)
         if run.slots:
-            told["slots"] = " ".join(run.slots)
+            reported["slots"] = " ".join(run.slots)
         modes = {"amp": run.modes.amp, "compile": run.modes.compile, "ddp": run.modes.ddp}
-        told |= {name: str(value) for name, value in modes.items() if value is not None}
-        return told | {name: value for name, value in self.facts.config.items() if name not in told}
+        reported |= {name: str(value) for name, value in modes.items() if value is not None}
+        return reported | {name: value for name, value in self.facts.config.items() if name not in reported}
 
     def drawn(self, names: Sequence[str]) -> dict[str, Drawn]:
         """Those of these numbers of the policy that have a past, as a collector's `history` has them."""
@@ -262,8 +262,8 @@ class Story:
         past = self.curves.past(self.began) if self.tracked is None else Past()
         answer = partial(of_snapshot, self.last, past) if self.tracked is None else self.tracked.history
         for place in range(0, len(names), MOST_CURVES):
-            ask = Ask(names=tuple(names[place : place + MOST_CURVES]), columns=MOST_COLUMNS)
-            found |= {one.name: one for one in answer(ask).curves}
+            query = HistoryQuery(names=tuple(names[place : place + MOST_CURVES]), columns=MOST_COLUMNS)
+            found |= {one.name: one for one in answer(query).curves}
         return {name: found[name] for name in names if name in found}
 
     def take(self, snapshot: Snapshot) -> None:
@@ -275,41 +275,45 @@ class Story:
         last = self.verdicts[-1] if self.verdicts else None
         if last is None or (last.severity, last.text) != (verdict.severity, verdict.text):
             update = float(snapshot.run.update or 0)
-            self.verdicts.append(Told(at=now, update=update, severity=verdict.severity, text=verdict.text))
+            self.verdicts.append(
+                Reported(at=now, update=update, severity=verdict.severity, text=verdict.text)
+            )
         for lane in snapshot.system.gpus:
             if lane.bound is not None:
                 extend(self.bounds.setdefault(lane.gpu_id, []), lane.bound.state, now, lane.bound)
         if (bound := snapshot.system.bound) is not None:
             extend(self.bounds.setdefault("", []), bound.state, now, bound)
         for env in snapshot.envs:
-            story = self.envs.get(env.env_id)
-            if story is None:
-                story = self.envs[env.env_id] = EnvStory(env_id=env.env_id)
-            story.take(env, now)
+            run_history = self.envs.get(env.env_id)
+            if run_history is None:
+                run_history = self.envs[env.env_id] = EnvHistory(env_id=env.env_id)
+            run_history.take(env, now)
         self.found.take(snapshot, self.began)
 
 
-def stories(
+def histories(
     path: Path, recorded: Input, run_id: str | None = None, *, facts: bool = True
-) -> dict[str, Story]:
+) -> dict[str, RunHistory]:
     """The story of every run, by id, in the order of their first snapshots; of one alone if it is there."""
-    found: dict[str, Story] = {}
+    found: dict[str, RunHistory] = {}
     whole = recorded if isinstance(recorded, Recording) else None
     for snapshot in recorded.recorded() if whole is None else whole.recorded(run_id):
         run = snapshot.run
         if run_id not in (None, run.run_id):
             continue
-        story = found.get(run.run_id)
-        if story is None:
+        run_history = found.get(run.run_id)
+        if run_history is None:
             began = snapshot.time if run.started is None else min(run.started, snapshot.time)
-            story = found[run.run_id] = Story(path=path, began=began, first=snapshot, last=snapshot)
-        story.take(snapshot)
+            run_history = found[run.run_id] = RunHistory(
+                path=path, began=began, first=snapshot, last=snapshot
+            )
+        run_history.take(snapshot)
         if whole is None:
-            story.facts.take_feed(snapshot.feed)
+            run_history.facts.take_feed(snapshot.feed)
         else:
-            story.tracked = None if whole.reached is None else whole.reached.tracked(run.run_id)
+            run_history.tracked = None if whole.reached is None else whole.reached.tracked(run.run_id)
     if run_id is not None and not found:
-        return stories(path, recorded, facts=facts)
+        return histories(path, recorded, facts=facts)
     for record in _records(whole) if facts and whole is not None else ():
         of_run = found.get(record.origin.run_id)
         if of_run is not None:
@@ -320,21 +324,21 @@ def stories(
 def _records(recording: Recording) -> Iterator[Record]:
     """All that producers sent, in order; of ranks that waited for their run's id, under that id."""
     joins = Joins()
-    for stamp, batch in recording.told():
+    for stamp, batch in recording.reported():
         for record in batch.records:
             resolved = joins.resolve(record, stamp)
             yield from (waited for waited, _ in resolved.released)
             yield resolved.record
 
 
-def one_of(path: Path, recorded: Input, found: Iterable[Story], run_id: str | None) -> Story:
+def one_of(path: Path, recorded: Input, found: Iterable[RunHistory], run_id: str | None) -> RunHistory:
     """The story that is meant, else the newest; raises `AnalyseError` naming those that there are."""
-    known = {story.run.run_id: story for story in found}
+    known = {run_history.run.run_id: run_history for run_history in found}
     if not known:
         reasons = unshown(recorded) if isinstance(recorded, Recording) else ()
         raise AnalyseError("\n".join((f"{path} holds no run that can be replayed", *reasons)))
     if run_id is None:
-        return max(known.values(), key=lambda story: story.last.time)
+        return max(known.values(), key=lambda run_history: run_history.last.time)
     if run_id not in known:
         raise AnalyseError(f"{path} holds no run {run_id}; it holds {', '.join(sorted(known))}")
     return known[run_id]

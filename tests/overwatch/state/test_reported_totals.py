@@ -16,7 +16,7 @@ S = 1_000_000_000
 ENTROPY = "overwatch.policy.entropy"
 
 
-def told(at: int, rank: int = 0, **totals: float) -> Record:
+def reported(at: int, rank: int = 0, **totals: float) -> Record:
     """What a foreign producer counted up to a second."""
     values = scalars({f"overwatch.run.{name}": total for name, total in totals.items()})
     return Record(
@@ -34,23 +34,23 @@ def folded(records: list[Record]) -> RunState:
 
 def test_totals_that_rise_are_the_runs_totals() -> None:
     """The newest word counts, not the sum of all words; the rate follows."""
-    state = folded([told(1, steps=100, episodes=2), told(2, steps=350, episodes=2)])
+    state = folded([reported(1, steps=100, episodes=2), reported(2, steps=350, episodes=2)])
 
-    assert state.told_counts == {"steps": 350, "episodes": 2}
+    assert state.reported_counts == {"steps": 350, "episodes": 2}
     assert state.steps == 350
     assert state.step_marks.items[-1] == (2 * S, 350)
 
 
 def test_a_total_that_began_again_takes_nothing_back() -> None:
     """A restarted producer counts from 0; the run goes on from where it was."""
-    state = load(dump(folded([told(1, steps=100), told(2, steps=30), told(3, steps=50)])))
+    state = load(dump(folded([reported(1, steps=100), reported(2, steps=30), reported(3, steps=50)])))
 
     assert state.steps == 150
 
 
 def test_ranks_add_up() -> None:
     """Each rank counts its own steps."""
-    assert folded([told(1, 0, steps=10), told(1, 1, steps=20), told(2, 0, steps=15)]).steps == 35
+    assert folded([reported(1, 0, steps=10), reported(1, 1, steps=20), reported(2, 0, steps=15)]).steps == 35
 
 
 @pytest.mark.parametrize("first", [100, 0])
@@ -58,7 +58,9 @@ def test_steps_that_a_rank_counts_itself_are_not_counted_by_their_numbers_too(fi
     """Totals of its own and numbered steps of its envs are the same steps, whichever came first."""
     numbered = Record(origin=Origin(run_id="r"), event=fakes.envs(2 * S, [0, 1], index=50, reward=[0.0, 0.0]))
     later = Record(origin=Origin(run_id="r"), event=fakes.envs(4 * S, [0, 1], index=100, reward=[0.0, 0.0]))
-    state = folded([told(1, steps=first), numbered, told(3, steps=150), later, told(5, steps=200)])
+    state = folded(
+        [reported(1, steps=first), numbered, reported(3, steps=150), later, reported(5, steps=200)]
+    )
 
     assert state.steps == 200
 
@@ -71,26 +73,26 @@ def test_ranks_that_count_and_ranks_that_number_their_steps_add_up() -> None:
         )
         for at in range(1, 6)
     ]
-    assert folded([told(1, 0, steps=10), *numbered]).steps == 20
+    assert folded([reported(1, 0, steps=10), *numbered]).steps == 20
 
 
 @pytest.mark.parametrize("total", [math.nan, math.inf, -1.0])
 def test_a_total_that_cannot_be_is_passed_over(total: float) -> None:
     """Nothing is made of it."""
-    assert folded([told(1, steps=10), told(2, steps=total), told(3, steps=12)]).steps == 12
+    assert folded([reported(1, steps=10), reported(2, steps=total), reported(3, steps=12)]).steps == 12
 
 
 @given(st.lists(st.tuples(st.sampled_from(["steps", "episodes"]), st.integers(0, 10**6)), max_size=40))
 def test_the_runs_totals_never_fall(words: list[tuple[str, int]]) -> None:
     """Whatever producers say, in whatever order."""
-    state = new_run(told(0, steps=0))
+    state = new_run(reported(0, steps=0))
     before = (0, 0.0)
     for at, (name, total) in enumerate(words, start=1):
-        apply(state, told(at, **{name: total}), at * S)
-        counts = (state.steps, state.told_counts.get("episodes", 0.0))
+        apply(state, reported(at, **{name: total}), at * S)
+        counts = (state.steps, state.reported_counts.get("episodes", 0.0))
         assert counts >= before
         before = counts
-    assert {STEPS.short, EPISODES.short} >= {key.split()[0] for key in state.told}
+    assert {STEPS.short, EPISODES.short} >= {key.split()[0] for key in state.reported}
 
 
 def test_a_value_that_ended_is_absent() -> None:

@@ -8,14 +8,16 @@ from tests import fakes
 from tests.fakes import SECOND, START_NS
 
 
-def _told(*returns: float) -> list[fakes.Event]:
+def _reported(*returns: float) -> list[fakes.Event]:
     """One export a second of env 7's return."""
-    return [fakes.envs(START_NS + i * SECOND, [7], **{"return": [told]}) for i, told in enumerate(returns)]
+    return [
+        fakes.envs(START_NS + i * SECOND, [7], **{"return": [reported]}) for i, reported in enumerate(returns)
+    ]
 
 
 def test_a_gauge_is_shown_as_it_was_told() -> None:
     """The newest value, not a mean over exports; the env is there, with its time."""
-    state = fakes.folded(_told(10.0, 10.0, 20.0, 20.0, 20.0))
+    state = fakes.folded(_reported(10.0, 10.0, 20.0, 20.0, 20.0))
 
     assert state.envs.mean_return().tolist() == [20.0]
     assert state.envs.seen_at[0] == START_NS + 4 * SECOND
@@ -23,7 +25,7 @@ def test_a_gauge_is_shown_as_it_was_told() -> None:
 
 def test_only_a_change_is_a_finished_episode() -> None:
     """A gauge that is exported again says nothing new."""
-    state = fakes.folded(_told(10.0, 10.0, 20.0, 20.0, 10.0))
+    state = fakes.folded(_reported(10.0, 10.0, 20.0, 20.0, 10.0))
 
     assert state.envs.episodes[0] == 3
     assert state.envs.returns[0, :3].tolist() == [10.0, 20.0, 10.0]
@@ -31,7 +33,7 @@ def test_only_a_change_is_a_finished_episode() -> None:
 
 def test_a_gauge_that_is_nan_is_no_episode() -> None:
     """A mean over no episodes is absent on the board."""
-    state = fakes.folded(_told(math.nan, math.nan))
+    state = fakes.folded(_reported(math.nan, math.nan))
 
     assert state.envs.episodes[0] == 0
     assert math.isnan(state.envs.mean_return()[0])
@@ -39,6 +41,6 @@ def test_a_gauge_that_is_nan_is_no_episode() -> None:
 
 def test_episodes_that_end_after_the_gauge_are_shown_instead() -> None:
     """What is newer counts: the mean of the episodes, the told one among them."""
-    events = [*_told(10.0), fakes.ended(START_NS + 2 * SECOND, [7], [30.0])]
+    events = [*_reported(10.0), fakes.ended(START_NS + 2 * SECOND, [7], [30.0])]
 
     assert fakes.folded(events).envs.mean_return().tolist() == [pytest.approx(20.0)]

@@ -21,7 +21,7 @@ from overwatch.collector.tally import Tally
 from overwatch.fold import Fold, next_tick
 from overwatch.journal import MemoryJournal, Signal
 from overwatch.otlp.jsonl import to_json
-from tests.overwatch.collector.running import run_started, running, told, update
+from tests.overwatch.collector.running import reported, run_started, running, update
 from tests.overwatch.collector.test_otlp_conformance import one_bad_log, span, two_bad_points
 from tests.overwatch.otlp.test_protobuf import empties
 
@@ -35,7 +35,7 @@ ANSWERED = frozenset({200, 400, 403, 404, 405, 408, 411, 413, 415, 417, 431, 501
 
 CORPUS: dict[Signal, list[bytes]] = {
     Signal.LOGS: [
-        told("run-fuzz", [run_started(), update(0.01), update(0.02, 2)]),
+        reported("run-fuzz", [run_started(), update(0.01), update(0.02, 2)]),
         one_bad_log(),
         empties(50),
     ],

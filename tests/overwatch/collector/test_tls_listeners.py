@@ -19,7 +19,7 @@ from overwatch.collector.tls import first_end
 from overwatch.config import ConfigError
 from overwatch.journal import Signal
 from tests.overwatch.collector.pki import OPENSSL, authority, signed
-from tests.overwatch.collector.running import config, eventually, run_started, running, told
+from tests.overwatch.collector.running import config, eventually, reported, run_started, running
 from tests.overwatch.collector.test_service import ready, spawn
 
 pytestmark = pytest.mark.skipif(OPENSSL is None, reason="no openssl to make certificates with")
@@ -63,8 +63,8 @@ def tls(folder: Path, *, clients: str | None = None, every_s: float = 0) -> tupl
     """The `--set` of TLS at all listeners."""
     at = "service.security.tls"
     own = (f"{at}.cert_file={folder}/server.pem", f"{at}.key_file={folder}/server.key")
-    asked = () if clients is None else (f"{at}.client_ca_file={folder}/{clients}.pem",)
-    return (*own, *asked, f"{at}.reload_interval_s={every_s}")
+    requested = () if clients is None else (f"{at}.client_ca_file={folder}/{clients}.pem",)
+    return (*own, *requested, f"{at}.reload_interval_s={every_s}")
 
 
 def client(folder: Path, shows: str | None = None, trusts: str = "ca") -> ssl.SSLContext:
@@ -75,19 +75,19 @@ def client(folder: Path, shows: str | None = None, trusts: str = "ca") -> ssl.SS
     return context
 
 
-def url(service: Service, door: str) -> str:
+def url(service: Service, listener: str) -> str:
     """The URL of a door."""
-    found = service.context.urls.get(door)
+    found = service.context.urls.get(listener)
     assert found is not None
     return found
 
 
-def status(service: Service, door: str, context: ssl.SSLContext) -> int:
+def status(service: Service, listener: str, context: ssl.SSLContext) -> int:
     """The answer's status at a door over TLS."""
-    place = urlsplit(url(service, door))
+    place = urlsplit(url(service, listener))
     connection = http.client.HTTPSConnection("127.0.0.1", place.port, context=context, timeout=10)
     try:
-        connection.request("GET", PATHS[door])
+        connection.request("GET", PATHS[listener])
         return connection.getresponse().status
     finally:
         connection.close()
@@ -104,15 +104,15 @@ def page(service: Service, context: ssl.SSLContext) -> str:
         connection.close()
 
 
-def shown(service: Service, door: str, context: ssl.SSLContext) -> str:
+def shown(service: Service, listener: str, context: ssl.SSLContext) -> str:
     """The common name of the certificate that a door shows."""
-    with secured(service, door, context) as connection:
+    with secured(service, listener, context) as connection:
         return name_of(connection)
 
 
-def secured(service: Service, door: str, context: ssl.SSLContext) -> ssl.SSLSocket:
+def secured(service: Service, listener: str, context: ssl.SSLContext) -> ssl.SSLSocket:
     """A connection to a door after the handshake."""
-    plain = socket.create_connection(("127.0.0.1", urlsplit(url(service, door)).port or 0), timeout=10)
+    plain = socket.create_connection(("127.0.0.1", urlsplit(url(service, listener)).port or 0), timeout=10)
     return context.wrap_socket(plain, server_hostname="127.0.0.1")
 
 
@@ -160,7 +160,7 @@ def test_all_doors_but_health_speak_tls(serving: Service, pki: Path) -> None:
         "view": "wss",
         "health_check": "http",
     }
-    assert {door: status(serving, door, client(pki)) for door in DOORS} == {
+    assert {listener: status(serving, listener, client(pki)) for listener in DOORS} == {
         "otlp_http": 405,
         "metrics": 200,
         "telemetry": 200,
@@ -180,9 +180,9 @@ def test_health_has_tls_of_its_own(pki: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_plain_text_and_strangers_get_nothing(serving: Service, pki: Path, door: str) -> None:
+def test_plain_text_and_strangers_get_nothing(serving: Service, pki: Path, listener: str) -> None:
     """No plain HTTP at a TLS port, no TLS below 1.2, and a client that trusts somebody else hangs up."""
-    port = urlsplit(url(serving, door)).port or 0
+    port = urlsplit(url(serving, listener)).port or 0
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         try:
@@ -192,7 +192,7 @@ def test_plain_text_and_strangers_get_nothing(serving: Service, pki: Path, door:
     assert not answer.startswith(b"HTTP/")
 
     with pytest.raises(ssl.SSLError):
-        status(serving, door, client(pki, trusts="other"))
+        status(serving, listener, client(pki, trusts="other"))
     old = client(pki)
     old.set_ciphers("ALL:@SECLEVEL=0")
     with pytest.warns(DeprecationWarning, match="TLSv1"):
@@ -200,8 +200,8 @@ def test_plain_text_and_strangers_get_nothing(serving: Service, pki: Path, door:
     with pytest.warns(DeprecationWarning, match="TLSv1"):
         old.maximum_version = ssl.TLSVersion.TLSv1_1
     with pytest.raises((ssl.SSLError, ConnectionError)):
-        status(serving, door, old)
-    assert status(serving, door, client(pki)) in (200, 405)
+        status(serving, listener, old)
+    assert status(serving, listener, client(pki)) in (200, 405)
 
 
 def test_grpc_refuses_strangers(serving: Service, pki: Path) -> None:
@@ -215,12 +215,12 @@ def test_clients_show_a_certificate_where_one_is_asked_for(
 ) -> None:
     """With an authority of clients, those without its certificate do not even ask."""
     with running(tmp_path, *tls(pki, clients="ca")) as service:
-        for door in DOORS:
+        for listener in DOORS:
             if welcome:
-                assert status(service, door, client(pki, shows)) in (200, 405)
+                assert status(service, listener, client(pki, shows)) in (200, 405)
             else:
                 with pytest.raises((ssl.SSLError, ConnectionError, http.client.HTTPException)):
-                    status(service, door, client(pki, shows))
+                    status(service, listener, client(pki, shows))
         assert (export(service, pki, shows) is grpc.StatusCode.OK) is welcome
 
 
@@ -235,7 +235,7 @@ def test_new_certificates_reach_new_connections_only(pki: Path, tmp_path: Path, 
             if by == "reload":
                 assert shown(service, "view", context) == "one"
                 service.context.guard.reload()
-            names = {door: shown(service, door, context) for door in (*DOORS, "otlp_grpc")}
+            names = {listener: shown(service, listener, context) for listener in (*DOORS, "otlp_grpc")}
             open_before.sendall(b"GET /api/v1/runs HTTP/1.1\r\nHost: localhost\r\n\r\n")
             answer = open_before.recv(4096)
 
@@ -335,7 +335,7 @@ def test_sighup_reloads_certificates_and_tokens(pki: Path, tmp_path: Path) -> No
             connection = http.client.HTTPSConnection("127.0.0.1", port, context=client(pki), timeout=10)
             try:
                 headers = {"Content-Type": "application/x-protobuf", "Authorization": f"Bearer {token}"}
-                connection.request("POST", "/v1/logs", told("run-a", [run_started()]), headers)
+                connection.request("POST", "/v1/logs", reported("run-a", [run_started()]), headers)
                 assert isinstance(connection.sock, ssl.SSLSocket)
                 name = name_of(connection.sock)
                 return connection.getresponse().status, name
@@ -357,7 +357,7 @@ def test_sighup_reloads_certificates_and_tokens(pki: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_every_door_has_the_least_version_that_is_set(pki: Path, tmp_path: Path, door: str) -> None:
+def test_every_door_has_the_least_version_that_is_set(pki: Path, tmp_path: Path, listener: str) -> None:
     """With 1.3 as the least, a client that knows 1.2 only gets no further than the handshake."""
     own = f"{{cert_file: {pki}/server.pem, key_file: {pki}/server.key}}"
     sets = (*tls(pki), "service.security.tls.min_version='1.3'", f"receivers.otlp.protocols.grpc.tls={own}")
@@ -367,8 +367,8 @@ def test_every_door_has_the_least_version_that_is_set(pki: Path, tmp_path: Path,
         for context in (old, new):
             context.set_alpn_protocols(["http/1.1"])
         with pytest.raises(ssl.SSLError):
-            shown(service, door, old)
-        with secured(service, door, new) as connection:
+            shown(service, listener, old)
+        with secured(service, listener, new) as connection:
             agreed = connection.version(), connection.selected_alpn_protocol()
 
     assert agreed == ("TLSv1.3", "http/1.1")
