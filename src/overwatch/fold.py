@@ -29,9 +29,8 @@ from overwatch.snapshot import Baseline, Snapshot, View
 from overwatch.snapshot.history import Ask, History
 from overwatch.state import apply, new_run
 from overwatch.state.caps import evict, wants_room
-from overwatch.state.joins import Joins
 from overwatch.state.names import Overflow
-from overwatch.state.sources import source_key
+from overwatch.state.sources import Joins, source_key
 
 
 class TowerStats(msgspec.Struct, kw_only=True):

@@ -292,6 +292,8 @@ def test_every_field_of_the_snapshot_is_filled() -> None:
     kinds = {kind.__name__: kind for kind in _structs(Snapshot)}
     other = {"LimitView": "Limit", "ServiceView": "Service", "SpreadView": "Spread"}
     filled = _made(FILLERS, kinds, other)
+    filled |= {f"Lane.{row.short}" for row in of_scope(Scope.GPU)}
+    filled |= {f"Host.{row.short}" for row in of_scope(Scope.HOST)}
 
     everything = {field for kind in kinds.values() for field in _fields(kind)}
     assert everything - filled == set(FILLED_ELSEWHERE)

@@ -16,8 +16,7 @@ from overwatch.analyse.findings import Findings, Found, Told
 from overwatch.catalog import Stage
 from overwatch.events import Event, GateEvaluated, Record, RunStarted, SeedStageChanged
 from overwatch.feeds.inputs import Input, open_input
-from overwatch.feeds.recording import Recording, RecordingError
-from overwatch.feeds.unshown import unshown
+from overwatch.feeds.recording import Recording, RecordingError, unshown
 from overwatch.projection.history import of_snapshot
 from overwatch.projection.run import feed_line
 from overwatch.projection.text import safe, safe_or_none
@@ -26,8 +25,8 @@ from overwatch.snapshot import Bound, Env, FeedLine, Run, Snapshot
 from overwatch.snapshot.history import MOST_COLUMNS, MOST_CURVES, Ask
 from overwatch.snapshot.history import Curve as Drawn
 from overwatch.state.feed import entry_of
-from overwatch.state.joins import Joins
 from overwatch.state.past import Past
+from overwatch.state.sources import Joins
 
 GAP_S: Final = 2.5
 """A word that did not come for longer than this ended when it came last."""

@@ -19,14 +19,13 @@ from overwatch.analyse.findings import SEVERITIES, Findings, Found
 from overwatch.catalog.durations import duration
 from overwatch.cli.recordings import patience
 from overwatch.cli.streams import warn
-from overwatch.feeds.baseline import read_baseline
 from overwatch.feeds.inputs import Input, open_input
-from overwatch.feeds.playing import player_of
-from overwatch.feeds.recording import Recording, RecordingError
-from overwatch.feeds.unshown import unshown
+from overwatch.feeds.player import player_of
+from overwatch.feeds.recording import Recording, RecordingError, unshown
+from overwatch.feeds.snapshotlog import read_baseline
 from overwatch.fold import DEFAULT_VIEW
 from overwatch.otlp.thin import RetentionLevel
-from overwatch.recordings.notes import Notes
+from overwatch.recordings.index import Notes
 from overwatch.snapshot import Lane, Run, Snapshot, Spread, System
 
 MOST_FINDINGS: Final = 20

@@ -14,10 +14,10 @@ from overwatch.cli.recordings import bad_input, patience, read_stories
 from overwatch.cli.streams import warn
 from overwatch.cli.viewclient import fetch_history, fetch_snapshot, view_url
 from overwatch.extras import TUI
-from overwatch.feeds.baseline import read_baseline
 from overwatch.feeds.inputs import STDIN, open_input
-from overwatch.feeds.playing import AnyPlayer, player_of
+from overwatch.feeds.player import AnyPlayer, player_of
 from overwatch.feeds.recording import Recording, RecordingError
+from overwatch.feeds.snapshotlog import read_baseline
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.history import Ask as HistoryAsk
 from overwatch.snapshot.history import History

@@ -66,7 +66,7 @@ def _baseline(path: str | None) -> Baseline | None:
     """What throughput is compared with; only who compares loads what reads recordings."""
     if path is None:
         return None
-    from overwatch.feeds.baseline import read_baseline
+    from overwatch.feeds.snapshotlog import read_baseline
 
     return read_baseline(Path(path))
 

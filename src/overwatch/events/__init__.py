@@ -22,7 +22,7 @@ __all__ = ["MAX_ROWS", "Buckets", "Column", "Sample", "TallySeries", "scalars"]
 """What the events carry is defined beside this module, and imported from here."""
 
 PENDING: Final = "pending-"
-"""How the stand-in for a run id begins, while a rank waits for rank 0 to say which run they are."""
+"""How the stand-in for a run id begins, while a rank waits for rank 0 to report which run they are."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,12 +10,10 @@ from overwatch.catalog import Kind, Scope, of_scope
 from overwatch.diagnose import Judged
 from overwatch.events.adding import added
 from overwatch.projection.board import aggregates, board
-from overwatch.projection.detail import detail
 from overwatch.projection.policy import parting_view, readings
-from overwatch.projection.rows import BoardRows
+from overwatch.projection.rows import BoardRows, detail
 from overwatch.projection.run import feed_rate, feed_view, link_view, phase_times, run_view
-from overwatch.projection.service_lines import service_lines
-from overwatch.projection.services import gauges, tallies, totals
+from overwatch.projection.services import gauges, service_lines, tallies, totals
 from overwatch.projection.system import system_view
 from overwatch.projection.verdict import findings_view, verdict_view
 from overwatch.snapshot import Snapshot, View
@@ -48,7 +46,7 @@ def project_views(state: RunState, judged: Judged, views: Sequence[View]) -> dic
 
 def _of_view(rows: BoardRows, shared: Snapshot, view: View) -> Snapshot:
     head, envs = board(rows, view)
-    selected = None if view.env_id is None else detail(rows, rows.judged, view.env_id)
+    selected = None if view.env_id is None else detail(rows, view.env_id)
     return msgspec.structs.replace(shared, board=head, envs=envs, detail=selected)
 
 

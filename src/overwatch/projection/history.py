@@ -1,7 +1,6 @@
 """`history`: from a run's past to the answer. Only selects, decimates and formats; cheap and pure."""
 
 import math
-from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
@@ -11,7 +10,7 @@ import numpy as np
 from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, NO_LIMITS, Direction, Metric, Scope, of_scope
 from overwatch.events import Origin
 from overwatch.projection.policy import limit_text, scale_of, shown_as, status_of, text_of
-from overwatch.projection.text import safe, safe_fields, safe_or_none
+from overwatch.projection.text import safe, safe_fields
 from overwatch.snapshot import Reading, Snapshot
 from overwatch.snapshot.history import MOST_CURVES, About, Ask, Curve, History, Line, Moment
 from overwatch.state.arrays import median
@@ -41,7 +40,7 @@ class _Named(NamedTuple):
 def history(state: RunState, past: Past, ask: Ask) -> History:
     """What was asked for, of one run."""
     known = _named(past)
-    wanted = [one for one in known if _is_wanted(one.name, ask.names)]
+    wanted = [one for one in known if not ask.names or any(_fits(one.name, name) for name in ask.names)]
     begins = [line.first_at for line in past.lines.values()]
     ends = [line.at[-1] for line in past.lines.values() if line.at]
     return History(
@@ -99,6 +98,10 @@ def of_snapshot(snapshot: Snapshot, past: Past, ask: Ask) -> History:
     return msgspec.structs.replace(found, curves=curves, about=about)
 
 
+def _fits(name: str, asked: str) -> bool:
+    return name == asked or fnmatchcase(name, asked)
+
+
 def _judged(curve: Curve, reading: Reading | None) -> Curve:
     if reading is None:
         return curve
@@ -109,10 +112,6 @@ def _judged(curve: Curve, reading: Reading | None) -> Curve:
     return msgspec.structs.replace(
         curve, status=reading.status, text=reading.text, scale=reading.scale, limits=limits
     )
-
-
-def _is_wanted(name: str, asked: Sequence[str]) -> bool:
-    return not asked or any(name == one or fnmatchcase(name, one) for one in asked)
 
 
 def _named(past: Past) -> list[_Named]:
@@ -140,11 +139,9 @@ _PLACES: Final = {name: place for place, name in enumerate(BY_NAME)}
 def _short(full: str) -> str:
     """As the snapshot calls it: a policy row by its short name, a service's by its full one."""
     row = BY_NAME.get(full)
-    return full.removeprefix(CUSTOM_PREFIX) if row is None else row.short if _is_policy(row) else row.name
-
-
-def _is_policy(row: Metric) -> bool:
-    return row.scope is Scope.POLICY
+    if row is None:
+        return full.removeprefix(CUSTOM_PREFIX)
+    return row.short if row.scope is Scope.POLICY else row.name
 
 
 def _curve(state: RunState, one: _Named, line: Series, ask: Ask) -> Curve:
@@ -247,10 +244,15 @@ def _about(state: RunState) -> About:
     started = state.started
     if started is None:
         return About()
-    sha = None if started.git_sha is None else safe(started.git_sha)
+    words = {True: "yes", False: "no", None: None}
+    nodes = dict.fromkeys(one.node for one in state.ranks.starts.values() if one.node)
     modes = {
+        "task": started.task,
+        "algorithm": started.algo,
+        "nodes": ", ".join(nodes) or None,
+        "devices": ", ".join(started.devices) or None,
         "amp": started.amp,
-        "compile": None if started.compile is None else "yes" if started.compile else "no",
+        "compile": words[started.compile],
         "ddp": started.ddp,
         "world size": started.world_size,
         "attempt": started.attempt,
@@ -261,24 +263,10 @@ def _about(state: RunState) -> About:
         "reward mode": started.reward_mode,
         "group": started.group,
     }
-    nodes = dict.fromkeys(one.node for one in state.ranks.starts.values() if one.node)
     return About(
         config=safe_fields(started.config),
-        revision=_filled(
-            {
-                "revision": sha,
-                "changed": None if started.dirty is None else "yes" if started.dirty else "no",
-            }
-        ),
-        environment=_filled(
-            {
-                "task": safe_or_none(started.task),
-                "algorithm": safe_or_none(started.algo),
-                "nodes": safe(", ".join(nodes)) or None,
-                "devices": safe(", ".join(started.devices)) or None,
-                **modes,
-            }
-        ),
+        revision=_filled({"revision": started.git_sha, "changed": words[started.dirty]}),
+        environment=_filled(modes),
     )
 
 

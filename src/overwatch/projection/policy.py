@@ -135,7 +135,7 @@ def scale_of(row: Metric, limits: Limits, series: Series) -> tuple[float, float]
     """Ends of the sparkline of a row with limits: a full block is at or past the worst limit.
 
     Where low is bad the scale runs over all of 0 to 1; relative limits use the run's own median. A row that
-    is healthy in between, or whose low end nobody knows, has none.
+    is healthy in between, or whose low end is not known, has none.
     """
     limit = limits.warning if limits.warning is not None and limits.warning.relative else limits.critical
     limit = limit or limits.warning

@@ -1,4 +1,7 @@
-"""The parts of a snapshot that are about the run as a whole: identity, progress, link, feed, phases."""
+"""The parts of a snapshot that are about the run as a whole: identity, progress, link, feed, phases.
+
+And the list of runs, from the snapshots of one moment. Pure.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -8,9 +11,24 @@ import msgspec
 from overwatch.catalog.phases import DURATION_ENDS_S
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.liveness import LinkJudgement, ahead_s
+from overwatch.events import MetricInfo, RunStarted
 from overwatch.events.adding import added
 from overwatch.projection.text import safe, safe_all, safe_fields, safe_or_none
-from overwatch.snapshot import Exemplar, FeedLine, Link, Metric, Modes, PhaseTimes, Run, Source, Throughput
+from overwatch.snapshot import (
+    Exemplar,
+    FeedLine,
+    Link,
+    Metric,
+    Modes,
+    PhaseTimes,
+    Run,
+    RunLine,
+    RunList,
+    Snapshot,
+    Source,
+    Throughput,
+    View,
+)
 from overwatch.state.rhythm import Phase
 from overwatch.state.run import Entry, RunState
 
@@ -21,45 +39,40 @@ FEED_LINES: Final = 100
 
 
 def run_view(state: RunState, judged: Judged) -> Run:
-    """Who the run is, what emits it and how far it has come."""
-    return msgspec.structs.replace(
-        _run(state, judged),
-        service=safe_or_none(state.origin.service),
-        instance=safe_or_none(_instance(state)),
-    )
-
-
-def _run(state: RunState, judged: Judged) -> Run:
-    started, finished, origin = state.started, state.finished, state.origin
-    elapsed_s = max(0.0, (state.last_at - _began(state)) / 1e9)
+    """What the run is, what emits it and how far it has come."""
+    finished, origin = state.finished, state.origin
+    started = state.started or RunStarted(at=state.first_at)
+    elapsed_s = max(0.0, (state.last_at - started.at) / 1e9)
     return Run(
         run_id=safe(origin.run_id),
-        task=safe_or_none((started.task if started else None) or origin.task),
-        algo=safe_or_none((started.algo if started else None) or origin.algo),
-        reward_mode=safe_or_none(started.reward_mode if started else None),
-        group=safe_or_none(started.group if started else None),
-        attempt=started.attempt if started else None,
-        node=safe_or_none(started.node if started else None),
+        task=safe_or_none(started.task or origin.task),
+        algo=safe_or_none(started.algo or origin.algo),
+        reward_mode=safe_or_none(started.reward_mode),
+        group=safe_or_none(started.group),
+        attempt=started.attempt,
+        node=safe_or_none(started.node),
         devices=safe_all(state.lane_names.words),
         ranks=_ranks(state),
-        n_envs=_n_envs(state),
+        # As many as the run reported; once it removed some, as many as there are.
+        n_envs=state.envs.n if state.envs.removed_at else started.n_envs or state.envs.n or None,
         slots_enabled=bool(state.slot_names.words),
-        git_sha=safe_or_none(started.git_sha if started else None),
-        dirty=started.dirty if started else None,
-        modes=Modes(amp=started.amp, compile=started.compile, ddp=started.ddp) if started else Modes(),
+        git_sha=safe_or_none(started.git_sha),
+        dirty=started.dirty,
+        modes=Modes(amp=started.amp, compile=started.compile, ddp=started.ddp),
         preset=safe(state.preset),
-        metric=_metric(state),
-        blueprints=_blueprints(state),
+        metric=_metric(started.metric),
+        blueprints=_blueprints(state, started.blueprints),
         slots=safe_all(state.slot_names.words),
-        embargo=started.embargo if started else None,
+        embargo=started.embargo,
         episode=state.episodes or None,
-        batch=_batch(state),
-        batches=started.batches if started else None,
+        # An update learns from one batch.
+        batch=None if started.batches is None else state.updates,
+        batches=started.batches,
         update=state.update,
-        updates=started.updates if started else None,
-        started=_began(state) / 1e9,
+        updates=started.updates,
+        started=started.at / 1e9,
         elapsed_s=elapsed_s,
-        eta_s=_eta_s(state, elapsed_s),
+        eta_s=_eta_s(state, started.updates, elapsed_s),
         checkpoint_age_s=_checkpoint_age_s(state, judged.link),
         checkpoint_path=safe_or_none(state.checkpoint.path) if state.checkpoint else None,
         steps=state.steps or None,
@@ -69,6 +82,8 @@ def _run(state: RunState, judged: Judged) -> Run:
         reason=safe_or_none(finished.reason) if finished else None,
         control=None if state.control is None else safe(state.control.after),
         command=None if state.command is None else safe(f"{state.command.kind} {state.command.outcome}"),
+        service=safe_or_none(origin.service),
+        instance=safe_or_none(_instance(state)),
     )
 
 
@@ -80,44 +95,27 @@ def _instance(state: RunState) -> str | None:
     return newest.split("/", 2)[-1] or None
 
 
-def _began(state: RunState) -> int:
-    return state.started.at if state.started else state.first_at
-
-
-def _batch(state: RunState) -> int | None:
-    """The batches of a run that plans them: an update learns from one."""
-    return None if state.started is None or state.started.batches is None else state.updates
-
-
 def _ranks(state: RunState) -> int:
     """Those of the trainer, where there is one: servers and handlers count their processes apart."""
     sources = state.sources.values()
     return len({one.rank for one in sources if one.is_trainer} or {one.rank for one in sources})
 
 
-def _n_envs(state: RunState) -> int | None:
-    """As many as the run reported; once it removed some, as many as there are."""
-    if state.envs.removed_at:
-        return state.envs.n
-    return (state.started.n_envs if state.started else None) or state.envs.n or None
-
-
-def _metric(state: RunState) -> Metric | None:
-    info = state.started.metric if state.started else None
+def _metric(info: MetricInfo | None) -> Metric | None:
     if info is None:
         return None
     return Metric(name=safe(info.name), unit=safe(info.unit), higher_is_better=info.higher_is_better)
 
 
-def _blueprints(state: RunState) -> dict[str, str]:
+def _blueprints(state: RunState, named: Mapping[str, str]) -> dict[str, str]:
     """Two-letter codes, as the run gave them; made up, without clashes, for blueprints it did not name."""
-    given = dict(state.started.blueprints) if state.started else {}
+    given = dict(named)
     taken = set(given.values())
     for name in state.blueprint_names.words:
         if name not in given:
             given[name] = _code(name, taken)
             taken.add(given[name])
-    return {safe(name): safe(code) for name, code in given.items()}
+    return safe_fields(given)
 
 
 def _code(name: str, taken: set[str]) -> str:
@@ -127,15 +125,14 @@ def _code(name: str, taken: set[str]) -> str:
     return next((candidate for candidate in candidates if candidate not in taken), code)
 
 
-def _eta_s(state: RunState, elapsed_s: float) -> float | None:
-    planned = state.started.updates if state.started else None
+def _eta_s(state: RunState, planned: int | None, elapsed_s: float) -> float | None:
     if planned is None or not state.update or state.finished is not None:
         return None
     return max(0.0, elapsed_s / state.update * (planned - state.update))
 
 
 def _checkpoint_age_s(state: RunState, link: LinkJudgement) -> float | None:
-    """Seconds since the newest checkpoint; those since the run last spoke count."""
+    """Seconds since the newest checkpoint; those since its newest record count."""
     saved = state.checkpoint
     if saved is None:
         return None
@@ -267,3 +264,52 @@ def _lane_of(state: RunState, env_id: int | None) -> str | None:
     row = state.envs.find(env_id)
     lane = -1 if row is None else int(state.envs.lane[row])
     return None if lane < 0 else safe(state.lane_names.words[lane])
+
+
+def run_list(
+    snapshots: Mapping[tuple[str, View], Snapshot], newest: str | None, archived: Iterable[RunLine] = ()
+) -> RunList:
+    """One line a run, by id, of each run's default view; `archived` are those that are there no more."""
+    lines = [
+        run_line(run_id, snapshot, newest=run_id == newest)
+        for (run_id, view), snapshot in snapshots.items()
+        if view == View()
+    ]
+    known = {line.run_id for line in lines}
+    lines += [line for line in archived if line.run_id not in known]
+    return RunList(newest=newest, runs=tuple(sorted(lines, key=lambda line: line.run_id)))
+
+
+def aged(line: RunLine, tick: int) -> RunLine:
+    """The line of an archived run at a tick: only the age of its data goes on."""
+    if line.data_age_s is None:
+        return line
+    return msgspec.structs.replace(line, data_age_s=max(0.0, line.data_age_s + tick / 1e9 - line.time))
+
+
+def aged_snapshot(snapshot: Snapshot, tick: int) -> Snapshot:
+    """What an archived run shows at a tick: the same, as `aged` has it."""
+    age_s = snapshot.link.data_age_s
+    if age_s is None:
+        return snapshot
+    age_s = max(0.0, age_s + tick / 1e9 - snapshot.time)
+    return msgspec.structs.replace(snapshot, link=msgspec.structs.replace(snapshot.link, data_age_s=age_s))
+
+
+def run_line(run_id: str, snapshot: Snapshot, *, newest: bool) -> RunLine:
+    """One run of the list."""
+    run = snapshot.run
+    return RunLine(
+        run_id=run_id,
+        newest=newest,
+        task=run.task,
+        algo=run.algo,
+        state=snapshot.link.state,
+        outcome=run.outcome,
+        update=run.update,
+        n_envs=run.n_envs,
+        severity=snapshot.verdict.severity,
+        text=snapshot.verdict.text,
+        data_age_s=snapshot.link.data_age_s,
+        time=snapshot.time,
+    )

@@ -3,20 +3,25 @@
 import re
 from typing import Final
 
+import msgspec
+
+from overwatch.catalog import Scope, of_scope
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.bounds import Bound as Verdict
 from overwatch.diagnose.bounds import badness
 from overwatch.diagnose.lane_signals import Spread
 from overwatch.diagnose.lanes import rank_of
-from overwatch.projection.rows import lane_anomaly
 from overwatch.projection.text import safe, safe_or_none
-from overwatch.snapshot import Bound, Host, Lane, Process, System
+from overwatch.snapshot import Anomaly, Bound, Host, Lane, Process, System
 from overwatch.snapshot import Spread as SpreadView
 from overwatch.state.machines import Gauge, processes
 from overwatch.state.run import RunState
 
 GAUGE_LIMIT_S: Final = 50.0
 """A machine reading older than this is absent: ten times the age at which it reads as old."""
+_OF_LANES: Final = frozenset(row.short for row in of_scope(Scope.GPU)) - {"throttle"}
+_OF_HOST: Final = frozenset(row.short for row in of_scope(Scope.HOST))
+"""Rows whose values are fields of the same name."""
 
 
 def system_view(state: RunState, judged: Judged) -> System:
@@ -43,26 +48,28 @@ def bound_view(bound: Verdict) -> Bound:
     )
 
 
+def lane_anomaly(judged: Judged, name: str | None) -> Anomaly | None:
+    """How far a lane is from the others; `None` for one that is not known."""
+    found = None if name is None else judged.lanes.get(name)
+    if found is None:
+        return None
+    return Anomaly(score=found.score, reasons=tuple(map(safe, found.reasons)))
+
+
 def _natural(name: str) -> tuple[tuple[int, str], ...]:
     """Sort key in which gpu2 comes before gpu10."""
     parts = re.findall(r"[0-9]+|[^0-9]+", name)
     return tuple((len(part), part) if part.isdigit() else (0, part) for part in parts)
 
 
-def _processes(readings: dict[str, Gauge], tick: int) -> tuple[Process, ...]:
-    """The busiest, as long as they are not too old."""
-    return tuple(
-        Process(pid=one.pid, name=safe(one.name), cpu=one.cpu, ram_bytes=one.ram_bytes)
-        for one, gauge in processes(readings)
-        if (tick - gauge.stamp) / 1e9 <= GAUGE_LIMIT_S
-    )
+def _is_fresh(gauge: Gauge, tick: int) -> bool:
+    return (tick - gauge.stamp) / 1e9 <= GAUGE_LIMIT_S
 
 
-def _fresh(readings: dict[str, Gauge], name: str, tick: int) -> float | None:
-    gauge = readings.get(name)
-    if gauge is None or (tick - gauge.stamp) / 1e9 > GAUGE_LIMIT_S:
-        return None
-    return gauge.value
+def _fresh(readings: dict[str, Gauge], names: frozenset[str], tick: int) -> dict[str, float | None]:
+    """Those of the readings that have a field of their name, as long as they are not too old."""
+    found = ((name, gauge) for name, gauge in readings.items() if name in names)
+    return {name: gauge.value for name, gauge in found if _is_fresh(gauge, tick)}
 
 
 def _age_s(readings: dict[str, Gauge], tick: int) -> float | None:
@@ -80,30 +87,13 @@ def _lane(state: RunState, name: str, judged: Judged) -> Lane:
     readings, throttle = state.lanes[name], state.throttles.get(name)
     trend, rank = slow.past.memory.get(name), rank_of(state, name)
     is_known = throttle is not None and (tick - throttle.stamp) / 1e9 <= GAUGE_LIMIT_S
-    return Lane(
+    lane = Lane(
         gpu_id=safe(name),
         uuid=safe_or_none(state.lane_ids.ids.get(name)),
         node=safe_or_none(state.lane_ids.nodes.get(name)),
         rank=state.lane_ranks.get(name),
-        utilization=_fresh(readings, "utilization", tick),
-        sm_activity=_fresh(readings, "sm_activity", tick),
-        dip_share=_fresh(readings, "dip_share", tick),
-        dip_p95_s=_fresh(readings, "dip_p95_s", tick),
         utilization_history=_history(readings, "utilization"),
-        memory_used_bytes=_fresh(readings, "memory_used_bytes", tick),
-        memory_total_bytes=_fresh(readings, "memory_total_bytes", tick),
-        temperature_c=_fresh(readings, "temperature_c", tick),
-        power_w=_fresh(readings, "power_w", tick),
-        power_limit_w=_fresh(readings, "power_limit_w", tick),
-        clock_hz=_fresh(readings, "clock_hz", tick),
-        clock_max_hz=_fresh(readings, "clock_max_hz", tick),
         throttle=tuple(safe(reason) for reason in throttle.reasons) if throttle and is_known else (),
-        process_memory_bytes=_fresh(readings, "process_memory_bytes", tick),
-        pcie_receive_bytes_per_s=_fresh(readings, "pcie_receive_bytes_per_s", tick),
-        pcie_transmit_bytes_per_s=_fresh(readings, "pcie_transmit_bytes_per_s", tick),
-        nvlink_receive_bytes_per_s=_fresh(readings, "nvlink_receive_bytes_per_s", tick),
-        nvlink_transmit_bytes_per_s=_fresh(readings, "nvlink_transmit_bytes_per_s", tick),
-        ecc_uncorrected=_fresh(readings, "ecc_uncorrected", tick),
         oom_s=None if trend is None else trend.oom_s,
         step_s=_spread(slow.steps.get(name)),
         update_s=None if rank is None else _spread(slow.updates.get(rank)),
@@ -111,6 +101,7 @@ def _lane(state: RunState, name: str, judged: Judged) -> Lane:
         bound=bound_view(judged.bounds[name]) if name in judged.bounds else None,
         anomaly=lane_anomaly(judged, name),
     )
+    return msgspec.structs.replace(lane, **_fresh(readings, _OF_LANES, tick))
 
 
 def _spread(spread: Spread | None) -> SpreadView | None:
@@ -118,21 +109,13 @@ def _spread(spread: Spread | None) -> SpreadView | None:
 
 
 def _host(readings: dict[str, Gauge], tick: int) -> Host:
-    return Host(
-        cpu_utilization=_fresh(readings, "cpu_utilization", tick),
-        cpu_busiest=_fresh(readings, "cpu_busiest", tick),
+    host = Host(
         cpu_history=_history(readings, "cpu_utilization"),
-        ram_used_bytes=_fresh(readings, "ram_used_bytes", tick),
-        ram_total_bytes=_fresh(readings, "ram_total_bytes", tick),
-        disk_used_bytes=_fresh(readings, "disk_used_bytes", tick),
-        disk_total_bytes=_fresh(readings, "disk_total_bytes", tick),
-        disk_read_bytes_per_s=_fresh(readings, "disk_read_bytes_per_s", tick),
-        disk_write_bytes_per_s=_fresh(readings, "disk_write_bytes_per_s", tick),
-        network_bytes_per_s=_fresh(readings, "network_bytes_per_s", tick),
-        loader_depth=_fresh(readings, "loader_depth", tick),
-        loader_capacity=_fresh(readings, "loader_capacity", tick),
-        queue_depth=_fresh(readings, "queue_depth", tick),
-        queue_capacity=_fresh(readings, "queue_capacity", tick),
-        processes=_processes(readings, tick),
+        processes=tuple(
+            Process(pid=one.pid, name=safe(one.name), cpu=one.cpu, ram_bytes=one.ram_bytes)
+            for one, gauge in processes(readings)
+            if _is_fresh(gauge, tick)
+        ),
         age_s=_age_s(readings, tick),
     )
+    return msgspec.structs.replace(host, **_fresh(readings, _OF_HOST, tick))

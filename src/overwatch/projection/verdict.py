@@ -84,7 +84,7 @@ def _finding(item: Open, ended_at: float | None) -> Finding:
 
 
 def verdict_view(state: RunState, judged: Judged, findings: tuple[Finding, ...]) -> Verdict:
-    """The banner: the worst severity that nobody acknowledged, up to three causes, and counts."""
+    """The banner: the worst severity that is not acknowledged, up to three causes, and counts."""
     open_now = [finding for finding in findings if finding.cleared_at is None and not finding.acknowledged]
     seen = sum(finding.cleared_at is None for finding in findings) - len(open_now)
     return msgspec.structs.replace(_verdict(state, judged, open_now, seen), acknowledged=seen)
@@ -144,7 +144,12 @@ def _at_the_end(state: RunState, judged: Judged, open_now: list[Finding], counts
     severity = "critical" if head else stood[0].severity if stood else "ok"
     if not stood:
         return Verdict(severity=severity, text=head or _ended(state, whole=True), counts=counts)
-    named = (f"{_cut(_named(state, one))} (open {_open_for(one)})" for one in stood[:CAUSES])
+    named = []
+    for one in stood[:CAUSES]:
+        is_row = one.code.startswith("policy-") and one.subject.id is not None
+        name = _policy_cause(state, one.subject.id or "") if is_row else titled(one)
+        open_for = duration(max(0.0, (one.ended_at or one.since) - one.since))
+        named.append(f"{_cut(name)} (open {open_for})")
     text = f"{head or _ended(state)}; ended in {' · '.join(named)}"
     return Verdict(severity=severity, text=text, counts=counts)
 
@@ -157,29 +162,15 @@ def _ended(state: RunState, *, whole: bool = False) -> str:
     return f"run {outcome} after {state.updates} updates{because}" if whole else f"{outcome}{because}"
 
 
-def _open_for(finding: Finding) -> str:
-    return duration(max(0.0, (finding.ended_at or finding.since) - finding.since))
-
-
-def _named(state: RunState, finding: Finding) -> str:
-    """A finding in a few words: a row as a cause, all else by its name."""
-    subject = finding.subject
-    if finding.code.startswith("policy-") and subject.id is not None:
-        return _policy_cause(state, subject.id)
-    return titled(finding)
-
-
 def _cause(state: RunState, finding: Finding, waiting: list[str]) -> str:
     subject = finding.subject
     if subject.scope == "env":
-        text = f"env {subject.id} {finding.message}"
-    elif subject.scope == "gpu" and subject.id is not None:
-        text = _lane_cause(finding.code, subject.id, waiting) or f"{subject.id} {finding.message}"
-    elif finding.code.startswith("policy-") and subject.id is not None:
-        text = _policy_cause(state, subject.id)
-    else:
-        text = finding.message
-    return text
+        return f"env {subject.id} {finding.message}"
+    if subject.scope == "gpu" and subject.id is not None:
+        return _lane_cause(finding.code, subject.id, waiting) or f"{subject.id} {finding.message}"
+    if finding.code.startswith("policy-") and subject.id is not None:
+        return _policy_cause(state, subject.id)
+    return finding.message
 
 
 def _cut(text: str) -> str:

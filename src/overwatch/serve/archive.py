@@ -19,7 +19,7 @@ import zstandard
 
 from overwatch import __version__
 from overwatch.diagnose.judging import Judging
-from overwatch.projection.runs import run_line
+from overwatch.projection.run import run_line
 from overwatch.recordings.checkpoints import write_whole
 from overwatch.runs import Tracked
 from overwatch.snapshot import Baseline, RunLine, Snapshot, View

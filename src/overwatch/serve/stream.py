@@ -21,9 +21,9 @@ from aiohttp import WSMsgType, web
 from overwatch import codec
 from overwatch.events import FindingAcknowledged
 from overwatch.journal import JournalFullError
+from overwatch.projection.board import SORTS
 from overwatch.projection.filtering import FilterError, parse
-from overwatch.projection.runs import aged, aged_snapshot, run_list
-from overwatch.projection.selection import SORTS
+from overwatch.projection.run import aged, aged_snapshot, run_list
 from overwatch.serve.archive import Archive, ArchiveError, as_it_was
 from overwatch.snapshot import Finding, Snapshot, View
 from overwatch.snapshot.history import MOST_COLUMNS, History

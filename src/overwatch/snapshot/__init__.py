@@ -148,7 +148,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """`completed`, `failed`, `interrupted` or `lost` once the run has ended."""
     reason: str | None = None
     control: str | None = None
-    """Its state by who controls it, e.g. `running`, `paused`; absent where nobody does."""
+    """Its state by what controls it, e.g. `running`, `paused`; absent where nothing does."""
     command: str | None = None
     """The newest command that ended, and how: `tune done`."""
     service: str | None = None

@@ -17,13 +17,13 @@ import msgspec
 
 from overwatch import codec, discovery
 from overwatch.feeds.inputs import open_input
-from overwatch.feeds.playing import AnyPlayer, player_of
+from overwatch.feeds.player import AnyPlayer, player_of
 from overwatch.feeds.recording import RecordingError
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.history import Ask, History
+from overwatch.tui.commands import key_of, press
 from overwatch.tui.comparison import Comparison
 from overwatch.tui.context import Context, Frame, freshness, freshness_of
-from overwatch.tui.input import key_of, press
 from overwatch.tui.keys import Mode, spelt
 from overwatch.tui.panels.small import Waiting
 from overwatch.tui.screen import draw, overview
@@ -51,10 +51,10 @@ def run_tui(
     `attended` is a program that was started with the screen: Ctrl-C is passed on to it while it runs.
     Raises `ValueError` for a URL that is no address.
     """
-    from overwatch.feeds.towers import Towers
+    from overwatch.feeds.live import Live
     from overwatch.tui.app import OverwatchApp
 
-    feed = Towers(urls, run_id)
+    feed = Live(urls, run_id)
     folder = recording_of(feed.address)
     app = OverwatchApp(feed, feed.address, settings, recorded=folder is not None, attended=attended)
     code = _show(app)

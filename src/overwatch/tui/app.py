@@ -1,7 +1,7 @@
 """The terminal application: follows a feed, hands keys to the session, paints frames.
 
 Owns time (how long nothing has arrived, how long painting takes) and nothing else: what is drawn is made by
-`screens`, what keys do is decided by `session`. Paints at most ten times a second, once a second for ages.
+`screen`, what keys do is decided by `session`. Paints at most ten times a second, once a second for ages.
 """
 
 import asyncio
@@ -29,20 +29,18 @@ from textual.timer import Timer
 from textual.worker import Worker
 
 from overwatch import discovery
-from overwatch.feeds.live import Connection, Update
-from overwatch.feeds.towers import AckError, Listed, Towers
+from overwatch.feeds.live import AckError, Connection, Listed, Live, Update
 from overwatch.snapshot import Snapshot, Timing, View
 from overwatch.snapshot.history import Ask, History
-from overwatch.tui.canvas import Canvas
+from overwatch.tui.commands import click, paste, press, wheel
 from overwatch.tui.context import Context, Frame, Freshness, Page, freshness_of
-from overwatch.tui.driver import ClickDriver
-from overwatch.tui.input import click, paste, press, wheel
 from overwatch.tui.keys import Mode
 from overwatch.tui.panels.small import Waiting
 from overwatch.tui.playback import Transport
 from overwatch.tui.screen import copied, draw
 from overwatch.tui.session import Session
 from overwatch.tui.settings import Settings
+from overwatch.tui.terminal import Canvas, ClickDriver
 from overwatch.tui.theme import Look, svg
 
 FRAME_S: Final = 0.1
@@ -88,7 +86,7 @@ class Desk(Protocol):
         """The past of a run, `None` being the watched one; never raises."""
 
     async def acknowledge(self, finding_id: str, run_id: str) -> None:
-        """Say that somebody knows about a finding; raises `AckError`."""
+        """Acknowledge a finding; raises `AckError`."""
 
 
 class Attended(Protocol):
@@ -238,7 +236,7 @@ class OverwatchApp(App[int]):
             )
 
     def _save(self, file: str) -> str:
-        """Write the screen as SVG; what to say."""
+        """Write the screen as SVG; returns the notice."""
         shown = self._showable()
         run_id = "nothing" if shown is None else shown.run.run_id
         plain = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in run_id)[:64]
@@ -252,7 +250,7 @@ class OverwatchApp(App[int]):
         return f"written: {path.expanduser().absolute()}"
 
     def _list_soon(self) -> None:
-        # A function: what is replaced before it began must not be a coroutine that nobody awaited.
+        # A function: what is replaced before it began must not be a coroutine that was never awaited.
         _: Worker[None] = self.run_worker(self._list, group="runs", exclusive=True)
 
     async def _list(self) -> None:
@@ -339,15 +337,14 @@ class OverwatchApp(App[int]):
         if self._pending is not None:
             return
         wait_s = max(0.0, self._painted_at + FRAME_S - time.monotonic())
-        self._pending = asyncio.get_running_loop().call_later(wait_s, self._paint_pending)
-
-    def _paint_pending(self) -> None:
-        self._pending = None
-        self.paint()
+        self._pending = asyncio.get_running_loop().call_later(wait_s, self.paint)
 
     def paint(self) -> None:
         """Draw what is known now, and note how long it took."""
         begun = time.perf_counter()
+        if self._pending is not None:
+            self._pending.cancel()
+            self._pending = None
         self._painted_at = time.monotonic()
         width, height = self._area
         if width < 1 or height < 1:
@@ -368,7 +365,11 @@ class OverwatchApp(App[int]):
         if session.snapshot is None:
             return None
         held = session.board.hold.apply(session.snapshot, time.monotonic())
-        return msgspec.structs.replace(held, feed=session.feed, timing=self._timing())
+        timing = None
+        if self._paint_ms:
+            mean = sum(self._paint_ms) / len(self._paint_ms)
+            timing = Timing(last_render_ms=self._paint_ms[-1], mean_render_ms=mean)
+        return msgspec.structs.replace(held, feed=session.feed, timing=timing)
 
     def _seen_with(self, width: int, height: int, snapshot: Snapshot | None) -> Context:
         session = self.session
@@ -384,30 +385,18 @@ class OverwatchApp(App[int]):
             zone=UTC if session.settings.clock == "utc" else None,
         )  # fmt: skip
 
-    def _timing(self) -> Timing | None:
-        if not self._paint_ms:
-            return None
-        mean = sum(self._paint_ms) / len(self._paint_ms)
-        return Timing(last_render_ms=self._paint_ms[-1], mean_render_ms=mean)
-
     def _waiting(self) -> Waiting:
         if self.session.transport is not None:
-            return Waiting(
-                collector=self._address, state="has no run at this place", run_id=self._feed.run_id
-            )
+            state = "has no run at this place"
+            return Waiting(collector=self._address, state=state, run_id=self._feed.run_id)
         connection = self._feed.connection
         where = urlsplit(self._address)
         announced = discovery.read()
         endpoint = f"http://{where.hostname}:{_OTLP_PORT}"
-        if (
-            announced
-            and announced.otlp_http
-            and announced.view
-            and urlsplit(announced.view).netloc == where.netloc
-        ):
-            endpoint = announced.otlp_http
+        if announced and announced.view and urlsplit(announced.view).netloc == where.netloc:
+            endpoint = announced.otlp_http or endpoint
         state = f"down: {connection.reason}" if connection.reason else connection.state
-        tried = self._feed.addresses if isinstance(self._feed, Towers) else (self._address,)
+        tried = self._feed.addresses if isinstance(self._feed, Live) else (self._address,)
         return Waiting(
             collector=where.netloc, state=state, endpoint=endpoint, run_id=self._feed.run_id,
             tried=tried if connection.reason else (),

@@ -1,6 +1,6 @@
 """What a frame depends on besides the snapshot: the terminal, what the user opened, how fresh it is.
 
-The terminal itself counts how long nothing has arrived: a screen that no longer moves must say so. Pure.
+The terminal itself counts how long nothing has arrived: a screen that no longer moves must show it. Pure.
 """
 
 from collections import deque
@@ -10,14 +10,13 @@ from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 from overwatch.catalog.durations import duration
-from overwatch.feeds.towers import Listed
+from overwatch.feeds.live import Listed
 from overwatch.snapshot import FeedLine, Finding, Link, Snapshot
 from overwatch.tui.charts import Charts
 from overwatch.tui.comparison import Comparison
-from overwatch.tui.feed_lines import Scrollback
 from overwatch.tui.grammar import age
 from overwatch.tui.keys import KEYS, Key, Mode
-from overwatch.tui.memory import Heat, History, Past
+from overwatch.tui.memory import Heat, History, Past, Scrollback
 from overwatch.tui.playback import Playback
 from overwatch.tui.prompt import Prompt
 from overwatch.tui.text import Line, Role, clean

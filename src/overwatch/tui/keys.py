@@ -42,7 +42,7 @@ class Key:
     keys: str
     """Textual key names, comma-separated."""
     action: str
-    """Its row of `input.ACTIONS`."""
+    """Its row of `commands.ACTIONS`."""
     by: int = 0
     """How far, for what moves on."""
     of: str = ""

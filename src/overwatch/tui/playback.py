@@ -114,7 +114,8 @@ def when(text: str, playback: Playback) -> float:
         of_day, offset = _of_day(clock, playback), _offset(clock, playback)
         found = of_day if offset is None or (clock[3] and of_day is not None) else offset
         if found is None:
-            raise ValueError(f"{text} is not in this recording, which is {_length(playback)} long")
+            long = duration(playback.last - playback.first)
+            raise ValueError(f"{text} is not in this recording, which is {long} long")
         return found
     raise ValueError(f"{text!r} is no place; write {PLACES}")
 
@@ -141,10 +142,6 @@ def _offset(clock: re.Match[str], playback: Playback) -> float | None:
         seconds = seconds * 60 + part
     found = playback.first + seconds
     return found if found <= playback.last + 1 else None
-
-
-def _length(playback: Playback) -> str:
-    return duration(playback.last - playback.first)
 
 
 class Deck:

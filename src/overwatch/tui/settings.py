@@ -1,4 +1,4 @@
-"""What a user can set for the terminal, in a file or while it runs. Validated; fields say what they mean.
+"""What a user can set for the terminal, in a file or while it runs. Validated; fields have docstrings.
 
 Pure but for `read`. Must not know drawing. The keys of the file are the fields below.
 """
@@ -6,7 +6,7 @@ Pure but for `read`. Must not know drawing. The keys of the file are the fields 
 import difflib
 import os
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 import yaml
@@ -17,7 +17,7 @@ from overwatch.tui.keys import KeymapError, keymap
 VARIABLE: Final = "OVERWATCH_TUI_CONFIG"
 """Environment variable: the file to read instead of the one in the platform's place."""
 ThemeName = Literal["auto", "default", "ansi", "colour-blind", "mono"]
-THEME_NAMES: Final[tuple[ThemeName, ...]] = ("auto", "default", "ansi", "colour-blind", "mono")
+THEME_NAMES: Final[tuple[ThemeName, ...]] = get_args(ThemeName)
 
 
 def _doc(text: str) -> msgspec.Meta:

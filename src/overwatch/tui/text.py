@@ -75,9 +75,7 @@ def clean(text: str) -> str:
 
 def cells(text: str) -> int:
     """Width of clean text in terminal cells."""
-    if text.isascii():
-        return len(text)
-    return _wide_cells(text)
+    return len(text) if text.isascii() else _wide_cells(text)
 
 
 @lru_cache(maxsize=8192)
@@ -195,18 +193,12 @@ def spread(start: Iterable[Span], end: Iterable[Span], width: int) -> Line:
 def rule(title: str, note: Iterable[Span], width: int) -> Line:
     """A section's title line: `─ TITLE ───── note ─`; the note gives way when there is no room."""
     noted = tuple(note)
-    opening = f"─ {title} "
-    room = width - cells(opening) - 2
+    opening = (Span("─ ", Role.MUTED), Span(title, Role.TITLE), Span(" "))
+    room = width - width_of(opening) - 2
     if noted and width_of(noted) + 2 <= room:
         fill = "─" * (room - width_of(noted) - 1)
-        spans = (*_opening(title), Span(f"{fill} ", Role.MUTED), *noted, Span(" ─", Role.MUTED))
-    else:
-        spans = (*_opening(title), Span("─" * (room + 2), Role.MUTED))
-    return fit(spans, width)
-
-
-def _opening(title: str) -> tuple[Span, ...]:
-    return (Span("─ ", Role.MUTED), Span(title, Role.TITLE), Span(" "))
+        return fit((*opening, Span(f"{fill} ", Role.MUTED), *noted, Span(" ─", Role.MUTED)), width)
+    return fit((*opening, Span("─" * (room + 2), Role.MUTED)), width)
 
 
 def labelled(rows: Iterable[tuple[str, str]], label: int, width: int, spare: int = 0) -> list[Line]:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overwatch.diagnose.assess import JUMP, MARGIN, Ranked, rank
 from overwatch.diagnose.factor import HARD, SOFT_CAP
-from overwatch.diagnose.ranking import JUMP, MARGIN, Ranked, rank
 from overwatch.state.arrays import Floats, Ints
 
 START = 10**12

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from overwatch.catalog import Stage
 from overwatch.diagnose import Assessment, Judged, assess
-from overwatch.diagnose.assess import dump, load
-from overwatch.diagnose.ranking import Lives, Ranked, carried
+from overwatch.diagnose.assess import Lives, Ranked, carried, dump, load
 from overwatch.events import Column, EnvsRemoved, Event, SeedStageChanged
 from overwatch.state import RunState, apply
 from tests import fakes

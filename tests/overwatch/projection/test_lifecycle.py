@@ -9,7 +9,7 @@ from overwatch.catalog import Stage
 from overwatch.diagnose import Assessment, assess
 from overwatch.events import EnvCrashed, Event, GateEvaluated, LogLine, SeedStageChanged, Severity
 from overwatch.projection import project
-from overwatch.projection.detail import EVENTS
+from overwatch.projection.rows import EVENTS
 from overwatch.snapshot import SeedEvent, View
 from tests import fakes
 from tests.fakes import SECOND, START_NS

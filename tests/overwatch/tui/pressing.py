@@ -6,8 +6,8 @@ from datetime import UTC
 import msgspec
 
 from overwatch.snapshot import Snapshot
+from overwatch.tui.commands import press
 from overwatch.tui.context import Context, Frame, Place, freshness, freshness_of
-from overwatch.tui.input import press
 from overwatch.tui.panels.small import Waiting
 from overwatch.tui.playback import Mark, Playback, Transport
 from overwatch.tui.screen import draw

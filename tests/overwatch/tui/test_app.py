@@ -9,13 +9,12 @@ import pytest
 from textual.pilot import Pilot
 
 from overwatch.feeds import Connection
-from overwatch.feeds.live import Update
-from overwatch.feeds.towers import AckError, Listed
+from overwatch.feeds.live import AckError, Listed, Update
 from overwatch.snapshot import RunLine, Snapshot, View
 from overwatch.snapshot.history import Ask, History
 from overwatch.tui.actions import pages
 from overwatch.tui.app import OverwatchApp
-from overwatch.tui.input import ACTIONS, press
+from overwatch.tui.commands import ACTIONS, press
 from overwatch.tui.keys import KEYS, Arg, Mode, known
 from overwatch.tui.session import Session
 from overwatch.tui.text import plain

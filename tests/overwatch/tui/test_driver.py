@@ -8,7 +8,7 @@ from typing import IO, cast
 
 from textual.drivers._writer_thread import MAX_QUEUED_WRITES, WriterThread
 
-from overwatch.tui.driver import Output
+from overwatch.tui.terminal import Output
 
 
 def test_a_terminal_that_is_gone_stops_nothing_that_writes_to_it() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from overwatch.snapshot import Anomaly, Snapshot
 from overwatch.tui.actions.board import open_env
+from overwatch.tui.commands import press
 from overwatch.tui.context import LaneAt
-from overwatch.tui.input import press
 from overwatch.tui.keys import Mode
 from overwatch.tui.memory import MOST_ENVS, SAMPLES, Heat
 from overwatch.tui.panels.drawer import written

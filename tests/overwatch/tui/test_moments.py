@@ -4,9 +4,8 @@ import msgspec
 
 from overwatch.snapshot import Anomaly, FeedLine, Finding, Snapshot, Subject
 from overwatch.tui.actions.board import open_env
-from overwatch.tui.feed_lines import finding_of, line_of
 from overwatch.tui.keys import Mode
-from overwatch.tui.memory import MOMENTS, Past
+from overwatch.tui.memory import MOMENTS, Past, finding_of, line_of
 from tests.overwatch.tui import drawers, scenario
 from tests.overwatch.tui.pressing import Deck, Terminal
 

@@ -11,8 +11,8 @@ from textual.pilot import Pilot
 
 from overwatch.tui.actions.board import open_env
 from overwatch.tui.app import OverwatchApp
+from overwatch.tui.commands import click, wheel
 from overwatch.tui.context import Target
-from overwatch.tui.input import click, wheel
 from overwatch.tui.keys import Mode
 from tests.overwatch.tui import drawers, scenario
 from tests.overwatch.tui.pressing import Terminal

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overwatch.snapshot import Anomaly, Snapshot
+from overwatch.tui.commands import paste, press
 from overwatch.tui.context import LaneAt
-from overwatch.tui.input import paste, press
 from overwatch.tui.keys import KEYS, Mode, known
 from tests.overwatch.tui import drawers, scenario
 from tests.overwatch.tui.pressing import Terminal

@@ -1,12 +1,12 @@
-"""What keys do to the board and the drawer: cursor, sort, filter, folds, marks, what is opened.
+"""What keys do to the board, the drawer and the feed: cursors, sort, filter, folds, marks, what is opened.
 
-Must not know prompts, help or drawing.
+And from a line of the feed to its finding, and back. Must not know prompts, help or drawing.
 """
 
 from overwatch.catalog import Stage, parse_stage
 from overwatch.snapshot import Finding
 from overwatch.tui.context import COMPACT_BELOW, HostOf, LaneAt, LaneOf, Place, SlotOf
-from overwatch.tui.memory import STEPS
+from overwatch.tui.memory import STEPS, finding_of, line_of
 from overwatch.tui.panels.alarms import on_rail
 from overwatch.tui.session import Session
 
@@ -253,3 +253,89 @@ def fold(session: Session) -> None:
     if place in lanes:
         ui.folds[lanes[place]] = False
         session.board.cursor = LaneAt(lanes[place])
+
+
+def search(session: Session, text: str) -> None:
+    """Show only lines with all of these words; all without."""
+    session.ui.search, session.ui.line = text, None
+
+
+def feed_line(session: Session, by: int) -> None:
+    """The feed's cursor so many lines back; before the newest it follows again."""
+    ui, count = session.ui, len(session.feed)
+    at = (-1 if ui.line is None else ui.line) + by
+    ui.line = None if at < 0 or not count else min(at, count - 1)
+
+
+def click_line(session: Session, back: int) -> None:
+    """The keys to the feed, its cursor onto a line; the line under it opens."""
+    if session.ui.feed_has_keys and session.ui.line == back:
+        open_line(session)
+    else:
+        session.ui.feed_has_keys, session.ui.line = True, back
+
+
+def open_line(session: Session) -> None:
+    """The env of the feed's line into the drawer."""
+    shown = session.feed_line
+    if shown is None:
+        return
+    if shown.env_id is None:
+        session.ui.notice = "this line is about no single environment"
+    else:
+        open_env(session, shown.env_id)
+        session.ui.feed_has_keys = False
+
+
+def toggle_lines(session: Session, kind: str) -> None:
+    """Only that kind of lines, or no longer."""
+    session.ui.toggles ^= {kind}
+    session.ui.line = None
+
+
+def feed_level(session: Session) -> None:
+    """Every line, or only facts and warnings again."""
+    session.ui.facts, session.ui.line = not session.ui.facts, None
+
+
+def pause_feed(session: Session) -> None:
+    """Stop following at the newest line, or follow again."""
+    session.ui.line = None if session.ui.line is not None else 0 if session.feed else None
+
+
+def rewind(session: Session) -> None:
+    """The recording to the moment of the line under the cursor."""
+    shown = session.feed_line
+    if session.transport is not None and shown is not None:
+        session.transport.seek(shown.time)
+        session.ui.line = None
+
+
+def moment(session: Session) -> None:
+    """The feed where the finding began that the keys are about; a recording goes there too."""
+    ui, finding = session.ui, session.finding
+    if finding is None:
+        ui.notice = "there is no finding about what is under the cursor; A lists them all"
+        return
+    ui.page = None
+    ui.close()
+    ui.toggles, ui.search, ui.feed_has_keys, ui.facts = frozenset(), "", True, False
+    if session.transport is not None:
+        session.transport.seek(finding.since)
+        return
+    ui.line = line_of(finding, session.feed)
+    if ui.line is None:
+        ui.notice = "the feed here does not go back to when this began; r opens the recording"
+
+
+def cause(session: Session) -> None:
+    """The finding that the feed's line belongs to."""
+    shown = session.feed_line
+    if session.snapshot is None or shown is None:
+        return
+    finding = finding_of(shown, session.snapshot.findings)
+    if finding is None:
+        session.ui.notice = "this line belongs to no finding"
+        return
+    session.ui.clear_drawer()
+    session.ui.alarm, session.ui.feed_has_keys = finding, False

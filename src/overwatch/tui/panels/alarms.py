@@ -26,7 +26,7 @@ _NO_ALARMS: Final = frozenset({"collector-away"})
 
 
 def on_rail(snapshot: Snapshot) -> tuple[Finding, ...]:
-    """Findings that are on the rail: those that nobody acknowledged, and that are alarms."""
+    """Findings that are on the rail: alarms that are not acknowledged."""
     return tuple(
         finding
         for finding in snapshot.findings

@@ -52,11 +52,18 @@ def narrow(snapshot: Snapshot, env_id: int, width: int, ctx: Context) -> list[Li
     env, detail = env_of(snapshot, env_id), detail_of(snapshot, env_id)
     if env is None:
         return [fit([Span(_missing(detail, ctx), Role.MUTED)], width)]
+    reasons = [line for reason in detail.reasons for line in _reason(reason, width - LABEL)]
     parts = [
-        ("why", _why(env, detail, width - LABEL)),
+        ("why", reasons or _unexplained(env, width - LABEL)),
         ("bound", _bound(env, detail)),
         ("slots", _slots(snapshot, env, wide=False)),
-        ("trend", _trends(snapshot, env, detail)),
+        (
+            "trend",
+            [
+                [*_trend(row, 6, 5, _NARROW_BARS), Span(f"  {clean(row.trend.window)}", Role.MUTED)]
+                for row in _known_trends(snapshot, env, detail)
+            ],
+        ),
         ("acts", _flow(_actions(detail), width - LABEL, "   ", 2)),
         ("seeds", _seed_events(snapshot, detail, width - LABEL, ctx)),
     ]
@@ -76,9 +83,10 @@ def wide(snapshot: Snapshot, env_id: int, width: int, ctx: Context) -> list[Line
     roomy = not ctx.short
     indent = LABEL + 1 if roomy else LABEL
     why = _flow(_phrases(env, detail, brief=not roomy), width - indent - 1, "   ", 4)
-    lines = [_labelled(" why" if place == 0 else "", row, indent, width) for place, row in enumerate(why)]
+    parts = [("" if place else " why", row) for place, row in enumerate(why)]
     if roomy:
-        lines += [_labelled(" bound", row, indent, width) for row in _bound(env, detail)]
+        parts += [(" bound", row) for row in _bound(env, detail)]
+    lines = [fit([Span(left(label, indent), Role.MUTED), *row], width) for label, row in parts]
     lines += [fit([Span("  "), *row], width) for row in _slots(snapshot, env, wide=True)]
     lines += _trend_pairs(snapshot, env, detail, width)
     acts = _flow(
@@ -99,16 +107,10 @@ def _missing(detail: Detail, ctx: Context) -> str:
     return f"the trainer removed this environment at {clock(detail.removed_at, ctx.zone, millis=False)}"
 
 
-def _labelled(label: str, row: list[Span], indent: int, width: int) -> Line:
-    return fit([Span(left(label, indent), Role.MUTED), *row], width)
-
-
-def _why(env: Env, detail: Detail, room: int) -> list[list[Span]]:
-    """One line a reason: weight, name, numbers."""
-    if not detail.reasons:
-        words = env.anomaly.reasons or ("nothing stands out",)
-        return [[Span(line)] for word in words for line in wrapped(clean(word), room)]
-    return [line for reason in detail.reasons for line in _reason(reason, room)]
+def _unexplained(env: Env, room: int) -> list[list[Span]]:
+    """The reasons of the board, until the collector has sent them with their weights."""
+    words = env.anomaly.reasons or ("nothing stands out",)
+    return [[Span(line)] for word in words for line in wrapped(clean(word), room)]
 
 
 def _reason(reason: Reason, room: int) -> list[list[Span]]:
@@ -128,22 +130,20 @@ def _reason(reason: Reason, room: int) -> list[list[Span]]:
 
 
 def _phrases(env: Env, detail: Detail, *, brief: bool) -> list[str]:
-    """One phrase a reason; `brief` leaves out what the details below say."""
+    """One phrase a reason; `brief` leaves out what the details below have."""
     if not detail.reasons:
         return [clean(word) for word in env.anomaly.reasons or ("nothing stands out",)]
-    if not brief:
-        return [
-            f"{reason.weight:+.1f} {clean(reason.name)} {clean(reason.text)}" for reason in detail.reasons
-        ]
-    return [f"{reason.weight:+.1f} {_phrase(reason)}" for reason in detail.reasons]
-
-
-def _phrase(reason: Reason) -> str:
-    """Name and text up to its cause; the text alone where it begins with the name's own word."""
-    name, wording = clean(reason.name), clean(reason.text).partition(": ")[0]
-    if wording.split(" ")[0] != name.split(",")[0]:
-        return f"{name} {wording}"
-    return wording.replace(", ", " with ", 1)
+    phrases = []
+    for reason in detail.reasons:
+        name, wording = clean(reason.name), clean(reason.text)
+        phrase = f"{name} {wording}"
+        if brief:
+            # Name and text up to its cause; the text alone where it begins with the name's own word.
+            wording = wording.partition(": ")[0]
+            is_named = wording.split(" ")[0] == name.split(",")[0]
+            phrase = wording.replace(", ", " with ", 1) if is_named else f"{name} {wording}"
+        phrases.append(f"{reason.weight:+.1f} {phrase}")
+    return phrases
 
 
 def _bound(env: Env, detail: Detail) -> list[list[Span]]:
@@ -168,7 +168,9 @@ def _slots(snapshot: Snapshot, env: Env, *, wide: bool) -> list[list[Span]]:
     embargo = snapshot.run.embargo
     alpha, age, blueprint = (6, 6, 12) if wide else (4, 5, 11)
     age += embargo is not None and embargo > _SHORT_EMBARGO
-    grad = 4 if _measures_gradients(snapshot, env) else 0
+    # Whether the run reports gradient health at all, so that the column does not come and go.
+    every = (one for row in (env, *snapshot.envs) for one in row.slots.values())
+    grad = 4 if any(one.grad is not None for one in every) else 0
     gate = (29 if wide else 12) - grad
     gap = "  " if wide or age == 5 else " "
     head = "".join((
@@ -180,6 +182,8 @@ def _slots(snapshot: Snapshot, env: Env, *, wide: bool) -> list[list[Span]]:
     for name in names:
         slot = env.slots[name]
         stage = parse_stage(slot.stage)
+        failed = slot.gate is not None and "fail" in slot.gate
+        share = ABSENT if slot.grad is None else number(slot.grad, ".2f", 4)
         rows.append([
             Span(left(clean(name), label) + " "),
             Span(stage.glyph, stage_role(stage)),
@@ -187,15 +191,10 @@ def _slots(snapshot: Snapshot, env: Env, *, wide: bool) -> list[list[Span]]:
             Span(left(cut(clean(slot.blueprint or ABSENT), blueprint - 1), blueprint)),
             Span(right(_alpha(slot, stage, wide=wide), alpha)),
             Span(right(_age(slot, stage, embargo, age - 1), age) + gap),
-            Span(left(_gate(slot.gate, gate - 1, wide=wide), gate), _gate_role(slot.gate)),
-            Span(right(_grad(slot, wide=wide), grad)),
+            Span(left(_gate(slot.gate, gate - 1, wide=wide), gate), Role.WARN if failed else Role.TEXT),
+            Span(right(share if wide else no_zero(share), grad)),
         ])  # fmt: skip
     return rows
-
-
-def _measures_gradients(snapshot: Snapshot, env: Env) -> bool:
-    """Whether this run reports gradient health at all, so that the column does not come and go."""
-    return any(slot.grad is not None for row in (env, *snapshot.envs) for slot in row.slots.values())
 
 
 def _alpha(slot: Slot, stage: Stage, *, wide: bool) -> str:
@@ -212,9 +211,8 @@ def _age(slot: Slot, stage: Stage, embargo: int | None, room: int) -> str:
     if slot.age is None:
         return ABSENT
     over = f"{slot.age}/{embargo}"
-    return (
-        over if stage is Stage.EMBARGOED and embargo is not None and cells(over) <= room else f"{slot.age:,}"
-    )
+    is_over = stage is Stage.EMBARGOED and embargo is not None and cells(over) <= room
+    return over if is_over else f"{slot.age:,}"
 
 
 def _gate(gate: str | None, room: int, *, wide: bool) -> str:
@@ -223,15 +221,6 @@ def _gate(gate: str | None, room: int, *, wide: bool) -> str:
     if not wide:
         wording = wording.partition(":")[0].replace("passed", "pass")
     return cut(wording, room)
-
-
-def _gate_role(gate: str | None) -> Role:
-    return Role.WARN if gate is not None and "fail" in gate else Role.TEXT
-
-
-def _grad(slot: Slot, *, wide: bool) -> str:
-    share = ABSENT if slot.grad is None else number(slot.grad, ".2f", 4)
-    return share if wide else no_zero(share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,14 +254,6 @@ def _known_trends(snapshot: Snapshot, env: Env, detail: Detail) -> list[_Row]:
     return rows
 
 
-def _trends(snapshot: Snapshot, env: Env, detail: Detail) -> list[list[Span]]:
-    """Name, value, sparkline, window."""
-    return [
-        [*_trend(row, 6, 5, _NARROW_BARS), Span(f"  {clean(row.trend.window)}", Role.MUTED)]
-        for row in _known_trends(snapshot, env, detail)
-    ]
-
-
 def _trend(row: _Row, name: int, value: int, bars: int) -> list[Span]:
     """Name and value in so many cells, and the sparkline."""
     shown = ABSENT if row.value is None else number(row.value, row.spec, value)
@@ -288,13 +269,8 @@ def _squeezed(values: Sequence[float | None], bars: int) -> list[float | None]:
     if len(values) <= bars:
         return list(values)
     ends = [place * len(values) // bars for place in range(bars + 1)]
-    return [_mean(values[low:high]) for low, high in pairwise(ends)]
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    """Over those that are there; not finite where one of them is not."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    known = ([value for value in values[low:high] if value is not None] for low, high in pairwise(ends))
+    return [sum(some) / len(some) if some else None for some in known]
 
 
 def _trend_pairs(snapshot: Snapshot, env: Env, detail: Detail, width: int) -> list[Line]:
@@ -307,22 +283,12 @@ def _trend_pairs(snapshot: Snapshot, env: Env, detail: Detail, width: int) -> li
     for column in (rows[:lines], rows[lines:]):
         name = min(6, max((cells(row.name) for row in column), default=0))
         value = max((row.room for row in column), default=0)
-        drawn += [
-            fit(
-                [
-                    Span(" "),
-                    *_trend(row, name, value, bars),
-                    Span(f"  {_brief(row.trend.window)}", Role.MUTED),
-                ],
-                half,
-            )
-            for row in column
-        ]
+        for row in column:
+            window = clean(row.trend.window).removeprefix("last ")
+            window = window.replace("episodes", "ep").replace("steps", "st")
+            spans = [Span(" "), *_trend(row, name, value, bars), Span(f"  {window}", Role.MUTED)]
+            drawn.append(fit(spans, half))
     return [fit([span for one in drawn[i::lines] for span in one], width) for i in range(lines)]
-
-
-def _brief(window: str) -> str:
-    return clean(window).removeprefix("last ").replace("episodes", "ep").replace("steps", "st")
 
 
 def _actions(detail: Detail, *, brief: bool = False) -> list[str]:

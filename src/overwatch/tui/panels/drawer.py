@@ -9,7 +9,7 @@ from typing import assert_never
 from overwatch.catalog import Stage
 from overwatch.catalog.durations import duration
 from overwatch.catalog.runbooks import runbook
-from overwatch.snapshot import Anomaly, Bound, Env, FeedLine, Finding, Lane, Reading, Snapshot, Spread
+from overwatch.snapshot import FeedLine, Finding, Lane, Snapshot, Spread
 from overwatch.tui.context import COMPACT_BELOW, Context, Frame, HostOf, Inspected, LaneOf, SlotOf
 from overwatch.tui.grammar import (
     ChipSize,
@@ -58,16 +58,11 @@ def width(ctx: Context) -> int:
 def box(snapshot: Snapshot, ctx: Context, rows: int) -> Frame:
     """Exactly `rows` lines of the box's width."""
     wide = width(ctx)
-    inner = wide - 3
-    snapshot = _at(snapshot, ctx)
-    content = _drawn(snapshot, inner, ctx)
-    shown, most = _window(content, rows - 2, ctx, inner)
-    name = cut(_title(snapshot, ctx), wide - 5)
-    top = f"┌ {name} " + "─" * (wide - 4 - cells(name)) + "┐"
-    edge = Span("│", Role.MUTED)
-    lines: list[Line] = [
-        fit([Span("┌ ", Role.MUTED), Span(name, Role.TITLE), Span(top[len(name) + 2 :], Role.MUTED)], wide)
-    ]
+    title, content = _opened(snapshot, wide - 3, ctx)
+    shown, most = _window(content, rows - 2, ctx, wide - 3)
+    name, edge = cut(title, wide - 5), Span("│", Role.MUTED)
+    rest = Span(f" {'─' * (wide - 4 - cells(name))}┐", Role.MUTED)
+    lines: list[Line] = [fit([Span("┌ ", Role.MUTED), Span(name, Role.TITLE), rest], wide)]
     lines += [(edge, Span(" "), *line, edge) for line in shown]
     lines.append((Span("└" + "─" * (wide - 2) + "┘", Role.MUTED),))
     return Frame(lines=lines, most_scroll=most)
@@ -75,35 +70,32 @@ def box(snapshot: Snapshot, ctx: Context, rows: int) -> Frame:
 
 def full(snapshot: Snapshot, ctx: Context, rows: int) -> Frame:
     """Title and exactly `rows - 1` lines, over the whole width."""
-    snapshot = _at(snapshot, ctx)
-    title = rule(_title(snapshot, ctx, bound=True), [Span("Esc back", Role.MUTED)], ctx.width)
-    content = _drawn(snapshot, ctx.width, ctx)
+    title, content = _opened(snapshot, ctx.width, ctx, bound=True)
     shown, most = _window(content, rows - 1, ctx, ctx.width)
-    return Frame(lines=[title, *shown], most_scroll=most)
+    return Frame(lines=[rule(title, [Span("Esc back", Role.MUTED)], ctx.width), *shown], most_scroll=most)
 
 
 def written(snapshot: Snapshot, ctx: Context) -> str:
     """All of it as plain text, for the clipboard."""
-    snapshot = _at(snapshot, ctx)
-    lines = _drawn(snapshot, max(_WIDTH, ctx.width), ctx)
-    return "\n".join([_title(snapshot, ctx), *(plain(line).rstrip() for line in lines)])
+    title, content = _opened(snapshot, max(_WIDTH, ctx.width), ctx)
+    return "\n".join([title, *(plain(line).rstrip() for line in content)])
 
 
-def _at(snapshot: Snapshot, ctx: Context) -> Snapshot:
-    """The snapshot, with how the open env was where that is asked for."""
-    moment = ctx.ui.past.shown
-    return snapshot if moment is None else moment.of(snapshot)
-
-
-def _drawn(snapshot: Snapshot, inner: int, ctx: Context) -> list[Line]:
-    if ctx.ui.inspected is not None:
-        return _content(snapshot, ctx.ui.inspected, inner, ctx)
-    if ctx.ui.alarm is not None:
-        return finding(snapshot, ctx.ui.alarm, inner, ctx)
-    if ctx.ui.env_id is None:
-        return []
+def _opened(snapshot: Snapshot, inner: int, ctx: Context, *, bound: bool = False) -> tuple[str, list[Line]]:
+    """Title and lines of what is open; of an env how it was, where that is asked for."""
+    ui, moment = ctx.ui, ctx.ui.past.shown
+    if moment is not None:
+        snapshot = moment.of(snapshot)
+    if ui.inspected is not None:
+        return _inspected(snapshot, ui.inspected, inner, ctx)
+    if ui.alarm is not None:
+        one = ui.alarm
+        title = f"{severity(one.severity).text} · {subject(one.subject)} · {clean(one.code)}"
+        return title, finding(snapshot, one, inner, ctx)
+    if ui.env_id is None:
+        return "", []
     make = detail.wide if inner == ctx.width else detail.narrow
-    return make(snapshot, ctx.ui.env_id, inner, ctx)
+    return _env_title(snapshot, ui.env_id, ctx, bound=bound), make(snapshot, ui.env_id, inner, ctx)
 
 
 def _window(content: list[Line], rows: int, ctx: Context, inner: int) -> tuple[list[Line], int]:
@@ -121,14 +113,7 @@ def _window(content: list[Line], rows: int, ctx: Context, inner: int) -> tuple[l
     return [*shown, fit([Span(f" {note}" if inner == ctx.width else note, Role.MUTED)], inner)], most
 
 
-def _title(snapshot: Snapshot, ctx: Context, *, bound: bool = False) -> str:
-    if ctx.ui.inspected is not None:
-        return _heading(ctx.ui.inspected)
-    if ctx.ui.alarm is not None:
-        return _finding_heading(ctx.ui.alarm)
-    env_id = ctx.ui.env_id
-    if env_id is None:
-        return ""
+def _env_title(snapshot: Snapshot, env_id: int, ctx: Context, *, bound: bool) -> str:
     env, known = detail.env_of(snapshot, env_id), detail.detail_of(snapshot, env_id)
     words = [f"env {env_id}"]
     if (moment := ctx.ui.past.shown) is not None:
@@ -140,18 +125,10 @@ def _title(snapshot: Snapshot, ctx: Context, *, bound: bool = False) -> str:
             lane[0] += f" {clean(known.bound.state)}"
         words += [*lane, f"{status(env.status, compact=False).text} {env.anomaly.score:.1f}"]
     if known.rank is not None and known.num_envs is not None:
-        words.append(f"{_ordinal(known.rank)} of {known.num_envs:,}")
+        tens, ones = known.rank % 100, known.rank % 10
+        ending = "th" if tens in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(ones, "th")
+        words.append(f"{known.rank:,}{ending} of {known.num_envs:,}")
     return " · ".join(words)
-
-
-def _ordinal(number: int) -> str:
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number:,}{ending}"
-
-
-def _finding_heading(finding: Finding) -> str:
-    """The drawer's title."""
-    return f"{severity(finding.severity).text} · {subject(finding.subject)} · {clean(finding.code)}"
 
 
 def finding(snapshot: Snapshot, finding: Finding, width: int, ctx: Context) -> list[Line]:
@@ -169,8 +146,10 @@ def finding(snapshot: Snapshot, finding: Finding, width: int, ctx: Context) -> l
         ("because", " · ".join(map(clean, finding.factors))),
         ("also", f"{finding.symptoms:,} symptoms counted under it" if finding.symptoms else ""),
         ("runbook", clean(finding.runbook_url or "")),
-        *(("", text) for text in _book(finding)),
     ]
+    known = runbook(finding.code)
+    if known is not None:
+        parts += [("", known.means), ("", f"Confirm: {known.confirm}"), ("", f"Do: {known.act}")]
     lines = labelled(parts, _LABEL, width)
     about = finding.subject
     lane = next(
@@ -180,19 +159,26 @@ def finding(snapshot: Snapshot, finding: Finding, width: int, ctx: Context) -> l
         lines += lane_text(lane, width)
     reading = snapshot.policy.get(about.id or "") if about.scope == "policy" else None
     if reading is not None:
-        lines += _reading_text(reading, width)
+        limit = "" if reading.limit is None else f"   limit {clean(reading.limit.text)}"
+        bars = sparkline(reading.history, 10, reading.scale)
+        value = [Span(left("value", _LABEL), Role.MUTED), Span(f"{clean(reading.text)}{limit}")]
+        trend = [Span(left("trend", _LABEL), Role.MUTED), *bars, Span("  last 10 updates", Role.MUTED)]
+        lines += [fit(value, width), fit(trend, width)]
     return lines
-
-
-def _book(finding: Finding) -> tuple[str, ...]:
-    """What the finding means, how to see that it is so, and what to do."""
-    known = runbook(finding.code)
-    return () if known is None else (known.means, f"Confirm: {known.confirm}", f"Do: {known.act}")
 
 
 def lane_text(lane: Lane, width: int) -> list[Line]:
     """What holds a lane back, and how its utilisation went."""
-    lines = [] if lane.bound is None else _bound_text(lane.bound, width)
+    lines: list[Line] = []
+    if (bound := lane.bound) is not None:
+        sure = "" if bound.confidence is None else f", confidence {bound.confidence:.2f}"
+        parts = [
+            ("bound", f"{clean(bound.state)} {clean(bound.mark)}".rstrip() + sure),
+            ("why", clean(bound.why or "")),
+            ("hint", clean(bound.hint or "")),
+            ("evidence", " · ".join(map(clean, bound.evidence))),
+        ]
+        lines += labelled(parts, _LABEL, width)
     if lane.utilization_history:
         bars = sparkline(lane.utilization_history, 10, (0.0, 1.0))
         now = "" if lane.utilization is None else f"{lane.utilization:.0%}  "
@@ -202,51 +188,18 @@ def lane_text(lane: Lane, width: int) -> list[Line]:
     return lines
 
 
-def _bound_text(bound: Bound, width: int) -> list[Line]:
-    sure = "" if bound.confidence is None else f", confidence {bound.confidence:.2f}"
-    parts = [
-        ("bound", f"{clean(bound.state)} {clean(bound.mark)}".rstrip() + sure),
-        ("why", clean(bound.why or "")),
-        ("hint", clean(bound.hint or "")),
-        ("evidence", " · ".join(map(clean, bound.evidence))),
-    ]
-    return labelled(parts, _LABEL, width)
-
-
-def _reading_text(reading: Reading, width: int) -> list[Line]:
-    limit = "" if reading.limit is None else f"   limit {clean(reading.limit.text)}"
-    value = [Span(left("value", _LABEL), Role.MUTED), Span(f"{clean(reading.text)}{limit}")]
-    bars = sparkline(reading.history, 10, reading.scale)
-    trend = [Span(left("trend", _LABEL), Role.MUTED), *bars, Span("  last 10 updates", Role.MUTED)]
-    return [fit(value, width), fit(trend, width)]
-
-
-def _heading(of: Inspected) -> str:
-    """The drawer's title."""
+def _inspected(snapshot: Snapshot, of: Inspected, width: int, ctx: Context) -> tuple[str, list[Line]]:
+    """Title, and lines of `width` cells; long texts are wrapped at blanks."""
     match of:
         case LaneOf():
-            return f"lane {clean(of.gpu_id)}"
+            return f"lane {clean(of.gpu_id)}", _lane(snapshot, of.gpu_id, width)
         case SlotOf():
-            return f"env {of.env_id} · {clean(of.slot)}"
+            return f"env {of.env_id} · {clean(of.slot)}", _slot(snapshot, of, width, ctx)
         case HostOf():
-            return "host"
+            return "host", _host(snapshot, width)
         case FeedLine():
-            return f"line · {severity(of.severity).text} · {clean(of.subsystem)}"
-        case _:
-            assert_never(of)
-
-
-def _content(snapshot: Snapshot, of: Inspected, width: int, ctx: Context) -> list[Line]:
-    """Lines of `width` cells; long texts are wrapped at blanks."""
-    match of:
-        case LaneOf():
-            return _lane(snapshot, of.gpu_id, width)
-        case SlotOf():
-            return _slot(snapshot, of, width, ctx)
-        case HostOf():
-            return _host(snapshot, width)
-        case FeedLine():
-            return labelled(_line(of, ctx), _LABEL, width)
+            title = f"line · {severity(of.severity).text} · {clean(of.subsystem)}"
+            return title, labelled(_line(of, ctx), _LABEL, width)
         case _:
             assert_never(of)
 
@@ -280,10 +233,13 @@ def _lane(snapshot: Snapshot, gpu_id: str, width: int) -> list[Line]:
     parts: Parts = []
     anomaly = lane.anomaly if lane is not None else None if group is None else group.anomaly
     if anomaly is not None:
-        parts.append(("anomaly", _scored(anomaly)))
+        reasons = " · ".join(map(clean, anomaly.reasons)) or "as the others"
+        parts.append(("anomaly", f"{anomaly.score:.1f}: {reasons}"))
     if group is not None:
         parts.append(("envs", f"{group.n_envs:,}: {status_counts(group.counts)}"))
-        parts.append(("return", _between(group.median_return, group.p10_return, group.p90_return)))
+        median, p10, p90 = group.median_return, group.p10_return, group.p90_return
+        if median is not None and p10 is not None and p90 is not None:
+            parts.append(("return", f"median {median:+.2f}, p10 {p10:+.2f} to p90 {p90:+.2f}"))
     if lane is None:
         readings = labelled([*parts, ("", "this lane has told no readings")], _LABEL, width)
     else:
@@ -303,35 +259,23 @@ def _lives(snapshot: Snapshot, gpu_id: str) -> Parts:
         done = [f"{operation(name)} {share:.0%}" for name, share in rolled.actions.items()]
         parts.append(("actions", "  ".join(map(clean, done))))
     own = [env for env in snapshot.envs if env.gpu_id == gpu_id and env.status != "ok"]
-    return [*parts, *(("worst" if place == 0 else "", _poor(env)) for place, env in enumerate(own[:_WORST]))]
-
-
-def _poor(env: Env) -> str:
-    """An env that is not OK, in a line."""
-    reason = "".join(f": {clean(one)}" for one in env.anomaly.reasons[:1])
-    return f"env {env.env_id} {status(env.status, compact=False).text} {env.anomaly.score:.1f}{reason}"
-
-
-def _scored(anomaly: Anomaly) -> str:
-    reasons = " · ".join(map(clean, anomaly.reasons)) or "as the others"
-    return f"{anomaly.score:.1f}: {reasons}"
-
-
-def _between(median: float | None, p10: float | None, p90: float | None) -> str:
-    if median is None or p10 is None or p90 is None:
-        return ""
-    return f"median {median:+.2f}, p10 {p10:+.2f} to p90 {p90:+.2f}"
+    for place, env in enumerate(own[:_WORST]):
+        reason = "".join(f": {clean(one)}" for one in env.anomaly.reasons[:1])
+        text = f"env {env.env_id} {status(env.status, compact=False).text} {env.anomaly.score:.1f}{reason}"
+        parts.append(("" if place else "worst", text))
+    return parts
 
 
 def _readings(lane: Lane) -> Parts:
     rank = "" if lane.rank is None else f"rank {lane.rank}"
+    dips = "" if lane.dip_p95_s is None else f", p95 {_seconds(lane.dip_p95_s)}"
     return [
         ("where", ", ".join(clean(word) for word in (lane.node, lane.uuid, rank) if word)),
         ("memory", _of(lane.memory_used_bytes, lane.memory_total_bytes, 1 / _GIB, "GiB")),
         ("", _text(lane.process_memory_bytes, "of it {:.1f} GiB by the trainer", 1 / _GIB)),
         ("power", _of(lane.power_w, lane.power_limit_w, 1.0, "W")),
         ("clock", _of(lane.clock_hz, lane.clock_max_hz, 1e-6, "MHz")),
-        ("dips", _dips(lane)),
+        ("dips", _text(lane.dip_share, "below 50% for {:.0%} of a minute") + dips),
         ("heat", _text(lane.temperature_c, "{:.0f}°C")),
         ("pcie", _both(lane.pcie_receive_bytes_per_s, lane.pcie_transmit_bytes_per_s)),
         ("nvlink", _both(lane.nvlink_receive_bytes_per_s, lane.nvlink_transmit_bytes_per_s)),
@@ -343,20 +287,12 @@ def _readings(lane: Lane) -> Parts:
     ]
 
 
-def _dips(lane: Lane) -> str:
-    """How much of the newest minute it was less than half used, and for how long at a time."""
-    length = "" if lane.dip_p95_s is None else f", p95 {_seconds(lane.dip_p95_s)}"
-    return _text(lane.dip_share, "below 50% for {:.0%} of a minute") + length
-
-
 def _seconds(value: float) -> str:
     return f"{value * 1e3:.1f} ms" if value < 1 else f"{value:.2f} s"
 
 
 def _spread(spread: Spread | None) -> str:
-    if spread is None:
-        return ""
-    return f"p50 {_seconds(spread.p50)}, p95 {_seconds(spread.p95)}"
+    return "" if spread is None else f"p50 {_seconds(spread.p50)}, p95 {_seconds(spread.p95)}"
 
 
 def _text(value: float | None, form: str, scale: float = 1.0) -> str:
@@ -382,17 +318,14 @@ def _slot(snapshot: Snapshot, of: SlotOf, width: int, ctx: Context) -> list[Line
     slot = None if env is None else env.slots.get(of.slot)
     lines = [fit([chip(of.slot, slot, ChipSize.FULL, dict(snapshot.run.blueprints))], width)]
     if slot is not None:
-        lines += labelled(
-            [
-                ("blueprint", clean(slot.blueprint or "")),
-                ("alpha", _text(slot.alpha, "{:.2f}")),
-                ("age", "" if slot.age is None else f"{slot.age:,} steps in this stage"),
-                ("gate", clean(slot.gate or "")),
-                ("gradient", _text(slot.grad, "health {:.2f}")),
-            ],
-            _LABEL,
-            width,
-        )
+        parts = [
+            ("blueprint", clean(slot.blueprint or "")),
+            ("alpha", _text(slot.alpha, "{:.2f}")),
+            ("age", _text(slot.age, "{:,.0f} steps in this stage")),
+            ("gate", clean(slot.gate or "")),
+            ("gradient", _text(slot.grad, "health {:.2f}")),
+        ]
+        lines += labelled(parts, _LABEL, width)
     seen = [one for one in known.seed_events if one.slot == of.slot]
     for place, event in enumerate(seen):
         at = clock(event.time, ctx.zone, millis=False)

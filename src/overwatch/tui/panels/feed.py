@@ -6,9 +6,9 @@ newest first.
 
 from overwatch.snapshot import FeedLine, Snapshot
 from overwatch.tui.context import Context, Frame, LineAt
-from overwatch.tui.feed_lines import TOGGLES
 from overwatch.tui.grammar import clock, pairs, quoted, severity, short
 from overwatch.tui.keys import Mode
+from overwatch.tui.memory import TOGGLES
 from overwatch.tui.text import Line, Role, Span, blank, clean, cut, fit, left, rule, width_of
 
 

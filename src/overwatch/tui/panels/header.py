@@ -18,6 +18,8 @@ BAR = 10
 _KEYS: Final = "Space {play}  , . step  < > speed  [ ] alarm  : seek"
 _BUSY: Final = "Esc cancels"
 _SHORT_KEYS: Final = "Space , . < > [ ]"
+_GIVE_WAY: Final = ("node", "modes", "git", "counts", "task", "update")
+"""What is left out of the first line one after another; the run's id and state never are."""
 _ROLES: Final = {"c": Role.CRIT, "w": Role.WARN, "┃": Role.TITLE}
 
 _COUNTED = (("critical", "crit"), ("warning", "warn"))
@@ -38,99 +40,69 @@ def render(snapshot: Snapshot, ctx: Context) -> list[Line]:
     return [identity(snapshot.run, ctx), second]
 
 
-def _update(run: Run, ctx: Context) -> str:
-    """Where the transport has the place of the progress: the update, where no other panel has it."""
-    if run.update is None or not ctx.compact or ctx.playback is None:
-        return ""
-    return f"u {_of(run.update, run.updates)}"
-
-
 def identity(run: Run, ctx: Context) -> Line:
     """Which run, and how fresh.
 
-    Gives way when there is no room: node, modes, git, counts, task; run id and state never.
+    What gives way when there is no room is left out one after another.
     """
     gap = " " if ctx.compact else "  "
-    state = [Span(_state(run, ctx), ctx.fresh.role)]
+    text = ctx.fresh.text
+    if not ctx.compact and ctx.fresh.state == "ended" and run.outcome is not None:
+        after = "" if run.update is None else f" after {run.update:,} updates"
+        text += f" ago{after} ({clean(run.outcome)})"
+    state = [Span(text, ctx.fresh.role)]
     room = ctx.width - 2 - width_of(state)
     title = f" OVERWATCH{gap}"
     name = cut_middle(clean(run.run_id), max(8, room - len(title)))
-    parts = [("update", _update(run, ctx)), *_parts(run, compact=ctx.compact)]
-    for leave in (
-        (),
-        ("node",),
-        ("node", "modes"),
-        ("node", "modes", "git"),
-        ("node", "modes", "git", "counts"),
-        ("node", "modes", "git", "counts", "task"),
-        None,
-    ):
-        kept = [] if leave is None else [text for key, text in parts if key not in leave and text]
+    parts = _parts(run, ctx)
+    for leave in ("", *_GIVE_WAY):
+        parts.pop(leave, None)
         spans = [Span(" "), Span("OVERWATCH", Role.TITLE), Span(gap), Span(name, Role.TITLE)]
-        spans += [Span(gap + text) for text in kept]
+        spans += [Span(gap + text) for text in parts.values() if text]
         if width_of(spans) <= room:
             break
     return spread(spans, state, ctx.width)
 
 
-def _state(run: Run, ctx: Context) -> str:
-    """`LIVE 0.3s`; of a run that is over when it ended and how: `ENDED 3m ago after 140 updates (failed)`."""
-    text = ctx.fresh.text
-    if ctx.compact or ctx.fresh.state != "ended" or run.outcome is None:
-        return text
-    after = "" if run.update is None else f" after {run.update:,} updates"
-    return f"{text} ago{after} ({clean(run.outcome)})"
-
-
-def _parts(run: Run, *, compact: bool) -> list[tuple[str, str]]:
-    task = "/".join(clean(word) for word in (run.task, run.reward_mode, run.algo) if word)
-    return [
-        ("task", task),
-        ("node", f"node {clean(run.node)}" if run.node else ""),
-        ("counts", _counts(run, compact=compact)),
-        ("git", _git(run, compact=compact)),
-        ("modes", "" if compact else _modes(run)),
-    ]
+def _parts(run: Run, ctx: Context) -> dict[str, str]:
+    """By what gives way; the update is where the transport has the place of the progress."""
+    is_played = ctx.compact and ctx.playback is not None and run.update is not None
+    return {
+        "update": f"u {_of(run.update, run.updates)}" if is_played else "",
+        "task": "/".join(clean(word) for word in (run.task, run.reward_mode, run.algo) if word),
+        "node": f"node {clean(run.node)}" if run.node else "",
+        "counts": _counts(run, compact=ctx.compact),
+        "git": _git(run, compact=ctx.compact),
+        "modes": "" if ctx.compact else _modes(run),
+    }
 
 
 def _counts(run: Run, *, compact: bool) -> str:
+    names = [device.lower() for device in run.devices]
+    kind = "cpu" if all(name.startswith("cpu") for name in names) else "device"
+    kind = "gpu" if any(name.startswith(("gpu", "cuda", "mig")) for name in names) else kind
     known = [
-        (len(run.devices) or None, _kind(run.devices)),
+        (len(run.devices) or None, kind),
         (run.ranks if (run.ranks or 1) > 1 and run.ranks != run.modes.ddp else None, "rank"),
         (run.n_envs, "env"),
         (len(run.slots) or None if run.slots_enabled else None, "slot"),
     ]
-    if compact:
-        return " ".join(
-            f"{count:,}{word[0]}" for count, word in known if count is not None and word != "rank"
-        )
-    return " ".join(f"{count:,} {word}" for count, word in known if count is not None)
-
-
-def _kind(devices: tuple[str, ...]) -> str:
-    """What the devices are: `gpu`, `cpu`, or just devices."""
-    names = [device.lower() for device in devices]
-    if any(name.startswith(("gpu", "cuda", "mig")) for name in names):
-        return "gpu"
-    return "cpu" if all(name.startswith("cpu") for name in names) else "device"
+    shown = [(count, word) for count, word in known if count is not None and not (compact and word == "rank")]
+    return " ".join(f"{count:,}{word[0]}" if compact else f"{count:,} {word}" for count, word in shown)
 
 
 def _git(run: Run, *, compact: bool) -> str:
     if not run.git_sha:
         return ""
-    sha = clean(run.git_sha)[:7]
-    if compact:
-        return sha + ("+" if run.dirty else "")
-    return f"git {sha}" + ("+dirty" if run.dirty else "")
+    start, dirty = ("", "+") if compact else ("git ", "+dirty")
+    return f"{start}{clean(run.git_sha)[:7]}{dirty if run.dirty else ''}"
 
 
 def _modes(run: Run) -> str:
-    words = [clean(run.modes.amp)] if run.modes.amp else []
-    if run.modes.compile:
-        words.append("compile")
-    if run.modes.ddp:
-        words.append(f"ddp{run.modes.ddp}")
-    return " ".join(words)
+    modes = run.modes
+    ddp = f"ddp{modes.ddp}" if modes.ddp else ""
+    words = (clean(modes.amp or ""), "compile" if modes.compile else "", ddp)
+    return " ".join(word for word in words if word)
 
 
 def _progress(snapshot: Snapshot, ctx: Context) -> Line:
@@ -209,16 +181,10 @@ def transport(playback: Playback, ctx: Context) -> Line:
     now = f"{clock(playback.time, ctx.zone, millis=False)}.{tenths}"
     start = [Span(f" {state} {now} of {clock(playback.last, ctx.zone, millis=False)}  ")]
     speed = f"{playback.speed:g}x" if playback.speed < 1 else f"{playback.speed:.1f}x"
-    speed = "" if playback.still else speed
-    keys = (
-        ""
-        if playback.still
-        else _BUSY
-        if playback.busy
-        else _SHORT_KEYS
-        if ctx.compact
-        else _KEYS.format(play="pause" if playback.playing else "play")
-    )
+    keys = _SHORT_KEYS if ctx.compact else _KEYS.format(play="pause" if playback.playing else "play")
+    keys = _BUSY if playback.busy else keys
+    if playback.still:
+        speed = keys = ""
     room = ctx.width - width_of(start) - len(speed) - len(keys) - 10
     return spread(
         [*start, *_timeline(playback, max(8, min(60, room))), Span(f"  {speed}")],
@@ -316,7 +282,9 @@ def _ending(verdict: Verdict, ctx: Context) -> list[Span]:
         return [Span("overwatch tui --replay DIR", Role.INFO)]
     if verdict.note is not None:
         return [Span(clean(verdict.note), Role.STALE if ctx.fresh.old else Role.MUTED)]
-    return [] if ctx.width < LEAST_COUNTED else _counted(verdict, compact=ctx.compact)
+    words = [f"{verdict.counts[key]} {word}" for key, word in _COUNTED if verdict.counts.get(key)]
+    words += [f"{verdict.acknowledged} acked"] if verdict.acknowledged and not ctx.compact else []
+    return [Span("  ".join(words))] if words and ctx.width >= LEAST_COUNTED else []
 
 
 def _local(moment: str, now: float, ctx: Context) -> str:
@@ -327,10 +295,3 @@ def _local(moment: str, now: float, ctx: Context) -> str:
         return moment
     time, day = clock(unix_s, ctx.zone, millis=False), date(unix_s, ctx.zone)
     return time if day == date(now, ctx.zone) else f"{day} {time}"
-
-
-def _counted(verdict: Verdict, *, compact: bool) -> list[Span]:
-    words = [f"{verdict.counts[key]} {word}" for key, word in _COUNTED if verdict.counts.get(key)]
-    if verdict.acknowledged and not compact:
-        words.append(f"{verdict.acknowledged} acked")
-    return [Span("  ".join(words))] if words else []

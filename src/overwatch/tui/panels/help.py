@@ -158,7 +158,10 @@ def text(snapshot: Snapshot | None, ctx: Context) -> list[Line]:
     if at:
         return [*lines, *_marks(ctx.width, slots=slots)]
     if snapshot is not None:
-        lines.append(_current(snapshot, ctx))
+        board = snapshot.board
+        way = "falling" if board.direction == "desc" else "rising"
+        shown = f"filter {clean(board.filter or 'none')} · feed {', '.join(sorted(ctx.ui.toggles)) or 'all'}"
+        lines.append(fit([Span(f" now: sort {clean(board.sort)}, {way} · {shown}", Role.INFO)], ctx.width))
     keys = known(ctx.ui.keys, slots=slots, replay=ctx.playback is not None)
     return [*lines, *_columns([_keys(mode, keys) for mode in _HEADINGS], ctx.width)]
 
@@ -169,7 +172,10 @@ def _marks(width: int, *, slots: bool) -> list[Line]:
     lines += [rule("MARKS", [], width), _statuses(width), *_table(_MARKS, 10, width)]
     if slots:
         note = [Span("the fuller the circle, the further the seed", Role.MUTED)]
-        lines += [rule("STAGES", note, width), *_stages(width)]
+        stages = [[Span(f" {one.glyph} ", stage_role(one)), Span(left(one.label, 24))] for one in Stage]
+        half = (len(stages) + 1) // 2
+        rows = ([span for one in stages[i::half] for span in one] for i in range(half))
+        lines += [rule("STAGES", note, width), *(fit(row, width) for row in rows)]
     return lines
 
 
@@ -182,14 +188,6 @@ def _explained(topic: Topic, note: list[Span], width: int) -> list[Line]:
             lines.append(fit([Span(f" {left(head, _TERM)} ", Role.TITLE), Span(part)], width))
         lines.append(blank(width))
     return lines
-
-
-def _current(snapshot: Snapshot, ctx: Context) -> Line:
-    board = snapshot.board
-    way = "falling" if board.direction == "desc" else "rising"
-    toggles = ", ".join(sorted(ctx.ui.toggles)) or "all"
-    words = f" now: sort {clean(board.sort)}, {way} · filter {clean(board.filter or 'none')} · feed {toggles}"
-    return fit([Span(words, Role.INFO)], ctx.width)
 
 
 def _keys(mode: Mode, keys: tuple[Key, ...]) -> list[list[Span]]:
@@ -242,16 +240,6 @@ def _statuses(width: int) -> Line:
     return fit(spans, width)
 
 
-def _stages(width: int) -> list[Line]:
-    stages = list(Stage)
-    half = (len(stages) + 1) // 2
-    return [fit([s for stage in stages[i::half] for s in _stage(stage)], width) for i in range(half)]
-
-
-def _stage(stage: Stage) -> list[Span]:
-    return [Span(f" {stage.glyph} ", stage_role(stage)), Span(left(stage.label, 24))]
-
-
 def key_line(snapshot: Snapshot | None, ctx: Context) -> Line:
     """One line."""
     if ctx.ui.prompt is not None:
@@ -260,8 +248,9 @@ def key_line(snapshot: Snapshot | None, ctx: Context) -> Line:
         return fit([Span(f" {clean(ctx.ui.notice)}", Role.INFO)], ctx.width)
     slots = snapshot is not None and snapshot.run.slots_enabled
     num_alarms = 0 if snapshot is None else min(9, len(on_rail(snapshot)))
+    of_alarms = "1 alarm" if num_alarms == 1 else f"1-{num_alarms} alarm" if num_alarms else ""
     hints = [
-        _alarm_hint(num_alarms) if key.action == "alarm" else hint
+        of_alarms if key.action == "alarm" else hint
         for key in known(ctx.ui.keys, slots=slots, replay=ctx.playback is not None)
         if ctx.mode in (key.modes if key.hinted is None else key.hinted)
         and (hint := key.tiny if ctx.width < COMPACT_BELOW else key.hint) is not None
@@ -275,12 +264,6 @@ def key_line(snapshot: Snapshot | None, ctx: Context) -> Line:
     return fit([Span(f" {line}{ending}", Role.MUTED)], ctx.width)
 
 
-def _alarm_hint(num_alarms: int) -> str:
-    if not num_alarms:
-        return ""
-    return "1 alarm" if num_alarms == 1 else f"1-{num_alarms} alarm"
-
-
 def _prompt(prompt: Prompt, snapshot: Snapshot | None, ctx: Context) -> Line:
     """What is typed with the caret, and at the right what is wrong with it and what passes."""
     answer: list[Span] = []
@@ -288,8 +271,9 @@ def _prompt(prompt: Prompt, snapshot: Snapshot | None, ctx: Context) -> Line:
     if error is not None:
         answer.append(Span(cut(clean(error), max(10, ctx.width * 3 // 5)), Role.WARN))
     if prompt.kind is FILTER and snapshot is not None:
-        passing = _passing(snapshot)
-        if passing and ctx.width - sum(cells(span.text) for span in answer) > 40:
+        total, matched = snapshot.run.n_envs, snapshot.board.matched
+        passing = f"{total or 0:,} env" if matched is None else f"{matched:,} of {total or 0:,} env"
+        if total is not None and ctx.width - sum(cells(span.text) for span in answer) > 40:
             answer.append(Span(("   " if answer else "") + passing))
     if not answer:
         answer = [Span(f"Tab completes, Enter {prompt.kind.entered} it, Esc goes back", Role.MUTED)]
@@ -299,13 +283,6 @@ def _prompt(prompt: Prompt, snapshot: Snapshot | None, ctx: Context) -> Line:
     caret = after[:1] or " "
     typed = [Span(prompt.kind.sign, Role.TITLE), Span(before), Span(caret, Role.ACCENT), Span(after[1:])]
     return spread(typed, answer, ctx.width)
-
-
-def _passing(snapshot: Snapshot) -> str:
-    total, matched = snapshot.run.n_envs, snapshot.board.matched
-    if total is None:
-        return ""
-    return f"{total:,} env" if matched is None else f"{matched:,} of {total:,} env"
 
 
 def choices(ctx: Context) -> list[Line]:

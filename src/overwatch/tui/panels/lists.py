@@ -11,7 +11,7 @@ from typing import Final
 from overwatch.analyse.effect import change
 from overwatch.catalog.durations import duration
 from overwatch.catalog.runbooks import runbook
-from overwatch.feeds.towers import Listed
+from overwatch.feeds.live import Listed
 from overwatch.snapshot import FeedLine, Finding, RunLine, Snapshot
 from overwatch.tui.comparison import Comparison, Row
 from overwatch.tui.context import Context, Frame, PickAt
@@ -74,9 +74,11 @@ def marked(line: Sequence[Span], width: int, *, here: bool) -> Line:
 def runs(listed: tuple[Listed, ...], watched: str | None, ctx: Context, rows: int) -> Frame:
     """Title, head, and at most `rows - 2` runs; the one under the cursor is always among them."""
     count = sum(one.run is not None for one in listed)
+    kinds = "" if ctx.compact else f"{'task':20} {'algo':8} "
+    head = f"    {'run':{_RUN_ID}} {kinds}{'state':12} {'update':>8} {'env':>7}  verdict"
     lines = [
         rule("RUNS", [Span(f"{count} run{'' if count == 1 else 's'}", Role.MUTED)], ctx.width),
-        fit([Span(_runs_head(ctx), Role.MUTED)], ctx.width),
+        fit([Span(head, Role.MUTED)], ctx.width),
     ]
     room = max(0, rows - len(lines))
     if not listed:
@@ -87,23 +89,14 @@ def runs(listed: tuple[Listed, ...], watched: str | None, ctx: Context, rows: in
     places = targets_of(len(lines), shown)
     for place in shown:
         one = listed[place]
-        line = _run(one.run, watched, ctx) if one.run is not None else _no_answer(one)
-        if many and one.run is not None:
-            line = [*line, Span(f"  {clean(one.collector)}", Role.MUTED)]
+        collector = clean(one.collector)
+        if one.run is None:
+            start = Span(f"   {left(cut_middle(collector, _RUN_ID), _RUN_ID)} ")
+            line = [start, Span(cut(clean(one.reason or "no answer"), 60), Role.CRIT)]
+        else:
+            line = _run(one.run, watched, ctx) + ([Span(f"  {collector}", Role.MUTED)] if many else [])
         lines.append(marked(line, ctx.width, here=place == ctx.ui.picked))
     return Frame(lines=lines, targets=places)
-
-
-def _runs_head(ctx: Context) -> str:
-    kinds = "" if ctx.compact else f"{'task':20} {'algo':8} "
-    return f"    {'run':{_RUN_ID}} {kinds}{'state':12} {'update':>8} {'env':>7}  verdict"
-
-
-def _no_answer(listed: Listed) -> list[Span]:
-    return [
-        Span(f"   {left(cut_middle(clean(listed.collector), _RUN_ID), _RUN_ID)} "),
-        Span(cut(clean(listed.reason or "no answer"), 60), Role.CRIT),
-    ]
 
 
 def _run(run: RunLine, watched: str | None, ctx: Context) -> list[Span]:
@@ -112,20 +105,16 @@ def _run(run: RunLine, watched: str | None, ctx: Context) -> list[Span]:
     if not ctx.compact:
         task, algo = clean(run.task or ABSENT), clean(run.algo or ABSENT)
         spans.append(Span(f"{left(cut_middle(task, 20), 20)} {left(algo, 8)} "))
-    spans.append(Span(left(_run_state(run), 12) + " "))
+    state = clean(run.outcome or run.state).upper().replace("_", " ")
+    if run.data_age_s is not None:
+        is_over = run.state == "ended"
+        state += f" {duration(run.data_age_s, coarse=True) if is_over else age(run.data_age_s)}"
+    spans.append(Span(left(state, 12) + " "))
     update = ABSENT if run.update is None else f"{run.update:,}"
     envs = ABSENT if run.n_envs is None else f"{run.n_envs:,}"
     spans.append(Span(f"{right(update, 8)} {right(envs, 7)}  "))
     archived = [Span("  archived", Role.MUTED)] if run.archived else []
     return [*spans, severity(run.severity), *archived, Span(f"  {clean(run.text)}")]
-
-
-def _run_state(run: RunLine) -> str:
-    word = clean(run.outcome or run.state).upper().replace("_", " ")
-    if run.data_age_s is None:
-        return word
-    ended = run.state == "ended"
-    return f"{word} {duration(run.data_age_s, coarse=True) if ended else age(run.data_age_s)}"
 
 
 def findings(snapshot: Snapshot, ctx: Context, rows: int) -> Frame:

@@ -173,21 +173,16 @@ def _row(name: str, reading: Reading, history: History, ctx: Context) -> list[Sp
     values = history.of(name)
     limit = "" if reading.limit is None else clean(reading.limit.text)
     spread = "" if reading.spread is None else f"  ranks differ by {short(reading.spread)}"
+    # What the row answers, as far as there is room for it beside the row.
+    room = ctx.width - 1 - _NAME - _VALUE - 19 - bars - cells(spread)
+    has_question = ctx.width >= _ASKED_FROM and room > 20
     return [
         Span(f" {left(cut_middle(clean(reading.label or name), _NAME), _NAME)} "),
         *judged(reading, old=ctx.fresh.old, width=_VALUE),
         *sparkline(values if len(values) > len(reading.history) else reading.history, bars, reading.scale),
         Span(f" {left(limit, 8)}{spread}", Role.MUTED),
-        *_question(name, spread, bars, ctx),
+        *([Span(f"  {cut(asks(name), room - 2)}", Role.MUTED)] if has_question else []),
     ]
-
-
-def _question(name: str, spread: str, bars: int, ctx: Context) -> list[Span]:
-    """What the row answers, as far as there is room for it beside the row."""
-    room = ctx.width - 1 - _NAME - _VALUE - 19 - bars - cells(spread)
-    return (
-        [Span(f"  {cut(asks(name), room - 2)}", Role.MUTED)] if ctx.width >= _ASKED_FROM and room > 20 else []
-    )
 
 
 def asks(name: str) -> str:

@@ -29,7 +29,9 @@ def render(snapshot: Snapshot, ctx: Context, most_lanes: int) -> list[Line]:
     if not system.gpus:
         lines.append(fit([Span(f"gpu   {_no_gpu(snapshot.feed)}", Role.MUTED)], ctx.width))
     elif not ctx.compact and 4 <= len(system.gpus) <= 2 * most_lanes:
-        lines += _pairs(system.gpus, ctx)
+        halves = [fit(_half_lane(lane, ctx), ctx.width // 2) for lane in system.gpus]
+        pairs = ([s for one in halves[i : i + 2] for s in one] for i in range(0, len(halves), 2))
+        lines += [fit(pair, ctx.width) for pair in pairs]
     else:
         lines += _rows(system.gpus, ctx, most_lanes)
     lines.append(_host(snapshot, ctx))
@@ -53,12 +55,6 @@ def _rows(gpus: tuple[Lane, ...], ctx: Context, most: int) -> list[Line]:
         text = f"+{len(hidden)} lanes {states.pop() if len(states) == 1 else 'in several states'}"
         lines.append(fit([Span(text, Role.MUTED)], ctx.width))
     return lines
-
-
-def _pairs(gpus: tuple[Lane, ...], ctx: Context) -> list[Line]:
-    half = ctx.width // 2
-    cells = [fit(_half_lane(lane, ctx), half) for lane in gpus]
-    return [fit([s for cell in cells[i : i + 2] for s in cell], ctx.width) for i in range(0, len(cells), 2)]
 
 
 def _global(bound: Bound | None, ctx: Context) -> list[Span]:
@@ -97,6 +93,7 @@ def _history(values: Sequence[float | None], width: int, *, old: bool) -> list[S
 def _lane(lane: Lane, ctx: Context) -> Line:
     old = ctx.fresh.old
     memory = _memory(lane.memory_used_bytes, lane.memory_total_bytes, digits=1)
+    mhz = None if lane.clock_hz is None else lane.clock_hz / 1e6
     return fit(
         [
             Span(left(cut_middle(clean(lane.gpu_id), 5), 6)),
@@ -108,7 +105,7 @@ def _lane(lane: Lane, ctx: Context) -> Line:
             Span(right(memory, max(10, len(memory)))),
             _reading(lane.temperature_c, "{:.0f}°C", max(5, 17 - max(10, len(memory))), old=old),
             _reading(lane.power_w, "{:.0f}W", 6, old=old),
-            _reading(_mhz(lane), "{:.0f}M" if old else "{:.0f}MHz", 8, old=old),
+            _reading(mhz, "{:.0f}M" if old else "{:.0f}MHz", 8, old=old),
             Span("  "),
             *_held(lane, 15, ctx),
         ],
@@ -137,6 +134,7 @@ def _half_lane(lane: Lane, ctx: Context) -> list[Span]:
     old = ctx.fresh.old
     rank = "" if lane.rank is None else f" r{lane.rank}"
     memory = _memory(lane.memory_used_bytes, lane.memory_total_bytes, digits=0)
+    held = [Span("unknown ?", Role.MUTED)] if lane.bound is None or old else _bound(lane.bound)
     return [
         Span(left(f"{cut_middle(clean(lane.gpu_id), 5)}{rank}", 8)),
         _reading(lane.utilization, "{:.0%}", 5, old=old),
@@ -146,20 +144,8 @@ def _half_lane(lane: Lane, ctx: Context) -> list[Span]:
         _reading(lane.temperature_c, "{:.0f}°C", 5, old=old),
         _reading(lane.power_w, "{:.0f}W", 5, old=old),
         Span("  "),
-        *_verdict(lane, ctx),
+        *([] if ctx.fresh.state == "ended" else held),
     ]
-
-
-def _verdict(lane: Lane, ctx: Context) -> list[Span]:
-    if ctx.fresh.state == "ended":
-        return []
-    if lane.bound is None or ctx.fresh.old:
-        return [Span("unknown ?", Role.MUTED)]
-    return _bound(lane.bound)
-
-
-def _mhz(lane: Lane) -> float | None:
-    return None if lane.clock_hz is None else lane.clock_hz / 1e6
 
 
 def _reading(value: float | None, form: str, width: int, *, old: bool) -> Span:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overwatch.recordings import values as module
-from overwatch.recordings.values import Extent, values
+from overwatch.recordings import stored as module
+from overwatch.recordings.stored import Part, values
 
 OBJECTS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=6),
@@ -93,7 +93,7 @@ def test_an_array_of_any_length_is_read_value_by_value(monkeypatch: pytest.Monke
     extents = list(values(read, 0))
 
     assert len(extents) == 3011
-    assert extents[3000] == Extent(data.index(long), len(long))
+    assert extents[3000] == Part(data.index(long), len(long))
     assert max(held) == 512
 
 
@@ -102,4 +102,4 @@ def test_the_end_of_a_file_may_cut_a_value_off() -> None:
     data = b'[{"a":1},{"a":'
     *_, last = values(lambda offset, length: data[offset : offset + length], 0)
 
-    assert last == Extent(9, 5, is_last=True)
+    assert last == Part(9, 5, is_last=True)

@@ -1,9 +1,17 @@
-"""The one widget: lines on a terminal, of which only the cells that changed are written again.
+"""The terminal as Textual has it: the one widget, and a driver for a mouse and an output that may go away.
 
-A Line API widget: `render_line` hands out strips that are made once for each changed line. Must not know
-snapshots or panels.
+The widget is lines, of which only the cells that changed are written again: `render_line` hands out strips
+that are made once for each changed line. The driver reports clicks and the wheel alone: Textual's own asks
+for every movement as well, in pixels where it can, bytes over a slow line that nothing here reads. That one
+writes in a thread with a bounded queue: where a write fails the thread ends, frames fill the queue, and the
+application waits for room for ever. Here what cannot be written is dropped, so that the application comes to
+see that there is no terminal. Must not know snapshots, panels or what a click means.
 """
 
+from collections.abc import Callable
+from typing import IO, Any
+
+from textual.drivers.linux_driver import LinuxDriver
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
@@ -79,3 +87,62 @@ def _changed(old: Line, new: Line, y: int) -> Region:
     after = sum(cells(span.text) for span in new[len(new) - end :])
     width = max(width_of(new), width_of(old))
     return Region(before, y, max(1, width - before - after), 1)
+
+
+class Output:
+    """A stream to which nothing is written any more once a write has failed."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+        self._is_gone = False
+
+    def write(self, text: str) -> None:
+        """Write it, or drop it."""
+        self._do(self._stream.write, text)
+
+    def flush(self) -> None:
+        """Flush what was written."""
+        self._do(self._stream.flush)
+
+    def _do(self, what: Callable[..., object], *inputs: str) -> None:
+        if not self._is_gone:
+            try:
+                what(*inputs)
+            except OSError:
+                self._is_gone = True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class ClickDriver(LinuxDriver):
+    """Reports clicks and the wheel while asked to; on every way out the terminal's mouse is its own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._file: Any = Output(self._file)
+
+    def report_mouse(self, *, on: bool) -> None:
+        """Report from now on, or leave the mouse to the terminal."""
+        if on == self._mouse:
+            return
+        if on:
+            self._mouse = True
+            self._enable_mouse_support()
+        else:
+            self._disable_mouse_support()
+            self._mouse = False
+
+    def _enable_mouse_support(self) -> None:
+        self._ask("\x1b[?1000h\x1b[?1006h")
+
+    def _disable_mouse_support(self) -> None:
+        self._ask("\x1b[?1000l\x1b[?1006l")
+
+    def _ask(self, sequence: str) -> None:
+        if self._mouse:
+            self.write(sequence)
+            self.flush()
+
+    def _enable_mouse_pixels(self) -> None:
+        """Cells are enough."""
