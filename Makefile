@@ -76,6 +76,7 @@ release: $(VENV)/.installed  ## sdist and wheel in dist/, checked, installed int
 
 long: $(VENV)/.installed  ## what takes minutes: learning over five seeds and the like
 	$(BIN)/pytest -m long -s $(PYTEST_FLAGS)
+	$(BIN)/pytest -m "hypothesis and not long" --hypothesis-profile=exhaustive -n $(WORKERS) -o timeout=1800 $(PYTEST_FLAGS)
 
 bench: $(VENV)/.installed  ## ratios beside comparators in one run; never a gate
 	for file in tests/bench/bench_*.py; do $(BIN)/python $$file || exit 1; done
@@ -121,7 +122,7 @@ learning: $(VENV)/.installed  ## train what docs/learning.md shows and is not ke
 	$(BIN)/python -m tests.learning.page $(if $(DRAW),,--train)
 
 corpus: $(VENV)/.installed  ## how soon each labelled fault is found, and what is said of healthy runs
-	$(BIN)/python -m overwatch.generate.corpus
+	$(BIN)/python -m tests.calibration.corpus
 
 SCREENS := build/screens
 screenshots: $(VENV)/.installed  ## redraw the pictures of the docs: a real run, and a simulated storm

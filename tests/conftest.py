@@ -8,17 +8,30 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import slowness
+from tests import sampling, slowness
+
+# Threads of PyTorch wait actively for one another: several times the CPU where tests run side by side.
+# It is read when PyTorch is imported, here and in every process that a test starts.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 MOST_LEFT_OPEN = 128
 """Descriptors that a module of tests may leave open; a process has 1,024 at most by default."""
 
-settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy machine")
+QUICK = 25
+"""Examples that hypothesis draws where a test names no number, anew each session; what fails, it prints."""
+EXHAUSTIVE = 400
+"""As many as `make long` draws, by `--hypothesis-profile=exhaustive`."""
+
+for _name, _examples in (("quick", QUICK), ("exhaustive", EXHAUSTIVE)):
+    settings.register_profile(
+        _name, deadline=None, max_examples=_examples, suppress_health_check=[HealthCheck.too_slow]
+    )
+settings.load_profile("quick")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tests that are slow get their mark, and those without it start no process."""
+    """Tests that are slow get their mark, those without it start no process, and some are a sample."""
+    config.pluginmanager.register(sampling)
     config.pluginmanager.register(slowness)
 
 

@@ -71,8 +71,9 @@ _slow: set[str] = set()
 
 
 def _watch(event: str, words: tuple[object, ...]) -> None:
-    # What a background thread of the product starts comes when it likes, also in a later test.
-    if event in STARTS and threading.current_thread() is threading.main_thread():
+    # What a background thread of the product starts comes when it likes, also in a later test. At the very
+    # end of a process no name of a module is left.
+    if STARTS is not None and event in STARTS and threading.current_thread() is threading.main_thread():
         _started.append(f"{event} {words[:2]}" if words else event)
 
 

@@ -17,12 +17,11 @@ from typing import Final, Protocol
 
 import msgspec
 
-from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame, LifeStarted, next_tick
+from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame, TowerStats, life_of, next_tick
 from overwatch.journal import Batch, Cursor, Signal
+from overwatch.runs import Tracked
 from overwatch.snapshot import View
 from overwatch.snapshot.history import Ask, History
-from overwatch.tower import TowerStats
-from overwatch.tracked import Tracked
 
 __all__ = ["Aggregator", "Checkpoint", "CheckpointSink", "Frame", "FrameSink", "Past", "Resumed"]
 
@@ -32,7 +31,6 @@ LONGEST_SILENCE_NS: Final = 300 * SLOW_NS
 """Ticks without a batch that are folded again after a restart; what is longer is passed over."""
 
 _log = logging.getLogger("overwatch.aggregator")
-_life: Final = msgspec.json.Decoder(LifeStarted).decode
 
 
 class FrameSink(Protocol):
@@ -135,7 +133,7 @@ class Aggregator:
         self.faults = 0
         """Ticks that met an error of ours, and what was to be folded at them is left out."""
         self._said = 0
-        """Troubles of the fold when the log was last told of one."""
+        """Troubles of the fold when one was last logged."""
 
     def start(self, stamp: int | None = None) -> None:
         """Begin ticking, at the first tick at or after `stamp`, or else after this aggregator was made."""
@@ -244,7 +242,8 @@ class Aggregator:
     def _enter_life(self, start: Batch) -> None:
         """Go to the first tick of a life, as its own aggregator did."""
         try:
-            after = _life(start.body).after
+            life = life_of(start.body)
+            after = life.after if life.version else 0
         except msgspec.DecodeError:
             after = 0
         if after is None:
@@ -266,7 +265,7 @@ class Aggregator:
         try:
             self._fold.take(tick, batches)
             self._put_away()
-        except Exception as error:  # noqa: BLE001 as said
+        except Exception as error:  # noqa: BLE001 as named
             self._fault(tick, error)
 
     def _put_away(self) -> None:
@@ -286,7 +285,7 @@ class Aggregator:
         began = time.perf_counter()
         try:
             data = self._fold.dump()
-        except Exception:  # noqa: BLE001 as said
+        except Exception:  # noqa: BLE001 as named
             self.checkpoint_errors += 1
             if self.checkpoint_errors == 1:
                 _log.exception("the fold cannot be written; a restart folds the journal again instead")
@@ -310,7 +309,7 @@ class Aggregator:
             with self._views_lock:
                 views = tuple(self._views)
             frame = self._fold.advance(self._tick, batches, views)
-        except Exception as error:  # noqa: BLE001 as said
+        except Exception as error:  # noqa: BLE001 as named
             self._fault(self._tick, error)
             return
         finally:
@@ -335,7 +334,7 @@ class Aggregator:
     def _publish(self, sink: FrameSink, frame: Frame) -> None:
         try:
             sink.publish(frame)
-        except Exception:  # noqa: BLE001 a named border: counted, said once, the others go on
+        except Exception:  # noqa: BLE001 a named border: counted, logged once, the others go on
             self.sink_errors += 1
             if self.sink_errors == 1:
                 _log.exception("a snapshot exporter failed; its later failures are only counted")

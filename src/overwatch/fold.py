@@ -1,7 +1,8 @@
 """All runs, tick by tick: batches in, frames out. The same batches give the same frames, live or replayed.
 
-Owns the tick clock's arithmetic and the routing of records to runs. A bad record is quarantined and
-counted, its neighbours are unharmed. No thread, no clock, no file: `Aggregator` and replay both drive it.
+Owns the tick clock's arithmetic, the routing of records to runs, and counts of what it did with everything it
+was given. A bad record is quarantined and counted, its neighbours are unharmed. No thread, no clock, no file:
+`Aggregator` and replay both drive it.
 """
 
 import struct
@@ -15,8 +16,6 @@ import numpy.ma
 import zstandard
 
 from overwatch.diagnose import Assessment
-from overwatch.diagnose.assess import dump as dump_assessment
-from overwatch.diagnose.assess import load as load_assessment
 from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
 from overwatch.events import FindingAcknowledged, Record, RunStarted
 from overwatch.journal import Batch, Signal
@@ -25,19 +24,50 @@ from overwatch.otlp.origin import begins_run
 from overwatch.otlp.result import timed
 from overwatch.otlp.settle import settle
 from overwatch.otlp.totals import Totals
-from overwatch.room import SILENT_NS, Room, cost, cut_down, leaving, most_envs
+from overwatch.runs import SILENT_NS, Room, Tracked, cost, cut_down, leaving, most_envs
 from overwatch.snapshot import Baseline, Snapshot, View
 from overwatch.snapshot.history import Ask, History
 from overwatch.state import apply, new_run
-from overwatch.state import dump as dump_state
-from overwatch.state import load as load_state
 from overwatch.state.caps import evict, wants_room
-from overwatch.state.joins import Joins
 from overwatch.state.names import Overflow
-from overwatch.state.past import Past
-from overwatch.state.sources import source_key
-from overwatch.tower import TowerStats
-from overwatch.tracked import Tracked
+from overwatch.state.sources import Joins, source_key
+
+
+class TowerStats(msgspec.Struct, kw_only=True):
+    """What the fold did with everything it was given."""
+
+    ticks: int = 0
+    """Taken since the fold began empty."""
+    batches: int = 0
+    """Folded since then, start records among them."""
+    records: int = 0
+    problems: int = 0
+    """Malformed or unfoldable records, quarantined."""
+    unjudged: int = 0
+    """Times that a run could not be judged or shown, for a fault of ours that its numbers found."""
+    unattributed: int = 0
+    """Records without a run id."""
+    unmapped: int = 0
+    """Foreign metric points that no catalogue row knows."""
+    late: int = 0
+    """Points of sums and distributions that came twice, or after a newer one."""
+    resets: int = 0
+    """Sums and distributions that began anew, for a restart or a gap."""
+    overlaps: int = 0
+    """Points that two writers sent of one series at once."""
+    duplicates: int = 0
+    refused_runs: int = 0
+    """Records of runs beyond the limit of runs."""
+    after_end: int = 0
+    """Records of runs that had ended and were evicted."""
+    evicted_runs: int = 0
+    """Runs that were over and made room."""
+    evicted_envs: int = 0
+    """Envs that were silent for long, in runs that had as many as they may have."""
+    overflowed: int = 0
+    """Names and ids beyond what one run, or all of them, may have."""
+    last_problem: str | None = None
+
 
 FAST_NS: Final = 100_000_000
 SLOW_NS: Final = 1_000_000_000
@@ -88,9 +118,10 @@ def _begins(record: Record) -> bool:
 class LifeStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The body of a start record, as JSON: one life of a collector."""
 
-    version: str
-    pid: int
-    config_digest: str
+    version: str = ""
+    """Empty in a body that shows nothing of its life."""
+    pid: int = 0
+    config_digest: str = ""
     after: int | None = None
     """Last tick of the checkpoint that this life's fold goes on from, 0 where there was none to load; `None`
     when the fold began empty."""
@@ -104,15 +135,6 @@ class LifeStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """How much this life may hold; `None` in recordings of versions that did not write it."""
 
 
-class _Compared(msgspec.Struct, frozen=True):
-    """What the fold reads of a start record."""
-
-    baseline: Baseline | None = None
-    preset: str | None = None
-    diagnosis: DiagnosisConfig | None = None
-    room: Room | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     """What one tick published."""
@@ -123,22 +145,13 @@ class Frame:
     newest: str | None
     """The run with the newest stamp."""
     snapshots: Mapping[tuple[str, View], Snapshot]
-    """Of runs that somebody watches, and the newest, as they are at this tick; of others the default view as
+    """Of runs that are watched, and the newest, as they are at this tick; of others the default view as
     it was at the last slow tick, or if they rest as they were judged last."""
     recorded: tuple[Snapshot, ...]
     """What a snapshot log gets at this tick: one of each run that is not over, on slow ticks."""
     tower: TowerStats
     capped: Mapping[str, Overflow] = field(default_factory=dict)
     """What runs were not given for their caps, by run; those that were given all are left out."""
-
-
-class _SavedRun(msgspec.Struct, frozen=True):
-    run_id: str
-    state: bytes
-    assessment: bytes
-    logged_stamp: int
-    past: bytes = b""
-    """Empty in checkpoints of versions that kept none."""
 
 
 class _Saved(msgspec.Struct, frozen=True):
@@ -155,8 +168,8 @@ class _Saved(msgspec.Struct, frozen=True):
 
 
 _saved: Final = msgspec.msgpack.Decoder(_Saved).decode
-_saved_run: Final = msgspec.msgpack.Decoder(_SavedRun).decode
-_compared: Final = msgspec.json.Decoder(_Compared).decode
+life_of: Final = msgspec.json.Decoder(LifeStarted).decode
+"""Reads the body of a start record."""
 
 
 class Fold:
@@ -168,13 +181,13 @@ class Fold:
         self.read = read
         """What makes records of a batch; must give what `decode_batch` gives."""
         self._given = baseline
-        """What the throughput of every run is compared with, whatever start records tell."""
+        """What the throughput of every run is compared with, whatever start records hold."""
         self._told: Baseline | None = None
-        """What the newest start record tells."""
+        """What the newest start record holds."""
         self._preset: str | None = None
-        """Whose limits judge every run, as the newest start record tells."""
+        """Whose limits judge every run, as the newest start record holds."""
         self._diagnosis: DiagnosisConfig | None = None
-        """How runs are judged, as the newest start record tells."""
+        """How runs are judged, as the newest start record holds."""
         self._how: Judging | None = None
         """The same, ready to judge with; `None` until it is needed."""
         self._room = room or Room()
@@ -214,13 +227,17 @@ class Fold:
 
         In runs that are `hushed` only the findings named there open: their numbers were thinned.
         """
-        logged = self._judge(tick, batches, hushed)
+        logged = self.take(tick, batches, hushed)
         snapshots = self._shown(self._resolve(views))
         return Frame(
             tick=tick,
             slow=tick % SLOW_NS == 0,
             newest=self.newest,
-            capped={run_id: run.state.overflow.copy() for run_id, run in self._capped()},
+            capped={
+                run_id: run.state.overflow.copy()
+                for run_id, run in self._runs.items()
+                if run.state.overflow.counts
+            },
             snapshots=snapshots,
             recorded=tuple(
                 snapshots[run_id, DEFAULT_VIEW] for run_id in logged if (run_id, DEFAULT_VIEW) in snapshots
@@ -228,13 +245,34 @@ class Fold:
             tower=msgspec.structs.replace(self.tower),
         )
 
-    def take(self, tick: int, batches: Sequence[Batch], hushed: Hushed = NOT_HUSHED) -> None:
-        """As `advance`, for who needs nothing of this tick: decoded, applied, judged, and not projected."""
-        self._judge(tick, batches, hushed)
+    def take(self, tick: int, batches: Sequence[Batch], hushed: Hushed = NOT_HUSHED) -> list[str]:
+        """As `advance`, without a projection; returns the runs whose snapshot is recorded at this tick.
+
+        Where seconds of a run come in one tick, it is judged within them too: what was true for a while and
+        is over again is not missed because a spool drains fast.
+        """
+        self._taken = tick, hushed
+        self.evicted = []
+        self.tower.ticks += 1
+        if tick % SLOW_NS == 0:
+            self._make_room(tick)
+        every = -(-len(batches) // LOOKS)
+        for place, batch in enumerate(batches):
+            if place and place % every == 0:
+                for run_id in [run_id for run_id, run in self._runs.items() if run.is_long]:
+                    self._assess(run_id, tick, hushed)
+            self._apply(batch)
+        logged: list[str] = []
+        for run_id, tracked in self._runs.items():
+            if tracked.judged is None or not tracked.rests(tick):
+                self._assess(run_id, tick, hushed)
+            if tick % SLOW_NS == 0 and tracked.is_recorded():
+                logged.append(run_id)
+        return logged
 
     def skip(self, tick: int, batches: Sequence[Batch], hushed: Hushed = NOT_HUSHED) -> tuple[Snapshot, ...]:
         """As `advance`, for who needs no frame: only what a snapshot log gets at this tick."""
-        logged = self._judge(tick, batches, hushed)
+        logged = self.take(tick, batches, hushed)
         return tuple(
             snapshot for run_id in logged for snapshot in self._project(run_id, (DEFAULT_VIEW,)).values()
         )
@@ -268,10 +306,8 @@ class Fold:
                 _Saved(len(self._runs), self.tower, self._joins, self._totals, *told, *kept)
             )
         )
-        for run_id, run in self._runs.items():
-            state, assessment = dump_state(run.state), dump_assessment(run.assessment)
-            past = run.past.dump()
-            add(msgspec.msgpack.encode(_SavedRun(run_id, state, assessment, run.logged_stamp, past)))
+        for run in self._runs.values():
+            add(run.dump())
         return b"".join((*chunks, packer.flush()))
 
     @classmethod
@@ -283,37 +319,9 @@ class Fold:
         fold.tower, fold._joins, fold._totals = saved.tower, saved.joins, saved.totals
         fold._room, fold._ended = saved.room, saved.ended
         for _ in range(saved.runs):
-            run = _saved_run(_part(reader))
-            state, assessment = load_state(run.state), load_assessment(run.assessment)
-            fold._runs[run.run_id] = Tracked(
-                state, assessment, run.logged_stamp, looked_at=state.last_at, past=Past.load(run.past)
-            )
+            run = Tracked.load(_part(reader))
+            fold._runs[run.state.origin.run_id] = run
         return fold
-
-    def _judge(self, tick: int, batches: Sequence[Batch], hushed: Hushed) -> list[str]:
-        """Take one tick; returns the runs whose snapshot is recorded at it.
-
-        Where seconds of a run come in one tick, it is judged within them too: what was true for a while and
-        is over again is not missed because a spool drains fast.
-        """
-        self._taken = tick, hushed
-        self.evicted = []
-        self.tower.ticks += 1
-        if tick % SLOW_NS == 0:
-            self._make_room(tick)
-        every = -(-len(batches) // LOOKS)
-        for place, batch in enumerate(batches):
-            if place and place % every == 0:
-                for run_id in [run_id for run_id, run in self._runs.items() if run.is_long]:
-                    self._assess(run_id, tick, hushed)
-            self._apply(batch)
-        logged: list[str] = []
-        for run_id, tracked in self._runs.items():
-            if tracked.judged is None or not tracked.rests(tick):
-                self._assess(run_id, tick, hushed)
-            if tick % SLOW_NS == 0 and tracked.is_recorded():
-                logged.append(run_id)
-        return logged
 
     def _assess(self, run_id: str, tick: int, hushed: Hushed) -> None:
         how = self._how = self._how or judging(self._diagnosis or DiagnosisConfig())
@@ -359,9 +367,6 @@ class Fold:
             self.tower.unjudged += 1
             self.tower.last_problem = f"run {run_id} {fault}"
 
-    def _capped(self) -> list[tuple[str, Tracked]]:
-        return [(run_id, run) for run_id, run in self._runs.items() if run.state.overflow.counts]
-
     def _resolve(self, views: Iterable[tuple[str | None, View]]) -> list[tuple[str, View]]:
         newest = self.newest
         named = ((newest if run_id is None else run_id, view) for run_id, view in views)
@@ -383,7 +388,7 @@ class Fold:
             self._quarantine(f"a batch of {batch.signal.value}: {type(error).__name__}: {error}")
             return
         self._count(decoded)
-        # Telemetry may hold any bits for a number: what is none is told by its value, not by a warning.
+        # Telemetry may hold any bits for a number: what is none is known by its value, not by a warning.
         with np.errstate(invalid="ignore"):
             for record in decoded.records:
                 self._route(record, batch.stamp)
@@ -395,7 +400,7 @@ class Fold:
         if not body:
             return
         try:
-            life = _compared(body)
+            life = life_of(body)
         except msgspec.DecodeError as error:
             self._quarantine(f"a start record, so its limits are not applied: {error}")
             return

@@ -149,7 +149,7 @@ def opening(at: Path, most_bytes: int) -> None:
     folder = make(at / "large", 64, most_bytes=most_bytes)
     code = (
         "import sys, time, resource; from pathlib import Path; from overwatch.feeds.inputs import open_input;"
-        "from overwatch.feeds.playing import player_of; began = time.perf_counter();"
+        "from overwatch.feeds.player import player_of; began = time.perf_counter();"
         "player = player_of(open_input(Path(sys.argv[1]))); took = time.perf_counter() - began;"
         "player.seek(player.first + 60 * 10**9);"
         "print(f'{took:.2f} s to the first frame, most memory '"

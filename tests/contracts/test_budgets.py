@@ -30,8 +30,6 @@ DEEP: Final = (
     "overwatch.generate.registry_reading._Event",
     "overwatch.generate.registry_reading._Metric",
     "overwatch.generate.registry_reading._Span",
-    "overwatch.state.env_tables.Earned",
-    "overwatch.state.env_tables.Latest",
     "overwatch_rl.telemetry.running.Lines",
 )
 """Classes with more classes above them that are still there."""

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 SRC = Path(__file__).parents[2] / "src/overwatch"
-ALONE = ("cli/", "generate/", "config.py", "tui/settings.py", "recordings/__main__.py")
+ALONE = ("cli/", "generate/", "config.py", "tui/settings.py")
 """What runs before there are threads, or in none."""
 PLAIN = {"dict", "int", "str", "list", "float"}
 CONVERTED = {"otlp/decode.py"}

@@ -11,8 +11,8 @@ import pytest
 
 from overwatch.catalog.alerts import alert_name, told_codes
 from overwatch.simulate import Settings
-from overwatch.simulate.corpus import CASES, Case
 from overwatch.simulate.faults import Planned
+from tests.calibration.corpus import CASES, Case
 from tests.e2e.alerting import BEYOND_S, DIVISOR, Fired, Webhook, alerting, case_of, fired, play, sampled_all
 from tests.e2e.collecting import collecting, until
 from tests.ports import free_port

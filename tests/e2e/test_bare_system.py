@@ -36,6 +36,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("hidden", ["linux", "psutil"])
 def test_data_arrives_whole_where_nothing_of_linux_is_there(

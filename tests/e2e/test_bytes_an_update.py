@@ -14,7 +14,7 @@ MOST_BYTES = 1200
 LITTLE_BYTES = 32 << 10
 """Not packed, of what comes while the rest is waited for."""
 PER_SECOND = 31
-SECONDS = 60
+SECONDS = 30
 IN_A_REQUEST = 3
 """An exporter sends each tenth of a second."""
 NUMBERS = (

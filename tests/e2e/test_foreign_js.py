@@ -45,6 +45,7 @@ def told(endpoints: Endpoints, run_id: str, kl: float, steps: int = 0) -> Snapsh
     return until(look, f"{run_id} with KL {kl}")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("encoding", ["json", "protobuf"])
 def test_all_signals_of_the_javascript_sdk_arrive(tmp_path: Path, program: Path, encoding: str) -> None:
     """Its gauge is judged, its line is in the feed with its attributes, its span is in the recording."""
@@ -58,6 +59,7 @@ def test_all_signals_of_the_javascript_sdk_arrive(tmp_path: Path, program: Path,
     assert '"name":"rl.train"' in (tmp_path / "otlp" / "traces.jsonl").read_text()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("encoding", ["json", "protobuf"])
 def test_changes_of_the_javascript_sdk_are_totals(tmp_path: Path, program: Path, encoding: str) -> None:
     """A counter that is exported as changes, three times, is the run's total; twice told, twice as much."""

@@ -77,6 +77,7 @@ def once(end: Collector, senders: list[Sender]) -> None:
     assert seen == {sender.run_id: sender.acknowledged for sender in senders}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["otlp", "otlphttp"])
 def test_a_collector_in_the_middle_is_killed(name: str, tmp_path: Path) -> None:
     """Twice, by both protocols."""

@@ -75,6 +75,7 @@ def a_file(path: Path) -> None:
     path.write_bytes(b"")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("where", "harm"),
     [

@@ -45,6 +45,7 @@ def _word(kl: float) -> str:
     return "CRIT" if kl > 0.03 else "WARN" if kl > 0.015 else "OK"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("factor", "passes"), [(1, ["OK"]), (10, ["WARN", "CRIT"]), (30, ["CRIT"])], ids=str)
 def test_a_learning_rate_that_is_too_high_is_on_the_screen(
     tmp_path: Path, factor: int, passes: list[str]

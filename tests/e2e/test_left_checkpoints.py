@@ -18,7 +18,7 @@ from overwatch import codec
 from overwatch.cli.viewclient import fetch_snapshot
 from overwatch.discovery import Endpoints
 from overwatch.events import Event, Origin, Record
-from overwatch.feeds.lasting import VARIABLE
+from overwatch.feeds.checkpoints import VARIABLE
 from overwatch.feeds.player import Player
 from overwatch.feeds.recording import Recording
 from overwatch.fold import FAST_NS, SLOW_NS

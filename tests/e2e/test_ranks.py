@@ -54,6 +54,7 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.timeout(DEADLINE_S)
 @pytest.mark.parametrize("style", ["standalone", "static", "rendezvous"])
 def test_four_ranks_of_torchrun_are_one_run(script: Path, style: str) -> None:

@@ -72,23 +72,23 @@ def survive(
 
 
 @pytest.mark.timeout(600)
-def test_fifty_kills_cost_nothing(tmp_path: Path) -> None:
+def test_sixteen_kills_cost_nothing(tmp_path: Path) -> None:
     """A trainer that acknowledges: what it used is never given again, and all else is still there."""
     server = RolloutsServer(tmp_path / "kept")
     trainer = ExplicitTrainer(server)
 
-    state = survive(tmp_path / "kept", trainer, server, 50)
+    state = survive(tmp_path / "kept", trainer, server, 16)
 
     assert trainer.used.isdisjoint(state.items)
     assert len(trainer.used) == state.account.acknowledged.groups
 
 
 @pytest.mark.timeout(600)
-def test_ten_kills_cost_an_old_trainer_nothing(tmp_path: Path) -> None:
+def test_six_kills_cost_an_old_trainer_nothing(tmp_path: Path) -> None:
     """A trainer that never acknowledges: what counts as used had come whole."""
     server = RolloutsServer(tmp_path / "kept")
 
-    survive(tmp_path / "kept", ImplicitTrainer(server), server, 10)
+    survive(tmp_path / "kept", ImplicitTrainer(server), server, 6)
 
 
 @pytest.mark.long

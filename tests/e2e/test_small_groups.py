@@ -101,7 +101,7 @@ def sweep() -> Iterable[bytes]:
         yield body(name, 4, [fakes.finished(time.time_ns())])
 
 
-@pytest.mark.parametrize("mib", [256, pytest.param(300, marks=pytest.mark.long), 512])
+@pytest.mark.parametrize("mib", [256, *(pytest.param(mib, marks=pytest.mark.long) for mib in (300, 512))])
 def test_a_small_group_holds_a_collector_as_shipped(tmp_path: Path, mib: int) -> None:
     """Envs without end, then runs one after another, then kills: no kill by the kernel, none of it lasts."""
     with (

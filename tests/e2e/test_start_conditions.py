@@ -33,6 +33,7 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "XDG_RUNTIME_DIR": str(folder), "OVERWATCH_READY_FILE": ready}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("key", ENDPOINT_KEYS)
 def test_a_named_port_that_is_busy_is_an_error(tmp_path: Path, key: str) -> None:
     """Status 2, and the holder's name: a trainer that was given the port would reach the holder."""
@@ -56,6 +57,7 @@ def with_closed(folder: Path, words: list[str], closed: str) -> subprocess.Popen
     )  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("closed", CLOSED)
 def test_a_collector_runs_without_standard_streams(tmp_path: Path, closed: str) -> None:
     """It accepts, and ends well; without stderr its log goes to stdout."""
@@ -73,6 +75,7 @@ def test_a_collector_runs_without_standard_streams(tmp_path: Path, closed: str) 
     assert "accepts" in {"stderr": out, "all": "accepts"}.get(closed, err)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("closed", CLOSED)
 def test_the_cause_of_a_failed_start_is_found(tmp_path: Path, closed: str) -> None:
     """A wrong setting has its status and, while a stream is open, its cause."""
@@ -82,6 +85,7 @@ def test_the_cause_of_a_failed_start_is_found(tmp_path: Path, closed: str) -> No
     assert closed == "all" or "service.nothing" in out + err
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "words", [["catalog", "--format", "json"], ["config", "print"], ["locate"], ["--version"]]
 )

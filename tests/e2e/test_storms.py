@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from overwatch import codec
-from overwatch.simulate.corpus import CASES
 from overwatch.simulate.faults import FAULTS
 from overwatch.snapshot import Snapshot
 from overwatch.tui import once
+from tests.calibration.corpus import CASES
 from tests.e2e.conftest import SIZES, StormMaker
 from tests.overwatch.simulate.runs import record
 
@@ -45,6 +45,7 @@ def test_every_fault_is_expected() -> None:
     assert set(SHOWN) | {case.name for case in CASES if case.name} == set(FAULTS)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("fault", SHOWN)
 def test_the_offender_is_on_the_first_screen(storm: StormMaker, fault: str, size: str) -> None:
@@ -59,6 +60,7 @@ def test_the_offender_is_on_the_first_screen(storm: StormMaker, fault: str, size
         assert re.search(reads, text), text
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("size", SIZES)
 def test_a_healthy_run_is_calm(size: str, tmp_path: Path) -> None:
     """Two minutes without a fault: no finding in any recorded snapshot."""
@@ -72,6 +74,7 @@ def test_a_healthy_run_is_calm(size: str, tmp_path: Path) -> None:
     assert found == {}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("fault", "code"), [("cull-storm", "cull-storm"), ("reward-collapse", "reward-collapse")]
 )

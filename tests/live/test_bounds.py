@@ -73,6 +73,7 @@ def test_a_healthy_cluster_as_it_is_by_default_is_not_at_fault(tmp_path: Path) -
     assert _saved(shots) < 1.0
 
 
+@pytest.mark.sampled(2, of="what holds a real cluster back")
 def test_replay_that_answers_late_starves_the_learner(tmp_path: Path) -> None:
     """Its actors hardly collect either: the way between is what is slow, and the hint tells so."""
     with ExitStack() as stack:
@@ -87,6 +88,7 @@ def test_replay_that_answers_late_starves_the_learner(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.sampled(2, of="what holds a real cluster back")
 def test_a_slow_store_holds_actors_back_and_makes_checkpoints_take_long(
     tmp_path: Path, moto_address: str
 ) -> None:
@@ -110,6 +112,7 @@ def test_a_slow_store_holds_actors_back_and_makes_checkpoints_take_long(
     assert "IO-BOUND" not in {state for state, _ in _bounds(shots)}
 
 
+@pytest.mark.sampled(2, of="what holds a real cluster back")
 def test_a_slow_store_makes_a_learner_wait_where_its_table_is_small(
     tmp_path: Path, moto_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

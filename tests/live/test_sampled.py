@@ -22,6 +22,7 @@ GIVEN = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(2, of="what holds a real cluster back")
 @pytest.mark.timeout(600)
 def test_replay_that_answers_late_starves_a_learner_that_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

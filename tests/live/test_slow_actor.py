@@ -15,6 +15,7 @@ ENDS_AT: int = 16
 """Updates, of a second each: shares of the time are those of several rollouts."""
 
 
+@pytest.mark.sampled(2, of="what holds a real cluster back")
 @pytest.mark.timeout(600)
 def test_slow_actors_are_env_bound_and_the_learner_is_starved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

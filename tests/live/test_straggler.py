@@ -35,6 +35,7 @@ def _straggler(snapshot: Snapshot | None) -> Finding | None:
     return next((finding for finding in found if finding.code == "straggler"), None)
 
 
+@pytest.mark.sampled(1, of="ranks over gloo")
 def test_a_rank_that_gets_less_of_its_processor_is_the_straggler(tmp_path: Path) -> None:
     """By what the other waits, its phase `sync`; what the run waits for is that rank."""
     with _training(tmp_path, slow=1) as endpoints:
@@ -50,6 +51,7 @@ def test_a_rank_that_gets_less_of_its_processor_is_the_straggler(tmp_path: Path)
     assert (snapshot.system.bound.state, "rank 1" in snapshot.system.bound.why) == ("SYNC-BOUND", True)
 
 
+@pytest.mark.sampled(1, of="ranks over gloo")
 def test_ranks_that_get_the_same_have_no_straggler(tmp_path: Path) -> None:
     """After dozens of updates."""
     with _training(tmp_path, slow=-1) as endpoints:

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from overwatch.config import ConfigError, as_yaml, load
-from overwatch.diagnose.judging import DiagnosisConfig
-from overwatch.diagnose.rules import RuleConfig
+from overwatch.diagnose.judging import DiagnosisConfig, RuleConfig
 from overwatch.fold import Fold, LifeStarted, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import origin_attributes, request

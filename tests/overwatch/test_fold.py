@@ -166,7 +166,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(EVENTS)
 def test_any_events_fold_to_a_snapshot_that_is_valid_json(events: list[Event]) -> None:
     """Whatever comes, in whatever order: no exception, and every snapshot encodes and decodes."""
@@ -281,7 +281,7 @@ def _say(kind: str, at: int, ids: list[int]) -> list[Event]:
             return [EnvsRemoved(at=at, env_id=Column.of(ids))]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["numbers", "episodes", "slots", "crash", "late", "remove"]), IDS),

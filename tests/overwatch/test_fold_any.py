@@ -69,7 +69,7 @@ def test_every_kind_of_event_is_tried() -> None:
         assert isinstance(drawn, kind)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ANY, max_size=8))
 def test_no_sequence_of_events_raises_in_the_fold(events: list[Event]) -> None:
     """Bad ones are counted, a good one after them is folded, every view is drawn and goes over the wire."""
@@ -87,7 +87,7 @@ def test_no_sequence_of_events_raises_in_the_fold(events: list[Event]) -> None:
     assert Fold.load(fold.dump()).dump() == fold.dump()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(ANY, max_size=6), st.lists(ANY, max_size=6))
 def test_a_fold_that_was_dumped_goes_on_as_if_nothing_had_been(
     before: list[Event], after: list[Event]

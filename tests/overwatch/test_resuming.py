@@ -10,7 +10,7 @@ from overwatch.events import Event, Origin, Record, RunFinished
 from overwatch.fold import FAST_NS, Fold
 from overwatch.journal import Batch, DurableJournal, Folder, Signal
 from overwatch.otlp.encode import origin_attributes, request
-from overwatch.room import Room
+from overwatch.runs import Room
 from tests import fakes
 from tests.fakes import ORIGIN, SECOND, START_NS
 

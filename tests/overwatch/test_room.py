@@ -13,7 +13,7 @@ from overwatch.events import Event, Origin, Record
 from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame, LifeStarted
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import request
-from overwatch.room import ENV_BYTES, RUN_BYTES, SILENT_NS, Room, cost
+from overwatch.runs import ENV_BYTES, RUN_BYTES, SILENT_NS, Room, cost
 from overwatch.snapshot import View
 from tests import fakes
 from tests.fakes import START_NS

@@ -139,6 +139,7 @@ def test_an_exception_closes_the_run_as_failed(tmp_path: Path, monkeypatch: pyte
     assert (summary["outcome"], summary["reason"]) == ("failed", "RuntimeError: the world broke")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_run_as_interrupted(tmp_path: Path, number: signal.Signals) -> None:
     """The step is finished, the run closed, the exit code 0."""

@@ -84,6 +84,7 @@ def table(runs: list[Learned]) -> str:
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.sampled(1, of="a policy that learns")
 def test_a_short_training_beats_chance_and_waiting(capsys: pytest.CaptureFixture[str]) -> None:
     """One seed with half the envs and updates: more than two standard errors above each, and fossils."""
     run = learn(0, envs=16, updates=15, is_greedy=False)

@@ -31,6 +31,7 @@ def test_lines_become_rows_a_view_and_an_outcome() -> None:
     assert "world 'nowhere' does not exist" in " ".join(mode.errors)
 
 
+@pytest.mark.sampled(1, of="all modes at once")
 def test_all_modes_train_at_once_each_in_a_folder_of_its_own(tmp_path: Path) -> None:
     """A line an update and one at the end of each; a mode that the world has not is a usage error."""
     result = subprocess.run(
@@ -46,6 +47,7 @@ def test_all_modes_train_at_once_each_in_a_folder_of_its_own(tmp_path: Path) -> 
         assert json.loads((tmp_path / mode / "summary.json").read_text())["outcome"] == "completed"
 
 
+@pytest.mark.sampled(1, of="all modes at once")
 def test_a_signal_ends_all_of_them(tmp_path: Path) -> None:
     """Ctrl-C is passed on once; each closes its run as interrupted."""
     command = [

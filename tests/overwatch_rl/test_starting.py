@@ -29,6 +29,7 @@ def modules(code: str) -> set[str]:
     return set(found.stdout.split())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("module", "name", "world"), [("ppo", "PPO", "goodhart:small"), ("dqn", "DQN", "gym:CartPole-v1")]
 )

@@ -113,7 +113,7 @@ def test_a_stack_comes_up_scrapes_a_run_and_goes_down(command: Command, tmp_path
         code, said = command.run("down")
         assert (code, said.count(" ended\n")) == (0, 2), said
         assert not any(process_of(server) for server in before)
-        assert request(f"{ends['health']}/").status == 200
+        assert request(f"{ends['health_check']}/").status == 200
     assert command.run("down")[0] == 0
     assert command.run("status")[0] == 1
 

@@ -1,27 +1,57 @@
-"""What the envs of a foreign loop did, turn by turn, told to a run.
+"""The border between a foreign training loop and its telemetry: what its envs did; errors are kept out.
 
-Rules: numbers are told at most ten times a second, the newest reward and the mean turn since the last time;
-a reward that is not finite is told at once. Finished episodes are facts and all told. Every transition
-counts, a reset does not. Must not know which library the envs come from.
+Rules: numbers are sent at most ten times a second, the newest reward and the mean turn since the last time;
+a reward that is not finite is sent at once. Finished episodes are facts and all sent. Every transition
+counts, a reset does not. An error is counted and logged once. Must not know which library the envs come from.
 """
 
+import functools
+import logging
 import math
 import time
-from typing import Final
+from collections.abc import Callable
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from overwatch.sdk import Run
 
+log: Final = logging.getLogger("overwatch.adapters")
+
 INTERVAL_S: Final = 0.1
 
 Rewards = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
+P = ParamSpec("P")
+B = TypeVar("B", bound="Bordered")
+
+
+class Bordered:
+    """Something with methods that a training loop calls."""
+
+    failures: int = 0
+    """Calls that went wrong; the first one is logged."""
+
+
+def kept_out(method: Callable[Concatenate[B, P], None]) -> Callable[Concatenate[B, P], None]:
+    """A method whose errors never reach its caller."""
+
+    @functools.wraps(method)
+    def call(self: B, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            method(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 the border: counted, and training goes on
+            self.failures += 1
+            if self.failures == 1:
+                where = f"{type(self).__name__}.{method.__name__}"
+                log.warning("%s: %s: %s; counted, not said again", where, type(error).__name__, error)
+
+    return call
 
 
 class EnvReporter:
-    """Tells a run of `num_envs` envs with the ids 0, 1, 2, ..."""
+    """Reports what `num_envs` envs did, with the ids 0, 1, 2, ..."""
 
     def __init__(self, run: Run, num_envs: int, lane: str | None = None) -> None:
         self._run = run
@@ -50,7 +80,7 @@ class EnvReporter:
             self.flush()
 
     def flush(self) -> None:
-        """Tell what is newest, if there is anything new."""
+        """Send what is newest, if there is anything new."""
         if not self._turns:
             return
         self._run.envs(

@@ -1,4 +1,4 @@
-"""Gymnasium: a vector wrapper that tells a run what its envs earn, how long they take and how they end.
+"""Gymnasium: a vector wrapper that reports what its envs earn, how long they take and how they end.
 
     from overwatch.adapters.gymnasium import OverwatchWrapper
     envs = OverwatchWrapper(envs)
@@ -17,8 +17,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 from overwatch import sdk
-from overwatch.adapters.border import Bordered, kept_out
-from overwatch.adapters.envs import EnvReporter, Mask, Rewards
+from overwatch.adapters.envs import Bordered, EnvReporter, Mask, Rewards, kept_out
 
 Obs = TypeVar("Obs")
 Act = TypeVar("Act")
@@ -30,7 +29,7 @@ NEXT_STEP = "NextStep"
 
 
 class OverwatchWrapper(VectorWrapper[Obs, Act, Obs, Act, np.ndarray], Bordered):
-    """Tells `run`, or a run of its own that ends with `close()`, of every step."""
+    """Reports every step to `run`, or to a run of its own that ends with `close()`."""
 
     def __init__(
         self, env: VectorEnv[Obs, Act, np.ndarray], run: sdk.Run | None = None, *, lane: str | None = None
@@ -38,7 +37,7 @@ class OverwatchWrapper(VectorWrapper[Obs, Act, Obs, Act, np.ndarray], Bordered):
         super().__init__(env)
         self._owns = run is None
         self.run = run or sdk.start(task=env.spec.id if env.spec else None, n_envs=env.num_envs)
-        """The run that is told; also where a trainer tells its `update`s."""
+        """The run that is reported to; also where a trainer sends its `update`s."""
         self._report = EnvReporter(self.run, env.num_envs, lane)
         self._is_failing = False
         self._returns = np.zeros(env.num_envs)
@@ -115,7 +114,7 @@ class OverwatchWrapper(VectorWrapper[Obs, Act, Obs, Act, np.ndarray], Bordered):
 
 
 def _mode(env: VectorEnv[Any, Any, Any]) -> str:
-    """The autoreset mode's word; an env that does not say resets on the next step, as Gymnasium assumes."""
+    """The autoreset mode's word; an env without one resets on the next step, as Gymnasium assumes."""
     mode = (env.metadata or {}).get("autoreset_mode", NEXT_STEP)
     return str(getattr(mode, "value", mode))
 

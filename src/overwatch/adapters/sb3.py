@@ -1,9 +1,9 @@
-"""Stable-Baselines3: a callback that tells a run what its logger, its envs and their monitors say.
+"""Stable-Baselines3: a callback that reports what its logger, its envs and their monitors have.
 
     from overwatch.adapters.sb3 import OverwatchCallback
     model.learn(total_timesteps=10_000, callback=OverwatchCallback())
 
-Rules: a name that no row has is a custom number; an update is told whole, right after it. SB3 dumps `train/*`
+Rules: a name that no row has is a custom number; an update is sent whole, right after it. SB3 dumps `train/*`
 a rollout late and the last never: they are read where `train()` left them. Entropy is `train/entropy_loss`,
 minus nats, as a share of its maximum where the action space has one.
 """
@@ -24,8 +24,7 @@ from stable_baselines3.common.logger import KVWriter
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from overwatch import sdk
-from overwatch.adapters.border import Bordered, kept_out
-from overwatch.adapters.envs import EnvReporter
+from overwatch.adapters.envs import Bordered, EnvReporter, kept_out
 from overwatch.catalog import CUSTOM_PREFIX, Scope, find
 
 P = ParamSpec("P")
@@ -36,7 +35,7 @@ _LOOP: Final = ("collect_rollouts", "train", "dump_logs", "_dump_logs", "_do_one
 
 
 class Numbers(KVWriter, Bordered):
-    """One of the logger's outputs: gathers the numbers of an update and tells them together."""
+    """One of the logger's outputs: gathers the numbers of an update and sends them together."""
 
     def __init__(self, model: BaseAlgorithm, run: sdk.Run) -> None:
         self._run = run
@@ -67,7 +66,7 @@ class Numbers(KVWriter, Bordered):
                     self._waiting["entropy"] = -float(value) / self._most_entropy
 
     def tell(self) -> None:
-        """Tell what was gathered as one update, if there is anything."""
+        """Send what was gathered as one update, if there is anything."""
         before, self._told_at = self._told_at, time.perf_counter()
         if self._waiting and not self._at_dump:
             self._waiting["update_time"] = self._told_at - before
@@ -80,7 +79,7 @@ class Numbers(KVWriter, Bordered):
 
 
 class OverwatchCallback(BaseCallback, Bordered):
-    """Tells `run`, or a run of its own that ends with `learn()`, of every step and every update."""
+    """Reports every step and update to `run`, or to a run of its own that ends with `learn()`."""
 
     def __init__(self, run: sdk.Run | None = None) -> None:
         super().__init__()

@@ -12,13 +12,13 @@ together, to the same side, in it and in the blocks after it, `HOLD` in all. Pur
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from overwatch.analyse.curves import AXES, STEPS_PER_S, TASK_METRIC, Axis, Curve, in_order
+from overwatch.analyse.curves import STEPS_PER_S, TASK_METRIC, Axis, Curve, in_order
 from overwatch.analyse.effect import Effect, Floats, effect, noise
 from overwatch.analyse.story import AnalyseError, Story
 
@@ -43,7 +43,7 @@ class Aligned:
 def aligned(first: Curve, second: Curve, axis: Axis) -> Aligned:
     """By update, what both have; else at the places of the sparser one, each with its newest value by then.
 
-    Only where both have begun and neither is over. Of a place that was told twice, as after a restart from a
+    Only where both have begun and neither is over. Of a place that came twice, as after a restart from a
     checkpoint, the later value counts.
     """
     (xa, a), (xb, b) = along(first, axis), along(second, axis)
@@ -140,8 +140,6 @@ class CompareConfig:
     """Share of what both have, at its end, over which verdicts are."""
 
     def __post_init__(self) -> None:
-        if self.align not in AXES:
-            raise AnalyseError(f"align is {self.align!r}; use one of {', '.join(AXES)}")
         if not 0 < self.last <= 1:
             raise AnalyseError(f"last is {self.last:g}; use a share above 0 and at most 1, e.g. 0.25")
 
@@ -201,17 +199,16 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     last: float
     runs: tuple[RunTold, ...]
     config: dict[str, tuple[str | None, ...]]
-    """What was not set the same, by name: a value a run, `None` where it says nothing of it."""
+    """What was not set the same, by name: a value a run, `None` where it has none."""
     metrics: tuple[Compared, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parted:
+class Parted(NamedTuple):
     """A number that parted from the first run's."""
 
     metric: Compared
     against: Against
-    at: tuple[float, float] = field(default=(0.0, 0.0))
+    at: tuple[float, float]
 
 
 def compare(stories: Sequence[Story], config: CompareConfig) -> Comparison:
@@ -265,19 +262,17 @@ def differences(stories: Sequence[Story]) -> dict[str, tuple[str | None, ...]]:
 def partings(comparison: Comparison) -> list[Parted]:
     """Numbers of the policy that parted, the first to part first; those apart from the start come last."""
     found = [
-        Parted(metric=metric, against=against, at=against.divergence.parted)
+        Parted(metric, against, against.divergence.parted)
         for metric in comparison.metrics
         for against in metric.against
         if against.divergence.parted is not None
     ]
-    return sorted(
-        found,
-        key=lambda one: (
-            one.against.divergence.from_start,
-            one.at,
-            -(one.against.divergence.times_noise or 0),
-        ),
-    )
+
+    def order(one: Parted) -> tuple[bool, tuple[float, float], float]:
+        parting = one.against.divergence
+        return parting.from_start, one.at, -(parting.times_noise or 0)
+
+    return sorted(found, key=order)
 
 
 def alike_until(comparison: Comparison, place: int) -> float | None:

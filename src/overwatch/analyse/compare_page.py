@@ -27,7 +27,6 @@ from overwatch.analyse.page import (
     section,
     table,
     tag,
-    text,
 )
 from overwatch.analyse.story import Story
 from overwatch.catalog.durations import duration
@@ -47,7 +46,7 @@ def compare_page(stories: Sequence[Story], comparison: Comparison) -> str:
     """The page; ends without a newline."""
     return page(
         " · ".join(run.run for run in comparison.runs) + " · Overwatch",
-        tag("header", tag("h1", text(" and ".join(dict.fromkeys(run.run for run in comparison.runs))))),
+        tag("header", tag("h1", " and ".join(dict.fromkeys(run.run for run in comparison.runs)))),
         _banner(comparison),
         _runs(comparison),
         _settings(comparison),
@@ -55,11 +54,9 @@ def compare_page(stories: Sequence[Story], comparison: Comparison) -> str:
         _charts(stories, comparison),
         tag(
             "footer",
-            text(
-                "Verdicts are about these runs over the last "
-                f"{comparison.last:.0%} of what they have in common: Cliff's delta with its 99 % interval."
-                " Two seeds of one configuration differ too."
-            ),
+            "Verdicts are about these runs over the last "
+            f"{comparison.last:.0%} of what they have in common: Cliff's delta with its 99 % interval."
+            " Two seeds of one configuration differ too.",
         ),
     )
 
@@ -82,7 +79,7 @@ def _banner(comparison: Comparison) -> Markup:
     alike = [f"A and {letter(place)} are the same to the bit up to {_place(until, comparison)}. "
              for place, until in untils if until is not None]  # fmt: skip
     rest = f"{''.join(alike)}{worse} numbers are worse than in A, {better} better."
-    return tag("div", tag("b", text(head)), tag("p", text(rest)), class_=f"card banner {severity}")
+    return tag("div", tag("b", head), tag("p", rest), class_=f"card banner {severity}")
 
 
 def _place(at: float, comparison: Comparison) -> str:
@@ -94,14 +91,14 @@ def _runs(comparison: Comparison) -> Markup:
         (
             tag(
                 "td",
-                tag("span", tag("i", class_=f"f{place % _SERIES}"), text(letter(place)), class_="legend"),
+                tag("span", tag("i", class_=f"f{place % _SERIES}"), letter(place), class_="legend"),
             ),
-            text(run.run),
-            text(run.path),
-            text(run.ending),
-            tag("td", text(f"{run.updates:,.0f}"), class_="num"),
-            tag("td", text(f"{run.steps:,.0f}"), class_="num"),
-            tag("td", text(duration(run.seconds)), class_="num"),
+            run.run,
+            run.path,
+            run.ending,
+            tag("td", f"{run.updates:,.0f}", class_="num"),
+            tag("td", f"{run.steps:,.0f}", class_="num"),
+            tag("td", duration(run.seconds), class_="num"),
             _codes(run.codes),
         )
         for place, run in enumerate(comparison.runs)
@@ -119,17 +116,16 @@ def _runs(comparison: Comparison) -> Markup:
     return section("Runs", tag("div", table(head, rows), class_="card"))
 
 
-def _codes(codes: dict[str, float]) -> Markup:
-    return text(", ".join(f"{title(code)} {duration(max(0.0, at))}" for code, at in codes.items()) or "none")
+def _codes(codes: dict[str, float]) -> str:
+    return ", ".join(f"{title(code)} {duration(max(0.0, at))}" for code, at in codes.items()) or "none"
 
 
 def _settings(comparison: Comparison) -> Markup:
     if not comparison.config:
-        return section("Configuration", tag("p", text("Nothing was set differently."), class_="card muted"))
+        return section("Configuration", tag("p", "Nothing was set differently.", class_="card muted"))
     head = ("setting", *(letter(place) for place in range(len(comparison.runs))))
     rows = (
-        (text(name), *(text("–" if one is None else one) for one in values))
-        for name, values in comparison.config.items()
+        (name, *("–" if one is None else one for one in values)) for name, values in comparison.config.items()
     )
     return section("Configuration", tag("div", table(head, rows), class_="card"), note="what differs")
 
@@ -143,19 +139,19 @@ def _verdicts(comparison: Comparison) -> Markup:
     return section("Verdicts", tag("div", table(head, rows), class_="card"), note=note, anchor="verdicts")
 
 
-def _verdict(metric: Compared, against: Against, comparison: Comparison) -> tuple[Markup, ...]:
+def _verdict(metric: Compared, against: Against, comparison: Comparison) -> tuple[object, ...]:
     effect, parting = against.effect, against.divergence
-    why = tag("span", text(f" {effect.why}"), class_="muted") if effect.why else Markup("")
+    why = tag("span", f" {effect.why}", class_="muted") if effect.why else Markup("")
     where = "–"
     if parting.parted is not None:
         where = "from the start" if parting.from_start else _place(parting.parted[0], comparison)
         where += f" ({parting.times_noise:,.1f}× noise)" if (parting.times_noise or 0) < 1e6 else ""
     return (
-        tag("td", text(metric.label), class_="nw"),
-        text(letter(against.place)),
-        *(tag("td", text(word), class_="num") for word in _figures(metric, against)),
-        tag("td", tag("span", text(effect.verdict), class_=effect.verdict.split()[0]), why),
-        tag("td", text(where), class_="nw"),
+        tag("td", metric.label, class_="nw"),
+        letter(against.place),
+        *(tag("td", word, class_="num") for word in _figures(metric, against)),
+        tag("td", tag("span", effect.verdict, class_=effect.verdict.split()[0]), why),
+        tag("td", where, class_="nw"),
     )
 
 

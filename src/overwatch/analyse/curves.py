@@ -19,7 +19,6 @@ from overwatch.state.past import Past
 Axis = Literal["update", "time", "steps"]
 Numbers: TypeAlias = "array[float]"
 """Doubles, packed."""
-AXES: Final[tuple[Axis, ...]] = ("update", "time", "steps")
 PULSE: Final = (
     "return", "kl_divergence", "entropy", "clip_fraction", "explained_variance", "grad_norm", "policy_loss",
     "value_loss",
@@ -76,7 +75,7 @@ class Curve:
 
 @dataclass(slots=True, kw_only=True)
 class _Seen:
-    """What the last snapshot said of one reading."""
+    """What the last snapshot had of one reading."""
 
     history: tuple[float | None, ...] = ()
     at: float = -math.inf

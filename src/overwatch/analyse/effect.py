@@ -1,7 +1,7 @@
 """How much two stretches of numbers differ, and how sure that is. Pure: the same numbers, the same answer.
 
-Numbers of one run follow one another: neighbours are alike, so n of them are worth fewer than n. What is said
-here counts with that (`worth`).
+Numbers of one run follow one another: neighbours are alike, so n of them are worth fewer than n. What is
+concluded here counts with that (`worth`).
 """
 
 import math
@@ -49,7 +49,7 @@ class Effect:
 
 
 def change(first: float | None, second: float | None) -> str:
-    """How much the second is more than the first, in per cent of it; a dash where that says nothing."""
+    """How much the second is more than the first, in per cent of it; a dash where that means nothing."""
     if first is None or second is None or not first or first * second < 0:
         return "–"
     share = second / first - 1
@@ -57,7 +57,7 @@ def change(first: float | None, second: float | None) -> str:
 
 
 def effect(first: Floats, second: Floats, direction: str | None, *, parted: bool = False) -> Effect:
-    """Compare two stretches; `direction` says which way is good. Values that are not finite are left out.
+    """Compare two stretches; `direction` is which way is good. Values that are not finite are left out.
 
     Too few independent values are enough where the curves have `parted` out of their noise, and all of one
     stretch is beyond all of the other.

@@ -1,6 +1,6 @@
 """A page in one file: HTML whose text is escaped, charts as SVG, and nothing from a network.
 
-Markup is its own type, so that text can only come in through `text` or an attribute, both escaped. Pure; must
+Markup is its own type: whatever else comes into an element or an attribute is text, and escaped. Pure; must
 not know what is shown.
 """
 
@@ -9,13 +9,17 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NewType
+from typing import Final
 
 from overwatch.catalog.durations import duration
 from overwatch.snapshot.history import Line as Level
 
-Markup = NewType("Markup", str)
-"""HTML that is safe to put into a page."""
+
+class Markup(str):
+    """HTML that is safe to put into a page."""
+
+    __slots__ = ()
+
 
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -24,6 +28,8 @@ STYLE: Final = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 _STEPS: Final = (1, 2, 5)
 _SECONDS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
 _SERIES: Final = 6
+_LEFT, _TOP, _RIGHT, _BOTTOM = 46, 6, 345, 128
+"""Where a chart lies in its figure."""
 _VOID: Final = frozenset({"meta", "br", "line", "rect", "circle", "path", "polyline"})
 
 
@@ -32,7 +38,7 @@ def text(word: object) -> Markup:
     return Markup(html.escape(str(word), quote=True))
 
 
-def tag(name: str, /, *inside: Markup, **attributes: object) -> Markup:
+def tag(name: str, /, *inside: object, **attributes: object) -> Markup:
     """An element. Attributes that are `None` are left out; `class_` is `class`, `a_b` is `a-b`."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{text(value)}"'
@@ -41,20 +47,23 @@ def tag(name: str, /, *inside: Markup, **attributes: object) -> Markup:
     )
     if name in _VOID and not inside:
         return Markup(f"<{name}{written}/>")
-    return Markup(f"<{name}{written}>{''.join(inside)}</{name}>")
+    return Markup(f"<{name}{written}>{join(inside)}</{name}>")
 
 
-def join(parts: Iterable[Markup]) -> Markup:
+def join(parts: Iterable[object]) -> Markup:
     """One after another."""
-    return Markup("".join(parts))
+    return Markup("".join(one if isinstance(one, Markup) else text(one) for one in parts))
 
 
-def table(head: Iterable[object], rows: Iterable[Sequence[Markup]]) -> Markup:
+def table(head: Iterable[object], rows: Iterable[Sequence[object]]) -> Markup:
     """A table. A cell that is no `td` becomes one; a heading stands where the cells below it do.
 
     Raises `ValueError` for a row without a cell for each heading: the rest would be under wrong ones.
     """
-    cells = [[one if one.startswith("<td") else tag("td", one) for one in row] for row in rows]
+    cells = [
+        [one if isinstance(one, Markup) and one.startswith("<td") else tag("td", one) for one in row]
+        for row in rows
+    ]
     words = list(head)
     for row in cells:
         if len(row) != len(words):
@@ -63,18 +72,18 @@ def table(head: Iterable[object], rows: Iterable[Sequence[Markup]]) -> Markup:
             )
     first = cells[0] if cells else [Markup("")] * len(words)
     kinds = ["num" if one.startswith('<td class="num"') else None for one in first]
-    top = tag("tr", *(tag("th", text(word), class_=kind) for word, kind in zip(words, kinds, strict=True)))
+    top = tag("tr", *(tag("th", word, class_=kind) for word, kind in zip(words, kinds, strict=True)))
     body = join(tag("tr", *row) for row in cells)
     return tag("div", tag("table", tag("thead", top), tag("tbody", body)), class_="wide")
 
 
-def section(title: str, *inside: Markup, note: str = "", anchor: str | None = None) -> Markup:
+def section(title: str, *inside: object, note: str = "", anchor: str | None = None) -> Markup:
     """A part of a page with its heading."""
-    heading = tag("h2", text(title), tag("small", text(note)) if note else Markup(""))
+    heading = tag("h2", title, tag("small", note) if note else Markup(""))
     return tag("section", heading, *inside, id=anchor)
 
 
-def page(title: str, *body: Markup) -> str:
+def page(title: str, *body: object) -> str:
     """The whole page; ends without a newline."""
     head = tag(
         "head",
@@ -82,7 +91,7 @@ def page(title: str, *body: Markup) -> str:
         tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
-        tag("title", text(title)),
+        tag("title", title),
         tag("style", Markup(STYLE)),
     )
     return f"<!doctype html>\n{tag('html', head, tag('body', tag('main', *body)), lang='en')}"
@@ -113,16 +122,6 @@ class Line:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Box:
-    """Where a chart lies in its figure."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-
 def ticks(low: float, high: float, about: int = 4) -> list[float]:
     """Round numbers within two ends."""
     span = high - low
@@ -144,14 +143,14 @@ def time_ticks(low: float, high: float, about: int = 8) -> list[float]:
 
 
 def number(value: float) -> str:
-    """A number as an axis says it."""
+    """A number as an axis shows it."""
     if value and (abs(value) >= 1e5 or abs(value) < 1e-3):
         return f"{value:.1e}".replace("e+0", "e").replace("e-0", "e-")
     return f"{value:,.6g}"
 
 
 def seconds(value: float) -> str:
-    """A time as an axis says it."""
+    """A time as an axis shows it."""
     return "0" if not value else duration(value)
 
 
@@ -197,7 +196,7 @@ def path(line: Line, x: Scale, y: Scale) -> Markup:
         return Markup("")
     return tag(
         "path",
-        *([tag("title", text(line.name))] if line.name else []),
+        *([tag("title", line.name)] if line.name else []),
         d="".join(parts),
         class_=f"curve s{line.series % _SERIES}",
     )
@@ -223,15 +222,14 @@ def chart(
     axis: Callable[[float], str] = number,
 ) -> Markup:
     """A small chart with axes. `marks` are vertical: a place and a severity."""
-    box = Box(left=46, top=6, right=345, bottom=128)
     places = [place for line in lines for place in line.x]
     low, high = (min(places), max(places)) if places else (0.0, 1.0)
-    x = Scale(low=low, high=high if high > low else low + 1, start=box.left, end=box.right)
+    x = Scale(low=low, high=high if high > low else low + 1, start=_LEFT, end=_RIGHT)
     ends = fitted((value for line in lines for value in line.y), levels)
-    y = Scale(low=ends[0], high=ends[1], start=box.bottom, end=box.top)
-    drawn = [*_bands(levels, y, box, ends), *_axes(x, y, box, axis)]
+    y = Scale(low=ends[0], high=ends[1], start=_BOTTOM, end=_TOP)
+    drawn = [*_bands(levels, y, ends), *_axes(x, y, axis)]
     drawn += [
-        tag("line", x1=x(at), x2=x(at), y1=box.top, y2=box.bottom, class_=f"mark x-{severity}")
+        tag("line", x1=x(at), x2=x(at), y1=_TOP, y2=_BOTTOM, class_=f"mark x-{severity}")
         for at, severity in marks
         if low <= at <= high
     ]
@@ -239,37 +237,31 @@ def chart(
     return tag("svg", *drawn, viewBox="0 0 360 146", role="img")
 
 
-def _bands(levels: Sequence[Level], y: Scale, box: Box, ends: tuple[float, float]) -> list[Markup]:
+def _bands(levels: Sequence[Level], y: Scale, ends: tuple[float, float]) -> list[Markup]:
     """What lies beyond a limit is shaded; the limit itself is a line."""
     drawn = []
     for level in levels:
         if not ends[0] <= level.value <= ends[1]:
             continue
         at = y(level.value)
-        top, bottom = (box.top, at) if level.above else (at, box.bottom)
+        top, bottom = (_TOP, at) if level.above else (at, _BOTTOM)
         drawn.append(
-            tag("rect", x=box.left, y=top, width=box.right - box.left, height=round(bottom - top, 1),
+            tag("rect", x=_LEFT, y=top, width=_RIGHT - _LEFT, height=round(bottom - top, 1),
                 class_=f"band {level.severity}")
         )  # fmt: skip
-        title = tag(
-            "title", text(f"{level.severity} {'above' if level.above else 'below'} {number(level.value)}")
-        )
-        drawn.append(
-            tag("line", title, x1=box.left, x2=box.right, y1=at, y2=at, class_=f"limit {level.severity}")
-        )
+        title = tag("title", f"{level.severity} {'above' if level.above else 'below'} {number(level.value)}")
+        drawn.append(tag("line", title, x1=_LEFT, x2=_RIGHT, y1=at, y2=at, class_=f"limit {level.severity}"))
     return drawn
 
 
-def _axes(x: Scale, y: Scale, box: Box, axis: Callable[[float], str]) -> list[Markup]:
+def _axes(x: Scale, y: Scale, axis: Callable[[float], str]) -> list[Markup]:
     drawn = []
     for value in ticks(y.low, y.high, 4):
-        drawn.append(tag("line", x1=box.left, x2=box.right, y1=y(value), y2=y(value), class_="gridline"))
-        drawn.append(tag("text", text(number(value)), x=box.left - 5, y=y(value) + 4, text_anchor="end"))
+        drawn.append(tag("line", x1=_LEFT, x2=_RIGHT, y1=y(value), y2=y(value), class_="gridline"))
+        drawn.append(tag("text", number(value), x=_LEFT - 5, y=y(value) + 4, text_anchor="end"))
     found = time_ticks(x.low, x.high, 5) if axis is seconds else ticks(x.low, x.high, 5)
-    drawn += [
-        tag("text", text(axis(value)), x=x(value), y=box.bottom + 14, text_anchor="middle") for value in found
-    ]
-    drawn.append(tag("line", x1=box.left, x2=box.right, y1=box.bottom, y2=box.bottom, class_="axis"))
+    drawn += [tag("text", axis(value), x=x(value), y=_BOTTOM + 14, text_anchor="middle") for value in found]
+    drawn.append(tag("line", x1=_LEFT, x2=_RIGHT, y1=_BOTTOM, y2=_BOTTOM, class_="axis"))
     return drawn
 
 
@@ -277,18 +269,16 @@ def bar(x: Scale, span: tuple[float, float], row: tuple[float, float], class_: s
     """A stretch of time in a row, which is its top and its height; at least a pixel and a half wide."""
     left = x(span[0])
     width = max(1.5, round(x(span[1]) - left, 1))
-    words = tag("title", text(title))
+    words = tag("title", title)
     return tag("rect", words, x=left, y=row[0], width=width, height=row[1], rx=1.5, class_=class_)
 
 
 def legend(words: Iterable[tuple[str, str]]) -> Markup:
     """Colours with their words."""
-    return tag(
-        "div", *(tag("span", tag("i", class_=kind), text(word)) for kind, word in words), class_="legend"
-    )
+    return tag("div", *(tag("span", tag("i", class_=kind), word) for kind, word in words), class_="legend")
 
 
 def figure(title: str, note: str, drawn: Markup) -> Markup:
     """A chart with its caption, in a card."""
-    caption = tag("figcaption", tag("b", text(title)), tag("span", text(note)))
+    caption = tag("figcaption", tag("b", title), tag("span", note))
     return tag("figure", caption, drawn, class_="card")

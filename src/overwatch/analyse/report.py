@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 
 from overwatch import __version__
+from overwatch.analyse.audit import config_keys, skipped, unknown
 from overwatch.analyse.compare import along
 from overwatch.analyse.curves import TASK_METRIC, in_order
 from overwatch.analyse.findings import SEVERITIES, Found, Group, foremost, groups, lasting, subject_of
-from overwatch.analyse.judged import config_keys, skipped, unknown
 from overwatch.analyse.page import (
     Line,
     Markup,
@@ -26,7 +26,6 @@ from overwatch.analyse.page import (
     section,
     table,
     tag,
-    text,
 )
 from overwatch.analyse.report_time import machines, seeds, timeline
 from overwatch.analyse.rows import moment
@@ -85,9 +84,7 @@ def _header(story: Story) -> Markup:
         duration(story.length),
         moment(story, 0.0)[:19].replace("T", " ") + " UTC",
     ]
-    return tag(
-        "header", tag("h1", text(run.run_id)), tag("p", text(" · ".join(word for word in words if word)))
-    )
+    return tag("header", tag("h1", run.run_id), tag("p", " · ".join(word for word in words if word)))
 
 
 def _banner(story: Story, found: list[Group]) -> Markup:
@@ -99,9 +96,7 @@ def _banner(story: Story, found: list[Group]) -> Markup:
         said = (
             f"Nothing was found wrong. The run {'is ' if story.run.outcome is None else ''}{ended}{reason}."
         )
-        return tag(
-            "div", tag("b", text(said)), tag("p", text(story.last.verdict.text)), class_="card banner ok"
-        )
+        return tag("div", tag("b", said), tag("p", story.last.verdict.text), class_="card banner ok")
     severity = max((group.severity for group in bad), key=SEVERITIES.index)
     counts = {word: sum(group.severity == word for group in bad) for word in _WORDS}
     kinds = " and ".join(f"{count} {word}" for word, count in counts.items() if count)
@@ -118,7 +113,7 @@ def _banner(story: Story, found: list[Group]) -> Markup:
     if any(one.open and one.severity != "info" for one in story.findings) and story.run.outcome is not None:
         ended, reason = f"ended: {story.last.verdict.text}", ""
     rest = f"The run {ended}{reason}.{more} In all {kinds} kind{'' if len(bad) == 1 else 's'} of findings."
-    return tag("div", tag("b", text(headline)), tag("p", text(rest)), class_=f"card banner {severity}")
+    return tag("div", tag("b", headline), tag("p", rest), class_=f"card banner {severity}")
 
 
 def _ended(story: Story) -> str:
@@ -146,22 +141,22 @@ def _card(group: Group, config: Mapping[str, str]) -> Markup:
         when += f" · {finding.symptoms} symptoms"
     book = runbook(group.code)
     inside = [
-        tag("h3", tag("span", text(group.severity), class_=f"pill {group.severity}"),
-            text(_called(group, times)), tag("small", text(group.code))),
-        tag("div", text(when), class_="when"),
-        tag("p", text(_sentence(finding.message))),
+        tag("h3", tag("span", group.severity, class_=f"pill {group.severity}"),
+            _called(group, times), tag("small", group.code)),
+        tag("div", when, class_="when"),
+        tag("p", _sentence(finding.message)),
     ]  # fmt: skip
     if book is not None:
-        inside.append(tag("p", tag("i", text("means")), text(book.means), class_="why"))
+        inside.append(tag("p", tag("i", "means"), book.means, class_="why"))
     evidence = _evidence(group)
     if evidence:
-        inside.append(tag("p", tag("i", text("evidence")), text(evidence), class_="why"))
+        inside.append(tag("p", tag("i", "evidence"), evidence, class_="why"))
     act = finding.hint or (book.act if book else "")
     if act:
-        inside.append(tag("p", tag("i", text("do")), text(_sentence(act)), class_="do"))
+        inside.append(tag("p", tag("i", "do"), _sentence(act), class_="do"))
     keys = config_keys(act, config)
     if keys:
-        inside.append(tag("p", tag("i", text("config")), text(" · ".join(keys)), class_="do"))
+        inside.append(tag("p", tag("i", "config"), " · ".join(keys), class_="do"))
     return tag("div", *inside, class_=f"card {group.severity}")
 
 
@@ -187,15 +182,15 @@ def _standing(story: Story) -> Markup:
     ended = story.run.outcome is not None
     name = "What stood at the end" if ended else "What stands"
     if not stood:
-        return section(name, tag("p", text("Nothing was open."), class_="card muted"), anchor="standing")
+        return section(name, tag("p", "Nothing was open.", class_="card muted"), anchor="standing")
     rows = [
         (
-            tag("td", tag("span", text(one.severity), class_=f"pill {one.severity}"), class_="nw"),
-            tag("td", text(title(one.finding.code)), class_="nw"),
-            tag("td", text(subject_of(one) or "run"), class_="nw"),
-            text(one.finding.message),
-            tag("td", text(_when(one.since, one.update)), class_="nw"),
-            tag("td", text(duration(max(0.0, one.until - one.since))), class_="nw"),
+            tag("td", tag("span", one.severity, class_=f"pill {one.severity}"), class_="nw"),
+            tag("td", title(one.finding.code), class_="nw"),
+            tag("td", subject_of(one) or "run", class_="nw"),
+            one.finding.message,
+            tag("td", _when(one.since, one.update), class_="nw"),
+            tag("td", duration(max(0.0, one.until - one.since)), class_="nw"),
         )
         for one in stood[:_MOST_STANDING]
     ]
@@ -211,19 +206,19 @@ def _all_findings(story: Story, found: list[Group]) -> Markup:
         return Markup("")
     rows = [
         (
-            tag("td", text(duration(max(0.0, one.since))), class_="nw"),
-            tag("td", text("–" if one.update is None else f"{one.update:,}"), class_="num"),
-            tag("td", tag("span", text(one.severity), class_=f"pill {one.severity}"), class_="nw"),
-            tag("td", text(title(one.finding.code)), class_="nw"),
-            text(subject_of(one) or "run"),
-            text(one.finding.message),
-            tag("td", text(_lasted(one)), class_="nw"),
+            tag("td", duration(max(0.0, one.since)), class_="nw"),
+            tag("td", "–" if one.update is None else f"{one.update:,}", class_="num"),
+            tag("td", tag("span", one.severity, class_=f"pill {one.severity}"), class_="nw"),
+            tag("td", title(one.finding.code), class_="nw"),
+            subject_of(one) or "run",
+            one.finding.message,
+            tag("td", _lasted(one), class_="nw"),
         )
         for one in story.findings
     ]
     listing = table(("at", "update", "", "finding", "about", "what", "lasted"), rows)
     books = [tag("div", *_book(code)) for code in dict.fromkeys(group.code for group in found)]
-    folded = tag("details", tag("summary", text("What each kind means, and what to do")), *books)
+    folded = tag("details", tag("summary", "What each kind means, and what to do"), *books)
     note = f"{len(story.findings)} in all"
     return section("Findings", tag("div", listing, folded, class_="card"), note=note, anchor="findings")
 
@@ -234,14 +229,14 @@ def _lasted(one: Found) -> str:
 
 
 def _book(code: str) -> list[Markup]:
-    book, heading = runbook(code), tag("h3", text(title(code)), tag("small", text(code)))
+    book, heading = runbook(code), tag("h3", title(code), tag("small", code))
     if book is None:
-        return [heading, tag("p", text("A rule of this collector's own configuration."))]
+        return [heading, tag("p", "A rule of this collector's own configuration.")]
     return [
         heading,
-        tag("p", text(book.means)),
-        tag("p", tag("i", text("confirm")), text(book.confirm), class_="why"),
-        tag("p", tag("i", text("do")), text(book.act), class_="do"),
+        tag("p", book.means),
+        tag("p", tag("i", "confirm"), book.confirm, class_="why"),
+        tag("p", tag("i", "do"), book.act, class_="do"),
     ]
 
 
@@ -250,7 +245,7 @@ def policy(story: Story) -> Markup:
     names = [curve.name for curve in in_order(story.curves.policy.values())]
     curves = [curve for curve in story.drawn(names).values() if len(curve.at) > 1]
     if not curves:
-        return section("Policy", tag("p", text("No update was seen."), class_="muted"))
+        return section("Policy", tag("p", "No update was seen.", class_="muted"))
     metric = story.curves.machine.get((TASK_METRIC, None))
     drawn = [_policy_figure(story, curve) for curve in curves]
     if metric is not None and story.run.metric is not None and len(metric) > 1:
@@ -260,7 +255,7 @@ def policy(story: Story) -> Markup:
     parts = [tag("div", *drawn[:_MORE], class_="grid")]
     if len(drawn) > _MORE:
         rest = tag("div", *drawn[_MORE:], class_="grid")
-        parts.append(tag("details", tag("summary", text(f"{len(drawn) - _MORE} more")), rest))
+        parts.append(tag("details", tag("summary", f"{len(drawn) - _MORE} more"), rest))
     colours = legend(
         (("x-warning", "beyond the warning limit"), ("x-critical", "beyond the critical limit"),
          ("f0", "by update; dotted: a finding began"))
@@ -301,8 +296,8 @@ def not_judged(story: Story) -> Markup:
     rules, names = skipped(story), unknown(story)
     if not rules and not names:
         return Markup("")
-    lacking = [(text(rule.code), text(f"needs {', and '.join(rule.needs)}")) for rule in rules]
-    custom = [(text(name), text(f"did you mean {near}?" if near else "")) for name, near in names.items()]
+    lacking = [(rule.code, f"needs {', and '.join(rule.needs)}") for rule in rules]
+    custom = [(name, f"did you mean {near}?" if near else "") for name, near in names.items()]
     parts = [table(("skipped", ""), lacking)] if lacking else []
     parts += [table(("not recognised, shown only", ""), custom)] if custom else []
     cards = (tag("div", part, class_="card") for part in parts)
@@ -317,7 +312,7 @@ def worst_envs(story: Story) -> Markup:
     bad = sorted((env for env in story.envs.values() if env.bad_s), key=lambda env: (-env.bad_s, env.env_id))
     if not bad:
         said = f"All {len(story.envs):,} envs that were seen were OK all the time."
-        return section("Environments", tag("p", text(said), class_="card muted"), anchor="envs")
+        return section("Environments", tag("p", said, class_="card muted"), anchor="envs")
     x = Scale(low=0.0, high=max(story.length, 1.0), start=0.0, end=300.0)
     rows = [_env_row(env, x) for env in bad[:_MOST_ENVS]]
     listing = table(("env", "lane", "not OK", "worst score", "why, at its worst", "over the run"), rows)
@@ -328,7 +323,7 @@ def worst_envs(story: Story) -> Markup:
     )
 
 
-def _env_row(env: EnvStory, x: Scale) -> tuple[Markup, ...]:
+def _env_row(env: EnvStory, x: Scale) -> tuple[object, ...]:
     worst = env.worst
     reasons = worst.anomaly.reasons if worst else ()
     strip = [
@@ -338,17 +333,17 @@ def _env_row(env: EnvStory, x: Scale) -> tuple[Markup, ...]:
     ]  # fmt: skip
     drawn = tag("svg", *strip, viewBox="0 0 300 16", width="300", height="16")
     return (
-        tag("td", text(env.env_id), class_="num"),
-        tag("td", text((env.last.gpu_id if env.last else None) or "–"), class_="nw"),
-        tag("td", text(duration(env.bad_s)), class_="num"),
-        tag("td", text(f"{worst.anomaly.score:.1f}" if worst else "–"), class_="num"),
-        text(" · ".join(reasons)),
+        tag("td", env.env_id, class_="num"),
+        tag("td", (env.last.gpu_id if env.last else None) or "–", class_="nw"),
+        tag("td", duration(env.bad_s), class_="num"),
+        tag("td", f"{worst.anomaly.score:.1f}" if worst else "–", class_="num"),
+        " · ".join(reasons),
         tag("td", drawn, class_="nw"),
     )
 
 
 def _identity(story: Story) -> Markup:
-    """What it was started with, on which machine, and who told of it."""
+    """What it was started with, on which machine, and who reported it."""
     host = story.last.system.host
     facts = {
         "recording": str(story.path),
@@ -366,8 +361,8 @@ def _identity(story: Story) -> Markup:
         for lane in story.last.system.gpus
     }
     told = [(name, value) for name, value in facts.items() if value]
-    left = table(("run and machine", ""), ((text(name), text(value)) for name, value in told))
-    right = table(("configuration", ""), ((text(name), text(value)) for name, value in story.config.items()))
+    left = table(("run and machine", ""), ((name, value) for name, value in told))
+    right = table(("configuration", ""), ((name, value) for name, value in story.config.items()))
     cards = (tag("div", side, class_="card") for side in (left, right))
     return section("Identity and configuration", tag("div", *cards, class_="grid"), anchor="config")
 
@@ -375,4 +370,4 @@ def _identity(story: Story) -> Markup:
 def _footer(story: Story) -> Markup:
     beyond = story.facts.beyond
     left_out = f" {beyond:,} lines beyond what a report keeps were left out." if beyond else ""
-    return tag("footer", text(f"Written by Overwatch {__version__} from {story.path}.{left_out}"))
+    return tag("footer", f"Written by Overwatch {__version__} from {story.path}.{left_out}")

@@ -21,10 +21,9 @@ from overwatch.analyse.page import (
     section,
     table,
     tag,
-    text,
     time_ticks,
 )
-from overwatch.analyse.story import Seed, Story
+from overwatch.analyse.story import Seed, Story, seconds_of
 from overwatch.catalog import Stage
 from overwatch.catalog.bounds import ROWS, BoundState, Colour
 from overwatch.catalog.durations import duration
@@ -80,7 +79,7 @@ def timeline(story: Story, found: list[Group]) -> Markup:
         rows.append(_name(f"and {len(found) - len(shown)} more kinds", y))
         y += _ROW
     y += 6.0 if shown else 0.0
-    lanes = sorted(name for name in story.bounds.of if name)[:_MOST_LANES]
+    lanes = sorted(name for name in story.bounds if name)[:_MOST_LANES]
     for lane in lanes:
         rows += [_name(lane, y), *(bound_bar(story, lane, x, y))]
         y += _ROW
@@ -102,7 +101,7 @@ def bound_bar(story: Story, lane: str, x: Scale, y: float) -> list[Markup]:
         bar(x, (spell.start - 1, spell.end - 1), (y, _ROW - 5), _COLOURS.get(spell.word, "b-none"),
             f"{lane} {spell.word} from {duration(max(0.0, spell.start - 1))} for {duration(spell.length)}: "
             f"{spell.why or ''}")
-        for spell in story.bounds.of[lane]
+        for spell in story.bounds[lane]
     ]  # fmt: skip
 
 
@@ -113,7 +112,7 @@ def _finding(one: Found, x: Scale, y: float) -> Markup:
 
 def _name(word: str, y: float) -> Markup:
     short = word if len(word) <= 26 else word[:25] + "…"
-    return tag("text", text(short), x=_LEFT - 10, y=y + 12, text_anchor="end", class_="name")
+    return tag("text", short, x=_LEFT - 10, y=y + 12, text_anchor="end", class_="name")
 
 
 def _curves(story: Story) -> list[tuple[str, Curve]]:
@@ -137,7 +136,7 @@ def _small(label: str, curve: Curve, x: Scale, top: float) -> list[Markup]:
     ends = (min(curve.value, key=_known), max(curve.value, key=_known))
     return [
         _name(label, top + _CURVE / 2 - 8),
-        tag("text", text(f"{number(_round(ends[0]))} … {number(_round(ends[1]))}"), x=_LEFT - 10,
+        tag("text", f"{number(_round(ends[0]))} … {number(_round(ends[1]))}", x=_LEFT - 10,
             y=top + _CURVE / 2 + 18, text_anchor="end"),
         tag("line", x1=_LEFT, x2=_RIGHT, y1=top + _CURVE, y2=top + _CURVE, class_="gridline"),
         path(Line(x=curve.time, y=curve.value, name=label), x, y),
@@ -166,7 +165,7 @@ def _grid(x: Scale, bottom: float) -> Sequence[Markup]:
 
 def _axis(x: Scale, y: float) -> Markup:
     words = (
-        tag("text", text(seconds(at)), x=x(at), y=y + 16, text_anchor="middle")
+        tag("text", seconds(at), x=x(at), y=y + 16, text_anchor="middle")
         for at in time_ticks(x.low, x.high, 10)
     )
     return tag("g", tag("line", x1=_LEFT, x2=_RIGHT, y1=y, y2=y, class_="axis"), *words)
@@ -177,10 +176,10 @@ def machines(story: Story) -> Markup:
     lanes = sorted({subject for name, subject in story.curves.machine if subject})
     charts = [drawn for shown in _SHOWN if (drawn := _lanes(story, lanes, shown)) is not None]
     charts += [drawn for name in HOST_FIELDS if (drawn := _host(story, name)) is not None]
-    if not charts and not story.bounds.of:
+    if not charts and not story.bounds:
         return Markup("")
     colours = legend((f"f{place}", lane) for place, lane in enumerate(lanes[:_MOST_CHARTED]))
-    inside = [tag("div", _bounds(story), class_="card")] if any(story.bounds.of) else []
+    inside = [tag("div", _bounds(story), class_="card")] if any(story.bounds) else []
     gap = tag("div", Markup(""), style="height:10px")
     idle = sum(story.last.system.idle_gpu_s.values())
     note = f"{idle:,.0f} GPU-seconds in which nothing ran" if lanes else ""
@@ -191,20 +190,20 @@ def machines(story: Story) -> Markup:
 
 
 def _bounds(story: Story) -> Markup:
-    """Each lane's bounds, the longest first, with what was said of them last."""
+    """Each lane's bounds, the longest first, with the newest reason for each."""
     rows = []
-    for lane in sorted(name for name in story.bounds.of if name):
-        whole = sum(story.bounds.seconds(lane).values()) or 1.0
-        for word, length in story.bounds.seconds(lane).items():
-            last = next(spell for spell in reversed(story.bounds.of[lane]) if spell.word == word)
+    for lane in sorted(name for name in story.bounds if name):
+        whole = sum(seconds_of(story.bounds[lane]).values()) or 1.0
+        for word, length in seconds_of(story.bounds[lane]).items():
+            last = next(spell for spell in reversed(story.bounds[lane]) if spell.word == word)
             rows.append(
                 (
-                    tag("td", text(lane), class_="nw"),
-                    tag("td", text(word if word != BoundState.UNKNOWN.value else "not judged"), class_="nw"),
-                    tag("td", text(duration(length)), class_="num"),
-                    tag("td", text(f"{length / whole:.0%}"), class_="num"),
-                    text(last.why or ""),
-                    text(last.hint or ""),
+                    tag("td", lane, class_="nw"),
+                    tag("td", word if word != BoundState.UNKNOWN.value else "not judged", class_="nw"),
+                    tag("td", duration(length), class_="num"),
+                    tag("td", f"{length / whole:.0%}", class_="num"),
+                    last.why or "",
+                    last.hint or "",
                 )
             )
     return table(("lane", "held back by", "for", "share", "why", "do"), rows)
@@ -271,11 +270,11 @@ def _blueprints(lives: list[Seed], ended: dict[str, Stage | None]) -> Markup:
     share = {name: kept[name] / over for name in planted if (over := kept[name] + lost[name])}
     rows = [
         (
-            tag("td", text(name), class_="nw"),
-            *(tag("td", text(f"{count[name]:,}"), class_="num") for count in (planted, kept, lost)),
-            tag("td", text(f"{share[name]:.0%}" if name in share else "–"), class_="num"),
-            tag("td", text(f"{failed[name]:,}"), class_="num"),
-            text(", ".join(f"{reason} ×{count}" for reason, count in why[name].most_common(2))),
+            tag("td", name, class_="nw"),
+            *(tag("td", f"{count[name]:,}", class_="num") for count in (planted, kept, lost)),
+            tag("td", f"{share[name]:.0%}" if name in share else "–", class_="num"),
+            tag("td", f"{failed[name]:,}", class_="num"),
+            ", ".join(f"{reason} ×{count}" for reason, count in why[name].most_common(2)),
         )
         for name, _ in planted.most_common()
     ]
@@ -290,9 +289,7 @@ def _strips(story: Story, shown: list[Seed]) -> Markup:
     for place, seed in enumerate(shown):
         y = 4 + place * _SEED_ROW
         name = f"env {seed.env_id} {seed.slot} {seed.blueprint or ''}"
-        drawn.append(
-            tag("text", text(name[:34]), x=_SEED_LEFT - 8, y=y + 10, text_anchor="end", class_="name")
-        )
+        drawn.append(tag("text", name[:34], x=_SEED_LEFT - 8, y=y + 10, text_anchor="end", class_="name"))
         following = [*(move.time for move in seed.moves[1:]), story.length]
         for move, end in zip(seed.moves, following, strict=True):
             if move.stage in _STAGE_COLOURS:
@@ -302,7 +299,7 @@ def _strips(story: Story, shown: list[Seed]) -> Markup:
                 drawn.append(bar(x, (move.time, end), (y, _SEED_ROW - 4), _STAGE_COLOURS[move.stage], title))
     bottom = 8 + len(shown) * _SEED_ROW
     axis = (
-        tag("text", text(seconds(at)), x=x(at), y=bottom + 14, text_anchor="middle")
+        tag("text", seconds(at), x=x(at), y=bottom + 14, text_anchor="middle")
         for at in time_ticks(x.low, x.high, 10)
     )
     return tag("svg", *drawn, *axis, viewBox=f"0 0 1160 {bottom + 20:g}", role="img")

@@ -16,18 +16,17 @@ from overwatch.analyse.findings import Findings, Found, Told
 from overwatch.catalog import Stage
 from overwatch.events import Event, GateEvaluated, Record, RunStarted, SeedStageChanged
 from overwatch.feeds.inputs import Input, open_input
-from overwatch.feeds.recording import Recording, RecordingError
-from overwatch.feeds.unshown import unshown
+from overwatch.feeds.recording import Recording, RecordingError, unshown
 from overwatch.projection.history import of_snapshot
 from overwatch.projection.run import feed_line
 from overwatch.projection.text import safe, safe_or_none
+from overwatch.runs import Tracked
 from overwatch.snapshot import Bound, Env, FeedLine, Run, Snapshot
 from overwatch.snapshot.history import MOST_COLUMNS, MOST_CURVES, Ask
 from overwatch.snapshot.history import Curve as Drawn
 from overwatch.state.feed import entry_of
-from overwatch.state.joins import Joins
 from overwatch.state.past import Past
-from overwatch.tracked import Tracked
+from overwatch.state.sources import Joins
 
 GAP_S: Final = 2.5
 """A word that did not come for longer than this ended when it came last."""
@@ -38,7 +37,7 @@ MOST_MOVES: Final = 200_000
 
 
 class AnalyseError(ValueError):
-    """What was asked cannot be answered from what was given; the message says what to give instead."""
+    """A request cannot be answered from what was given; the message names what to give instead."""
 
 
 def open_recorded(path: Path) -> Input:
@@ -73,31 +72,25 @@ class Spell:
         return self.end - self.start
 
 
-@dataclass(slots=True)
-class Spells:
-    """Stretches by subject, in order."""
+def extend(spells: list[Spell], word: str, now: float, bound: Bound | None = None) -> None:
+    """Go on with what holds now."""
+    going_on = bool(spells) and now - spells[-1].end <= GAP_S
+    if going_on:
+        spells[-1].end = now
+    if not going_on or spells[-1].word != word:
+        spells.append(Spell(word=word, start=now, end=now + TICK_S))
+    spell = spells[-1]
+    spell.end = now + TICK_S
+    if bound is not None and (spell.confidence or 0.0) <= (bound.confidence or 0.0):
+        spell.why, spell.hint, spell.confidence = bound.why, bound.hint, bound.confidence
 
-    of: dict[str, list[Spell]] = field(default_factory=dict)
 
-    def add(self, subject: str, word: str, now: float, bound: Bound | None = None) -> None:
-        """What holds now."""
-        spells = self.of.setdefault(subject, [])
-        going_on = bool(spells) and now - spells[-1].end <= GAP_S
-        if going_on:
-            spells[-1].end = now
-        if not going_on or spells[-1].word != word:
-            spells.append(Spell(word=word, start=now, end=now + TICK_S))
-        spell = spells[-1]
-        spell.end = now + TICK_S
-        if bound is not None and (spell.confidence or 0.0) <= (bound.confidence or 0.0):
-            spell.why, spell.hint, spell.confidence = bound.why, bound.hint, bound.confidence
-
-    def seconds(self, subject: str) -> dict[str, float]:
-        """How long each word held, longest first."""
-        sums: dict[str, float] = {}
-        for spell in self.of.get(subject, ()):
-            sums[spell.word] = sums.get(spell.word, 0.0) + spell.length
-        return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
+def seconds_of(spells: Iterable[Spell]) -> dict[str, float]:
+    """How long each word held, longest first."""
+    sums: dict[str, float] = {}
+    for spell in spells:
+        sums[spell.word] = sums.get(spell.word, 0.0) + spell.length
+    return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,8 +99,8 @@ class EnvStory:
 
     env_id: int
     last: Env | None = None
-    spells: Spells = field(default_factory=Spells)
-    """Its statuses, under one subject."""
+    statuses: list[Spell] = field(default_factory=list)
+    """What it was, in order."""
     worst: Env | None = None
     """At its highest score."""
     worst_at: float = 0.0
@@ -115,7 +108,7 @@ class EnvStory:
     def take(self, env: Env, now: float) -> None:
         """Its row of one snapshot."""
         self.last = env
-        self.spells.add("", env.status, now)
+        extend(self.statuses, env.status, now)
         spell = self.statuses[-1]
         if env.anomaly.score >= spell.score:
             spell.score, spell.reasons = env.anomaly.score, env.anomaly.reasons
@@ -123,15 +116,10 @@ class EnvStory:
             self.worst, self.worst_at = env, now
 
     @property
-    def statuses(self) -> list[Spell]:
-        """What it was, in order."""
-        return self.spells.of.get("", [])
-
-    @property
     def bad_s(self) -> float:
         """Seconds in which it was not OK."""
         return sum(
-            length for word, length in self.spells.seconds("").items() if word not in ("ok", "unknown")
+            length for word, length in seconds_of(self.statuses).items() if word not in ("ok", "unknown")
         )
 
 
@@ -225,7 +213,7 @@ class Story:
     curves: Curves = field(default_factory=Curves)
     found: Findings = field(default_factory=Findings)
     """Every finding over its life."""
-    bounds: Spells = field(default_factory=Spells)
+    bounds: dict[str, list[Spell]] = field(default_factory=dict)
     """By lane: what held it back. The run as a whole is the empty name."""
     envs: dict[int, EnvStory] = field(default_factory=dict)
     """Those that were ever among the rows of a snapshot."""
@@ -290,9 +278,9 @@ class Story:
             self.verdicts.append(Told(at=now, update=update, severity=verdict.severity, text=verdict.text))
         for lane in snapshot.system.gpus:
             if lane.bound is not None:
-                self.bounds.add(lane.gpu_id, lane.bound.state, now, lane.bound)
-        if snapshot.system.bound is not None:
-            self.bounds.add("", snapshot.system.bound.state, now, snapshot.system.bound)
+                extend(self.bounds.setdefault(lane.gpu_id, []), lane.bound.state, now, lane.bound)
+        if (bound := snapshot.system.bound) is not None:
+            extend(self.bounds.setdefault("", []), bound.state, now, bound)
         for env in snapshot.envs:
             story = self.envs.get(env.env_id)
             if story is None:

@@ -10,11 +10,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Final, NamedTuple
 
 import click
@@ -28,6 +27,7 @@ from overwatch.cli.viewclient import ViewUnreachableError, fetch_snapshot
 from overwatch.discovery import Endpoints
 from overwatch.endcard import card
 from overwatch.extras import TUI
+from overwatch.os_signals import heard
 from overwatch.sdk.terminal import VARIABLE as QUIET
 from overwatch.sdk.terminal import best_return, look
 from overwatch.snapshot import Snapshot
@@ -105,17 +105,19 @@ def _attend(command: Sequence[str], wanted: _Wanted, *, screen: bool) -> int:
             f"or --port-base; leave them out to send to it, or end it first: kill {running.pid}"
         )
     folder = _folder(wanted)
-    with _collector(running, wanted, folder) as (endpoints, collector):
+    with contextlib.ExitStack() as ending:
+        endpoints, collector = (running, None) if running else _collector(wanted, folder, ending)
         began = time.time()
         program = Program(command, _environment(endpoints), folder / "console.log" if screen else None)
         if screen and endpoints.view is not None:
             _show(program, endpoints.view)
             if program.status is None:
                 _leave(program, collector)
+                ending.pop_all()
                 return 0
         else:
             warn(f"overwatch: {program.shown} runs (pid {program.pid}); watch it: overwatch tui")
-            with _passing_on(program):
+            with heard((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), partial(_pass_on, program)):
                 program.wait()
         warn(f"{program.ended} after {time.time() - began:,.0f} s")
         _print_end(program, _last(endpoints, began))
@@ -144,23 +146,11 @@ def _folder(wanted: _Wanted) -> Path:
     return folder
 
 
-@contextlib.contextmanager
-def _collector(
-    running: Endpoints | None, wanted: _Wanted, folder: Path
-) -> Iterator[tuple[Endpoints, "_Own | None"]]:
-    """The collector that runs, or a new one, which ends with the block unless it is left running.
-
-    Raises `ClickException` where it does not start.
-    """
-    if running is not None:
-        yield running, None
-        return
-    own = _Own(processes.collector(folder, wanted.arguments))
-    try:
-        yield processes.wait_ready(own.child, folder), own
-    finally:
-        if not own.is_left:
-            own.child.stop(_STOP_S)
+def _collector(wanted: _Wanted, folder: Path, ending: contextlib.ExitStack) -> tuple[Endpoints, Program]:
+    """A new collector, which ends with the block; raises `ClickException` where it does not start."""
+    started = processes.collector(folder, wanted.arguments)
+    ending.callback(started.stop, _STOP_S)
+    return processes.wait_ready(started, folder), started
 
 
 def _running() -> Endpoints | None:
@@ -171,15 +161,6 @@ def _running() -> Endpoints | None:
             fetch_snapshot(found.view, None)
             return found
     return None
-
-
-@dataclass(slots=True)
-class _Own:
-    """A collector that was started for the program."""
-
-    child: Program
-    is_left: bool = False
-    """It goes on when this command has ended."""
 
 
 def _environment(endpoints: Endpoints) -> dict[str, str]:
@@ -198,22 +179,12 @@ def _show(program: Program, view: str) -> None:
     run_tui([view], None, attended=program)
 
 
-@contextlib.contextmanager
-def _passing_on(program: Program) -> Iterator[None]:
-    """Signals that this process gets go to the program, Ctrl-C once."""
-
-    def pass_on(number: int, _: FrameType | None) -> None:
-        if number == signal.SIGINT:
-            warn(f"overwatch: {program.interrupt()}")
-        else:
-            program.send(signal.Signals(number))
-
-    before = {one: signal.signal(one, pass_on) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+def _pass_on(program: Program, number: int) -> None:
+    """A signal that this process got goes to the program, Ctrl-C once."""
+    if number == signal.SIGINT:
+        warn(f"overwatch: {program.interrupt()}")
+    else:
+        program.send(signal.Signals(number))
 
 
 def _last(endpoints: Endpoints, began: float) -> Snapshot | None:
@@ -246,11 +217,10 @@ def _card(last: Snapshot) -> list[str]:
     return card(last, look(run_id), best_return(run_id, _END_S))
 
 
-def _leave(program: Program, collector: _Own | None) -> None:
+def _leave(program: Program, collector: Program | None) -> None:
     """What goes on, and how to look again."""
     click.echo(f"{program.shown} goes on (pid {program.pid}); watch it: overwatch tui")
     click.echo(f"  console: {program.console}")
     click.echo(f"  end it:  kill -INT -{program.pid}")
     if collector is not None:
-        collector.is_left, pid = True, collector.child.pid
-        click.echo(f"  the collector goes on too (pid {pid}): kill {pid} ends it")
+        click.echo(f"  the collector goes on too (pid {collector.pid}): kill {collector.pid} ends it")

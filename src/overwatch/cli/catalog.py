@@ -20,13 +20,12 @@ from overwatch.catalog.presets import DEFAULT, PRESETS, parse_preset
 from overwatch.catalog.records import InEvent, InField, InRow, Later, Place, ids, places
 from overwatch.cli.live_check import live_check
 from overwatch.cli.recordings import BadInputError
+from overwatch.cli.streams import format_option
 from overwatch.conventions.model import Registry
 from overwatch.conventions.policies import Broken, compare
 from overwatch.conventions.policies import check as broken_policies
 
-_FORMAT = click.option(
-    "--format", "fmt", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
+_FORMAT = format_option("text", "json")
 _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 _WIDTH: Final = 17
 

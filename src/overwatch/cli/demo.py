@@ -1,6 +1,6 @@
 """`overwatch demo`: a collector, a real trainer and a reader, together on this machine.
 
-Owns the children: it starts them, sends their output to log files, ends them in order, and tells how it
+Owns the children: it starts them, sends their output to log files, ends them in order, and reports how it
 went in `summary.json`. Everything lies under one folder. Must not know what the children measure.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 import msgspec
@@ -49,7 +49,7 @@ _DEFAULT_PORTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """What the user asked for."""
+    """What the user requested."""
 
     headless: bool
     seconds: float | None
@@ -62,7 +62,7 @@ class DemoOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoWorld:
-    """What is trained where nothing else is asked for."""
+    """What is trained where nothing else is requested."""
 
     flags: Mapping[str, object]
     """Of `overwatch-rl train`."""
@@ -237,35 +237,13 @@ def _cell(reading: Reading) -> str:
     return f"{reading.label} {reading.text}{mark}"
 
 
-class Summary(msgspec.Struct, kw_only=True):
-    """`summary.json`."""
-
-    ok: bool
-    run_id: str | None
-    link: str | None
-    outcome: str | None
-    updates: float
-    episodes: float
-    steps: float
-    elapsed_s: float | None
-    verdict: str | None
-    policy: dict[str, float | None]
-    seed_census: dict[str, int]
-    idle_gpu_s: dict[str, float]
-    """GPU-seconds in which nothing ran, by the bound that held."""
-    findings: list[str]
-    trainer_exit: int | None
-    collector_exit: int | None
-    files: list[str]
-
-
 def write_summary(out: Path, snapshot: Snapshot | None, trainer: Program | None, collector: Program) -> int:
     """Write and print how it went; 0 when a policy was seen training and both children ended well."""
     summary = _summary(out, snapshot, trainer, collector)
     (out / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
     if snapshot is not None:
-        counts = f"{summary.updates:.0f} updates, {summary.episodes:.0f} episodes"
-        click.echo(f"run {summary.run_id}: {counts}  {_pulse(snapshot)}")
+        counts = f"{summary['updates']:.0f} updates, {summary['episodes']:.0f} episodes"
+        click.echo(f"run {summary['run_id']}: {counts}  {_pulse(snapshot)}")
         if snapshot.system.gpus:
             click.echo(f"idle: {idle_line(snapshot.system)}")
     for child in (trainer, collector):
@@ -274,30 +252,33 @@ def write_summary(out: Path, snapshot: Snapshot | None, trainer: Program | None,
             click.echo(
                 f"{child.shown} ended with {child.code}; the end of {child.console}:\n{tail}", err=True
             )
-    if not summary.updates:
+    if not summary["updates"]:
         click.echo("no update was seen; let it run longer with --seconds, or read trainer.log", err=True)
-    click.echo(f"{'done' if summary.ok else 'failed'}: {out}")
-    return 0 if summary.ok else 1
+    click.echo(f"{'done' if summary['ok'] else 'failed'}: {out}")
+    return 0 if summary["ok"] else 1
 
 
-def _summary(out: Path, snapshot: Snapshot | None, trainer: Program | None, collector: Program) -> Summary:
-    counters = snapshot.counters if snapshot else {}
+def _summary(
+    out: Path, snapshot: Snapshot | None, trainer: Program | None, collector: Program
+) -> dict[str, Any]:
+    """What is in `summary.json`."""
     codes = (None if trainer is None else trainer.code, collector.code)
-    return Summary(
-        ok=bool(counters.get("updates")) and codes == (0, 0),
-        run_id=snapshot.run.run_id if snapshot else None,
-        link=snapshot.link.state if snapshot else None,
-        outcome=snapshot.run.outcome if snapshot else None,
-        updates=counters.get("updates", 0),
-        episodes=counters.get("episodes", 0),
-        steps=counters.get("steps", 0),
-        elapsed_s=snapshot.run.elapsed_s if snapshot else None,
-        verdict=snapshot.verdict.text if snapshot else None,
-        policy={name: reading.value for name, reading in snapshot.policy.items()} if snapshot else {},
-        seed_census=snapshot.aggregates.seed_census if snapshot else {},
-        idle_gpu_s=snapshot.system.idle_gpu_s if snapshot else {},
-        findings=[f"{one.severity}: {one.message}" for one in snapshot.findings] if snapshot else [],
-        trainer_exit=codes[0],
-        collector_exit=codes[1],
-        files=sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()),
-    )
+    run, counters = (None, {}) if snapshot is None else (snapshot.run, snapshot.counters)
+    return {
+        "ok": bool(counters.get("updates")) and codes == (0, 0),
+        "run_id": run and run.run_id,
+        "link": snapshot and snapshot.link.state,
+        "outcome": run and run.outcome,
+        "updates": counters.get("updates", 0),
+        "episodes": counters.get("episodes", 0),
+        "steps": counters.get("steps", 0),
+        "elapsed_s": run and run.elapsed_s,
+        "verdict": snapshot and snapshot.verdict.text,
+        "policy": {name: one.value for name, one in snapshot.policy.items()} if snapshot else {},
+        "seed_census": snapshot.aggregates.seed_census if snapshot else {},
+        "idle_gpu_s": snapshot.system.idle_gpu_s if snapshot else {},
+        "findings": [f"{one.severity}: {one.message}" for one in snapshot.findings] if snapshot else [],
+        "trainer_exit": codes[0],
+        "collector_exit": codes[1],
+        "files": sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()),
+    }

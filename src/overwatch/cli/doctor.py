@@ -13,7 +13,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -61,14 +60,8 @@ UNREAD: Final = frozenset({"OTEL_CONFIG_FILE", "OTEL_EXPERIMENTAL_CONFIG_FILE"})
 """Files of OpenTelemetry's SDKs; one with an endpoint in it looks as if trainers would send there."""
 DISTRIBUTION: Final = "esper-overwatch"
 SHOWN: Final = (
-    "protobuf",
-    "grpcio",
-    "opentelemetry-sdk",
-    "opentelemetry-proto",
-    "numpy",
-    "msgspec",
-    "textual",
-)
+    "protobuf", "grpcio", "opentelemetry-sdk", "opentelemetry-proto", "numpy", "msgspec", "textual",
+)  # fmt: skip
 _TOGETHER: Final = (
     "opentelemetry-sdk", "opentelemetry-api", "opentelemetry-proto",
     "opentelemetry-exporter-otlp-proto-grpc", "opentelemetry-exporter-otlp-proto-http",
@@ -207,27 +200,12 @@ def _settings() -> Iterator[Verdict]:
         yield ok(f"{place} is valid")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _BadPair:
-    """Two packages that do not work together."""
-
-    one: str
-    from_one: str
-    """Least version of `one` that breaks."""
-    other: str
-    below_other: str
-    """First version of `other` that works again."""
-    why: str
-
-
 _BAD: Final = (
-    _BadPair(one="numpy", from_one="2.0", other="torch", below_other="2.3",
-             why="this PyTorch was built against NumPy 1 and cannot share arrays"),
-    _BadPair(one="protobuf", from_one="8.0", other="opentelemetry-proto", below_other="99",
-             why="OpenTelemetry's messages need protobuf below 8"),
-    _BadPair(one="protobuf", from_one="6.0", other="grpcio-status", below_other="1.70",
-             why="this grpcio-status needs protobuf 5"),
-)  # fmt: skip
+    ("numpy", "2.0", "torch", "2.3", "this PyTorch was built against NumPy 1 and cannot share arrays"),
+    ("protobuf", "8.0", "opentelemetry-proto", None, "OpenTelemetry's messages need protobuf below 8"),
+    ("protobuf", "6.0", "grpcio-status", "1.70", "this grpcio-status needs protobuf 5"),
+)
+"""Pairs that do not work together: a package from a version on, another before one that works again."""
 
 
 def installed(name: str) -> str | None:
@@ -246,17 +224,16 @@ def versions(found: Found = installed) -> Iterator[Verdict]:
     yield from _extras()
     yield from _needed(found)
     yield from _equal(found)
-    for pair in _BAD:
-        one, other = found(pair.one), found(pair.other)
+    for first, least, second, works, why in _BAD:
+        one, other = found(first), found(second)
         if (
             one
             and other
-            and _number(one) >= _number(pair.from_one)
-            and _number(other) < _number(pair.below_other)
+            and _number(one) >= _number(least)
+            and not (works and _number(other) >= _number(works))
         ):
-            fix = f"pip install '{pair.one}<{pair.from_one}'"
-            fix += f" or '{pair.other}>={pair.below_other}'" if pair.below_other != "99" else ""
-            yield failure(f"{pair.one} {one} with {pair.other} {other}: {pair.why}", fix)
+            fix = f"pip install '{first}<{least}'" + (f" or '{second}>={works}'" if works else "")
+            yield failure(f"{first} {one} with {second} {other}: {why}", fix)
     yield from _backend()
 
 

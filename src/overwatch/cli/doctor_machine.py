@@ -57,7 +57,7 @@ sys.stdout.flush()
 os._exit(0)
 """
 FIRST_NS: Final = 1_735_689_600_000_000_000
-"""The first of January 2025: earlier stamps are of a machine that was never told the time."""
+"""The first of January 2025: earlier stamps are of a machine whose clock was never set."""
 LOOK_S: Final = 0.2
 MOST_APART_S: Final = 0.05
 _UNSYNCHRONISED: Final = 5
@@ -279,7 +279,7 @@ def clocks(wall: Clock = time.time_ns, steady: Clock = time.monotonic_ns) -> Ite
 
 
 def _kernel() -> Iterator[Verdict]:
-    """What the kernel says of NTP; nothing where it cannot be asked."""
+    """What the kernel reports of NTP; nothing where it does not."""
     try:
         ask = ctypes.CDLL(None, use_errno=True).adjtimex
     except (OSError, AttributeError):

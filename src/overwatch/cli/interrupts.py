@@ -22,7 +22,7 @@ _SWALLOWED: Final = frozenset({"cb", "__del__"})
 
 @contextmanager
 def ending_at_once() -> Iterator[None]:
-    """In this context Ctrl-C ends the process without a word."""
+    """In this context Ctrl-C ends the process silently."""
     if not _is_ours():
         yield
         return
@@ -40,7 +40,7 @@ def raise_where_it_is_seen() -> None:
 
 
 def end_at_once() -> None:
-    """From now on Ctrl-C ends the process without a word."""
+    """From now on Ctrl-C ends the process silently."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is _raise:
         signal.signal(signal.SIGINT, _end)
 

@@ -11,21 +11,22 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import IO, Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import click
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
 from overwatch.cli.interrupts import STATUS
-from overwatch.cli.streams import until_unread
+from overwatch.cli.recordings import BadInputError
+from overwatch.cli.streams import format_option, until_unread
 from overwatch.collector.receivers.bodies import BadGzipError, TooLargeError, inflated
 from overwatch.conventions import Advice, LiveCheck, Report, registry
 from overwatch.journal import Signal
@@ -33,11 +34,6 @@ from overwatch.os_signals import heard
 from overwatch.otlp import wire
 from overwatch.otlp.jsonl import MalformedJson, from_json
 
-_KEYS: Final = {
-    b'"resourceLogs"': Signal.LOGS,
-    b'"resourceMetrics"': Signal.METRICS,
-    b'"resourceSpans"': Signal.TRACES,
-}
 MAX_BYTES: Final = 64 << 20
 _PATHS: Final = {"/v1/logs": Signal.LOGS, "/v1/metrics": Signal.METRICS, "/v1/traces": Signal.TRACES}
 _SERVICES: Final = {
@@ -53,16 +49,10 @@ _NEVER: Final = "none"
 _RANKS: Final = (Advice.INFORMATION, Advice.IMPROVEMENT, Advice.VIOLATION)
 
 
-class NothingReadError(click.ClickException):
-    """What was given holds no OTLP; status 2."""
-
-    exit_code = 2
-
-
 @click.command("live-check")
 @click.argument("places", nargs=-1, required=True, metavar="PATH|ADDRESS...")
 @click.option("--seconds", type=click.FloatRange(min=0.1), help="Listen this long; until Ctrl-C without.")
-@click.option("--format", "fmt", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option("text", "json")
 @click.option(
     "--fail-on", type=click.Choice([*(advice.value for advice in Advice), _NEVER]),
     default=Advice.VIOLATION.value, show_default=True, help="Least finding that makes the status 1.",
@@ -83,7 +73,7 @@ def live_check(places: tuple[str, ...], seconds: float | None, fmt: str, fail_on
     if not report.items and number == signal.SIGINT:
         sys.exit(STATUS)
     if not report.items:
-        raise NothingReadError(
+        raise BadInputError(
             f"no OTLP was found in {', '.join(places)}"
             + (f"; {unread} lines or batches could not be read" if unread else "; send some while it listens")
         )
@@ -96,61 +86,25 @@ def live_check(places: tuple[str, ...], seconds: float | None, fmt: str, fail_on
 
 def _file(check: LiveCheck, place: str) -> int:
     """Check what lies at a path; returns how much of it could not be read."""
-    if place == "-":
-        return _lines(check, sys.stdin.buffer)
-    path = Path(place)
-    if path.is_dir():
-        return _recording(check, path)
-    try:
-        with path.open("rb") as file:
-            return _lines(check, file)
-    except OSError as error:
-        raise NothingReadError(
-            f"{place}: {error.strerror or error}; give a recording's folder, a file of OTLP JSON lines, -, "
-            "or http://HOST:PORT to listen at"
-        ) from error
-
-
-def _lines(check: LiveCheck, file: IO[bytes]) -> int:
-    unread = 0
-    for line in file:
-        if not line.strip():
-            continue
-        kind = next((kind for key, kind in _KEYS.items() if key in line[:64]), None)
-        kind = kind or next((kind for key, kind in _KEYS.items() if key in line), None)
-        try:
-            if kind is None:
-                unread += 1
-            else:
-                check.take(wire.parse(kind, from_json(kind, line)))
-        except (MalformedJson, wire.MalformedBody):
-            unread += 1
-    return unread
-
-
-def _recording(check: LiveCheck, path: Path) -> int:
-    from overwatch.feeds.recording import RecordingError, open_recording
+    from overwatch.feeds.inputs import open_input
+    from overwatch.feeds.recording import Recording, RecordingError
 
     unread = 0
     try:
-        recording = open_recording(path)
-        for batches in _batches(recording):
-            for batch in batches:
-                if batch.signal is Signal.START:
-                    continue
-                try:
-                    check.take(wire.parse(batch.signal, batch.body))
-                except wire.MalformedBody:
-                    unread += 1
+        recording = open_input(Path(place))
+        if not isinstance(recording, Recording):
+            raise BadInputError(f"{place} holds snapshots alone; give what was received, as OTLP")
+        for segment in recording.segments():
+            for first in range(0, len(segment.entries), _AT_ONCE):
+                for batch in recording.read(segment.entries[first : first + _AT_ONCE]):
+                    try:
+                        if batch.signal is not Signal.START:
+                            check.take(wire.parse(batch.signal, batch.body))
+                    except wire.MalformedBody:
+                        unread += 1
     except (RecordingError, OSError) as error:
-        raise NothingReadError(str(error)) from error
+        raise BadInputError(str(error)) from error
     return unread + recording.bad_lines + recording.bad_batches
-
-
-def _batches(recording: Any) -> Iterator[Iterable[Any]]:
-    for segment in recording.segments():
-        for first in range(0, len(segment.entries), _AT_ONCE):
-            yield recording.read(segment.entries[first : first + _AT_ONCE])
 
 
 def _stream(check: LiveCheck, places: list[str], seconds: float | None) -> int | None:
@@ -159,16 +113,16 @@ def _stream(check: LiveCheck, places: list[str], seconds: float | None) -> int |
         return None
     lock, over = threading.Lock(), SimpleQueue[int]()
 
-    def take(heard: Heard) -> None:
+    def take(message: wire.Request) -> None:
         with lock:
-            check.take(heard.message)
+            check.take(message)
 
     with ExitStack() as stack:
         try:
             for place in places:
                 click.echo(f"listening at {stack.enter_context(listen(place, take))}", err=True)
         except ListeningError as error:
-            raise NothingReadError(str(error)) from error
+            raise BadInputError(str(error)) from error
         stack.enter_context(heard((signal.SIGINT, signal.SIGTERM), over.put))
         with suppress(Empty):
             return over.get(timeout=seconds)
@@ -237,14 +191,7 @@ class ListeningError(ValueError):
     """An address that cannot be listened at."""
 
 
-class Heard(NamedTuple):
-    """One request."""
-
-    signal: Signal
-    message: wire.Request
-
-
-Take = Callable[[Heard], None]
+Take = Callable[[wire.Request], None]
 
 
 @contextmanager
@@ -319,7 +266,7 @@ class _Door(BaseHTTPRequestHandler):
         except (BadGzipError, MalformedJson, wire.MalformedBody, ValueError) as error:
             self._refuse(HTTPStatus.BAD_REQUEST, str(error))
         else:
-            self.taken(Heard(kind, message))
+            self.taken(message)
             self._answer(HTTPStatus.OK, content, b"{}" if content == _JSON else b"")
 
     def _body(self) -> bytes:
@@ -353,7 +300,7 @@ def _serve_grpc(host: str, port: int, take: Take) -> Iterator[int]:
     def export(kind: Signal) -> Callable[[bytes, grpc.ServicerContext], bytes]:
         def handle(body: bytes, context: grpc.ServicerContext) -> bytes:
             try:
-                take(Heard(kind, wire.parse(kind, body)))
+                take(wire.parse(kind, body))
             except wire.MalformedBody as error:
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             return b""

@@ -28,7 +28,7 @@ from overwatch.cli.configuration import (
 from overwatch.cli.interrupts import STATUS
 from overwatch.cli.recordings import audit, compare, export, query, report
 from overwatch.cli.stack import rules, stack, stack_folder
-from overwatch.cli.streams import Commands, log_to_stdout_without_stderr, until_unread, warn
+from overwatch.cli.streams import Commands, format_option, log_to_stdout_without_stderr, until_unread, warn
 from overwatch.cli.watch import need_textual
 from overwatch.os_signals import heard
 
@@ -87,7 +87,6 @@ def collect(
 @click.option("--run", "run_id", metavar="ID", help="Which run; the newest without.")
 @click.option(
     "--replay",
-    "recording",
     type=click.Path(path_type=Path, exists=True, allow_dash=True),
     help="The same as PATH.",
 )
@@ -101,9 +100,7 @@ def collect(
 )
 @_baseline
 @click.option("--once", is_flag=True, help="Print one frame, or its snapshot as JSON, and end.")
-@click.option(
-    "--format", "fmt", type=click.Choice(["text", "json", "svg"]), default="text", show_default=True
-)
+@format_option("text", "json", "svg")
 @click.option("--size", default="120x40", show_default=True, metavar="COLUMNSxROWS", help="Of that frame.")
 @click.option("--press", "keys", default="", metavar="KEYS", help="Keys pressed before, e.g. 'j enter'.")
 @click.option("--exit-code", is_flag=True, help="End with 10 for a warning, 20 for a critical verdict.")
@@ -111,7 +108,7 @@ def collect(
     "--seen", type=click.IntRange(0, 3600), default=0, metavar="SECONDS",
     help="So much of the recording was on it before, for its charts.",
 )  # fmt: skip
-def tui(run_id: str | None, settings: Path | None, *, once: bool, **options: Any) -> None:
+def tui(**options: Any) -> None:
     """Watch a run in the terminal, live or from a recording.
 
     Without PATH it is live, from a collector. PATH is a recording instead, and needs no collector: a folder
@@ -120,10 +117,8 @@ def tui(run_id: str | None, settings: Path | None, *, once: bool, **options: Any
     """
     from overwatch.cli import watch
 
-    chosen, shape = watch.source_of(options, run_id), watch.shape_of(options)
-    if (shape.exit_code or shape.keys) and not once:
-        raise click.UsageError("--exit-code and --press are for one frame; add --once")
-    sys.exit(watch.print_once(chosen, shape, settings) if once else watch.watch(chosen, settings))
+    chosen = watch.Options(**options)
+    sys.exit(watch.print_once(chosen) if chosen.once else watch.watch(chosen))
 
 
 @main.command()
@@ -163,7 +158,7 @@ def demo(**options: Any) -> None:
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Write a recording at once instead."
 )
 def simulate(
-    *, faults: tuple[str, ...], run_id: str | None, endpoint: str | None, out: Path | None, **size: float
+    *, faults: tuple[str, ...], run_id: str | None, endpoint: str | None, out: Path | None, **size: Any
 ) -> None:
     """Tell a scripted run, with faults, to a collector or into a recording.
 
@@ -264,7 +259,7 @@ def agent(run_id: str, endpoint: str | None) -> None:
 @click.option(
     "--only", "areas", multiple=True, type=click.Choice(_AREAS), help="Only this; more than once for several."
 )
-@click.option("--format", "fmt", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option("text", "json")
 def doctor(
     path: Path | None, sets: tuple[str, ...], endpoint: str | None, areas: tuple[str, ...], fmt: str
 ) -> None:

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
-from overwatch.cli.streams import until_unread, warn
+from overwatch.cli.streams import format_option, until_unread, warn
 
 if TYPE_CHECKING:
     from overwatch.analyse.curves import Axis
@@ -160,9 +160,7 @@ def export(path: Path, fmt: str, out: Path, table: str, run_id: str | None) -> N
 @click.command(short_help="Search a recording's findings, events and envs.")
 @click.argument("path", type=PATH)
 @click.argument("filter_text", metavar="[FILTER]", default="")
-@click.option(
-    "--format", "fmt", type=click.Choice(["text", "json", "csv"]), default="text", show_default=True
-)
+@format_option("text", "json", "csv")
 @click.option("--sql", "statement", metavar="STATEMENT",
               help="Ask with SQL, over all runs; needs the extra sql.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=1), help="Print so many rows at most, the first.")
@@ -170,7 +168,7 @@ def export(path: Path, fmt: str, out: Path, table: str, run_id: str | None) -> N
 @run_option
 def query(
     path: Path, filter_text: str, fmt: str, *, statement: str | None, out: Path | None,
-    **which: str | int | None,
+    **which: Any,
 ) -> None:  # fmt: skip
     """Search what happened: findings, events and statuses of envs, in order of time.
 
@@ -193,8 +191,7 @@ def query(
     """  # noqa: D301
     from overwatch.analyse.rows import FORMATS, matching, rows
 
-    limit = None if which["limit"] is None else int(which["limit"])
-    run_id = None if which["run_id"] is None else str(which["run_id"])
+    limit, run_id = which["limit"], which["run_id"]
     if statement is not None:
         if filter_text:
             raise click.UsageError("FILTER and --sql exclude one another; put the filter into the statement")
@@ -241,13 +238,10 @@ def _write_rows(text: str, out: Path | None, count: int, limit: int | None, noth
 @click.option(
     "--ignore", "ignored", multiple=True, metavar="CODE", help="A kind of finding that never counts."
 )
-@click.option("--format", "fmt", type=click.Choice(["text", "json", "junit"]), default="text",
-              show_default=True)  # fmt: skip
+@format_option("text", "json", "junit")
 @click.option("-o", "--out", type=PATH, help="Write a file instead.")
 @click.option("--run", "run_id", metavar="ID", help="Which run; all without.")
-def audit(
-    path: Path, fmt: str, *, out: Path | None, run_id: str | None, **limits: int | str | tuple[str, ...]
-) -> None:
+def audit(path: Path, fmt: str, *, out: Path | None, run_id: str | None, **limits: Any) -> None:
     """Say whether runs went well enough for a script to go on.
 
     A finding counts at the worst that it was, whether or not it cleared.
@@ -263,9 +257,8 @@ def audit(
     from overwatch.analyse.audit import audit as audited
 
     with bad_input():
-        ignored = limits["ignored"] if isinstance(limits["ignored"], tuple) else ()
-        config = AuditConfig(fail_on=str(limits["fail_on"]), most=int(str(limits["most"])), ignored=ignored)
-        for code in ignored:
+        config = AuditConfig(**limits)
+        for code in config.ignored:
             _check_code(code)
         found = audited(read_stories(path, run_id, every=True, facts=False), config)
     write(FORMATS[fmt](found), out)
@@ -289,9 +282,7 @@ def _check_code(code: str) -> None:
               help="What stands beside what.")  # fmt: skip
 @click.option("--last", default=0.25, show_default=True, metavar="SHARE",
               help="Verdicts are over this share of what both have, at its end.")  # fmt: skip
-@click.option(
-    "--format", "fmt", type=click.Choice(["text", "json", "html"]), default="text", show_default=True
-)
+@format_option("text", "json", "html")
 @click.option("-o", "--out", type=PATH, help="Write a file instead.")
 @click.option("--run", "run_ids", multiple=True, metavar="ID",
               help="Which run of each recording, in their order; the newest without.")  # fmt: skip

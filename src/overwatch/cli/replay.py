@@ -19,14 +19,13 @@ from overwatch.analyse.findings import SEVERITIES, Findings, Found
 from overwatch.catalog.durations import duration
 from overwatch.cli.recordings import patience
 from overwatch.cli.streams import warn
-from overwatch.feeds.baseline import read_baseline
 from overwatch.feeds.inputs import Input, open_input
-from overwatch.feeds.playing import player_of
-from overwatch.feeds.recording import Recording, RecordingError
-from overwatch.feeds.unshown import unshown
+from overwatch.feeds.player import player_of
+from overwatch.feeds.recording import Recording, RecordingError, unshown
+from overwatch.feeds.snapshotlog import read_baseline
 from overwatch.fold import DEFAULT_VIEW
 from overwatch.otlp.thin import RetentionLevel
-from overwatch.recordings.notes import Notes
+from overwatch.recordings.index import Notes
 from overwatch.snapshot import Lane, Run, Snapshot, Spread, System
 
 MOST_FINDINGS: Final = 20
@@ -72,7 +71,7 @@ class ReplayOptions:
 
 
 def replay(path: Path, options: ReplayOptions) -> int:
-    """Print what was asked for; the exit code says whether anything could be read."""
+    """Print what was requested; the exit code shows whether anything could be read."""
     try:
         recording = open_input(path)
         if options.baseline is not None and isinstance(recording, Recording):
@@ -81,7 +80,7 @@ def replay(path: Path, options: ReplayOptions) -> int:
             printed = _print(recording, options)
     except (RecordingError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    for line in (*recording.remarks(), *_announced(recording)):
+    for line in (*recording.remarks(), *announced(recording)):
         warn(line)
     if not printed:
         for line in _nothing(path, recording, options.run_id):
@@ -100,12 +99,9 @@ def _nothing(path: Path, recording: Input, run_id: str | None) -> Iterator[str]:
         yield from unshown(recording)
 
 
-def _announced(recording: Input) -> Iterator[str]:
-    return announced(recording.notes) if isinstance(recording, Recording) else iter(())
-
-
-def announced(notes: Notes) -> Iterator[str]:
-    """What a recording's index says of what is not in it any more."""
+def announced(recording: Input) -> Iterator[str]:
+    """What a recording's index has of what is not in it any more."""
+    notes = recording.notes if isinstance(recording, Recording) else Notes()
     for run_id, grains in notes.thinned.items():
         for grain, stamp in grains.items():
             yield f"run {run_id}: numbers up to {_moment(stamp)} are thinned to one a {_PERIODS[grain]}"

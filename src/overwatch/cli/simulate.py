@@ -9,11 +9,10 @@ import signal
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
-from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 import click
 import msgspec
@@ -23,11 +22,12 @@ from overwatch.aggregator import Checkpoint
 from overwatch.cli.streams import warn
 from overwatch.fold import FAST_NS, SLOW_NS, Fold, next_tick
 from overwatch.journal import Batch, Signal
+from overwatch.os_signals import heard
 from overwatch.recordings.checkpoints import EVERY_NS, Leaving
 from overwatch.serve.files import LineFile
 from overwatch.serve.recording import RecordingWriter
 from overwatch.simulate import SECOND, Moment, Script, Settings, Teller, Told, parse_fault
-from overwatch.simulate.delivery import Sender, SenderConfig
+from overwatch.simulate.delivery import Sender
 
 EPOCH_NS: Final = 1_767_225_600 * SECOND
 """When a recorded simulation begins: 2026-01-01 00:00 UTC, so that the same settings give the same bytes."""
@@ -43,23 +43,14 @@ PART: Final = ".unfinished"
 
 
 def settings_of(
-    size: Mapping[str, float], faults: tuple[str, ...], run_id: str | None, *, live: bool
+    size: Mapping[str, Any], faults: tuple[str, ...], run_id: str | None, *, live: bool
 ) -> Settings:
-    """The settings of a command line; bad ones are bad usage. A live run's own id tells it from others."""
+    """The settings of a command line; bad ones are bad usage. A live run has an id of its own."""
     when = f"-{datetime.now().astimezone():%m%d-%H%M%S}" if live else ""
     named = run_id or f"sim-{size['gpus']}x{size['envs']}x{size['slots']}-{size['seed']}{when}"
     try:
         planned = tuple(parse_fault(fault) for fault in faults)
-        return Settings(
-            gpus=int(size["gpus"]),
-            envs=int(size["envs"]),
-            slots=int(size["slots"]),
-            rate_hz=size["rate_hz"],
-            seconds=int(size["seconds"]),
-            seed=int(size["seed"]),
-            faults=planned,
-            run_id=named,
-        )
+        return Settings(**size, faults=planned, run_id=named)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
@@ -96,67 +87,42 @@ def _write_whole(settings: Settings, out: Path) -> tuple[int, int]:
 
 
 def _write(settings: Settings, out: Path) -> tuple[int, int]:
+    """Write what a collector would: the recording, the log of snapshots, checkpoints to seek from."""
     writer = RecordingWriter(out / "otlp", (Signal.LOGS,))
     body = {"version": __version__, "simulated": True, "seed": settings.seed}
     encoded = msgspec.json.encode(body, order="deterministic")
     start = Batch(sequence=1, stamp=EPOCH_NS, signal=Signal.START, body=encoded)
-    folded, records = _Folded(out, start), 0
+    fold, log, leaving = Fold(), LineFile(out / "snapshots.jsonl"), Leaving(out / "otlp", _BUDGET_BYTES)
     end = next_tick(EPOCH_NS + settings.seconds * SECOND + DELAY_NS) + SLOW_NS
+    tick, waiting, records, snapshots = next_tick(EPOCH_NS), [start], 0, 0
     try:
         writer.start(start)
-        for request, batch in _batches(settings):
-            writer.write(batch)
-            records += request.records
-            folded.take(batch)
-        folded.up_to(end)
+        for request, batch in chain(_batches(settings), [(None, None)]):
+            # All ticks before a batch are folded, then it waits for its own.
+            while tick <= (end if batch is None else batch.stamp - 1):
+                lines = [codec.encode(snapshot) + b"\n" for snapshot in fold.skip(tick, waiting)]
+                waiting, snapshots = [], snapshots + len(lines)
+                if lines:
+                    log.append(b"".join(lines))
+                if (tick - EPOCH_NS) % EVERY_NS == 0 < tick - EPOCH_NS:
+                    leaving.take(_checkpoint(fold, tick))
+                tick += FAST_NS
+            if batch is not None and request is not None:
+                writer.write(batch)
+                records += request.records
+                waiting.append(batch)
         writer.end(end)
     finally:
         writer.close()
-        folded.close()
-    return records, folded.snapshots
+        log.close()
+    return records, snapshots
 
 
-class _Folded:
-    """What a collector makes beside its recording: the log of snapshots, and checkpoints to seek from."""
-
-    def __init__(self, out: Path, start: Batch) -> None:
-        self.snapshots = 0
-        self._fold, self._tick, self._waiting = Fold(), next_tick(EPOCH_NS), [start]
-        self._log = LineFile(out / "snapshots.jsonl")
-        self._leaving = Leaving(out / "otlp", _BUDGET_BYTES)
-
-    def take(self, batch: Batch) -> None:
-        """Fold all ticks before a batch, and then wait with it for its own."""
-        self.up_to(batch.stamp - 1)
-        self._waiting.append(batch)
-
-    def up_to(self, time: int) -> None:
-        """Fold every tick up to a time."""
-        while self._tick <= time:
-            self._log_at(self._tick)
-            self._tick += FAST_NS
-
-    def _log_at(self, tick: int) -> None:
-        waiting, self._waiting = self._waiting, []
-        lines = [codec.encode(snapshot) + b"\n" for snapshot in self._fold.skip(tick, waiting)]
-        self.snapshots += len(lines)
-        if lines:
-            self._log.append(b"".join(lines))
-        if (tick - EPOCH_NS) % EVERY_NS == 0 < tick - EPOCH_NS:
-            tower = self._fold.tower
-            self._leaving.take(
-                Checkpoint(
-                    tick=tick,
-                    position=tower.batches + 1,
-                    batches=tower.batches,
-                    ticks=tower.ticks,
-                    fold=self._fold.dump(),
-                )
-            )
-
-    def close(self) -> None:
-        """Close the log."""
-        self._log.close()
+def _checkpoint(fold: Fold, tick: int) -> Checkpoint:
+    tower = fold.tower
+    return Checkpoint(
+        tick=tick, position=tower.batches + 1, batches=tower.batches, ticks=tower.ticks, fold=fold.dump()
+    )
 
 
 def _batches(settings: Settings) -> Iterator[tuple[Told, Batch]]:
@@ -173,11 +139,12 @@ def send(settings: Settings, endpoint: str | None) -> int:
     found = None if endpoint else discovery.read()
     address = endpoint or (found.otlp_http if found else None) or DEFAULT_ENDPOINT
     try:
-        sender = Sender(SenderConfig(endpoint=address))
+        sender = Sender(address)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     click.echo(f"sending run {settings.run_id} to {address} for {settings.seconds} s; Ctrl-C ends it")
-    with _counted_interrupts() as interrupts:
+    interrupts: list[int] = []
+    with heard((signal.SIGINT, signal.SIGTERM), interrupts.append):
         sender.start()
         _play(settings, sender, interrupts)
         _drain(sender, interrupts)
@@ -223,19 +190,3 @@ def _drain(sender: Sender, interrupts: list[int]) -> None:
     while time.monotonic() < deadline and len(interrupts) == before:
         if sender.wait_empty(SLICE_S):
             return
-
-
-@contextmanager
-def _counted_interrupts() -> Iterator[list[int]]:
-    """SIGINT and SIGTERM are noted in the list instead of ending the process."""
-    seen: list[int] = []
-
-    def note(number: int, _frame: FrameType | None) -> None:
-        seen.append(number)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield seen
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import click
 
@@ -57,7 +56,7 @@ _OPTIONS = (
     ),
     click.option("--webhook", metavar="URL", help="Where alerts are sent; they are only shown without."),
 )  # fmt: skip
-"""What both ways to have the stack ask for."""
+"""Of both ways to have the stack."""
 
 
 def _options(command: Callable[..., None]) -> Callable[..., None]:
@@ -92,7 +91,7 @@ def compose(**given: str | int | None) -> None:
 
 
 def _wanted(given: Mapping[str, str | int | None]) -> Wanted:
-    """What a command line asks of the stack; an address or a port that cannot be is bad usage."""
+    """What a command line requests of the stack; an address or a port that cannot be is bad usage."""
     found = discovery.read()
     runs, collector, webhook = (given[name] for name in ("runs", "collector", "webhook"))
     named = {part.name: int(str(given[f"{part.name}_port"])) for part in PARTS}
@@ -137,15 +136,11 @@ def _errors() -> Iterator[None]:
 
 
 def _url(option: str, given: str | int) -> str:
-    text = str(given)
-    try:
-        parts = urlsplit(text)
-        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
-    except ValueError:
-        usable = False
-    if not usable:
-        raise click.UsageError(f"{option} {text!r} is not a URL; write e.g. http://127.0.0.1:8889")
-    return text
+    from overwatch.sdk.arguments import is_url
+
+    if not is_url(str(given)):
+        raise click.UsageError(f"{option} {given!r} is not a URL; write e.g. http://127.0.0.1:8889")
+    return str(given)
 
 
 @click.command()

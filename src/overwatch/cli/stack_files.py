@@ -113,7 +113,7 @@ def _grafana(spot: Spot) -> list[str]:
 
 
 def _grafana_settings(spot: Spot) -> dict[str, str]:
-    """Grafana's settings: loopback, our provisioning, and no word to the outside."""
+    """Grafana's settings: loopback, our provisioning, and nothing sent to the outside."""
     own = {
         "SERVER_HTTP_ADDR": LOOPBACK,
         "SERVER_HTTP_PORT": str(spot.port),
@@ -174,12 +174,12 @@ PARTS: Final = (PROMETHEUS, ALERTMANAGER, GRAFANA)
 
 
 class StackError(ValueError):
-    """The stack cannot do what was asked; the message names what stands in the way, and the fix."""
+    """The stack cannot do what was requested; the message names what stands in the way, and the fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What the user asked of the stack, as far as its files go."""
+    """What the user requested of the stack, as far as its files go."""
 
     ports: Mapping[str, int]
     """Port of each part that is installed."""

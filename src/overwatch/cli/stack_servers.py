@@ -50,7 +50,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
     pid: int
     began: float
-    """When its process began, Unix time, as the system tells it."""
+    """When its process began, Unix time, as the system has it."""
     port: int
     log: str
 
@@ -62,7 +62,7 @@ class Servers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_servers(folder: Path) -> dict[str, Server]:
-    """Those that were started; none where nothing says so. Raises `StackError`."""
+    """Those that were started; none where none is recorded. Raises `StackError`."""
     path = folder / "servers.json"
     try:
         return msgspec.json.decode(path.read_bytes(), type=Servers).servers
@@ -152,7 +152,7 @@ def reread(server: Server) -> None:
 
 
 def end(server: Server) -> bool:
-    """Ask it to end, and after the time end it; whether it lived."""
+    """Request its end, and after the time end it; whether it lived."""
     process = process_of(server)
     if process is None:
         return False

@@ -9,7 +9,7 @@ commands.
 import os
 import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,6 +29,11 @@ def ensure() -> None:
             stream = open(number, "w" if number else "r", encoding="utf-8", closefd=False)  # noqa: SIM115 a number
             setattr(sys, name, stream)
             setattr(sys, f"__{name}__", stream)
+
+
+def format_option(*formats: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """How a command prints; the first of these without it."""
+    return click.option("--format", "fmt", type=click.Choice(formats), default=formats[0], show_default=True)
 
 
 def has_terminal() -> bool:
@@ -75,7 +80,7 @@ def _is_of_pipe(error: BaseException | None) -> bool:
 class Commands(click.Group):
     """A group whose commands' errors are safe to print, and whose standard streams are open.
 
-    Ctrl-C is status 130 without a word, and a reader that ended, as in `| head`, is no error.
+    Ctrl-C is status 130 and prints nothing, and a reader that ended, as in `| head`, is no error.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -8,8 +8,7 @@ import msgspec
 
 from overwatch import codec, discovery
 from overwatch.delivery.connection import http_request
-from overwatch.feeds.live import query_of
-from overwatch.feeds.towers import history_query, is_readable
+from overwatch.feeds.live import history_query, is_readable, query_of
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.history import Ask, History
 from overwatch.snapshot.history import decode as decode_history

@@ -2,10 +2,10 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
@@ -14,10 +14,10 @@ from overwatch.cli.recordings import bad_input, patience, read_stories
 from overwatch.cli.streams import warn
 from overwatch.cli.viewclient import fetch_history, fetch_snapshot, view_url
 from overwatch.extras import TUI
-from overwatch.feeds.baseline import read_baseline
 from overwatch.feeds.inputs import STDIN, open_input
-from overwatch.feeds.playing import AnyPlayer, player_of
+from overwatch.feeds.player import AnyPlayer, player_of
 from overwatch.feeds.recording import Recording, RecordingError
+from overwatch.feeds.snapshotlog import read_baseline
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.history import Ask as HistoryAsk
 from overwatch.snapshot.history import History
@@ -36,52 +36,70 @@ BY_SEVERITY: Final = {"warning": 10, "critical": 20}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """What to watch: a collector's run, or a recording's."""
+class Options:
+    """A command line: what to watch, and what a printed frame looks like; what cannot be is bad usage."""
 
-    run_id: str | None = None
-    connect: tuple[str, ...] = ()
+    path: Path | None
+    replay: Path | None
+    compare: tuple[str, str] | None
+    """Two recordings; the second is shown beside the first."""
+    connect: tuple[str, ...]
     """View APIs; found by itself without."""
-    recording: Path | None = None
-    at_s: float | None = None
+    run_id: str | None
+    at_s: float | None
     """Second of the recording to begin at."""
-    baseline: Path | None = None
+    baseline: Path | None
     """A recording whose throughput the recording's is compared with."""
-    other: Path | None = None
-    """A recording that is shown beside it."""
+    settings: Path | None
+    fmt: Literal["text", "json", "svg"]
+    size: str
+    """Cells across and down."""
+    keys: str
+    """Pressed first, by Textual's names."""
+    seen: int
+    """Seconds of a recording that the screen has seen already, for charts and the heatmap."""
+    exit_code: bool
+    """The worst severity is the exit code."""
+    once: bool
+
+    def __post_init__(self) -> None:
+        wrong = {
+            "PATH and --replay are the same; give one of them": self.path and self.replay,
+            "--compare names both recordings; leave --replay and --connect out": self.compare
+            and (self.connect or self.path or self.replay),
+            "--connect and --replay exclude one another; give one of them": self.connect and self.recording,
+            "--at is a second of a recording; name it with --replay": self.at_s is not None
+            and not self.recording,
+            "--baseline is for a recording here; a collector takes it when it starts": self.baseline
+            and not self.recording,
+            f"--size {self.size!r} is no size; write columns and rows, e.g. 120x40": not self.cells,
+            "--seen is for a recording; name it with --replay": self.seen and not self.recording,
+            "--press is for a frame; JSON is the snapshot itself, so leave one of them out": self.keys.split()
+            and self.fmt == "json",
+            "--exit-code and --press are for one frame; add --once": not self.once
+            and (self.exit_code or self.keys.split()),
+        }
+        for what in (what for what, is_so in wrong.items() if is_so):
+            raise click.UsageError(what)
+
+    @property
+    def recording(self) -> Path | None:
+        """What is replayed, however it is named; `None` of a collector."""
+        return Path(self.compare[0]) if self.compare else self.path or self.replay
+
+    @property
+    def cells(self) -> tuple[int, int] | None:
+        """The size; `None` where it is none."""
+        found = re.fullmatch(r"(\d{2,3})x(\d{2,3})", self.size)
+        return None if found is None else (int(found[1]), int(found[2]))
 
 
-def source_of(options: Mapping[str, Any], run_id: str | None) -> Source:
-    """The source that a command line names; options that exclude one another are bad usage."""
-    connect, recording, at_s, baseline = (
-        options[name] for name in ("connect", "recording", "at_s", "baseline")
-    )
-    if options["path"] is not None:
-        if recording is not None:
-            raise click.UsageError("PATH and --replay are the same; give one of them")
-        recording = options["path"]
-    other = None
-    if options["compare"]:
-        if connect or recording is not None:
-            raise click.UsageError("--compare names both recordings; leave --replay and --connect out")
-        recording, other = map(Path, options["compare"])
-    if connect and recording is not None:
-        raise click.UsageError("--connect and --replay exclude one another; give one of them")
-    if at_s is not None and recording is None:
-        raise click.UsageError("--at is a second of a recording; name it with --replay")
-    if baseline is not None and recording is None:
-        raise click.UsageError("--baseline is for a recording here; a collector takes it when it starts")
-    return Source(
-        run_id=run_id, connect=connect, recording=recording, at_s=at_s, baseline=baseline, other=other
-    )
-
-
-def watch(source: Source, settings_file: Path | None = None) -> int:
+def watch(source: Options) -> int:
     """Show the screen until the user quits. A recording plays; one that begins at a given second waits."""
     need_textual()
     from overwatch.tui import run_replay, run_tui
 
-    settings = _settings(settings_file)
+    settings = _settings(source.settings)
     if source.recording is None:
         return run_tui([_address(one) for one in source.connect or (None,)], source.run_id, settings)
     player = _player(source, source.recording)
@@ -103,27 +121,27 @@ def _settings(file: Path | None) -> "Settings":
         raise click.ClickException(str(error)) from error
 
 
-def print_once(source: Source, shape: "Shape", settings_file: Path | None = None) -> int:
+def print_once(source: Options) -> int:
     """Print one snapshot as text, JSON or SVG: the latest, or the recording's at its place.
 
-    The exit code is 0, or by severity where the shape asks for that.
+    The exit code is 0, or by severity where that is requested.
     """
-    if shape.fmt != "json":
+    if source.fmt != "json":
         need_textual()
     from overwatch.tui import Known, PressError, shot
     from overwatch.tui.session import Session
 
-    settings, before = _settings(settings_file), list[Snapshot]()
+    settings, before = _settings(source.settings), list[Snapshot]()
     if source.recording is None:
         (ask, past), session = _latest(source), Session(None, settings)
     else:
-        ask, past, session = _recorded(source, shape.seen_s, settings, before)
+        ask, past, session = _recorded(source, settings, before)
     try:
-        if shape.fmt == "json":
+        if source.fmt == "json":
             text = _json(ask, session)
         else:
             known = Known(before=before, beside=_beside(source), past=past, session=session)
-            text = shot(ask, shape.fmt, shape.size, shape.keys, known)
+            text = shot(ask, source.fmt, source.cells or (120, 40), tuple(source.keys.split()), known)
     except PressError as error:
         raise click.UsageError(f"--press: {error}") from error
     if text is None or session.snapshot is None:
@@ -131,40 +149,7 @@ def print_once(source: Source, shape: "Shape", settings_file: Path | None = None
         warn(f"no run yet: {where}")
         return NO_RUN_YET
     click.echo(text)
-    return BY_SEVERITY.get(session.snapshot.verdict.severity, 0) if shape.exit_code else 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """What a printed frame looks like."""
-
-    fmt: Literal["text", "json", "svg"] = "text"
-    size: tuple[int, int] = (120, 40)
-    """Cells across and down."""
-    keys: tuple[str, ...] = ()
-    """Pressed first, by Textual's names."""
-    seen_s: int = 0
-    """Seconds of a recording that the screen has seen already, for charts and the heatmap."""
-    exit_code: bool = False
-    """The worst severity is the exit code."""
-
-
-def shape_of(options: Mapping[str, Any]) -> Shape:
-    """The shape that a command line names; a size that is none is bad usage."""
-    size, fmt, keys = options["size"], options["fmt"], tuple(options["keys"].split())
-    found = re.fullmatch(r"(\d{2,3})x(\d{2,3})", size)
-    if found is None:
-        raise click.UsageError(f"--size {size!r} is no size; write columns and rows, e.g. 120x40")
-    if options["seen"] and options["recording"] is None:
-        raise click.UsageError("--seen is for a recording; name it with --replay")
-    if keys and fmt == "json":
-        raise click.UsageError(
-            "--press is for a frame; JSON is the snapshot itself, so leave one of them out"
-        )
-    return Shape(
-        fmt=fmt, size=(int(found[1]), int(found[2])), keys=keys, seen_s=options["seen"],
-        exit_code=options["exit_code"],
-    )  # fmt: skip
+    return BY_SEVERITY.get(session.snapshot.verdict.severity, 0) if source.exit_code else 0
 
 
 Ask = Callable[[View], Snapshot | None]
@@ -179,7 +164,7 @@ def _json(ask: Ask, session: "Session") -> str | None:
     return codec.encode(snapshot).decode()
 
 
-def _latest(source: Source) -> tuple[Ask, Past]:
+def _latest(source: Options) -> tuple[Ask, Past]:
     if len(source.connect) > 1:
         raise click.UsageError("--once prints one snapshot; give one --connect")
     address = _address(next(iter(source.connect), None))
@@ -193,9 +178,7 @@ def _latest(source: Source) -> tuple[Ask, Past]:
     return ask, lambda run_id, wanted: fetch_history(address, run_id, wanted)
 
 
-def _recorded(
-    source: Source, seen_s: int, settings: "Settings", before: list[Snapshot]
-) -> "tuple[Ask, Past, Session]":
+def _recorded(source: Options, settings: "Settings", before: list[Snapshot]) -> "tuple[Ask, Past, Session]":
     """The recording at its place, its past, and a session; what was seen before goes to `before`."""
     from overwatch.feeds.replay import Replay
     from overwatch.tui.playback import Deck
@@ -205,7 +188,7 @@ def _recorded(
     if source.at_s is None:
         player.seek(player.last)
     place = player.position
-    for back in range(seen_s, 0, -1):
+    for back in range(source.seen, 0, -1):
         if place - back * _NS >= player.first:
             player.seek(place - back * _NS)
             snapshot = player.look(source.run_id, View())
@@ -222,19 +205,19 @@ def _recorded(
     return ask, player.history, Session(Deck(replay, still=True), settings)
 
 
-def _beside(source: Source) -> "Comparison | None":
+def _beside(source: Options) -> "Comparison | None":
     """The recording and the other one, compared; raises `BadInputError` where they cannot be."""
-    if source.other is None or source.recording is None:
+    if source.compare is None:
         return None
     from overwatch.tui.comparison import comparison_of
 
     with bad_input():
-        first = read_stories(source.recording, source.run_id, facts=False)
-        second = read_stories(source.other, None, facts=False)
+        first = read_stories(Path(source.compare[0]), source.run_id, facts=False)
+        second = read_stories(Path(source.compare[1]), None, facts=False)
         return comparison_of(first[0], second[0])
 
 
-def _player(source: Source, path: Path) -> AnyPlayer:
+def _player(source: Options, path: Path) -> AnyPlayer:
     """The recording at its place; raises `ClickException` where there is nothing to play."""
     try:
         recording = open_input(path)

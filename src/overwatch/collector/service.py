@@ -40,7 +40,7 @@ from overwatch.collector.telemetry import SelfMetrics
 from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
 from overwatch.fold import LifeStarted
 from overwatch.journal import LogVersionError, MemoryJournal, Signal
-from overwatch.room import Room
+from overwatch.runs import Room
 from overwatch.serve.archive import Archive
 from overwatch.serve.stream import Bell
 from overwatch.snapshot import Baseline
@@ -66,7 +66,7 @@ def _baseline(path: str | None) -> Baseline | None:
     """What throughput is compared with; only who compares loads what reads recordings."""
     if path is None:
         return None
-    from overwatch.feeds.baseline import read_baseline
+    from overwatch.feeds.snapshotlog import read_baseline
 
     return read_baseline(Path(path))
 

@@ -1,7 +1,7 @@
 """One encoded OTLP request on its way, and what a collector's reply to it means.
 
-Rules: of HTTP only 429, 502, 503 and 504 may be tried again, of gRPC what OTLP lists; what the collector
-says of itself is made fit to show and cut. Pure. Must not know who keeps requests, nor who delivers them.
+Rules: of HTTP only 429, 502, 503 and 504 may be tried again, of gRPC what OTLP lists; a text of the
+collector is made fit to show and cut. Pure. Must not know who keeps requests, nor who delivers them.
 """
 
 import enum

@@ -168,7 +168,7 @@ class Connection(http.client.HTTPConnection):
             except ConnectionError:
                 if not is_kept:
                     raise
-            # A kept connection may end as it is used again; that says nothing of the server.
+            # A kept connection may end as it is used again; that is no sign of the server's state.
             self.close()
             return self._once(request, most)
         except (http.client.HTTPException, zlib.error) as error:

@@ -1,4 +1,4 @@
-"""Where requests of one signal go, and all that the environment says about the way.
+"""Where requests of one signal go, and all that the environment sets of the way.
 
 Rules: what the trainer asked for wins, then `OTEL_EXPORTER_OTLP_*`, a signal's own variable over the shared
 one, then the collector found on this machine, then the default of OTLP. A value that cannot be used is logged

@@ -236,7 +236,7 @@ class Sender(Generic[P]):
         cut.close()
 
     def _wait(self, tries: int, answer: Answer, begun: float) -> str | None:
-        """Pause before the next try, or say why there is none."""
+        """Pause before the next try, or give why there is none."""
         asked_s = answer.retry_after_s
         pause_s = self._pace.pause_s(1 if self._drains else tries, asked_s)
         if answer is not CLOSED and time.monotonic() + pause_s - begun > self._pace.patience_s:

@@ -28,7 +28,7 @@ An env's status is the worst of its factors':
 
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
@@ -62,7 +62,7 @@ PLUGIN_STATUSES: Final = ("ok", "degraded", "stalled", "diverging")
 """What a plugin may call an env; only a fact makes it crashed."""
 _REASON: Final = 120
 _ASKED: Final = 512
-"""Envs that are asked for their reasons; more of them are told by the factor's name."""
+"""Envs that are asked for their reasons; more of them are named by the factor's name."""
 
 _log = logging.getLogger("overwatch.diagnose")
 
@@ -75,14 +75,6 @@ class Plugin:
     rule: Rule
     weight: float = 1.0
     """Times what it gives; 0 turns it off."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weighed:
-    """What one plugin found at one tick: a factor, or nothing, or why it failed."""
-
-    factor: Factor | None = None
-    failed: str | None = None
 
 
 def plugin_names() -> tuple[str, ...]:
@@ -106,13 +98,13 @@ def load_plugins(weights: Mapping[str, float]) -> tuple[tuple[Plugin, ...], dict
     return tuple(found), failed
 
 
-def weigh(plugin: Plugin, fleet: Fleet, limits: AnomalyLimits) -> Weighed:
-    """What a plugin says of the fleet, checked; whatever it raises is told, not raised."""
+def weigh(plugin: Plugin, fleet: Fleet, limits: AnomalyLimits) -> Factor | str | None:
+    """What a plugin finds in the fleet, checked; whatever it raises comes as words."""
     try:
         factor = plugin.rule(fleet, limits)
-        return Weighed(factor=None if factor is None else _checked(plugin, factor, fleet.n))
+        return None if factor is None else _checked(plugin, factor, fleet.n)
     except Exception as error:  # noqa: BLE001 a named border: a plugin may raise anything
-        return Weighed(failed=_failure(error))
+        return _failure(error)
 
 
 def _function(point: EntryPoint) -> Rule:
@@ -137,7 +129,7 @@ def _checked(plugin: Plugin, factor: Factor, n: int) -> Factor:
     weight = np.array(factor.weight, dtype=np.float64)
     if weight.shape != (n,) or not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError(f"weight has to be {n} numbers from 0 on, one an env")
-    # A reason is read later, row by row, where nobody expects a failure.
+    # A reason is read later, row by row, where nothing expects a failure.
     said = {row: str(factor.say(row))[:_REASON] for row in np.flatnonzero(weight)[:_ASKED].tolist()}
     return replace(
         factor,
@@ -210,9 +202,10 @@ def score_envs(
     for plugin in plugins:
         if plugin.name not in failed:
             weighed = weigh(plugin, fleet, limits)
-            found += [] if weighed.factor is None else [weighed.factor]
-            if weighed.failed is not None:
-                failed[plugin.name] = weighed.failed
+            if isinstance(weighed, str):
+                failed[plugin.name] = weighed
+            elif weighed is not None:
+                found.append(weighed)
     factors = tuple(found)
     if not factors:
         return Anomalies(scores=no_floats(fleet.n), codes=no_ints(fleet.n), factors=(), off=failed)
@@ -249,29 +242,6 @@ class LaneScore(msgspec.Struct, frozen=True, kw_only=True):
     """Strongest first."""
 
 
-_LIKE_OTHERS: Final = LaneScore(score=0.0, reasons=())
-
-
-class _Lane(msgspec.Struct, frozen=True, kw_only=True):
-    """What the factors know of one lane."""
-
-    name: str
-    rows: Rows
-    num: int
-    """Its envs."""
-    lanes: int
-    """Lanes that have envs."""
-    fleet: Fleet
-    crashed: Mask | None
-    """Which envs of all have crashed; `None` where none has."""
-    unwell: Mask | None
-    """Which are off in any other way."""
-    bound: Bound | None
-    low: tuple[float, str] | None
-    """How much it weighs that its episodes earn little, and the reason."""
-    limits: AnomalyLimits
-
-
 _Said: TypeAlias = tuple[float, str]
 
 
@@ -284,73 +254,41 @@ def score_lanes(
 ) -> dict[str, LaneScore]:
     """Score every lane that has envs or readings, by name, in order of first sight; `low` as `low_lanes`."""
     rows = fleet.state.envs.by_lane()
-    crashed, unwell = _off(anomalies)
-    found, num_lanes = {}, len(rows) - (-1 in rows)
+    num_lanes, found = len(rows) - (-1 in rows), dict[str, LaneScore]()
+    crashed = anomalies.codes == _CRASHED
+    off = ((crashed, "crashed"), ((anomalies.codes > 0) & ~crashed, "not ok")) if anomalies.factors else ()
     for code, name in enumerate(fleet.state.lane_names.words):
         if code not in rows and name not in bounds:
             continue
         own = rows.get(code, _NO_ROWS)
-        lane = _Lane(
-            name=name,
-            rows=own,
-            num=num_of(own),
-            lanes=num_lanes,
-            fleet=fleet,
-            crashed=crashed,
-            unwell=unwell,
-            bound=bounds.get(name),
-            low=low.get(name),
-            limits=limits,
-        )
-        said = [one for factor in LANE_FACTORS if (one := factor(lane)) is not None]
-        if not said:
-            found[name] = _LIKE_OTHERS
-            continue
-        said.sort(key=lambda one: -one[0])
-        found[name] = LaneScore(
-            score=added(weight for weight, _ in said), reasons=tuple(reason for _, reason in said[:REASONS])
-        )
+        factors = [_together(own, mask, word, num_lanes) for mask, word in off]
+        factors += [_slow(fleet, name, limits), low.get(name), _held_back(bounds.get(name))]
+        said = sorted((one for one in factors if one is not None), key=lambda one: -one[0])
+        score = added(weight for weight, _ in said)
+        found[name] = LaneScore(score=score, reasons=tuple(reason for _, reason in said[:REASONS]))
     return found
 
 
-def _down(lane: _Lane) -> _Said | None:
-    """Far more of its envs have crashed than chance gives to any lane; most of them is a hard fault."""
-    return None if lane.crashed is None else _together(lane, lane.crashed, "crashed")
-
-
-def _unwell(lane: _Lane) -> _Said | None:
-    """The same for envs that are off in any other way."""
-    return None if lane.unwell is None else _together(lane, lane.unwell, "not ok")
-
-
-def _off(anomalies: Anomalies) -> tuple[Mask | None, Mask | None]:
-    """Which envs have crashed, and which are off otherwise."""
-    codes = anomalies.codes
-    if not anomalies.factors or not codes.any():
-        return None, None
-    crashed = codes == _CRASHED
-    return crashed, (codes > 0) & ~crashed
-
-
-def _together(lane: _Lane, off: Mask, word: str) -> _Said | None:
-    own = int(off[lane.rows].sum())
+def _together(rows: Rows, off: Mask, word: str, num_lanes: int) -> _Said | None:
+    """Far more envs of a lane are off than chance gives to any lane; most of them crashed is a hard fault."""
+    own, num = int(off[rows].sum()), num_of(rows)
     if own < _LEAST_ENVS:
         return None
-    others = lane.fleet.n - lane.num
-    usual = (int(off.sum()) - own) / others * lane.num if others else 0.0
-    limit = max(most_events(usual, max(1, lane.lanes)), _LEAST_ENVS)
+    others = off.size - num
+    usual = (int(off.sum()) - own) / others * num if others else 0.0
+    limit = max(most_events(usual, max(1, num_lanes)), _LEAST_ENVS)
     if own < limit:
         return None
-    weight = HARD if word == "crashed" and 2 * own > lane.num else min(own / limit, SOFT_CAP)
-    return weight, f"{own} of {lane.num} envs {word}"
+    weight = HARD if word == "crashed" and 2 * own > num else min(own / limit, SOFT_CAP)
+    return weight, f"{own} of {num} envs {word}"
 
 
-def _slow(lane: _Lane) -> _Said | None:
+def _slow(fleet: Fleet, name: str, limits: AnomalyLimits) -> _Said | None:
     """Its usual step is well above that of the other lanes of its kind."""
-    pace = lane.fleet.lane_pace.get(lane.name)
-    if pace is None or pace < lane.limits.slow_lane:
+    pace = fleet.lane_pace.get(name)
+    if pace is None or pace < limits.slow_lane:
         return None
-    return min(pace / lane.limits.slow_lane, SOFT_CAP), f"steps {pace:.1f}× the other lanes'"
+    return min(pace / limits.slow_lane, SOFT_CAP), f"steps {pace:.1f}× the other lanes'"
 
 
 def low_lanes(fleet: Fleet, limits: AnomalyLimits) -> dict[str, tuple[float, str]]:
@@ -390,23 +328,9 @@ def _low(fleet: Fleet, returns: Returns, rows: Rows, limit: float) -> _Said | No
     return min(1.0 + low / limit, SOFT_CAP), f"return {low:.1f} deviations below the other lanes'"
 
 
-def _earns_little(lane: _Lane) -> _Said | None:
-    """Its envs' episodes earn less than the other lanes' do."""
-    return lane.low
-
-
-def _held_back(lane: _Lane) -> _Said | None:
+def _held_back(bound: Bound | None) -> _Said | None:
     """What holds it back is a fault of its own, not the work it does."""
-    if lane.bound is None or lane.bound.mark not in ("!", "!!"):
+    if bound is None or bound.mark not in ("!", "!!"):
         return None
-    why = lane.bound.why.partition(";")[0]
-    return (2.0 if lane.bound.mark == "!!" else 1.0), f"{lane.bound.state.lower()}: {why}"
-
-
-LANE_FACTORS: Final[tuple[Callable[[_Lane], _Said | None], ...]] = (
-    _down,
-    _unwell,
-    _slow,
-    _earns_little,
-    _held_back,
-)
+    why = bound.why.partition(";")[0]
+    return (2.0 if bound.mark == "!!" else 1.0), f"{bound.state.lower()}: {why}"

@@ -38,7 +38,7 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Rule: TypeAlias = Callable[[LaneFacts, AnomalyLimits], Bound | None]
-"""What one rule says of a lane; `None` where it does not apply, or lacks a signal."""
+"""One rule's verdict on a lane; `None` where it does not apply, or lacks a signal."""
 
 
 def evidence(lane: LaneFacts, *more: str) -> tuple[str, ...]:
@@ -54,6 +54,24 @@ def evidence(lane: LaneFacts, *more: str) -> tuple[str, ...]:
         *numbers,
         f"below 50% for {lane.dips:.0%} of a minute, p95 {duration_like(lane.dip_s, lane.dip_s)}",
     )
+
+
+def _bound(
+    lane: LaneFacts, state: BoundState, why: str, hint: str = "", *more: str, mark: str = "", sure: float
+) -> Bound:
+    """A verdict that rests on the lane's numbers, and on `more` before them."""
+    return Bound(
+        state=state.value, mark=mark, why=why, hint=hint, confidence=sure, evidence=evidence(lane, *more)
+    )
+
+
+def _of_shares(
+    lane: LaneFacts, state: BoundState, said: str, hint: str, mark: str = "", *, so: str = ""
+) -> Bound:
+    """A verdict by what the time goes to, surer where the device rests meanwhile."""
+    rests = "" if lane.util is None else f", util {lane.util:.0%}"
+    sure = 0.7 if lane.util is None else 0.85
+    return _bound(lane, state, f"{said}{rests}{so}", hint, said, mark=mark, sure=sure)
 
 
 def duration_like(value: float, like: float) -> str:
@@ -86,7 +104,7 @@ GIB: Final = 1 << 30
 
 
 def throttled(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
-    """Heat or power keeps the clock down by the driver's reasons; a low clock tells where it gives none."""
+    """Heat or power keeps the clock down by the driver's reasons; a low clock where it gives none."""
     words = [word for word in lane.throttle or () if _is_cause(word, lane)]
     silent = lane.throttle is None
     low = silent and lane.clock is not None and lane.clock <= LOW_CLOCK and (lane.util or 0.0) >= BUSY
@@ -97,14 +115,9 @@ def throttled(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
     most = "" if lane.clock_max_hz is None else f" of {lane.clock_max_hz / MHZ:.0f}"
     advice = {"thermal": "cool it", "power": "raise its power cap", "clock": "find what holds it down"}[cause]
     said = f"{cause}: {clock}{most} MHz; {advice}" if clock else f"{cause}; {advice}"
-    return Bound(
-        state=BoundState.THROTTLED.value,
-        mark="!!" if cause == "thermal" else "!",
-        why=said,
-        hint="raise the fan curve or lower power cap" if cause == "thermal" else advice,
-        confidence=0.95 if words else 0.6,
-        evidence=evidence(lane, *(f"throttle {word}" for word in words)),
-    )
+    hint, mark = ("raise the fan curve or lower power cap", "!!") if cause == "thermal" else (advice, "!")
+    found = (f"throttle {word}" for word in words)
+    return _bound(lane, BoundState.THROTTLED, said, hint, *found, mark=mark, sure=0.95 if words else 0.6)
 
 
 def oom_risk(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
@@ -113,20 +126,14 @@ def oom_risk(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
         return None
     trend = lane.trend if lane.memory >= OOM_FROM else None
     if trend is not None and trend.oom_s <= OOM_S:
-        return Bound(
-            state=BoundState.OOM_RISK.value,
-            mark="!!" if trend.oom_s < OOM_SOON_S else "!",
-            why=f"memory full in about {trend.oom_s:.0f}s at {trend.rate / GIB:+.2f}G/s",
-            hint="look for what is kept; smaller batch",
-            confidence=trend.confidence,
-            evidence=evidence(lane, f"rises {trend.rate / GIB:.3f}G/s"),
-        )
+        why = f"memory full in about {trend.oom_s:.0f}s at {trend.rate / GIB:+.2f}G/s"
+        hint, rises = "look for what is kept; smaller batch", f"rises {trend.rate / GIB:.3f}G/s"
+        mark = "!!" if trend.oom_s < OOM_SOON_S else "!"
+        return _bound(lane, BoundState.OOM_RISK, why, hint, rises, mark=mark, sure=trend.confidence)
     if lane.memory < NEARLY_FULL:
         return None
-    return Bound(
-        state=BoundState.OOM_RISK.value, mark="!", why=f"memory {lane.memory:.0%} full", hint="smaller batch",
-        confidence=0.6, evidence=evidence(lane),
-    )  # fmt: skip
+    why = f"memory {lane.memory:.0%} full"
+    return _bound(lane, BoundState.OOM_RISK, why, "smaller batch", mark="!", sure=0.6)
 
 
 def compute_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
@@ -139,20 +146,15 @@ def compute_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
     if not works:
         return None
     slow = f"; memory full in {duration(lane.trend.oom_s)}" if lane.trend is not None else ""
-    return Bound(
-        state=BoundState.COMPUTE.value, why="busy at full power" + slow, confidence=0.9,
-        evidence=evidence(lane, *works),
-    )  # fmt: skip
+    return _bound(lane, BoundState.COMPUTE, "busy at full power" + slow, "", *works, sure=0.9)
 
 
 def memory_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
     """Its memory is taken, so that a larger batch does not fit, and it is not busy."""
     if lane.memory is None or lane.util is None or lane.memory < CROWDED or lane.util < IDLE:
         return None
-    return Bound(
-        state=BoundState.MEMORY.value, why=f"memory {lane.memory:.0%} full, util {lane.util:.0%}",
-        hint="mixed precision or smaller activations make room", confidence=0.6, evidence=evidence(lane),
-    )  # fmt: skip
+    why = f"memory {lane.memory:.0%} full, util {lane.util:.0%}"
+    return _bound(lane, BoundState.MEMORY, why, "mixed precision or smaller activations make room", sure=0.6)
 
 
 def host_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
@@ -169,32 +171,28 @@ def host_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
         if small
         else f"util {lane.util:.0%} while one core is at {lane.core or 0.0:.0%}: the host is late"
     )
-    return Bound(
-        state=BoundState.HOST.value, why=said, hint="graphs, compile, or a bigger batch",
-        confidence=0.8 if small and full else 0.5, evidence=evidence(lane, *core),
-    )  # fmt: skip
+    sure = 0.8 if small and full else 0.5
+    return _bound(lane, BoundState.HOST, said, "graphs, compile, or a bigger batch", *core, sure=sure)
 
 
 def idle(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
     """Nothing runs on it."""
     if lane.util is None or lane.util >= IDLE:
         return None
-    return Bound(
-        state=BoundState.IDLE.value, why="nothing runs here", confidence=0.9, evidence=evidence(lane)
-    )
+    return _bound(lane, BoundState.IDLE, "nothing runs here", sure=0.9)
 
 
 def unknown(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
-    """No rule can tell; it says what is missing."""
-    state = BoundState.UNKNOWN.value
+    """No rule can decide; it names what is missing."""
     if not lane.is_fresh:
-        return Bound(state=state, mark="?", why=f"stale {lane.age_s:.0f}s", confidence=0.0)
+        why = f"stale {lane.age_s:.0f}s"
+        return Bound(state=BoundState.UNKNOWN.value, mark="?", why=why, confidence=0.0)
     known = (("utilisation", lane.util), ("power limit", lane.power), ("memory", lane.memory))
     missing = [name for name, value in known if value is None]
     said = (
         f"not told: {', '.join(missing)}" if missing else f"util {lane.util or 0.0:.0%}; no signal says why"
     )
-    return Bound(state=state, mark="?", why=said, confidence=0.0, evidence=evidence(lane))
+    return _bound(lane, BoundState.UNKNOWN, said, mark="?", sure=0.0)
 
 
 def _is_heat(word: str) -> bool:
@@ -245,14 +243,12 @@ def _straggler(
     pace, own_s, others_s = numbers
     own, others = duration_like(own_s, own_s), duration_like(others_s, own_s)
     who = "" if what == "step" or lane.cycle is None else f" (rank {lane.cycle.rank})"
-    return Bound(
-        state=BoundState.STRAGGLER.value,
-        mark="!!" if pace >= MUCH * limits.slow_lane else "!",
-        why=f"{what} {own} against {others}{who}; the others wait",
-        hint=f"compare clock and PCIe width of {lane.name}",
-        confidence=0.9,
-        evidence=evidence(lane, f"{what} {own}", f"{pace:.2f}x the others"),
+    mark, hint = (
+        "!!" if pace >= MUCH * limits.slow_lane else "!",
+        f"compare clock and PCIe width of {lane.name}",
     )
+    found, why = (f"{what} {own}", f"{pace:.2f}x the others"), f"{what} {own} against {others}{who}"
+    return _bound(lane, BoundState.STRAGGLER, f"{why}; the others wait", hint, *found, mark=mark, sure=0.9)
 
 
 def sync_bound(lane: LaneFacts, limits: AnomalyLimits) -> Bound | None:
@@ -269,14 +265,14 @@ def sync_bound(lane: LaneFacts, limits: AnomalyLimits) -> Bound | None:
 
 
 def sawtooth_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
-    """It works and rests in turn, and no phase says for what it rests."""
+    """It works and rests in turn, and no phase shows for what it rests."""
     if lane.saw is None:
         return None
-    return Bound(
-        state=BoundState.SYNC.value, mark="!", why=f"{lane.saw.said}; it waits in each",
-        hint="time the phases (env_wait, update, sync) to see for what it waits", confidence=0.5,
-        evidence=evidence(lane, lane.saw.said),
-    )  # fmt: skip
+    why, hint = (
+        f"{lane.saw.said}; it waits in each",
+        "time the phases (env_wait, update, sync) to see for what it waits",
+    )
+    return _bound(lane, BoundState.SYNC, why, hint, lane.saw.said, mark="!", sure=0.5)
 
 
 def io_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
@@ -296,11 +292,7 @@ def io_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
         hint += f"; {lane.saves}" if lane.saves else ""
     else:
         return None
-    rests = "" if lane.util is None else f", util {lane.util:.0%}"
-    return Bound(
-        state=BoundState.IO.value, mark="!", why=f"{said}{rests}; it waits for data", hint=hint,
-        confidence=0.85 if lane.util is not None else 0.7, evidence=evidence(lane, said),
-    )  # fmt: skip
+    return _of_shares(lane, BoundState.IO, said, hint, "!", so="; it waits for data")
 
 
 def _waited_for(lane: LaneFacts) -> str:
@@ -313,10 +305,8 @@ def _waited_for(lane: LaneFacts) -> str:
 def _sync(lane: LaneFacts, share: float, other: str, confidence: float) -> Bound:
     said = f"{share:.0%} of each step waits for {other}"
     saw = () if lane.saw is None else (lane.saw.said,)
-    return Bound(
-        state=BoundState.SYNC.value, mark="!", why=said, hint=f"find out why {other} is slow",
-        confidence=confidence, evidence=evidence(lane, said, *saw),
-    )  # fmt: skip
+    hint = f"find out why {other} is slow"
+    return _bound(lane, BoundState.SYNC, said, hint, said, *saw, mark="!", sure=confidence)
 
 
 MOST: Final = 0.5
@@ -334,7 +324,7 @@ def weights_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
     share = lane.share(Phase.WEIGHTS)
     if share is None or share < WAIT_SHARE:
         return None
-    return _bound(
+    return _of_shares(
         lane, BoundState.WEIGHTS, f"{share:.0%} of each update brings weights to the actors",
         "send weights less often, in a smaller type, or over a faster way", "!",
     )  # fmt: skip
@@ -347,7 +337,7 @@ def starved(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
         said = f"the learner waits {waits:.0%} of its time for experience"
     elif (
         waits is None
-        # Who says how long it waits knows better: a learner that keeps up with its actors has a dry queue.
+        # A reported wait is surer: a learner that keeps up with its actors has a dry queue.
         and not lane.is_coming(Phase.QUEUE_WAIT)
         and lane.queue is not None
         and lane.queue <= DRY
@@ -356,7 +346,7 @@ def starved(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
         said = f"{lane.queue_text}: learning is faster than collecting"
     else:
         return None
-    return _bound(lane, BoundState.STARVED, said, "more actors or envs, or more epochs a batch", "!")
+    return _of_shares(lane, BoundState.STARVED, said, "more actors or envs, or more epochs a batch", "!")
 
 
 def env_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
@@ -364,7 +354,7 @@ def env_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
     share = _most(lane, Phase.ENV_WAIT)
     if share is None:
         return None
-    return _bound(
+    return _of_shares(
         lane, BoundState.ENV, f"{share:.0%} of the time waits for envs",
         "more envs a worker, asynchronous envs, more cores",
     )  # fmt: skip
@@ -375,7 +365,7 @@ def inference_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
     share = _most(lane, Phase.INFERENCE)
     if share is None:
         return None
-    return _bound(
+    return _of_shares(
         lane, BoundState.INFERENCE, f"{share:.0%} of the time chooses actions",
         "larger batches of observations, compile or graphs",
     )  # fmt: skip
@@ -392,7 +382,7 @@ def learner_bound(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
         said = f"{lane.queue_text}: collecting is faster than learning"
     else:
         return None
-    return _bound(lane, BoundState.LEARNER, said, "larger minibatches, fewer epochs, compile")
+    return _of_shares(lane, BoundState.LEARNER, said, "larger minibatches, fewer epochs, compile")
 
 
 def _most(lane: LaneFacts, kind: Phase) -> float | None:
@@ -420,14 +410,6 @@ def undecided(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
 
 def _is_full_of_work(lane: LaneFacts) -> bool:
     return lane.util is not None and lane.util >= FULL_UTIL
-
-
-def _bound(lane: LaneFacts, state: BoundState, said: str, hint: str, mark: str = "") -> Bound:
-    rests = "" if lane.util is None else f", util {lane.util:.0%}"
-    return Bound(
-        state=state.value, mark=mark, why=said + rests, hint=hint,
-        confidence=0.85 if lane.util is not None else 0.7, evidence=evidence(lane, said),
-    )  # fmt: skip
 
 
 AT_WORK: Final = 0.8

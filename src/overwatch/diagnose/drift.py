@@ -28,7 +28,7 @@ from overwatch.catalog.policy import (
     VALUE_LOSS,
 )
 from overwatch.diagnose.policy_rows import WARM_UP_UPDATES, targets_vary
-from overwatch.diagnose.problem import UPDATES, Problem
+from overwatch.diagnose.problem import UPDATES, Problem, of_policy
 from overwatch.state.arrays import NORMAL, median
 from overwatch.state.policy import Health, Series, has_risen, health_of, unrest
 from overwatch.state.run import RunState
@@ -168,7 +168,7 @@ def _added(row: Metric, series: Series, known: Drift | None) -> Drift | None:
 def drift_problems(
     state: RunState, found: Mapping[str, Drift], standing: Mapping[str, Problem]
 ) -> Iterator[tuple[Metric, Problem]]:
-    """Rows that have drifted, and far enough to matter; one that is told goes on until half is regained."""
+    """Rows that have drifted, and far enough to matter; one that stands goes on until half is regained."""
     for watched in WATCHED:
         drift, series = found.get(watched.row.name), state.policy.get(watched.row.name)
         if drift is None or series is None or drift.total < ALARM:
@@ -196,15 +196,12 @@ def _worse_by(row: Metric, drift: Drift, now: float) -> float:
 
 def _problem(row: Metric, drift: Drift, now: float, at: int) -> Problem:
     way = "sank" if row.direction is Direction.UP else "crept up"
-    return Problem(
+    return of_policy(
         code=CODE,
-        severity="warning",
-        scope="policy",
         subject=row.short,
         at=at,
         message=f"{row.label} {way} slowly to {now:{row.fmt}} from {drift.baseline:{row.fmt}}",
         hint=row.fix or "compare with the checkpoint from before; look at what was changed since",
-        patience=UPDATES,
     )
 
 
@@ -309,8 +306,6 @@ def _rank_problem(state: RunState, rank: int, names: list[str], *, more: int) ->
             sent.append(f"{row.label} {values[rank]:{row.fmt}}, the others {usual:{row.fmt}}")
     return Problem(
         code=RANK_DIVERGED,
-        severity="warning",
-        scope="run",
         subject=f"rank {rank}",
         at=state.last_update_at,
         message=f"rank {rank} diverges from the others: {'; '.join(sent)}"

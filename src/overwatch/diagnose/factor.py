@@ -67,9 +67,9 @@ class AnomalyLimits(msgspec.Struct, frozen=True, kw_only=True):
     gain_steps: int = 50
     """Steps over which the metric must have gained something."""
     least_events: int = 4
-    """Culls or failed gates of one env in a minute below which nothing is said."""
+    """Culls or failed gates of one env in a minute below which nothing is reported."""
     least_repeats: int = 50
-    """Steps with the same action, one after another, below which nothing is said."""
+    """Steps with the same action, one after another, below which nothing is reported."""
 
     def __post_init__(self) -> None:
         for name in ("slow_step", "slow_lane", "silent_s", "non_finite_hold_s", "rent_times", "own_drop"):

@@ -33,7 +33,7 @@ from overwatch.state.envs import Envs
 
 
 def crashed(fleet: Fleet, _limits: AnomalyLimits) -> Factor | None:
-    """The env died and has not spoken since."""
+    """The env died and has not reported since."""
     envs = fleet.state.envs
     if not envs.crashes or not np.count_nonzero(envs.crashed_at[: fleet.n]):
         return None
@@ -233,7 +233,7 @@ def reward_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     usual = earnings_of(fleet.state.envs)
     if usual is None or usual.num < LEAST_ENVS:
         return None
-    earned, n = fleet.state.envs.sums(), fleet.n
+    earned, n = fleet.state.envs.all_sums(), fleet.n
     limit = far(usual.num, limits.margin)
     low = (usual.usual - returns.recent) / usual.spread
     own = (earned.earlier[:n] - returns.recent) / max(usual.spread, usual.noise)
@@ -356,7 +356,7 @@ class _Dear:
 
 
 def _dear(fleet: Fleet, limits: AnomalyLimits) -> _Dear | None:
-    """The envs that pay much, or `None`; what is usual is told by all that pay and measure something."""
+    """The envs that pay much, or `None`; what is usual is that of all that pay and measure something."""
     envs, n = fleet.state.envs, fleet.n
     rent, before = envs.values["rent"][:n], fleet.usual.rent
     if before is None or not float(np.fmax.reduce(rent)) >= limits.rent_times * before:

@@ -185,7 +185,6 @@ def _storm(
     rate = f"usual {usual:.1f}" if before >= ENOUGH else f"usual below {most:.1f}"
     return Problem(
         code="cull-storm",
-        severity="warning",
         scope="run" if name is None else "gpu",
         subject=name,
         at=fleet.state.last_at,
@@ -279,7 +278,7 @@ def problems(seen: Evidence) -> list[Problem]:
 
 
 def _overflowed(state: RunState) -> Iterator[Problem]:
-    """More names or ids than there is room for: who brought them is said, since the cause is elsewhere."""
+    """More names or ids than there is room for: they are named, since the cause is elsewhere."""
     if not (state.overflow.counts or state.lane_names.beyond or state.slot_names.beyond):
         return
     kinds = dict(state.overflow.counts)
@@ -297,9 +296,6 @@ def _overflowed(state: RunState) -> Iterator[Problem]:
         )
     yield Problem(
         code="too-many-names",
-        severity="warning",
-        scope="run",
-        subject=None,
         at=state.last_at,
         message=f"beyond the limits: {counted}; among them {', '.join(names[:_NAMED])}",
         hint=hint,
@@ -341,7 +337,6 @@ def _non_finite_problem(seen: Evidence, at: int, message: str) -> Problem:
         code="non-finite",
         severity="critical",
         scope="policy",
-        subject=None,
         at=at,
         message=message,
         hint="stop and reload the last checkpoint; look at the first field that went",
@@ -387,8 +382,6 @@ def _envs(seen: Evidence, stormy: set[str | None]) -> Iterator[Problem]:
             yield Problem(
                 code=f"{rule.code}-many",
                 severity=rule.severity,
-                scope="run",
-                subject=None,
                 at=fleet.newest_at,
                 message=f"{rows.size} of {fleet.n} envs {rule.status}",
                 hint=rule.hint,
@@ -427,9 +420,6 @@ def _degraded(seen: Evidence, stormy: set[str | None]) -> Iterator[Problem]:
     more = f"; and {rows.size - 1} more" if rows.size > 1 else ""
     yield Problem(
         code="env-degraded",
-        severity="warning",
-        scope="run",
-        subject=None,
         at=fleet.newest_at,
         message=f"{rows.size} of {fleet.n} envs degraded: {reasons[0]}{more}",
         hint=f"open env {first}: what its reasons name, beside an env that is ok",

@@ -1,29 +1,33 @@
-"""What the rules know of the fleet at one tick: its envs, and what is usual among them.
+"""What the rules know of the fleet at one tick: its envs, what is usual among them, what they add up to.
 
 What needs every env at once (medians, scatters) is worked out once a second and kept between the fast ticks,
 so that one of them costs few passes over the envs: these only look for an env beyond what is usual, and where
-one is found the fleet's facts of this very tick are worked out.
+one is found the fleet's facts of this very tick are worked out. What the fleet and each lane add up to
+(middles, ends, seeds, operations) is shown above the rows of the board, where a number that changes ten times
+a second could not be read.
 
 All envs share one policy, so most differences of their returns are luck: an env is compared with the fleet
 and with itself, by medians over several episodes. Statistics are such that a few bad envs cannot move them,
 with limits that grow with the number of envs; only + − × ÷, square roots, sorts and sums, so every machine
-gets the same bits. Pure; must not know what is too far.
+gets the same bits. Pure; must not know what is too far, or how a number is shown.
 """
 
+import math
 import sys
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from overwatch.catalog import Stage
 from overwatch.state.arrays import NORMAL, Floats, Ints, median
-from overwatch.state.env_tables import Earned
+from overwatch.state.env_tables import EpisodeSums
 from overwatch.state.envs import Envs
+from overwatch.state.places import Rows
 from overwatch.state.run import RunState
 
-SMALL: Final = 2048
-"""Up to so many values a sort costs less than a partition and a maximum."""
 _TAIL: Final = 1.2816
 """Standard deviations between the median and the outermost tenth, for normal data."""
 _MANY: Final = 50
@@ -44,20 +48,14 @@ def far(n: int, margin: float) -> float:
 def median_of(values: Floats) -> float:
     """Median of at least one finite value, shape (k,)."""
     half = values.size // 2
-    parted = values.copy()
-    if values.size <= SMALL:
-        parted.sort()
-        low = parted.item(half - 1)
-    else:
-        parted.partition(half)
-        low = np.maximum.reduce(parted[:half]).item()
+    parted = np.partition(values, half)
     high: float = parted.item(half)
     # Two zeros are equal, so how they are sorted is up to the machine: the sum has one sign.
-    return (high if values.size % 2 else (low + high) / 2) + 0.0
+    return (high if values.size % 2 else (parted[:half].max().item() + high) / 2) + 0.0
 
 
 def spread_low(values: Floats) -> float:
-    """Standard deviation of at least two finite values, told by their middle and their lower side.
+    """Standard deviation of at least two finite values, by their middle and their lower side.
 
     Where the outermost tenth on the low side begins counts too, so that a long tail is no outlier of its own.
     """
@@ -151,30 +149,31 @@ class Returns(msgspec.Struct, frozen=True, kw_only=True):
 
 def returns_of(envs: Envs, fleet: Earnings) -> Returns | None:
     """The episodes of each env, beside what is usual; `None` where no env finished enough of them."""
-    latest, n = envs.newest_sums(), envs.n
-    judged = latest.judged[:n]
-    return Returns(judged=judged, recent=latest.recent[:n], fleet=fleet) if judged.any() else None
+    sums, n = envs.newest_sums(), envs.n
+    judged = sums.judged[:n]
+    return Returns(judged=judged, recent=sums.recent[:n], fleet=fleet) if judged.any() else None
 
 
 def earnings_of(envs: Envs) -> Earnings | None:
     """What is usual; `None` where no env finished enough episodes, or all earned the same."""
-    latest, earned, n = envs.newest_sums(), envs.sums(), envs.n
-    judged = latest.judged[:n]
+    envs.newest_sums()
+    sums, n = envs.all_sums(), envs.n
+    judged = sums.judged[:n]
     if not judged.any():
         return None
-    earlier = earned.earlier[:n]
+    earlier = sums.earlier[:n]
     known = earlier[np.isfinite(earlier)]
-    noise = _noise(earned, n)
+    noise = _noise(sums, n)
     if noise < sys.float_info.min or not known.size:
         # Nor is a scale what no longer can be halved.
         return None
-    recent = latest.recent[:n][judged]
+    recent = sums.recent[:n][judged]
     middle = median_of(recent)
     # A median of five scatters by about half of what one episode does.
     spread = max(spread_low(recent) if recent.size > 1 else 0.0, noise / 2)
     return Earnings(
         num=int(recent.size),
-        usual=min(middle, median_of(earned.last[:n][judged])),
+        usual=min(middle, median_of(sums.last[:n][judged])),
         recent=middle,
         earlier=median_of(known),
         spread=spread,
@@ -182,19 +181,19 @@ def earnings_of(envs: Envs) -> Earnings | None:
     )
 
 
-def _noise(earned: Earned, n: int) -> float:
+def _noise(sums: EpisodeSums, n: int) -> float:
     """Scatter of one env's episodes: the fleet's median of it, else of all episodes together."""
-    scatter = earned.scatter[:n]
+    scatter = sums.scatter[:n]
     own = scatter[np.isfinite(scatter)]
     if own.size:
-        before = int(earned.before[:n][np.isfinite(scatter)].sum())
+        before = int(sums.before[:n][np.isfinite(scatter)].sum())
         typical = NORMAL * median_of(own) if before >= TELLING else 0.0
         if typical > 0:
             return typical
     # Few episodes, or most of them equal (sparse, saturated rewards): the rare ones set the scale.
-    count = earned.count[:n]
+    count = sums.count[:n]
     known = count > 0
-    count, centre, squares = count[known], earned.centre[:n][known], earned.squares[:n][known]
+    count, centre, squares = count[known], sums.centre[:n][known], sums.squares[:n][known]
     total, apart = float(count.sum()), centre - centre[0]
     apart = apart - float((count * apart).sum()) / total
     variance = float((squares + count * apart * apart).sum()) / total
@@ -209,7 +208,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """How long steps take, seconds."""
 
     median: float | None = None
-    """Of all envs; `None` where too few tell it, or all the same."""
+    """Of all envs; `None` where too few report it, or all the same."""
     lanes: dict[str, float] = {}
     """Median of each named lane that reports steps."""
     times: dict[str, float] = {}
@@ -352,7 +351,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fleet_of(state: RunState, usual: Usual | None = None) -> Fleet:
-    """The fleet, by what is usual in it; worked out where nobody did."""
+    """The fleet, by what is usual in it; worked out where it is not given."""
     envs = state.envs
     usual = usual_of(state) if usual is None else usual
     return Fleet(
@@ -364,3 +363,176 @@ def fleet_of(state: RunState, usual: Usual | None = None) -> Fleet:
         usual=usual,
         returns=None if usual.earnings is None else returns_of(envs, usual.earnings),
     )
+
+
+COLUMNS: Final = ("return", "reward", "metric", "rent", "fps")
+"""What an env may report, in the order in which it is shown."""
+_MIDDLED: Final = ("return", "metric", "rent", "fps")
+_LOW, _HIGH = 0.1, 0.9
+_NONE: Final = np.zeros(0)
+
+
+class Middles(msgspec.Struct, frozen=True, kw_only=True):
+    """What is usual among some envs; `None` where none of them reports it."""
+
+    median_return: float | None = None
+    median_metric: float | None = None
+    median_rent: float | None = None
+    median_fps: float | None = None
+    p10_return: float | None = None
+    p90_return: float | None = None
+
+
+class Sums(msgspec.Struct, frozen=True, kw_only=True):
+    """What some envs add up to."""
+
+    seeds: tuple[int, ...] = ()
+    """Slots by stage code; empty where there are no slots."""
+    ops: tuple[int, ...] = ()
+    """The newest operations of each env, by the run's number of the operation."""
+
+
+class End(msgspec.Struct, frozen=True, kw_only=True):
+    """The env at one end."""
+
+    env_id: int
+    field: str
+    value: float
+
+
+class Rollups(msgspec.Struct, frozen=True, kw_only=True):
+    """The fleet and its lanes at one tick; lanes by their number in the run, -1 for the one not named."""
+
+    middles: dict[int, Middles] = {}
+    lanes: dict[int, Sums] = {}
+    fleet: Sums = Sums()
+    best: tuple[End, ...] = ()
+    worst: tuple[End, ...] = ()
+    columns: tuple[str, ...] = ()
+    """What this run reports of its envs."""
+
+
+def rollups_of(state: RunState) -> Rollups:
+    """What everything adds up to now."""
+    envs = state.envs
+    told = _told_of(envs)
+    ends = _ends(state, told)
+    rows = envs.by_lane()
+    lanes = _sums(envs, rows, len(state.op_names.words))
+    return Rollups(
+        middles=_middles_by(told, rows),
+        lanes=lanes,
+        fleet=_fleet_sums(envs, lanes),
+        best=tuple(best for best, _ in ends),
+        worst=tuple(worst for _, worst in ends),
+        columns=_columns(envs, told),
+    )
+
+
+def _told_of(envs: Envs) -> dict[str, Floats]:
+    """What envs report, by the name of the column, shape (n,); NaN where one reports nothing."""
+    told = {name: envs.values[name][: envs.n] for name in ("reward", "metric", "rent")}
+    told["fps"] = fps_of(envs.values["step_time"][: envs.n])
+    if envs.episodes.any() or envs.times["return"].any():
+        told["return"] = envs.mean_return()
+    return {name: values for name, values in told.items() if np.isfinite(values).any()}
+
+
+def fps_of(step_time: Floats) -> Floats:
+    """Steps a second; NaN where it is not known how long a step takes."""
+    found: Floats = np.divide(1.0, step_time, out=np.full(step_time.shape, np.nan), where=step_time > 0)
+    return found
+
+
+def middles_of(told: Mapping[str, Floats], rows: Rows) -> Middles:
+    """What is usual among these rows, by the columns that are reported."""
+    return _middles_by(told, {0: rows})[0]
+
+
+def _middles_by(told: Mapping[str, Floats], lanes: Mapping[int, Rows]) -> dict[int, Middles]:
+    """The same among the rows of each lane: all columns of one are put in order at once."""
+    names = [name for name in _MIDDLED if name in told]
+    if not names:
+        return dict.fromkeys(lanes, Middles())
+    values = np.array([told[name] for name in names])
+    # What is not finite comes last when it is put in order.
+    values[~np.isfinite(values)] = np.nan
+    found = {}
+    for lane, rows in lanes.items():
+        ordered = np.sort(values[:, rows], axis=1)
+        counts = np.isfinite(ordered).sum(axis=1).tolist()
+        found[lane] = _middles({name: ordered[place, : counts[place]] for place, name in enumerate(names)})
+    return found
+
+
+def _middles(ordered: Mapping[str, Floats]) -> Middles:
+    """What is usual in columns of finite values in order."""
+    returns = ordered.get("return", _NONE)
+    return Middles(
+        median_return=_median(returns),
+        median_metric=_median(ordered.get("metric", _NONE)),
+        median_rent=_median(ordered.get("rent", _NONE)),
+        median_fps=_median(ordered.get("fps", _NONE)),
+        p10_return=_rank_value(returns, _LOW),
+        p90_return=_rank_value(returns, _HIGH),
+    )
+
+
+def _median(ordered: Floats) -> float | None:
+    half = ordered.size // 2
+    if not ordered.size:
+        return None
+    middle = ordered.item(half) if ordered.size % 2 else (ordered.item(half - 1) + ordered.item(half)) / 2
+    # As in `median_of`, a zero has one sign.
+    return middle + 0.0 if math.isfinite(middle) else None
+
+
+def _rank_value(ordered: Floats, share: float) -> float | None:
+    """The value below which `share` of the values lie, by nearest rank."""
+    return ordered.item(round(share * (ordered.size - 1))) + 0.0 if ordered.size else None
+
+
+def _sums(envs: Envs, lanes: Mapping[int, Rows], num_ops: int) -> dict[int, Sums]:
+    """What each lane adds up to."""
+    seeds = _counts(envs.lane[: envs.n], envs.stage[: envs.n], len(Stage) if envs.stage.shape[1] else 0)
+    ops = _counts(envs.lane[: envs.n], envs.actions.op[: envs.n], num_ops)
+    return {lane: Sums(seeds=seeds.get(lane, ()), ops=ops.get(lane, ())) for lane in lanes}
+
+
+def _fleet_sums(envs: Envs, lanes: Mapping[int, Sums]) -> Sums:
+    """What all lanes add up to; nothing reads the operations of all."""
+    seeds = tuple(map(sum, zip(*(lane.seeds for lane in lanes.values()), strict=True)))
+    return Sums(seeds=seeds or (0,) * (len(Stage) if envs.stage.shape[1] else 0))
+
+
+def _counts(lane: Ints, codes: Ints, num: int) -> dict[int, tuple[int, ...]]:
+    """How often each code from 0 on occurs on each lane; -1 is none."""
+    if not num or not lane.size:
+        return {}
+    width = num + 1
+    cells = ((lane + 1) * width + 1)[:, None] + codes
+    table = np.bincount(cells.ravel(), minlength=(int(lane.max()) + 2) * width).reshape(-1, width)
+    return {row - 1: tuple(counts) for row, counts in enumerate(table[:, 1:].tolist())}
+
+
+def _ends(state: RunState, told: Mapping[str, Floats]) -> list[tuple[End, End]]:
+    """The best and the worst env by each of the columns that show how well one does."""
+    found = []
+    info = state.started.metric if state.started else None
+    for field, higher_is_better in (("return", True), ("metric", info.higher_is_better if info else True)):
+        if field not in told:
+            continue
+        known = np.flatnonzero(np.isfinite(told[field]))
+        values = told[field][known]
+        rows = int(known[values.argmin()]), int(known[values.argmax()])
+        low, high = (
+            End(env_id=int(state.envs.ids[row]), field=field, value=float(told[field][row])) for row in rows
+        )
+        found.append((high, low) if higher_is_better else (low, high))
+    return found
+
+
+def _columns(envs: Envs, told: Mapping[str, Floats]) -> tuple[str, ...]:
+    """A run that finishes episodes has returns, and needs no rewards beside them."""
+    has_episodes = bool(envs.episodes[: envs.n].any())
+    return tuple(name for name in COLUMNS if name in told and not (has_episodes and name == "reward"))

@@ -37,7 +37,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from overwatch.catalog.goodhart import PROXY, TRUE
-from overwatch.diagnose.problem import UPDATES, Problem
+from overwatch.diagnose.problem import Problem, of_policy
 from overwatch.events.adding import added
 from overwatch.state.arrays import median
 from overwatch.state.policy import FIRST, WINDOW, Pair, Pairs
@@ -463,14 +463,11 @@ def hacking_problem(state: RunState, known: Hacking) -> Problem | None:
     """The finding, while it stands."""
     if known.stands is None:
         return None
-    return Problem(
+    return of_policy(
         code=CODE,
-        severity="warning",
-        scope="policy",
         subject=TRUE.short,
         at=state.policy[PROXY.name].at if PROXY.name in state.policy else state.last_at,
         message=f"reward hacking: the proxy return rose, {WORDS[known.stands]}",
         hint="stop; look at episodes with a high proxy and a low true return, then change the reward",
         factors=known.factors,
-        patience=UPDATES,
     )

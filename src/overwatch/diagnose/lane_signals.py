@@ -47,13 +47,13 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True):
 
     rank: int
     shares: dict[str, float] = {}
-    """Share of the time by kind of phase; absent where the rank tells none of the kind."""
+    """Share of the time by kind of phase; absent where the rank reports none of the kind."""
     coming: tuple[str, ...] = ()
-    """Kinds of phases that it tells, of which too little is known for a share."""
+    """Kinds of phases that it reports, of which too little is known for a share."""
     update_s: float | None = None
     """From the end of one update to that of the next."""
     work_s: float | None = None
-    """Of that, what it does not wait for others; only where it tells how long it waits."""
+    """Of that, what it does not wait for others; only where it reports how long it waits."""
     pace: float | None = None
     """Its work over the median of the other ranks'."""
     others_s: float | None = None
@@ -66,12 +66,12 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True):
         return kind.value in self.coming and kind.value not in self.shares
 
     def share(self, kind: Kind) -> float | None:
-        """Share of the time spent in a kind of phase; `None` where the rank does not tell."""
+        """Share of the time spent in a kind of phase; `None` where the rank does not report it."""
         return self.shares.get(kind.value)
 
 
 def cycles_of(phases: Mapping[int, Mapping[str, Phase]]) -> dict[int, Cycle]:
-    """Every rank that tells phases, by rank, compared with the others; not one that they go on without."""
+    """Every rank that reports phases, by rank, compared with the others; not one that they go on without."""
     newest = max((phase.at for of_rank in phases.values() for phase in of_rank.values()), default=0)
     cycles = {
         rank: _cycle(rank, of_rank) for rank, of_rank in phases.items() if not _is_left(of_rank, newest)
@@ -210,7 +210,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 def memory_trend(gauge: Gauge | None, peaks: Peaks | None, total: float | None) -> MemoryTrend | None:
-    """The trend of a lane's used memory; `None` without one, and where nobody can tell."""
+    """The trend of a lane's used memory; `None` without one, and where it cannot be known."""
     if gauge is None or total is None or total < 1:
         return None
     slow = None if peaks is None else _of_peaks(peaks, total)
@@ -345,7 +345,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def step_spreads(state: RunState) -> dict[str, Spread]:
-    """Of the steps of the envs on each lane that tell how long theirs take, over the newest dozen seconds."""
+    """Of the steps of the envs on each lane that report how long theirs take, over the newest seconds."""
     envs, found = state.envs, dict[str, Spread]()
     times, by_lane = envs.trends.values["step_time"][: envs.n], envs.by_lane()
     for code, name in enumerate(state.lane_names.words):
@@ -359,7 +359,7 @@ def step_spreads(state: RunState) -> dict[str, Spread]:
 
 
 def update_spreads(state: RunState) -> dict[int, Spread]:
-    """Of the updates of each rank: by its phases, else by what the run tells of its updates' time."""
+    """Of the updates of each rank: by its phases, else by what the run reports of its updates' time."""
     found = {rank: _spread(np.array(update_times(phases))) for rank, phases in state.phases.items()}
     told = state.policy.get("overwatch.policy.update_time")
     leader = state.ranks.leader

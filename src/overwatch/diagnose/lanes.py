@@ -64,7 +64,7 @@ class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
     clock_hz: float | None = None
     clock_max_hz: float | None = None
     throttle: tuple[str, ...] | None = None
-    """`None` where the lane never says."""
+    """`None` where the lane never reports it."""
     loader: float | None = None
     """Filled share of the data loader's queue."""
     loader_text: str = ""
@@ -94,11 +94,11 @@ class LaneFacts(msgspec.Struct, frozen=True, kw_only=True):
         return self.age_s <= self.fresh_s
 
     def share(self, kind: Kind) -> float | None:
-        """Share of its rank's time spent in a kind of phase; `None` where the rank does not tell."""
+        """Share of its rank's time spent in a kind of phase; `None` where the rank does not report it."""
         return None if self.cycle is None else self.cycle.share(kind)
 
     def is_coming(self, kind: Kind) -> bool:
-        """Whether its rank tells this kind of phase, and its share is not known yet."""
+        """Whether its rank reports this kind of phase, and its share is not known yet."""
         return self.cycle is not None and self.cycle.is_coming(kind)
 
 
@@ -116,12 +116,14 @@ class Minutes(msgspec.Struct, frozen=True, kw_only=True):
 def lanes_of(state: RunState, fleet: Fleet, past: Minutes, tick: int) -> tuple[LaneFacts, ...]:
     """The facts of every lane that reports readings, in order of first sight."""
     host = _fresh_host(state, tick)
-    lanes = (_with_host(_facts(state, fleet, past, tick, name), host) for name in state.lanes)
-    return tuple(_with_learner(lane, state, rank_of(state, lane.name), tick) for lane in lanes)
+    return tuple(
+        _beside(_facts(state, fleet, past, tick, name), state, host, rank_of(state, name), tick)
+        for name in state.lanes
+    )
 
 
 def ranks_of(state: RunState, past: Minutes, tick: int) -> tuple[LaneFacts, ...]:
-    """The same of every rank that tells its phases, where no lane that reports is known to be its.
+    """The same of every rank that reports its phases, where no lane that reports is known to be its.
 
     Services beside the trainer come behind them.
     """
@@ -132,7 +134,7 @@ def ranks_of(state: RunState, past: Minutes, tick: int) -> tuple[LaneFacts, ...]
         for rank in sorted(past.cycles.keys() - of_lanes)
     )
     return (
-        *(_with_learner(_with_host(facts, host), state, rank, tick) for rank, facts in ranks),
+        *(_beside(facts, state, host, rank, tick) for rank, facts in ranks),
         *(
             LaneFacts(name=name, of=Of.SERVICE, age_s=0.0, cycle=cycle)
             for name, cycle in sorted(past.beside.items())
@@ -151,50 +153,48 @@ def _fresh_host(state: RunState, tick: int) -> dict[str, Gauge]:
     return {key: gauge for key, gauge in state.host.items() if _age_s(gauge.stamp, tick) <= patience_s}
 
 
-def _with_host(lane: LaneFacts, host: Mapping[str, Gauge]) -> LaneFacts:
-    if not host:
-        return lane
+def _beside(
+    lane: LaneFacts, state: RunState, host: Mapping[str, Gauge], rank: int | None, tick: int
+) -> LaneFacts:
+    """With what its host and its learner report: queues, cores, and what saves take."""
+    service, saved = state.services.processes.get(f"learner/{rank or 0}"), state.checkpoint
+    queue, queue_text = _filled("queue", host)
+    loader, loader_text = _filled("loader", host)
+    if queue is None and service is not None:
+        queue, queue_text = _own_queue(service, tick) or (None, queue_text)
+    saves = ""
+    if saved is not None and saved.duration_s is not None:
+        where = saved.path.rpartition("/")[0] or saved.path
+        saves = f"the newest save took {saved.duration_s:.1f}s to {where}"
     return msgspec.structs.replace(
         lane,
-        loader=_share(_level(host.get("loader_depth")), _level(host.get("loader_capacity"))),
-        loader_text=_filled_text("loader", host),
-        queue=_share(_level(host.get("queue_depth")), _level(host.get("queue_capacity"))),
-        queue_text=_filled_text("queue", host),
+        loader=loader,
+        loader_text=loader_text,
+        queue=queue,
+        queue_text=queue_text,
         core=_level(host.get("cpu_busiest")),
+        saves=saves,
+        is_fed=service is not None,
     )
 
 
-def _with_learner(lane: LaneFacts, state: RunState, rank: int | None, tick: int) -> LaneFacts:
-    """With what its saves take, and what a learner itself reports of its queue."""
-    service = state.services.processes.get(f"learner/{rank or 0}")
-    lane = msgspec.structs.replace(lane, saves=_saves(state), is_fed=service is not None)
-    return _with_queue(lane, service, tick)
+def _filled(what: str, host: Mapping[str, Gauge]) -> tuple[float | None, str]:
+    """Filled share of a queue of the host, and `loader 3/8`, by the newest readings."""
+    depth, capacity = host.get(f"{what}_depth"), host.get(f"{what}_capacity")
+    if depth is None or capacity is None:
+        return None, ""
+    return _share(_level(depth), _level(capacity)), f"{what} {depth.value:.0f}/{capacity.value:.0f}"
 
 
-def _saves(state: RunState) -> str:
-    saved = state.checkpoint
-    if saved is None or saved.duration_s is None:
-        return ""
-    return f"the newest save took {saved.duration_s:.1f}s to {saved.path.rpartition('/')[0] or saved.path}"
-
-
-def _with_queue(lane: LaneFacts, service: Service | None, tick: int) -> LaneFacts:
-    """Where nobody reports a queue of the host."""
-    if lane.queue is not None:
-        return lane
-    depth, limit = (
-        None if service is None else service.gauges.get(row.name) for row in (QUEUE_DEPTH, QUEUE_LIMIT)
-    )
+def _own_queue(service: Service, tick: int) -> tuple[float, str] | None:
+    """The same of the queue that a learner itself reports."""
+    depth, limit = (service.gauges.get(row.name) for row in (QUEUE_DEPTH, QUEUE_LIMIT))
     if depth is None or limit is None or _age_s(depth.stamp, tick) > FRESH_S:
-        return lane
+        return None
     recent = [value for value in depth.history.items[-SMOOTH:] if value is not None]
     if not recent or depth.value is None or not limit.value:
-        return lane
-    return msgspec.structs.replace(
-        lane,
-        queue=added(recent) / len(recent) / limit.value,
-        queue_text=f"queue {depth.value:.0f}/{limit.value:.0f}",
-    )
+        return None
+    return added(recent) / len(recent) / limit.value, f"queue {depth.value:.0f}/{limit.value:.0f}"
 
 
 def _facts(state: RunState, fleet: Fleet, past: Minutes, tick: int, name: str) -> LaneFacts:
@@ -265,12 +265,6 @@ def _newest(gauge: Gauge | None) -> float | None:
 
 def _share(part: float | None, whole: float | None) -> float | None:
     return None if part is None or whole is None or whole <= 0 else part / whole
-
-
-def _filled_text(what: str, host: Mapping[str, Gauge]) -> str:
-    """`loader 3/8`, by the newest readings."""
-    depth, capacity = host.get(f"{what}_depth"), host.get(f"{what}_capacity")
-    return "" if depth is None or capacity is None else f"{what} {depth.value:.0f}/{capacity.value:.0f}"
 
 
 def _slowest_peer(fleet: Fleet, name: str) -> str | None:

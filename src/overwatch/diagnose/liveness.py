@@ -46,7 +46,7 @@ def ahead_s(source: Source) -> float | None:
 
 
 def clocks_ahead(state: RunState, tick: int) -> tuple[str, ...]:
-    """Keys of the sources whose newest record is from the future, of those that speak at `tick`."""
+    """Keys of the sources whose newest record is from the future, of those that send at `tick`."""
     return tuple(
         key for key, source in state.sources.items() if ahead_s(source) is not None and source.is_live(tick)
     )
@@ -61,9 +61,6 @@ def wrong_clocks(state: RunState, keys: Sequence[str]) -> list[Problem]:
     return [
         Problem(
             code="clock-ahead",
-            severity="warning",
-            scope="run",
-            subject=None,
             at=state.last_at,
             message=f"clock of {said} is {most_s:.0f} s ahead: what it tells is from the future",
             hint="synchronise the clocks of both machines; `overwatch doctor` on each says which one is not",
@@ -73,7 +70,7 @@ def wrong_clocks(state: RunState, keys: Sequence[str]) -> list[Problem]:
 
 
 TOGETHER_NS: Final = 5_000_000_000
-"""Two lives overlap when the older spoke this long after the newer began, by producers' time."""
+"""Two lives overlap when the older sent this long after the newer began, by producers' time."""
 
 
 def overlapping(state: RunState, tick: int) -> tuple[str, ...]:
@@ -100,16 +97,13 @@ def _overlap(one: Source, other: Source) -> bool:
 
 
 def overlapping_writers(state: RunState, keys: Sequence[str]) -> list[Problem]:
-    """One problem for all producers that speak twice."""
+    """One problem for all producers that send twice."""
     if not keys:
         return []
     said = spoken_for(state.sources[key] for key in keys)
     return [
         Problem(
             code="overlapping-writers",
-            severity="warning",
-            scope="run",
-            subject=None,
             at=max(state.sources[key].first_at for key in keys),
             message=f"{len(keys)} processes speak at once as {said}: their values are mixed",
             hint="give each run its own id, each process its own rank; end the one that was left over",
@@ -140,9 +134,9 @@ class LinkJudgement(msgspec.Struct, frozen=True, kw_only=True):
     away_s: float | None = None
     """While a spool drains: how long nothing had come before."""
     speed: float | None = None
-    """While a spool drains: seconds of the run told in one second."""
+    """While a spool drains: seconds of the run received in one second."""
     overlapping: tuple[str, ...] = ()
-    """Keys of the sources that speak at once for one role and rank."""
+    """Keys of the sources that send at once for one role and rank."""
     ahead: tuple[str, ...] = ()
     """Keys of the sources whose clock is ahead of ours."""
 
@@ -207,7 +201,7 @@ def _overdue_s(source: Source, back: int, tick: int) -> float:
 
 
 RUNS_ON_NS: Final = 5_000_000_000
-"""So long the clock runs on while nobody speaks."""
+"""So long the clock runs on while nothing is sent."""
 
 
 class DataClock(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,7 +210,7 @@ class DataClock(msgspec.Struct, frozen=True, kw_only=True):
     now: int = 0
     """Nanoseconds; only differences mean something."""
     lead: int = 0
-    """What the producers told of it."""
+    """What the producers reported of it."""
     heard: int = 0
     """Tick at which `lead` last moved."""
     anchors: dict[str, int] = {}
@@ -224,7 +218,7 @@ class DataClock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def advanced(before: DataClock, state: RunState, tick: int) -> DataClock:
-    """The clock at `tick`, after what the producers have told by then."""
+    """The clock at `tick`, after what the producers have sent by then."""
     if not before.heard:
         first = {key: tick - source.at for key, source in state.sources.items()}
         return DataClock(now=tick, lead=tick, heard=tick, anchors=first)
@@ -289,7 +283,7 @@ def _about_run(
 ) -> Problem:
     message, hint = words
     return Problem(
-        code=code, severity=severity, scope="run", subject=None, at=at, message=message, hint=hint,
+        code=code, severity=severity, at=at, message=message, hint=hint,
         factors=factors,
     )  # fmt: skip
 
@@ -312,14 +306,12 @@ def _reached(state: RunState) -> Iterator[str]:
 
 
 def outage(state: RunState, link: LinkJudgement) -> Problem | None:
-    """The collector was away and hears now what a spool kept: to be known, nothing to be done."""
+    """The collector was away and receives now what a spool kept: to be known, nothing to be done."""
     if link.away_s is None:
         return None
     return Problem(
         code=AWAY,
         severity="info",
-        scope="run",
-        subject=None,
         at=state.last_stamp - int(link.away_s * 1e9),
         message=f"the collector was away for {duration(link.away_s)}; what was told meanwhile is coming in",
         hint="nothing to do; what is shown is as old as the first line says",
@@ -431,7 +423,6 @@ def stalled(stalls: Sequence[Stall]) -> Iterator[Problem]:
     yield Problem(
         code="training-stalled",
         severity="critical" if worse else "warning",
-        scope="run",
         subject=f"rank {first.rank}",
         at=first.at,
         message=(
@@ -484,8 +475,6 @@ def gone_producers(state: RunState, keys: Sequence[str], tick: int) -> Iterator[
     yield Problem(
         code="producer-gone",
         severity="warning" if grave else "info",
-        scope="run",
-        subject=None,
         at=first.at,
         message=f"{names} {how}, while the run goes on",
         hint="look at its process and its log; its values are shown as they were",

@@ -112,7 +112,6 @@ def _for_all(
     said = f"{shared.message}: {first.why.partition(',')[0]}"
     yield Problem(
         code=shared.code,
-        severity="warning",
         scope="gpu" if own else shared.scope,
         subject=lanes[0].name if own else None,
         at=fleet.state.last_at,
@@ -157,7 +156,7 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def throughput_of(pace: Pace, before: Throughput | None) -> Throughput | None:
-    """What is done now and was at best; `None` before there are stretches enough to say what is now."""
+    """What is done now and was at best; `None` before there are stretches enough to know what is now."""
     stretches = pace.stretches.items
     if len(stretches) < RECENT:
         return None
@@ -223,9 +222,6 @@ def _fall_problem(code: str, told: Throughput, other: Baseline) -> Problem:
     fall = 1 - told.now / other.rate
     return Problem(
         code=code,
-        severity="warning",
-        scope="run",
-        subject=None,
         at=told.at,
         message=f"{told.now:,.3g} {told.unit}/s, {fall:.0%} below {other.rate:,.3g} of {other.name}{by}",
         hint=_hint(grew) if told.phases and other.phases else "time the phases to see what takes the time",
@@ -449,9 +445,6 @@ def _not_saving(state: RunState) -> Iterator[Problem]:
         return
     yield Problem(
         code="checkpoints-stopped",
-        severity="warning",
-        scope="run",
-        subject=None,
         at=at + int(max(times) * SECOND_NS),
         message=(
             f"no checkpoint for {duration(for_s)} and {more:,} updates; usual every "

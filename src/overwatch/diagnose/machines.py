@@ -115,7 +115,7 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: dict[str, Bound] = {}
     """What holds each lane back, by this second's readings."""
     of_ranks: dict[str, Bound] = {}
-    """The same of those ranks, where their phases tell."""
+    """The same of those ranks, where their phases show it."""
     steps: dict[str, Spread] = {}
     """By lane."""
     updates: dict[int, Spread] = {}

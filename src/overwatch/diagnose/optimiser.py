@@ -22,7 +22,7 @@ from overwatch.catalog.policy import (
     RETURN,
     VALUE_LOSS,
 )
-from overwatch.diagnose.problem import UPDATES, Problem
+from overwatch.diagnose.problem import Problem, of_policy
 from overwatch.state.arrays import NORMAL, median
 from overwatch.state.policy import Series
 from overwatch.state.run import RunState
@@ -145,15 +145,12 @@ def _size(values: list[float]) -> float:
 
 
 def _critical(state: RunState, code: str, row: Metric, *, message: str, hint: str) -> Problem:
-    return Problem(
+    return of_policy(
         code=code,
         severity="critical",
-        scope="policy",
-        subject=None,
         at=state.policy[row.name].at,
         message=message,
         hint=hint,
-        patience=UPDATES,
     )
 
 
@@ -261,15 +258,13 @@ def _zero_gradients(series: Series, known: Gradients, *, succeeded: bool, solved
     if not zero and vanished is None:
         return None
     message = f"gradients exactly 0 in {IN_A_ROW} updates" if zero else vanished or ""
-    return Problem(
+    return of_policy(
         code=ZERO,
         severity="critical" if zero and not solved else "warning",
-        scope="policy",
         subject=GRAD_NORM.short,
         at=series.at,
         message=message,
         hint="look for a detached loss, frozen parameters, saturated units, advantages that are all equal",
-        patience=UPDATES,
     )
 
 
@@ -287,16 +282,14 @@ def _spikes(state: RunState, series: Series, known: Gradients) -> Problem:
     clipped = state.declared("max_grad_norm")
     times = f"{len(known.spikes)} times within {WITHIN} updates" if several else "once"
     shortened = "" if clipped is None else f"; clipped at {clipped:g}"
-    return Problem(
+    return of_policy(
         code=SPIKES,
         # What was clipped made no larger step than any other update.
         severity="warning" if several and clipped is None else "info",
-        scope="policy",
         subject=GRAD_NORM.short,
         at=series.at,
         message=f"gradients spiked {times}, beyond {TIMES:g} times their median{shortened}",
         hint="look at the batches of those updates for outliers in rewards and observations; clip gradients",
-        patience=UPDATES,
     )
 
 
@@ -311,15 +304,12 @@ def _rate_zero(state: RunState, *, at_birth: bool) -> Problem | None:
     if not all(value is not None and abs(value) <= NOTHING_LEFT * series.highest for value in newest):
         return None
     was = "never above it" if series.highest <= 0 else f"{series.highest:.1e} at its highest"
-    return Problem(
+    return of_policy(
         code=RATE,
-        severity="warning",
-        scope="policy",
         subject=LEARNING_RATE.short,
         at=series.at,
         message=f"learning rate 0 in {IN_A_ROW} updates, {was}, and the run goes on",
         hint="the schedule ends before the run does: give it the run's number of updates, or end the run",
-        patience=UPDATES,
     )
 
 

@@ -65,7 +65,7 @@ from overwatch.diagnose.policy_rows import (
     row_problems,
     swings_up,
 )
-from overwatch.diagnose.problem import STEADY, UPDATES, Problem
+from overwatch.diagnose.problem import STEADY, UPDATES, Problem, of_policy
 from overwatch.events import EarlyStopped
 from overwatch.events.adding import added
 from overwatch.state.arrays import Derived, median
@@ -77,7 +77,7 @@ SPIKE: Final = 5.0
 EXTREME: Final = 20.0
 """Times its target from which one update may have undone many."""
 SPIKE_LATELY: Final = 5
-"""Updates for which a spike is told."""
+"""Updates for which a spike is reported."""
 KL_SPIKE: Final = "kl-spike"
 
 
@@ -110,15 +110,13 @@ def _was_stopped(state: RunState, largest: float) -> bool:
 def _spike(largest: float, usual: float, target: float, at: int) -> Problem:
     extreme = largest > EXTREME * target
     times = f"{largest / usual:.0f} times its usual" if usual > 0 else "where it was 0"
-    return Problem(
+    return of_policy(
         code=KL_SPIKE,
         severity="warning" if extreme else "info",
-        scope="policy",
         subject=KL.short,
         at=at,
         message=f"KL spiked to {largest:.3f}, {times}" + (", far beyond its target" if extreme else ""),
         hint="one update moved the policy far: look at its batch; set target_kl to stop such updates",
-        patience=UPDATES,
     )
 
 
@@ -138,10 +136,9 @@ def recompiles(state: RunState) -> Problem | None:
     count, line = newest[-1], state.recompiled
     why = {} if line is None else line.fields
     reason = (f"{why.get('function', '')}: {why['reason']}",) if why.get("reason") else ()
-    return Problem(
+    return of_policy(
         code="recompiles",
         severity="warning" if with_one >= RECOMPILED_MOSTLY else "info",
-        scope="policy",
         subject=RECOMPILES.short,
         at=series.at,
         message=(
@@ -150,7 +147,6 @@ def recompiles(state: RunState) -> Problem | None:
         ),
         hint="keep shapes and flags the same in each update, mark what changes as dynamic, or compile less",
         factors=reason,
-        patience=UPDATES,
     )
 
 
@@ -209,7 +205,7 @@ def _deviation(values: list[float]) -> float:
 COLLAPSE: Final = "policy-collapse"
 COLLAPSED_ROWS: Final = 2
 STEPS: Final = (KL.short, CLIP_FRACTION.short)
-"""Rows that say how far an update moves the policy."""
+"""Rows that show how far an update moves the policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +214,7 @@ class Compound:
 
     code: str
     needs: tuple[frozenset[str], ...]
-    """Of each group one row must be beyond its limit, or one code be told."""
+    """Of each group one row must be beyond its limit, or one code be reported."""
     takes: frozenset[str]
     """Rows and codes that are its parts."""
     says: str
@@ -257,7 +253,7 @@ COMPOUNDS: Final = (
 
 
 def joined(problems: list[Problem], standing: Mapping[str, Problem]) -> list[Problem]:
-    """The same problems, with those that are one thing told as one."""
+    """The same problems, with those that are one thing reported as one."""
     left, found = list(problems), list[Problem]()
     for compound in COMPOUNDS:
         parts = [problem for problem in left if _names(problem) & compound.takes]
@@ -311,17 +307,14 @@ def _holds(compound: Compound, parts: list[Problem]) -> bool:
 def _told(compound: Compound, parts: list[Problem]) -> Problem:
     critical = any(part.severity == "critical" for part in parts)
     limits = "its limit" if len(parts) == 1 else "their limits"
-    return Problem(
+    return of_policy(
         code=compound.code,
         severity="critical" if critical else "warning",
-        scope="policy",
-        subject=None,
         at=min(part.at for part in parts),
         message=f"{compound.says}: {_labels(parts)} beyond {limits}",
         hint=compound.hint,
         factors=tuple(part.message for part in parts),
         symptoms=len(parts),
-        patience=UPDATES,
         absorbs=tuple(part.code for part in parts),
     )
 
@@ -331,17 +324,14 @@ def _collapse(rows: list[Problem], fallen: list[Problem], signs: tuple[str, ...]
     limits = "its limit" if len(rows) == 1 else "their limits"
     words = [f"{_labels(rows)} beyond {limits}"] if rows else list(signs)
     usual, stands = marks_of(fallen)
-    return Problem(
+    return of_policy(
         code=COLLAPSE,
         severity="critical",
-        scope="policy",
-        subject=None,
         at=min(problem.at for problem in parts),
         message="policy collapse: " + "; ".join([*words, *(["returns fall"] if fallen else [])]),
         hint="stop; go back to the last good checkpoint with a lower learning rate",
         factors=(*(problem.message for problem in parts), *signs),
         symptoms=len(parts),
-        patience=UPDATES,
         absorbs=(*(problem.code for problem in parts), *(compound.code for compound in COMPOUNDS)),
         usual=usual,
         stands=stands,
@@ -365,7 +355,7 @@ def _label(short: str | None) -> str | None:
 
 
 STOPPED_LATELY: Final = 5
-"""Updates for which an early stop is told."""
+"""Updates for which an early stop is reported."""
 _STOPPED: Final = "early-stop"
 _FELL: Final = "reward-collapse"
 _FALLEN: Final = f"{_FELL}:policy:{RETURN.short}"
@@ -375,23 +365,14 @@ _DOWN: Final = (_FALLEN, _COLLAPSED, f"{FROZEN}:policy:")
 
 
 class Calm(Derived):
-    """That nothing was wrong with a policy, and what says that nothing can be yet."""
+    """That nothing was wrong with a policy, and by what; by `None` where something was."""
 
-    def __init__(self, heeded: int = -1, told: int = -1, by: tuple[object, object] | None = None) -> None:
-        self._heeded = heeded
-        self._told = told
-        self._by = by
-
-    def lasts(self, state: RunState, fleet: Fleet, limits: AnomalyLimits) -> bool:
-        """Whether all that the policy is judged by is as it was."""
-        by = self._by
-        if by is None or self._heeded != state.heeded or self._told != _episodes(state, fleet):
-            return False
-        return by[0] is fleet.usual and by[1] is limits
+    def __init__(self, by: tuple[object, ...] | None = None) -> None:
+        self.by = by
 
 
 def _episodes(state: RunState, fleet: Fleet) -> int:
-    """Without enough episodes to judge by, each one that ends may tell whether returns vary."""
+    """Without enough episodes to judge by, each one that ends may show whether returns vary."""
     return state.episodes if fleet.returns is None else -1
 
 
@@ -399,7 +380,7 @@ class PolicyMemory(msgspec.Struct, frozen=True, kw_only=True):
     """What outlives a tick of what is judged of the policy."""
 
     heeded: int = -1
-    """As the state counts it: while it is the same, so is all that the policy told."""
+    """As the state counts it: while it is the same, so is all that the policy reported."""
     drifts: dict[str, Drift] = {}
     """What has added up of the rows that may drift, by name."""
     gradients: Gradients = Gradients()
@@ -418,15 +399,14 @@ def judge_policy(
     standing: Mapping[str, Problem],
     before: PolicyMemory,
 ) -> tuple[list[Problem], PolicyMemory]:
-    """As `policy_problems`, which is not asked again while nothing is wrong and nothing new was told."""
-    if before.calm.lasts(state, fleet, limits):
+    """As `policy_problems`, which is not run again while nothing is wrong and nothing new came."""
+    by = state.heeded, _episodes(state, fleet), fleet.usual, limits
+    if before.calm.by == by:
         return [], before
     memory = before if before.heeded == state.heeded else _remembered(state, before)
     found = policy_problems(state, fleet, limits, standing, memory)
-    if found or any(":policy:" in key for key in standing):
-        return found, msgspec.structs.replace(memory, calm=Calm())
-    calm = Calm(state.heeded, _episodes(state, fleet), (fleet.usual, limits))
-    return found, msgspec.structs.replace(memory, calm=calm)
+    is_calm = not found and not any(":policy:" in key for key in standing)
+    return found, msgspec.structs.replace(memory, calm=Calm(by if is_calm else None))
 
 
 def _remembered(state: RunState, before: PolicyMemory) -> PolicyMemory:
@@ -530,31 +510,27 @@ def _quiet(state: RunState, fleet: Fleet) -> Iterator[Problem]:
 def _converged(state: RunState, entropy: Series) -> Problem:
     told = state.policy.get(RETURN.name)
     earned = "" if told is None or told.value is None else f" {told.value:{RETURN.fmt}}"
-    return Problem(
+    return of_policy(
         code="converged",
         severity="info",
-        scope="policy",
         subject=ENTROPY.short,
         at=entropy.at,
         message=f"converged: entropy {entropy.value:.0%} of its maximum, return{earned} at its best",
         hint="the task may be solved: evaluate, then stop; more entropy only if it should explore on",
-        patience=UPDATES,
     )
 
 
 def _stopped(state: RunState, stop: EarlyStopped, update: int) -> Problem:
     told = {stop.update for stop in state.early_stops.items}
     lately = sum(0 <= update - number < STOPPED_LATELY for number in told)
-    return Problem(
+    return of_policy(
         code=_STOPPED,
         severity="info",
-        scope="policy",
         subject=KL.short,
         at=stop.at,
         message=f"early stop worked: KL {stop.kl_divergence:.4f} at target {stop.target:g}",
         hint="nothing is wrong; where most updates stop early, a lower learning rate wastes fewer epochs",
         factors=(f"{lately} of the last {STOPPED_LATELY} updates",),
-        patience=UPDATES,
     )
 
 
@@ -584,7 +560,6 @@ def _fall(state: RunState, fell: Fall, *, num_envs: int = 0) -> Problem:
     of = "return of the fleet" if num_envs else "return"
     return Problem(
         code=_FELL,
-        severity="warning",
         scope="policy",
         subject=RETURN.short,
         at=state.last_at,

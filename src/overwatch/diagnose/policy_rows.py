@@ -28,7 +28,7 @@ from overwatch.catalog.policy import (
 )
 from overwatch.catalog.runbooks import row_code
 from overwatch.diagnose.fleet import Fleet
-from overwatch.diagnose.problem import UPDATES, Problem
+from overwatch.diagnose.problem import Problem, of_policy
 from overwatch.state.arrays import median
 from overwatch.state.policy import (
     BAD_LUCK,
@@ -91,17 +91,19 @@ def has_converged(state: RunState, fleet: Fleet) -> bool:
 
 
 def falls_fast(entropy: Series) -> bool:
-    """Whether entropy lost much within the updates remembered; medians, so that one update says nothing."""
-    known = known_values(entropy)
-    before, now = median(known[:-NEWEST][:LEVEL]), median(known[-NEWEST:])
-    return before is not None and now is not None and before - now >= FAST_FALL
+    """Whether entropy lost much within the updates remembered; medians, so that one update shows nothing."""
+    return _lost(entropy) >= FAST_FALL
 
 
 def swings_up(entropy: Series) -> bool:
     """Whether entropy gained as much as `falls_fast` looks for: towards a policy that acts at random."""
+    return -_lost(entropy) >= FAST_FALL
+
+
+def _lost(entropy: Series) -> float:
     known = known_values(entropy)
     before, now = median(known[:-NEWEST][:LEVEL]), median(known[-NEWEST:])
-    return before is not None and now is not None and now - before >= FAST_FALL
+    return 0.0 if before is None or now is None else before - now
 
 
 def has_risen(state: RunState) -> bool:
@@ -115,7 +117,7 @@ def has_risen(state: RunState) -> bool:
 
 
 def earns_its_best(state: RunState, fleet: Fleet) -> bool:
-    """Whether returns are as high as they ever were, but for luck; `False` where nobody told."""
+    """Whether returns are as high as they ever were, but for luck; `False` where none are reported."""
     earned = state.policy.get(RETURN.name)
     if earned is not None and earned.highest_level is not None:
         return at_its_best(earned)
@@ -133,7 +135,7 @@ def earns_more(state: RunState, fleet: Fleet) -> bool:
 
 
 def returns_vary(state: RunState, fleet: Fleet) -> bool:
-    """Whether episodes earn differently; `True` where nobody told what they earn."""
+    """Whether episodes earn differently; `True` where that is not reported."""
     if fleet.returns is not None:
         return fleet.returns.fleet.noise > VARIES * abs(fleet.returns.fleet.recent)
     told = state.policy.get(RETURN.name)
@@ -149,7 +151,7 @@ def returns_vary(state: RunState, fleet: Fleet) -> bool:
 
 
 def targets_vary(state: RunState) -> bool:
-    """Whether what the critic should predict varies; `True` where nobody told its loss."""
+    """Whether what the critic should predict varies; `True` where its loss is not reported."""
     loss = state.policy.get(VALUE_LOSS.name)
     newest = None if loss is None else median(known_values(loss)[-LEVEL:])
     if loss is None or newest is None or loss.highest is None:
@@ -235,13 +237,13 @@ BEFORE: Final = 10
 MOSTLY: Final = 0.85
 """Share of the updates from which on gradients are clipped, where only the trainer knows at what norm."""
 CRITIC: Final = (EXPLAINED_VARIANCE, VALUE_LOSS)
-"""Rows that say nothing of a critic that has learned nothing yet."""
+"""Rows that mean nothing for a critic that has learned nothing yet."""
 GOOD_CRITIC: Final = 0.5
 """A critic that explains so much of the variance is well, however large its loss."""
 
 
 def row_problems(state: RunState, fleet: Fleet, standing: Mapping[str, Problem]) -> Iterator[Problem]:
-    """Rows that are beyond their limits, in the order in which they were first told."""
+    """Rows that are beyond their limits, in the order in which they were first reported."""
     warm = is_warm(state)
     together = frozenset[str]() if warm else critical_together(state)
     harmless = earns_its_best(state, fleet) or earns_more(state, fleet)
@@ -278,16 +280,14 @@ def _problem(state: RunState, row: Metric, series: Series, *, harmless: bool, gr
     recent = series.statuses.items[-row.hold[1] :]
     bad = _bad(series, row.hold[1])
     critical = gross or sum(status == Status.CRITICAL for status in recent) >= row.hold[0]
-    return Problem(
+    return of_policy(
         code=row_code(row),
         severity="critical" if critical and not harmless else "warning",
-        scope="policy",
         subject=row.short,
         at=series.at,
         message=f"{row.label} beyond its limit in {bad} of the last {len(recent)} updates",
         hint=row.fix,
         factors=_clipped(state) if row is GRAD_NORM else (),
-        patience=UPDATES,
     )
 
 

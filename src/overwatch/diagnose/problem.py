@@ -5,6 +5,7 @@ clear, linger, leave and cool down. Pure.
 """
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -38,9 +39,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is wrong now."""
 
     code: str
-    severity: str
-    scope: str
-    subject: str | None
+    severity: str = "warning"
+    scope: str = "run"
+    subject: str | None = None
+    """What of the scope it is about, where there are several."""
     at: int
     """Producer's or receive time at which it became true, Unix ns."""
     message: str
@@ -60,8 +62,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """Stable identity: what, about whom."""
+        """Stable identity: what, about which subject."""
         return f"{self.code}:{self.scope}:{self.subject or ''}"
+
+
+of_policy: Final = partial(Problem, scope="policy", patience=UPDATES)
+"""A problem of the policy that its updates show."""
 
 
 def env_of(problem_id: str) -> int | None:
@@ -75,7 +81,7 @@ T = TypeVar("T")
 LINGER_NS: Final = 5_000_000_000
 """A finding stays this long after it cleared, so that a flicker can be read."""
 MAX_OPEN: Final = 100
-"""Findings of a run that are held at once; one of them says how many more there are."""
+"""Findings of a run that are held at once; one of them counts how many more there are."""
 OVERFLOW: Final = "too-many-findings"
 REMOVED: Final = "the env to look at was removed"
 """Hint of a finding that named one."""
@@ -177,8 +183,6 @@ def _within_cap(current: dict[str, Open], before: Followed, tick: int) -> dict[s
     announced = Problem(
         code=OVERFLOW,
         severity=worst,
-        scope="run",
-        subject=None,
         at=tick,
         message=f"{len(beyond):,} more findings are not shown: {told}",
         hint="look for the one cause of those that are",

@@ -53,7 +53,6 @@ WASTED: Final = 0.1
 """Share of the accepted sequences that became too old, from which on it is too many."""
 DONE: Final = "done"
 """How a request for a batch ends after the last step: nothing waits any more."""
-_PATIENCE: Final = Patience(hold=30 * SECOND_NS, clear=15 * SECOND_NS, cooldown=60 * SECOND_NS)
 
 
 def service_problems(state: RunState, tick: int) -> Iterator[Problem]:
@@ -76,7 +75,7 @@ def _starved(service: Service) -> Problem | None:
     if left_s is not None and left_s <= FAR_S:
         return None
     when = "none comes" if left_s is None else f"{pace:.2g}/s come: the next batch is {_span(left_s)} away"
-    return _rollouts_problem(
+    return _problem(
         service,
         "rollouts-starved",
         f"{waiting:,.0f} of {size:,.0f} sequences wait and {when}",
@@ -91,7 +90,7 @@ def _full(service: Service) -> Problem | None:
         return None
     taken = service.recently(SERVED.name)
     how = f"the trainer takes {taken:.2g}/s" if taken else "the trainer took none for a minute"
-    return _rollouts_problem(
+    return _problem(
         service,
         "rollouts-full",
         f"{waiting:,.0f} of {most:,.0f} sequences wait, new ones are held back; {how}",
@@ -107,10 +106,10 @@ def _stale(service: Service) -> Problem | None:
     # An age that nothing has any more is not reported anew.
     if service.value(QUEUE_SEQUENCES.name) and age is not None and most is not None and age > most:
         why = f"the oldest sequence that waits is {age:,.0f} versions behind, {most:,.0f} are allowed"
-        return _rollouts_problem(service, "rollouts-stale", why, hint)
+        return _problem(service, "rollouts-stale", why, hint)
     if gone > WASTED * came:
         why = f"{gone:.2g} sequences/s became too old while they waited, {came:.2g}/s were accepted"
-        return _rollouts_problem(service, "rollouts-stale", why, hint)
+        return _problem(service, "rollouts-stale", why, hint)
     return None
 
 
@@ -122,7 +121,7 @@ def _dead(service: Service) -> Problem | None:
     longest = service.value(ENV_SILENCE.name)
     since = "" if longest is None else f", the longest for {_span(longest)}"
     of = f"{silent:,.0f}" if known is None else f"{silent:,.0f} of {known:,.0f}"
-    return _rollouts_problem(
+    return _problem(
         service,
         "rollouts-env-dead",
         f"{of} environments silent{since}; their share went to the others",
@@ -133,21 +132,6 @@ def _dead(service: Service) -> Problem | None:
 
 def _span(seconds: float) -> str:
     return duration(min(seconds, 1e9), coarse=True)
-
-
-def _rollouts_problem(
-    service: Service, code: str, message: str, hint: str, severity: str = "warning"
-) -> Problem:
-    return Problem(
-        code=code,
-        severity=severity,
-        scope="service",
-        subject=service.name,
-        at=service.at,
-        message=message,
-        hint=hint,
-        patience=_PATIENCE,
-    )
 
 
 FAILING: Final = 0.05
@@ -171,7 +155,13 @@ PAUSED: Final = "paused"
 _WELL: Final = frozenset({"ok", "empty", "waited", "cancelled", "refused", "abandoned", "resource_exhausted"})
 """How a request ends that did not fail: refused is what was asked for, not who answers; an append that waited
 found no room, which is the learner's to make."""
+_SLOW: Final = Patience(hold=30 * SECOND_NS, clear=15 * SECOND_NS, cooldown=60 * SECOND_NS)
 _SOON: Final = Patience(hold=5 * SECOND_NS, clear=5 * SECOND_NS, cooldown=30 * SECOND_NS)
+_PATIENCE: Final = {
+    **dict.fromkeys(("rollouts-starved", "rollouts-full", "rollouts-stale", "rollouts-env-dead"), _SLOW),
+    **dict.fromkeys(("learner-degraded", "checkpoint-stalled", "heartbeats-late"), _SOON),
+}
+"""By code, where it is not that of a steady judgement."""
 _RECOVERY: Final = {"learning_rate_cut": "learning-rate-cut", "rollback": "rolled-back"}
 
 
@@ -245,7 +235,6 @@ def _degraded(service: Service) -> Problem | None:
         "learner-degraded",
         "the learner goes on without a service that it needs",
         "its log names the service: start that again; the learner goes on by itself",
-        _SOON,
     )
 
 
@@ -257,7 +246,6 @@ def _unsaved(service: Service) -> Problem | None:
         "checkpoint-stalled",
         "no checkpoint can be stored, and training goes on without one",
         "look at the store's room and access; what could not be stored is tried again by itself",
-        _SOON,
     )
 
 
@@ -307,7 +295,6 @@ def _unseen(service: Service) -> Problem | None:
         "heartbeats-late",
         f"no heartbeat for {_span(age_s)}",
         "is the learner there; where it lives, look at the way from it to the orchestrator",
-        _SOON,
         severity="critical" if age_s > BEAT_LOST_S else "warning",
     )
 
@@ -349,9 +336,6 @@ def _recoveries(state: RunState) -> Iterator[Problem]:
         cause = "" if event.cause is None else f", because of update {event.cause:,}"
         yield Problem(
             code=code,
-            severity="warning",
-            scope="run",
-            subject=None,
             at=event.at,
             message=f"{action.replace('_', ' ')}{spans}{cause}",
             hint="look at what that update learned from: rewards, observations, log-probabilities",
@@ -368,9 +352,6 @@ def _slow_saves(state: RunState) -> Problem | None:
         return None
     return Problem(
         code="checkpoint-slow",
-        severity="warning",
-        scope="run",
-        subject=None,
         at=state.checkpoint.at,
         message=f"checkpoints take up to {_span(p95)} (p95 of the last {len(took)})",
         hint="look at the disk or the bucket; save less often, or compress less",
@@ -383,15 +364,7 @@ def _began_with(service: Service, row: Metric) -> bool:
     return grown is not None and service.at - grown < 60 * SECOND_NS
 
 
-def _problem(
-    service: Service,
-    code: str,
-    message: str,
-    hint: str,
-    patience: Patience = STEADY,
-    *,
-    severity: str = "warning",
-) -> Problem:
+def _problem(service: Service, code: str, message: str, hint: str, severity: str = "warning") -> Problem:
     return Problem(
         code=code,
         severity=severity,
@@ -400,5 +373,5 @@ def _problem(
         at=service.at,
         message=message,
         hint=hint,
-        patience=patience,
+        patience=_PATIENCE.get(code, STEADY),
     )

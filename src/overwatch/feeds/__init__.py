@@ -3,6 +3,6 @@
 A feed hides where snapshots come from; a view sees `Snapshot`s and changes of the connection.
 """
 
-from overwatch.feeds.live import Connection, Live, LiveConfig
+from overwatch.feeds.live import Connection, Live
 
-__all__ = ["Connection", "Live", "LiveConfig"]
+__all__ = ["Connection", "Live"]

@@ -3,35 +3,30 @@
 One of: the folder that `otlp_file` wrote, or the one above it; OTLP files of any exporter, as JSON lines or
 with lengths before the messages, packed or not; a collector's journal; a trainer's spool; a log of snapshots;
 a folder with any of these; standard input as `-`. Rules: what a file is shows in what it holds, never in its
-name; what is nothing of these is an error that says what was found. Must not know what is done with it.
+name; what is nothing of these is an error that names what was found. Must not know what is done with it.
 """
 
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from overwatch.feeds.indexed import Indexed
-from overwatch.feeds.journalled import Journalled, Spooled
-from overwatch.feeds.loose import OtlpFile, Rebuilt
 from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.feeds.snapshotlog import SnapshotLog, is_snapshot, log_files
-from overwatch.feeds.source import Source
+from overwatch.feeds.sources import Indexed, OtlpFile, Rebuilt, Segments, Source
 from overwatch.journal import LogVersionError
 from overwatch.journal.scan import is_journal, is_spool
 from overwatch.otlp.sniff import sniff
 from overwatch.recordings.files import LIVE
-from overwatch.recordings.handles import Handles, Scratch
 from overwatch.recordings.pieces import INDEX, inventory, piece_of
-from overwatch.recordings.stored import StoredFile
+from overwatch.recordings.stored import Handles, Scratch, StoredFile
 
 STDIN: Final = Path("-")
 Input: TypeAlias = Recording | SnapshotLog
 """Both have `recorded()`: a snapshot a second of each run; `frames()`: all snapshots at every tick; and
-`remarks()`: what must be said of what could not be read. A `Recording` also has `batches()` and `told()`:
+`remarks()`: what must be reported of what could not be read. A `Recording` also has `batches()` and `told()`:
 what was received, decoded, each with its receive time."""
 
 _DEEPEST: Final = 4
@@ -57,14 +52,10 @@ def open_input(path: Path) -> Input:
         raise RecordingError(f"{path} is not there")
     if not path.is_dir():
         return _of_file(path)
-    for folder in (path, path / "otlp"):
-        if _is_recording(folder):
-            return Recording(folder)
-    for folder in (path, path / "journal"):
-        if _has(folder, is_journal):
-            return Recording(folder, Journalled(folder))
-    if _has(path, is_spool):
-        return _opened(path, _Found(sources=[Spooled(path)]))
+    for folder in (path, path / "otlp", path / "journal"):
+        source = _source_in(folder)
+        if source is not None:
+            return _opened(folder, _Found(sources=[source]))
     return _opened(path, _look_through(path))
 
 
@@ -84,10 +75,9 @@ def _of_file(path: Path) -> Input:
     piece = piece_of(path.name)
     if path.name == LIVE or (piece is not None and piece[0] == INDEX):
         return Recording(path.parent)
-    if path.suffix == ".ow1" and _has(path.parent, is_journal):
-        return Recording(path.parent, Journalled(path.parent))
-    if path.suffix == ".ow1" and _has(path.parent, is_spool):
-        return _opened(path.parent, _Found(sources=[Spooled(path.parent)]))
+    segments = _source_in(path.parent) if path.suffix == ".ow1" else None
+    if isinstance(segments, Segments):
+        return _opened(path.parent, _Found(sources=[segments]))
     if path.exists() and not path.is_file():
         raise RecordingError(f"{path} is neither a file nor a folder. Name {_KNOWN}, or - for standard input")
     if not path.exists():
@@ -128,8 +118,11 @@ def _opened(path: Path, found: _Found) -> Input:
 
 def _one(path: Path, sources: list[Source]) -> Source:
     """Several in the order of their stamps; one that has an order of its own as it is."""
-    if len(sources) == 1 and isinstance(sources[0], Indexed | Journalled):
-        return sources[0]
+    first = sources[0]
+    if len(sources) == 1 and (
+        isinstance(first, Indexed) or (isinstance(first, Segments) and not first.is_spool)
+    ):
+        return first
     return Rebuilt(str(path), sources)
 
 
@@ -141,15 +134,11 @@ def _look_through(top: Path) -> _Found:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if len(here.relative_to(top).parts) >= _DEEPEST:
             folders.clear()
-        if here != top and _is_recording(here):
-            found.sources.append(Indexed(here))
+        source = None if here == top else _source_in(here)
+        if isinstance(source, Indexed):
             folders.clear()
-            continue
-        if here != top and _has(here, is_journal):
-            found.sources.append(Journalled(here))
-            continue
-        if here != top and _has(here, is_spool):
-            found.sources.append(Spooled(here))
+        if source is not None:
+            found.sources.append(source)
             continue
         files += [here / name for name in sorted(names)]
         if len(files) > _MOST_FILES:
@@ -195,16 +184,18 @@ def _kind(file: StoredFile) -> str:
     return "neither OTLP nor snapshots"
 
 
-def _is_recording(folder: Path) -> bool:
+def _source_in(folder: Path) -> Indexed | Segments | None:
+    """A folder as what `otlp_file` wrote, a journal or a spool; `None` where it is none of these."""
     if (folder / LIVE).is_file():
-        return True
-    return folder.is_dir() and bool(inventory(os.listdir(folder)).pieces)  # noqa: PTH208 names are enough
-
-
-def _has(folder: Path, kind: Callable[[Path], bool]) -> bool:
-    """Whether a folder is there and of a kind: `is_journal`, `is_spool`."""
+        return Indexed(folder)
+    if not folder.is_dir():
+        return None
+    if inventory(os.listdir(folder)).pieces:  # noqa: PTH208 names are enough
+        return Indexed(folder)
     try:
-        return folder.is_dir() and kind(folder)
+        if is_journal(folder):
+            return Segments(folder)
+        return Segments(folder, is_spool=True) if is_spool(folder) else None
     except LogVersionError as error:
         raise RecordingError(str(error)) from error
 

@@ -1,49 +1,37 @@
-"""Client of the collector's view API: snapshots of one run as they are made, for as long as anyone looks.
+"""Client of collectors' view APIs: snapshots of one run as they are made, the runs of all, acknowledging.
 
-Owns the WebSocket, reconnecting, and the age of what arrived, on a monotonic clock. Whatever the network or
-the collector does becomes a `Connection`, counted, and never an exception in the view.
+Owns which collector is watched, the WebSocket, reconnecting, and the age of what arrived, on a monotonic
+clock. Whatever the network or a collector does becomes a `Connection`, counted, and never an exception in the
+view; a collector that cannot answer is listed so, and never keeps the others out.
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
+from urllib.parse import quote
 
 import aiohttp
 import msgspec
 
 from overwatch import codec, discovery
-from overwatch.snapshot import Snapshot, View
+from overwatch.snapshot import RunLine, RunList, Snapshot, View
+from overwatch.snapshot.history import HISTORY_VERSION, Ask, History
+from overwatch.snapshot.history import decode as decode_history
 
 _MOST_BYTES: Final = 64 << 20
+_CONNECT_S: Final = 5.0
+"""How long one attempt to connect may take."""
+_HEARTBEAT_S: Final = 5.0
+"""A collector that answers no ping for half as long again is gone."""
+_CLOSE_S: Final = 0.5
+"""How long a collector that is left may take to close its end."""
 _OVER: Final = frozenset(
     {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING, aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR}
 )
 _SCHEMES: Final = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveConfig:
-    """How patiently a collector is called again."""
-
-    first_wait_s: float = 0.25
-    """After the first failure; doubles with each one that follows."""
-    longest_wait_s: float = 2.0
-    connect_s: float = 5.0
-    """How long one attempt to connect may take."""
-    heartbeat_s: float = 5.0
-    """A collector that answers no ping for half as long again is gone."""
-    close_s: float = 0.5
-    """How long a collector that is left may take to say goodbye."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.first_wait_s <= self.longest_wait_s:
-            raise ValueError(
-                f"waits of {self.first_wait_s} s to {self.longest_wait_s} s are not a range; "
-                "use 0 < first_wait_s <= longest_wait_s"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,26 +44,50 @@ class Connection:
     """Why it is down, in a few words."""
 
 
+class AckError(RuntimeError):
+    """A finding that could not be acknowledged; names the reason and the fix."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A run, and the collector that knows it; or a collector that does not answer."""
+
+    collector: str
+    """Its view API, as `Live.address`."""
+    run: RunLine | None = None
+    reason: str | None = None
+    """Why the collector does not answer."""
+
+
 Update: TypeAlias = Snapshot | Connection
 
 
 class Live:
-    """Snapshots of one run and view; `run_id` of `None` follows the newest run."""
+    """Snapshots of one run and view; `run_id` of `None` follows the newest run of the first collector."""
 
     def __init__(
         self,
-        url: str,
+        urls: str | Sequence[str],
         run_id: str | None = None,
         view: View | None = None,
         *,
-        config: LiveConfig | None = None,
+        waits_s: tuple[float, float] = (0.25, 2.0),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Raise `ValueError` when `url` is not `ws://HOST:PORT` or `http://HOST:PORT`."""
-        self.address = _address(url)
+        """Raise `ValueError` for a URL that is not `ws://HOST:PORT` or `http://HOST:PORT`, or for none.
+
+        `waits_s` is the wait after the first failure, which doubles with each that follows, and the longest.
+        """
+        named = [urls] if isinstance(urls, str) else urls
+        if not named:
+            raise ValueError("no collector to watch; name one as ws://HOST:PORT")
+        self.addresses = tuple(dict.fromkeys(map(_address, named)))
+        """Of all view APIs."""
+        self.address = self.addresses[0]
+        """The view API that is watched."""
         self.run_id = run_id
         self.view = view or View()
-        self.config = config or LiveConfig()
+        self._waits_s = waits_s
         self.connection = Connection(state="connecting")
         self.received = 0
         self.unreadable = 0
@@ -94,21 +106,22 @@ class Live:
     def select(self, view: View) -> None:
         """Show another view of the run from now on; snapshots of the old one come until then.
 
-        A view that the collector refuses is given up for the one it took last, and the connection says why.
+        A refused view is given up for the one that was taken last, and the connection has the reason.
         """
         if view != self.view:
             self.view = view
             self._selected.set()
 
-    def go(self, address: str, run_id: str | None) -> None:
+    def go(self, listed: Listed) -> None:
         """Watch another run, of this collector or of another one, from now on."""
-        self.address, self.run_id = address, run_id
-        self._selected.set()
+        if listed.run is not None:
+            self.address, self.run_id = listed.collector, listed.run.run_id
+            self._selected.set()
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """Every snapshot, and every change of the connection, until the caller stops."""
-        wait_s = self.config.first_wait_s
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.config.connect_s)
+        wait_s = self._waits_s[0]
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             while True:
                 before = self.received
@@ -126,11 +139,45 @@ class Live:
                         yield self.connection
                         continue
                 if self.received > before:
-                    wait_s = self.config.first_wait_s
+                    wait_s = self._waits_s[0]
                 self.connection = Connection(state="down", reason=reason)
                 yield self.connection
                 await asyncio.sleep(wait_s)
-                wait_s = min(2 * wait_s, self.config.longest_wait_s)
+                wait_s = min(2 * wait_s, self._waits_s[1])
+
+    async def runs(self) -> tuple[Listed, ...]:
+        """The runs of all collectors, in the order in which these were named; never raises."""
+        async with _session() as session:
+            found = await asyncio.gather(*(_runs_of(session, one) for one in self.addresses))
+        return tuple(listed for part in found for listed in part)
+
+    async def history(self, run_id: str | None, ask: Ask) -> History | None:
+        """The past of a run of the watched collector; `None` where that has none to give. Never raises."""
+        headers = _bearer(discovery.token_to_read(self.address))
+        query = history_query(self.run_id if run_id is None else run_id, ask)
+        try:
+            async with (
+                _session() as session,
+                session.get(f"{_http(self.address)}/api/v1/history", params=query, headers=headers) as answer,
+            ):
+                found = decode_history(await answer.read()) if answer.status == 200 else None
+        except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError):
+            return None
+        return found if found is not None and is_readable(found) else None
+
+    async def acknowledge(self, finding_id: str, run_id: str) -> None:
+        """Acknowledge a finding; raises `AckError`."""
+        url = f"{_http(self.address)}/api/v1/findings/{quote(finding_id, safe='')}/ack"
+        headers = _bearer(discovery.token_to_control(self.address))
+        try:
+            async with (
+                _session() as session,
+                session.post(url, params={"run": run_id}, headers=headers) as answer,
+            ):
+                if answer.status >= 300:
+                    raise AckError(_why(answer.status, await answer.text()))
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise AckError(f"not acknowledged: {reason_of(error)}") from None
 
     async def _stream(self, session: aiohttp.ClientSession) -> AsyncGenerator[Update, None]:
         """Snapshots of the selected view until another one is selected or the connection ends."""
@@ -141,7 +188,7 @@ class Live:
             f"{self.address}/api/v1/stream",
             params={"run": self.run_id or "", **query_of(view)},
             headers={} if token is None else {"Authorization": f"Bearer {token}"},
-            heartbeat=self.config.heartbeat_s,
+            heartbeat=_HEARTBEAT_S,
             max_msg_size=_MOST_BYTES,
         )
         try:
@@ -157,7 +204,7 @@ class Live:
         finally:
             # Who goes on sending instead of answering would be listened to for ever.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.config.close_s):
+                async with asyncio.timeout(_CLOSE_S):
                     await socket.close()
 
     async def _messages(
@@ -229,3 +276,57 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer"
     return str(error) or type(error).__name__
+
+
+_ANSWER_S = 5.0
+_runs = msgspec.json.Decoder(RunList).decode
+
+
+def is_readable(history: History) -> bool:
+    """Whether this build reads an answer of that version."""
+    return history.schema_version.partition(".")[0] == HISTORY_VERSION.partition(".")[0]
+
+
+def history_query(run_id: str | None, ask: Ask) -> list[tuple[str, str]]:
+    """A request as the API's parameters; what is as usual is left out."""
+    query = [("name", name) for name in ask.names]
+    if run_id is not None:
+        query.append(("run", run_id))
+    if ask.columns != Ask().columns:
+        query.append(("columns", str(ask.columns)))
+    query += [(word, repr(at)) for word, at in (("from", ask.since), ("to", ask.until)) if at is not None]
+    return [*query, ("about", "yes")] if ask.about else query
+
+
+def _why(status: int, body: str) -> str:
+    if status in (401, 403):
+        return f"not acknowledged: HTTP {status}; set {discovery.VARIABLE} to a token that may control"
+    try:
+        reason = str(msgspec.json.decode(body, type=dict[str, str | None]).get("error") or "")
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        reason = ""
+    return f"not acknowledged: {reason or f'HTTP {status}'}"
+
+
+async def _runs_of(session: aiohttp.ClientSession, address: str) -> tuple[Listed, ...]:
+    headers = _bearer(discovery.token_to_read(address))
+    try:
+        async with session.get(f"{_http(address)}/api/v1/runs", headers=headers) as answer:
+            if answer.status != 200:
+                return (Listed(collector=address, reason=f"refused with HTTP {answer.status}"),)
+            told = _runs(await answer.read())
+    except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError) as error:
+        return (Listed(collector=address, reason=reason_of(error)),)
+    return tuple(Listed(collector=address, run=run) for run in told.runs)
+
+
+def _session() -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_ANSWER_S))
+
+
+def _http(address: str) -> str:
+    return "http" + address.removeprefix("ws")
+
+
+def _bearer(token: str | None) -> dict[str, str]:
+    return {} if token is None else {"Authorization": f"Bearer {token}"}

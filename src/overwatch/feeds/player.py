@@ -1,51 +1,231 @@
-"""Playing a recording: seek, step, pause, play on. The same tick is the same frame, however it was reached.
+"""Playing a recording or a log of snapshots: seek, step, pause, play on.
 
-Owns the fold at the place where it stands, and the checkpoints that make every place near. Reads the
-recording and nothing else: no clock, no thread. Must not know who shows the frames.
+The same tick is the same frame, however it was reached. Owns the arithmetic of ticks, gaps and speeds
+(`Timeline`); of a recording the fold at the place where it stands, and the checkpoints that make every place
+near (`Player`). In a log there is nothing to fold, so every place costs the same, and a view can only cut
+what was logged (`LogPlayer`). No clock, no thread: who plays passes how much time went by. Must not know who
+shows the frames.
 """
 
-import contextlib
+from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
 
 from overwatch.feeds.checkpoints import Checkpoints
+from overwatch.feeds.inputs import Input
 from overwatch.feeds.recording import Recording, RecordingError, Segment
+from overwatch.feeds.snapshotlog import SnapshotLog
 from overwatch.feeds.survey import Survey
-from overwatch.feeds.timeline import Timeline
-from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame
+from overwatch.fold import DEFAULT_VIEW, FAST_NS, SLOW_NS, Fold, Frame
+from overwatch.projection.history import of_snapshot, remember
 from overwatch.recordings.index import Located
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.history import Ask, History
+from overwatch.state.past import Past
+
+_GAP_NS: Final = 60 * SLOW_NS
+_A_TICK: Final = 10
+"""Snapshots that take about as long to read as a tick takes to fold."""
+CHECKPOINT_NS: Final = 2 * SLOW_NS
+"""Recording time between two checkpoints of a player; a multiple of the fast tick."""
+MOST_BYTES: Final = 1 << 30
+"""Of its checkpoints on disk; beyond this every second one is let go and the time between them doubles."""
+RECENT: Final = 10
+"""Recorded ticks just before the current one that are one tick away, for stepping back."""
+SLOWEST: Final = 0.1
+_OPENING_TICKS: Final = 60
+"""A run is shown so many seconds after its first record at the latest."""
+FASTEST: Final = 1000.0
+"""Recording seconds a second."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlayerConfig:
-    """What stepping back may cost."""
+class Cancelled(Exception):  # noqa: N818 what happened, as `asyncio.CancelledError`
+    """The way to another place is given up; raised by what is called with the part that is done."""
 
-    checkpoint_ns: int = 2 * SLOW_NS
-    """Recording time between two checkpoints; a multiple of the fast tick."""
-    most_bytes: int = 1 << 30
-    """Of checkpoints on disk; beyond this every second one is let go and the time between them doubles."""
-    recent: int = 10
-    """Recorded ticks just before the current one that are one tick away, for stepping back."""
 
-    def __post_init__(self) -> None:
-        if self.checkpoint_ns < FAST_NS or self.checkpoint_ns % FAST_NS:
-            raise ValueError(f"checkpoint_ns is {self.checkpoint_ns}; use a multiple of {FAST_NS}")
-        if self.most_bytes < 0 or self.recent < 0:
-            raise ValueError(f"most_bytes is {self.most_bytes}, recent is {self.recent}; use 0 or more")
+class Span(Protocol):
+    """A stretch of ticks without a gap."""
+
+    @property
+    def first(self) -> int:
+        """First tick, Unix nanoseconds."""
+
+    @property
+    def last(self) -> int:
+        """Last tick."""
+
+
+class Timeline(ABC):
+    """A place; `frame` is what is there."""
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        """Stand at the first tick of the first span; there must be one."""
+        self._spans = spans
+        self._frame: Frame | None = None
+        self._clock = self.first
+        self.paused = True
+        self.follows = False
+        """More may come: playing does not end at the end."""
+        self.folded = 0
+        """Ticks folded so far: what seeking cost."""
+        self._speed = 1.0
+
+    @property
+    def frame(self) -> Frame:
+        """What is at the current place."""
+        return self.seek(self.first) if self._frame is None else self._frame
+
+    @property
+    def first(self) -> int:
+        """First tick, Unix nanoseconds."""
+        return self._spans[0].first
+
+    @property
+    def last(self) -> int:
+        """Last tick, Unix nanoseconds."""
+        return self._spans[-1].last
+
+    @property
+    def position(self) -> int:
+        """The current tick."""
+        return self.frame.tick
+
+    @property
+    def speed(self) -> float:
+        """Recording seconds a second while playing."""
+        return self._speed
+
+    @speed.setter
+    def speed(self, speed: float) -> None:
+        if not SLOWEST <= speed <= FASTEST:
+            raise ValueError(f"speed {speed:g} does not play; use {SLOWEST:g} to {FASTEST:g}")
+        self._speed = speed
+
+    def seek(self, time: int) -> Frame:
+        """Go to the last tick at or before a Unix time in nanoseconds; beyond the ends, to the end.
+
+        What is `Cancelled` on the way leaves the place as it was.
+        """
+        tick = self._settle(time)[1]
+        before, clock = self._frame, self._clock
+        if before is None or before.tick != tick:
+            try:
+                self._frame = self._show(tick)
+            except Cancelled:
+                self._frame = None if before is None else self._show(before.tick)
+                self._clock = clock
+                raise
+        self._clock = max(time, self.first)
+        return self.frame
+
+    def begin(self, run_id: str | None) -> None:
+        """Go to where a run, or with `None` any, is shown first; to the first tick where that is far."""
+        self.seek(self.begun)
+        for _ in range(_OPENING_TICKS):
+            if self.look(run_id, View()) is not None:
+                return
+            self.step()
+        self.seek(self.first)
+
+    @property
+    def begun(self) -> int:
+        """When the first record came, Unix nanoseconds."""
+        return self.first
+
+    def step(self, by: int = 1) -> Frame:
+        """Go `by` recorded ticks (whole seconds) on, or back when negative; stays at the ends."""
+        tick = self.position
+        for _ in range(abs(by)):
+            tick = self._recorded_after(tick) if by > 0 else self._recorded_before(tick)
+        return self.seek(tick)
+
+    def advance(self, elapsed_ns: int, most_ticks: int | None = None) -> Frame:
+        """Play on for so long, gaps left out; stands still while paused and pauses at the end.
+
+        With `most_ticks` no further than that many ticks take to make, however fast it plays.
+        """
+        if self.paused:
+            return self.frame
+        clock = self._clock + int(elapsed_ns * self._speed)
+        segment, _ = self._settle(self._clock)
+        if clock > segment.last > self.position:
+            clock = segment.last
+        elif clock > segment.last:
+            later = [other.first for other in self._spans if other.first > segment.last]
+            clock = later[0] if later else self.last
+            self.paused = not later and not self.follows
+        if most_ticks is not None:
+            clock = min(clock, max(self._clock, self._reachable(clock, most_ticks)))
+        return self.seek(clock)
+
+    @property
+    def known(self) -> float:
+        """Which part of the past of the current tick is in `history`; a fold holds all of it."""
+        return 1.0
+
+    @property
+    @abstractmethod
+    def looked(self) -> float:
+        """Which part of it was looked through, for what is known of the whole."""
+
+    @abstractmethod
+    def look(self, run_id: str | None, view: View) -> Snapshot | None:
+        """Another view of the current tick, of a run or of the newest; `None` where there is no such run."""
+
+    @abstractmethod
+    def history(self, run_id: str | None, ask: Ask) -> History | None:
+        """The past of a run, or of the newest, up to the current tick; `None` where there is no such run."""
+
+    @abstractmethod
+    def _show(self, tick: int) -> Frame:
+        """Make the frame of a tick of a span."""
+
+    def _reachable(self, time: int, most_ticks: int) -> int:  # noqa: ARG002 others need it
+        """The latest time up to one that costs at most so many ticks."""
+        return time
+
+    def _settle(self, time: int) -> tuple[Span, int]:
+        place = bisect_right(self._spans, time, key=lambda span: span.first)
+        span = self._spans[max(0, place - 1)]
+        return span, min(max(time // FAST_NS * FAST_NS, span.first), span.last)
+
+    def _recorded_after(self, tick: int) -> int:
+        for span in self._spans:
+            following = -(-max(tick + 1, span.first) // SLOW_NS) * SLOW_NS
+            if following <= span.last:
+                return following
+        return tick
+
+    def _recorded_before(self, tick: int) -> int:
+        for span in reversed(self._spans):
+            preceding = min(tick - 1, span.last) // SLOW_NS * SLOW_NS
+            if preceding >= span.first:
+                return preceding
+        return tick
 
 
 class Player(Timeline):
     """A place in a recording, and the frame there. Raises `RecordingError` when nothing can be shown."""
 
-    def __init__(self, recording: Recording, config: PlayerConfig | None = None) -> None:
-        config = config or PlayerConfig()
-        self._recording = recording
+    def __init__(
+        self,
+        recording: Recording,
+        *,
+        checkpoint_ns: int = CHECKPOINT_NS,
+        most_bytes: int = MOST_BYTES,
+        recent: int = RECENT,
+    ) -> None:
+        self.recording = recording
+        """What is played; reports how much of it could not be read."""
         self._segments = _segments(recording)
         super().__init__(self._segments)
-        self._most_recent = config.recent
-        self._checkpoints = Checkpoints(config.checkpoint_ns, config.most_bytes)
+        self._most_recent = recent
+        self._checkpoints = Checkpoints(checkpoint_ns, most_bytes)
         self._left = recording.left()
         recording.look_for(self._left, self._segments)
         self._lasting = recording.lasting(self._segments, self._left)
@@ -58,11 +238,6 @@ class Player(Timeline):
         """What is known of the whole recording."""
         self.survey.raised(recording.notes.findings)
         self.seek(self.first)
-
-    @property
-    def recording(self) -> Recording:
-        """What is played; says how much of it could not be read."""
-        return self._recording
 
     @property
     def looked(self) -> float:
@@ -94,7 +269,7 @@ class Player(Timeline):
             if segment.last <= taken:
                 continue
             if segment.before is None and taken < segment.first - FAST_NS:
-                fold, taken = self._recording.fold(), segment.first - FAST_NS
+                fold, taken = self.recording.fold(), segment.first - FAST_NS
             for life, tick in segment.ticks(taken):
                 fold = self._left.going_on(fold, taken)
                 self._pass(fold, life, tick, recent=False)
@@ -108,22 +283,22 @@ class Player(Timeline):
     def refresh(self) -> bool:
         """Read what was recorded since; whether there was anything. Raises `OSError`, `RecordingError`."""
         before = self._segments
-        segments = _segments(self._recording)
+        segments = _segments(self.recording)
         if segments == before:
             return False
         after = before[-1].last
         if not _continues(before, segments):
-            # What was told later belongs before what was folded: nothing kept holds any more.
+            # What was recorded later belongs before what was folded: nothing kept holds any more.
             self._checkpoints.forget()
             self._recent.clear()
             self._fold = self._ahead = None
-            self._left, after = self._recording.left(), 0
+            self._left, after = self.recording.left(), 0
         elif self._ahead is not None and self._ahead[1] > before[-1].last:
             self._ahead = None
         self._spans = self._segments = segments
-        self._recording.look_for(self._left, segments, after)
-        self._lasting = self._recording.lasting(segments, self._left)
-        self.survey.raised(self._recording.notes.findings)
+        self.recording.look_for(self._left, segments, after)
+        self._lasting = self.recording.lasting(segments, self._left)
+        self.survey.raised(self.recording.notes.findings)
         return True
 
     def _show(self, tick: int) -> Frame:
@@ -136,12 +311,12 @@ class Player(Timeline):
             if passed >= tick:
                 break
             if passed % SLOW_NS == 0:
-                self._recording.advanced((passed - begun) / (tick - begun))
+                self.recording.advanced((passed - begun) / (tick - begun))
             self._pass(fold, life, passed, recent=tick - passed <= self._most_recent * SLOW_NS)
             taken = passed
         self.folded += 1
-        hushed = self._recording.notes.hushed(tick)
-        frame = fold.advance(tick, self._recording.read(segment.at(tick)), (), hushed)
+        hushed = self.recording.notes.hushed(tick)
+        frame = fold.advance(tick, self.recording.read(segment.at(tick)), (), hushed)
         for snapshot in frame.recorded:
             self.survey.take(snapshot)
         self._keep(fold, tick, recent=True)
@@ -150,8 +325,8 @@ class Player(Timeline):
 
     def _pass(self, fold: Fold, life: Segment, tick: int, *, recent: bool) -> None:
         """Take one tick of which no frame is wanted."""
-        hushed = self._recording.notes.hushed(tick)
-        for snapshot in fold.skip(tick, self._recording.read(life.at(tick)), hushed):
+        hushed = self.recording.notes.hushed(tick)
+        for snapshot in fold.skip(tick, self.recording.read(life.at(tick)), hushed):
             self.survey.take(snapshot)
         self.folded += 1
         self._keep(fold, tick, recent=recent)
@@ -165,28 +340,19 @@ class Player(Timeline):
         if self._fold is not None and max(best, root.first) <= self.position < tick:
             return self._fold, self.position
         if best < root.first:
-            return self._recording.fold(), best
-        if best == self._left.nearest(tick, root.first):
-            left = self._left.fold(best)
-            return (left, best) if left is not None else self._nearest(root, tick)
-        saved = self._recent.get(best) or self._read(best)
-        if saved is not None:
-            # Whatever is wrong with it, another one or the begin will do.
-            with contextlib.suppress(Exception):
-                return self._recording.fold(saved), best
-            self._lasting.forget(best)
-        return self._nearest(root, tick)
-
-    def _read(self, tick: int) -> bytes | None:
-        return self._checkpoints.read(tick) if tick in self._checkpoints else self._lasting.read(tick)
+            return self.recording.fold(), best
+        saved = self._recent.get(best)
+        if saved is None and best in self._checkpoints:
+            saved = self._checkpoints.read(best)
+        fold = self._lasting.fold(best) if saved is None else self.recording.fold(saved)
+        return (fold, best) if fold is not None else self._nearest(root, tick)
 
     def _known_before(self, root: Segment, tick: int) -> int:
         """The last tick before one at which a fold is kept, or else the one before the life began."""
         kept = self._checkpoints.nearest(tick, root.first)
         lasting = self._lasting.nearest(tick, root.first)
-        left = self._left.nearest(tick, root.first)
         recent = max((at for at in self._recent if root.first <= at < tick), default=None)
-        return max(root.first - FAST_NS, kept or 0, lasting or 0, left or 0, recent or 0)
+        return max(root.first - FAST_NS, kept or 0, lasting or 0, recent or 0)
 
     def _reachable(self, time: int, most_ticks: int) -> int:
         segment = self._segment(self._settle(time)[1])
@@ -195,7 +361,7 @@ class Player(Timeline):
 
     def _keep(self, fold: Fold, taken: int, *, recent: bool) -> None:
         """Keep a checkpoint just before each round time, so that a round time itself is one tick away."""
-        kept, lasting = self._checkpoints.is_due(taken, FAST_NS), self._lasting.is_due(taken)
+        kept, lasting = self._checkpoints.is_due(taken), self._lasting.is_due(taken)
         passing = recent and (taken + FAST_NS) % SLOW_NS == 0 and taken not in self._recent
         if not kept and not lasting and not passing:
             return
@@ -205,7 +371,7 @@ class Player(Timeline):
             if len(self._recent) > self._most_recent:
                 self._recent.popitem(last=False)
         if kept:
-            self._checkpoints.keep(taken, data, FAST_NS)
+            self._checkpoints.keep(taken, data)
         if lasting:
             self._lasting.keep(taken, data)
 
@@ -223,3 +389,95 @@ def _continues(before: list[Segment], now: list[Segment]) -> bool:
     return len(together) == len(before) and all(
         old.first == new.first and new.entries.begins_with(old.entries) for old, new in together
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    first: int
+    last: int
+
+
+class LogPlayer(Timeline):
+    """A place in a log. Raises `RecordingError` where there is nothing in it."""
+
+    def __init__(self, log: SnapshotLog) -> None:
+        self._ticks = log.ticks()
+        if not self._ticks:
+            raise RecordingError(f"{log.folder} holds no snapshot that can be shown")
+        self.recording = log
+        """What is played."""
+        self._looked = 0
+        self._pasts: dict[str, Past] = {}
+        """Of what was looked through so far, by run."""
+        self.survey = Survey()
+        super().__init__(_stretches(self._ticks))
+        self.seek(self.first)
+
+    @property
+    def looked(self) -> float:
+        """By what was read for the survey."""
+        return self._looked / len(self._ticks)
+
+    @property
+    def known(self) -> float:
+        """By what was read for the survey, which the past comes with."""
+        return min(1.0, self._looked / max(1, bisect_right(self._ticks, self.position)))
+
+    def look(self, run_id: str | None, view: View) -> Snapshot | None:
+        """The snapshot of the current tick, with no more envs than the view wants; `None` without one."""
+        frame = self.frame
+        wanted = frame.newest if run_id is None else run_id
+        found = None if wanted is None else frame.snapshots.get((wanted, DEFAULT_VIEW))
+        return found and msgspec.structs.replace(found, envs=found.envs[: view.rows])
+
+    def history(self, run_id: str | None, ask: Ask) -> History | None:
+        """As far as the log was looked through, up to the current tick."""
+        found = self.look(run_id, View())
+        past = None if found is None else self._pasts.get(found.run.run_id)
+        if found is None or past is None:
+            return None
+        until = found.time if ask.until is None else min(ask.until, found.time)
+        return of_snapshot(found, past, msgspec.structs.replace(ask, until=until))
+
+    def look_ahead(self, ticks: int) -> bool:
+        """Read the next snapshots for the survey; `False` when all were."""
+        for tick in self._ticks[self._looked : self._looked + ticks * _A_TICK]:
+            for snapshot in self.recording.at(tick):
+                self.survey.take(snapshot)
+                remember(self._pasts.setdefault(snapshot.run.run_id, Past()), snapshot)
+            self._looked += 1
+        return self._looked < len(self._ticks)
+
+    def refresh(self) -> bool:
+        """A log is read once; what is added later is not followed."""
+        return False
+
+    def _show(self, tick: int) -> Frame:
+        self.folded += 1
+        logged = self._ticks[max(0, bisect_right(self._ticks, tick) - 1)]
+        frame = self.recording.frame(logged)
+        for snapshot in frame.recorded:
+            self.survey.take(snapshot)
+        return Frame(
+            tick=tick, slow=frame.slow, newest=frame.newest, snapshots=frame.snapshots,
+            recorded=frame.recorded, tower=frame.tower,
+        )  # fmt: skip
+
+
+def _stretches(ticks: list[int]) -> list[_Stretch]:
+    """The log without its gaps of more than a minute."""
+    found: list[_Stretch] = []
+    for tick in ticks:
+        if found and tick - found[-1].last <= _GAP_NS:
+            found[-1] = _Stretch(found[-1].first, tick)
+        else:
+            found.append(_Stretch(tick, tick))
+    return found
+
+
+AnyPlayer: TypeAlias = Player | LogPlayer
+
+
+def player_of(opened: Input) -> AnyPlayer:
+    """Stand at its beginning. Raises `RecordingError` where there is nothing to show."""
+    return Player(opened) if isinstance(opened, Recording) else LogPlayer(opened)

@@ -5,8 +5,8 @@ ticks, same fold; where its numbers were thinned, to what is left of them. What 
 passed over. Must not know who shows the frames.
 """
 
-import contextlib
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -14,29 +14,27 @@ from typing import Final, assert_never
 
 import msgspec
 
-from overwatch.feeds.indexed import Indexed
-from overwatch.feeds.lasting import Lasting, cache_folder
-from overwatch.feeds.left import LeftBehind
+from overwatch.feeds.checkpoints import Lasting, LeftBehind, cache_folder
 from overwatch.feeds.segments import Lives, Segment
-from overwatch.feeds.source import Source
+from overwatch.feeds.sources import Indexed, Source
 from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import Decoded, decode_batch
 from overwatch.otlp.jsonl import MalformedJson
+from overwatch.otlp.origin import begins_run
 from overwatch.otlp.result import timed
 from overwatch.otlp.wire import MalformedBody
 from overwatch.recordings.checkpoints import build
 from overwatch.recordings.index import (
     Ended,
-    Entry,
     Gone,
     Header,
     Located,
+    Notes,
     Raised,
     RecordingError,
     Started,
 )
-from overwatch.recordings.notes import Notes
 from overwatch.snapshot import Baseline, Snapshot
 
 __all__ = ["Recording", "RecordingError", "Segment", "open_recording"]
@@ -60,7 +58,7 @@ class Recording:
         self.advanced: Callable[[float], object] = lambda _: None
         """Is called now and then while many ticks are folded, with the part of them that is done."""
         self.notes = Notes()
-        """What the index tells beside batches; known once `segments` was asked."""
+        """What the index holds beside batches; known once `segments` was called."""
         self.reached: Fold | None = None
         """The fold of `recorded`, as far as that was read."""
         self._unreadable: set[tuple[str, int]] = set()
@@ -77,7 +75,7 @@ class Recording:
         return len(self._unreadable)
 
     def remarks(self) -> tuple[str, ...]:
-        """What must be said of what could not be read so far, and of how the rest was put in order."""
+        """What must be reported of what could not be read so far, and of how the rest was put in order."""
         told = list(self.source.account.lines())
         if isinstance(self.source, Indexed) and (self.bad_lines or self.bad_batches):
             told.append(
@@ -88,14 +86,10 @@ class Recording:
             told.append(f"{self.source.name}: {self.bad_batches} batches could not be read and were left out")
         return tuple(told)
 
-    def entries(self) -> Iterator[Entry]:
-        """Everything that the source tells, in order."""
-        return self.source.entries()
-
     def segments(self) -> list[Segment]:
         """The recording as lives of a collector, in order; those in which nothing was folded are left out."""
         lives, notes = Lives(), Notes()
-        for entry in self.entries():
+        for entry in self.source.entries():
             match entry:
                 case Header():
                     lives.piece()
@@ -161,7 +155,7 @@ class Recording:
         """The checkpoints of an earlier replay of these."""
         # Standard input has no place at which it could be found again.
         folder = cache_folder(self.folder) if self.folder.exists() else None
-        return Lasting(folder, lambda tick: self._mark(segments, left, tick))
+        return Lasting(folder, lambda tick: self._mark(segments, left, tick), left)
 
     def _mark(self, segments: Sequence[Segment], left: LeftBehind, tick: int) -> str:
         """A mark of all that a fold depends on which took everything up to a tick."""
@@ -195,9 +189,9 @@ class Recording:
                 continue
             if segment.root is not root:
                 fold, root, taken = self.fold(), segment.root, 0
-            for tick, entries in segment.each(began):
+            for tick in range(max(segment.first, began + FAST_NS), segment.last + 1, FAST_NS):
                 fold, taken = left.going_on(fold, taken), tick
-                yield fold, tick, self.read(entries)
+                yield fold, tick, self.read(segment.at(tick))
                 if lasting.is_due(tick):
                     lasting.keep(tick, fold.dump())
                 if tick % SLOW_NS == 0:
@@ -219,11 +213,10 @@ class Recording:
         begun = [segment.root for segment in segments if segment.first <= first]
         root = begun[-1] if begun else None
         while root is not None:
-            near = left.nearest(first, root.first)
-            tick = max(near or 0, lasting.nearest(first, root.first) or 0)
-            if not tick:
+            tick = lasting.nearest(first, root.first)
+            if tick is None:
                 return root, self.fold(), root.first - FAST_NS
-            kept = left.fold(tick) if tick == near else self._kept(lasting, tick)
+            kept = lasting.fold(tick)
             if kept is not None and not kept.knows(run_id):
                 return root, kept, tick
             first = tick
@@ -239,15 +232,6 @@ class Recording:
             for tick, entry in segment.since(first):
                 if isinstance(entry, Located) and source.may_name(run_id, entry):
                     return tick
-        return None
-
-    def _kept(self, lasting: Lasting, tick: int) -> Fold | None:
-        """A fold of an earlier replay; `None` where it cannot be read."""
-        saved = lasting.read(tick)
-        # Whatever is wrong with it, an earlier one or the begin will do.
-        with contextlib.suppress(Exception):
-            return None if saved is None else self.fold(saved)
-        lasting.forget(tick)
         return None
 
     def read(self, entries: Iterable[Located | Started]) -> list[Batch]:
@@ -281,3 +265,35 @@ def open_recording(path: Path) -> Recording:
         f"{path} is no recording: it holds neither index.jsonl nor otlp/index.jsonl; "
         "name the folder that the collector's otlp_file, `overwatch demo` or `overwatch simulate` wrote to"
     )
+
+
+def unshown(recording: Recording) -> tuple[str, ...]:
+    """One line for the whole, then one a reason, the most frequent first."""
+    counts, requests, items = Counter[str](), 0, 0
+    for batch in recording.batches():
+        if batch.signal is Signal.START:
+            continue
+        requests += 1
+        try:
+            decoded = decode_batch(batch)
+        except MalformedBody:
+            counts["requests that are no protobuf of their signal"] += 1
+            continue
+        items += decoded.items
+        counts.update(_reasons(batch.signal, decoded))
+    told = [f"  {count:,} {reason}" for reason, count in counts.most_common() if count]
+    return (f"{recording.folder}: {items:,} items in {requests:,} requests, of which no run is made:", *told)
+
+
+def _reasons(signal: Signal, decoded: Decoded) -> Counter[str]:
+    found = Counter[str]()
+    if signal is Signal.TRACES:
+        found["spans, which are recorded and not shown"] = decoded.items
+        return found
+    idle = sum(one.origin.is_implied and not begins_run(one.event) for one in decoded.records)
+    found["name no run (rl.run.id), and no run begins with them"] = decoded.unattributed + idle
+    found["metric points that no row of the catalogue knows"] = decoded.unmapped
+    found.update(f"rejected, {problem.reason}: {problem.detail}" for problem in decoded.problems)
+    if decoded.items and not (decoded.records or decoded.series or decoded.alive or found.total()):
+        found["metric points of Overwatch's own SDK, whose events hold the same"] = decoded.items
+    return found

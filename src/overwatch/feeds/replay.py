@@ -10,12 +10,10 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
-from overwatch.feeds.live import Connection, Update
-from overwatch.feeds.playing import AnyPlayer
+from overwatch.feeds.live import AckError, Connection, Listed, Update
+from overwatch.feeds.player import AnyPlayer, Cancelled
 from overwatch.feeds.recording import RecordingError
 from overwatch.feeds.survey import Mark
-from overwatch.feeds.timeline import Cancelled
-from overwatch.feeds.towers import AckError, Listed
 from overwatch.projection.run import run_list
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.history import Ask, History
@@ -56,7 +54,8 @@ class Replay:
         player.recording.advanced = self._advance
         self._tick_s = 1e-3
         """What a tick takes, as measured."""
-        self._is_surveyed = False
+        self.surveyed = False
+        """The whole recording was looked through, so that all its alarms are known."""
         self._grown_at = clock()
         self._refresh_at = clock() + _REFRESH_S
         self._player = player
@@ -90,11 +89,6 @@ class Replay:
     def known(self) -> float:
         """Which part of the past of this place was read."""
         return self._player.known
-
-    @property
-    def surveyed(self) -> bool:
-        """Whether the whole recording was looked through, so that all its alarms are known."""
-        return self._is_surveyed
 
     @property
     def following(self) -> bool:
@@ -158,7 +152,7 @@ class Replay:
             self._wake.set()
 
     async def acknowledge(self, finding_id: str, run_id: str) -> None:
-        """Nothing can be said to a recording: raises `AckError`."""
+        """A recording takes no acknowledgement: raises `AckError`."""
         raise AckError(f"{finding_id} of {run_id} is recorded; only a live finding can be acknowledged")
 
     def play(self, *, playing: bool) -> None:
@@ -193,9 +187,9 @@ class Replay:
 
     def _search(self, kind: str, what: str) -> None:
         """In the worker thread, until it is found, all was looked through, or it is cancelled."""
-        while (found := self.find(kind, what)) is None and not self._is_surveyed:
+        while (found := self.find(kind, what)) is None and not self.surveyed:
             self._advance(self._player.looked)
-            self._is_surveyed = not self._player.look_ahead(max(1, int(_SLICE_S / self._tick_s)))
+            self.surveyed = not self._player.look_ahead(max(1, int(_SLICE_S / self._tick_s)))
         if found is None:
             self._word = f"{kind} {what}".rstrip() + " is not in this recording from here"
         else:
@@ -214,7 +208,7 @@ class Replay:
         self.part = part
 
     def settled(self) -> Snapshot | None:
-        """What was asked for is done, and its snapshot; needs no event loop."""
+        """Do what was requested; its snapshot; needs no event loop."""
         wanted, self._wanted = self._wanted, []
         snapshot = self._move(wanted, 0.0)
         self.busy = False
@@ -239,19 +233,19 @@ class Replay:
                 last = self._clock()
 
     async def _rest(self) -> None:
-        """Until something is asked for, or while playing until the next tick; looks ahead meanwhile."""
+        """Until something is requested, or while playing until the next tick; looks ahead meanwhile."""
         until = self._clock() + TICK_S
         while not self._wake.is_set() and not (self.playing and self._clock() >= until):
             await asyncio.to_thread(self._idle)
             if self._wake.is_set():
                 return
-            pause_s = TICK_S if self._is_surveyed else _SLICE_S / 4
+            pause_s = TICK_S if self.surveyed else _SLICE_S / 4
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._wake.wait()
 
     async def _answer(self) -> None:
-        """Tell those who wait for the past; the worker thread reads it, since nothing else moves then."""
+        """Resolve the requests for the past; the worker thread reads it, since nothing else moves then."""
         asked, self._asked = self._asked, []
         for run_id, ask, coming in asked:
             found = await asyncio.to_thread(self._player.history, run_id, ask)
@@ -259,12 +253,12 @@ class Replay:
                 coming.set_result(found)
 
     def _idle(self) -> None:
-        """In the worker thread, when nothing was asked for: see what was added, and look ahead."""
+        """In the worker thread, when nothing was requested: see what was added, and look ahead."""
         now = self._clock()
         if now >= self._refresh_at:
             self._refresh(now)
-        if not self._is_surveyed:
-            self._is_surveyed = not self._player.look_ahead(max(1, int(_SLICE_S / self._tick_s)))
+        if not self.surveyed:
+            self.surveyed = not self._player.look_ahead(max(1, int(_SLICE_S / self._tick_s)))
 
     def _refresh(self, now: float) -> None:
         """A border: what cannot be read now is tried again later."""
@@ -273,12 +267,12 @@ class Replay:
         except (OSError, RecordingError):
             grown = False
         if grown:
-            self._grown_at, self._is_surveyed = now, False
+            self._grown_at, self.surveyed = now, False
         self._player.follows = now - self._grown_at < _QUIET_S and grown | self._player.follows
         self._refresh_at = now + max(_REFRESH_S, (self._clock() - now) * _PATIENCE)
 
     def _move(self, wanted: list[Callable[[], object]], elapsed_s: float) -> Snapshot | None:
-        """In the worker thread: do what was asked for, else play on."""
+        """In the worker thread: do what was requested, else play on."""
         with contextlib.suppress(Cancelled):
             for action in wanted:
                 action()

@@ -4,6 +4,7 @@ Owns the order of replay. Where batches lie is kept in columns, some tens of byt
 of a large recording fits into little memory. Must not know where bodies come from.
 """
 
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -17,36 +18,16 @@ from overwatch.recordings.index import Ended, Located, Started
 _SIGNALS: Final = tuple(Signal)
 _NUMBERS: Final = {signal: number for number, signal in enumerate(_SIGNALS)}
 _LONGEST: Final = (1 << 32) - 1
-"""What is told to be longer is so long that it is not read either way."""
-
-
-class Names:
-    """Names of files by number, shared by all that lies in them."""
-
-    def __init__(self) -> None:
-        self._names: list[str] = []
-        self._numbers: dict[str, int] = {}
-
-    def __getitem__(self, number: int) -> str:
-        return self._names[number]
-
-    def number(self, name: str) -> int:
-        """The number of a name, a new one where it is new."""
-        known = self._numbers.get(name)
-        if known is None:
-            known = self._numbers[name] = len(self._names)
-            self._names.append(name)
-        return known
+"""What is recorded as longer is so long that it is not read either way."""
 
 
 class Entries:
     """Batches and starts in order, as columns."""
 
-    def __init__(self, names: Names | None = None) -> None:
-        self._names = names or Names()
+    def __init__(self) -> None:
         self._sequences, self._stamps = array("q"), array("q")
         self._offsets, self._lengths = array("q"), array("I")
-        self._files, self._signals = array("I"), array("B")
+        self._files, self._signals = list[str](), array("B")
         self._starts: dict[int, Started] = {}
 
     def __len__(self) -> int:
@@ -81,11 +62,11 @@ class Entries:
 
     def append(self, entry: Located | Started) -> None:
         """Add one at the end."""
-        offset = length = file = 0
+        offset, length, file = 0, 0, ""
         if isinstance(entry, Started):
             self._starts[len(self)] = entry
         else:
-            offset, length, file = entry.offset, entry.length, self._names.number(entry.file)
+            offset, length, file = entry.offset, entry.length, sys.intern(entry.file)
         self._sequences.append(entry.sequence)
         self._stamps.append(entry.stamp)
         self._signals.append(_NUMBERS[entry.signal])
@@ -100,7 +81,7 @@ class Entries:
             return started
         return Located(
             sequence=self._sequences[place], stamp=self._stamps[place],
-            signal=_SIGNALS[self._signals[place]], file=self._names[self._files[place]],
+            signal=_SIGNALS[self._signals[place]], file=self._files[place],
             offset=self._offsets[place], length=self._lengths[place],
         )  # fmt: skip
 
@@ -150,16 +131,6 @@ class Segment:
             for tick in range(max(life.first, after + FAST_NS), life.last + 1, FAST_NS):
                 yield life, tick
 
-    def each(self, after: int = 0) -> Iterator[tuple[int, list[Located | Started]]]:
-        """Every tick of this life after one, and the entries that are folded at it."""
-        due, start = self.due, bisect_right(self.due, after)
-        for tick in range(max(self.first, after + FAST_NS), self.last + 1, FAST_NS):
-            stop = start
-            while stop < len(due) and due[stop] <= tick:
-                stop += 1
-            yield tick, self.entries[start:stop]
-            start = stop
-
     def last_up_to(self, tick: int, most: int) -> tuple[int, list[Located | Started]]:
         """How many entries were folded up to a tick, and the last of them."""
         stop = bisect_right(self.due, tick)
@@ -185,11 +156,10 @@ class Segment:
 
 
 class Lives:
-    """Lives of a collector, as the lines of an index tell them."""
+    """Lives of a collector, as the lines of an index record them."""
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []
-        self._names = Names()
         self._is_over = False
         """What comes next has nothing to go on with: what was before it is gone."""
         self._is_gone = self._is_there = False
@@ -209,11 +179,16 @@ class Lives:
         self._is_there = True
         before = self.segments[-1] if self.segments and not self._is_over else None
         if isinstance(entry, Started):
-            self.segments.append(_entered(entry, before, Entries(self._names)))
+            self.segments.append(_entered(entry, before))
         else:
             if before is None:
                 first = next_tick(entry.stamp)
-                self.segments.append(Segment(first=first, last=first - FAST_NS, entries=Entries(self._names)))
+                self.segments.append(
+                    Segment(
+                        first=first,
+                        last=first - FAST_NS,
+                    )
+                )
             self.segments[-1].add(entry)
         self._is_over = False
 
@@ -223,16 +198,16 @@ class Lives:
             self.segments[-1].last = max(self.segments[-1].last, entry.end // FAST_NS * FAST_NS)
 
 
-def _entered(start: Started, before: Segment | None, entries: Entries) -> Segment:
+def _entered(start: Started, before: Segment | None) -> Segment:
     """The life that begins with a start record."""
     first = next_tick(start.stamp)
     if before is None or start.body.after is None:
-        segment = Segment(first=first, last=first - FAST_NS, began=start.sequence, entries=entries)
+        segment = Segment(first=first, last=first - FAST_NS, began=start.sequence)
         if start.body.tells:
             segment.add(start)
         return segment
     before.last = max(before.last, start.body.after)
     first = max(first, before.last + FAST_NS)
-    segment = Segment(first=first, last=first - FAST_NS, before=before, entries=entries)
+    segment = Segment(first=first, last=first - FAST_NS, before=before)
     segment.add(start)
     return segment

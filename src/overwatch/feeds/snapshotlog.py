@@ -13,13 +13,12 @@ from typing import Final
 import msgspec
 
 from overwatch import codec
-from overwatch.feeds.source import Account
-from overwatch.fold import DEFAULT_VIEW, FAST_NS, SLOW_NS, Frame
-from overwatch.recordings.rotated import counting, rotated
-from overwatch.recordings.stored import Part, StoredFile
-from overwatch.recordings.values import MOST_BYTES
-from overwatch.snapshot import SCHEMA_VERSION, Snapshot
-from overwatch.tower import TowerStats
+from overwatch.feeds.recording import RecordingError, open_recording
+from overwatch.feeds.sources import Account
+from overwatch.fold import DEFAULT_VIEW, FAST_NS, SLOW_NS, Frame, TowerStats
+from overwatch.recordings.pieces import counting, rotated
+from overwatch.recordings.stored import MOST_BYTES, Part, StoredFile
+from overwatch.snapshot import SCHEMA_VERSION, Baseline, Snapshot
 
 _STRETCH: Final = 64
 """Snapshots between two words on how many are read."""
@@ -57,7 +56,7 @@ class SnapshotLog:
         return len(self._ticks)
 
     def remarks(self) -> tuple[str, ...]:
-        """What must be said of what could not be read, and of what a log of snapshots is."""
+        """What must be reported of what could not be read, and of what a log of snapshots is."""
         return self.account.lines()
 
     def ticks(self) -> list[int]:
@@ -66,7 +65,7 @@ class SnapshotLog:
 
     def at(self, tick: int) -> Iterator[Snapshot]:
         """The snapshots of a tick; those that cannot be read any more are counted and left out."""
-        for place in self._places(tick):
+        for place in range(bisect_left(self._ticks, tick), bisect_right(self._ticks, tick)):
             snapshot = self._read(place)
             if snapshot is not None:
                 yield snapshot
@@ -98,15 +97,14 @@ class SnapshotLog:
             tower=TowerStats(),
         )
 
-    def _places(self, tick: int) -> range:
-        return range(bisect_left(self._ticks, tick), bisect_right(self._ticks, tick))
-
     def _read(self, place: int) -> Snapshot | None:
         file = self._files[self._numbers[place]]
         try:
             return codec.decode(file.read(self._offsets[place], self._lengths[place]))
         except (OSError, msgspec.DecodeError, codec.SchemaVersionError) as error:
-            self.account.skip(str(file.path), _reason(error))
+            is_gone = isinstance(error, OSError)
+            reason = "not read any more" if is_gone else "no snapshot of this version"
+            self.account.skip(str(file.path), reason)
             return None
 
     def _scan(self) -> None:
@@ -164,5 +162,56 @@ def is_snapshot(line: bytes) -> bool:
     return True
 
 
-def _reason(error: Exception) -> str:
-    return "not read any more" if isinstance(error, OSError) else "no snapshot of this version"
+SNAPSHOTS: Final = "snapshots.jsonl"
+TAIL: Final = 1 << 20
+"""Bytes at the end of a log of snapshots that are looked at first."""
+
+
+def read_baseline(path: Path) -> Baseline:
+    """The newest run of a recording, a folder or a file of snapshots, at its best.
+
+    Raises `RecordingError` where no run in it was measured, or nothing can be read.
+    """
+    try:
+        found = next((told for told in map(_told, _newest_first(path)) if told is not None), None)
+    except OSError as error:
+        raise RecordingError(f"baseline {path} cannot be read: {error.strerror or error}") from error
+    if found is None:
+        raise RecordingError(
+            f"baseline {path} holds no run whose throughput was measured; it needs half a minute of updates"
+        )
+    return found
+
+
+def _newest_first(path: Path) -> Iterator[Snapshot]:
+    """Snapshots, from the end; those of a log where there is one."""
+    if path.is_file():
+        yield from _logged(path)
+        return
+    recording = open_recording(path)
+    for log in (path / SNAPSHOTS, recording.folder.parent / SNAPSHOTS):
+        if log_files(log):
+            yield from _logged(log)
+            return
+    yield from reversed(list(recording.recorded()))
+
+
+def _logged(log: Path) -> Iterator[Snapshot]:
+    """Lines of a log from its end, the newest file first; those that cannot be read are passed over."""
+    for path in reversed(log_files(log)):
+        stored = StoredFile(path)
+        start = max(0, stored.size() - TAIL)
+        for line in reversed(stored.read(start, TAIL).split(b"\n")):
+            try:
+                yield codec.decode(line)
+            except (msgspec.DecodeError, codec.SchemaVersionError):
+                continue
+
+
+def _told(snapshot: Snapshot) -> Baseline | None:
+    told = snapshot.run.throughput
+    if told is None:
+        return None
+    if told.best is not None:
+        return msgspec.structs.replace(told.best, name=snapshot.run.run_id)
+    return Baseline(name=snapshot.run.run_id, unit=told.unit, rate=told.now)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from overwatch.recordings.index import Raised
-from overwatch.snapshot import FeedLine, Finding, Snapshot
+from overwatch.snapshot import FeedLine, Snapshot
 
 ALARMS: Final = ("warning", "critical")
 _NS: Final = 1_000_000_000
@@ -24,7 +24,7 @@ class Mark:
     time: float
     severity: str
     code: str = ""
-    """What was found, with what it was about; its id where only the index tells of it."""
+    """What was found, with what it was about; its id where only the index has it."""
     seen: float | None = None
     """When it was first shown, which may be later than when it became true."""
 
@@ -50,7 +50,7 @@ class Survey:
         self._runs: dict[str, _OfRun] = {}
 
     def raised(self, findings: Iterable[Raised]) -> None:
-        """What an index tells of findings, before anything is folded."""
+        """What an index holds of findings, before anything is folded."""
         for one in findings:
             if one.severity in ALARMS:
                 marks = self._runs.setdefault(one.run, _OfRun()).marks
@@ -66,9 +66,9 @@ class Survey:
                 key = finding.id, int(finding.since)
                 known = told.marks.get(key)
                 seen = snapshot.time if known is None else min(snapshot.time, known.place)
-                told.marks[key] = Mark(
-                    time=finding.since, severity=finding.severity, code=_called(finding), seen=seen
-                )
+                about = "" if finding.subject.id is None else f" {finding.subject.id}"
+                code = f"{finding.code}{about} {finding.id}"
+                told.marks[key] = Mark(time=finding.since, severity=finding.severity, code=code, seen=seen)
         update = snapshot.run.update
         if update is not None:
             told.updates[update] = min(snapshot.time, told.updates.get(update, snapshot.time))
@@ -107,11 +107,6 @@ class Survey:
 
 def _next(times: list[float], after: float) -> float | None:
     return next((at for at in times if at > after), times[0] if times else None)
-
-
-def _called(finding: Finding) -> str:
-    about = "" if finding.subject.id is None else f" {finding.subject.id}"
-    return f"{finding.code}{about} {finding.id}"
 
 
 def _said(line: FeedLine) -> str:

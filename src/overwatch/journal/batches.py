@@ -198,7 +198,7 @@ class Journal(Protocol):
     def cursor(self, name: str, start: int | None = None, *, made: bool = False) -> Cursor:
         """A new reader: of every batch from now on, or of what is kept from sequence `start` on.
 
-        Where it says so, it gets what was `made` of a body, if anything was, and need not make it again.
+        With `made` it gets what was made of a body, if anything was, and need not make it again.
         """
         ...
 

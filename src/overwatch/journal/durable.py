@@ -252,9 +252,9 @@ class DurableJournal:
         return waiting.done
 
     def cursor(self, name: str, start: int | None = None, *, made: bool = False) -> DurableCursor:
-        """A reader from now on, to whom nothing matters once it is read; or from `start` on.
+        """A reader from now on, which needs nothing once it is read; or from `start` on.
 
-        What the latter has read is needed until it says `keep`.
+        What the latter has read is needed until it calls `keep`.
         """
         with self._shared.lock:
             cursor = DurableCursor(self._shared, name, start, self._writes.disk, made=made)

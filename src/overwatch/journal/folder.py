@@ -101,7 +101,7 @@ class Folder:
     def __init__(self, path: Path, files: Callable[[int], Files] = Files) -> None:
         """Make the folder when it is not there, and lock it.
 
-        Raises `FolderBusyError` naming the holder; `OSError` when it is a link, somebody else's, on a disk
+        Raises `FolderBusyError` naming the holder; `OSError` when it is a link, another user's, on a disk
         without locks, or cannot be made.
         """
         self.path = path
@@ -202,7 +202,7 @@ class Folder:
 
 
 def is_held(path: Path) -> bool:
-    """Whether somebody has the folder locked. Raises `OSError` when there is no such folder or no lock."""
+    """Whether a process has the folder locked. Raises `OSError` when there is no such folder or no lock."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
     try:
         fd = os.open(_LOCK, os.O_RDONLY | _SAFE, dir_fd=folder)

@@ -1,7 +1,7 @@
 """A log in files: records appended to the newest of some files, read from any place, dropped file by file.
 
 Rules: recovery never needs a person. A torn tail is cut off; a damaged record is lost alone, and the gap in
-the numbers says so; a file that cannot be read is set aside or passed over. What could not be written whole
+the numbers shows it; a file that cannot be read is set aside or passed over. What could not be written whole
 is cut back, so that the log stays readable and takes records again when there is room. A failed sync is
 never repeated: what it was to keep stays in doubt, and a new file is begun. Must not know what payloads mean.
 """

@@ -9,10 +9,11 @@ measurement does not have stands in the place of the one that had it last. Pure.
 taken out.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Final, assert_never
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -36,12 +37,14 @@ from overwatch.otlp.origin import attribute, resource_of, run_id_of
 from overwatch.otlp.points import count_points
 
 _SECOND_NS: Final = 1_000_000_000
+_FINITE_KINDS: Final = "iu"
+"""Kinds of columns whose values are all finite."""
 _DELTA: Final = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Who says a record: a resource and an instrumentation scope."""
+    """What emitted a record: a resource and an instrumentation scope."""
 
     resource: ResourceMessage
     scope: InstrumentationScope
@@ -105,7 +108,7 @@ class Sheet:
         return len(lines) + sum(_items(block.message) for block in blocks)
 
     def choose(self, run_id: str, *, only_many: bool = False) -> None:
-        """Let the numbers of a run be thinned; with `only_many` those that speak of many subjects."""
+        """Let the numbers of a run be thinned; with `only_many` those of many subjects."""
         for line in self.lines:
             if line.run_id == run_id and line.log is not None:
                 line.said = _number(line, only_many=only_many)
@@ -113,7 +116,7 @@ class Sheet:
             block.is_chosen = block.is_chosen or (block.run_id == run_id and _is_replaceable(block.message))
 
     def take_out(self, line: _Line) -> None:
-        """Take one line out; its source is still heard."""
+        """Take one line out; its source is still there."""
         self.is_changed = True
         self.silenced[line.source.key, line.run_id] = replace(line)
         line.log = None
@@ -152,19 +155,16 @@ class Sheet:
 
 def sheet_of(batch: Batch, message: wire.Request) -> Sheet:
     """A batch opened up."""
-    sheet = Sheet(batch=batch)
-    match message:
-        case ExportLogsServiceRequest():
-            sheet.lines += _lines(message)
-        case ExportMetricsServiceRequest():
-            for metrics in message.resource_metrics:
-                sheet.blocks.append(_Block(resource_of(metrics.resource).origin.run_id, metrics))
-        case ExportTraceServiceRequest():
-            for spans in message.resource_spans:
-                sheet.blocks.append(_Block(resource_of(spans.resource).origin.run_id, spans))
-        case _:
-            assert_never(message)
-    return sheet
+    if isinstance(message, ExportLogsServiceRequest):
+        return Sheet(batch=batch, lines=list(_lines(message)))
+    parts: Iterable[ResourceMetrics | ResourceSpans] = (
+        message.resource_metrics
+        if isinstance(message, ExportMetricsServiceRequest)
+        else message.resource_spans
+    )
+    return Sheet(
+        batch=batch, blocks=[_Block(resource_of(part.resource).origin.run_id, part) for part in parts]
+    )
 
 
 def join_numbers(sheets: Iterable[Sheet], period_ns: int) -> None:
@@ -234,7 +234,7 @@ def _series(line: _Line, event: Measured) -> tuple[object, ...]:
 
 
 def _number(line: _Line, *, only_many: bool) -> Record | None:
-    """What a line measures; `None` for a fact, and for what says only that its source is there."""
+    """What a line measures; `None` for a fact, and for what shows only that its source is there."""
     if line.log is None:
         return None
     record = measurement(resource_of(line.source.resource), line.log)
@@ -278,7 +278,7 @@ def _breath(line: _Line) -> _Line:
 
 
 def _is_replaceable(message: ResourceMetrics | ResourceSpans) -> bool:
-    """Whether later points of the same metrics say all that these say: they are no deltas."""
+    """Whether later points of the same metrics hold all that these hold: they are no deltas."""
     if isinstance(message, ResourceSpans):
         return False
     return all(
@@ -289,7 +289,7 @@ def _is_replaceable(message: ResourceMetrics | ResourceSpans) -> bool:
 
 
 def _told_by(message: ResourceMetrics | ResourceSpans) -> tuple[object, ...]:
-    """Who says what: equal where a later message replaces an earlier one."""
+    """Resource and metrics: equal where a later message replaces an earlier one."""
     resource = message.resource.SerializeToString(deterministic=True)
     if isinstance(message, ResourceSpans):
         return (resource,)
@@ -321,13 +321,12 @@ def _logs(lines: Sequence[_Line]) -> bytes:
 
 
 def _items(message: ResourceMetrics | ResourceSpans) -> int:
-    if isinstance(message, ResourceSpans):
-        return sum(len(scope.spans) for scope in message.scope_spans)
-    return sum(count_points(metric) for scope in message.scope_metrics for metric in scope.metrics)
+    signal = Signal.TRACES if isinstance(message, ResourceSpans) else Signal.METRICS
+    items = wire.items_in(message, wire.ITEMS[signal][1:])
+    return sum(count_points(item) if isinstance(item, Metric) else 1 for item in items)
 
 
 Rows = npt.NDArray[np.intp]
-_FINITE_KINDS: Final = "iu"
 
 
 def fold(events: Sequence[Measured]) -> list[tuple[int, Measured]]:
@@ -341,14 +340,14 @@ def fold(events: Sequence[Measured]) -> list[tuple[int, Measured]]:
     if not table.fits:
         return list(enumerate(events))
     extremes = {
-        name: _extremes(table, name) for name, column in events[0].values.items() if _is_number(column)
+        name: _extremes(table, name) for name, column in events[0].values.items() if column.labels is None
     }
     kept = sorted(set(table.last.tolist()))
     return [(place, _stand_in(table, place, extremes, counts=place == kept[-1])) for place in kept]
 
 
 class _Table:
-    """Which row of all subjects each row of each measurement is, and where each was told last."""
+    """Which row of all subjects each row of each measurement is, and where each was reported last."""
 
     def __init__(self, events: Sequence[Measured]) -> None:
         self.events = events
@@ -398,10 +397,6 @@ def _ids(column: Column, words: dict[str | None, int]) -> npt.NDArray[np.int64]:
     return np.array(codes, dtype=np.int64)[column.array().astype(np.int64)]
 
 
-def _is_number(column: Column) -> bool:
-    return column.labels is None
-
-
 def _extremes(table: _Table, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Smallest and largest finite value of each row; NaN where there was none."""
     low = np.full(table.last.size, np.nan)
@@ -425,7 +420,7 @@ def _finite(column: Column) -> np.ndarray:
 def _stand_in(
     table: _Table, place: int, extremes: dict[str, tuple[np.ndarray, np.ndarray]], *, counts: bool
 ) -> Measured:
-    """What stands for the rows that were told last at a place; `counts` where all breaches are told."""
+    """What stands for the rows that were reported last at a place; `counts` with all breaches."""
     event, rows = table.events[place], table.rows[place]
     mine = table.last[rows] == place
     n = int(table.n[rows[mine]].max())
@@ -481,20 +476,18 @@ def _first(events: Sequence[Measured]) -> int | None:
 
 def _breaches(events: Sequence[Measured]) -> tuple[dict[str, int], dict[str, int]]:
     """Values beyond the warning limit, not the critical one, and beyond that, by name."""
-    warnings: dict[str, int] = {}
-    criticals: dict[str, int] = {}
+    warnings, criticals = Counter[str](), Counter[str]()
     for event in events:
         for name, column in event.values.items():
             if event.conflated is None:
                 poor, bad = _beyond(name, column)
+                warnings[name] += poor
+                criticals[name] += bad
             else:
-                poor = event.conflated.warnings.get(name, 0)
-                bad = event.conflated.criticals.get(name, 0)
-            if poor:
-                warnings[name] = warnings.get(name, 0) + poor
-            if bad:
-                criticals[name] = criticals.get(name, 0) + bad
-    return warnings, criticals
+                warnings[name] += event.conflated.warnings.get(name, 0)
+                criticals[name] += event.conflated.criticals.get(name, 0)
+    # Adding leaves names without any out.
+    return dict(+warnings), dict(+criticals)
 
 
 def _beyond(name: str, column: Column) -> tuple[int, int]:

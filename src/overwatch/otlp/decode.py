@@ -1,18 +1,16 @@
-"""OTLP requests as records: what a producer said, with its origin.
+"""OTLP requests as records: what a producer sent, with its origin.
 
 Rules: one malformed record is a `Problem`, its neighbours are unharmed; the same bytes always give the same
 records; nothing raises on valid protobuf. Spans yield no records in this version. Must not read a clock.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, assert_never
 
 import msgspec
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
 from overwatch.catalog import Scope
 from overwatch.events import (
@@ -77,7 +75,7 @@ def decode(signal: Signal, body: bytes) -> Decoded:
         case Signal.METRICS:
             return decode_points(body)
         case Signal.TRACES:
-            return Decoded(items=count_spans(wire.parse_as(ExportTraceServiceRequest, body)))
+            return Decoded(items=count_items(signal, body))
         case _:
             assert_never(signal)
 
@@ -140,16 +138,11 @@ def _found(resource: Resource, scope_name: str, said: _Said) -> "Alive | tuple[R
     return None
 
 
-def count_spans(message: ExportTraceServiceRequest) -> int:
-    """How many spans a request holds."""
-    return sum(len(scope.spans) for resource in message.resource_spans for scope in resource.scope_spans)
-
-
 def _logs(message: ExportLogsServiceRequest) -> Iterator[tuple[Resource, str, LogRecord]]:
     for resource_logs in message.resource_logs:
         resource = resource_of(resource_logs.resource)
         for scope_logs in resource_logs.scope_logs:
-            # Whoever asks a message for a text again gets another copy of it.
+            # Each read of a text field of a message makes another copy of it.
             scope_name = scope_name_of(scope_logs.scope)
             for log in scope_logs.log_records:
                 yield resource, scope_name, log
@@ -191,7 +184,7 @@ def _time(log: LogRecord) -> int:
 
 
 def _entity(resource: Resource, run_id: str, said: _Said) -> "Alive | tuple[Record, ...] | None":
-    """What an entity event tells; `None` where it is none, or of an entity that nobody here knows."""
+    """What an entity event reports; `None` where it is none, or of an entity that is not known here."""
     name, attributes = said.name, said.attributes
     if name not in wire.ENTITY_EVENTS or attributes.get(wire.ENTITY_TYPE) not in wire.KNOWN_ENTITIES:
         return None
@@ -314,12 +307,8 @@ def _foreign(resource: Resource, scope_name: str, log: LogRecord, at: int) -> Lo
         seed_id=as_word(attributes.get(wire.SEED_ID)),
         trace_id=log.trace_id.hex() or None,
         span_id=log.span_id.hex() or None,
-        fields=_texts(log.attributes),
+        fields={name: to_text(value) for name, value in attributes.items() if name != wire.RUN_ID},
     )
-
-
-def _texts(pairs: Iterable[KeyValue]) -> dict[str, str]:
-    return {pair.key: to_text(to_python(pair.value)) for pair in pairs if pair.key != wire.RUN_ID}
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
@@ -349,14 +338,5 @@ def items_of(batch: Batch) -> int:
 
 def count_items(signal: Signal, body: bytes) -> int:
     """How many records, points or spans a body holds; raises `MalformedBody` when it is none."""
-    message = wire.parse(signal, body)
-    match message:
-        case ExportLogsServiceRequest():
-            return sum(len(s.log_records) for r in message.resource_logs for s in r.scope_logs)
-        case ExportMetricsServiceRequest():
-            scopes = (s for r in message.resource_metrics for s in r.scope_metrics)
-            return sum(count_points(metric) for s in scopes for metric in s.metrics)
-        case ExportTraceServiceRequest():
-            return count_spans(message)
-        case _:
-            assert_never(message)
+    items = wire.items_in(wire.parse(signal, body), wire.ITEMS[signal])
+    return sum(count_points(item) if isinstance(item, Metric) else 1 for item in items)

@@ -100,7 +100,7 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True):
         return self.sum / self.count if self.count and self.sum is not None else None
 
     def quantile(self, which: float) -> float | None:
-        """About the value that a share `which` of all values does not exceed; `None` where nothing tells."""
+        """About the value that a share `which` of all values does not exceed; `None` where unknown."""
         if not self.count:
             return None
         match self.shape:

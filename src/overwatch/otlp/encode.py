@@ -49,12 +49,12 @@ class Pieces(msgspec.Struct, frozen=True, kw_only=True):
     attributes: dict[str, Value]
     body: Value = None
     trace_id: bytes = b""
-    """16 bytes of the span it was said in, or none."""
+    """16 bytes of the span it was emitted in, or none."""
     span_id: bytes = b""
 
 
 def encode(event: Event) -> Pieces:
-    """The parts of the log record that says `event`."""
+    """The parts of the log record of `event`."""
     name = f"{wire.EVENT_PREFIX}{wire.TAGS[type(event)]}"
     if isinstance(event, Measured):
         own, body = _measured(event)

@@ -13,12 +13,12 @@ from typing import Final, TypeAlias
 
 from overwatch import catalog
 from overwatch.catalog import NonFinite, Scope
-from overwatch.events import Column, EnvsRemoved, Measured, NonFiniteSeen, Origin, Record
+from overwatch.events import Column, EnvsRemoved, Event, Measured, NonFiniteSeen, Origin, Record
 from overwatch.otlp import wire
 from overwatch.otlp.value import Value, as_whole, as_word
 
 Subject: TypeAlias = tuple[int | str, ...]
-"""Ids of what a point speaks of; of an env its id and, where the point names one, its lane."""
+"""Ids of what a point is about; of an env its id and, where the point names one, its lane."""
 
 NEEDS: Final = {
     Scope.ENV: f"{wire.ENV_ID} (an integer)",
@@ -39,11 +39,11 @@ _SPLITS: Final = frozenset(
 
 MAX_OFFENDERS: Final = 16
 
-_NAMED: Final = frozenset({Scope.GPU, Scope.SLOT})
-"""Scopes where an end says of which subjects it is."""
+_SEVERAL: Final = frozenset({Scope.ENV, Scope.GPU, Scope.SLOT})
+"""Scopes of several subjects, where an end is of some of them."""
 
 _Moment: TypeAlias = tuple[Origin, int, Scope, int]
-"""Points of one moment also say equally much of their subjects: the last part is how many ids."""
+"""Points of one moment also name equally many ids of their subjects: the last part is how many."""
 
 
 class Moments:
@@ -51,12 +51,8 @@ class Moments:
 
     def __init__(self) -> None:
         self._values: dict[_Moment, dict[str, dict[Subject, float]]] = {}
-        self._ended: dict[tuple[Origin, int], dict[str, list[int]]] = {}
-        """Envs whose value has no more points, by moment, then by metric."""
-        self._over: dict[tuple[Origin, int, Scope], list[str]] = {}
-        """The same of scopes with one subject."""
-        self._gone: dict[tuple[Origin, int, Scope], dict[str, list[Subject]]] = {}
-        """The same of lanes and slots."""
+        self._ends: dict[tuple[Origin, int, Scope], dict[str, list[Subject]]] = {}
+        """Subjects whose value has no more points, by moment, then by metric."""
 
     def copy(self, stamp: int = 0) -> "Moments":
         """The same values, to which others may be put; those without a time are of `stamp`."""
@@ -65,16 +61,10 @@ class Moments:
             values = other._values.setdefault((origin, at or stamp, scope, ids), {})
             for name, points in metrics.items():
                 values.setdefault(name, {}).update(points)
-        for (origin, at), ends in self._ended.items():
-            ended = other._ended.setdefault((origin, at or stamp), {})
-            for name, envs in ends.items():
-                ended.setdefault(name, []).extend(envs)
-        for (origin, at, scope), names in self._over.items():
-            other._over.setdefault((origin, at or stamp, scope), []).extend(names)
-        for (origin, at, scope), over in self._gone.items():
-            gone = other._gone.setdefault((origin, at or stamp, scope), {})
-            for name, subjects in over.items():
-                gone.setdefault(name, []).extend(subjects)
+        for (origin, at, scope), ended in self._ends.items():
+            ends = other._ends.setdefault((origin, at or stamp, scope), {})
+            for name, subjects in ended.items():
+                ends.setdefault(name, []).extend(subjects)
         return other
 
     def placed(self, values: Sequence[float], times: Sequence[int]) -> "Moments":
@@ -100,28 +90,16 @@ class Moments:
         return moment.setdefault(name, {})
 
     def end(self, origin: Origin, at: int, row: catalog.Metric, subject: Subject) -> None:
-        """Take the end of a value."""
-        if row.scope is Scope.ENV:
-            self._ended.setdefault((origin, at), {}).setdefault(row.name, []).append(int(subject[0]))
-        elif row.scope in _NAMED:
-            ended = self._gone.setdefault((origin, at, row.scope), {})
-            ended.setdefault(row.name, []).append(subject)
-        elif not subject:
-            self._over.setdefault((origin, at, row.scope), []).append(row.name)
+        """Take the end of a value; one of labels has none."""
+        if row.scope in _SEVERAL or not subject:
+            self._ends.setdefault((origin, at, row.scope), {}).setdefault(row.name, []).append(subject)
 
     def records(self) -> Iterator[Record]:
         """Everything taken, in order of first sight."""
         for moment, metrics in self._values.items():
             yield from _records(moment, metrics)
-        for (origin, at), ended in self._ended.items():
-            yield from (Record(origin=origin, event=event) for event in _ends(at, ended))
-        for (origin, at, scope), names in self._over.items():
-            # An end is no update of the policy, so it is told of the run.
-            where = Scope.RUN if scope is Scope.POLICY else scope
-            nothing = dict.fromkeys(names, Column(dtype="<f8", data=b""))
-            yield Record(origin=origin, event=Measured(at=at, scope=where, values=nothing))
-        for (origin, at, scope), gone in self._gone.items():
-            yield from (Record(origin=origin, event=event) for event in _nothing(at, scope, gone))
+        for (origin, at, scope), ended in self._ends.items():
+            yield from (Record(origin=origin, event=event) for event in _ended(at, scope, ended))
 
 
 def _records(moment: _Moment, metrics: dict[str, dict[Subject, float]]) -> Iterator[Record]:
@@ -140,23 +118,26 @@ def _records(moment: _Moment, metrics: dict[str, dict[Subject, float]]) -> Itera
             yield Record(origin=origin, event=seen)
 
 
-def _nothing(at: int, scope: Scope, gone: dict[str, list[Subject]]) -> Iterator[Measured]:
-    """That values of lanes or slots have none any more, those of the same subjects together."""
-    alike: dict[tuple[Subject, ...], dict[str, Column]] = {}
-    for name, subjects in gone.items():
-        told = tuple(dict.fromkeys(subjects))
-        alike.setdefault(told, {})[name] = Column.of([math.nan] * len(told))
-    for told, values in alike.items():
-        yield Measured(at=at, scope=scope, keys=keys_of(scope, told), values=values)
-
-
-def _ends(at: int, ended: dict[str, list[int]]) -> Iterator[EnvsRemoved]:
-    """The values that ended at one moment, those of the same envs together."""
-    alike: dict[tuple[int, ...], list[str]] = {}
-    for name, env_ids in ended.items():
-        alike.setdefault(tuple(sorted(set(env_ids))), []).append(name)
-    for envs, names in alike.items():
-        yield EnvsRemoved(at=at, env_id=Column.of(envs), metrics=tuple(names))
+def _ended(at: int, scope: Scope, ended: dict[str, list[Subject]]) -> Iterator[Event]:
+    """That values have no more points, those of the same subjects together."""
+    if scope not in _SEVERAL:
+        # An end is no update of the policy, so it is of the run.
+        where = Scope.RUN if scope is Scope.POLICY else scope
+        yield Measured(at=at, scope=where, values=dict.fromkeys(ended, Column(dtype="<f8", data=b"")))
+        return
+    alike: dict[tuple[Subject, ...], list[str]] = {}
+    for name, subjects in ended.items():
+        of_env = sorted({subject[:1] for subject in subjects}) if scope is Scope.ENV else subjects
+        alike.setdefault(tuple(dict.fromkeys(of_env)), []).append(name)
+    for same, names in alike.items():
+        if scope is Scope.ENV:
+            env_ids = Column.of([int(subject[0]) for subject in same])
+            yield EnvsRemoved(at=at, env_id=env_ids, metrics=tuple(names))
+        else:
+            nothing = Column.of([math.nan] * len(same))
+            yield Measured(
+                at=at, scope=scope, keys=keys_of(scope, same), values=dict.fromkeys(names, nothing)
+            )
 
 
 def _non_finite(at: int, scope: Scope, name: str, points: dict[Subject, float]) -> NonFiniteSeen | None:
@@ -178,7 +159,7 @@ def _non_finite(at: int, scope: Scope, name: str, points: dict[Subject, float]) 
 
 
 def subject_of(scope: Scope, attributes: Mapping[str, Value]) -> Subject | None:
-    """What a point speaks of; `()` where its scope has one subject, `None` when it does not say."""
+    """What a point is about; `()` where its scope has one subject, `None` when that is not named."""
     if scope is Scope.GPU:
         lane = _word(attributes.get(wire.LANE_ID)) or _word(attributes.get("hw.id"))
         return None if lane is None else (lane,)
@@ -195,13 +176,13 @@ def subject_of(scope: Scope, attributes: Mapping[str, Value]) -> Subject | None:
 
 
 def _word(value: Value) -> str | None:
-    """Text, of which the beginning counts: a resource says it once, for all of its points."""
+    """Text, of which the beginning counts: a resource names it once, for all of its points."""
     word = as_word(value)
     return None if word is None else word[: wire.LONGEST_ID]
 
 
 def is_meant(row: catalog.Metric, attributes: Mapping[str, Value]) -> bool:
-    """Whether a point of the row's name is what the row asks: not a part, not another device's."""
+    """Whether a point of the row's name is what the row means: not a part, not another device's."""
     if any(attributes.get(name, value) != value for name, value in row.attributes.items()):
         return False
     if row.scope is not Scope.HOST:

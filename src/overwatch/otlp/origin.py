@@ -52,7 +52,9 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 def resource_of(message: ResourceMessage) -> Resource:
     """Read a resource; attributes of an unexpected type count as absent."""
     told = attributes_to_python(message.attributes)
-    attributes = {name: _beginning(value) for name, value in told.items()}
+    attributes = {
+        name: value[: wire.LONGEST_ID] if isinstance(value, str) else value for name, value in told.items()
+    }
     named = as_word(told.get(wire.RUN_ID))
     origin = Origin(
         run_id=named or implied_id(attributes) or "",
@@ -108,10 +110,6 @@ def attribute(pairs: Iterable[KeyValue], name: str) -> Value:
 
 def _word(attributes: dict[str, Value], name: str) -> str | None:
     return as_word(attributes.get(name))
-
-
-def _beginning(value: Value) -> Value:
-    return value[: wire.LONGEST_ID] if isinstance(value, str) else value
 
 
 def _service(attributes: dict[str, Value]) -> str | None:

@@ -13,7 +13,6 @@ is settled later. Must not know who sent a request.
 
 import math
 import struct
-from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never
@@ -54,10 +53,10 @@ from overwatch.otlp.result import (
     Problem,
     RejectedError,
     Series,
+    SeriesKey,
     checked_time,
     reject,
 )
-from overwatch.otlp.totals import Position
 from overwatch.otlp.value import Value, attributes_to_python
 
 MOST_BYTES: Final = 32 << 20
@@ -140,7 +139,7 @@ def count_points(metric: Metric) -> int:
 
 
 class Lost(Enum):
-    """Why a point says nothing."""
+    """Why a point has no value for a run."""
 
     UNATTRIBUTED = auto()
     """It names no run."""
@@ -149,49 +148,11 @@ class Lost(Enum):
 
 
 class PointSubject(msgspec.Struct, frozen=True, kw_only=True):
-    """Of whom a point is a value."""
+    """Of which run, row and subject a point is a value."""
 
     origin: Origin
     row: catalog.Metric
     subject: Subject
-
-
-class SeriesKey(msgspec.Struct, frozen=True, kw_only=True):
-    """Of which series a point is, and how it counts."""
-
-    of: PointSubject
-    group: str
-    """What adds up to one value."""
-    part: str
-    """Which series of the group."""
-    changes: bool
-    """Whether its points hold what is new since the one before, rather than everything."""
-    rises: bool
-    """Of a sum: whether it can never be less than before."""
-    is_tally: bool = False
-    """Whether it is counted process by process, by labels."""
-
-    def point(self, start: int, at: int, value: float | Distribution) -> Point:
-        """Its point of a time and since a start, Unix nanoseconds; raises `RejectedError`."""
-        origin, name = self.of.origin, self.of.row.name
-        if not isinstance(value, Distribution):
-            _check_window(name, start, at)
-            if self.changes and not math.isfinite(value):
-                raise RejectedError("malformed", f"{name} changed by {value}, which has no total")
-            if self.is_tally and not math.isfinite(value):
-                raise RejectedError("malformed", f"{name} is {value}; a counter is finite")
-            if self.rises and value < 0:
-                raise RejectedError("malformed", f"{name} only rises, and its point is {value}")
-        return Point(
-            origin=origin,
-            row=self.of.row,
-            subject=self.of.subject,
-            position=Position(origin.run_id, self.group, self.part, start, at),
-            value=value,
-            changes=self.changes,
-            rises=self.rises,
-            is_tally=self.is_tally,
-        )
 
 
 Outcome: TypeAlias = PointSubject | SeriesKey | Lost
@@ -205,6 +166,20 @@ class _Told(NamedTuple):
     kind: str
     changes: bool
     rises: bool
+
+
+def _point_of(key: SeriesKey, start: int, at: int, value: float | Distribution) -> Point:
+    """A point of a series, of a time and since a start, Unix nanoseconds; raises `RejectedError`."""
+    if not isinstance(value, Distribution):
+        name = key.row.name
+        _check_window(name, start, at)
+        if key.changes and not math.isfinite(value):
+            raise RejectedError("malformed", f"{name} changed by {value}, which has no total")
+        if key.is_tally and not math.isfinite(value):
+            raise RejectedError("malformed", f"{name} is {value}; a counter is finite")
+        if key.rises and value < 0:
+            raise RejectedError("malformed", f"{name} only rises, and its point is {value}")
+    return Point(key, start, at, value)
 
 
 class _Producer:
@@ -305,7 +280,7 @@ class _Gathering:
                 values[subject] = value
             elif isinstance(outcome, SeriesKey):
                 try:
-                    self._series.append(outcome.point(start, at, value))
+                    self._series.append(_point_of(outcome, start, at, value))
                 except RejectedError as rejected:
                     reject(self._problems, rejected)
             else:
@@ -330,17 +305,16 @@ class _Gathering:
             self._lose(outcome)
             return
         self._untimed += at == UNTIMED
-        subject = outcome.of if isinstance(outcome, SeriesKey) else outcome
         if stale:
-            self._moments.end(subject.origin, at, subject.row, subject.subject)
+            self._moments.end(outcome.origin, at, outcome.row, outcome.subject)
             return
-        value = _number(subject.row.name, point) if isinstance(point, NumberDataPoint) else spread
-        # A total of nothing says nothing; of changes the window after them follows on theirs.
+        value = _number(outcome.row.name, point) if isinstance(point, NumberDataPoint) else spread
+        # A total of nothing has no value; of changes the window after them follows on theirs.
         is_nothing = spread is not None and not spread.count and not told.changes
         if isinstance(outcome, PointSubject) and isinstance(value, float):
-            self._moments.put(subject.origin, at, subject.row, subject.subject, value)
+            self._moments.put(outcome.origin, at, outcome.row, outcome.subject, value)
         elif isinstance(outcome, SeriesKey) and value is not None and not is_nothing:
-            self._series.append(outcome.point(point.start_time_unix_nano, at, value))
+            self._series.append(_point_of(outcome, point.start_time_unix_nano, at, value))
 
     def _lose(self, why: Lost) -> None:
         self._unattributed += why is Lost.UNATTRIBUTED
@@ -414,14 +388,16 @@ def _outcome_of(resource: Resource, told: _Told, attributes: dict[str, Value]) -
         labels = meant_labels(row, attributes)
         subject: Subject | None = tuple(word for pair in labels.items() for word in pair)
     else:
-        subject = subject_of(row.scope, ChainMap(attributes, resource.attributes))
+        subject = subject_of(row.scope, {**resource.attributes, **attributes})
     if subject is None:
         raise RejectedError("malformed", f"{row.name} needs {NEEDS[row.scope]} on its points")
     of = PointSubject(origin=origin, row=row, subject=subject)
     if told.kind == "gauge":
         return of
     return SeriesKey(
-        of=of,
+        origin=origin,
+        row=row,
+        subject=subject,
         group=_group(of, f"{told.kind} {'changes' if told.changes else 'totals'}"),
         part=_part(attributes),
         changes=told.changes,
@@ -463,7 +439,7 @@ def _number(name: str, point: NumberDataPoint) -> float:
 
 
 def _group(of: PointSubject, kind: str) -> str:
-    """What adds up to one value: one producer, metric, subject, and way of telling."""
+    """What adds up to one value: one producer, metric, subject, and kind of point."""
     origin = of.origin
     who = (origin.role, origin.rank, origin.epoch, of.row.name, kind, *of.subject)
     return msgspec.json.encode(who).decode()
@@ -477,7 +453,7 @@ def _part(attributes: Mapping[str, Value]) -> str:
 
 
 def _distribution_of(point: SpreadPoint) -> Distribution:
-    """What a point tells; raises `ValueError` on one that breaks OTLP's rules."""
+    """What a point holds; raises `ValueError` on one that breaks OTLP's rules."""
     match point:
         case HistogramDataPoint():
             return _explicit(point)

@@ -31,8 +31,9 @@ class TooManyElements(ValueError):  # noqa: N818 names the thing, as its neighbo
 
 def check_protobuf(signal: Signal, body: bytes, limit: int) -> None:
     """Refuse a protobuf body of more than `limit` messages; raises `TooManyElements`."""
+    kind = wire.REQUESTS.get(signal)
     # A message takes at least a tag and a length.
-    if len(body) > 2 * limit and _count(_tags_of(signal), body, limit) > limit:
+    if kind and len(body) > 2 * limit and _count(_tags(kind.DESCRIPTOR), body, limit) > limit:
         raise _too_many(limit)
 
 
@@ -53,15 +54,9 @@ def _opened(text: bytes) -> int:
     return sum(text.count(mark) for mark in _OPENING)
 
 
-def _tags_of(signal: Signal) -> _Tags:
-    kind = wire.REQUESTS.get(signal)
-    return {} if kind is None else _tags(kind.DESCRIPTOR)
-
-
 @cache
 def _tags(descriptor: Descriptor) -> _Tags:
-    made: dict[str, _Tags] = {}
-    return _gather(descriptor, made)
+    return _gather(descriptor, {})
 
 
 def _gather(descriptor: Descriptor, made: dict[str, _Tags]) -> _Tags:

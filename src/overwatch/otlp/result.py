@@ -46,20 +46,37 @@ class RejectedError(ValueError):
         self.problem = Problem(reason=reason, detail=detail)
 
 
-class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """One point of a series, which means something only with those before it."""
+class SeriesKey(msgspec.Struct, frozen=True, kw_only=True):
+    """Of which series a point is, and how it counts."""
 
     origin: Origin
     row: catalog.Metric
     subject: Subject
-    position: Position
-    value: float | Distribution
+    group: str
+    """What adds up to one value."""
+    part: str
+    """Which series of the group."""
     changes: bool
-    """Whether it holds what is new since the point before, rather than everything."""
-    rises: bool = False
+    """Whether its points hold what is new since the one before, rather than everything."""
+    rises: bool
     """Of a sum: whether it can never be less than before."""
-    is_tally: bool = False
+    is_tally: bool
     """Whether it is counted process by process; `subject` is then its labels, each name before its value."""
+
+
+class Point(msgspec.Struct, frozen=True):
+    """One point of a series, which means something only with those before it."""
+
+    of: SeriesKey
+    start: int
+    """Unix nanoseconds since which it counts; 0 where that is not known."""
+    at: int
+    value: float | Distribution
+
+    @property
+    def position(self) -> Position:
+        """Where it belongs."""
+        return Position(self.of.origin.run_id, self.of.group, self.of.part, self.start, self.at)
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +89,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 
 def reject(problems: list[Problem], rejected: RejectedError) -> None:
     """Count an item that was rejected."""
-    # Details beyond what anybody reads would cost many times the bytes they came in.
+    # Details beyond what is ever read would cost many times the bytes they came in.
     problems.append(problems[-1] if len(problems) >= DETAILED else rejected.problem)
 
 
@@ -143,7 +160,6 @@ def _timed_record(record: Record, stamp: int) -> Record:
 
 
 def _timed_point(point: Point, stamp: int) -> Point:
-    value = point.position
-    if value.at:
+    if point.at:
         return point
-    return msgspec.structs.replace(point, position=value._replace(at=stamp, start=min(value.start, stamp)))
+    return msgspec.structs.replace(point, at=stamp, start=min(point.start, stamp))

@@ -61,36 +61,37 @@ class _Settling:
     def take(self, point: Point) -> None:
         """Settle one point."""
         value = point.value
-        if point.is_tally:
+        if point.of.is_tally:
             step, first = self._tallying.take(point)
         elif isinstance(value, Distribution):
-            spread = self._totals.observe(point.position, value, changes=point.changes)
+            spread = self._totals.observe(point.position, value, changes=point.of.changes)
             step, first = spread.step, spread.first
             if spread.newest is not None:
-                self._spreads.setdefault(_place(point), (point, []))[1].append(spread.newest)
+                place = point.of.origin, point.at, point.of.row.name, point.of.subject
+                self._spreads.setdefault(place, (point, []))[1].append(spread.newest)
         else:
-            if point.changes:
+            if point.of.changes:
                 step, total, first = self._totals.add(point.position, value)
             else:
-                step, total, first = self._totals.watch(point.position, value, rises=point.rises)
+                step, total, first = self._totals.watch(point.position, value, rises=point.of.rises)
             if total is not None:
-                self._moments.put(point.origin, point.position.at, point.row, point.subject, total)
+                self._moments.put(point.of.origin, point.at, point.of.row, point.of.subject, total)
         self._steps[step] += 1
         if first:
             self._disputes.append(_dispute(point))
 
     def _spread(self, point: Point, newest: Distribution) -> None:
         """The mean of what is new as the row's value; where names may be added, about its quantiles too."""
-        at = point.position.at
+        at = point.at
         if newest.mean is not None:
-            self._moments.put(point.origin, at, point.row, point.subject, newest.mean)
-        if point.row.scope not in _WHOLE:
+            self._moments.put(point.of.origin, at, point.of.row, point.of.subject, newest.mean)
+        if point.of.row.scope not in _WHOLE:
             return
         for word, which in QUANTILES.items():
             value = newest.quantile(which)
             if value is not None:
-                name = f"{CUSTOM_PREFIX}{point.row.short}_{word}"
-                self._moments.name(point.origin, at, point.row.scope, name, ())[()] = value
+                name = f"{CUSTOM_PREFIX}{point.of.row.short}_{word}"
+                self._moments.name(point.of.origin, at, point.of.row.scope, name, ())[()] = value
 
     def result(self, decoded: Decoded) -> Decoded:
         """Everything, with an account of what the points were."""
@@ -114,16 +115,13 @@ class _Settling:
         )
 
 
-def _place(point: Point) -> _Place:
-    return point.origin, point.position.at, point.row.name, point.subject
-
-
 def _dispute(point: Point) -> Record:
-    said = (
-        f"two writers tell {point.row.name} at once, as one producer: give each its own service.instance.id"
+    message = (
+        f"two writers tell {point.of.row.name} at once, as one producer: "
+        "give each its own service.instance.id"
     )
-    line = LogLine(at=point.position.at, severity=Severity.WARNING, message=said, subsystem="collector")
-    return Record(origin=point.origin, event=line)
+    line = LogLine(at=point.at, severity=Severity.WARNING, message=message, subsystem="collector")
+    return Record(origin=point.of.origin, event=line)
 
 
 class Took(NamedTuple):
@@ -147,31 +145,31 @@ class _Tallying:
         position, labels = self._placed(point)
         value = point.value
         if isinstance(value, Distribution):
-            spread = self._totals.observe(position, value, changes=point.changes)
+            spread = self._totals.observe(position, value, changes=point.of.changes)
             step, first, more = spread.step, spread.first, spread.newest
         else:
-            step, risen, first = self._totals.rise(position, value, changes=point.changes)
+            step, risen, first = self._totals.rise(position, value, changes=point.of.changes)
             more = None if risen is None else Distribution(count=0, sum=risen)
         if more is not None:
             group = self._totals.counted(position)
-            known = group.tally or TallySeries(metric=point.row.name, labels=labels, sum=0.0)
+            known = group.tally or TallySeries(metric=point.of.row.name, labels=labels, sum=0.0)
             is_counter = not isinstance(value, Distribution)
-            group.tally = _grown(known, more, None if is_counter else buckets_of(point.row))
-            newest = self._newest.setdefault((point.origin, point.row.scope), {})
+            group.tally = _grown(known, more, None if is_counter else buckets_of(point.of.row))
+            newest = self._newest.setdefault((point.of.origin, point.of.row.scope), {})
             before = newest.get(position.group)
             newest[position.group] = position if before is None or position.at >= before.at else before
         return Took(step, first)
 
     def _placed(self, point: Point) -> tuple[Position, dict[str, str]]:
         """Where a point counts, with its labels: with all others where its labels are one set too many."""
-        words = [str(word) for word in point.subject]
+        words = [str(word) for word in point.of.subject]
         labels = dict(zip(words[::2], words[1::2], strict=True))
         if not labels or self._totals.has(point.position):
             return point.position, labels
-        origin = point.origin
-        who = msgspec.json.encode((origin.role, origin.rank, origin.epoch, point.row.name)).decode()
-        sets = self._totals.label_sets.setdefault(point.position.run_id, {})
-        if sets.get(who, 0) < point.row.max_series:
+        origin = point.of.origin
+        who = msgspec.json.encode((origin.role, origin.rank, origin.epoch, point.of.row.name)).decode()
+        sets = self._totals.label_sets.setdefault(point.of.origin.run_id, {})
+        if sets.get(who, 0) < point.of.row.max_series:
             sets[who] = sets.get(who, 0) + 1
             return point.position, labels
         return point.position._replace(group=f"{who} {OTHER}"), dict.fromkeys(labels, OTHER)

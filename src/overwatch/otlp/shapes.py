@@ -11,7 +11,7 @@ A shape is learned from one request (`learn`):
    its numbers that could take their place. A request with a histogram, or with a point of another form, has
    no shape.
 2. Each value is replaced by its point's place (0, 1, 2, ...), and the general path (`points.decode_points`)
-   reads that. What it finds says where each value goes: a column that holds 3, 1, 2 is made of the values 3,
+   reads that. What it finds shows where each value goes: a column that holds 3, 1, 2 is made of the values 3,
    1 and 2 of any request of this shape. So the general path decides what a request means, nothing here does.
 3. All other bytes are kept, with a mask that is zero at the numbers.
 
@@ -25,7 +25,7 @@ Why it stays beside the general path: reading alone it is fifty times as fast, a
 journal and its fold, lands three times as many points and more for each second of CPU (`make bench-doors`).
 `tests/overwatch/otlp/test_shapes.py` and `test_fuzz_streams.py` read everything in both ways.
 
-Rules: a shape says exactly what the general path would, or nothing. To learn one costs as much as some
+Rules: a shape reads exactly what the general path would, or nothing. To learn one costs as much as some
 parsing, so it is tried where a length came a few times, and ever more seldom where it is in vain; whoever
 waits for an answer does not learn. Bounded in memory: the length that was not seen for longest is evicted
 first. Safe from any thread. Must not know who sent a request, or what a name means.
@@ -212,7 +212,7 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shape:
-    """What requests of one shape have in common, and what they say."""
+    """What requests of one shape have in common, and what they hold."""
 
     mask: _Bytes
     fixed: _Bytes
@@ -251,7 +251,7 @@ class Shape:
         return True
 
     def read(self, body: bytes) -> Decoded | None:
-        """What a request says; `None` where it is not of this shape, or its numbers need the general path."""
+        """What a request holds; `None` where it is of no such shape, or its numbers need the general path."""
         if not self.fits(body):
             return None
         numbers = self.layout.numbers(body)
@@ -273,8 +273,7 @@ class Shape:
         points = []
         for point in series.points:
             place = _place(point)
-            position = point.position._replace(at=times[place], start=starts[place])
-            points.append(msgspec.structs.replace(point, value=values[place], position=position))
+            points.append(Point(point.of, starts[place], times[place], values[place]))
         moments = series.moments.placed(values, times)
         return msgspec.structs.replace(self.said, series=Series(moments=moments, points=tuple(points)))
 
@@ -302,13 +301,13 @@ def learn(body: bytes) -> Shape | None:
         firsts=firsts,
         said=said,
         columns=columns,
-        rising=_places([_place(point) for point in points if point.rises]),
+        rising=_places([_place(point) for point in points if point.of.rises]),
     )
 
 
 def _place(point: Point) -> int:
     if not isinstance(point.value, float):
-        raise TypeError(f"a point of {point.row.name} holds a distribution, which has no place")
+        raise TypeError(f"a point of {point.of.row.name} holds a distribution, which has no place")
     return int(point.value)
 
 
@@ -321,7 +320,7 @@ def _with_places(body: bytes, slots: Sequence[Slot]) -> bytes:
 
 
 def _columns(said: Decoded, moments: _Places) -> tuple[_Columns, ...] | None:
-    """The measurements of a request that holds places; `None` where it says anything else."""
+    """The measurements of a request that holds places; `None` where it holds anything else."""
     found: list[_Columns] = []
     for record in said.records:
         event = record.event
@@ -369,9 +368,8 @@ class Shapes:
         """Shapes learned so far."""
 
     def read(self, body: bytes) -> Decoded | None:
-        """What a request says, where its shape is known; else `None`."""
-        known = self._lengths.get(len(body))
-        for shape in () if known is None else known.shapes:
+        """What a request holds, where its shape is known; else `None`."""
+        for shape in self._of(len(body)):
             said = shape.read(body)
             if said is not None:
                 self._put_first(shape)

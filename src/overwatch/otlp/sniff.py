@@ -35,23 +35,12 @@ class _Line(msgspec.Struct, rename="camel"):
     resource_spans: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _Kind(NamedTuple):
-    """Where the items of a signal lie in a request, and their times."""
-
-    path: tuple[str, ...]
-    times: tuple[str, ...]
-    """The second counts where no item has the first."""
-
-
-_KINDS: Final = {
-    Signal.LOGS: _Kind(
-        ("resource_logs", "scope_logs", "log_records"), ("time_unix_nano", "observed_time_unix_nano")
-    ),
-    Signal.METRICS: _Kind(("resource_metrics", "scope_metrics", "metrics"), ("time_unix_nano",)),
-    Signal.TRACES: _Kind(
-        ("resource_spans", "scope_spans", "spans"), ("end_time_unix_nano", "start_time_unix_nano")
-    ),
+_TIMES: Final = {
+    Signal.LOGS: ("time_unix_nano", "observed_time_unix_nano"),
+    Signal.METRICS: ("time_unix_nano",),
+    Signal.TRACES: ("end_time_unix_nano", "start_time_unix_nano"),
 }
+"""The times of an item; the second counts where no item has the first."""
 _decoder: Final = msgspec.json.Decoder(_Line)
 
 
@@ -74,9 +63,9 @@ def _sniff_json(text: bytes) -> tuple[RequestKind, ...]:
         line = _decoder.decode(text)
     except RecursionError as error:
         raise ValueError(str(error)) from None
-    requests = ((signal, bytes(getattr(line, kind.path[0]))) for signal, kind in _KINDS.items())
+    requests = ((signal, bytes(getattr(line, path[0]))) for signal, path in wire.ITEMS.items())
     return tuple(
-        RequestKind(signal, _newest(_written_times(field, request) for field in _KINDS[signal].times))
+        RequestKind(signal, _newest(_written_times(field, request) for field in _TIMES[signal]))
         for signal, request in requests
         if request.startswith(b"[")
     )
@@ -85,14 +74,14 @@ def _sniff_json(text: bytes) -> tuple[RequestKind, ...]:
 def _sniff_protobuf(body: bytes) -> RequestKind | None:
     """Of protobuf bytes; `None` where they are no request of any signal."""
     found: list[RequestKind] = []
-    for signal, kind in _KINDS.items():
+    for signal, path in wire.ITEMS.items():
         try:
             message = wire.parse(signal, body)
         except wire.MalformedBody:
             continue
-        if _is_explained(message, kind.path):
-            items = [timed for item in _inside(message, kind.path) for timed in _timed(item)]
-            newest = _newest((getattr(item, field) for item in items) for field in kind.times)
+        if _is_explained(message, path):
+            items = [timed for item in wire.items_in(message, path) for timed in _timed(item)]
+            newest = _newest((getattr(item, field) for item in items) for field in _TIMES[signal])
             found.append(RequestKind(signal, newest))
     return max(found, key=lambda one: one.newest is not None, default=None)
 
@@ -119,14 +108,6 @@ def _is_explained(message: Message, path: tuple[str, ...]) -> bool:
             break
         parts.append(inside[0])
     return len(parts) > 1 and not any(len(UnknownFieldSet(part)) for part in parts)
-
-
-def _inside(message: Message, path: tuple[str, ...]) -> Iterator[Message]:
-    if not path:
-        yield message
-        return
-    for part in getattr(message, path[0]):
-        yield from _inside(part, path[1:])
 
 
 def _timed(item: Message) -> Iterable[Message]:

@@ -84,7 +84,7 @@ class Thinning:
     kept: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     """Around what matters, by run id; in order, without overlaps."""
     usual: Mapping[str, Sequence[Span]] = field(default_factory=dict)
-    """The same for longer: what the run says of itself is left once a second, to tell what was usual."""
+    """The same for longer: what the run reports of itself is left once a second, to show what was usual."""
 
     def period_ns(self, run_id: str, stamp: int) -> int:
         """Time of which one number is left; 0 where all are."""

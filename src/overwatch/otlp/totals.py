@@ -52,7 +52,7 @@ class Position(NamedTuple):
     part: str
     """Which series of the group."""
     start: int
-    """Unix nanoseconds from which it counts; 0 where the producer does not say."""
+    """Unix nanoseconds from which it counts; 0 where the producer does not send it."""
     at: int
 
 
@@ -226,62 +226,38 @@ class Totals(msgspec.Struct):
 
     def add(self, position: Position, change: float) -> Moved:
         """Add a change up; the value is the total since its series began."""
-        group, series = self._find(position)
-        if group is None:
-            return Moved(Step.NO_ROOM)
-        if series is None:
-            group.series[position.part] = Series(
-                start=position.start, at=position.at, since=position.start, value=change
-            )
+        group, series, step = self._place(position, changes=True)
+        if group is None or series is None:
+            return Moved(step, None, series is not None and _dispute(series, step))
+        if step is Step.WENT_ON:
             group.total += change
-            return Moved(Step.BEGAN, group.total)
-        step = _step_of_change(series, position)
-        if step is Step.LATE or position.at <= series.at:
-            return Moved(step, None, _dispute(series, step))
-        began = step is not Step.WENT_ON
-        group.total += change - series.value if began else change
-        series.value = change if began else series.value + change
-        first = _go_on(series, position, step)
-        return Moved(step, group.total, first)
+            series.value += change
+        else:
+            group.total += change - series.value
+            series.value = change
+        return Moved(step, group.total, _go_on(series, position, step))
 
     def watch(self, position: Position, total: float, *, rises: bool) -> Moved:
         """Take a total as its producer sends it; `rises` where it can never be less than before.
 
         The value is that of all parts.
         """
-        group, series = self._find(position)
-        if group is None:
+        group, series, step = self._place(position, changes=False)
+        if step is Step.NO_ROOM:
             return Moved(Step.BEGAN, total)  # A series that is not watched is believed.
-        if series is None:
-            group.series[position.part] = Series(
-                start=position.start, at=position.at, since=position.start, value=total
-            )
-            return Moved(Step.BEGAN, group.plus(position, total, None, rises=rises))
-        step = _step_of_total(series, position)
-        if step is Step.LATE:
-            return Moved(step)
+        if group is None or series is None:
+            return Moved(step, None, series is not None and _dispute(series, step))
         if step is Step.WENT_ON and rises and total < series.value:
             step = Step.RESET
-        if step is Step.OVERLAPPED and position.start < series.start:
-            return Moved(step, None, _dispute(series, step))
-        whole = group.plus(position, total, series, rises=rises)
+        whole = group.plus(position, total, None if step is Step.BEGAN else series, rises=rises)
         series.value = total
         return Moved(step, whole, _go_on(series, position, step))
 
     def observe(self, position: Position, point: Distribution, *, changes: bool) -> Spread:
         """What a distribution reports anew; `changes` where each point holds only what is new."""
-        group, series = self._find(position)
-        if group is None:
-            return Spread(Step.NO_ROOM)
-        if series is None:
-            whole = None if changes else point
-            group.series[position.part] = Series(
-                start=position.start, at=position.at, since=position.start, whole=whole
-            )
-            return Spread(Step.BEGAN, point)
-        step, is_old = _step(series, position, changes=changes)
-        if is_old:
-            return Spread(step, None, _dispute(series, step))
+        group, series, step = self._place(position, changes=changes)
+        if group is None or series is None:
+            return Spread(step, None, series is not None and _dispute(series, step))
         newest = point.minus(series.whole) if step is Step.WENT_ON and series.whole else None
         if step is Step.WENT_ON and not changes and newest is None:
             step = Step.RESET
@@ -290,17 +266,9 @@ class Totals(msgspec.Struct):
 
     def rise(self, position: Position, value: float, *, changes: bool) -> Moved:
         """How much a rising sum has risen since the point before; a gap or a restart takes none off."""
-        group, series = self._find(position)
-        if group is None:
-            return Moved(Step.NO_ROOM)
-        if series is None:
-            group.series[position.part] = Series(
-                start=position.start, at=position.at, since=position.start, value=value
-            )
-            return Moved(Step.BEGAN, value)
-        step, is_old = _step(series, position, changes=changes)
-        if is_old:
-            return Moved(step, None, _dispute(series, step))
+        group, series, step = self._place(position, changes=changes)
+        if group is None or series is None:
+            return Moved(step, None, series is not None and _dispute(series, step))
         if step is Step.WENT_ON and not changes and value < series.value:
             step = Step.RESET
         risen = value if changes or step is not Step.WENT_ON else value - series.value
@@ -327,18 +295,22 @@ class Totals(msgspec.Struct):
         gone = self.runs.pop(run_id, {})
         self.size -= sum(len(group.series) for group in gone.values())
 
-    def _find(self, position: Position) -> tuple[Group | None, Series | None]:
-        """The group and the series of a point; no group where there is no room for either."""
+    def _place(self, position: Position, *, changes: bool) -> tuple[Group | None, Series | None, Step]:
+        """The group and the series of a point, and what it is to them; no group where it counts nothing."""
         group = self.runs.get(position.run_id, {}).get(position.group)
         series = None if group is None else group.series.get(position.part)
         if series is not None:
-            return group, series
+            step, is_old = _step(series, position, changes=changes)
+            return None if is_old else group, series, step
         if self.size >= MAX_SERIES:
-            return None, None
+            return None, None, Step.NO_ROOM
         self.size += 1
         if group is None:
             group = self.runs.setdefault(position.run_id, {}).setdefault(position.group, Group())
-        return group, None
+        series = group.series[position.part] = Series(
+            start=position.start, at=position.at, since=position.start
+        )
+        return group, series, Step.BEGAN
 
 
 def _step(series: Series, position: Position, *, changes: bool) -> tuple[Step, bool]:
@@ -371,6 +343,8 @@ def _step_of_total(series: Series, position: Position) -> Step:
 
 def _go_on(series: Series, position: Position, step: Step) -> bool:
     """Note a point that counts; whether it is the first that shows a second writer."""
+    if step is Step.BEGAN:
+        return False
     series.since, series.at = position.start or series.at, position.at
     if step is not Step.WENT_ON:
         series.start = position.start

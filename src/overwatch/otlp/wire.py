@@ -4,7 +4,8 @@ Owns the mapping between fields of events and attributes, severities and their n
 message of each signal. Must not know values.
 """
 
-from typing import Final, TypeAlias, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias, TypeVar, get_args
 
 import msgspec
 from google.protobuf.message import DecodeError, Message
@@ -16,27 +17,14 @@ import overwatch
 from overwatch.events import (
     ActionTaken,
     CheckpointSaved,
-    CommandApplied,
     CurriculumChanged,
-    EarlyStopped,
-    EnvCrashed,
     EnvsRemoved,
     EpisodeEnded,
     Event,
-    FindingAcknowledged,
-    GateEvaluated,
     LogLine,
-    Measured,
-    NonFiniteSeen,
-    PhaseBegan,
     PhaseEnded,
-    RunFinished,
-    RunStarted,
-    RunStateChanged,
-    SeedStageChanged,
     Severity,
     Tallied,
-    TrainingRecovered,
 )
 from overwatch.journal import Signal
 
@@ -44,7 +32,7 @@ Request: TypeAlias = ExportLogsServiceRequest | ExportMetricsServiceRequest | Ex
 _Kind = TypeVar("_Kind", bound=Message)
 
 LONGEST_ID: Final = 256
-"""Characters of what says who speaks, or of what: a request says it once, for all of its items. A run with a
+"""Characters of what names a sender or a subject: a request has it once, for all of its items. A run with a
 longer id is refused, of other words the beginning counts."""
 RUN_ID: Final = "rl.run.id"
 TASK: Final = "rl.environment.name"
@@ -70,7 +58,7 @@ LANE_ID: Final = "overwatch.lane.id"
 OURS: Final = "overwatch"
 """`telemetry.distro.name` of Overwatch's own SDK."""
 EVENT_NAME: Final = "event.name"
-"""Where producers of before OTLP 1.6 say the name of an event."""
+"""Where producers of before OTLP 1.6 put the name of an event."""
 EVENT_PREFIX: Final = "overwatch."
 SCHEMA_URL: Final = f"https://overwatch.dev/schemas/{overwatch.__version__}"
 """Where the names of this version are defined; see `otel/registry/manifest.yaml`."""
@@ -98,11 +86,7 @@ COLUMNS: Final = {
 RESERVED: Final = frozenset({SEQ, SCOPE, INDEX, RUN_ID})
 """Attributes of a measurement that are not values."""
 
-EVENT_TYPES: Final[tuple[type[Event], ...]] = (
-    RunStarted, RunFinished, Measured, Tallied, EpisodeEnded, ActionTaken, SeedStageChanged,
-    GateEvaluated, EnvCrashed, EnvsRemoved, NonFiniteSeen, EarlyStopped, CurriculumChanged, CheckpointSaved,
-    TrainingRecovered, RunStateChanged, CommandApplied, FindingAcknowledged, PhaseBegan, PhaseEnded, LogLine,
-)  # fmt: skip
+EVENT_TYPES: Final[tuple[type[Event], ...]] = get_args(Event)
 TAGS: Final[dict[type[Event], str]] = {kind: str(kind.__struct_config__.tag) for kind in EVENT_TYPES}
 BY_EVENT_NAME: Final[dict[str, type[Event]]] = {f"{EVENT_PREFIX}{tag}": kind for kind, tag in TAGS.items()}
 
@@ -119,11 +103,10 @@ def attribute_of(field: str) -> str:
     return _IDS.get(field, f"{EVENT_PREFIX}{field}")
 
 
-def _fields(kind: type[Event]) -> tuple[str, ...]:
-    return tuple(field.name for field in msgspec.structs.fields(kind) if field.name != "at")
-
-
-FIELDS: Final = {kind: _fields(kind) for kind in EVENT_TYPES}
+FIELDS: Final = {
+    kind: tuple(field.name for field in msgspec.structs.fields(kind) if field.name != "at")
+    for kind in EVENT_TYPES
+}
 BY_ATTRIBUTE: Final = {
     kind: {attribute_of(field): field for field in fields} for kind, fields in FIELDS.items()
 }
@@ -168,6 +151,23 @@ REQUESTS: Final[dict[Signal, type[Request]]] = {
     Signal.METRICS: ExportMetricsServiceRequest,
     Signal.TRACES: ExportTraceServiceRequest,
 }
+
+
+ITEMS: Final = {
+    Signal.LOGS: ("resource_logs", "scope_logs", "log_records"),
+    Signal.METRICS: ("resource_metrics", "scope_metrics", "metrics"),
+    Signal.TRACES: ("resource_spans", "scope_spans", "spans"),
+}
+"""Where the items of a signal lie in its request, level by level."""
+
+
+def items_in(message: Message, path: Sequence[str]) -> Iterator[Message]:
+    """The messages at the end of a path."""
+    if not path:
+        yield message
+        return
+    for part in getattr(message, path[0]):
+        yield from items_in(part, path[1:])
 
 
 def parse(signal: Signal, body: bytes) -> Request:

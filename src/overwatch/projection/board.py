@@ -14,7 +14,7 @@ import numpy as np
 from overwatch.catalog import parse_stage
 from overwatch.catalog.stages import Stage
 from overwatch.diagnose.anomaly import STATUSES
-from overwatch.diagnose.rollups import End, Sums, middles_of
+from overwatch.diagnose.fleet import End, Sums, middles_of
 from overwatch.projection.filtering import COMPARE, LANE_KEYS, SLOT_KEYS, FilterError, Term, parse
 from overwatch.projection.rows import UNKNOWN, WORDS, BoardRows, env_views
 from overwatch.projection.system import lane_anomaly

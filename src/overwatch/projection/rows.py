@@ -17,7 +17,7 @@ import numpy as np
 from overwatch.catalog.stages import BY_CODE, Life, of_life
 from overwatch.diagnose.anomaly import STATUSES
 from overwatch.diagnose.assess import Judged
-from overwatch.diagnose.rollups import fps_of
+from overwatch.diagnose.fleet import fps_of
 from overwatch.projection.system import bound_view
 from overwatch.projection.text import safe, safe_all, safe_or_none
 from overwatch.snapshot import Anomaly, Detail, Env, Reason, SeedEvent, Slot, Trend

@@ -16,10 +16,10 @@ from typing import BinaryIO, Final, TypeAlias
 
 import msgspec
 
-from overwatch.recordings.handles import Handles
-from overwatch.recordings.index import Header, Located, RecordingError, read_entry
-from overwatch.recordings.packed import PackedReader, unpacked
+from overwatch.recordings.index import Located, RecordingError, read_entry
+from overwatch.recordings.packed import PackedReader, lines_in, unpacked
 from overwatch.recordings.pieces import INDEX, PACKED, Inventory, Piece, inventory
+from overwatch.recordings.stored import Handles
 
 LIVE: Final = "index.jsonl"
 _KEPT_READERS: Final = 2
@@ -34,7 +34,7 @@ _Places: TypeAlias = dict[tuple[int, int], tuple[int, int]]
 
 
 class RecordingFiles:
-    """One folder; `lines` says what `line` may be asked for. Not safe for several threads at once."""
+    """One folder; `lines` yields what `line` may be called with. Not safe for several threads at once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -45,7 +45,7 @@ class RecordingFiles:
         """Of the files that were written to when the index was read."""
         self._live: int | None = None
         """Descriptor of what was the live index then; open, so that no other file gets its inode."""
-        self._let_go: Callable[[], object] = _nothing
+        self._let_go: Callable[[], object] = lambda: None
         self._readers: OrderedDict[str, PackedReader] = OrderedDict()
         self._places: OrderedDict[Piece, _Places] = OrderedDict()
 
@@ -58,10 +58,10 @@ class RecordingFiles:
         with ExitStack() as held:
             pieces, files = self._hold(held)
             for piece in pieces:
-                for line in _lines_of(self.folder, piece, files.get(piece)):
+                for line in piece_lines(self.folder, piece, files.get(piece)):
                     yield piece, line
             if self._live is not None:
-                for line in _lines_at(self._live):
+                for line in lines_in(_chunks_at(self._live), self.folder / LIVE):
                     yield None, line
 
     def stored(self, piece: Piece | None, file: str) -> str:
@@ -92,7 +92,8 @@ class RecordingFiles:
         path = self._root + stored
         is_new = path not in self._handles
         fd = self._handles.of(path)
-        if is_new and self._is_moved(stored):
+        # A file that was written to when the index was read may have another name now.
+        if is_new and "-" not in stored and self._live_then() != _identity(self.folder / LIVE):
             self._handles.forget(path)
             raise FileNotFoundError(f"{path} was rotated since the index was read")
         return os.pread(fd, length, offset)
@@ -134,10 +135,6 @@ class RecordingFiles:
         with suppress(FileNotFoundError):
             self._live = os.open(self.folder / LIVE, os.O_RDONLY | os.O_CLOEXEC)
             self._let_go = weakref.finalize(self, os.close, self._live)
-
-    def _is_moved(self, stored: str) -> bool:
-        """Whether a file that was written to when the index was read has another name now."""
-        return "-" not in stored and self._live_then() != _identity(self.folder / LIVE)
 
     def _live_then(self) -> tuple[int, int] | None:
         if self._live is None:
@@ -181,19 +178,12 @@ class RecordingFiles:
         return reader
 
 
-def _nothing() -> None:
-    """There is no descriptor yet."""
-
-
-def _lines_at(fd: int) -> Iterator[bytes]:
-    """The lines of an open file, wherever it stands. Raises `OSError`."""
-    at, rest = 0, b""
+def _chunks_at(fd: int) -> Iterator[bytes]:
+    """What an open file holds, wherever it stands. Raises `OSError`."""
+    at = 0
     while chunk := os.pread(fd, _CHUNK_BYTES, at):
         at += len(chunk)
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from (line + b"\n" for line in whole)
-    if rest:
-        yield rest
+        yield chunk
 
 
 def _placed(folder: Path, piece: Piece) -> _Places:
@@ -218,34 +208,16 @@ def live_lines(folder: Path) -> Iterator[bytes]:
         return
 
 
-def piece_lines(folder: Path, piece: Piece) -> Iterator[bytes]:
-    """The lines of a piece's index. Raises `OSError`."""
-    return _lines_of(folder, piece, None)
-
-
-def _lines_of(folder: Path, piece: Piece, file: BinaryIO | None) -> Iterator[bytes]:
+def piece_lines(folder: Path, piece: Piece, file: BinaryIO | None = None) -> Iterator[bytes]:
     """The lines of a piece's index, of which a file may be open. Raises `OSError`."""
     path = folder / piece.name(INDEX)
     if file is None:
         with path.open("rb") as opened:
-            yield from _lines_of(folder, piece, opened)
+            yield from piece_lines(folder, piece, opened)
     elif piece.is_packed:
         yield from unpacked(file, path)
     else:
         yield from file
-
-
-def header_of(folder: Path, piece: Piece) -> Header:
-    """The first line of a piece's index. Raises `OSError`, also where it is none."""
-    for line in piece_lines(folder, piece):
-        try:
-            entry = read_entry(line)
-        except msgspec.DecodeError:
-            break
-        if isinstance(entry, Header):
-            return entry
-        break
-    raise OSError(f"{folder / piece.name(INDEX)} has no header")
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

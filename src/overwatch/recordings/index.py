@@ -1,14 +1,19 @@
 """The lines of a recording's index: what each kind holds, and reading them.
 
-Owns the shape of `index.jsonl` on the reading side; `docs/recordings.md` describes it. Rules: a kind of line
-is told by its first telling key; what no kind fits is an error of that line alone. Must not know where
-files lie, nor what batches mean.
+Owns the shape of `index.jsonl`; `docs/recordings.md` describes it. Rules: a kind of line is known by its
+first distinctive key; what no kind fits is an error of that line alone. Where numbers were thinned, a gap
+between two of them looks like trouble: there only those findings are found anew that were seen open then,
+for what stands around them was kept (`Notes`). Must not know where files lie, what batches mean, or how
+they are replayed.
 """
 
+from bisect import bisect_right
 from typing import Annotated, Final, TypeAlias
 
 import msgspec
 
+from overwatch import __version__
+from overwatch.fold import FAST_NS, SLOW_NS
 from overwatch.journal import INDEX_VERSION, Signal
 from overwatch.otlp.thin import RetentionLevel
 from overwatch.snapshot import Baseline
@@ -17,6 +22,7 @@ Place: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 Time: TypeAlias = Annotated[int, msgspec.Meta(gt=0, le=(1 << 63) - 1)]
 
 
+_NS_PER_MS: Final = 1_000_000
 BACK_NS: Final = 600_000_000_000
 """From the tick at which it was seen open, a finding is followed back this far at most."""
 
@@ -50,6 +56,21 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of a packed piece, by run id."""
 
 
+def new_header(
+    first_stamp: int | None = None, last_stamp: int | None = None, runs: dict[str, Share] | None = None
+) -> Header:
+    """The header of an index that this build writes."""
+    return Header(
+        overwatch_index=INDEX_VERSION,
+        version=__version__,
+        fast_ms=FAST_NS // _NS_PER_MS,
+        slow_ms=SLOW_NS // _NS_PER_MS,
+        first_stamp=first_stamp,
+        last_stamp=last_stamp,
+        runs=runs or {},
+    )
+
+
 class Located(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where one batch lies."""
 
@@ -79,14 +100,14 @@ class StartBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def tells(self) -> bool:
-        """Whether it says how runs are judged and held."""
+        """Whether it holds how runs are judged and held."""
         return any(one is not None for one in (self.baseline, self.preset, self.diagnosis, self.room))
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A collector started here, and its clock jumps to this stamp.
 
-    Its fold began empty, or, where the body says `after`, went on from the life before.
+    Its fold began empty, or, where the body has `after`, went on from the life before.
     """
 
     sequence: Place
@@ -153,3 +174,91 @@ def read_entry(line: bytes) -> Entry:
     if isinstance(entry, Header) and entry.overwatch_index != INDEX_VERSION:
         raise RecordingError(f"index version {entry.overwatch_index} is not {INDEX_VERSION}; record again")
     return entry
+
+
+_AROUND_NS: Final = 5_000_000_000
+"""A finding may be found so long before it was true, by clocks that differ, and after it was seen open."""
+_NOBODY: Final[dict[str, frozenset[str]]] = {}
+
+
+class Notes:
+    """Filled in order of the index."""
+
+    def __init__(self) -> None:
+        self.findings: list[Raised] = []
+        """Those that were seen open while it was recorded."""
+        self.gone: list[Gone] = []
+        """What went to make room."""
+        self.thinned: dict[str, dict[RetentionLevel, int]] = {}
+        """By run and grain, the stamp up to which numbers have it."""
+        self._firsts: list[int] = []
+        self._spans: dict[str, list[tuple[int, int, str]]] | None = None
+        """When each finding may be found, by run; made once all findings are known."""
+        self._stretches: list[frozenset[str]] = []
+        """From each of these stamps on, the runs that are thinned."""
+        self._is_whole = False
+        """The first stamp of the piece that is read is that of its first batch."""
+        self._pieces: list[tuple[int, frozenset[str] | None]] = []
+        """First stamp of each piece, and the runs in it, the empty id for what names none; `None`: any."""
+
+    def piece(self, header: Header) -> None:
+        """A piece begins."""
+        self._is_whole = header.first_stamp is None
+        if header.first_stamp is None:
+            return
+        self._pieces.append((header.first_stamp, frozenset(header.runs)))
+        thinned = set()
+        for run_id, share in header.runs.items():
+            if share.grain not in (RetentionLevel.WHOLE, RetentionLevel.GONE):
+                thinned.add(run_id)
+                of_run = self.thinned.setdefault(run_id, {})
+                of_run[share.grain] = max(of_run.get(share.grain, 0), header.last_stamp or 0)
+        self._begin(header.first_stamp, frozenset(thinned))
+
+    def told(self, entry: Located | Started) -> None:
+        """A batch or a start."""
+        if self._is_whole:
+            self._is_whole = False
+            self._pieces.append((entry.stamp, None))
+            self._begin(entry.stamp, frozenset())
+
+    def first_of(self, run_id: str) -> int | None:
+        """No batch of a run is in a piece that begins before this stamp; `None` where none can be of it."""
+        wanted = {run_id, ""}
+        return min((first for first, runs in self._pieces if runs is None or wanted & runs), default=None)
+
+    def hushed(self, tick: int) -> dict[str, frozenset[str]]:
+        """By run whose numbers are thinned at a tick: the findings that may be found there."""
+        place = bisect_right(self._firsts, tick) - 1
+        thinned = self._stretches[place] if place >= 0 else None
+        return {run_id: self._found(run_id, tick) for run_id in thinned} if thinned else _NOBODY
+
+    def is_whole(self, tick: int) -> bool:
+        """Whether all that came up to a tick is there as it came."""
+        is_thinned = any(
+            runs for first, runs in zip(self._firsts, self._stretches, strict=True) if first <= tick
+        )
+        return not is_thinned and all(gone.first > tick for gone in self.gone)
+
+    @property
+    def told_of_thinning(self) -> tuple[object, ...]:
+        """All that `hushed` goes by; empty where nothing was thinned."""
+        if not any(self._stretches):
+            return ()
+        stretches = [sorted(runs) for runs in self._stretches]
+        return self.thinned, self._firsts, stretches, self.findings
+
+    def _found(self, run_id: str, tick: int) -> frozenset[str]:
+        """The findings that were open first around a tick."""
+        if self._spans is None:
+            self._spans = {}
+            for raised in self.findings:
+                span = *raised.around(_AROUND_NS, _AROUND_NS), raised.finding
+                self._spans.setdefault(raised.run, []).append(span)
+        spans = self._spans.get(run_id, ())
+        return frozenset(finding for first, last, finding in spans if first <= tick <= last)
+
+    def _begin(self, first: int, thinned: frozenset[str]) -> None:
+        if not self._firsts or first > self._firsts[-1]:
+            self._firsts.append(first)
+            self._stretches.append(thinned)

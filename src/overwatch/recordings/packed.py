@@ -39,35 +39,38 @@ _UNPACKED_ANYWAY: Final = 64 << 20
 _CHUNK_BYTES: Final = 1 << 18
 
 
-class PackedWriter:
-    """Writes one file. Raises `OSError`; what was written then is worth nothing."""
+class LineWriter:
+    """Writes one file, packed or not. Raises `OSError`; what was written then is worth nothing."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_packed: bool) -> None:
         self.path = path
         self.size = 0
         """Bytes of lines so far."""
-        self._file = _created(path)
-        self._compressor = zstandard.ZstdCompressor(level=_LEVEL, write_content_size=True)
-        self._waiting: list[bytes] = []
-        self._waiting_bytes = 0
+        # In place of what has the name, as closed to others as plain files.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._file = os.fdopen(os.open(path, flags, 0o640), "wb")
+        self._compressor = (
+            zstandard.ZstdCompressor(level=_LEVEL, write_content_size=True) if is_packed else None
+        )
+        self._waiting = bytearray()
         self._frames: list[tuple[int, int]] = []
 
     def append(self, line: bytes) -> int:
         """Add one line without its newline; returns its offset."""
         start = self.size
-        self._waiting += (line, b"\n")
-        self._waiting_bytes += len(line) + 1
+        self._waiting += line + b"\n"
         self.size += len(line) + 1
-        if self._waiting_bytes >= _FRAME_BYTES:
+        if len(self._waiting) >= _FRAME_BYTES:
             self._flush()
         return start
 
     def close(self) -> int:
         """Finish the file; returns its size on disk, in bytes."""
         self._flush()
-        table = b"".join(_ENTRY.pack(*frame) for frame in self._frames)
-        table += _FOOT.pack(len(self._frames), 0, _MAGIC)
-        self._file.write(_HEAD.pack(_SKIPPED, len(table)) + table)
+        if self._compressor is not None:
+            table = b"".join(_ENTRY.pack(*frame) for frame in self._frames)
+            table += _FOOT.pack(len(self._frames), 0, _MAGIC)
+            self._file.write(_HEAD.pack(_SKIPPED, len(table)) + table)
         self._file.flush()
         sync(self._file.fileno())
         size = self._file.tell()
@@ -79,39 +82,14 @@ class PackedWriter:
         self._file.close()
 
     def _flush(self) -> None:
-        if self._waiting:
-            data = b"".join(self._waiting)
+        data = bytes(self._waiting)
+        if data and self._compressor is not None:
             packed = self._compressor.compress(data)
-            self._file.write(packed)
             self._frames.append((len(packed), len(data)))
-            self._waiting, self._waiting_bytes = [], 0
-
-
-class PlainWriter:
-    """The same for a file that is not packed."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.size = 0
-        self._file = _created(path)
-
-    def append(self, line: bytes) -> int:
-        """Add one line without its newline; returns its offset."""
-        start = self.size
-        self._file.write(line + b"\n")
-        self.size += len(line) + 1
-        return start
-
-    def close(self) -> int:
-        """Finish the file; returns its size in bytes."""
-        self._file.flush()
-        sync(self._file.fileno())
-        self._file.close()
-        return self.size
-
-    def abandon(self) -> None:
-        """Let go of what will not be finished."""
-        self._file.close()
+            self._file.write(packed)
+        else:
+            self._file.write(data)
+        self._waiting.clear()
 
 
 class PackedReader:
@@ -175,31 +153,24 @@ class PackedReader:
         return frames
 
 
-def _created(path: Path) -> BinaryIO:
-    """An empty file in place of what has the name, as closed to others as plain ones. Raises `OSError`."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    return os.fdopen(os.open(path, flags, 0o640), "wb")
-
-
-def unpacked_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a zstd file of anybody's, newlines included; raises `OSError` where it is damaged."""
-    with path.open("rb") as file:
-        yield from unpacked(file, path)
-
-
 def unpacked(file: BinaryIO, path: Path) -> Iterator[bytes]:
-    """The same of a file that is open; errors name the path."""
-    rest = b""
+    """The lines of an open zstd file of any program; raises `OSError`, with the path, where it is damaged."""
     stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True, closefd=False)
     chunks = iter(lambda: stream.read(_CHUNK_BYTES), b"")
     try:
-        for chunk in believable(chunks, os.fstat(file.fileno()).st_size, path):
-            *whole, rest = (rest + chunk).split(b"\n")
-            if len(rest) > _MOST_LINE:
-                _damaged(path, f"a line of more than {_MOST_LINE:,} bytes")
-            yield from (line + b"\n" for line in whole)
+        yield from lines_in(believable(chunks, os.fstat(file.fileno()).st_size, path), path)
     except zstandard.ZstdError as error:
         _damaged(path, str(error))
+
+
+def lines_in(chunks: Iterable[bytes], path: Path) -> Iterator[bytes]:
+    """The lines of what is read in chunks, newlines included; raises `OSError` for one that is too long."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        if len(rest) > _MOST_LINE:
+            _damaged(path, f"a line of more than {_MOST_LINE:,} bytes")
+        yield from (line + b"\n" for line in whole)
     if rest:
         yield rest
 

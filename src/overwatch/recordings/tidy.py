@@ -1,11 +1,12 @@
 """Keeping a recording small: one clean-up of its folder, from what is left over to the last due job.
 
-Runs as a process of its own (`python -m overwatch.recordings`), with low priority, so that whoever records
-is not slowed down, and may be killed at any moment. Rules: one clean-up of a folder at a time, by lock; a
-piece that cannot be rewritten is left as it is and said. Must not know who started it.
+Runs as a process of its own (`python -m overwatch.recordings.tidy`), with low priority, so that whoever
+records is not slowed down, and may be killed at any moment. Rules: one clean-up of a folder at a time, by
+lock; a piece that cannot be rewritten is left as it is and reported. Must not know who started it.
 """
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -13,24 +14,24 @@ from typing import Final
 
 import msgspec
 
+from overwatch.background import give_way
 from overwatch.file_lock import locked
 from overwatch.journal import Signal
 from overwatch.otlp.thin import Span
 from overwatch.recordings.checkpoints import bytes_left, forget_up_to
-from overwatch.recordings.compaction import Around, compact
-from overwatch.recordings.files import header_of, live_lines, piece_lines
+from overwatch.recordings.compaction import Around, Held, Rules, compact, next_job
+from overwatch.recordings.files import live_lines, piece_lines
 from overwatch.recordings.index import Entry, Gone, Header, Located, Raised, Started, read_entry
-from overwatch.recordings.pieces import INDEX, Inventory, Piece, inventory
-from overwatch.recordings.plan import Held, Rules, next_job
+from overwatch.recordings.pieces import INDEX, Piece, inventory
 
 LOCK: Final = "tidy.lock"
 _USUAL_NS: Final = 3600 * 10**9
-"""Before a finding, what is usual is told by so much of what the run says of itself."""
+"""Before a finding, what is usual shows in so much of what the run reports of itself."""
 _KINDS: Final = (INDEX, *(signal.value for signal in Signal if signal is not Signal.START))
 
 
 class CompactionJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One clean-up that is asked for."""
+    """One clean-up that is requested."""
 
     folder: str
     now: int
@@ -43,7 +44,10 @@ class CompactionJob(msgspec.Struct, frozen=True, kw_only=True):
     after_s: float = 30.0
     """...to so long after it opened."""
     parent: int | None = None
-    """The process that waits for this one; once it has gone one job at most is done. `None`: nobody waits."""
+    """The process that waits for this one; once it has gone one job at most is done. `None`: none waits."""
+
+
+_job: Final = msgspec.json.Decoder(CompactionJob).decode
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +86,7 @@ class _Tidying:
         self._error: str | None = None
 
     def run(self) -> Report:
-        """Jobs until none is due, or nobody waits for them any more."""
+        """Jobs until none is due, or none waits for them any more."""
         jobs = 0
         self._raised[None] = [e for e in _entries(self._folder, None) if isinstance(e, Raised)]
         while True:
@@ -100,12 +104,15 @@ class _Tidying:
             except OSError as error:
                 self._bad.update(one.piece for one in job.pieces)
                 self._error = f"{job.pieces[0].piece.name(INDEX)}: {error}"
-        forget_up_to(self._folder, _gone_up_to(held))
+        # Nothing is left of the pieces at the beginning.
+        forget_up_to(
+            self._folder, max((one.last for one in takewhile(lambda one: one.is_gone, held)), default=0)
+        )
         return self._report(held, jobs)
 
     def _look(self) -> list[Held]:
         """What there is to do something about; what is left over is removed."""
-        found = self._list()
+        found = inventory(os.listdir(self._folder))  # noqa: PTH208 names are all that is needed
         for name in found.leftovers:
             (self._folder / name).unlink(missing_ok=True)
         (self._folder / f"{INDEX}.new").unlink(missing_ok=True)
@@ -124,16 +131,13 @@ class _Tidying:
             if piece in self._held and piece not in self._bad and piece.last <= self._wanted.through
         ]
 
-    def _list(self) -> Inventory:
-        return inventory(os.listdir(self._folder))  # noqa: PTH208 names are all that is needed
-
     def _read(self, piece: Piece) -> Held:
         size = sum(
             path.stat().st_size for kind in _KINDS if (path := self._folder / piece.name(kind)).exists()
         )
         self._raised[piece], self._gone[piece] = [], []
-        header = header_of(self._folder, piece) if piece.generation else None
-        last = 0 if header is None or header.last_stamp is None else header.last_stamp
+        header: Header | None = None
+        last = 0
         for entry in _entries(self._folder, piece):
             match entry:
                 case Raised():
@@ -142,12 +146,14 @@ class _Tidying:
                     self._gone[piece].append(entry)
                 case Located(stamp=stamp) | Started(stamp=stamp) if header is None:
                     last = max(last, stamp)
-                case Header():
-                    pass
+                case Header() if piece.generation:
+                    header, last = entry, entry.last_stamp or 0
                 case _ if header is not None:
                     break
                 case _:
                     pass
+        if piece.generation and header is None:
+            raise OSError(f"{self._folder / piece.name(INDEX)} has no header")
         return Held(piece=piece, size=size, last=last, shares={} if header is None else header.runs)
 
     def _around(self) -> Around:
@@ -176,11 +182,6 @@ class _Tidying:
         )
 
 
-def _gone_up_to(held: Sequence[Held]) -> int:
-    """The last stamp of the pieces at the beginning of which nothing is left, 0 where there are none."""
-    return max((one.last for one in takewhile(lambda one: one.is_gone, held)), default=0)
-
-
 def _entries(folder: Path, piece: Piece | None) -> Iterator[Entry]:
     """What an index holds, `None` being the one that is written to, as far as it can be read."""
     for line in live_lines(folder) if piece is None else piece_lines(folder, piece):
@@ -200,3 +201,19 @@ def _spans(told: Sequence[Raised], before_ns: int, after_ns: int) -> dict[str, l
             start, end = spans[-1][0], max(end, spans.pop()[1])
         spans.append((start, end))
     return found
+
+
+def main() -> int:
+    """A job as JSON on the command line, its report as JSON on stdout; 1 where the folder cannot be used."""
+    give_way()
+    wanted = _job(sys.argv[1])
+    try:
+        report = tidy(wanted)
+    except OSError as error:
+        report = Report(error=str(error))
+    sys.stdout.buffer.write(msgspec.json.encode(report))
+    return 0 if report.error is None else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

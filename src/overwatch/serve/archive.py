@@ -18,17 +18,12 @@ import msgspec
 import zstandard
 
 from overwatch import __version__
-from overwatch.diagnose.assess import dump as dump_assessment
-from overwatch.diagnose.assess import load as load_assessment
 from overwatch.diagnose.judging import Judging
 from overwatch.projection.run import run_line
 from overwatch.recordings.checkpoints import write_whole
+from overwatch.runs import Tracked
 from overwatch.snapshot import Baseline, RunLine, Snapshot, View
 from overwatch.snapshot.history import Ask, History
-from overwatch.state import dump as dump_state
-from overwatch.state import load as load_state
-from overwatch.state.past import Past
-from overwatch.tracked import Tracked
 
 AS_IT_WAS: Final = "archived: shown as it was"
 _SUFFIX: Final = ".run"
@@ -52,16 +47,7 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
     line: RunLine
 
 
-class _Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """The rest of it, packed."""
-
-    state: bytes
-    assessment: bytes
-    past: bytes = b""
-
-
 _head: Final = msgspec.json.Decoder(_Head).decode
-_kept: Final = msgspec.msgpack.Decoder(_Kept).decode
 
 
 def as_it_was(snapshot: Snapshot) -> Snapshot:
@@ -179,14 +165,8 @@ class Archive:
         try:
             packed = path.read_bytes().partition(b"\n")[2]
             size = zstandard.get_frame_parameters(packed).content_size
-            kept = _kept(zstandard.ZstdDecompressor().decompress(packed)) if size <= _MOST_BYTES else None
-            run = (
-                None
-                if kept is None
-                else Tracked(
-                    load_state(kept.state), load_assessment(kept.assessment), past=Past.load(kept.past)
-                )
-            )
+            fits = size <= _MOST_BYTES
+            run = Tracked.load(zstandard.ZstdDecompressor().decompress(packed)) if fits else None
         except (OSError, ValueError, zstandard.ZstdError, msgspec.MsgspecError) as error:
             raise ArchiveError(f"{path} cannot be read ({error}); {hint}") from error
         if run is None:
@@ -237,11 +217,7 @@ class Archive:
         run_id = run.state.origin.run_id
         line = msgspec.structs.replace(run_line(run_id, shown, newest=False), archived=True)
         head = _Head(version=__version__, line=line)
-        state, assessment = dump_state(run.state), dump_assessment(run.assessment)
-        kept = _Kept(state=state, assessment=assessment, past=run.past.dump())
-        packed = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(
-            msgspec.msgpack.encode(kept)
-        )
+        packed = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(run.dump())
         self._folder.mkdir(mode=0o750, parents=True, exist_ok=True)
         data = msgspec.json.encode(head) + b"\n" + packed
         write_whole(self._path(run_id), data)

@@ -1,7 +1,7 @@
-"""Snapshots as a file: one line of JSON for each snapshot that a frame says is recorded.
+"""Snapshots as a file: one line of JSON for each snapshot that a frame marks as recorded.
 
 Rules: lines are in the order of the frames, written by one thread of its own, on disk within a second of
-their frame and at close. A disk that fails loses lines and says how many; it never stops the aggregator.
+their frame and at close. A disk that fails loses lines and reports how many; it never stops the aggregator.
 Must not know how snapshots are made, where the file's folder is chosen, or when files rotate.
 """
 
@@ -29,7 +29,7 @@ FLUSH_S: Final = 1.0
 
 
 class Recorder:
-    """A frame sink that writes `snapshots.jsonl`; `report` is told of lines written, lost, and why."""
+    """A frame sink that writes `snapshots.jsonl`; `report` gets lines written, lost, and why."""
 
     def __init__(self, files: SnapshotFiles, report: Callable[[int, int, str | None], None]) -> None:
         self._file = files
@@ -48,7 +48,7 @@ class Recorder:
         return self._thread.is_alive()
 
     def publish(self, frame: "Frame") -> None:
-        """Queue what the frame says is recorded; returns at once."""
+        """Queue what the frame marks as recorded; returns at once."""
         for snapshot in frame.recorded:
             try:
                 self._waiting.put_nowait(snapshot)
@@ -90,12 +90,12 @@ class Recorder:
         return batch, False
 
     def _write(self, batch: list[Snapshot]) -> None:
-        """The border to the disk, and of the thread: what cannot be written is lost, and said."""
+        """The border to the disk, and of the thread: what cannot be written is lost, and reported."""
         try:
             self._file.append(b"".join(codec.encode(snapshot) + b"\n" for snapshot in batch))
         except OSError as error:
             self._report(0, len(batch), f"{self._file.path}: {error.strerror or error}")
-        except Exception as error:  # noqa: BLE001 as said
+        except Exception as error:  # noqa: BLE001 as above
             _log.error("%d snapshots cannot be written", len(batch), exc_info=error)
             self._report(0, len(batch), f"an error of ours: {type(error).__name__}: {error}")
         else:

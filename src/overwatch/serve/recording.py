@@ -1,31 +1,27 @@
 """Writing a recording: every batch as one line of OTLP JSON, beside an index of their order.
 
-Owns the writing side of `index.jsonl`: a header, start lines, one line a batch, findings, an end line, and
+Owns the writing of `index.jsonl`: a header, start lines, one line a batch, findings, an end line, and
 rotation: what was written becomes a piece of the recording under other names, and new files begin. Rules: a
-batch is in its file before the index says so; one signal a file, as other tools expect; marks say how far all
-of them had come, so that a later life goes on from there without a line doubled or missing. Used from one
-thread at a time; every disk error is the caller's. Must not know what the batches mean.
+batch is in its file before its line is in the index; one signal a file, as other tools expect; marks hold
+how far all of them had come, so that a later life goes on from there without a line doubled or missing.
+Used from one thread at a time; every disk error is the caller's. Must not know what the batches mean.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
-from overwatch import __version__
-from overwatch.fold import FAST_NS, SLOW_NS
-from overwatch.journal import INDEX_VERSION, Batch, Signal
+from overwatch.journal import Batch, Signal
 from overwatch.otlp import jsonl
 from overwatch.platform import sync_folder
+from overwatch.recordings.index import Located, RecordingError, Started, new_header, read_entry
 from overwatch.recordings.pieces import INDEX, Inventory, Piece, inventory
 from overwatch.serve.files import LineFile, Mark
 
-ToJson: TypeAlias = Callable[[Signal, bytes], bytes]
-
-_NS_PER_MS: Final = 1_000_000
 _DATA: Final = tuple(signal.value for signal in Signal if signal is not Signal.START)
 
 
@@ -38,7 +34,7 @@ class RecordingWriter:
         self._index = LineFile(folder / f"{INDEX}.jsonl")
         self._is_settled = False
         """No rotation of an earlier life is half done."""
-        self._number = 1
+        self.number = 1
         """Of the piece that is written to."""
         self.size = 0
         """Bytes written to all files since they were opened or rotated."""
@@ -55,11 +51,6 @@ class RecordingWriter:
         """What is written; batches of other signals must not be given."""
         return tuple(self._files)
 
-    @property
-    def number(self) -> int:
-        """Of the piece that is written to."""
-        return self._number
-
     def start(self, batch: Batch) -> None:
         """Note that a collector started; the body is JSON. Raises `OSError`."""
         body = msgspec.Raw(batch.body)
@@ -73,14 +64,10 @@ class RecordingWriter:
         line = jsonl.to_json(batch.signal, batch.body) + b"\n"
         mark = file.mark()
         file.append(line)
-        entry = {
-            "sequence": batch.sequence,
-            "stamp": batch.stamp,
-            "signal": batch.signal.value,
-            "file": file.path.name,
-            "offset": mark.length,
-            "length": len(line) - 1,
-        }
+        entry = Located(
+            sequence=batch.sequence, stamp=batch.stamp, signal=batch.signal,
+            file=file.path.name, offset=mark.length, length=len(line) - 1,
+        )  # fmt: skip
         try:
             self._note(entry)
         except OSError:
@@ -92,7 +79,7 @@ class RecordingWriter:
 
     def raised(self, finding: Mapping[str, Any]) -> None:
         """Note that a finding was seen open; keys are those of the index. Raises `OSError`."""
-        self._note(dict(finding))
+        self._note(finding)
 
     def rotate(self) -> None:
         """Make a piece of what was written, and begin new files. Raises `OSError`.
@@ -124,7 +111,7 @@ class RecordingWriter:
     def go_back(self, marks: Mapping[str, Mark], position: int) -> None:
         """Forget what was written since, from batch `position` on, as it will be written again.
 
-        What somebody else has added to the files stays. Raises `OSError`.
+        What other writers have added to the files stays. Raises `OSError`.
         """
         self._settle()
         mark = marks.get(self._index.path.name)
@@ -149,49 +136,41 @@ class RecordingWriter:
     def _all(self) -> tuple[LineFile, ...]:
         return (*self._files.values(), self._index)
 
-    def _note(self, entry: dict[str, Any]) -> None:
+    def _note(self, entry: Mapping[str, Any] | Located) -> None:
         self._settle()
         line = msgspec.json.encode(entry) + b"\n"
         if self._index.open() == 0:
-            line = self._header() + line
+            line = _header() + line
         self._index.append(line)
         self.size += len(line)
 
     def _begin(self) -> None:
-        self._number += 1
+        self.number += 1
         self.size, self.began = 0, None
-        self._index.append(self._header())
-
-    def _header(self) -> bytes:
-        header = {
-            "overwatch_index": INDEX_VERSION,
-            "version": __version__,
-            "fast_ms": FAST_NS // _NS_PER_MS,
-            "slow_ms": SLOW_NS // _NS_PER_MS,
-        }
-        return msgspec.json.encode(header) + b"\n"
+        self._index.append(_header())
 
     def _settle(self) -> None:
         """Learn which piece this is, and finish a rotation that was cut short. Raises `OSError`."""
         if self._is_settled:
             return
         found = _listed(self._folder)
-        self._number = found.number
+        self.number = found.number
         self._resume()
         if found.rotating:
             self._move(found)
-            self._number += 1
+            self.number += 1
         self._is_settled = True
 
     def _resume(self) -> None:
         """Take up the size and the age of files that an earlier life wrote to."""
         paths = [self._folder / f"{kind}.jsonl" for kind in (*_DATA, INDEX)]
         self.size = sum(path.stat().st_size for path in paths if path.exists())
-        self.began = _first_stamp(self._index.head()) if self._index.path.exists() else None
+        first = _first_in(self._index.head()) if self._index.path.exists() else None
+        self.began = None if first is None else first.stamp
 
     def _move(self, found: Inventory) -> None:
         """Give every live file the name of its piece, but for those that have been moved."""
-        piece = Piece(first=self._number, last=self._number)
+        piece = Piece(first=self.number, last=self.number)
         for kind in (*_DATA, INDEX):
             path = self._folder / f"{kind}.jsonl"
             if piece.name(kind) not in found.rotating:
@@ -236,25 +215,25 @@ def _listed(folder: Path) -> Inventory:
         return inventory(())
 
 
-def _first_stamp(lines: bytes) -> int | None:
-    """The stamp of the first batch that lines of an index name."""
+def _header() -> bytes:
+    return msgspec.json.encode(new_header()) + b"\n"
+
+
+def _first_in(lines: bytes) -> Located | Started | None:
+    """The first batch or start that lines of an index name."""
     for line in lines.splitlines():
         try:
-            stamp = msgspec.json.decode(line, type=dict[str, msgspec.Raw]).get("stamp")
-            if stamp is not None:
-                return msgspec.json.decode(stamp, type=int)
+            entry = read_entry(line)
+        except RecordingError:
+            continue
         except msgspec.DecodeError:
             return None
+        if isinstance(entry, Located | Started):
+            return entry
     return None
 
 
 def _is_foreign(lines: bytes, position: int) -> bool:
     """Whether lines of an index name a batch before `position` first: they are of another journal."""
-    for line in lines.splitlines():
-        try:
-            sequence = msgspec.json.decode(line, type=dict[str, msgspec.Raw]).get("sequence")
-            if sequence is not None:
-                return msgspec.json.decode(sequence, type=int) < position
-        except msgspec.DecodeError:
-            return False
-    return False
+    first = _first_in(lines)
+    return first is not None and first.sequence < position

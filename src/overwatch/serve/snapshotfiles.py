@@ -15,7 +15,7 @@ import msgspec
 import zstandard
 
 from overwatch.platform import sync, sync_folder
-from overwatch.recordings.rotated import Rotated, counting, due, over, rotated
+from overwatch.recordings.pieces import Rotated, counting, due, over, rotated
 from overwatch.serve.files import LineFile
 
 LIVE_BYTES: Final = 16 << 20

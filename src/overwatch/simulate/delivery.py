@@ -6,25 +6,30 @@ is counted by reason. A thread of its own delivers, so that a collector that is 
 run's clock. Must not know what happens in the run.
 """
 
+import os
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
-from urllib.parse import urlsplit
 
 from overwatch import __version__
 from overwatch.delivery import OtlpTransport, destination, sender
 from overwatch.delivery.answer import Answer, Parcel, Verdict
+from overwatch.delivery.sender import Pace
 from overwatch.events import ActionTaken, EpisodeEnded, Event, Measured, Origin, Record
 from overwatch.journal import Signal
 from overwatch.otlp import wire
 from overwatch.otlp.encode import request
+from overwatch.sdk.arguments import is_url
 from overwatch.simulate.script import ALGO, TASK, Moment
 from overwatch.snapshot import SIMULATOR
 
 GROUP_NS: Final = 100_000_000
+PACE: Final = Pace(token_s=0.0)
+"""How fast a collector that is away is tried again."""
+MOST_WAITING: Final = 256 << 20
+"""Most bytes of requests that wait."""
 MAX_BYTES: Final = 2 << 20
 """Most bytes of columns in one request; a collector refuses bodies of more than 4 MiB."""
 
@@ -86,34 +91,14 @@ def _bytes(event: Event) -> int:
     return sum(len(column.data) for column in columns)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SenderConfig:
-    """Where to and how patiently."""
-
-    endpoint: str
-    """The collector's OTLP/HTTP address, e.g. `http://127.0.0.1:4318`."""
-    first_wait_s: float = 0.2
-    """Before the second try; doubles with each."""
-    longest_wait_s: float = 5.0
-    """Between two tries."""
-    waiting_bytes: int = 256 << 20
-    """Most bytes of requests that wait."""
-
-    def __post_init__(self) -> None:
-        parts = urlsplit(self.endpoint)
-        try:
-            named = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
-        except ValueError:
-            named = False
-        if not named:
-            raise ValueError(f"endpoint {self.endpoint!r} is no address; write it like http://127.0.0.1:4318")
-
-
 class Sender:
     """Delivers requests in the order in which they are given."""
 
-    def __init__(self, config: SenderConfig) -> None:
-        self._most = config.waiting_bytes
+    def __init__(self, endpoint: str, pace: Pace = PACE, most: int = MOST_WAITING) -> None:
+        """`most` bytes wait; raises `ValueError` for what is no address of OTLP/HTTP."""
+        if not is_url(endpoint):
+            raise ValueError(f"endpoint {endpoint!r} is no address; write it like http://127.0.0.1:4318")
+        self._most = most
         self._waiting: deque[Told] = deque()
         self._bytes = 0
         self._changed = threading.Condition()
@@ -123,8 +108,9 @@ class Sender:
         """Records that it did not get, by reason."""
         self.trouble: str | None = None
         """Why the newest try failed; `None` after one that did not."""
-        to = destination(Signal.LOGS, config.endpoint)
-        pace = sender.Pace(first_s=config.first_wait_s, longest_s=config.longest_wait_s, token_s=0.0)
+        # By HTTP, whatever protocol the environment names for trainers.
+        env = {name: value for name, value in os.environ.items() if not name.endswith("_PROTOCOL")}
+        to = destination(Signal.LOGS, endpoint, env)
         self._sender = sender.Sender(self, lambda: OtlpTransport({Signal.LOGS: to}), self, pace)
 
     def start(self) -> None:

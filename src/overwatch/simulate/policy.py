@@ -1,4 +1,4 @@
-"""The policy of a simulated run: its numbers at each update, healthy unless told otherwise.
+"""The policy of a simulated run: its numbers at each update, healthy without a fault.
 
 Pure but for its dice. Must not know envs or machines.
 """

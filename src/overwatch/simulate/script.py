@@ -1,4 +1,4 @@
-"""A scripted run, moment by moment: the same settings tell the same events, to the bit.
+"""A scripted run, moment by moment: the same settings give the same events, to the bit.
 
 Owns the run's timeline: env steps at their rate, readings and updates once a second, its start and its end.
 The producer is one trainer (rank 0) that drives all lanes. Must not know how events travel, nor the time.
@@ -39,7 +39,7 @@ OPS: Final = ("WAIT", "SET_ALPHA", "GERMINATE", "ADVANCE", "FOSSILIZE", "PRUNE")
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said at one moment."""
+    """What is sent at one moment."""
 
     at: int
     """Unix nanoseconds."""
@@ -62,7 +62,7 @@ class Script:
         self._taken = 0
 
     def moments(self) -> Iterator[Moment]:
-        """Everything that is said, in order; ends early where the producer goes silent."""
+        """Everything that is sent, in order; ends early where the producer goes silent."""
         seconds = ((second * SECOND, 0, second) for second in range(self.settings.seconds + 1))
         steps = ((self.settings.step_ns(step), 1, step) for step in range(self.settings.steps + 1))
         level = Conditions().level
@@ -87,7 +87,7 @@ class Script:
 
     @staticmethod
     def finished(at: int, outcome: str, reason: str | None = None) -> Event:
-        """The last word of a run."""
+        """The last event of a run."""
         return RunFinished(at=at, outcome=outcome, reason=reason)
 
     def _started(self, at: int) -> Event:

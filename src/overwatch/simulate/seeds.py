@@ -41,7 +41,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
     check: str = ""
     """The check that decides."""
     need: float = 0.0
-    """What the check asks for."""
+    """What the check needs."""
     retry: Stage | None = None
     """Where the policy sends a seed now and then instead of having its gate checked."""
 

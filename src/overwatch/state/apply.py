@@ -11,6 +11,7 @@ from typing import Final, TypeVar, assert_never
 import msgspec
 import numpy as np
 
+from overwatch import events
 from overwatch.catalog import BY_NAME, Scope
 from overwatch.catalog.compiling import COMPILE
 from overwatch.catalog.goodhart import PROXY, TRUE
@@ -19,33 +20,6 @@ from overwatch.catalog.policy import RETURN, VALUE_LOSS
 from overwatch.catalog.processes import SUBSYSTEM
 from overwatch.catalog.run import STEPS
 from overwatch.catalog.tallies import SERVICES
-from overwatch.events import (
-    ActionTaken,
-    CheckpointSaved,
-    CommandApplied,
-    CurriculumChanged,
-    EarlyStopped,
-    EnvCrashed,
-    EnvsRemoved,
-    EpisodeEnded,
-    Event,
-    FindingAcknowledged,
-    GateEvaluated,
-    LogLine,
-    Measured,
-    NonFiniteSeen,
-    Origin,
-    PhaseBegan,
-    PhaseEnded,
-    Record,
-    RunFinished,
-    RunStarted,
-    RunStateChanged,
-    Sample,
-    SeedStageChanged,
-    Tallied,
-    TrainingRecovered,
-)  # fmt: skip
 from overwatch.state.arrays import counted
 from overwatch.state.caps import forget_late, remove, source_of, within
 from overwatch.state.derived import settle_stops, settle_unit, unit_line
@@ -69,20 +43,21 @@ _SCOPES_APART: Final = (
     *SERVICES,
 )
 _APART: Final = (
-    EpisodeEnded, ActionTaken, SeedStageChanged, GateEvaluated, PhaseBegan, PhaseEnded, LogLine, Tallied,
-    RunStateChanged, CommandApplied,
+    events.EpisodeEnded, events.ActionTaken, events.SeedStageChanged, events.GateEvaluated,
+    events.PhaseBegan, events.PhaseEnded, events.LogLine, events.Tallied, events.RunStateChanged,
+    events.CommandApplied,
 )  # fmt: skip
 
 
-def new_run(record: Record) -> RunState:
-    """The state of a run that was just heard of."""
+def new_run(record: events.Record) -> RunState:
+    """The state of a run that is new."""
     return RunState(origin=record.origin, first_at=record.event.at)
 
 
-def apply(state: RunState, record: Record, stamp: int) -> bool:
+def apply(state: RunState, record: events.Record, stamp: int) -> bool:
     """Fold one record received at `stamp`; `False` when it had been folded before."""
     origin, event = record.origin, record.event
-    if isinstance(event, FindingAcknowledged):
+    if isinstance(event, events.FindingAcknowledged):
         _acknowledge(state, event)
         return True
     source = source_of(state, origin)
@@ -113,20 +88,23 @@ def apply(state: RunState, record: Record, stamp: int) -> bool:
     return True
 
 
-def _of_part(state: RunState, source: Source, event: Event, entry: Entry) -> Entry:
+def _of_part(state: RunState, source: Source, event: events.Event, entry: Entry) -> Entry:
     """The line of an end that is not the run's names the producer that ended."""
-    if not isinstance(event, RunFinished) or state.sources.get(holder_of(state.sources) or "") is source:
+    if (
+        not isinstance(event, events.RunFinished)
+        or state.sources.get(holder_of(state.sources) or "") is source
+    ):
         return entry
     severity = "warning" if entry.severity == "critical" else entry.severity
     return msgspec.structs.replace(entry, message=f"{source.speaker} {event.outcome}", severity=severity)
 
 
-def _is_apart(event: Event) -> bool:
+def _is_apart(event: events.Event) -> bool:
     """Whether no policy is judged by an event."""
-    return event.scope in _SCOPES_APART if isinstance(event, Measured) else isinstance(event, _APART)
+    return event.scope in _SCOPES_APART if isinstance(event, events.Measured) else isinstance(event, _APART)
 
 
-def _acknowledge(state: RunState, event: FindingAcknowledged) -> None:
+def _acknowledge(state: RunState, event: events.FindingAcknowledged) -> None:
     """An operator's word is none of the run's: it makes no source and no silence shorter."""
     state.acks.push(event)
     state.acks_total += 1
@@ -145,73 +123,75 @@ def _note_line(state: RunState, entry: Entry) -> None:
         state.facts.push(entry.env_id, entry)
 
 
-def _fold(state: RunState, source: Source, record: Record, stamp: int) -> None:
+def _fold(state: RunState, source: Source, record: events.Record, stamp: int) -> None:
     event = record.event
     match event:
-        case RunStarted():
+        case events.RunStarted():
             _start(state, source, record.origin, event)
-        case RunFinished():
+        case events.RunFinished():
             _finish(state, source, event)
-        case Measured(scope=scope) if _is_of_service(source, scope):
+        case events.Measured(scope=scope) if _is_of_service(source, scope):
             _serve(state, record, stamp)
-        case Tallied():
+        case events.Tallied():
             _serve(state, record, stamp)
-        case Measured(scope=Scope.POLICY) if not _leads(state, source.rank):
+        case events.Measured(scope=Scope.POLICY) if not _leads(state, source.rank):
             state.ranks.aside(source.rank, event.values)
-        case Measured():
+        case events.Measured():
             _measure(state, source, record.origin, event, stamp)
-        case EpisodeEnded():
+        case events.EpisodeEnded():
             _end_episodes(state, event)
-        case ActionTaken():
+        case events.ActionTaken():
             _act(state, event)
-        case SeedStageChanged():
+        case events.SeedStageChanged():
             _move_seed(state, event)
-        case GateEvaluated():
+        case events.GateEvaluated():
             _gate(state, event)
-        case EnvCrashed():
+        case events.EnvCrashed():
             _crash(state, event)
-        case EnvsRemoved():
+        case events.EnvsRemoved():
             remove(state, event)
-        case NonFiniteSeen():
+        case events.NonFiniteSeen():
             _non_finite(state, source, event)
-        case PhaseBegan():
+        case events.PhaseBegan():
             _begin_phase(state, source, event)
-        case PhaseEnded():
+        case events.PhaseEnded():
             _end_phase(state, source, event)
-        case CurriculumChanged():
+        case events.CurriculumChanged():
             _change_task(state, event)
-        case EarlyStopped():
+        case events.EarlyStopped():
             _stop_early(state, source, event)
-        case CheckpointSaved():
+        case events.CheckpointSaved():
             _save(state, source, event)
-        case TrainingRecovered() | RunStateChanged() | CommandApplied():
+        case events.TrainingRecovered() | events.RunStateChanged() | events.CommandApplied():
             _control(state, source, event)
-        case LogLine():
+        case events.LogLine():
             _read(state, event, stamp)
-        case FindingAcknowledged():
+        case events.FindingAcknowledged():
             pass
         case _:
             assert_never(event)
 
 
 def _control(
-    state: RunState, source: Source, event: TrainingRecovered | RunStateChanged | CommandApplied
+    state: RunState,
+    source: Source,
+    event: events.TrainingRecovered | events.RunStateChanged | events.CommandApplied,
 ) -> None:
     """What training did about broken numbers, and what those who control it did."""
     match event:
-        case TrainingRecovered():
+        case events.TrainingRecovered():
             state.recoveries.push(event)
             _go_on(state, source, event.at)
-        case RunStateChanged():
+        case events.RunStateChanged():
             if state.control is None or event.at >= state.control.at:
                 state.control = event
-        case CommandApplied():
+        case events.CommandApplied():
             state.command = event
         case _:
             assert_never(event)
 
 
-def _read(state: RunState, event: LogLine, stamp: int) -> None:
+def _read(state: RunState, event: events.LogLine, stamp: int) -> None:
     """Lines that mean more than their words."""
     if event.subsystem == GPU_SUBSYSTEM:
         _note_gpu(state, event)
@@ -221,7 +201,9 @@ def _read(state: RunState, event: LogLine, stamp: int) -> None:
         state.recompiled = event
 
 
-def _measure(state: RunState, source: Source, origin: Origin, event: Measured, stamp: int) -> None:
+def _measure(
+    state: RunState, source: Source, origin: events.Origin, event: events.Measured, stamp: int
+) -> None:
     steps = state.steps
     measure(state, _settled(state, event), stamp, source.rank)
     if state.steps > steps and source.is_trainer and STEPS.name in event.values:
@@ -236,15 +218,15 @@ def _is_of_service(source: Source, scope: Scope) -> bool:
     return scope in SERVICES or (scope is Scope.POLICY and source.role not in LEARNS)
 
 
-def _serve(state: RunState, record: Record, stamp: int) -> None:
+def _serve(state: RunState, record: events.Record, stamp: int) -> None:
     """Fold what a process reports of itself."""
     event, origin = record.event, record.origin
     service = state.services.of(origin, state.overflow)
     if service is None:
         return
-    if isinstance(event, Measured):
+    if isinstance(event, events.Measured):
         state.services.measure(service, event, stamp, state.overflow)
-    elif isinstance(event, Tallied):
+    elif isinstance(event, events.Tallied):
         service.heard(event.at, stamp)
         began = state.sources[source_key(origin)].first_at
         state.services.count(service, event, origin.epoch, began, state.overflow)
@@ -259,7 +241,7 @@ def _leads(state: RunState, rank: int) -> bool:
     return is_leader
 
 
-def _settled(state: RunState, event: Measured) -> Measured:
+def _settled(state: RunState, event: events.Measured) -> events.Measured:
     """The measurement under the names of its units; the first that shows another unit has a line."""
     known = state.entropy_in_nats
     settled = settle_unit(state, event) if event.scope is Scope.POLICY else event
@@ -268,7 +250,7 @@ def _settled(state: RunState, event: Measured) -> Measured:
     return settled
 
 
-def _start(state: RunState, source: Source, origin: Origin, event: RunStarted) -> None:
+def _start(state: RunState, source: Source, origin: events.Origin, event: events.RunStarted) -> None:
     state.started = state.ranks.started(origin, event)
     state.pace.restart()
     if source.rank in state.rhythms:
@@ -285,20 +267,20 @@ def _start(state: RunState, source: Source, origin: Origin, event: RunStarted) -
         state.lane(lane_id)
 
 
-def _finish(state: RunState, source: Source, event: RunFinished) -> None:
+def _finish(state: RunState, source: Source, event: events.RunFinished) -> None:
     """One producer ended; whether the run did is its holder's to decide."""
     source.promised, source.ending = True, event
     state.finished = end_of(state.sources)
 
 
-def _note_lanes(state: RunState, source: Source, event: Measured) -> None:
+def _note_lanes(state: RunState, source: Source, event: events.Measured) -> None:
     lane = event.values.get("lane")
     if event.scope is Scope.ENV and lane is not None:
         for word in lane.labels or ():
             state.lane_ranks[state.lane(word)] = source.rank
 
 
-def _note_reader(state: RunState, origin: Origin, event: Measured) -> None:
+def _note_reader(state: RunState, origin: events.Origin, event: events.Measured) -> None:
     """Which source reads which machines: where one falls silent, its reader may go on with others."""
     if event.scope not in (Scope.GPU, Scope.HOST):
         return
@@ -311,7 +293,7 @@ def _note_reader(state: RunState, origin: Origin, event: Measured) -> None:
             state.lane_health.setdefault(lane, LaneHealth()).read_by = key
 
 
-def _note_gpu(state: RunState, event: LogLine) -> None:
+def _note_gpu(state: RunState, event: events.LogLine) -> None:
     """What a sampler's driver reported of a lane."""
     lane_id = event.fields.get("lane")
     if lane_id is None or (len(state.lane_health) >= LANES and lane_id not in state.lane_ids.names):
@@ -319,7 +301,7 @@ def _note_gpu(state: RunState, event: LogLine) -> None:
     state.lane_health.setdefault(state.lane(lane_id), LaneHealth()).note(event)
 
 
-def _note_drops(state: RunState, source: Source, event: Measured) -> None:
+def _note_drops(state: RunState, source: Source, event: events.Measured) -> None:
     if event.scope is not Scope.TOWER:
         return
     for name, column in event.values.items():
@@ -333,7 +315,7 @@ def _note_drops(state: RunState, source: Source, event: Measured) -> None:
                 source.dropped = counted(0, int(value))
 
 
-def _end_episodes(state: RunState, event: EpisodeEnded) -> None:
+def _end_episodes(state: RunState, event: events.EpisodeEnded) -> None:
     rows = state.envs.rows(ids_in(event.env_id))
     state.envs.finish_episodes(rows, event.episode_return.array().astype(np.float64), event.at)
     if event.metric is not None:
@@ -342,7 +324,7 @@ def _end_episodes(state: RunState, event: EpisodeEnded) -> None:
     state.episodes += len(event.env_id)
 
 
-def _act(state: RunState, event: ActionTaken) -> None:
+def _act(state: RunState, event: events.ActionTaken) -> None:
     rows = state.envs.at(event.env_id).rows
     nothing = np.full(rows.size, -1, dtype=np.int64)
     ops = codes(event.op, state.op_names.code)
@@ -356,7 +338,7 @@ def _act(state: RunState, event: ActionTaken) -> None:
     state.actions.push({word: n for word, n in zip(state.op_names.words, counts, strict=True) if n})
 
 
-def _move_seed(state: RunState, event: SeedStageChanged) -> None:
+def _move_seed(state: RunState, event: events.SeedStageChanged) -> None:
     row = state.envs.row(event.env_id)
     slot = state.slot_names.code(event.slot)
     state.envs.fit_slots(len(state.slot_names.words))
@@ -369,7 +351,7 @@ def _move_seed(state: RunState, event: SeedStageChanged) -> None:
     state.envs.touch_one(row, event.at)
 
 
-def _gate(state: RunState, event: GateEvaluated) -> None:
+def _gate(state: RunState, event: events.GateEvaluated) -> None:
     row = state.envs.row(event.env_id)
     state.envs.gated_at = state.envs.gated_at or event.at
     gates = state.envs.gates.setdefault(event.env_id, {})
@@ -389,7 +371,7 @@ def _gate(state: RunState, event: GateEvaluated) -> None:
     state.envs.touch_one(row, event.at)
 
 
-def _result(event: GateEvaluated) -> str:
+def _result(event: events.GateEvaluated) -> str:
     """`0.71` or `passed`; `fail: gradient ratio` or `fail`."""
     if event.passed:
         return "passed" if event.score is None else f"{event.score:.2f}"
@@ -397,7 +379,7 @@ def _result(event: GateEvaluated) -> str:
     return f"fail: {failed[0].replace('_', ' ')}" if failed else "fail"
 
 
-def _crash(state: RunState, event: EnvCrashed) -> None:
+def _crash(state: RunState, event: events.EnvCrashed) -> None:
     row = state.envs.row(event.env_id)
     state.envs.touch_one(row, event.at)
     state.envs.crashed_at[row] = event.at
@@ -408,12 +390,12 @@ def _crash(state: RunState, event: EnvCrashed) -> None:
     state.crashes += 1
 
 
-def _begin_phase(state: RunState, source: Source, event: PhaseBegan) -> None:
+def _begin_phase(state: RunState, source: Source, event: events.PhaseBegan) -> None:
     if not source.is_beside:
         state.rhythms.setdefault(source.rank, Rhythm()).enter(event.phase, event.at)
 
 
-def _end_phase(state: RunState, source: Source, event: PhaseEnded) -> None:
+def _end_phase(state: RunState, source: Source, event: events.PhaseEnded) -> None:
     if source.is_beside:
         phase = _phase(state.beside, source.name.removesuffix(" 0"), event.phase)
     else:
@@ -435,7 +417,7 @@ def _phase(groups: dict[K, dict[str, Phase]], key: K, name: str) -> Phase | None
     return groups.setdefault(key, phases).setdefault(name, Phase())
 
 
-def _save(state: RunState, source: Source, event: CheckpointSaved) -> None:
+def _save(state: RunState, source: Source, event: events.CheckpointSaved) -> None:
     state.checkpoint = event
     if event.duration_s is not None:
         state.save_seconds.push(event.duration_s)
@@ -448,13 +430,13 @@ def _save(state: RunState, source: Source, event: CheckpointSaved) -> None:
     _go_on(state, source, event.at)
 
 
-def _sample(state: RunState, source: Source, event: CheckpointSaved, took_s: float) -> None:
+def _sample(state: RunState, source: Source, event: events.CheckpointSaved, took_s: float) -> None:
     """The span of a checkpoint is that of its time among the times of its process."""
     service = state.services.processes.get(f"{source.role}/{source.rank}")
     tallies = {} if service is None else service.tallies.get(CHECKPOINT_DURATION.name, {})
     place = bisect_left(CHECKPOINT_DURATION.buckets, took_s)
     for tally in tallies.values():
-        tally.samples[place] = Sample(
+        tally.samples[place] = events.Sample(
             bucket=place,
             value=took_s,
             at=event.at,
@@ -474,7 +456,7 @@ def _go_on(state: RunState, source: Source, at: int) -> None:
         state.rhythms[source.rank].seen_at = max(state.rhythms[source.rank].seen_at, at)
 
 
-def _non_finite(state: RunState, source: Source, event: NonFiniteSeen) -> None:
+def _non_finite(state: RunState, source: Source, event: events.NonFiniteSeen) -> None:
     state.non_finite = counted(state.non_finite, event.count)
     state.non_finite_at = event.at
     of_rank = f" of rank {source.rank}" if source.rank != (state.ranks.leader or 0) else ""
@@ -486,14 +468,14 @@ def _non_finite(state: RunState, source: Source, event: NonFiniteSeen) -> None:
         state.envs.non_finite[env_id] = f"{event.kind} in {event.metric}"
 
 
-def _stop_early(state: RunState, source: Source, event: EarlyStopped) -> None:
+def _stop_early(state: RunState, source: Source, event: events.EarlyStopped) -> None:
     _go_on(state, source, event.at)
     state.early_stop = event
     state.early_stops.push(event)
     settle_stops(state)
 
 
-def _change_task(state: RunState, event: CurriculumChanged) -> None:
+def _change_task(state: RunState, event: events.CurriculumChanged) -> None:
     """What was earned before is no measure of what is earned now."""
     envs = state.envs
     rows = None if event.env_id is None else envs.rows(ids_in(event.env_id))

@@ -4,8 +4,10 @@ Rules: capacity doubles, so growth is cheap; a grown row holds the fill value; o
 push the oldest out. Must not know what the values mean.
 """
 
+from array import array
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -22,7 +24,7 @@ LARGEST = 2**53
 
 
 def counted(total: int, more: int) -> int:
-    """A counter after `more`, however large that was told; what is negative does not count."""
+    """A counter after `more`, however large that was sent; what is negative does not count."""
     return min(total + max(more, 0), LARGEST)
 
 
@@ -31,7 +33,7 @@ class Derived:
 
 
 def floats(rows: int, *more: int) -> Floats:
-    """An array of shape (rows, *more) filled with NaN; whether a value is absent is told by its time."""
+    """An array of shape (rows, *more) filled with NaN; whether a value is absent is known by its time."""
     return np.full((rows, *more), np.nan)
 
 
@@ -42,7 +44,7 @@ def ints(rows: int, *more: int, fill: int = 0) -> Ints:
 
 @lru_cache(maxsize=_SIZES)
 def no_floats(rows: int) -> Floats:
-    """Zeros of shape (rows,) that nobody can write to: the same array each time."""
+    """Zeros of shape (rows,) that cannot be written to: the same array each time."""
     zeros = np.zeros(rows)
     zeros.flags.writeable = False
     return zeros
@@ -56,18 +58,44 @@ def no_ints(rows: int) -> Ints:
     return zeros
 
 
-def grown(array: np.ndarray, shape: tuple[int, ...], fill: float) -> np.ndarray:
-    """A copy of `array` in an array of `shape`; new cells hold `fill`, and what is beyond it is left out."""
-    copy = np.full(shape, fill, dtype=array.dtype)
-    shared = tuple(slice(0, min(sizes)) for sizes in zip(array.shape, shape, strict=True))
-    copy[shared] = array[shared]
+def grown(old: np.ndarray, shape: tuple[int, ...], fill: float) -> np.ndarray:
+    """A copy of `old` in an array of `shape`; new cells hold `fill`, and what is beyond it is left out."""
+    copy = np.full(shape, fill, dtype=old.dtype)
+    shared = tuple(slice(0, min(sizes)) for sizes in zip(old.shape, shape, strict=True))
+    copy[shared] = old[shared]
     return copy
 
 
+class Table(Protocol):
+    """Arrays with a row an env, or dictionaries of such."""
+
+    FILLS: ClassVar[Mapping[str, float]]
+    """Their names, with what an unused row holds."""
+
+
+def arrays_of(table: Table) -> Iterator[tuple[np.ndarray, float]]:
+    """The arrays of a table, with what an unused row holds."""
+    for name, fill in table.FILLS.items():
+        held = getattr(table, name)
+        yield from ((one, fill) for one in (held.values() if isinstance(held, dict) else (held,)))
+
+
+def resize(table: Table, rows: int) -> None:
+    """Give a table so many rows."""
+    for name, fill in table.FILLS.items():
+        held = getattr(table, name)
+        if isinstance(held, dict):
+            held |= {key: grown(one, (rows, *one.shape[1:]), fill) for key, one in held.items()}
+        else:
+            setattr(table, name, grown(held, (rows, *held.shape[1:]), fill))
+
+
 def encode_hook(value: Any) -> Any:
-    """An array as [dtype, shape, bytes], for msgspec."""
+    """An array as [dtype, shape, bytes], one of the standard library as [type, bytes], for msgspec."""
     if isinstance(value, np.ndarray):
         return [value.dtype.str, list(value.shape), np.ascontiguousarray(value).tobytes()]
+    if isinstance(value, array):
+        return [value.typecode, value.tobytes()]
     if isinstance(value, Derived):
         return None
     raise NotImplementedError(f"a checkpoint cannot hold {type(value).__name__}")
@@ -75,9 +103,12 @@ def encode_hook(value: Any) -> Any:
 
 def decode_hook(kind: Any, value: Any) -> Any:
     """The inverse of `encode_hook`."""
-    if kind is np.ndarray or getattr(kind, "__origin__", None) is np.ndarray:
+    origin = getattr(kind, "__origin__", kind)
+    if origin is np.ndarray:
         dtype, shape, data = value
         return np.frombuffer(data, dtype=dtype).reshape(shape).copy()
+    if origin is array:
+        return array(*value)
     if isinstance(kind, type) and issubclass(kind, Derived):
         return kind()
     raise NotImplementedError(f"a checkpoint cannot hold {kind}")

@@ -51,7 +51,7 @@ def forget_late(state: RunState) -> None:
 
 
 def _count_actions(state: RunState) -> None:
-    """The action mix again, from what the living envs did last: steps do not tell whose actions they hold."""
+    """The action mix again, from what the living envs did last: steps do not show whose actions they hold."""
     taken = state.envs.actions.op[: state.envs.n]
     counts = np.bincount(taken[taken >= 0], minlength=len(state.op_names.words)).tolist()
     mix = {word: n for word, n in zip(state.op_names.words, counts, strict=True) if n}
@@ -134,7 +134,7 @@ def _rows(column: Column, kept: np.ndarray) -> Column:
 
 
 def source_of(state: RunState, origin: Origin) -> Source:
-    """The life that speaks, new or known; one too many takes the place of the one silent for longest."""
+    """The life that sends, new or known; one too many takes the place of the one silent for longest."""
     key = source_key(origin)
     source = state.sources.get(key)
     if source is None:

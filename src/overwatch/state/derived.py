@@ -39,7 +39,7 @@ from overwatch.state.policy import (
 from overwatch.state.run import Entry, RunState
 
 SLOPE_OF: Final = 10
-"""Newest values of KL whose slope is told."""
+"""Newest values of KL whose slope is reported."""
 SLOPE_NEEDS: Final = 5
 SPREAD_FROM: Final = 50
 """Updates after which the range of values is what later ones are compared with."""
@@ -231,7 +231,7 @@ def _worked(stop: EarlyStopped, value: float) -> bool:
 
 
 def _settle_rest(state: RunState, kl: Series) -> None:
-    """Of the updates before a record's last one only their breaches are counted: the stops tell their KL."""
+    """Of the updates before a record's last one only their breaches are counted: the stops hold their KL."""
     rest = state.kl_rest
     if rest is None:
         return

@@ -8,21 +8,21 @@
 - `Trends` and `Actions`: short windows of each env's own numbers, and what it did last. One sample at most
   each `STRIDE` steps and `STRIDE_NS`, so a window spans seconds at any rate; all envs of a record are sampled
   at once.
-- `Latest` and `Earned`: what finished episodes show. A row is summed up when it is read and one of its
-  episodes ended since, so a tick costs what ended in it; every tick reads `Latest`. Derived, so no part of a
-  checkpoint. Only episodes of the present task count; what is too large to square counts as unknown.
+- `EpisodeSums`: what finished episodes show. A row is summed up when it is read and one of its episodes
+  ended since, so a tick costs what ended in it; every tick reads what the newest show. Derived, so no part of
+  a checkpoint. Only episodes of the present task count; what is too large to square counts as unknown.
 
 Must not know when a silence is too long, what is counted, what a trend means, or which return is low.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar, Final
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from overwatch.state.arrays import Derived, Floats, Ints, Ring, floats, grown, ints, median
+from overwatch.state.arrays import Derived, Floats, Ints, Ring, floats, ints, median
 from overwatch.state.places import At, Mask, Rows
 
 INTERVALS: Final = 16
@@ -39,6 +39,8 @@ SECOND_NS: Final = 1_000_000_000
 class Silences(msgspec.Struct, kw_only=True):
     """The silences of all envs; arrays have capacity C rows, all times are of the fleet's clock."""
 
+    FILLS: ClassVar[Mapping[str, float]] = dict.fromkeys(("last_ns", "mean_s", "longest_s", "gaps"), 0)
+
     clock_ns: int = 0
     """Nanoseconds in which the fleet reported."""
     at: int = 0
@@ -53,15 +55,6 @@ class Silences(msgspec.Struct, kw_only=True):
     """Its longest gap, fading."""
     gaps: Ints = msgspec.field(default_factory=lambda: ints(0))
     """How many gaps that is known from."""
-
-    def resize(self, rows: int) -> None:
-        """Make room for `rows` envs."""
-        for name in ("last_ns", "mean_s", "longest_s", "gaps"):
-            setattr(self, name, grown(getattr(self, name), (rows,), 0))
-
-    def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
-        """What has a row an env, with what an unused row holds."""
-        yield from ((array, 0) for array in (self.last_ns, self.mean_s, self.longest_s, self.gaps))
 
     def advance(self, at: int) -> None:
         """Run the clock to `at`, when some env reported."""
@@ -112,6 +105,8 @@ WINDOW_S: Final = BUCKETS * BUCKET_NS // 1_000_000_000
 class Tally(msgspec.Struct, kw_only=True):
     """Counts per env; arrays have capacity C rows."""
 
+    FILLS: ClassVar[Mapping[str, float]] = {"counts": 0, "totals": 0}
+
     counts: Ints = msgspec.field(default_factory=lambda: ints(0, BUCKETS))
     """Ring of the newest buckets, shape (C, BUCKETS)."""
     totals: Ints = msgspec.field(default_factory=lambda: ints(0))
@@ -120,16 +115,6 @@ class Tally(msgspec.Struct, kw_only=True):
     """Producer's time of the first event; 0 before it."""
     bucket: int = 0
     """Number of the newest bucket since the epoch; 0 before the first event."""
-
-    def resize(self, rows: int) -> None:
-        """Make room for `rows` envs."""
-        self.counts = grown(self.counts, (rows, BUCKETS), 0)
-        self.totals = grown(self.totals, (rows,), 0)
-
-    def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
-        """What has a row an env, with what an unused row holds."""
-        yield self.counts, 0
-        yield self.totals, 0
 
     def add(self, rows: Ints, at: int) -> None:
         """Count one event for each of these rows; a row may be named more than once."""
@@ -177,6 +162,11 @@ ACTIONS: Final = 8
 class Trends(msgspec.Struct, kw_only=True):
     """Samples of each env's measures; arrays have capacity C rows."""
 
+    FILLS: ClassVar[Mapping[str, float]] = {
+        "values": np.nan,
+        **dict.fromkeys(("step", "at", "count", "now", "last_step", "last_at"), 0),
+    }
+
     values: dict[str, Floats] = msgspec.field(
         default_factory=lambda: {name: floats(0, SAMPLES) for name in TRENDED}
     )
@@ -194,33 +184,11 @@ class Trends(msgspec.Struct, kw_only=True):
     last_at: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Producer's time of it."""
 
-    def resize(self, rows: int) -> None:
-        """Make room for `rows` envs."""
-        for name in TRENDED:
-            self.values[name] = grown(self.values[name], (rows, SAMPLES), np.nan)
-        self.step = grown(self.step, (rows, SAMPLES), 0)
-        self.at = grown(self.at, (rows, SAMPLES), 0)
-        for name in ("count", "now", "last_step", "last_at"):
-            setattr(self, name, grown(getattr(self, name), (rows,), 0))
-
-    def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
-        """What has a row an env, with what an unused row holds."""
-        yield from ((values, np.nan) for values in self.values.values())
-        for array in (self.step, self.at, self.count, self.now, self.last_step, self.last_at):
-            yield array, 0
-
     def sample(self, told: At, step: int | None, at: int, current: dict[str, Floats]) -> None:
         """Take a sample of those rows that are due; without a step number each record is one step."""
         span = told.span
         now = self.now[span] + 1 if step is None else np.maximum(self.now[span], step)
         self.now[span] = now
-        if at < told.rested_until:
-            return
-        oldest = int(np.minimum.reduce(self.last_at[span], initial=at))
-        if oldest:
-            told.rested_until = oldest + STRIDE_NS
-            if at < told.rested_until:
-                return
         due = (at - self.last_at[span] >= STRIDE_NS) & (now - self.last_step[span] >= STRIDE)
         due |= self.count[span] == 0
         if due.any():
@@ -249,6 +217,10 @@ class Trends(msgspec.Struct, kw_only=True):
 class Actions(msgspec.Struct, kw_only=True):
     """The newest operations of each env; codes of words, -1 where absent."""
 
+    FILLS: ClassVar[Mapping[str, float]] = {
+        **dict.fromkeys(("op", "slot", "blueprint", "step"), -1), "count": 0, "streak": 0,
+    }  # fmt: skip
+
     op: Ints = msgspec.field(default_factory=lambda: ints(0, ACTIONS, fill=-1))
     slot: Ints = msgspec.field(default_factory=lambda: ints(0, ACTIONS, fill=-1))
     blueprint: Ints = msgspec.field(default_factory=lambda: ints(0, ACTIONS, fill=-1))
@@ -257,19 +229,6 @@ class Actions(msgspec.Struct, kw_only=True):
     """Operations seen of each env."""
     streak: Ints = msgspec.field(default_factory=lambda: ints(0))
     """How often in a row each env did the newest one."""
-
-    def resize(self, rows: int) -> None:
-        """Make room for `rows` envs."""
-        for name in ("op", "slot", "blueprint", "step"):
-            setattr(self, name, grown(getattr(self, name), (rows, ACTIONS), -1))
-        self.count = grown(self.count, (rows,), 0)
-        self.streak = grown(self.streak, (rows,), 0)
-
-    def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
-        """What has a row an env, with what an unused row holds."""
-        yield from ((array, -1) for array in (self.op, self.slot, self.blueprint, self.step))
-        yield self.count, 0
-        yield self.streak, 0
 
     def add(self, rows: Ints, op: Ints, slot: Ints, blueprint: Ints, step: int) -> None:
         """Remember one operation a row."""
@@ -303,16 +262,15 @@ SHOWN_RETURNS: Final = 10
 LEAST: Final = 5
 """Episodes of the present task from which on an env is judged."""
 RECENT: Final = 5
-"""Newest episodes that tell what an env earns now; while there are few in all, one less."""
+"""Newest episodes that show what an env earns now; while there are few in all, one less."""
 EARLIER: Final = 5
 """Episodes before those from which on there are enough."""
 HUGE: Final = 1e100
 """From here on a square may not be finite."""
 _LASTING: Final = 3
 """Place, from the lowest, of the one that must be low too: four of five, or all four."""
-_FEW: Final = 256
-"""Up to so many rows one call for all costs less than one a column."""
-_NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
+_MIDDLE: Final = 2
+"""Place, from the lowest, of the recent return: the median of five, the upper one of four."""
 
 
 def usable(values: Floats) -> Floats:
@@ -321,74 +279,75 @@ def usable(values: Floats) -> Floats:
     return known
 
 
-class Summed(Derived):
-    """A table with a row an env, capacity C."""
+class EpisodeSums(Derived):
+    """One row an env, capacity C; what all episodes show is NaN or 0 while they are too few to judge by."""
 
-    FILLS: ClassVar[Mapping[str, float]] = {}
-    """Its arrays, with what an unused row holds."""
+    FILLS: ClassVar[Mapping[str, float]] = {
+        **dict.fromkeys(("stale", "newest_stale"), True),
+        **dict.fromkeys(("mean", "recent"), np.nan), "judged": False,
+        **dict.fromkeys(("last", "lasting", "earlier", "scatter", "centre", "squares"), np.nan),
+        **dict.fromkeys(("before", "count"), 0),
+    }  # fmt: skip
+    stale: Mask
+    """Rows whose episodes have changed since all of them were summed up..."""
+    newest_stale: Mask
+    """...and since the newest were."""
+    mean: Floats
+    """Mean of the newest episodes, of any task; NaN before the first."""
+    recent: Floats
+    """Middle of the newest of the present task; NaN while they are too few to judge by."""
+    judged: Mask
+    """Whether they are enough."""
+    last: Floats
+    """The very last episode."""
+    lasting: Floats
+    """The fourth lowest of the newest."""
+    earlier: Floats
+    """Median of those before; NaN where there are none."""
+    scatter: Floats
+    """Median distance of those from `earlier`; NaN where they are too few."""
+    before: Ints
+    """How many those are."""
+    count: Ints
+    """Newest and earlier ones together."""
+    centre: Floats
+    """Mean of all these."""
+    squares: Floats
+    """Squared distances of all these from `centre`, added up."""
 
     def __init__(self) -> None:
-        self.stale: Mask = np.zeros(0, dtype=np.bool_)
-        """Rows whose episodes have changed since they were summed up."""
-        self._settled = False
-        """Whether no episode has ended since all were summed up last."""
-
-    def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
-        """What has a row an env, with what an unused row holds."""
-        yield self.stale, True
-        yield from ((getattr(self, name), fill) for name, fill in self.FILLS.items())
-
-    def resize(self, rows: int) -> None:
-        """Make room for `rows` envs; a new row is yet to be summed up."""
-        self.stale = grown(self.stale, (rows,), fill=True)
-        self._settled = False
         for name, fill in self.FILLS.items():
-            setattr(self, name, grown(getattr(self, name), (rows,), fill))
+            setattr(self, name, np.full(0, fill))
 
     def note(self, rows: Ints) -> None:
         """The episodes of these rows have changed."""
-        self.stale[rows] = True
-        self._settled = False
+        self.stale[rows] = self.newest_stale[rows] = True
 
-    def take_due(self, n: int) -> Ints:
+    def take_due(self, n: int, *, newest: bool) -> Ints:
         """Those of the first `n` rows to be summed up now. A new row holds what no episodes add up to."""
-        if self._settled:
-            return _NONE
-        rows = np.flatnonzero(self.stale[:n])
-        self.stale[rows] = False
-        self._settled = True
+        stale = self.newest_stale if newest else self.stale
+        rows = np.flatnonzero(stale[:n])
+        stale[rows] = False
         return rows
 
+    def sum_newest(self, rows: Ints, told: Floats, done: Ints, fresh: Ints) -> None:
+        """Sum the newest episodes of these rows up anew, each named once.
 
-class Earned(Summed):
-    """One row an env, capacity C; all are NaN or 0 while an env has too few episodes to judge by."""
+        `told` are their newest returns, newest first, shape (k, SHOWN_RETURNS), NaN where there is none; of
+        `done` finished episodes `fresh` are of the present task; both of shape (k,).
+        """
+        newest = told[:, :RECENT].copy()
+        judged = (np.abs(newest) < HUGE).all(axis=1) & (fresh >= LEAST)
+        newest[fresh < RECENT + EARLIER, RECENT - 1] = np.nan
+        counts = np.minimum(done, SHOWN_RETURNS)
+        told = np.where(np.arange(SHOWN_RETURNS) < counts[:, None], told, 0.0)
+        self.mean[rows] = np.divide(added_up(told), counts, out=floats(done.size), where=counts > 0)
+        newest.sort(axis=1)
+        self.recent[rows] = np.where(judged, newest[:, _MIDDLE], np.nan)
+        self.judged[rows] = judged
 
-    FILLS: ClassVar[Mapping[str, float]] = {
-        **dict.fromkeys(("last", "lasting", "earlier", "scatter", "centre", "squares"), np.nan),
-        **dict.fromkeys(("before", "count"), 0),
-    }
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.last: Floats = floats(0)
-        """The very last episode."""
-        self.lasting: Floats = floats(0)
-        """The fourth lowest of the newest."""
-        self.earlier: Floats = floats(0)
-        """Median of those before; NaN where there are none."""
-        self.scatter: Floats = floats(0)
-        """Median distance of those from `earlier`; NaN where they are too few."""
-        self.before: Ints = ints(0)
-        """How many those are."""
-        self.count: Ints = ints(0)
-        """Newest and earlier ones together."""
-        self.centre: Floats = floats(0)
-        """Mean of all these."""
-        self.squares: Floats = floats(0)
-        """Squared distances of all these from `centre`, added up."""
-
-    def sum_up(self, rows: Ints, told: Floats, fresh: Ints) -> None:
-        """Sum these rows up anew, each named once.
+    def sum_all(self, rows: Ints, told: Floats, fresh: Ints) -> None:
+        """Sum all episodes of these rows up anew, each named once.
 
         `told` are their returns, newest first, shape (k, RETURNS), NaN where there is none; `fresh` of them
         are of the present task, shape (k,).
@@ -396,11 +355,8 @@ class Earned(Summed):
         values = np.where(np.arange(RETURNS) < fresh[:, None], usable(told), np.nan)
         judged = np.isfinite(values[:, :LEAST]).all(axis=1)
         few = fresh < RECENT + EARLIER
-        if judged.all() and not few.any():
-            self._judge(rows, values, RECENT)
-            return
-        for name, fill in self.FILLS.items():
-            getattr(self, name)[rows[~judged]] = fill
+        for name in ("last", "lasting", "earlier", "scatter", "centre", "squares", "before", "count"):
+            getattr(self, name)[rows[~judged]] = self.FILLS[name]
         for which, num_recent in ((judged & ~few, RECENT), (judged & few, RECENT - 1)):
             self._judge(rows[which], values[which], num_recent)
 
@@ -429,57 +385,8 @@ def _middle(ordered: Floats, counts: Ints) -> Floats:
 
 
 def added_up(values: Floats) -> Floats:
-    """The sum of each row, always in the same order, from the left: both ways give the same bits."""
-    total: Floats
-    if values.shape[0] <= _FEW:
-        total = np.add.accumulate(values, axis=1)[:, -1]
-        return total
-    total = values[:, 0].copy()
+    """The sum of each row, always in the same order, from the left: the same bits for any number of rows."""
+    total: Floats = values[:, 0].copy()
     for place in range(1, values.shape[1]):
         total += values[:, place]
     return total
-
-
-MANY: Final = max(SHOWN_RETURNS, RECENT + EARLIER)
-"""Episodes of the present task from which on a row needs no care."""
-_MIDDLE: Final = 2
-"""Place, from the lowest, of the recent return: the median of five, the upper one of four."""
-
-
-class Latest(Summed):
-    """One row an env, capacity C."""
-
-    FILLS: ClassVar[Mapping[str, float]] = {"mean": np.nan, "recent": np.nan, "judged": False}
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.mean: Floats = floats(0)
-        """Mean of the newest episodes, of any task; NaN before the first."""
-        self.recent: Floats = floats(0)
-        """Middle of the newest of the present task; NaN while they are too few to judge by."""
-        self.judged: Mask = np.zeros(0, dtype=np.bool_)
-        """Whether they are enough."""
-
-    def sum_up(self, rows: Ints, told: Floats, done: Ints, fresh: Ints) -> None:
-        """Sum these rows up anew, each named once.
-
-        `told` are their newest returns, newest first, shape (k, SHOWN_RETURNS), NaN where there is none; of
-        `done` finished episodes `fresh` are of the present task; both of shape (k,).
-        """
-        newest = told[:, :RECENT].copy()
-        judged = (np.abs(newest) < HUGE).all(axis=1)
-        if int(fresh.min()) >= MANY:
-            self.mean[rows] = added_up(told) / SHOWN_RETURNS
-        else:
-            self.mean[rows] = _mean(told, done)
-            judged &= fresh >= LEAST
-            newest[fresh < RECENT + EARLIER, RECENT - 1] = np.nan
-        newest.sort(axis=1)
-        self.recent[rows] = np.where(judged, newest[:, _MIDDLE], np.nan)
-        self.judged[rows] = judged
-
-
-def _mean(told: Floats, done: Ints) -> Floats:
-    counts = np.minimum(done, SHOWN_RETURNS)
-    told = np.where(np.arange(SHOWN_RETURNS) < counts[:, None], told, 0.0)
-    return np.divide(added_up(told), counts, out=floats(done.size), where=counts > 0)

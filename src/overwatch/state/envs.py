@@ -5,8 +5,8 @@ tells whose it is from one tick to the next. A value counts as present when its 
 whole columns at once.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Final
 
 import msgspec
 import numpy as np
@@ -14,31 +14,25 @@ import numpy.typing as npt
 
 from overwatch.catalog import Stage
 from overwatch.events import Column
-from overwatch.state.arrays import Floats, Ints, floats, grown, ints
+from overwatch.state.arrays import Floats, Ints, Table, arrays_of, floats, grown, ints, resize
 from overwatch.state.env_tables import (
     MEASURES,
     RETURNS,
     SHOWN_RETURNS,
     Actions,
-    Earned,
-    Latest,
+    EpisodeSums,
     Silences,
     Tally,
     Trends,
 )
-from overwatch.state.places import LANE, STAGE, At, Cells, Codes, Places, Rows, ids_in, looked_up
+from overwatch.state.places import At, Cells, Codes, Places, Rows, first_seen, ids_in, looked_up
 
 MAX_ENVS: Final = 1 << 17
 """Most envs of one run."""
 MAX_GONE: Final = 1 << 16
 """Removed envs remembered; beyond it the earliest removal is forgotten."""
-_FILLS: Final = {
-    "ids": 0, "lives": 0, "seen_at": 0, "born_at": 0, "lane": -1, "episodes": 0, "outdated": 0,
-    "episode_at": 0, "crashed_at": 0, "non_finite_at": 0,
-}  # fmt: skip
-"""Arrays of shape (C,), with what an unused row holds."""
 _GRID: Final = {"stage": -1, "blueprint": -1, "alpha": np.nan, "age": -1, "grad": np.nan}
-"""Arrays of shape (C, slots)."""
+"""Arrays of shape (C, slots), with what an unused cell holds."""
 _BARE: Final = np.zeros(max(stage.code for stage in Stage) + 2, dtype=np.bool_)
 _BARE[[stage.code for stage in Stage if not stage.shows_blueprint] + [Stage.GERMINATED.code]] = True
 """Stages without a seed that has learned: what was measured of an earlier one is over."""
@@ -46,6 +40,12 @@ _BARE[[stage.code for stage in Stage if not stage.shows_blueprint] + [Stage.GERM
 
 class Envs(msgspec.Struct, kw_only=True):
     """All envs that are there. Arrays have capacity C ≥ n rows; only the first n are in use."""
+
+    FILLS: ClassVar[Mapping[str, float]] = {
+        "ids": 0, "lives": 0, "seen_at": 0, "born_at": 0, "lane": -1, "episodes": 0, "outdated": 0,
+        "episode_at": 0, "crashed_at": 0, "non_finite_at": 0, "returns": np.nan, "values": np.nan, "times": 0,
+        **_GRID,
+    }  # fmt: skip
 
     n: int = 0
     most: int = MAX_ENVS
@@ -85,10 +85,8 @@ class Envs(msgspec.Struct, kw_only=True):
     """How many of each env's first episodes were of an earlier task, and are no measure any more."""
     episode_at: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Producer's time at which each env's last episode ended; 0 = none did."""
-    latest: Latest = msgspec.field(default_factory=Latest)
-    """What the newest episodes told when `newest_sums` was last asked for."""
-    earned: Earned = msgspec.field(default_factory=Earned)
-    """What all told when `sums` was."""
+    sums: EpisodeSums = msgspec.field(default_factory=EpisodeSums)
+    """What finished episodes showed when `newest_sums` and `all_sums` were last read."""
     trends: Trends = msgspec.field(default_factory=Trends)
     actions: Actions = msgspec.field(default_factory=Actions)
     culls: Tally = msgspec.field(default_factory=Tally)
@@ -101,7 +99,7 @@ class Envs(msgspec.Struct, kw_only=True):
     failed_check: dict[int, str] = msgspec.field(default_factory=dict)
     """First check that failed there; empty where none was named."""
     failed_why: dict[int, str] = msgspec.field(default_factory=dict)
-    """What was measured there, e.g. `gradient ratio 0.04 < 0.10`; empty where nothing was told."""
+    """What was measured there, e.g. `gradient ratio 0.04 < 0.10`; empty where nothing was reported."""
     crashed_at: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Producer's time of the crash; 0 while the env lives."""
     non_finite_at: Ints = msgspec.field(default_factory=lambda: ints(0))
@@ -129,7 +127,7 @@ class Envs(msgspec.Struct, kw_only=True):
         return self.places.envs(column, lambda: self.rows(ids_in(column)), self.n)
 
     def knows(self, column: Column) -> bool:
-        """Whether these ids were told before, and every one of them is still there."""
+        """Whether these ids came before, and every one of them is still there."""
         return self.places.holds(column)
 
     def cells(self, column: Column, slots: Column, codes: Codes) -> Cells:
@@ -138,8 +136,7 @@ class Envs(msgspec.Struct, kw_only=True):
 
     def lanes_by(self, order: Ints) -> tuple[int, ...]:
         """Lanes in the order in which their first env comes in this order of all rows."""
-        self.by_lane()
-        return self.places.lanes_by(order)
+        return tuple(first_seen(self.lane[order]))
 
     def by_lane(self) -> dict[int, Rows]:
         """Rows of each lane's envs, in table order; -1 is the lane that was not named."""
@@ -171,16 +168,13 @@ class Envs(msgspec.Struct, kw_only=True):
 
     def tell_lanes(self, told: At, column: Column, codes: Codes) -> None:
         """These envs are on the lanes in a column of words, whose labels have these codes."""
-        if self.places.repeats(LANE, told, column, codes):
-            return
         lanes = looked_up(column, codes)
         if not np.array_equal(self.lane[told.span], lanes):
             self.lane[told.span] = lanes
-            self.places.changed(LANE)
-        self.places.note(LANE, told, column, codes)
+            self.places.lanes_changed()
 
     def touch(self, rows: Rows, at: int) -> None:
-        """These envs were spoken of at `at`."""
+        """These envs were reported at `at`."""
         if self.newborn:
             born = self.born_at[rows]
             new = born == 0
@@ -225,12 +219,12 @@ class Envs(msgspec.Struct, kw_only=True):
         self.returns[rows, self.episodes[rows] % RETURNS] = returns
         self.episodes[rows] += 1
         self.episode_at[rows] = at
-        self._note_episodes(rows)
+        self._fitted_sums().note(rows)
 
     def begin_task(self, rows: Ints) -> None:
         """These envs have another task from now on; the episode under way is of both, and of neither."""
         self.outdated[rows] = self.episodes[rows] + 1
-        self._note_episodes(rows)
+        self._fitted_sums().note(rows)
 
     def tell_returns(self, told: At, returns: Floats, at: int) -> None:
         """Fold a gauge of returns: it is shown as it is, and a new value of it is a finished episode."""
@@ -238,28 +232,23 @@ class Envs(msgspec.Struct, kw_only=True):
         self.finish_episodes(told.rows[new], returns[new], at)
         self.measure("return", told.span, returns, at)
 
-    def newest_sums(self) -> Latest:
-        """What the newest episodes of each env tell."""
-        latest, _ = self._summed()
-        rows = latest.take_due(self.n)
+    def newest_sums(self) -> EpisodeSums:
+        """What the newest episodes of each env show."""
+        sums = self._fitted_sums()
+        rows = sums.take_due(self.n, newest=True)
         if rows.size:
             done = self.episodes[rows]
-            told = self._newest(rows, done, np.arange(SHOWN_RETURNS))
-            latest.sum_up(rows, told, done, done - self.outdated[rows])
-        return latest
+            sums.sum_newest(rows, self._newest(rows, done, SHOWN_RETURNS), done, done - self.outdated[rows])
+        return sums
 
-    def sums(self) -> Earned:
-        """What all episodes of each env tell, up to the newest."""
-        _, earned = self._summed()
-        rows = earned.take_due(self.n)
+    def all_sums(self) -> EpisodeSums:
+        """What all episodes of each env show, beside the newest."""
+        sums = self._fitted_sums()
+        rows = sums.take_due(self.n, newest=False)
         if rows.size:
             done = self.episodes[rows]
-            earned.sum_up(rows, self._newest(rows, done, np.arange(RETURNS)), done - self.outdated[rows])
-        return earned
-
-    def newest_returns(self, newest: int, skip: int = 0) -> Floats:
-        """Returns, newest first, after the `skip` newest ones, shape (n, newest); NaN where there is none."""
-        return self._newest(np.arange(self.n), self.episodes[: self.n], np.arange(skip, skip + newest))
+            sums.sum_all(rows, self._newest(rows, done, RETURNS), done - self.outdated[rows])
+        return sums
 
     def mean_return(self, rows: Rows | None = None) -> Floats:
         """Mean of each env's newest returns, or its gauge; NaN before the first episode."""
@@ -275,23 +264,17 @@ class Envs(msgspec.Struct, kw_only=True):
         if pruned.any():
             pruned &= cells.of(self.stage) != Stage.PRUNED.code
             self.culls.add(cells.rows[pruned], at)
-        if not np.array_equal(cells.of(self.stage), stages):
-            cells.put(self.stage, stages)
-            self.places.changed(STAGE)
+        cells.put(self.stage, stages)
         if self.graded:
             cells.clear(self.grad, _BARE[stages])
 
     def arrays(self) -> Iterator[tuple[np.ndarray, float]]:
         """Everything that has a row an env, with what an unused row holds."""
-        yield from ((getattr(self, name), fill) for name, fill in (*_FILLS.items(), *_GRID.items()))
-        yield self.returns, np.nan
-        yield from ((self.values[name], np.nan) for name in MEASURES)
-        yield from ((self.times[name], 0) for name in MEASURES)
-        for table in self._tables():
-            yield from table.arrays()
+        for table in (self, *self._tables()):
+            yield from arrays_of(table)
 
     def remove(self, env_ids: Ints, at: int) -> None:
-        """These envs, each named once, ended at `at`; those that spoke after it live on as new ones."""
+        """These envs, each named once, ended at `at`; those that reported after it live on as new ones."""
         for env_id in env_ids.tolist():
             self.gone[env_id] = max(at, self.gone.pop(env_id, 0))
         for env_id in list(self.gone)[: max(0, len(self.gone) - MAX_GONE)]:
@@ -313,7 +296,7 @@ class Envs(msgspec.Struct, kw_only=True):
             self.times[name][rows[fresh]] = times[fresh]
 
     def end(self, env_ids: Ints, names: Sequence[str], at: int) -> Ints:
-        """Forget these measures, unless they were told after `at`; the ids of those that have none left."""
+        """Forget these measures, unless they were reported after `at`; the ids of those with none left."""
         places, seen = self._places(env_ids)
         rows = self.by_id[places[seen]]
         touched = np.zeros(rows.size, dtype=np.bool_)
@@ -327,7 +310,7 @@ class Envs(msgspec.Struct, kw_only=True):
         return self.ids[rows[touched & ~left]]
 
     def drop_late(self) -> bool:
-        """Drop removed envs of which nothing was heard since; whether there were any."""
+        """Drop removed envs that have not reported since; whether there were any."""
         newest = self.ids[: self.n].tolist()
         late = [row for row, env_id in enumerate(newest) if self.seen_at[row] <= self.gone.get(env_id, -1)]
         self._drop(np.array(late, dtype=np.int64))
@@ -363,28 +346,23 @@ class Envs(msgspec.Struct, kw_only=True):
         if name == "return":
             self.returns[rows] = np.nan
             self.episodes[rows] = self.outdated[rows] = self.episode_at[rows] = 0
-            self._note_episodes(rows)
+            self._fitted_sums().note(rows)
 
-    def _newest(self, rows: Ints, done: Ints, back: Ints) -> Floats:
-        """Returns of these rows with so many episodes, so many back, shape (k, back); NaN where none is."""
+    def _newest(self, rows: Ints, done: Ints, count: int) -> Floats:
+        """The `count` newest returns of these rows with `done` episodes; NaN where none is."""
         # Places below 0 count from the end of the ring; those that were never filled hold NaN.
-        found: Floats = self.returns[rows[:, None], (done[:, None] - 1) % RETURNS - back]
+        found: Floats = self.returns[rows[:, None], (done[:, None] - 1) % RETURNS - np.arange(count)]
         return found
 
-    def _note_episodes(self, rows: Ints) -> None:
-        for sums in self._summed():
-            sums.note(rows)
+    def _fitted_sums(self) -> EpisodeSums:
+        """The sums, with a row for each env; fresh ones after a checkpoint."""
+        if self.sums.stale.size != self.ids.size:
+            resize(self.sums, self.ids.size)
+        return self.sums
 
-    def _summed(self) -> tuple[Latest, Earned]:
-        """The tables of sums, with a row for each env; fresh ones after a checkpoint."""
-        if self.earned.stale.size != self.ids.size:
-            self.latest.resize(self.ids.size)
-            self.earned.resize(self.ids.size)
-        return self.latest, self.earned
-
-    def _tables(self) -> tuple[Latest | Earned | Trends | Actions | Tally | Silences, ...]:
+    def _tables(self) -> tuple[Table, ...]:
         tallies = (self.culls, self.gate_fails, self.crash_tally)
-        return (*self._summed(), self.trends, self.actions, self.silences, *tallies)
+        return (self._fitted_sums(), self.trends, self.actions, self.silences, *tallies)
 
     def _places(self, env_ids: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
         """Places of env ids in `by_id`, and which of them are there."""
@@ -429,15 +407,8 @@ class Envs(msgspec.Struct, kw_only=True):
         self.places.forget()
 
     def _resize(self, rows: int) -> None:
-        for name, fill in _FILLS.items():
-            setattr(self, name, grown(getattr(self, name), (rows,), fill))
-        for table in self._tables():
-            table.resize(rows)
-        self.returns = grown(self.returns, (rows, RETURNS), np.nan)
-        for name in MEASURES:
-            self.values[name] = grown(self.values[name], (rows,), np.nan)
-            self.times[name] = grown(self.times[name], (rows,), 0)
-        self._resize_grid((rows, self.stage.shape[1]))
+        for table in (*self._tables(), self):
+            resize(table, rows)
 
     def _resize_grid(self, shape: tuple[int, int]) -> None:
         for name, fill in _GRID.items():

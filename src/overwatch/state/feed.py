@@ -1,36 +1,13 @@
-"""Which events become a line of the feed, and what the line says. Structured first, pretty second."""
+"""Which events become a line of the feed, and what the line holds. Structured first, pretty second."""
 
 from collections.abc import Mapping
 from typing import Final, assert_never
 
 import msgspec
 
+from overwatch import events
 from overwatch.catalog.judging import STOPPED_WITHIN
 from overwatch.catalog.processes import SUBSYSTEM
-from overwatch.events import (
-    ActionTaken,
-    CheckpointSaved,
-    CommandApplied,
-    CurriculumChanged,
-    EarlyStopped,
-    EnvCrashed,
-    EnvsRemoved,
-    EpisodeEnded,
-    Event,
-    FindingAcknowledged,
-    GateEvaluated,
-    LogLine,
-    Measured,
-    NonFiniteSeen,
-    PhaseBegan,
-    PhaseEnded,
-    RunFinished,
-    RunStarted,
-    RunStateChanged,
-    SeedStageChanged,
-    Tallied,
-    TrainingRecovered,
-)  # fmt: skip
 from overwatch.state.run import Entry
 
 LONGEST: Final = 4096
@@ -45,25 +22,13 @@ NAMED: Final = 16
 MOVE: Final = "seed_stage_changed"
 GATE: Final = "gate_evaluated"
 CRASH: Final = "env_crashed"
-"""Kinds of lines that tell what became of a seed."""
+"""Kinds of lines that show what became of a seed."""
 
 
-def entry_of(event: Event) -> Entry | None:
+def entry_of(event: events.Event) -> Entry | None:
     """The feed's line of an event, bounded; numbers, actions, episodes and phases have none."""
     entry = _entry_of(event)
-    return entry if entry is None or _is_short(entry) else _cut(entry)
-
-
-def _is_short(entry: Entry) -> bool:
-    fields = entry.fields
-    return (
-        len(entry.message) <= LONGEST
-        and len(fields) <= MOST_FIELDS
-        and (
-            sum(map(len, fields.values())) + sum(map(len, fields)) <= LONGEST_FIELD
-            or all(len(text) <= LONGEST_FIELD for pair in fields.items() for text in pair)
-        )
-    )
+    return None if entry is None else _cut(entry)
 
 
 def _cut(entry: Entry) -> Entry:
@@ -80,203 +45,131 @@ def begin(text: str, most: int = LONGEST_FIELD) -> str:
     return text if len(text) <= most else f"{text[:most]}… (cut, of {len(text):,} characters)"
 
 
-def _entry_of(event: Event) -> Entry | None:
+def _entry_of(event: events.Event) -> Entry | None:
     match event:
-        case Measured() | Tallied() | ActionTaken() | EpisodeEnded() | PhaseBegan() | PhaseEnded():
+        case events.Measured() | events.Tallied() | events.ActionTaken() | events.EpisodeEnded():
             return None
-        case RunStarted():
-            return _run_started(event)
-        case RunFinished():
-            return _run_finished(event)
-        case SeedStageChanged():
-            return _seed(event)
-        case GateEvaluated():
-            return _gate(event)
-        case EnvCrashed():
-            return _crash(event)
-        case EnvsRemoved():
+        case events.PhaseBegan() | events.PhaseEnded():
+            return None
+        case events.RunStarted():
+            known = {"task": event.task, "algo": event.algo, "envs": event.n_envs, "node": event.node}
+            return _line(event, "simic", "run started", known)
+        case events.RunFinished():
+            severity = "critical" if event.outcome in ("failed", "lost") else "info"
+            return _line(event, "simic", f"run {event.outcome}", {"reason": event.reason}, severity)
+        case events.SeedStageChanged() | events.GateEvaluated() | events.EnvCrashed():
+            return _of_env(event)
+        case events.EnvsRemoved():
             return _removed(event)
-        case NonFiniteSeen():
-            return _non_finite(event)
-        case EarlyStopped():
-            return _early_stop(event)
-        case CurriculumChanged():
-            return _curriculum(event)
-        case CheckpointSaved():
-            return _checkpoint(event)
-        case TrainingRecovered():
-            return _recovered(event)
-        case RunStateChanged():
-            return _state(event)
-        case CommandApplied():
-            return _command(event)
-        case FindingAcknowledged():
-            return _acknowledged(event)
-        case LogLine() if event.subsystem == SUBSYSTEM:
-            return None
-        case LogLine():
-            return Entry(
-                at=event.at, severity=event.severity.value, subsystem=event.subsystem, kind="log_line",
-                message=event.message, env_id=event.env_id, slot=event.slot, seed_id=event.seed_id,
-                fields=event.fields,
-            )  # fmt: skip
+        case events.FindingAcknowledged():
+            known = {"finding": event.finding, "by": event.by}
+            return _line(event, "overwatch", "finding acknowledged", known)
+        case events.RunStateChanged():
+            known = {"reason": event.reason, "command": event.command, "by": event.by}
+            return _line(event, "control", f"{event.before}>{event.after}", known)
+        case events.CommandApplied():
+            known = {"detail": event.detail, "command": event.command, "by": event.by, "update": event.update}
+            severity = "info" if event.outcome == "done" else "warning"
+            message = f"{event.kind} {event.outcome}"
+            return _line(event, "control", message, {**known, **event.changes}, severity)
+        case events.LogLine():
+            if event.subsystem == SUBSYSTEM:
+                return None
+            line = _line(event, event.subsystem, event.message, event.fields, event.severity.value)
+            return msgspec.structs.replace(line, env_id=event.env_id, slot=event.slot, seed_id=event.seed_id)
         case _:
-            assert_never(event)
+            return _of_training(event)
 
 
-def _run_started(event: RunStarted) -> Entry:
-    fields = {"task": event.task, "algo": event.algo, "envs": event.n_envs, "node": event.node}
+def _line(
+    event: events.Event, subsystem: str, message: str, fields: Mapping[str, object], severity: str = "info"
+) -> Entry:
+    """A line of an event, with those of the fields that are known."""
+    known = {name: str(value) for name, value in fields.items() if value is not None}
+    kind = str(event.__struct_config__.tag)
     return Entry(
-        at=event.at, severity="info", subsystem="simic", kind="run_started", message="run started",
-        fields=_present(fields),
-    )  # fmt: skip
+        at=event.at, severity=severity, subsystem=subsystem, kind=kind, message=message, fields=known
+    )
 
 
-def _run_finished(event: RunFinished) -> Entry:
-    severity = "critical" if event.outcome in ("failed", "lost") else "info"
-    return Entry(
-        at=event.at, severity=severity, subsystem="simic", kind="run_finished",
-        message=f"run {event.outcome}", fields=_present({"reason": event.reason}),
-    )  # fmt: skip
+def _of_env(event: events.SeedStageChanged | events.GateEvaluated | events.EnvCrashed) -> Entry:
+    """What became of a seed, or of its env."""
+    if isinstance(event, events.EnvCrashed):
+        line = _line(event, "tolaria", "crashed", {"step": event.step, "error": event.error}, "critical")
+        return msgspec.structs.replace(line, env_id=event.env_id)
+    if isinstance(event, events.SeedStageChanged):
+        known = {"reason": event.reason, "age": event.age, "blueprint": event.blueprint, **event.fields}
+        line = _line(event, "kasmina", f"{event.before.label}>{event.after.label}", known)
+    else:
+        known = {
+            "passed": "yes" if event.passed else "no",
+            "score": score_text(event),
+            "failed": ",".join(event.checks_failed) or None,
+            "why": event.message,
+        }
+        line = _line(event, "kasmina", f"gate={event.gate}", known, "info" if event.passed else "warning")
+    return msgspec.structs.replace(line, env_id=event.env_id, slot=event.slot, seed_id=event.seed_id)
 
 
-def _seed(event: SeedStageChanged) -> Entry:
-    fields = {"reason": event.reason, "age": event.age, "blueprint": event.blueprint, **event.fields}
-    return Entry(
-        at=event.at, severity="info", subsystem="kasmina", kind=MOVE,
-        message=f"{event.before.label}>{event.after.label}", env_id=event.env_id, slot=event.slot,
-        seed_id=event.seed_id, fields=_present(fields),
-    )  # fmt: skip
-
-
-def _gate(event: GateEvaluated) -> Entry:
-    fields = {
-        "passed": "yes" if event.passed else "no",
-        "score": score_text(event),
-        "failed": ",".join(event.checks_failed) or None,
-        "why": event.message,
-    }
-    return Entry(
-        at=event.at, severity="info" if event.passed else "warning", subsystem="kasmina",
-        kind=GATE, message=f"gate={event.gate}", env_id=event.env_id, slot=event.slot,
-        seed_id=event.seed_id, fields=_present(fields),
-    )  # fmt: skip
-
-
-def score_text(event: GateEvaluated) -> str | None:
+def score_text(event: events.GateEvaluated) -> str | None:
     """The score as shown, where the gate measures one."""
     return None if event.score is None else f"{event.score:.3g}"
 
 
 def measured(message: str | None, check: str | None, score: str | None) -> str:
-    """What a gate measured, in its own words or from its numbers: `gradient ratio 0.04`; empty if unsaid."""
+    """What a gate measured, in its own words or from its numbers: `gradient ratio 0.04`; empty if unknown."""
     if message:
         return message
     return " ".join(word for word in ((check or "").replace("_", " "), score or "") if word)
 
 
-def _crash(event: EnvCrashed) -> Entry:
-    return Entry(
-        at=event.at, severity="critical", subsystem="tolaria", kind=CRASH, message="crashed",
-        env_id=event.env_id, fields=_present({"step": event.step, "error": event.error}),
-    )  # fmt: skip
-
-
-def _removed(event: EnvsRemoved) -> Entry | None:
+def _removed(event: events.EnvsRemoved) -> Entry | None:
     """Values that ended are no news; envs are."""
     ids = event.env_id.array().tolist()
     if event.metrics or not ids:
         return None
+    if len(ids) == 1:
+        return msgspec.structs.replace(_line(event, "tolaria", "env removed", {}), env_id=int(ids[0]))
     more = f" and {len(ids) - NAMED:,} more" if len(ids) > NAMED else ""
-    return Entry(
-        at=event.at, severity="info", subsystem="tolaria", kind="envs_removed",
-        message="env removed" if len(ids) == 1 else f"{len(ids):,} envs removed",
-        env_id=int(ids[0]) if len(ids) == 1 else None,
-        fields=_present({"envs": ",".join(map(str, ids[:NAMED])) + more if len(ids) > 1 else None}),
-    )  # fmt: skip
+    named = {"envs": ",".join(map(str, ids[:NAMED])) + more}
+    return _line(event, "tolaria", f"{len(ids):,} envs removed", named)
 
 
-def _acknowledged(event: FindingAcknowledged) -> Entry:
-    return Entry(
-        at=event.at, severity="info", subsystem="overwatch", kind="finding_acknowledged",
-        message="finding acknowledged", fields=_present({"finding": event.finding, "by": event.by}),
-    )  # fmt: skip
-
-
-def _non_finite(event: NonFiniteSeen) -> Entry:
-    fields = {"metric": event.metric, "count": event.count, "envs": ",".join(map(str, event.env_ids)) or None}
-    return Entry(
-        at=event.at, severity="critical", subsystem="simic", kind="non_finite_seen",
-        message=f"non-finite {event.kind}", env_id=event.env_ids[0] if len(event.env_ids) == 1 else None,
-        fields=_present(fields),
-    )  # fmt: skip
-
-
-def _early_stop(event: EarlyStopped) -> Entry:
-    worked = event.kl_divergence <= STOPPED_WITHIN * event.target
-    fields = {
-        "update": event.update, "epoch": event.epoch, "kl": f"{event.kl_divergence:.4f}",
-        "target": f"{event.target:.4f}", "skipped": event.minibatches_skipped,
-    }  # fmt: skip
-    return Entry(
-        at=event.at, severity="info" if worked else "warning", subsystem="simic", kind="early_stopped",
-        message="early stop worked" if worked else "early stop came too late",
-        fields=_present(fields),
-    )  # fmt: skip
-
-
-def _curriculum(event: CurriculumChanged) -> Entry:
-    fields = {
-        "before": event.before, "after": event.after,
-        "envs": None if event.env_id is None else len(event.env_id),
-    }  # fmt: skip
-    return Entry(
-        at=event.at, severity="info", subsystem="simic", kind="curriculum_changed",
-        message=f"curriculum {event.name}", fields=_present(fields),
-    )  # fmt: skip
-
-
-def _checkpoint(event: CheckpointSaved) -> Entry:
-    fields = {
-        "path": event.path, "update": event.update, "bytes": event.size_bytes,
-        "took": None if event.duration_s is None else f"{event.duration_s:.3g}s",
-    }  # fmt: skip
-    return Entry(
-        at=event.at, severity="info", subsystem="simic", kind="checkpoint_saved",
-        message="checkpoint saved", fields=_present(fields),
-    )  # fmt: skip
-
-
-def _recovered(event: TrainingRecovered) -> Entry:
-    fields = {
-        "update": event.update, "cause": event.cause, "reason": event.reason,
-        "before": None if event.before is None else f"{event.before:g}",
-        "after": None if event.after is None else f"{event.after:g}",
-    }  # fmt: skip
-    return Entry(
-        at=event.at, severity="warning", subsystem="simic", kind="training_recovered",
-        message=event.action.replace("_", " "), fields=_present(fields),
-    )  # fmt: skip
-
-
-def _state(event: RunStateChanged) -> Entry:
-    fields = {"reason": event.reason, "command": event.command, "by": event.by}
-    return Entry(
-        at=event.at, severity="info", subsystem="control", kind="run_state_changed",
-        message=f"{event.before}>{event.after}", fields=_present(fields),
-    )  # fmt: skip
-
-
-def _command(event: CommandApplied) -> Entry:
-    fields = {
-        "detail": event.detail, "command": event.command, "by": event.by, "update": event.update,
-        **event.changes,
-    }  # fmt: skip
-    return Entry(
-        at=event.at, severity="info" if event.outcome == "done" else "warning", subsystem="control",
-        kind="command_applied", message=f"{event.kind} {event.outcome}", fields=_present(fields),
-    )  # fmt: skip
-
-
-def _present(fields: Mapping[str, object]) -> dict[str, str]:
-    return {name: str(value) for name, value in fields.items() if value is not None}
+def _of_training(
+    event: events.NonFiniteSeen
+    | events.EarlyStopped
+    | events.CurriculumChanged
+    | events.CheckpointSaved
+    | events.TrainingRecovered,
+) -> Entry:
+    """What the trainer did, and what it met."""
+    severity, known = "info", dict[str, object]()
+    match event:
+        case events.NonFiniteSeen():
+            envs = ",".join(map(str, event.env_ids)) or None
+            known = {"metric": event.metric, "count": event.count, "envs": envs}
+            line = _line(event, "simic", f"non-finite {event.kind}", known, "critical")
+            return msgspec.structs.replace(line, env_id=event.env_ids[0] if len(event.env_ids) == 1 else None)
+        case events.EarlyStopped():
+            worked = event.kl_divergence <= STOPPED_WITHIN * event.target
+            message, severity = "early stop worked", "info"
+            if not worked:
+                message, severity = "early stop came too late", "warning"
+            known = {"update": event.update, "epoch": event.epoch, "kl": f"{event.kl_divergence:.4f}"}
+            known |= {"target": f"{event.target:.4f}", "skipped": event.minibatches_skipped}
+        case events.CurriculumChanged():
+            message = f"curriculum {event.name}"
+            many = None if event.env_id is None else len(event.env_id)
+            known = {"before": event.before, "after": event.after, "envs": many}
+        case events.CheckpointSaved():
+            message = "checkpoint saved"
+            took = None if event.duration_s is None else f"{event.duration_s:.3g}s"
+            known = {"path": event.path, "update": event.update, "bytes": event.size_bytes, "took": took}
+        case events.TrainingRecovered():
+            message, severity = event.action.replace("_", " "), "warning"
+            ends = (None if value is None else f"{value:g}" for value in (event.before, event.after))
+            known = {"update": event.update, "cause": event.cause, "reason": event.reason}
+            known |= dict(zip(("before", "after"), ends, strict=True))
+        case _:
+            assert_never(event)
+    return _line(event, "simic", message, known, severity)

@@ -18,7 +18,7 @@ BUCKET_NS = 5_000_000_000
 PEAKS = 64
 """Buckets remembered: somewhat over five minutes."""
 LONGEST_GAP_NS = 30_000_000_000
-"""Between two readings of utilisation; over a longer one nobody knows what the lane did."""
+"""Between two readings of utilisation; over a longer one it is not known what the lane did."""
 
 
 class Peaks(msgspec.Struct, kw_only=True):

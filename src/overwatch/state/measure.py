@@ -26,7 +26,7 @@ from overwatch.state.arrays import LARGEST, Ints, counted
 from overwatch.state.derived import derive, settle_stops
 from overwatch.state.env_tables import MEASURES
 from overwatch.state.machines import HOSTS, Gauge, HostReadings, LaneHealth, Peaks, Rested, Throttle
-from overwatch.state.places import STAGE, looked_up
+from overwatch.state.places import looked_up
 from overwatch.state.policy import Many, health_of, new_series, observe, observe_conflated
 from overwatch.state.rhythm import UPDATE, Rhythm
 from overwatch.state.run import LANES, MAX_RANKS, RunState
@@ -34,7 +34,7 @@ from overwatch.state.run import LANES, MAX_RANKS, RunState
 MARK_NS = 250_000_000
 """Least producer time between two marks of the step rate."""
 MOST_READING: Final = 1e100
-"""In any unit; no machine tells more, and squares and sums of what is less are numbers."""
+"""In any unit; no machine reports more, and squares and sums of what is less are numbers."""
 MAX_AGE = 2.0**53
 """Steps; what is more, or less than none, is no age."""
 _NARROW: Final = 4
@@ -126,7 +126,7 @@ def _numbers(state: RunState, event: Measured, stamp: int, rank: int = 0) -> Non
 
 
 class Told(NamedTuple):
-    """A total as a producer said it."""
+    """A total as a producer reports it."""
 
     rank: int
     at: int
@@ -204,9 +204,8 @@ def _slots(state: RunState, event: Measured) -> None:
     cells = envs.cells(event.keys["env_id"], slot, _numbered(slot, state.slot_names.code))
     envs.fit_slots(len(state.slot_names.words))
     stage = event.values.get("overwatch.slot.stage")
-    if stage is not None and (envs.graded or not envs.places.repeats(STAGE, cells, stage)):
+    if stage is not None:
         envs.move(cells, codes(stage, stage_code), event.at)
-        envs.places.note(STAGE, cells, stage)
     blueprint = event.values.get("blueprint")
     if blueprint is not None:
         cells.put(envs.blueprint, codes(blueprint, state.blueprint_names.code))
@@ -301,7 +300,7 @@ def _lanes(state: RunState, event: Measured, stamp: int) -> None:
 
 
 def _note_usage(state: RunState, lane: str, name: str, value: float, at: int) -> None:
-    """What minutes of readings tell of a lane, beyond its newest few."""
+    """What minutes of readings show of a lane, beyond its newest few."""
     if not _is_reading(value):
         return
     if name == MEMORY_USED.name:
@@ -313,7 +312,7 @@ def _note_usage(state: RunState, lane: str, name: str, value: float, at: int) ->
 
 
 def _is_reading(value: float) -> bool:
-    """Whether a machine may have told it."""
+    """Whether a machine may have read it."""
     return abs(value) <= MOST_READING
 
 

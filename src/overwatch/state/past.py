@@ -9,7 +9,7 @@ that is known; what was not finite is missing, never 0. Pure. Must not know limi
 import math
 from array import array
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -20,10 +20,16 @@ from overwatch.catalog.gradients import ENTROPY_NATS
 from overwatch.catalog.moves import KL_DRIFT, TRUST_REGION
 from overwatch.catalog.policy import ENTROPY, GRAD_CLIPPED
 from overwatch.events import Column, Conflated, Measured, Origin, Record
+from overwatch.state.arrays import decode_hook, encode_hook
 from overwatch.state.machines import Gauge
 from overwatch.state.run import RunState
 from overwatch.state.sources import LEARNS
 
+if TYPE_CHECKING:
+    Wholes: TypeAlias = array[int]
+    Reals: TypeAlias = array[float]
+else:
+    Wholes = Reals = array
 COLUMNS: Final = 512
 """Most of a series; an even number."""
 MOST: Final = {"number": 384, "rank": 96, "machine": 96}
@@ -63,44 +69,25 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class _SavedSeries(msgspec.Struct, frozen=True):
-    first_at: int
-    per: int
-    room: int
-    samples: int
-    blank: int
-    columns: tuple[bytes, bytes, bytes, bytes]
-
-
-class _Saved(msgspec.Struct, frozen=True):
-    series: dict[str, _SavedSeries]
-    cut: dict[str, int]
-    marks: list[Mark]
-    marks_left: int
-
-
-class Line:
+class Line(msgspec.Struct):
     """One number over the whole run: parallel arrays with an entry a column, the oldest first."""
 
-    __slots__ = ("at", "blank", "first_at", "high", "index", "low", "per", "room", "samples")
-
-    def __init__(self, first_at: int = 0) -> None:
-        self.first_at = first_at
-        """Time of the first sample, Unix nanoseconds."""
-        self.per = 1
-        """Samples in a full column."""
-        self.room = 0
-        """Samples that the newest column still takes."""
-        self.samples = 0
-        self.blank = 0
-        """Samples that were not finite."""
-        self.at: array[int] = array("q")
-        """Time of the newest sample in the column; never falls."""
-        self.index: array[int] = array("q")
-        """Number of its update, -1 where none was given."""
-        self.low: array[float] = array("d")
-        """NaN where no sample was finite."""
-        self.high: array[float] = array("d")
+    first_at: int = 0
+    """Time of the first sample, Unix nanoseconds."""
+    per: int = 1
+    """Samples in a full column."""
+    room: int = 0
+    """Samples that the newest column still takes."""
+    samples: int = 0
+    blank: int = 0
+    """Samples that were not finite."""
+    at: Wholes = msgspec.field(default_factory=lambda: array("q"))
+    """Time of the newest sample in the column; never falls."""
+    index: Wholes = msgspec.field(default_factory=lambda: array("q"))
+    """Number of its update, -1 where none was given."""
+    low: Reals = msgspec.field(default_factory=lambda: array("d"))
+    """NaN where no sample was finite."""
+    high: Reals = msgspec.field(default_factory=lambda: array("d"))
 
     def take(self, at: int, index: int | None, low: float, high: float) -> None:
         """Add one sample, or the least and most of several; NaN for what was not finite."""
@@ -130,48 +117,25 @@ class Line:
         self.high = array("d", np.fmax(high[:, 0], high[:, 1]).tobytes())
         self.per *= 2
 
-    def save(self) -> _SavedSeries:
-        """As plain bytes."""
-        columns = self.at.tobytes(), self.index.tobytes(), self.low.tobytes(), self.high.tobytes()
-        return _SavedSeries(self.first_at, self.per, self.room, self.samples, self.blank, columns)
-
-    @classmethod
-    def of(cls, saved: _SavedSeries) -> "Line":
-        """The line of `save`'s bytes. Raises `ValueError` where they are of no line."""
-        line = cls(saved.first_at)
-        line.per, line.room, line.samples, line.blank = saved.per, saved.room, saved.samples, saved.blank
-        at, index, low, high = saved.columns
-        for whole, data in ((line.at, at), (line.index, index)):
-            whole.frombytes(data)
-        for number, data in ((line.low, low), (line.high, high)):
-            number.frombytes(data)
-        lengths = {len(line.at), len(line.index), len(line.low), len(line.high)}
-        if len(lengths) > 1 or max(lengths) > COLUMNS:
-            raise ValueError(f"columns of a past have lengths {sorted(lengths)}; one of at most {COLUMNS}")
-        return line
-
 
 def _least(one: float, other: float) -> float:
     """The smaller; the one that is a number where the other is none."""
     return other if one != one or other < one else one  # noqa: PLR0124
 
 
-class Past:
+class Past(msgspec.Struct):
     """All numbers of one run over its whole length."""
 
-    __slots__ = ("cut", "lines", "marks", "marks_left", "sizes")
-
-    def __init__(self) -> None:
-        self.lines: dict[str, Line] = {}
-        """By full metric name; `name#3` for rank 3, `gpu/lane/short` and `host/short` for machines."""
-        self.sizes = dict.fromkeys(MOST, 0)
-        """How many there are of each kind."""
-        self.cut: dict[str, int] = {}
-        """Samples of numbers beyond a cap, by name; the first few names."""
-        self.marks: dict[tuple[str, int], Mark] = {}
-        """By the finding's id and begin, in the order of their begin."""
-        self.marks_left = 0
-        """Older ones that were let go."""
+    lines: dict[str, Line] = {}
+    """By full metric name; `name#3` for rank 3, `gpu/lane/short` and `host/short` for machines."""
+    sizes: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(MOST, 0))
+    """How many there are of each kind."""
+    cut: dict[str, int] = {}
+    """Samples of numbers beyond a cap, by name; the first few names."""
+    marks: dict[tuple[str, int], Mark] = {}
+    """By the finding's id and begin, in the order of their begin."""
+    marks_left: int = 0
+    """Older ones that were let go."""
 
     @property
     def size(self) -> int:
@@ -180,7 +144,7 @@ class Past:
         return COLUMN_BYTES * columns + SERIES_BYTES * len(self.lines) + MARK_BYTES * len(self.marks)
 
     def take(self, state: RunState, record: Record, stamp: int) -> None:
-        """Add what a record, which was just folded into the state, told of numbers over time."""
+        """Add what a record, which was just folded into the state, holds of numbers over time."""
         event = record.event
         if not isinstance(event, Measured):
             return
@@ -262,24 +226,12 @@ class Past:
 
     def dump(self) -> bytes:
         """All of it as bytes."""
-        series = {name: line.save() for name, line in self.lines.items()}
-        saved = _Saved(series, self.cut, list(self.marks.values()), self.marks_left)
-        return msgspec.msgpack.encode(saved)
+        return msgspec.msgpack.encode(self, enc_hook=encode_hook)
 
     @classmethod
     def load(cls, data: bytes) -> "Past":
-        """The past of `dump`'s bytes, an empty one of none. Raises `ValueError` on anything else."""
-        past = cls()
-        if not data:
-            return past
-        saved = _saved(data)
-        for name, series in saved.series.items():
-            past.lines[name] = Line.of(series)
-            past.sizes[kind_of(name)] += 1
-        past.cut, past.marks_left = saved.cut, saved.marks_left
-        for mark in saved.marks:
-            past.marks[f"{mark.code}:{mark.scope}:{mark.subject or ''}", mark.since] = mark
-        return past
+        """The past of `dump`'s bytes. Raises `ValueError` on anything else."""
+        return _decoder.decode(data)
 
 
 def kind_of(name: str) -> str:
@@ -290,7 +242,7 @@ def kind_of(name: str) -> str:
     return "rank" if mark and full in BY_NAME and rank.isdecimal() else "number"
 
 
-_saved: Final = msgspec.msgpack.Decoder(_Saved).decode
+_decoder: Final = msgspec.msgpack.Decoder(Past, dec_hook=decode_hook)
 
 
 def _ends(conflated: Conflated | None, name: str, value: float) -> tuple[float, float]:

@@ -6,7 +6,7 @@ Must not know what is folded.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -26,15 +26,13 @@ Found = TypeVar("Found", "At", "Cells")
 
 MOST: Final = 128
 """Sets of subjects remembered."""
-LANE: Final = "lane"
-STAGE: Final = "stage"
-_WHOLE: Final = 2.0**53
-"""Size up to which a double tells whole numbers apart."""
 TIMES: Final = 32
 """Subjects of them all together, for each env that is there: what is remembered grows with the run alone."""
+_WHOLE: Final = 2.0**53
+"""Size up to which a double keeps whole numbers apart."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class At:
     """The envs of one record."""
 
@@ -42,8 +40,6 @@ class At:
     """Row of each, shape (k,)."""
     span: Rows
     """The same, as a slice where they follow one another."""
-    rested_until: int = 0
-    """Producer's time before which no sample of any of them is due; 0 while that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,71 +65,42 @@ class Cells:
             grid[self.rows, self.slots] = values
 
     def clear(self, grid: Floats, where: Mask) -> None:
-        """Set those of these cells to NaN where the mask of shape (k,) says so."""
+        """Set those of these cells to NaN where the mask of shape (k,) is true."""
         if self.width:
             grid[self.span, : self.width][where.reshape(-1, self.width)] = np.nan
         else:
             grid[self.rows[where], self.slots[where]] = np.nan
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    told: tuple[object, ...]
-    found: At | Cells
-    said: dict[str, tuple[object, ...]] = field(default_factory=dict)
-    """What they were last told of themselves, by what it is of, that is still so."""
-
-
 class Places(Derived):
-    """The newest sets of subjects."""
+    """The newest sets of subjects, by the columns that name them, and the rows of each lane."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], _Known] = {}
+        self._known: dict[tuple[object, ...], tuple[tuple[object, ...], At | Cells]] = {}
         self._subjects = 0
-        self._lane: Ints = np.zeros(0, dtype=np.int64)
         self._by_lane: dict[int, Rows] = {}
-        self._order: Ints | None = None
-        """An order of all rows; nobody writes into it."""
-        self._lane_order: tuple[int, ...] = ()
 
     def forget(self) -> None:
         """Rows have moved, or there are more of them."""
-        self._known.clear()
-        self._subjects = 0
+        self._known, self._subjects, self._by_lane = {}, 0, {}
+
+    def lanes_changed(self) -> None:
+        """Some env is on another lane than before."""
         self._by_lane = {}
-
-    def repeats(self, what: str, where: At | Cells, column: Column, codes: Codes = ()) -> bool:
-        """Whether these subjects were last told just this, and nobody was told anything else since."""
-        known = self._of(where)
-        told = (column.dtype, column.data, column.labels, codes)
-        return known is not None and known.said.get(what) == told
-
-    def note(self, what: str, where: At | Cells, column: Column, codes: Codes = ()) -> None:
-        """These subjects are as they were told."""
-        known = self._of(where)
-        if known is not None:
-            known.said[what] = (column.dtype, column.data, column.labels, codes)
-
-    def changed(self, what: str) -> None:
-        """Somebody is not as before: what any were told is not known to hold any more."""
-        for known in self._known.values():
-            known.said.pop(what, None)
-        if what == LANE:
-            self._by_lane = {}
 
     def envs(self, column: Column, find: Callable[[], Ints], there: int) -> At:
         """The envs of a column of ids; `find` gives the row of each, `there` are in all."""
-        told = (column.dtype, column.data)
-        known = self._known.get(_key(column))
-        if known is not None and known.told == told and isinstance(known.found, At):
-            return known.found
+        key, told = _key(column), (column.dtype, column.data)
+        known = self._known.get(key)
+        if known is not None and known[0] == told and isinstance(known[1], At):
+            return known[1]
         rows = find()
-        return self._keep(_key(column), told, At(rows, span_of(rows)), there)
+        return self._keep(key, told, At(rows, span_of(rows)), there)
 
     def holds(self, column: Column) -> bool:
         """Whether the envs of this column of ids are remembered."""
         known = self._known.get(_key(column))
-        return known is not None and known.told == (column.dtype, column.data)
+        return known is not None and known[0] == (column.dtype, column.data)
 
     def slots(
         self, column: Column, slots: Column, codes: Codes, find: Callable[[], Ints], there: int
@@ -142,36 +109,21 @@ class Places(Derived):
         key = (*_key(column), *_key(slots))
         told = (column.dtype, column.data, slots.dtype, slots.data, codes)
         known = self._known.get(key)
-        if known is not None and known.told == told and isinstance(known.found, Cells):
-            return known.found
+        if known is not None and known[0] == told and isinstance(known[1], Cells):
+            return known[1]
         return self._keep(key, told, _cells(find(), looked_up(slots, codes)), there)
 
     def lanes(self, lane: Ints) -> dict[int, Rows]:
         """Rows of each lane, where `lane` is the one of each row."""
         if not self._by_lane:
-            self._lane = lane
             codes = np.unique(lane).tolist()
-            self._order = None
             self._by_lane = {code: span_of(np.flatnonzero(lane == code)) for code in codes}
         return self._by_lane
-
-    def lanes_by(self, order: Ints) -> tuple[int, ...]:
-        """The lanes that `lanes` was last told of, in the order in which they come first in `order`."""
-        if order is not self._order:
-            self._order, self._lane_order = order, tuple(_first_seen(self._lane[order]))
-        return self._lane_order
-
-    def _of(self, where: At | Cells) -> _Known | None:
-        """What is known of these very subjects."""
-        return next((known for known in self._known.values() if known.found is where), None)
 
     def _keep(self, key: tuple[object, ...], told: tuple[object, ...], found: Found, there: int) -> Found:
         if len(self._known) >= MOST or self._subjects + found.rows.size > TIMES * there:
             self.forget()
-        replaced = self._known.get(key)
-        if replaced is not None:
-            self._subjects -= replaced.found.rows.size
-        self._known[key] = _Known(told, found)
+        self._known[key] = told, found
         self._subjects += found.rows.size
         return found
 
@@ -205,7 +157,7 @@ def span_of(rows: Ints) -> Rows:
     return slice(int(rows[0]), int(rows[-1]) + 1)
 
 
-def _first_seen(lanes: Ints) -> list[int]:
+def first_seen(lanes: Ints) -> list[int]:
     """Each lane once, in the order in which they come first."""
     if not lanes.size:
         return []

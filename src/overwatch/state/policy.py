@@ -83,9 +83,9 @@ LEVEL = 5
 """Newest values whose median has no bad luck left."""
 STATUS_WINDOW = 5
 UNDEFINED = "undefined"
-"""What is said of a value that has no answer yet."""
+"""What is shown of a value that has no answer yet."""
 SHARE_WINDOW = 20
-"""Newest updates over which a share of updates is told."""
+"""Newest updates over which a share of updates is taken."""
 
 
 class Health(Enum):

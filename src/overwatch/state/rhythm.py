@@ -27,7 +27,7 @@ FORGETS: Final = 1.0 - 1.0 / 4096
 OPEN: Final = 16
 """Phases within one another that have begun and not ended."""
 UPDATE: Final = "update"
-"""The step of a rank that tells its updates and no phases."""
+"""The step of a rank that reports its updates and no phases."""
 LONGEST_S: Final = 2**63 / 1e9
 """No clock of ours counts longer; nor can so many phases as there may be add up to what is no number."""
 MAX_PAIRS: Final = 256
@@ -148,7 +148,7 @@ STRETCHES: Final = 360
 WARM_UP_UPDATES: Final = 3
 """Updates before the first stretch: compiling, filling caches and queues."""
 MAX_PHASES: Final = 12
-"""Phases of which a stretch says how long they took."""
+"""Phases of which a stretch holds how long they took."""
 
 
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,7 +164,7 @@ class Stretch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rate(self) -> float:
-        """Env steps a second; updates where the run tells no steps."""
+        """Env steps a second; updates where the run reports no steps."""
         return (self.steps or self.updates) / self.seconds
 
 

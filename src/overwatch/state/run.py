@@ -75,7 +75,7 @@ class Facts(msgspec.Struct, kw_only=True):
     """The newest lines about each env."""
 
     by_env: dict[int, list[Entry]] = {}
-    """Oldest line first; the env that was spoken of longest ago first."""
+    """Oldest line first; the env that was reported longest ago first."""
     total: int = 0
 
     def push(self, env_id: int, entry: Entry) -> None:
@@ -128,7 +128,7 @@ class RunState(msgspec.Struct, kw_only=True):
     """What is known of one run."""
 
     origin: Origin
-    """The first origin heard: names the run, and its task and algorithm when no start record does."""
+    """The first origin received: names the run, and its task and algorithm when no start record does."""
     started: RunStarted | None = None
     finished: RunFinished | None = None
     """The end, once the producer that holds the run has ended."""
@@ -159,7 +159,7 @@ class RunState(msgspec.Struct, kw_only=True):
     step_index: dict[int, int] = msgspec.field(default_factory=dict)
     """Newest env step number of each rank."""
     told: dict[str, float] = msgspec.field(default_factory=dict)
-    """Totals as producers that count themselves last said them, by what and by rank."""
+    """Totals as producers that count themselves last sent them, by what and by rank."""
     step_marks: Ring[tuple[int, int]] = msgspec.field(default_factory=lambda: Ring(256))
     """(producer time, total steps), for windowed rates."""
     envs: Envs = msgspec.field(default_factory=Envs)
@@ -174,7 +174,7 @@ class RunState(msgspec.Struct, kw_only=True):
     throttles: dict[str, Throttle] = msgspec.field(default_factory=dict)
     """By the lane's name."""
     lane_ranks: dict[str, int] = msgspec.field(default_factory=dict)
-    """The rank that last spoke for envs on a lane."""
+    """The rank that last reported envs on a lane."""
     phases: dict[int, dict[str, Phase]] = msgspec.field(default_factory=dict)
     """By rank, then by phase."""
     beside: dict[str, dict[str, Phase]] = msgspec.field(default_factory=dict)
@@ -205,7 +205,7 @@ class RunState(msgspec.Struct, kw_only=True):
     early_stops: Ring[EarlyStopped] = msgspec.field(default_factory=lambda: Ring(STOPS))
     """The newest ones."""
     kl_rest: Rest | None = None
-    """Of the newest record of KL, the updates before its last; `None` where it tells one update."""
+    """Of the newest record of KL, the updates before its last; `None` where it holds one update."""
     checkpoint: CheckpointSaved | None = None
     """The newest one."""
     recoveries: Ring[TrainingRecovered] = msgspec.field(default_factory=lambda: Ring(RECOVERIES))
@@ -215,11 +215,11 @@ class RunState(msgspec.Struct, kw_only=True):
     command: CommandApplied | None = None
     """The newest one."""
     save_seconds: Ring[float] = msgspec.field(default_factory=lambda: Ring(SAVE_SECONDS))
-    """How long the newest checkpoints took, where that was told."""
+    """How long the newest checkpoints took, where that was reported."""
     saves: Ring[tuple[int, int]] = msgspec.field(default_factory=lambda: Ring(SAVES))
     """(producer time, updates so far) of the newest checkpoints that a schedule may have made."""
     heeded: int = 0
-    """Records folded so far that a policy may be judged by: all but those that tell of envs, lanes, phases
+    """Records folded so far that a policy may be judged by: all but those about envs, lanes, phases
     and the log alone."""
     recompiled: LogLine | None = None
     """The newest line about what was compiled again."""

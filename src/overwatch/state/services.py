@@ -72,7 +72,7 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     """What one life of a process counted."""
 
     began: int
-    """Producer's time at which it was first heard."""
+    """Producer's time at which it was first received."""
     amount: Amount
 
 

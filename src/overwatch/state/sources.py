@@ -3,8 +3,13 @@
 Owns which producer holds a run and how the run ended. A trainer comes before any other role, a producer that
 promised an end record before one that did not; of a rank that was started again the newest life counts,
 whenever the records of an earlier one arrive. Owns what ranks report together: the lowest trainer rank leads
-the policy, the others give the spread; envs, lanes and phases come from all. Must not know how numbers are
-judged.
+the policy, the others give the spread; envs, lanes and phases come from all.
+
+Owns which run a rank belongs to whose launcher gave it no run id. The ranks of such a launch share a key.
+Rank 0's first record under a new epoch announces the run; a rank belongs to the newest announcement that has
+not yet received another life of it, because that life was of an earlier launch that met at the same place.
+Records that came before the announcement wait, bounded, as one pending run. Must not know how records are
+folded or numbers judged.
 """
 
 import math
@@ -15,7 +20,7 @@ import msgspec
 
 from overwatch.catalog import BY_NAME, NonFinite
 from overwatch.catalog.tallies import SCOPE_OF_ROLE
-from overwatch.events import Column, Origin, RunFinished, RunStarted
+from overwatch.events import Column, Origin, Record, RunFinished, RunStarted
 from overwatch.state.arrays import Ring, median
 
 OUTAGE_S: Final = 5.0
@@ -66,7 +71,7 @@ class Source(msgspec.Struct, kw_only=True):
     at: int = 0
     """Producer's time of its newest record."""
     first_at: int = 0
-    """Producer's time of the first record that was heard of it."""
+    """Producer's time of the first record that was received of it."""
     high: int = 0
     """Highest sequence number seen."""
     gaps: dict[int, bool] = msgspec.field(default_factory=dict)
@@ -82,7 +87,7 @@ class Source(msgspec.Struct, kw_only=True):
     sampled: int = 0
     """Receive stamp of its newest readings of machines; 0 while it sent none."""
     dropped: int | None = None
-    """Records its own side dropped, as it last said."""
+    """Records its own side dropped, as it last reported."""
     promised: bool = False
     """Whether it ends with a record: Overwatch's SDK does, and any producer that sent a start or an end."""
     longest_s: float = 0.0
@@ -133,12 +138,12 @@ class Source(msgspec.Struct, kw_only=True):
     def heard(self, stamp: int, at: int) -> None:
         """Note one record's receive stamp and producer time."""
         silent_s = (stamp - self.stamp) / 1e9 if self.stamp else 0.0
-        # What a thinned recording still tells is whether it spoke in a second, not how often.
+        # What a thinned recording still shows is whether it sent in a second, not how often.
         seconds = stamp // SECOND_NS - self.stamp // SECOND_NS if self.stamp else 0
         self.delay = stamp - at
         self.least_delay = self.delay if self.least_delay is None else min(self.least_delay, self.delay)
         if self.lag_s() >= OUTAGE_S > self.delay / 1e9 >= 0.0:
-            # Fresh by our clock: what told of the future before was a clock that is right now, or one record.
+            # Fresh by our clock: what was from the future was a clock that is right now, or one record.
             self.least_delay = self.delay
         late = self.lag_s() >= OUTAGE_S
         if late and silent_s >= OUTAGE_S:
@@ -153,7 +158,7 @@ class Source(msgspec.Struct, kw_only=True):
         self.at = max(self.at, at)
 
     def interval_s(self) -> float | None:
-        """Median seconds from one in which it spoke to the next; 1 where that is every second or oftener."""
+        """Median seconds from one in which it sent to the next; 1 where that is every second or oftener."""
         return median(self.intervals.items)
 
     def allowed_s(self) -> float:
@@ -194,7 +199,7 @@ def spoken_for(sources: Iterable[Source]) -> str:
 
 
 def speed(source: Source) -> float | None:
-    """Producer's seconds told in one second of a drain; `None` without one, or before its second batch."""
+    """Producer's seconds received in one second of a drain; `None` without one, or before a second batch."""
     drain = source.drain
     if drain is None or source.stamp <= drain.stamp:
         return None
@@ -277,13 +282,13 @@ def _newest(sources: Mapping[str, Source], moment: Callable[[Source], int]) -> d
 
 
 MAX_NAMES: Final = 512
-"""Values that ranks tell beside the one that counts."""
+"""Values that ranks report beside the one that counts."""
 MAX_SPREAD: Final = 1024
 """Most ranks whose policy numbers are kept beside the leading one's."""
 
 
 class Ranks(msgspec.Struct, kw_only=True):
-    """What the ranks of one run said that only makes sense together."""
+    """What the ranks of one run report that only makes sense together."""
 
     starts: dict[str, RunStarted] = {}
     """The newest start of each (role, rank)."""
@@ -307,7 +312,7 @@ class Ranks(msgspec.Struct, kw_only=True):
         )
 
     def leads(self, rank: int) -> bool:
-        """Whether a rank that now tells policy numbers is the one that counts."""
+        """Whether a rank that now reports policy numbers is the one that counts."""
         if self.leader is None or rank <= self.leader:
             self.leader = rank
             return True
@@ -345,3 +350,86 @@ class Ranks(msgspec.Struct, kw_only=True):
         """Largest minus smallest over all ranks; `None` with fewer than two."""
         values = [*self.others.get(name, {}).values(), *(() if value is None else (value,))]
         return max(values) - min(values) if len(values) > 1 else None
+
+
+MAX_KEYS: Final = 256
+"""Launches remembered; the one announced or received first goes first."""
+MAX_WAITING: Final = 20_000
+"""Records of one launch that wait for its rank 0; the oldest goes first."""
+
+
+class _Launch(msgspec.Struct, kw_only=True):
+    run_id: str | None = None
+    epoch: str = ""
+    """Of rank 0, when it announced the run."""
+    lives: dict[str, str] = {}
+    """The life of each rank that belongs to the announced run."""
+    waiting: list[tuple[Record, int]] = []
+    forgotten: int = 0
+    """Records that waited too long to be kept."""
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    """Where a record belongs, and what became known with it."""
+
+    record: Record
+    """Under its run's id, or under its stand-in while that is not known."""
+    released: list[tuple[Record, int]] = []
+    """Records that waited, with their stamps, to be folded before this one."""
+    stand_ins: frozenset[str] = frozenset()
+    """Runs that the released records had been folded into; they are no more."""
+
+
+class Joins(msgspec.Struct, kw_only=True):
+    """All launches whose ranks share a key instead of a run id."""
+
+    launches: dict[str, _Launch] = {}
+
+    def resolve(self, record: Record, stamp: int) -> Resolved:
+        """Where a record received at `stamp` belongs. One that must wait is released again later."""
+        origin = record.origin
+        if origin.join is None:
+            return Resolved(record)
+        launch = self.launches.get(origin.join)
+        if launch is None:
+            if len(self.launches) >= MAX_KEYS:
+                del self.launches[next(iter(self.launches))]
+            launch = self.launches[origin.join] = _Launch()
+        if origin.rank == 0:
+            return _announce(launch, record)
+        if _belongs(launch, origin):
+            return Resolved(_renamed(record, str(launch.run_id)))
+        if len(launch.waiting) >= MAX_WAITING:
+            del launch.waiting[0]
+            launch.forgotten += 1
+        launch.waiting.append((record, stamp))
+        return Resolved(record)
+
+
+def _announce(launch: _Launch, record: Record) -> Resolved:
+    """Rank 0 reported: under a new epoch the newest waiting life of each rank is of its run."""
+    origin = record.origin
+    if launch.epoch == origin.epoch:
+        return Resolved(record)
+    waited, launch.waiting = launch.waiting, []
+    launch.run_id, launch.epoch = origin.run_id, origin.epoch
+    launch.lives = {_member(waiting.origin): waiting.origin.epoch for waiting, _ in waited}
+    released = [
+        (_renamed(waiting, origin.run_id) if _belongs(launch, waiting.origin) else waiting, stamp)
+        for waiting, stamp in waited
+    ]
+    return Resolved(record, released, frozenset(waiting.origin.run_id for waiting, _ in waited))
+
+
+def _belongs(launch: _Launch, origin: Origin) -> bool:
+    if launch.run_id is None:
+        return False
+    return launch.lives.setdefault(_member(origin), origin.epoch) == origin.epoch
+
+
+def _member(origin: Origin) -> str:
+    return f"{origin.role}/{origin.rank}"
+
+
+def _renamed(record: Record, run_id: str) -> Record:
+    return msgspec.structs.replace(record, origin=msgspec.structs.replace(record.origin, run_id=run_id))

@@ -17,7 +17,7 @@ import msgspec
 
 from overwatch import codec, discovery
 from overwatch.feeds.inputs import open_input
-from overwatch.feeds.playing import AnyPlayer, player_of
+from overwatch.feeds.player import AnyPlayer, player_of
 from overwatch.feeds.recording import RecordingError
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.history import Ask, History
@@ -51,10 +51,10 @@ def run_tui(
     `attended` is a program that was started with the screen: Ctrl-C is passed on to it while it runs.
     Raises `ValueError` for a URL that is no address.
     """
-    from overwatch.feeds.towers import Towers
+    from overwatch.feeds.live import Live
     from overwatch.tui.app import OverwatchApp
 
-    feed = Towers(urls, run_id)
+    feed = Live(urls, run_id)
     folder = recording_of(feed.address)
     app = OverwatchApp(feed, feed.address, settings, recorded=folder is not None, attended=attended)
     code = _show(app)

@@ -29,8 +29,7 @@ from textual.timer import Timer
 from textual.worker import Worker
 
 from overwatch import discovery
-from overwatch.feeds.live import Connection, Update
-from overwatch.feeds.towers import AckError, Listed, Towers
+from overwatch.feeds.live import AckError, Connection, Listed, Live, Update
 from overwatch.snapshot import Snapshot, Timing, View
 from overwatch.snapshot.history import Ask, History
 from overwatch.tui.commands import click, paste, press, wheel
@@ -397,7 +396,7 @@ class OverwatchApp(App[int]):
         if announced and announced.view and urlsplit(announced.view).netloc == where.netloc:
             endpoint = announced.otlp_http or endpoint
         state = f"down: {connection.reason}" if connection.reason else connection.state
-        tried = self._feed.addresses if isinstance(self._feed, Towers) else (self._address,)
+        tried = self._feed.addresses if isinstance(self._feed, Live) else (self._address,)
         return Waiting(
             collector=where.netloc, state=state, endpoint=endpoint, run_id=self._feed.run_id,
             tried=tried if connection.reason else (),

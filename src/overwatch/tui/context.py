@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 from overwatch.catalog.durations import duration
-from overwatch.feeds.towers import Listed
+from overwatch.feeds.live import Listed
 from overwatch.snapshot import FeedLine, Finding, Link, Snapshot
 from overwatch.tui.charts import Charts
 from overwatch.tui.comparison import Comparison

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from overwatch.feeds.towers import Listed
+from overwatch.feeds.live import Listed
 from overwatch.snapshot import Env, FeedLine, Finding, Snapshot, View
 from overwatch.snapshot.history import Ask, History
 from overwatch.tui import charts

@@ -1,4 +1,4 @@
-"""What a user can set for the terminal, in a file or while it runs; validated, each field with its meaning.
+"""What a user can set for the terminal, in a file or while it runs. Validated; fields have docstrings.
 
 Pure but for `read`. Must not know drawing. The keys of the file are the fields below.
 """

@@ -18,8 +18,7 @@ from textual.app import App, ComposeResult
 from textual.widgets import DataTable
 
 from overwatch.feeds import Connection
-from overwatch.feeds.live import Update
-from overwatch.feeds.towers import Listed
+from overwatch.feeds.live import Listed, Update
 from overwatch.snapshot import Env, FeedLine, Snapshot, View
 from overwatch.snapshot.history import Ask, History
 from overwatch.tui.app import OverwatchApp

@@ -75,7 +75,7 @@ class RealCollector:
     def ear(self) -> Ear:
         """What is in the recording's log batches."""
         recording = Recording(self.otlp)
-        logs = [entry for entry in recording.entries() if isinstance(entry, Located)]
+        logs = [entry for entry in recording.source.entries() if isinstance(entry, Located)]
         batches = recording.read([entry for entry in logs if entry.signal is Signal.LOGS])
         return Ear([("/v1/logs", batch.body) for batch in batches])
 

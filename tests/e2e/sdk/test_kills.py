@@ -105,18 +105,21 @@ def kill_both(folder: Path, seed: int) -> None:
 CYCLES = {"exporters": kill_exporters, "trainer": kill_trainer, "both": kill_both}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_killed_exporters_lose_and_double_nothing(tmp_path: Path, seed: int) -> None:
     """Whatever one was doing, its follower goes on where it stopped: eight kills."""
     kill_exporters(tmp_path, seed)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_killed_trainers_exporter_delivers_the_rest(tmp_path: Path, seed: int) -> None:
     """The rings outlive their writer."""
     kill_trainer(tmp_path, seed)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", [1, 2, 4])
 def test_sync_delivers_what_killed_processes_left(tmp_path: Path, seed: int) -> None:
     """Rings and spool outlive both, killed early, late or beside a collector; a second sync finds nothing."""

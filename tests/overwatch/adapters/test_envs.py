@@ -1,11 +1,12 @@
-"""The reporter: few records, every transition, and nothing that is not finite goes unseen."""
+"""The reporter and its border: few records, every transition, and no error reaches the training loop."""
 
 import math
 
 import numpy as np
+import pytest
 
 from overwatch import sdk
-from overwatch.adapters.envs import EnvReporter
+from overwatch.adapters.envs import Bordered, EnvReporter, kept_out
 from overwatch.events import NonFiniteSeen
 from tests.overwatch.adapters.hearing import heard_run
 from tests.overwatch.sdk.sink import Sink
@@ -52,3 +53,25 @@ def test_a_reward_that_is_not_finite_is_told_at_once(sink: Sink) -> None:
     assert run.close(5.0).delivered
     (seen,) = sink.events(NonFiniteSeen)
     assert (seen.metric, seen.env_ids) == ("overwatch.env.reward", (1,))
+
+
+class Fragile(Bordered):
+    """Breaks at every call."""
+
+    @kept_out
+    def call(self, divisor: int) -> None:
+        """Divide."""
+        1 / divisor
+
+
+def test_errors_are_counted_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Two failures, one line that names the call and the error; a good call counts nothing."""
+    fragile = Fragile()
+
+    fragile.call(0)
+    fragile.call(1)
+    fragile.call(0)
+
+    assert fragile.failures == 2
+    assert len(caplog.records) == 1
+    assert "Fragile.call: ZeroDivisionError" in caplog.text

@@ -5,13 +5,14 @@ import html
 import json
 import re
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from overwatch.analyse.compare import Aligned, CompareConfig, aligned, compare, divergence, partings
 from overwatch.analyse.compare_page import compare_page
-from overwatch.analyse.curves import AXES, Axis, Curve
+from overwatch.analyse.curves import Axis, Curve
 from overwatch.analyse.story import AnalyseError, Story
 from overwatch.catalog import Scope
 from overwatch.catalog.durations import duration
@@ -82,7 +83,7 @@ def test_two_seeds_of_one_configuration_get_no_verdict_of_worse(
     assert [name for name, word in words.items() if word in ("better", "worse")] == []
 
 
-@pytest.mark.parametrize("axis", AXES)
+@pytest.mark.parametrize("axis", get_args(Axis))
 def test_each_axis_aligns(both: tuple[Story, Story], axis: Axis) -> None:
     """The same verdict by each of them, with where it parted on that axis."""
     told = compare(both, CompareConfig(align=axis))

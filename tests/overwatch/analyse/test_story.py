@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from overwatch.analyse.story import AnalyseError, Story, open_recorded
+from overwatch.analyse.story import AnalyseError, Story, open_recorded, seconds_of
 from tests.overwatch.analyse.reading import read_story
 
 
@@ -21,11 +21,11 @@ def test_a_finding_lives_from_when_it_was_true_to_when_it_was_seen_last(story: S
 
 def test_bounds_are_stretches_without_gaps(story: Story) -> None:
     """One lane was compute-bound, then throttled."""
-    spells = story.bounds.of["gpu1"]
+    spells = story.bounds["gpu1"]
 
     assert [spells[0].word, spells[-1].word] == ["COMPUTE-BOUND", "THROTTLED"]
     assert all(before.end == after.start for before, after in itertools.pairwise(spells))
-    assert sum(story.bounds.seconds("gpu1").values()) == pytest.approx(story.length, abs=2.5)
+    assert sum(seconds_of(story.bounds["gpu1"]).values()) == pytest.approx(story.length, abs=2.5)
 
 
 def test_crashed_envs_have_a_worst_moment(story: Story) -> None:

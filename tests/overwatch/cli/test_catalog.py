@@ -164,6 +164,7 @@ def test_nothing_differs_from_itself(folder: Path) -> None:
         assert (result.exit_code, result.stdout) == (0, "nothing is broken\n")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("file", "old", "new", "policies"),
     [

@@ -15,8 +15,9 @@ from overwatch import discovery
 from overwatch.cli import main
 from overwatch.cli.doctor import _safely, files, installed, reach, screens, versions
 from overwatch.cli.doctor_machine import FIRST_NS, State, Verdict, clocks, disks, gpus, ports
-from overwatch.cli.live_check import Heard, listen
+from overwatch.cli.live_check import listen
 from overwatch.collector.service import Service
+from overwatch.otlp import wire
 from tests.real.fake_nvml.machine import (
     DRIVER_NOT_LOADED,
     NO_PERMISSION,
@@ -339,12 +340,12 @@ def test_a_terminal_that_shows_less_says_why(
 
 def test_a_collector_takes_a_real_request() -> None:
     """Over HTTP, and over gRPC where the environment says so; the request is empty."""
-    heard: list[Heard] = []
+    heard: list[wire.Request] = []
     with listen("http://127.0.0.1:0", heard.append) as place:
         told = list(reach(place))
 
     assert _states(iter(told)) == [State.OK]
-    assert [len(one.message.SerializeToString()) for one in heard] == [0]
+    assert [len(one.SerializeToString()) for one in heard] == [0]
 
 
 def test_a_collector_takes_a_real_request_over_grpc(monkeypatch: pytest.MonkeyPatch) -> None:

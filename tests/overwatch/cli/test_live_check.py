@@ -12,9 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from overwatch.cli import main
-from overwatch.cli.live_check import Heard, ListeningError, listen
+from overwatch.cli.live_check import ListeningError, listen
 from overwatch.events import EnvCrashed, Origin, Record
 from overwatch.journal import Signal
+from overwatch.otlp import wire
 from overwatch.otlp.encode import request
 from overwatch.otlp.jsonl import to_json
 from tests.fakes import START_NS
@@ -78,7 +79,7 @@ def test_a_folder_without_a_recording_is_said(tmp_path: Path) -> None:
     result = _run(str(tmp_path))
 
     assert result.exit_code == 2
-    assert "is no recording" in result.output
+    assert "holds nothing that can be replayed" in result.output
 
 
 def _post(url: str, body: bytes, **headers: str) -> int:
@@ -94,7 +95,7 @@ def _post(url: str, body: bytes, **headers: str) -> int:
 
 def test_otlp_is_heard_over_http() -> None:
     """Protobuf, JSON and gzip; what is none of them is refused."""
-    heard: list[Heard] = []
+    heard: list[wire.Request] = []
     with listen("http://127.0.0.1:0", heard.append) as place:
         url = f"{place}/v1/logs"
         proto = "application/x-protobuf"
@@ -107,14 +108,14 @@ def test_otlp_is_heard_over_http() -> None:
         assert _post(url, b"", Content_Type="text/plain") == 415
         assert _post(f"{place}/v1/nothing", b"", Content_Type=proto) == 404
 
-    assert [one.signal for one in heard] == [Signal.LOGS] * 3
+    assert [type(one).__name__ for one in heard] == ["ExportLogsServiceRequest"] * 3
 
 
 def test_otlp_is_heard_over_grpc() -> None:
     """Any client's Export; a body that is none is an invalid argument."""
     heard, came = [], threading.Event()
 
-    def take(one: Heard) -> None:
+    def take(one: wire.Request) -> None:
         heard.append(one)
         came.set()
 

@@ -129,16 +129,16 @@ def test_a_recording_that_was_interrupted_can_be_repeated(
 ) -> None:
     """What was written until then is no recording, and the second time leaves what one time leaves."""
     whole = record(tmp_path / "whole", *SMALL)
-    log, calls = simulation._Folded._log_at, iter(range(1_000))
+    skip, calls = simulation.Fold.skip, iter(range(1_000))
 
-    def interrupted(folded: Any, tick: int) -> None:
+    def interrupted(fold: Any, tick: int, batches: Any) -> Any:
         if next(calls) == 5:
             raise KeyboardInterrupt
-        log(folded, tick)
+        return skip(fold, tick, batches)
 
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr(simulation._Folded, "_log_at", interrupted)
+        patch.setattr(simulation.Fold, "skip", interrupted)
         first = overwatch("simulate", *SMALL, "--out", out)
     left = [path.name for path in out.iterdir()]
     (out / simulation.PART).mkdir()

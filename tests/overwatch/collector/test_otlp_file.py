@@ -17,8 +17,8 @@ from overwatch.collector import Service
 from overwatch.collector.exporters import otlp_file
 from overwatch.config import ConfigError
 from overwatch.events import EnvCrashed, LogLine, Severity
-from overwatch.feeds.journalled import Journalled
 from overwatch.feeds.recording import Recording, RecordingError
+from overwatch.feeds.sources import Segments
 from overwatch.journal import Batch, Signal
 from overwatch.journal.cursors import CursorFile, Place
 from overwatch.otlp.decode import decode
@@ -360,7 +360,7 @@ def test_a_recording_made_under_a_diagnosis_section_replays_as_it_was_judged(tmp
     assert recording.remarks() == ()
     found = audit(list(every(tmp_path / "otlp").values()), AuditConfig(fail_on="warning"))
     assert {row.kind for row in (*found.counted, *found.passed)} >= {"rule-kl-high"}
-    journal = Recording(tmp_path / "journal", Journalled(tmp_path / "journal"))
+    journal = Recording(tmp_path / "journal", Segments(tmp_path / "journal"))
     (shown,) = list(journal.frames())[-1].snapshots.values()
     assert b"rule-kl-high" in codec.encode(shown)
     assert journal.remarks() == ()
@@ -414,7 +414,7 @@ def own_metrics(service: Service) -> bytes:
 def all_entries(folder: Path) -> list[Entry]:
     """The index over all pieces."""
     try:
-        return list(Recording(folder / "otlp").entries())
+        return list(Recording(folder / "otlp").source.entries())
     except (OSError, RecordingError):
         return []
 
@@ -490,7 +490,9 @@ def test_a_rotation_that_was_killed_half_way_is_finished_by_the_next_life(tmp_pa
         again.go_back(marks, 2)
         again.write(batches[1])
         again.close()
-        assert [entry.sequence for entry in Recording(folder).entries() if isinstance(entry, Located)] == [
+        assert [
+            entry.sequence for entry in Recording(folder).source.entries() if isinstance(entry, Located)
+        ] == [
             1,
             2,
         ]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overwatch.diagnose.assess import JUMP, MARGIN, Ranked, rank
 from overwatch.diagnose.factor import HARD, SOFT_CAP
-from overwatch.diagnose.ranking import JUMP, MARGIN, Ranked, rank
 from overwatch.state.arrays import Floats, Ints
 
 START = 10**12
@@ -91,7 +91,7 @@ def test_a_score_that_flickers_on_and_off_moves_its_env_alone(n: int, height: fl
     assert moves <= 1
 
 
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 @given(st.integers(2, 64), SEEDS, st.sampled_from(sorted(JITTERS)), st.data())
 def test_a_true_fault_leads_at_the_next_tick_however_the_others_jitter(
     n: int, seed: int, jitter: str, data: st.DataObject

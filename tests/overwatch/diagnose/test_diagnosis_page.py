@@ -11,7 +11,7 @@ from overwatch.config import load
 from overwatch.diagnose.anomaly import FACTORS, STATUSES, score_envs
 from overwatch.diagnose.factor import AnomalyLimits
 from overwatch.diagnose.fleet import fleet_of
-from overwatch.diagnose.rules import RuleConfig
+from overwatch.diagnose.judging import RuleConfig
 from tests import fakes
 from tests.overwatch.diagnose.test_anomaly import FIRES
 

@@ -90,6 +90,7 @@ def _draws(luck: Luck, n: int) -> Iterator[Floats]:
     return (luck(np.random.default_rng([n, draw]), n) for draw in range(DRAWS[n]))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("n", DRAWS)
 @pytest.mark.parametrize("name", FLEETS)
 def test_a_healthy_fleet_has_less_than_one_env_that_is_not_ok(name: str, n: int) -> None:
@@ -103,6 +104,7 @@ def test_a_healthy_fleet_has_less_than_one_env_that_is_not_ok(name: str, n: int)
     assert max(found.values()) / DRAWS[n] < 1, found
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seen", [5, 9, RETURNS])
 @pytest.mark.parametrize("name", [name for name in FLEETS if not name.startswith("curriculum")])
 def test_a_healthy_fleet_has_not_fallen(name: str, seen: int) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from overwatch.diagnose.ranking import MARGIN, RELEASE_NS, Ranked, rank
+from overwatch.diagnose.assess import MARGIN, RELEASE_NS, Ranked, rank
 from overwatch.state.arrays import Floats
 
 TICK = 100_000_000

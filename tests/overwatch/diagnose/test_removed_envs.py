@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from overwatch.catalog import Stage
 from overwatch.diagnose import Assessment, Judged, assess
-from overwatch.diagnose.assess import dump, load
-from overwatch.diagnose.ranking import Lives, Ranked, carried
+from overwatch.diagnose.assess import Lives, Ranked, carried, dump, load
 from overwatch.events import Column, EnvsRemoved, Event, SeedStageChanged
 from overwatch.state import RunState, apply
 from tests import fakes
@@ -114,7 +113,7 @@ def test_new_envs_on_a_lane_make_no_storm_of_the_usual_culls() -> None:
     assert "cull-storm" not in seen
 
 
-@settings(max_examples=80, deadline=None)
+@settings(deadline=None)
 @given(st.data())
 def test_memory_follows_each_life_wherever_its_row_went(data: st.DataObject) -> None:
     """Scores go with their life, the order of those who stay is kept, new ones come last by birth."""

@@ -92,6 +92,7 @@ def test_a_collapse_lasts_until_half_is_regained() -> None:
     assert "policy-collapse" not in run.now
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_is_no_fall(seed: int) -> None:
     """Episodes of one update scatter by half of their mean, by all or nothing, or by little."""

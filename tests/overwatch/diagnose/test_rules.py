@@ -4,8 +4,7 @@ import pytest
 
 from overwatch.diagnose import Assessment, assess
 from overwatch.diagnose.assess import dump, load
-from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
-from overwatch.diagnose.rules import RuleConfig
+from overwatch.diagnose.judging import DiagnosisConfig, Judging, RuleConfig, judging
 from overwatch.events import Event
 from overwatch.state import apply, new_run
 from tests import fakes

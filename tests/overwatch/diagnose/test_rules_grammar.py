@@ -3,7 +3,7 @@
 import pytest
 
 from overwatch.catalog import Scope
-from overwatch.diagnose.rules import SECOND_NS, RuleConfig, RuleError, hold_of, terms_of
+from overwatch.diagnose.judging import SECOND_NS, RuleConfig, RuleError, hold_of, terms_of
 
 
 def test_terms_are_named_in_full_or_by_scope() -> None:

@@ -8,10 +8,9 @@ import pytest
 from overwatch.diagnose import Assessment, assess
 from overwatch.events import Event
 from overwatch.fold import FAST_NS
-from overwatch.generate.corpus import run
-from overwatch.simulate.corpus import Case, Class
 from overwatch.state import RunState, apply, new_run
 from tests import fakes
+from tests.calibration.corpus import Case, Class, run
 from tests.fakes import SECOND, START_NS
 
 N = 16

@@ -118,6 +118,7 @@ def test_a_policy_that_culls_twice_as_much_is_no_storm() -> None:
     assert _problems([*events, _steps(START_NS + 260 * SECOND)]) == {}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("begins_s", [20, 50, 100, 200])
 @pytest.mark.parametrize("every_s", [1, 3, 6])
 def test_even_culls_that_begin_in_a_young_run_are_no_storm(begins_s: int, every_s: int) -> None:

@@ -89,18 +89,18 @@ def test_all_phases_that_grow_alike_name_the_machine() -> None:
 
 
 @pytest.mark.parametrize(
-    "seconds",
+    ("seconds", "updates"),
     [
-        lambda number: (9.0, 3.0) if number < 4 else (3.0, 1.0),
-        lambda number: (40.0 if number % 20 == 19 else 3.0, 1.0),
-        lambda number: (3.4 if number >= 60 else 3.0, 1.0),
-        lambda _number: (120.0, 60.0),
+        (lambda number: (9.0, 3.0) if number < 4 else (3.0, 1.0), 80),
+        (lambda number: (40.0 if number % 20 == 19 else 3.0, 1.0), 80),
+        (lambda number: (3.4 if number >= 60 else 3.0, 1.0), 80),
+        (lambda _number: (120.0, 60.0), 20),
     ],
     ids=["a slow start", "an evaluation now and then", "a tenth less", "updates of minutes"],
 )
-def test_what_is_everyday_is_no_fall(seconds: Callable[[int], tuple[float, float]]) -> None:
-    """Compiling, evaluations, a little less, and long updates are nothing."""
-    assert _watched(_run(seconds, 80))[1] == set()
+def test_what_is_everyday_is_no_fall(seconds: Callable[[int], tuple[float, float]], updates: int) -> None:
+    """Compiling, evaluations, a little less, and long updates (an hour of them) are nothing."""
+    assert _watched(_run(seconds, updates))[1] == set()
 
 
 def test_noise_is_no_fall() -> None:

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from overwatch.generate.corpus import Result
-from overwatch.generate.corpus import run as judged
 from overwatch.simulate import FAULTS, Settings
-from overwatch.simulate.corpus import Case, Class
 from overwatch.simulate.faults import Conditions, Fault, Planned, ramp
+from tests.calibration.corpus import Case, Class, Result
+from tests.calibration.corpus import run as judged
 
 
 class Variant(Case, frozen=True, kw_only=True):
@@ -109,6 +108,7 @@ def _run(case: Case, monkeypatch: pytest.MonkeyPatch) -> Result:
         return judged(case)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", FOUND, ids=lambda case: case.label)
 def test_a_fault_of_another_size_is_found_in_time(case: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within the bound of its class, and nothing was said before."""
@@ -118,6 +118,7 @@ def test_a_fault_of_another_size_is_found_in_time(case: Variant, monkeypatch: py
     assert result.before == ()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", QUIET, ids=lambda case: f"{case.label}-{case.gpus}x{case.envs}")
 def test_what_is_no_fault_is_not_told(case: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
     """No warning and no critical finding: fleets of other sizes, and what only looks like trouble."""

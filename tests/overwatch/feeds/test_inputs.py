@@ -153,6 +153,7 @@ def test_a_line_of_a_hundred_megabytes_is_passed_over(tmp_path: Path) -> None:
     assert any("1 passed over: longer than 64 MiB" in line for line in opened.remarks())
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_truncated_file_is_read_as_far_as_it_goes(tmp_path: Path, shape: str) -> None:
     """At many places; never an exception but that nothing is left of it."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from overwatch import codec
-from overwatch.feeds.player import Player, PlayerConfig
+from overwatch.feeds.player import Player
 from overwatch.feeds.recording import Recording, RecordingError, open_recording
 from overwatch.fold import DEFAULT_VIEW, FAST_NS, SLOW_NS, Frame
 from overwatch.snapshot import View
@@ -41,7 +41,7 @@ def live(storm: Recording) -> dict[int, dict[str, bytes]]:
 def test_any_jumps_show_what_was_live(storm: Recording, live: dict[int, dict[str, bytes]]) -> None:
     """Forward, back and far, on whole seconds and between them: the same bytes as in straight play."""
     chance = random.Random(5)  # noqa: S311 a test's own jumps
-    player = Player(storm, PlayerConfig(checkpoint_ns=10 * SLOW_NS))
+    player = Player(storm, checkpoint_ns=10 * SLOW_NS)
     for _ in range(25):
         tick = chance.choice(list(live))
         assert _bytes(player.seek(tick)) == live[tick]
@@ -53,7 +53,7 @@ def test_jumps_over_a_restart_show_what_was_live(tmp_path: Path) -> None:
     recording = Recording(resumed_life(tmp_path))
     live = {frame.tick: _bytes(frame) for frame in recording.frames()}
     chance = random.Random(7)  # noqa: S311 a test's own jumps
-    player = Player(recording, PlayerConfig(checkpoint_ns=2 * SLOW_NS))
+    player = Player(recording, checkpoint_ns=2 * SLOW_NS)
     for _ in range(25):
         tick = chance.choice(list(live))
         assert _bytes(player.seek(tick)) == live[tick]
@@ -101,7 +101,7 @@ def test_memory_for_checkpoints_is_bounded(storm: Recording, live: dict[int, dic
     tick = sorted(live)[395]
     costs = []
     for most_bytes in (0, 100_000, 1 << 30):
-        player = Player(storm, PlayerConfig(checkpoint_ns=2 * SLOW_NS, most_bytes=most_bytes, recent=0))
+        player = Player(storm, checkpoint_ns=2 * SLOW_NS, most_bytes=most_bytes, recent=0)
         player.seek(player.last)
         before = player.folded
         assert _bytes(player.seek(tick)) == live[tick]
@@ -178,12 +178,3 @@ def test_a_recording_with_nothing_in_it_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(RecordingError, match="nothing that can be replayed"):
         Player(Recording(written.close()))
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"checkpoint_ns": 1}, {"checkpoint_ns": 0}, {"most_bytes": -1}, {"recent": -1}]
-)
-def test_a_config_that_makes_no_sense_is_refused(wrong: dict[str, int]) -> None:
-    """The message names the value."""
-    with pytest.raises(ValueError, match="; use"):
-        PlayerConfig(**wrong)

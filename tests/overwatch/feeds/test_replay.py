@@ -9,10 +9,9 @@ import pytest
 
 from overwatch.cli import simulate
 from overwatch.feeds.live import Connection, Update
-from overwatch.feeds.player import Player
+from overwatch.feeds.player import Cancelled, Player
 from overwatch.feeds.recording import open_recording
 from overwatch.feeds.replay import Replay
-from overwatch.feeds.timeline import Cancelled
 from overwatch.simulate import Settings, parse_fault
 from overwatch.snapshot import Snapshot, View
 

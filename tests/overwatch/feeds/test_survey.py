@@ -6,9 +6,7 @@ import pytest
 
 from overwatch import codec
 from overwatch.feeds.inputs import open_input
-from overwatch.feeds.logplayer import LogPlayer
-from overwatch.feeds.player import Player, PlayerConfig
-from overwatch.feeds.playing import player_of
+from overwatch.feeds.player import LogPlayer, Player, player_of
 from overwatch.feeds.recording import Recording
 from overwatch.feeds.survey import Mark, Survey
 from overwatch.fold import SLOW_NS
@@ -33,7 +31,7 @@ def test_after_looking_ahead_every_place_is_near(tmp_path: Path) -> None:
     live = {
         frame.tick: codec.encode(next(iter(frame.snapshots.values()))) for frame in Recording(folder).frames()
     }
-    player = _surveyed(Player(Recording(folder), PlayerConfig(checkpoint_ns=SLOW_NS, recent=0)))
+    player = _surveyed(Player(Recording(folder), checkpoint_ns=SLOW_NS, recent=0))
     for tick in list(live)[::7]:
         before = player.folded
         assert codec.encode(next(iter(player.seek(tick).snapshots.values()))) == live[tick]
@@ -187,7 +185,7 @@ def test_a_speed_beyond_the_limits_is_refused(tmp_path: Path, speed: float) -> N
 
 def test_one_move_of_fast_play_is_bounded(tmp_path: Path) -> None:
     """No more ticks than allowed are folded, and it comes to the end all the same."""
-    player = Player(Recording(two_lives(tmp_path)), PlayerConfig(recent=0))
+    player = Player(Recording(two_lives(tmp_path)), recent=0)
     player.paused, player.speed = False, 1000.0
     moves = 0
     while not player.paused:

@@ -31,14 +31,14 @@ def there_and_back(*records: Record) -> tuple[Record, ...]:
     return decoded.records
 
 
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(st.lists(RECORDS, max_size=4))
 def test_every_event_of_every_origin_survives_the_wire(records: list[Record]) -> None:
     """Nothing is lost, added or changed, for any event, origin and number."""
     assert list(there_and_back(*records)) == records
 
 
-@settings(max_examples=50, deadline=None)
+@settings(deadline=None)
 @given(EVENTS)
 def test_the_same_event_always_gives_the_same_bytes(event: object) -> None:
     """Two encodings of one event are equal."""
@@ -55,7 +55,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(
     st.dictionaries(TEXTS, VALUES, max_size=6), VALUES, st.integers(0, (1 << 64) - 1), st.none() | INTS, TEXTS
 )

@@ -34,7 +34,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("signal", sorted(KINDS, key=lambda signal: signal.value))
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(data=st.data())
 def test_every_message_survives_json(signal: Signal, data: st.DataObject) -> None:
     """All kinds of metrics, exemplars, links, span events, nested values: body to JSON to body."""
@@ -46,7 +46,7 @@ def test_every_message_survives_json(signal: Signal, data: st.DataObject) -> Non
     assert back.SerializeToString(deterministic=True) == body
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(st.lists(RECORDS, max_size=3))
 def test_records_survive_json(records: list[Record]) -> None:
     """A recorded line gives the records that were live."""
@@ -189,7 +189,7 @@ def said_again(signal: Signal, line: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("signal", sorted(KINDS, key=lambda signal: signal.value))
-@settings(max_examples=100, deadline=None)
+@settings(deadline=None)
 @given(data=st.data())
 def test_every_line_says_the_same_to_opentelemetrys_codec(signal: Signal, data: st.DataObject) -> None:
     """All kinds of messages: what it reads of our line is what was sent."""

@@ -209,6 +209,7 @@ def test_without_any_name_a_trainers_items_are_rejected_with_the_reason(
 IDENTITIES: list[Value] = ["r", "12", "", 48151623, 0, -1, 3.0, 3.5, True, b"r", [1], {"a": 1}, None]
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("identity", IDENTITIES)
 @pytest.mark.parametrize("where", ["resource", "item", "both"])
 @pytest.mark.parametrize("key", ["rl.run.id", "overwatch.env.id", "overwatch.rank", SERVICE])

@@ -352,7 +352,7 @@ def test_a_point_without_a_recorded_value_is_none(kind: str) -> None:
         flags=flags, attributes={"overwatch.env.id": 3},
     )  # fmt: skip
     decoded = read(message)
-    ended, over = [record.event for record in decoded.records]
+    over, ended = [record.event for record in decoded.records]
 
     assert isinstance(over, Measured)
     assert [(name, len(column)) for name, column in over.values.items()] == [(KL.name, 0)]

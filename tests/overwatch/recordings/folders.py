@@ -10,9 +10,9 @@ from overwatch.journal import Batch, Signal
 from overwatch.otlp.decode import decode
 from overwatch.otlp.encode import request
 from overwatch.otlp.jsonl import from_json
+from overwatch.recordings.compaction import Rules
 from overwatch.recordings.files import RecordingFiles
 from overwatch.recordings.index import Located, read_entry
-from overwatch.recordings.plan import Rules
 from overwatch.recordings.tidy import CompactionJob, Report, tidy
 from overwatch.serve.recording import RecordingWriter
 from tests import fakes

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from overwatch.recordings.packed import unpacked_lines
+from overwatch.recordings.packed import unpacked
 from overwatch.recordings.stored import StoredFile
 from tests.overwatch.simulate.runs import overwatch
 
@@ -54,8 +54,8 @@ def test_an_index_that_is_a_bomb_is_damaged(tmp_path: Path) -> None:
     """Of one long line, or of many."""
     for filler, why in ((b"\0", "a line of more than"), (b"x" * 1023 + b"\n", "times its size")):
         (tmp_path / "index").write_bytes(_bomb(256, filler))
-        with pytest.raises(OSError, match=why):
-            sum(map(len, unpacked_lines(tmp_path / "index")))
+        with pytest.raises(OSError, match=why), (tmp_path / "index").open("rb") as file:
+            sum(map(len, unpacked(file, tmp_path)))
 
 
 def test_a_message_that_is_a_bomb_stays_small(tmp_path: Path) -> None:

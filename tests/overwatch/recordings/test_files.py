@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from overwatch.otlp.jsonl import from_json
+from overwatch.recordings.compaction import Rules
 from overwatch.recordings.files import RecordingFiles
 from overwatch.recordings.index import Located, read_entry
-from overwatch.recordings.plan import Rules
 from overwatch.recordings.tidy import CompactionJob, tidy
 from tests.overwatch.recordings.folders import Recorder, batches, names
 

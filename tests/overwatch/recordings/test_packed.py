@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from overwatch.recordings.packed import PackedReader, PackedWriter, unpacked_lines
+from overwatch.recordings.packed import LineWriter, PackedReader, unpacked
 
 
 def _lines(count: int, size: int) -> list[bytes]:
@@ -15,7 +15,7 @@ def _lines(count: int, size: int) -> list[bytes]:
 
 
 def _packed(path: Path, lines: list[bytes]) -> list[int]:
-    writer = PackedWriter(path)
+    writer = LineWriter(path, is_packed=True)
     offsets = [writer.append(line) for line in lines]
     assert writer.close() == path.stat().st_size
     return offsets
@@ -42,7 +42,8 @@ def test_other_readers_see_one_plain_stream(tmp_path: Path) -> None:
     with (tmp_path / "a.zst").open("rb") as file:
         stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
         assert stream.read(-1) == plain
-    assert b"".join(unpacked_lines(tmp_path / "a.zst")) == plain
+        file.seek(0)
+        assert b"".join(unpacked(file, tmp_path)) == plain
 
 
 def test_a_file_that_was_cut_is_told(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from overwatch.feeds.recording import Recording
 from overwatch.journal import Signal
 from overwatch.otlp.thin import RetentionLevel
 from overwatch.recordings import compaction
-from overwatch.recordings.plan import Rules
+from overwatch.recordings.compaction import Rules
 from overwatch.recordings.tidy import LOCK, CompactionJob, Report
 from tests.fakes import SECOND
 from tests.overwatch.collector.running import eventually
@@ -263,8 +263,8 @@ def _count_down(patch: pytest.MonkeyPatch, left: list[int]) -> None:
     patch.setattr(compaction, "sync_folder", dying(compaction.sync_folder))
     patch.setattr(Path, "rename", dying(Path.rename))
     patch.setattr(Path, "unlink", dying(Path.unlink))
-    patch.setattr(compaction.PackedWriter, "append", dying(compaction.PackedWriter.append))
-    patch.setattr(compaction.PackedWriter, "close", dying(compaction.PackedWriter.close))
+    patch.setattr(compaction.LineWriter, "append", dying(compaction.LineWriter.append))
+    patch.setattr(compaction.LineWriter, "close", dying(compaction.LineWriter.close))
 
 
 def test_a_damaged_piece_is_left_and_said(tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_it_runs_as_a_process(tmp_path: Path) -> None:
     """CompactionJob go in as JSON, a report comes out as JSON."""
     recorder = recorded(tmp_path)
     orders = CompactionJob(folder=str(tmp_path), now=recorder.newest, through=3, rules=QUICK)
-    command = [sys.executable, "-m", "overwatch.recordings", msgspec.json.encode(orders).decode()]
+    command = [sys.executable, "-m", "overwatch.recordings.tidy", msgspec.json.encode(orders).decode()]
     done = subprocess.run(command, capture_output=True, timeout=60, check=True)
 
     report = msgspec.json.decode(done.stdout, type=Report)
@@ -331,7 +331,7 @@ def test_a_process_gives_way_and_yet_gets_on(tmp_path: Path) -> None:
     with (tmp_path / LOCK).open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         orders = msgspec.json.encode(CompactionJob(folder=str(tmp_path), now=1, through=1)).decode()
-        process = subprocess.Popen([sys.executable, "-m", "overwatch.recordings", orders])
+        process = subprocess.Popen([sys.executable, "-m", "overwatch.recordings.tidy", orders])
         try:
             eventually(lambda: os.sched_getscheduler(process.pid) == os.SCHED_BATCH)
             nice = os.getpriority(os.PRIO_PROCESS, process.pid) - os.getpriority(os.PRIO_PROCESS, 0)

@@ -6,7 +6,7 @@ import pytest
 
 from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
 from overwatch.fold import FAST_NS, Fold
-from overwatch.room import Room
+from overwatch.runs import Room
 from overwatch.serve.archive import Archive, ArchiveError
 from overwatch.snapshot import Baseline, Snapshot, View
 from tests import fakes

@@ -10,7 +10,7 @@ import pytest
 from overwatch import codec
 from overwatch.feeds.inputs import open_input
 from overwatch.feeds.snapshotlog import SnapshotLog, log_files
-from overwatch.recordings.rotated import rotated
+from overwatch.recordings.pieces import rotated
 from overwatch.serve.snapshotfiles import SnapshotFiles
 from tests.overwatch.serve.framed import Frames, busy_run
 

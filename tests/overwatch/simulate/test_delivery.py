@@ -8,10 +8,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from overwatch.delivery.sender import Pace
 from overwatch.journal import Signal
 from overwatch.otlp.decode import decode
 from overwatch.simulate import Script, Settings, Teller, Told
-from overwatch.simulate.delivery import Sender, SenderConfig
+from overwatch.simulate.delivery import MOST_WAITING, Sender
 from tests.overwatch.simulate.runs import START
 from tests.overwatch.simulate.runs import told as told_by
 from tests.ports import free_port
@@ -60,10 +61,9 @@ def listening(answer: Callable[[int], int], port: int = 0) -> Iterator[Door]:
 
 
 @contextmanager
-def sending(port: int, **limits: float) -> Iterator[Sender]:
+def sending(port: int, most: int = MOST_WAITING) -> Iterator[Sender]:
     """A sender that tries often."""
-    known = {"first_wait_s": 0.01, "longest_wait_s": 0.05, **limits}
-    sender = Sender(SenderConfig(endpoint=f"http://127.0.0.1:{port}/", **known))  # type: ignore[arg-type]
+    sender = Sender(f"http://127.0.0.1:{port}/", Pace(first_s=0.01, longest_s=0.05, token_s=0.0), most)
     sender.start()
     try:
         yield sender
@@ -140,7 +140,7 @@ def test_what_is_left_at_the_end_is_counted() -> None:
 
 def test_waiting_is_bounded() -> None:
     """What does not fit beside what waits is lost at once, and counted."""
-    with sending(free_port(), waiting_bytes=3) as sender:
+    with sending(free_port(), most=3) as sender:
         for told in _requests(5):
             sender.put(told)
 
@@ -151,7 +151,7 @@ def test_waiting_is_bounded() -> None:
 def test_an_address_that_is_none_is_refused(wrong: str) -> None:
     """The message shows what an address looks like."""
     with pytest.raises(ValueError, match=r"write it like http://127\.0\.0\.1:4318"):
-        SenderConfig(endpoint=wrong)
+        Sender(wrong)
 
 
 def test_requests_decode_to_the_events_in_order() -> None:

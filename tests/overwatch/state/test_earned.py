@@ -3,27 +3,26 @@
 import msgspec
 import numpy as np
 
-from overwatch.state.arrays import decode_hook, encode_hook
-from overwatch.state.env_tables import RETURNS, SHOWN_RETURNS, Earned, Latest
+from overwatch.state.arrays import arrays_of, decode_hook, encode_hook, resize
+from overwatch.state.env_tables import RETURNS, SHOWN_RETURNS, EpisodeSums
 from overwatch.state.envs import Envs
 
 
 def _summed(told: np.ndarray, together: int) -> bytes:
     rows = told.shape[0]
-    earned, latest = Earned(), Latest()
-    earned.resize(rows)
-    latest.resize(rows)
+    sums = EpisodeSums()
+    resize(sums, rows)
     done = np.full(rows, RETURNS, dtype=np.int64)
     for start in range(0, rows, together):
         place = np.arange(start, min(start + together, rows))
-        earned.sum_up(place, told[place], done[place])
-        latest.sum_up(place, told[place, :SHOWN_RETURNS], done[place], done[place])
-    return b"".join(array.tobytes() for table in (earned, latest) for array, _ in table.arrays())
+        sums.sum_all(place, told[place], done[place])
+        sums.sum_newest(place, told[place, :SHOWN_RETURNS], done[place], done[place])
+    return b"".join(array.tobytes() for array, _ in arrays_of(sums))
 
 
 def _sums(envs: Envs) -> list[bytes]:
-    tables = envs.newest_sums(), envs.sums()
-    return [getattr(table, name)[: envs.n].tobytes() for table in tables for name in table.FILLS]
+    envs.newest_sums()
+    return [array[: envs.n].tobytes() for array, _ in arrays_of(envs.all_sums())]
 
 
 def _resumed(envs: Envs) -> Envs:
@@ -44,7 +43,7 @@ def _happen(envs: Envs, dice: np.random.Generator, at: int) -> None:
         case 3:
             envs.newest_sums()
         case 4:
-            envs.sums()
+            envs.all_sums()
         case 5:
             envs.rows(ids)
         case _:

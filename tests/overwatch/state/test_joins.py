@@ -3,7 +3,7 @@
 import msgspec
 
 from overwatch.events import Origin, Record
-from overwatch.state.joins import MAX_WAITING, Joins
+from overwatch.state.sources import MAX_WAITING, Joins
 from tests import fakes
 from tests.fakes import START_NS
 

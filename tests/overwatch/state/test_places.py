@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from overwatch.catalog import Scope
 from overwatch.events import Column, EnvsRemoved, Event, Measured
 from overwatch.state import RunState, apply, dump, load, new_run
+from overwatch.state.arrays import arrays_of
 from tests import fakes
 from tests.fakes import START_NS
 
@@ -114,9 +115,9 @@ def test_a_sum_of_episodes_is_the_same_however_often_it_was_asked_for() -> None:
     often = new_run(told[0])
     for record in told:
         apply(often, record, record.event.at)
-        often.envs.sums()
+        often.envs.all_sums()
     once = fakes.folded(list(events))
     states = (often, once, load(dump(once)))
-    found = {repr([array.tolist() for array, _ in state.envs.sums().arrays()]) for state in states}
+    found = {repr([array.tolist() for array, _ in arrays_of(state.envs.all_sums())]) for state in states}
 
     assert len(found) == 1

@@ -84,7 +84,7 @@ def _tallies(envs: Envs) -> tuple[object, ...]:
     return envs.culls, envs.gate_fails, envs.crash_tally
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 5)), max_size=60))
 def test_survivors_are_as_if_the_removed_had_never_been(steps: list[tuple[str, int]]) -> None:
     """Each env has exactly what it was told since it last began; a removed one has no row and no word."""
@@ -107,7 +107,7 @@ def test_survivors_are_as_if_the_removed_had_never_been(steps: list[tuple[str, i
         assert _told(state, env) == _told(alone, env)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 40)), max_size=80))
 def test_unused_rows_hold_nothing(steps: list[tuple[str, int]]) -> None:
     """A row that an env left is as a row that nobody ever had, and words of absent envs are gone."""

@@ -76,7 +76,7 @@ def _plain(events: list[Event]) -> dict[int, tuple[str | None, str | None]]:
     return seen
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(_events())
 def test_what_is_told_again_changes_nothing_and_what_is_new_does(events: list[Event]) -> None:
     """Whatever order sets that overlap are told in, every env is as it was told last, and so is its lane."""

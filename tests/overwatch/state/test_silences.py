@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from overwatch.state.arrays import resize
 from overwatch.state.env_tables import LONGEST_NS, Silences
 
 SECOND = 1_000_000_000
@@ -10,7 +11,7 @@ ALL = slice(0, 2)
 
 def _silences() -> Silences:
     silences = Silences()
-    silences.resize(2)
+    resize(silences, 2)
     silences.begin(ALL, np.ones(2, dtype=np.bool_), SECOND)
     return silences
 

@@ -26,7 +26,7 @@ def test_only_a_change_is_a_finished_episode() -> None:
     state = fakes.folded(_told(10.0, 10.0, 20.0, 20.0, 10.0))
 
     assert state.envs.episodes[0] == 3
-    assert state.envs.newest_returns(3).tolist() == [[10.0, 20.0, 10.0]]
+    assert state.envs.returns[0, :3].tolist() == [10.0, 20.0, 10.0]
 
 
 def test_a_gauge_that_is_nan_is_no_episode() -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from overwatch.catalog import Scope, Stage
 from overwatch.events import ActionTaken, Column, GateEvaluated, Measured, PhaseEnded, SeedStageChanged
-from overwatch.state.env_tables import ACTIONS, BUCKET_NS, RETURNS, SAMPLES, STRIDE, STRIDE_NS, Tally
+from overwatch.state.arrays import resize
+from overwatch.state.env_tables import ACTIONS, BUCKET_NS, SAMPLES, STRIDE, STRIDE_NS, Tally
 from overwatch.state.envs import Envs
 from tests import fakes
 from tests.fakes import SECOND, START_NS
@@ -15,7 +16,7 @@ from tests.fakes import SECOND, START_NS
 
 def _tally(rows: int = 3) -> Tally:
     tally = Tally()
-    tally.resize(rows)
+    resize(tally, rows)
     return tally
 
 
@@ -107,18 +108,6 @@ def test_the_newest_actions_are_kept_newest_first() -> None:
 
     assert actions.step[0, actions.of(0)].tolist() == list(range(19, 19 - ACTIONS, -1))
     assert actions.last(0) == (19, 0)
-
-
-def test_newest_returns_skip_and_stop() -> None:
-    """Newest first, after those skipped; NaN beyond the first episode."""
-    envs = Envs()
-    rows = envs.rows(np.array([3, 8]))
-    for episode in range(RETURNS + 3):
-        envs.finish_episodes(rows[:1], np.array([float(episode)]), START_NS)
-    newest = envs.newest_returns(3, skip=2)
-
-    assert newest[0].tolist() == [RETURNS, RETURNS - 1, RETURNS - 2]
-    assert np.isnan(newest[1]).all()
 
 
 def test_rows_keep_to_their_env_in_any_order_of_arrival() -> None:

@@ -11,8 +11,7 @@ import sys
 from collections.abc import AsyncGenerator
 
 from overwatch.feeds import Connection
-from overwatch.feeds.live import Update
-from overwatch.feeds.towers import Listed
+from overwatch.feeds.live import Listed, Update
 from overwatch.snapshot import View
 from overwatch.snapshot.history import Ask, History
 from overwatch.tui.app import OverwatchApp

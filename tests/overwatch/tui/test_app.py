@@ -9,8 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from overwatch.feeds import Connection
-from overwatch.feeds.live import Update
-from overwatch.feeds.towers import AckError, Listed
+from overwatch.feeds.live import AckError, Listed, Update
 from overwatch.snapshot import RunLine, Snapshot, View
 from overwatch.snapshot.history import Ask, History
 from overwatch.tui.actions import pages

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from overwatch.feeds.inputs import open_input
-from overwatch.feeds.playing import player_of
+from overwatch.feeds.player import player_of
 from overwatch.snapshot import View
 from overwatch.tui import Known, shot
 from overwatch.tui.actions import pages

@@ -50,7 +50,7 @@ def dotted(text: str) -> list[int]:
     return [place for place, letter in enumerate(text[AXIS + 1 :]) if ord(letter) in DOTS]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None)
 @given(st.integers(0, 1999))
 def test_a_spike_of_one_sample_is_seen_however_long_the_run(place: int) -> None:
     """The least and the most of what falls into a cell are both drawn."""
@@ -62,7 +62,7 @@ def test_a_spike_of_one_sample_is_seen_however_long_the_run(place: int) -> None:
     assert abs(top[0] - round(place / 1999 * 39)) <= 1
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(
     st.lists(st.one_of(st.none(), st.floats(-1e12, 1e12)), min_size=1, max_size=90),
     st.integers(12, 90), st.integers(2, 9), st.booleans(), st.booleans(),

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from textual.strip import Strip
 
-from overwatch.feeds.towers import Listed
+from overwatch.feeds.live import Listed
 from overwatch.snapshot.history import Curve
 from overwatch.tui.text import Span, clean, fit, width_of
 from overwatch.tui.theme import Look
@@ -70,6 +70,7 @@ def _whole(page: str, texts: list[str]) -> None:
             assert width_of([Span(line)]) == width, (text, line)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("page", PAGES)
 def test_no_control_reaches_any_page_and_no_line_changes_its_width(page: str) -> None:
     """Every string of the snapshot is foreign; a part of the corpus."""

@@ -71,6 +71,7 @@ SCENES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("scene", SCENES)
 def test_no_tick_contradicts_itself(scene: str) -> None:
     """The verdict's severity and counts are those of the open alarms; each is seen where it is said to be."""

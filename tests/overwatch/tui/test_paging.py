@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from overwatch.feeds.towers import Listed
+from overwatch.feeds.live import Listed
 from overwatch.snapshot import RunLine
 from overwatch.tui.context import Page
 from overwatch.tui.keys import Mode

@@ -75,6 +75,7 @@ def test_every_mode_and_every_page_is_among_the_scenes() -> None:
     assert pages == {None, *Page}
 
 
+@pytest.mark.sampled(50)
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_is_whole_in_every_state(page: str, state: str) -> None:

@@ -376,7 +376,7 @@ _PRESSES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(keys=_PRESSES, small=st.booleans(), jitter=st.randoms(use_true_random=False))
 def test_whatever_is_pressed_the_frame_fits_and_escape_leads_back(
     *, keys: list[str], small: bool, jitter: object

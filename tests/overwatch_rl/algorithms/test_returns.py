@@ -69,7 +69,7 @@ def naive(
 
 
 @given(seed=st.integers(0, 1000), gamma=st.floats(0, 1), lam=st.floats(0, 1))
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 def test_advantages_equal_the_definition(seed: int, gamma: float, lam: float) -> None:
     """For random data with terminations and several truncations an env."""
     config = ReturnsConfig(gamma=gamma, lam=lam)
@@ -81,7 +81,7 @@ def test_advantages_equal_the_definition(seed: int, gamma: float, lam: float) ->
 
 
 @given(seed=st.integers(0, 1000), lam=st.floats(0, 1), trust=st.floats(0, 1))
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 def test_trust_shortens_estimates_as_a_smaller_lambda_does(seed: int, lam: float, trust: float) -> None:
     """So stale data and fresh data are not estimated alike at one lambda: their traces differ in length."""
     data, last, final = rollout(seed)

@@ -35,7 +35,7 @@ def test_a_training_by_chunks_is_the_training_in_one_process(name: str) -> None:
     assert same(by_chunks, alone(world(name, dict(WORLDS[name])), config, 3, 3))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(deadline=None)
 @given(horizon=st.integers(2, 30), steps=st.integers(4, 40), seed=st.integers(0, 99))
 def test_any_rollout_comes_back_equal(horizon: int, steps: int, seed: int) -> None:
     """Wherever episodes end, each column that is learned from and each estimate is as before."""
@@ -200,7 +200,7 @@ def test_a_table_of_other_columns_is_refused_by_the_column() -> None:
         check_encoding(other, ENCODING)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 7)), min_size=1, max_size=30),
     st.integers(1, 29),

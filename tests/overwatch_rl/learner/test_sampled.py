@@ -91,6 +91,7 @@ WIRES: dict[str, tuple[float, int, int]] = {
 """How late answers of replay are, which of them, and how many of those are met at least."""
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("wire", WIRES)
 def test_an_actor_that_takes_turns_learns_what_one_process_learns_to_the_bit(

@@ -309,7 +309,7 @@ class Random(RuleBasedStateMachine):
         assert sum(one.status == "delivered" for one in self.known) <= 1
 
 
-Random.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+Random.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 TestRandomSequences = Random.TestCase
 
 

@@ -196,7 +196,7 @@ def test_the_oldest_version_goes_first_however_late_it_came() -> None:
     assert ids(driven.trained()) == old
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.sampled_from([1, 2, 3, 4, 5, 7])), max_size=25),
     st.integers(3, 16),

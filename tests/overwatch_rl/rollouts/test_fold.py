@@ -222,7 +222,7 @@ def test_many_calls_in_any_order() -> None:
 
 
 TestCalls = Calls.TestCase
-TestCalls.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestCalls.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
 
 
 def test_a_request_weighs_one_decision() -> None:

@@ -5,6 +5,7 @@ every state that any order reaches, whoever is still alive finishes: the trainer
 each living handler was answered that it may go.
 """
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,6 +20,8 @@ from overwatch_rl.rollouts.state import State
 from tests.overwatch_rl.rollouts.driven import Driven
 
 STEPS = 2
+WALKED = 60
+"""States that are drawn; there are hundreds."""
 LIMITS = Limits(max_staleness=0, lease_s=50, implicit_lease_s=600, ticket_s=60)
 
 
@@ -183,6 +186,16 @@ def finishes(world: World, *, is_explicit: bool) -> bool:
     return False
 
 
+@pytest.mark.parametrize("is_explicit", [True, False])
+def test_trainer_and_handlers_finish_from_states_on_the_way(*, is_explicit: bool) -> None:
+    """Some orders, drawn anew each time: no state of theirs from which trainer or handlers wait for ever."""
+    world = first = begun()
+    for _ in range(WALKED):
+        assert finishes(world, is_explicit=is_explicit), world
+        world = random.choice(list(nexts(world, is_explicit=is_explicit)) or [first])  # noqa: S311 a test
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("is_explicit", [True, False])
 def test_trainer_and_handlers_finish_from_every_state(*, is_explicit: bool) -> None:
     """All orders, both kinds of lease: no state from which trainer or handlers wait for ever."""

@@ -75,6 +75,7 @@ def played(handlers: list[Handler], driven: Driven, until: int) -> list[Batch]:
     return batches
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("staleness", [0, 1, 3])
 def test_slow_groups_are_served_as_they_are_produced(staleness: int) -> None:
     """Ten times longer: served within 2 % of their produced share, nothing discarded, no batch too old."""

@@ -13,7 +13,7 @@ from overwatch.collector.health import Health
 from overwatch.collector.limits import LimitsConfig
 from overwatch.collector.setting_types import bounded
 from overwatch.fold import SLOW_NS
-from overwatch.room import Room
+from overwatch.runs import Room
 
 if TYPE_CHECKING:
     from overwatch.aggregator import Frame

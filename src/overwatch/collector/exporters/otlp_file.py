@@ -31,7 +31,7 @@ from overwatch.fold import DEFAULT_VIEW, Frame
 from overwatch.journal import Batch, CursorFile, Place, Signal
 from overwatch.otlp.decode import items_of
 from overwatch.recordings.checkpoints import Leaving
-from overwatch.recordings.plan import Rules
+from overwatch.recordings.compaction import Rules
 from overwatch.recordings.tidy import CompactionJob, Report
 from overwatch.serve.files import Mark
 from overwatch.serve.recording import RecordingWriter
@@ -480,7 +480,7 @@ class Tidying:
             after_s=thinning.after_s,
             parent=os.getpid(),
         )
-        command = [sys.executable, "-m", "overwatch.recordings", msgspec.json.encode(job).decode()]
+        command = [sys.executable, "-m", "overwatch.recordings.tidy", msgspec.json.encode(job).decode()]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )

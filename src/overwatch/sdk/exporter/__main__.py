@@ -3,7 +3,7 @@
 Standard input is the socket through which they come: of one trainer, or, with the folder and the name of a
 meeting, where all that have it in common come: see `hub`.
 
-Rules: Ctrl-C and termination are the trainer's to handle; this process ends when the trainer says so or
+Rules: Ctrl-C and termination are the trainer's to handle; this process ends when the trainer asks for it or
 is gone, within the deadline that it gave, even if the collector never answers.
 """
 

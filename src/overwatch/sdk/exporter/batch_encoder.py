@@ -43,9 +43,9 @@ from overwatch.sdk.frames import Hello, SpanEnded, Update
 log: Final = logging.getLogger("overwatch.exporter")
 
 INVALID: Final = "invalid"
-"""Why a record is gone that cannot be read or said."""
+"""Why a record is gone that cannot be read or encoded."""
 TELL_S: Final = 1.0
-"""How often a changed number of drops is told."""
+"""How often a changed number of drops is emitted."""
 FULL_BYTES: Final = 1 << 20
 """A window of this size is not added to."""
 _PARTS: Final = 16
@@ -77,13 +77,13 @@ class _Held:
     counted: int = 0
     """Records of the trainer."""
     unsaid: int = 0
-    """Those of them that could not be said."""
+    """Those of them that could not be encoded."""
     spans: int = 0
     """Records besides that are spans."""
 
 
 class BatchEncoder:
-    """Says events. `said` is the last number that was used before."""
+    """Encodes events. `said` is the last number that was used before."""
 
     def __init__(
         self,
@@ -103,7 +103,9 @@ class BatchEncoder:
         self._newest: int | None = None
         """Number of the newest update."""
         self._undrawn: Update | None = None
-        """The newest update, where third parties do not have it yet."""
+        """The newest update, where loops and third parties do not have it yet."""
+        self._indices: list[int | None] = []
+        """Numbers of the updates up to it that they do not have."""
         self._told = 0
         self._told_at = 0.0
         self._held = {ring: _Held() for ring in Ring}
@@ -113,6 +115,8 @@ class BatchEncoder:
     def take(self, event: Event, place: Place, *, size: int, counted: int, is_rolled: bool = False) -> None:
         """Take an event that the trainer emitted; it stands for `counted` records."""
         with self._lock:
+            if not isinstance(event, Measured) or event.scope is Scope.POLICY:
+                self._draw()
             if isinstance(event, PhaseEnded):
                 event = self._instruments.loops.ended(event, follows=True)
             elif isinstance(event, PhaseBegan):
@@ -120,7 +124,6 @@ class BatchEncoder:
             elif isinstance(event, EpisodeEnded | CheckpointSaved):
                 event = self._instruments.loops.placed(event)
             elif isinstance(event, Measured) and event.scope is Scope.POLICY:
-                self._draw()
                 self._report(Count(event.updates(self._newest), None, event.index))
             self._window.add(event, size=size, counted=counted, is_rolled=is_rolled)
             self._note(event)
@@ -129,9 +132,9 @@ class BatchEncoder:
     def take_update(self, update: Update, place: Place, *, size: int) -> None:
         """Take an update that the trainer emitted, none of whose values needs a fact of its own."""
         with self._lock:
-            self._report(Count(1, update.index, update.index))
             self._window.add_update(update, size=size)
             self._undrawn = update
+            self._indices.append(update.index)
             self._rings[place.ring] = place.sequence
 
     def take_span(self, span: SpanEnded, place: Place, *, size: int) -> None:
@@ -162,7 +165,7 @@ class BatchEncoder:
         self._newest = count.last
 
     def skip(self, place: Place, *, counted: int) -> None:
-        """Pass over records that say nothing."""
+        """Pass over records that hold nothing."""
         with self._lock:
             held = self._held[place.ring]
             held.counted += counted
@@ -195,7 +198,7 @@ class BatchEncoder:
         self._full_bytes = FULL_BYTES if room is None else min(FULL_BYTES, max(room // _PARTS, _LEAST_BYTES))
 
     def close_window(self) -> None:
-        """Say what the window holds; it waits for `export`."""
+        """Encode what the window holds; it waits for `export`."""
         with self._lock:
             self._close_window()
 
@@ -217,7 +220,7 @@ class BatchEncoder:
             self._instruments.collect()
 
     def tell_drops(self, total: int, *, now: bool = False) -> None:
-        """Say how many records this producer has dropped, when that has changed."""
+        """Emit how many records this producer has dropped, when that has changed."""
         if total == self._told or (not now and time.monotonic() - self._told_at < TELL_S):
             return
         self._told, self._told_at = total, time.monotonic()
@@ -225,10 +228,11 @@ class BatchEncoder:
         self.say(Measured(at=time.time_ns(), scope=Scope.TOWER, values=values))
 
     def _draw(self) -> None:
-        """Draw the newest update for third parties, who look every other second."""
+        """Report updates together: third parties look every other second, a turn ends with a phase."""
         if self._undrawn is not None:
+            self._report(Count.of(self._indices))
             self._instruments.note(measured(self._undrawn))
-            self._undrawn = None
+            self._undrawn, self._indices = None, []
 
     def _note(self, event: Event) -> None:
         """Draw an event for third parties, and add the facts that follow from its numbers."""
@@ -254,7 +258,7 @@ class BatchEncoder:
         held.unsaid += min(sum(not self._emit(event, held.records) for event in events), counted)
 
     def _export(self, ring: Ring, place: Mapping[str, int]) -> None:
-        """One request of a ring's kind; what cannot be said in it is accounted for with its place."""
+        """One request of a ring's kind; what cannot be encoded is accounted for with its place."""
         held, self._held[ring] = self._held[ring], _Held()
         if held.records:
             body = resource_logs(self._resource.attributes, held.records, self._resource.schema_url)

@@ -1,7 +1,7 @@
-"""The exporter: reads the trainer's rings, says what is in them, delivers it, and accounts for all of it.
+"""The exporter: reads the trainer's rings, encodes what is in them, delivers it, and accounts for all of it.
 
 Runs as a process of its own or, where none can be had, as a thread of the trainer. Rules: it ends when the
-trainer says so or is gone, within the deadline it is given, even if the collector never answers; what was
+trainer asks for it or is gone, within the deadline it is given, even if the collector never answers; what was
 not delivered by then stays in the spool. Must not know how the trainer's shutdown comes.
 """
 
@@ -259,7 +259,7 @@ class Exporter:
         self._say_trouble()
 
     def _say_trouble(self) -> None:
-        """Say once when the spool's disk stops taking requests, and once when it takes them again."""
+        """Log once when the spool's disk stops taking requests, and once when it takes them again."""
         if self._spool.degraded is not self._in_trouble:
             self._in_trouble = self._spool.degraded
             if self._in_trouble:

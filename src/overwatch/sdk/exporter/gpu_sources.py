@@ -7,6 +7,7 @@ trouble. Must not know vendors, nor how readings are sent.
 
 import math
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias, TypeVar
@@ -82,6 +83,24 @@ def _reason(why: object) -> str:
     """A reason as one line: an error by its kind and text."""
     text = f"{type(why).__name__}: {why}" if isinstance(why, Exception) else str(why)
     return " ".join(text.split())[:_LONGEST]
+
+
+class Rates:
+    """What counters rise by in a second."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[float, float]] = {}
+
+    def of(self, totals: Mapping[str, float]) -> dict[str, float]:
+        """Per second since the last time; none on the first, nor when a counter went back."""
+        now = time.monotonic()
+        rates = {}
+        for name, total in totals.items():
+            before = self._last.get(name)
+            self._last[name] = (now, total)
+            if before is not None and now > before[0] and total >= before[1]:
+                rates[name] = (total - before[1]) / (now - before[0])
+        return rates
 
 
 def as_text(ask: Callable[[], str | bytes]) -> str:

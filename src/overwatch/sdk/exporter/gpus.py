@@ -36,7 +36,7 @@ class SampleLimits:
     interval_s: float = 1.0
     """Between two looks."""
     gather_s: float = 0.25
-    """How long a look waits for its answers; a later one is said with the next."""
+    """How long a look waits for its answers; a later one goes with the next."""
     again_s: float = 5.0
     """Until the driver is asked anew for GPUs that are missing; doubles up to `rarely_s`."""
     rarely_s: float = 60.0
@@ -145,7 +145,7 @@ def look_around(trainer: Trainer, within_s: float) -> VisibleDevices:
 
 
 def lane_map(trainer: Trainer, started: RunStarted, within_s: float = 3.0) -> LaneMap:
-    """What the trainer's words for devices mean, told by the trainer or found out within `within_s`.
+    """What the trainer's words for devices mean, given by the trainer or found out within `within_s`.
 
     It is made once: a driver that answers later does not move a run's envs to other lanes.
     """

@@ -18,7 +18,7 @@ from overwatch.catalog import machine
 from overwatch.catalog.processes import BUSIEST, Busy
 from overwatch.cgroup import ControlGroup
 from overwatch.platform import working_folder
-from overwatch.sdk.exporter.gpu_sources import Unread
+from overwatch.sdk.exporter.gpu_sources import Rates, Unread
 
 log: Final = logging.getLogger("overwatch.exporter")
 
@@ -37,7 +37,7 @@ class Host:
             psutil.cpu_percent(percpu=True)
         self._unread = Unread()
         self._group = ControlGroup(root)
-        self._last: dict[str, tuple[float, float]] = {}
+        self._rates = Rates()
 
     def read(self) -> dict[str, float]:
         """Values by catalogue name; what cannot be read is left out, logged once, and costs no other part."""
@@ -72,32 +72,21 @@ class Host:
         quota = self._group.cpu()
         if quota is None or quota.cores >= len(cores):
             return {**values, machine.CPU.name: min(sum(cores) / len(cores) / 100, 1.0)}
-        used = {} if quota.used_s is None else self._rates({machine.CPU.name: quota.used_s})
+        used = {} if quota.used_s is None else self._rates.of({machine.CPU.name: quota.used_s})
         return {**values, **{name: min(rate / quota.cores, 1.0) for name, rate in used.items()}}
 
     def _disks(self) -> dict[str, float]:
         total = psutil.disk_io_counters()
         if total is None:
             return {}
-        return self._rates(
+        return self._rates.of(
             {machine.DISK_READ.name: total.read_bytes, machine.DISK_WRITE.name: total.write_bytes}
         )
 
     def _network(self) -> dict[str, float]:
         cards = psutil.net_io_counters(pernic=True)
         moved = sum(card.bytes_sent + card.bytes_recv for name, card in cards.items() if name != "lo")
-        return self._rates({machine.NETWORK.name: moved}) if cards else {}
-
-    def _rates(self, totals: dict[str, float]) -> dict[str, float]:
-        """Per second since the last reading; none on the first, nor when a counter went back."""
-        now = time.monotonic()
-        rates = {}
-        for name, total in totals.items():
-            before = self._last.get(name)
-            self._last[name] = (now, total)
-            if before is not None and now > before[0] and total >= before[1]:
-                rates[name] = (total - before[1]) / (now - before[0])
-        return rates
+        return self._rates.of({machine.NETWORK.name: moved}) if cards else {}
 
 
 class Disk:

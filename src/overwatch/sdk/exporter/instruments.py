@@ -61,11 +61,11 @@ class Instruments:
         for row in (UPDATES, EPISODES, STEPS):
             self._set(row, [""], [0.0])
         self._non_finite = self._meter.create_counter(NON_FINITE.name, NON_FINITE.unit, NON_FINITE.asks)
-        # A counter born above 0 has risen to nobody's eyes.
+        # Who sees a counter for the first time cannot see how it rose before.
         self._non_finite.add(0)
 
     def note(self, event: Event) -> None:
-        """Take what an event says that third parties can draw."""
+        """Take what of an event third parties can draw."""
         if isinstance(event, Measured):
             self._measured(event)
         elif isinstance(event, EpisodeEnded):

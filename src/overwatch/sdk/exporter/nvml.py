@@ -7,7 +7,6 @@ thread of its own. Must not know how readings are sent.
 
 import contextlib
 import ctypes
-import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from overwatch.catalog import machine
 from overwatch.extras import GPU
 from overwatch.platform import PROC
 from overwatch.sdk.exporter import dips
-from overwatch.sdk.exporter.gpu_sources import Codes, Found, Look, Unread, Xid, as_text
+from overwatch.sdk.exporter.gpu_sources import Codes, Found, Look, Rates, Unread, Xid, as_text
 from overwatch.sdk.exporter.lanes import Gpu
 
 MHZ: Final = 1e6
@@ -196,7 +195,7 @@ class Nvml:
             readings={
                 machine.UTILIZATION.name: partial(_utilization, nvml, handle, uuid),
                 **{name: partial(ask, nvml, handle) for name, ask in _QUESTIONS.items()},
-                "NVLink": _Links(nvml, handle).rates,
+                "NVLink": partial(_links, nvml, handle, Rates()),
             },
             throttle=lambda: throttle_words(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
         )
@@ -217,30 +216,17 @@ class Nvml:
         return tuple(found)
 
 
-class _Links:
-    """NVLink of one GPU counts KiB since it began; what moved since the last look is a rate."""
-
-    def __init__(self, nvml: ModuleType, handle: Any) -> None:
-        self._nvml, self._handle = nvml, handle
-        self._moved: dict[str, tuple[float, float]] = {}
-
-    def rates(self) -> dict[str, float]:
-        """By catalogue name; none on the first look."""
-        nvml, rates = self._nvml, dict[str, float]()
-        asked = {
-            machine.NVLINK_TRANSMIT.name: nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
-            machine.NVLINK_RECEIVE.name: nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
-        }
-        fields = nvml.nvmlDeviceGetFieldValues(self._handle, [(code, ALL_LINKS) for code in asked.values()])
-        now = time.monotonic()
-        for name, field in zip(asked, fields, strict=True):
-            if field.nvmlReturn != nvml.NVML_SUCCESS:
-                continue
-            total, before = field.value.ullVal * KIB, self._moved.get(name)
-            self._moved[name] = (now, total)
-            if before is not None and now > before[0] and total >= before[1]:
-                rates[name] = (total - before[1]) / (now - before[0])
-        return rates
+def _links(nvml: ModuleType, gpu: Any, rates: Rates) -> dict[str, float]:
+    """NVLink counts KiB since it began; what moved since the last look is a rate."""
+    asked = {
+        machine.NVLINK_TRANSMIT.name: nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
+        machine.NVLINK_RECEIVE.name: nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
+    }
+    fields = nvml.nvmlDeviceGetFieldValues(gpu, [(code, ALL_LINKS) for code in asked.values()])
+    found = zip(asked, fields, strict=True)
+    return rates.of(
+        {name: field.value.ullVal * KIB for name, field in found if field.nvmlReturn == nvml.NVML_SUCCESS}
+    )
 
 
 def _own_memory(nvml: ModuleType, gpu: Any, pid: int) -> float | None:

@@ -1,4 +1,4 @@
-"""What dead producers left behind: rings that nobody read to their end, spools that nobody delivers.
+"""What dead producers left behind: rings that were not read to their end, spools that no process delivers.
 
 Rules: what a living process still has a hand on is left alone; what is delivered is removed, what is not
 stays for the next time. Must not know who asks.

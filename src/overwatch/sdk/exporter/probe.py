@@ -1,4 +1,4 @@
-"""A question asked in a thread of its own, so that an answer that never comes holds up nothing, and by whom.
+"""Questions asked in threads of their own, so that an answer that never comes holds up nothing, and who asks.
 
 Rules: at most one question is under way; an answer is taken once, and none is lost: the next question waits
 until it is taken. One process of a machine asks for each run, by a lock file beside the collector's, which is
@@ -41,7 +41,7 @@ class Probe(Generic[T_co]):
         """Questions that broke."""
 
     def ask(self) -> bool:
-        """Begin to ask; `False` while the last question has no answer yet, or one that nobody took."""
+        """Begin to ask; `False` while the last question has no answer yet, or one that was not taken."""
         with self._bell:
             if self.busy or self._answer is not None or self._stopped:
                 return False
@@ -79,7 +79,7 @@ class Probe(Generic[T_co]):
     def _try(self) -> tuple[int, T_co] | None:
         try:
             answer = self._question()
-        except Exception as error:  # noqa: BLE001 the border: counted, said once, and asked again
+        except Exception as error:  # noqa: BLE001 the border: counted, logged once, and asked again
             self.failed += 1
             if self.failed == 1:
                 log.warning("%s cannot be read: %s: %s", self._name, type(error).__name__, error)

@@ -1,6 +1,6 @@
 """A tenth of a second of events: numbers of one subject become one record, facts stay as they are.
 
-Rules: updates are folded by `overwatch.sdk.conflate`; of columns the newest of each is told, with how many
+Rules: updates are folded by `overwatch.sdk.conflate`; of columns the newest of each is emitted, with how many
 there were, but never so that a change of a slot's stage is hidden, and of a rollout of each tenth of a second
 in which its steps were taken. Numbers leave before facts, both in the
 order they came. Pure; must not know records, requests or time.
@@ -63,7 +63,7 @@ class _Columns:
 
 
 class Window:
-    """Gathers events of a run of this preset and configuration until somebody takes them."""
+    """Gathers events of a run of this preset and configuration until they are taken."""
 
     def __init__(self, preset: str = "ppo", config: Mapping[str, str] | None = None) -> None:
         self._updates = Conflator(preset, config)
@@ -77,7 +77,7 @@ class Window:
         self._counted_numbers = 0
         self._counted_facts = 0
         self.size_bytes = 0
-        """Roughly what was added, as the adder said."""
+        """Roughly what was added."""
 
     def add(self, event: Event, *, size: int = 0, counted: int = 1, is_rolled: bool = False) -> None:
         """Take one event of `size` bytes, which stands for so many records of the trainer.

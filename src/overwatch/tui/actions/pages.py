@@ -4,7 +4,7 @@ What is chosen becomes a request to the application. Without a recording what is
 not know drawing or the network.
 """
 
-from overwatch.feeds.towers import Listed
+from overwatch.feeds.live import Listed
 from overwatch.tui.actions import board
 from overwatch.tui.charts import LEAST_WINDOW, OVERLAYS
 from overwatch.tui.context import Page, SlotOf

@@ -11,7 +11,7 @@ from typing import Final
 from overwatch.analyse.effect import change
 from overwatch.catalog.durations import duration
 from overwatch.catalog.runbooks import runbook
-from overwatch.feeds.towers import Listed
+from overwatch.feeds.live import Listed
 from overwatch.snapshot import FeedLine, Finding, RunLine, Snapshot
 from overwatch.tui.comparison import Comparison, Row
 from overwatch.tui.context import Context, Frame, PickAt

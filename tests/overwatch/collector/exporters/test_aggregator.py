@@ -9,7 +9,7 @@ from overwatch.aggregator import Frame
 from overwatch.collector.exporters.aggregator import CLEAR_NS, PART, Refusals
 from overwatch.collector.health import Health
 from overwatch.fold import FAST_NS, SLOW_NS, Fold
-from overwatch.room import Room
+from overwatch.runs import Room
 from tests import fakes
 from tests.fakes import START_NS
 from tests.overwatch.collector.running import eventually, http, running

@@ -337,7 +337,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(steps=STEPS)
 def test_the_books_balance_whatever_happens(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[object, ...]]
@@ -395,7 +395,7 @@ TROUBLE = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(steps=TROUBLE)
 def test_the_books_balance_on_a_disk_in_trouble_too(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[object, ...]]

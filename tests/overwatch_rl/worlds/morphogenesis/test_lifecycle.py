@@ -91,7 +91,7 @@ GROW = [one(Op.GERMINATE, blueprint=1), one(Op.ADVANCE), *[one(Op.WAIT)] * 2, on
 
 
 @given(seed=st.integers(0, 10_000), gains=st.lists(st.floats(-0.1, 0.1), min_size=1, max_size=7))
-@settings(max_examples=40, deadline=None)
+@settings(deadline=None)
 def test_random_legal_play_makes_legal_moves_only(seed: int, gains: list[float]) -> None:
     """A slot has a reason where its stage changed, and only there; each move is in the catalogue's table."""
     slots = Lifecycle(NUM_ENVS, NUM_SLOTS)

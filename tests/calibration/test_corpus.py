@@ -1,14 +1,15 @@
-"""Every labelled fault is found as what it is and in time; nothing is called critical in a healthy run."""
+"""Every fault of the corpus is found as what it is, in time; healthy runs have nothing critical."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from overwatch.generate.corpus import PAGE, Result, corpus_page, run
-from overwatch.simulate.corpus import CASES, Case, Class
+from overwatch.catalog import BY_NAME, Scope
+from overwatch.simulate import FAULTS
+from tests.calibration.corpus import CASES, PAGE, Case, Class, Result, corpus_page, run
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 SOON = (
     "env-crash",
     "silent-nan",
@@ -65,3 +66,34 @@ def test_a_fault_that_is_not_found_is_told_as_late() -> None:
 
     assert (result.found_s, result.in_time) == (None, False)
     assert "late: learning-rate-drop" in corpus_page([result])
+
+
+def test_every_fault_is_a_case_and_every_case_a_fault() -> None:
+    """A fault that the simulator learns needs a label, once."""
+    named = [case.name for case in CASES if case.name]
+
+    assert sorted(named) == sorted(FAULTS)
+
+
+def test_there_are_enough_of_both() -> None:
+    """At least twenty-five faults, and five healthy runs that are noisy besides the quiet ones."""
+    healthy = [case for case in CASES if case.kind is Class.HARMLESS]
+
+    assert len(CASES) - len(healthy) >= 25
+    assert sum(bool(case.name) for case in healthy) >= 5
+
+
+def test_the_bounds_are_the_promised_ones() -> None:
+    """Two seconds for facts, ten for machines, five updates for the policy, fifty for a slow drift."""
+    promised = {Class.FACT: 2, Class.MACHINE: 10, Class.LEAK: 10, Class.POLICY: 5, Class.DRIFT: 50}
+
+    assert {kind: kind.bound for kind in promised} == promised
+    assert Class.HARMLESS.bound is None
+
+
+def test_a_fault_says_what_it_must_be_found_as() -> None:
+    """Only a harmless one expects nothing."""
+    assert {case.kind for case in CASES if not case.expects} == {Class.HARMLESS}
+    shorts = {row.short for row in BY_NAME.values() if row.scope is Scope.POLICY}
+    rows = {code.removeprefix("policy-").replace("-", "_") for case in CASES for code in case.expects}
+    assert {"kl_divergence", "grad_norm"} <= rows & shorts

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from overwatch import codec
-from overwatch.feeds.baseline import read_baseline
 from overwatch.feeds.recording import RecordingError, open_recording
+from overwatch.feeds.snapshotlog import read_baseline
 from overwatch.fold import FAST_NS, Fold, LifeStarted, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.serve.recording import RecordingWriter

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overwatch.recordings import values as module
-from overwatch.recordings.values import Extent, values
+from overwatch.recordings import stored as module
+from overwatch.recordings.stored import Part, values
 
 OBJECTS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=6),
@@ -29,7 +29,7 @@ def found(data: bytes, chunk: int = 1 << 20) -> list[bytes]:
     return [data[extent.offset : extent.offset + extent.length] for extent in extents]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(
     told=TOLD,
     between=st.sampled_from(["\n", "", " ", "\r\n", "\n\n", " \t"]),
@@ -47,7 +47,7 @@ def test_values_are_found_however_they_are_written(
     assert [json.loads(text) for text in found(data.encode(), chunk)] == told
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(st.binary(max_size=60) | st.text('{}[]",:\\ \n1a', max_size=60).map(str.encode), st.integers(1, 9))
 def test_anything_is_cut_into_the_same_values_in_pieces_of_any_size(data: bytes, chunk: int) -> None:
     """Nothing raises or goes on for ever, and no two values overlap."""
@@ -93,7 +93,7 @@ def test_an_array_of_any_length_is_read_value_by_value(monkeypatch: pytest.Monke
     extents = list(values(read, 0))
 
     assert len(extents) == 3011
-    assert extents[3000] == Extent(data.index(long), len(long))
+    assert extents[3000] == Part(data.index(long), len(long))
     assert max(held) == 512
 
 
@@ -102,4 +102,4 @@ def test_the_end_of_a_file_may_cut_a_value_off() -> None:
     data = b'[{"a":1},{"a":'
     *_, last = values(lambda offset, length: data[offset : offset + length], 0)
 
-    assert last == Extent(9, 5, is_last=True)
+    assert last == Part(9, 5, is_last=True)

@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from overwatch import tracked
+from overwatch import runs
 from overwatch.events import Origin
 from overwatch.fold import FAST_NS, SLOW_NS, Fold
-from overwatch.room import Room
+from overwatch.runs import REST_NS, TIRED_NS, Room
 from overwatch.snapshot import View
 from overwatch.state import RunState
-from overwatch.tracked import REST_NS, TIRED_NS
 from tests import fakes
 from tests.fakes import START_NS
 from tests.overwatch.test_fold import OTHER, _batch
@@ -22,14 +21,14 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     faults: list[str] = []
 
     def around(name: str) -> None:
-        real = getattr(tracked, name)
+        real = getattr(runs, name)
 
         def failing(state: RunState, *rest: Any) -> Any:
             if name in faults and state.origin.run_id == "run-1":
                 raise ZeroDivisionError("division by zero")
             return real(state, *rest)
 
-        monkeypatch.setattr(tracked, name, failing)
+        monkeypatch.setattr(runs, name, failing)
 
     around("assess")
     around("project_views")
@@ -53,7 +52,7 @@ def test_a_run_with_a_fault_takes_no_other_with_it(faulty: list[str], fault: str
     assert {run for run, _ in frame.snapshots} == {"run-2"}
     assert [snapshot.run.run_id for snapshot in frame.recorded] == ["run-2"]
     assert frame.tower.unjudged == 1
-    said = f"run run-1 cannot be {says}: ZeroDivisionError: division by zero (test_tracked.py:"
+    said = f"run run-1 cannot be {says}: ZeroDivisionError: division by zero (test_runs.py:"
     assert str(frame.tower.last_problem).startswith(said)
     assert set(fold.look([("run-1", View()), ("run-2", View())])) == {("run-2", View())}
 
@@ -130,13 +129,13 @@ def test_runs_that_have_been_over_for_long_are_judged_once_in_ten_seconds(
     fold, tick = _two_runs()
     rest = _over(fold, tick)
     judged: list[tuple[str, int]] = []
-    real = tracked.assess
+    real = runs.assess
 
     def noted(state: RunState, before: Any, at: int, *more: Any) -> Any:
         judged.append((state.origin.run_id, at))
         return real(state, before, at, *more)
 
-    monkeypatch.setattr(tracked, "assess", noted)
+    monkeypatch.setattr(runs, "assess", noted)
     for at in range(rest, rest + 2 * REST_NS, FAST_NS):
         fold.take(at, [])
     assert judged == [(run, at) for at in (rest, rest + REST_NS) for run in ("run-1", "run-2")]

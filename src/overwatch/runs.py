@@ -1,18 +1,25 @@
-"""One run of the fold: its state, what it is judged as, and what is shown of it.
+"""The runs of a fold: each with its judgement behind a border of its own, and the room for all of them.
 
 Owns the border around a run: where judging or showing it fails, a fault of ours that its numbers found,
 nothing is shown of it at that tick, and its neighbours are unharmed. Owns when a run rests: it has been over
-for long, only its age changes, and a collector may know hundreds of such. Pure. Must not know other runs.
+for long, only its age changes, and a collector may know hundreds of such.
+
+Owns how much a fold may hold, what a run takes of it, and who goes first when it is used up. A run's cost
+follows from its state alone, and the room is part of the recording, so a replay evicts the same runs at the
+same ticks. Runs that are over go first, then envs that have long been silent; then the runs that grow get no
+more envs. Pure. Must not know how much memory the process really has.
 """
 
 import traceback
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final
 
 import msgspec
 
 from overwatch.diagnose import Assessment, Judged, assess
+from overwatch.diagnose.assess import dump as dump_assessment
+from overwatch.diagnose.assess import load as load_assessment
 from overwatch.diagnose.assess import without_new
 from overwatch.diagnose.judging import Judging
 from overwatch.diagnose.liveness import OVER, judge_link
@@ -22,6 +29,10 @@ from overwatch.projection.history import history
 from overwatch.snapshot import Baseline, Snapshot, View
 from overwatch.snapshot.history import Ask, History
 from overwatch.state import RunState
+from overwatch.state import dump as dump_state
+from overwatch.state import load as load_state
+from overwatch.state.arrays import Ints
+from overwatch.state.envs import MAX_ENVS
 from overwatch.state.past import Mark, Past
 
 LONG_NS: Final = 1_000_000_000
@@ -32,6 +43,16 @@ REST_NS: Final = 10_000_000_000
 """A run that rests is judged once in so long."""
 _DEFAULT: Final = View()
 _OVER: Final = OVER | {"silent"}
+
+
+class _Saved(msgspec.Struct, frozen=True):
+    state: bytes
+    assessment: bytes
+    past: bytes
+    logged_stamp: int
+
+
+_saved: Final = msgspec.msgpack.Decoder(_Saved).decode
 
 
 class Tracked(msgspec.Struct):
@@ -53,6 +74,19 @@ class Tracked(msgspec.Struct):
     """What the default view showed last; not part of a checkpoint."""
     past: Past = msgspec.field(default_factory=Past)
     """Its numbers over its whole length."""
+
+    def dump(self) -> bytes:
+        """What outlives a life of the collector."""
+        state, assessment = dump_state(self.state), dump_assessment(self.assessment)
+        return msgspec.msgpack.encode(_Saved(state, assessment, self.past.dump(), self.logged_stamp))
+
+    @classmethod
+    def load(cls, data: bytes) -> "Tracked":
+        """The run of `dump`'s bytes; raises `ValueError` on anything else."""
+        saved = _saved(data)
+        state, assessment = load_state(saved.state), load_assessment(saved.assessment)
+        past = Past.load(saved.past)
+        return cls(state, assessment, saved.logged_stamp, looked_at=state.last_at, past=past)
 
     @property
     def is_long(self) -> bool:
@@ -97,7 +131,7 @@ class Tracked(msgspec.Struct):
                 judged = without_new(judged, self.assessment, hushed)
         except Exception as error:  # noqa: BLE001 the border that is named above
             self.judged = self.shown = None
-            self.fault = f"cannot be judged: {_said(error)}"
+            self.fault = f"cannot be judged: {_where_raised(error)}"
             return
         self.judged = judged
         if not rests:
@@ -124,7 +158,7 @@ class Tracked(msgspec.Struct):
         try:
             snapshots = project_views(self.state, self.judged, views)
         except Exception as error:  # noqa: BLE001 the border that is named above
-            self.shown, self.fault = None, f"cannot be shown: {_said(error)}"
+            self.shown, self.fault = None, f"cannot be shown: {_where_raised(error)}"
             return {}
         self.shown = snapshots.get(_DEFAULT, self.shown)
         return snapshots
@@ -137,7 +171,89 @@ class Tracked(msgspec.Struct):
         return True
 
 
-def _said(error: Exception) -> str:
+def _where_raised(error: Exception) -> str:
     """The error and where it was raised, on one line."""
     raised = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({PurePath(raised.filename).name}:{raised.lineno})"
+
+
+RUN_BYTES: Final = 64 << 10
+"""What a run takes beside its envs: measured 64 KiB."""
+ENV_BYTES: Final = 2400
+"""What a row for an env takes, state and judgement together: measured 2,200."""
+SLOT_BYTES: Final = 72
+"""What a slot of a row takes."""
+FACT_BYTES: Final = 1024
+"""What a remembered line about an env takes: measured 560, and 2,800 with the longest text."""
+NUMBER_BYTES: Final = 64
+"""What a remembered removal of an env, or a missing sequence number, takes."""
+SMALL_PART: Final = 8
+"""A run may take this part of the room for as long as so much is free."""
+SILENT_NS: Final = 600_000_000_000
+"""So long after its last record an env may be evicted."""
+_DAY_NS: Final = 86_400_000_000_000
+
+
+class Room(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How much a fold may hold."""
+
+    runs: int = 1024
+    """Most runs."""
+    bytes: int = 640 << 20
+    """Most bytes of all of them, as `cost` counts."""
+    ended_ns: int = 7 * _DAY_NS
+    """So long after its last record a run that is over is kept at most."""
+
+
+def cost(run: Tracked) -> int:
+    """What a run takes, in bytes."""
+    return _beside(run) + run.state.envs.ids.size * _row(run)
+
+
+def most_envs(run: Tracked, room: Room, free: int) -> int:
+    """How many envs a run may have where `free` bytes are left.
+
+    A large run takes at most half of what it alone could have: the next one finds room too.
+    """
+    could = free + cost(run)
+    within = max(could // 2, min(could, room.bytes // SMALL_PART))
+    return min(MAX_ENVS, max(run.state.envs.n, (within - _beside(run)) // _row(run)))
+
+
+def leaving(runs: Mapping[str, Tracked], room: Room, tick: int) -> list[str]:
+    """The runs to evict: of those that are over the oldest, until what is left fits and none is too old."""
+    over = sorted(
+        (run_id for run_id, run in runs.items() if run.is_over or run.fault is not None),
+        key=lambda run_id: runs[run_id].state.last_stamp,
+    )
+    used, count, gone = sum(cost(run) for run in runs.values()), len(runs), list[str]()
+    for run_id in over:
+        run = runs[run_id]
+        if used <= room.bytes and count <= room.runs and tick - run.state.last_stamp <= room.ended_ns:
+            break
+        gone.append(run_id)
+        used, count = used - cost(run), count - 1
+    return gone
+
+
+def cut_down(runs: Mapping[str, Tracked], room: Room) -> tuple[Tracked, Ints] | None:
+    """The run that takes most, with the rows of envs to evict; `None` where all runs fit."""
+    used = sum(cost(run) for run in runs.values())
+    if used <= room.bytes:
+        return None
+    run = max(runs.values(), key=cost)
+    half = (room.bytes - used + cost(run)) // 2
+    keeps = max(0, (half - _beside(run)) // _row(run))
+    return run, run.state.envs.quietest(run.state.envs.n - keeps)
+
+
+def _beside(run: Tracked) -> int:
+    """What it takes beside its envs' rows, its past among it."""
+    state = run.state
+    numbers = len(state.envs.gone) + sum(len(source.gaps) for source in state.sources.values())
+    return RUN_BYTES + FACT_BYTES * state.facts.total + NUMBER_BYTES * numbers + run.past.size
+
+
+def _row(run: Tracked) -> int:
+    slots: int = run.state.envs.stage.shape[1]
+    return ENV_BYTES + SLOT_BYTES * slots
