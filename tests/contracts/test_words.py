@@ -8,9 +8,9 @@ from typing import Final
 from tests.contracts.trees import SRC
 
 BANNED: Final = frozenset((
-    "anybody", "ask", "asked", "asking", "asks", "chute", "crowd", "door", "farewell", "fortune", "hear", "heard",
-    "hears", "hush", "hushed", "nobody", "parcel", "said", "say", "saying", "says", "shelf", "somebody", "tell",
-    "telling", "tells", "told", "whoever", "whom",
+    "anybody", "ask", "asked", "asking", "asks", "chute", "crowd", "door", "farewell", "fortune", "hear",
+    "heard", "hears", "hush", "hushed", "nobody", "parcel", "said", "say", "saying", "says", "shelf",
+    "somebody", "tell", "telling", "tells", "told", "whoever", "whom",
 ))  # fmt: skip
 """Emit, report, log, receive, request, query, listener, mute, queue: one of these names what is meant."""
 

@@ -28,7 +28,7 @@ An env's status is the worst of its factors':
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
@@ -39,7 +39,7 @@ import msgspec
 import numpy as np
 
 from overwatch.diagnose.bounds import Bound
-from overwatch.diagnose.factor import HARD, SOFT_CAP, AnomalyLimits, Factor, Rule
+from overwatch.diagnose.factor import HARD, SOFT_CAP, AnomalyLimits, Factor, Rule, Weights
 from overwatch.diagnose.factors import (
     action_collapse,
     crashed,
@@ -145,10 +145,19 @@ def _failure(error: Exception) -> str:
 
 
 REASONS: Final = 3
-FACTORS: Final[tuple[Rule, ...]] = (
-    crashed, non_finite, slow_step, slow_lane, silent, reward_collapse, rent_without_gain, cull_rate,
-    gate_failures, action_collapse,
-)  # fmt: skip
+FACTORS: Final[tuple[tuple[Rule, Callable[[Weights], float]], ...]] = (
+    (crashed, lambda weights: weights.crashed),
+    (non_finite, lambda weights: weights.non_finite),
+    (slow_step, lambda weights: weights.slow_step),
+    (slow_lane, lambda weights: weights.slow_lane),
+    (silent, lambda weights: weights.silent),
+    (reward_collapse, lambda weights: weights.reward_collapse),
+    (rent_without_gain, lambda weights: weights.rent_without_gain),
+    (cull_rate, lambda weights: weights.cull_rate),
+    (gate_failures, lambda weights: weights.gate_failures),
+    (action_collapse, lambda weights: weights.action_collapse),
+)
+"""Each rule with its weight, so that a factor without one is a type error."""
 STATUSES: Final = ("ok", "degraded", "stalled", "diverging", "crashed")
 """Better ones first; the place is the code."""
 _NONE: Final[Ints] = np.zeros(0, dtype=np.int64)
@@ -220,8 +229,8 @@ def score_envs(
 def _shipped(fleet: Fleet, limits: AnomalyLimits) -> list[Factor]:
     """What the factors of this package find, weighed."""
     found, weights = [], limits.weights
-    for rule in FACTORS:
-        times: float = getattr(weights, rule.__name__)
+    for rule, weight_of in FACTORS:
+        times = weight_of(weights)
         factor = rule(fleet, limits) if times > 0 else None
         if factor is not None:
             found.append(factor if times == 1.0 else replace(factor, weight=factor.weight * times))
