@@ -358,6 +358,8 @@ def _words(path: Path) -> tuple[frozenset[str], frozenset[str]]:
     for node in ast.walk(_parsed(path)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("overwatch.catalog"):
             names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names:
+            names.add(node.attr)  # of a module of the catalogue, imported as a whole
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             words.add(node.value)
         elif isinstance(node, ast.keyword) and node.arg:
