@@ -4,8 +4,8 @@ import copy
 from pathlib import Path
 
 import pytest
-from overwatch.analyse.run_history import RunHistory
 
+from overwatch.analyse.run_history import RunHistory
 from tests.overwatch.analyse.reading import read_history
 from tests.overwatch.simulate.runs import record
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from overwatch.analyse.run_history import RunHistory
 
 from overwatch.analyse.audit import AuditConfig, audit, config_keys, junit, skipped, unknown
+from overwatch.analyse.run_history import RunHistory
 from overwatch.journal import Signal
 from overwatch.otlp.encode import origin_attributes, request
 from overwatch.otlp.jsonl import to_json

@@ -9,11 +9,11 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from overwatch.analyse.run_history import AnalyseError, RunHistory
 
 from overwatch.analyse.compare import Aligned, CompareConfig, aligned, compare, divergence, partings
 from overwatch.analyse.compare_page import compare_page
 from overwatch.analyse.curves import Axis, Curve
+from overwatch.analyse.run_history import AnalyseError, RunHistory
 from overwatch.catalog import Scope
 from overwatch.catalog.durations import duration
 from tests.overwatch.analyse.browser import opened

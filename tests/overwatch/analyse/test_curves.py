@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from overwatch.analyse.run_history import RunHistory
 
 from overwatch.analyse.curves import fresh_values
+from overwatch.analyse.run_history import RunHistory
 from overwatch.catalog import KL, Scope
 from overwatch.events import Measured
 from overwatch.feeds.recording import open_recording

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from overwatch.analyse.run_history import AnalyseError, RunHistory
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from overwatch.analyse.export import crc32c, export, openmetrics
 from overwatch.analyse.rows import rows
+from overwatch.analyse.run_history import AnalyseError, RunHistory
 from overwatch.catalog import KL, prometheus_name
 from tests.overwatch.analyse.reading import read_history
 from tests.overwatch.simulate.runs import overwatch

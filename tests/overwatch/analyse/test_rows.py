@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from overwatch.analyse.run_history import RunHistory
 
 from overwatch.analyse.export import TABLES
 from overwatch.analyse.rows import Row, csv_line, matching, rows
+from overwatch.analyse.run_history import RunHistory
 from tests.overwatch.simulate.runs import overwatch
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from overwatch.analyse.run_history import RunHistory
 
 from overwatch.analyse.export import TABLES, write_csv
 from overwatch.analyse.rows import rows
+from overwatch.analyse.run_history import RunHistory
 from overwatch.analyse.sql import answer
 from tests.overwatch.simulate.runs import overwatch
 

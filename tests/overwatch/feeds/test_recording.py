@@ -10,12 +10,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from overwatch.analyse.run_history import RunHistory
 from overwatch.room import Room
 
 from overwatch import codec
 from overwatch.aggregator import Checkpoint
 from overwatch.analyse.export import TABLES, export
+from overwatch.analyse.run_history import RunHistory
 from overwatch.events import Event, Origin, Record
 from overwatch.feeds.checkpoints import VARIABLE
 from overwatch.feeds.recording import Recording, RecordingError, open_recording

@@ -32,8 +32,10 @@ CONFIGS = {
 def strict() -> Iterator[None]:
     """Torch raises when an operation waits for the device, but in the named points."""
     before = torch.cuda.get_sync_debug_mode()
-    yield
-    torch.cuda.set_sync_debug_mode(before)
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
 
 
 def trainer(config: PPOConfig, updates: int, seed: int = 0) -> Trainer[Batch]:
