@@ -52,7 +52,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     reaches: float
     reached: float
     """Mean return of the trained policy over twenty episodes."""
-    reported: tuple[Reported, ...]
+    reported: tuple[Reported, ...] = msgspec.field(name="told")
 
     def but(self, reported: tuple[Reported, ...]) -> "Recording":
         """The same training with other numbers."""

@@ -17,7 +17,8 @@ BANNED: Final = frozenset((
 PUBLIC: Final = {
     "asks": "a key of `overwatch catalog list --format json`",
     "crowd": "a limit in the collector's configuration",
-    "tell": "the position in a file, by Python's own name",
+    "say": "an argument of `Factor`, which installed factors give",
+    "tell": "an argument of `Factor`; the position in a file, by Python's own name",
 }
 """Identifiers that stay as they are, each with who knows it."""
 

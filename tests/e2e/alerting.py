@@ -29,7 +29,7 @@ from overwatch.serve.prometheus import RunPage
 from overwatch.simulate import SECOND, Script, Settings
 from overwatch.simulate.delivery import Reported, Teller
 from tests.ports import free_port
-from tests.real.servers import need, query, serving
+from tests.real.servers import instant_query, need, serving
 
 ROOT = Path(__file__).parents[2]
 DIVISOR = 12
@@ -170,7 +170,7 @@ def _prometheus(
 
 def fired(url: str) -> Fired:
     """Alerts about runs that fired at any time so far."""
-    found = query(url, FIRED)
+    found = instant_query(url, FIRED)
     labels = [series["metric"] for series in found]
     return {(one["alertname"], one["rl_run_id"]) for one in labels if isinstance(one, dict)}
 

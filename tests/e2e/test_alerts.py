@@ -16,7 +16,7 @@ from tests.calibration.corpus import CASES, Case
 from tests.e2e.alerting import BEYOND_S, DIVISOR, Fired, Webhook, alerting, case_of, fired, play, sampled_all
 from tests.e2e.collecting import collecting, until
 from tests.ports import free_port
-from tests.real.servers import need, query
+from tests.real.servers import instant_query, need
 
 SILENT_S = 75
 """A run that fell silent is lost after a minute."""
@@ -102,7 +102,7 @@ def prove(folder: Path, runs: list[Settings], wanted: dict[str, set[str]]) -> Fi
     with ExitStack() as stack:
         doors, pages = _collectors(stack, folder, -(-len(runs) // SHARD))
         url, hook = stack.enter_context(alerting(folder, *pages))
-        until(lambda: query(url, f"count(up == 1) == {2 * len(doors)}"), "all pages", 60)
+        until(lambda: instant_query(url, f"count(up == 1) == {2 * len(doors)}"), "all pages", 60)
         began = time.monotonic()
         feeders = [
             threading.Thread(target=play, args=(runs[number :: len(doors)], listener), daemon=True)

@@ -56,7 +56,7 @@ def test_without_a_second_to_begin_at_it_plays(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "stated"),
     [
         (["--replay", ".", "--connect", "ws://x:1"], "exclude one another"),
         (["--at", "3"], "--at is a second of a recording"),

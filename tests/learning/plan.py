@@ -44,8 +44,8 @@ def trained(wanted: Sequence[Job], processes: int = 2) -> Iterator[Training]:
     with ProcessPoolExecutor(processes, mp_context=spawned) as pool:
         for done in pool.map(train, wanted):
             job = done.job
-            name = "return" if job.owner == "cluster" else COMPARED[job.world][1]
-            what = f"{job.owner} {job.world} {job.mode} seed {job.seed}"
+            name = "return" if job.who == "cluster" else COMPARED[job.world][1]
+            what = f"{job.who} {job.world} {job.mode} seed {job.seed}"
             sys.stdout.write(f"{what:44} {name} {done.mean(name, LAST):7.2f}  named at {done.named}\n")
             sys.stdout.flush()
             yield done

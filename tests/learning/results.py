@@ -32,13 +32,13 @@ class Results(msgspec.Struct, frozen=True):
     costs: dict[str, Cost] = {}
     """By world: env steps a second of CPU, of a cluster and of one process."""
 
-    def some(self, world: str, mode: str, owner: Who, seeds: Sequence[int] = SEEDS) -> list[Training]:
+    def some(self, world: str, mode: str, who: Who, seeds: Sequence[int] = SEEDS) -> list[Training]:
         """Those of one kind, by seed."""
-        wanted = world, mode, owner
+        wanted = world, mode, who
         found = {
             one.job.seed: one
             for one in self.trainings
-            if (one.job.world, one.job.mode, one.job.owner) == wanted and one.job.seed in seeds
+            if (one.job.world, one.job.mode, one.job.who) == wanted and one.job.seed in seeds
         }
         return [found[seed] for seed in sorted(found)]
 
@@ -102,8 +102,8 @@ def beside(results: Results, world: str) -> tuple[Difference | None, Difference 
     """Ours beside SB3's, and ours beside ours again; `None` while a seed is missing."""
     mode = COMPARED[world][0]
     ours, theirs, again = (
-        returns(results.some(world, mode, owner, seeds))
-        for owner, seeds in (("ours", SEEDS), ("SB3", SEEDS), ("ours", AGAIN))
+        returns(results.some(world, mode, who, seeds))
+        for who, seeds in (("ours", SEEDS), ("SB3", SEEDS), ("ours", AGAIN))
     )
     first, second = (
         Difference(ours, other) if len(ours) == len(other) == len(SEEDS) else None
@@ -115,8 +115,8 @@ def beside(results: Results, world: str) -> tuple[Difference | None, Difference 
 def clustered(results: Results, world: str) -> tuple[Difference | None, Difference | None]:
     """A cluster beside one process, and one process beside itself; `None` while a seed is missing."""
     ours, cluster, again = (
-        [one.mean("return", LAST) for one in results.some(world, CLUSTERED[world], owner, seeds)]
-        for owner, seeds in (("ours", SEEDS), ("cluster", SEEDS), ("ours", AGAIN))
+        [one.mean("return", LAST) for one in results.some(world, CLUSTERED[world], who, seeds)]
+        for who, seeds in (("ours", SEEDS), ("cluster", SEEDS), ("ours", AGAIN))
     )
     first, second = (
         Difference(other, ours) if len(ours) == len(other) == len(SEEDS) else None

@@ -98,7 +98,7 @@ def test_a_mode_that_is_named_wrongly_fails(good: Results) -> None:
     def with_(mode: str, seed: int, **changed: object) -> list[str]:
         found = [
             msgspec.structs.replace(one, **changed)
-            if (one.job.mode, one.job.seed, one.job.owner) == (mode, seed, "ours")
+            if (one.job.mode, one.job.seed, one.job.who) == (mode, seed, "ours")
             else one
             for one in good.trainings
         ]
@@ -156,7 +156,7 @@ def test_sb3_gets_the_worlds_own_numbers() -> None:
 
 def test_a_training_is_kept_by_update() -> None:
     """Ours and SB3's, two updates each; numbers of the same names."""
-    found = [train(Job(owner, GOODHART, "ground_truth", 0, 2)) for owner in ("ours", "SB3")]
+    found = [train(Job(who, GOODHART, "ground_truth", 0, 2)) for who in ("ours", "SB3")]
 
     assert [list(one.rows) for one in found] == [["return", "proxy_return", "true_return", "food_share"]] * 2
     assert all(len(row) == 2 for one in found for row in one.rows.values())

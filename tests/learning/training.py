@@ -37,7 +37,7 @@ Who = Literal["ours", "cluster", "SB3"]
 class Job(msgspec.Struct, frozen=True):
     """What is trained."""
 
-    owner: Who
+    who: Who
     world: str
     mode: str
     """Empty in a world without modes."""
@@ -78,9 +78,9 @@ def train(job: Job) -> Training:
     torch.set_num_threads(1)
     is_goodhart = job.world == GOODHART
     makers = {"ours": _ours, "cluster": _cluster}
-    updates, towards = makers.get(job.owner, _theirs)(job)
+    updates, towards = makers.get(job.who, _theirs)(job)
     kept = {name: [_rounded(row[name]) for row in updates] for name in KEPT if name in updates[0]}
-    named = _named(updates) if is_goodhart and job.owner != "cluster" else None
+    named = _named(updates) if is_goodhart and job.who != "cluster" else None
     return Training(job=job, rows=kept, named=named, towards_food=towards)
 
 

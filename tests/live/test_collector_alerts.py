@@ -22,7 +22,7 @@ from tests.live.faults import COLLECTOR
 from tests.live.flying import PLAN, ROOT, kill_all
 from tests.overwatch.collector.pki import OPENSSL, authority, signed
 from tests.ports import free_port
-from tests.real.servers import need, query, serving
+from tests.real.servers import instant_query, need, serving
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -71,7 +71,7 @@ def _prometheus(folder: Path, runs: str, own: str) -> Iterator[str]:
 
 
 def _fired(url: str) -> set[str]:
-    labels = [series["metric"] for series in query(url, FIRING)]
+    labels = [series["metric"] for series in instant_query(url, FIRING)]
     return {one["alertname"].removeprefix(PREFIX) for one in labels if isinstance(one, dict)}
 
 

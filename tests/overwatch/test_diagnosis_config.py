@@ -39,7 +39,7 @@ def test_limits_weights_and_rules_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "says"),
+    ("before", "after", "words"),
     [
         ("silent", "silnt", "diagnosis.anomaly.weights.silnt: unknown key; did you mean 'silent'?"),
         ("where", "wher", "diagnosis.rules[0].wher: unknown key; did you mean 'where'?"),

@@ -46,7 +46,7 @@ def test_words_are_dictionary_coded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "stated"),
     [
         ({"dtype": "<c16", "data": b""}, "'<c16' is not supported"),
         ({"dtype": "<f8", "data": b"123"}, "3 bytes"),

@@ -42,7 +42,7 @@ def _two_runs(room: Room | None = None) -> tuple[Fold, int]:
     return fold, tick
 
 
-@pytest.mark.parametrize(("fault", "says"), [("assess", "judged"), ("project_views", "shown")])
+@pytest.mark.parametrize(("fault", "words"), [("assess", "judged"), ("project_views", "shown")])
 def test_a_run_with_a_fault_takes_no_other_with_it(faulty: list[str], fault: str, words: str) -> None:
     """It is left out and counted with its name and the place; once the fault is over it is back."""
     fold, tick = _two_runs()

@@ -38,7 +38,7 @@ class Breaking(Morphogenesis):
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "stated"),
     [
         (["--envs", "0"], "envs is 0; use 1 to 65536"),
         (["--slots", "0"], "slots is 0; use 1 to 64"),
@@ -211,7 +211,7 @@ def test_a_wrong_name_in_a_file_lists_what_that_command_has(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "stated"),
     [
         ("updatez = 3", "has 'updatez'; its names are those of the flags"),
         ("updates = ", "cannot be read"),

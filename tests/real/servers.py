@@ -87,7 +87,7 @@ def started(command: list[str], folder: Path) -> Iterator[None]:
             process.wait(20)
 
 
-def wanted(url: str, query: str) -> list[dict[str, object]]:
+def instant_query(url: str, query: str) -> list[dict[str, object]]:
     """The series that an instant query finds."""
     answer = json.loads(http(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}").body)
     assert answer["status"] == "success", answer

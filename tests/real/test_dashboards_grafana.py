@@ -46,7 +46,7 @@ def test_each_dashboard_is_one_to_grafana_10_to_13(program: Path) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("broken", "says"),
+    ("broken", "words"),
     [
         (("panels", 0, "fieldConfig", "defaults", "color", "mode"), "colour"),
         (("refresh",), "42"),

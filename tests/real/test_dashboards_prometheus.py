@@ -22,7 +22,7 @@ from tests import fakes, promql
 from tests.overwatch.collector.pki import authority, signed
 from tests.overwatch.collector.running import eventually, http, reported, run_started, running
 from tests.ports import free_port
-from tests.real.servers import need, prometheus, wanted
+from tests.real.servers import instant_query, need, prometheus
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 90
@@ -128,7 +128,7 @@ def test_every_question_has_an_answer(tmp_path: Path) -> None:
     )
     with running(tmp_path, *sets) as service, prometheus(tmp_path, service) as url, stormy(service):
         crowded(service)
-        eventually(lambda: wanted(url, 'overwatch_policy_status{rl_run_id="stormy"}'), 40)
+        eventually(lambda: instant_query(url, 'overwatch_policy_status{rl_run_id="stormy"}'), 40)
         unanswered = set(questions)
         deadline = time.monotonic() + SECONDS
         for turn in count(1):
@@ -136,7 +136,7 @@ def test_every_question_has_an_answer(tmp_path: Path) -> None:
                 break
             for scope in SERVICES:
                 served(service, scope, turn)
-            unanswered = {where for where in unanswered if not wanted(url, questions[where])}
+            unanswered = {where for where in unanswered if not instant_query(url, questions[where])}
             time.sleep(0.2)
         known = exported(service) | MADE_BY_PROMETHEUS
 

@@ -10,7 +10,7 @@ import pytest
 import overwatch.sdk
 from overwatch.collector import Service
 from tests.overwatch.collector.running import eventually, http, running
-from tests.real.servers import need, prometheus, wanted
+from tests.real.servers import instant_query, need, prometheus
 
 HISTOGRAM = "overwatch_run_phase_duration_seconds"
 
@@ -50,7 +50,7 @@ def test_prometheus_finds_the_span_of_a_phase(tmp_path: Path) -> None:
             run.update(update=n, kl_divergence=0.01)
         query = f'{HISTOGRAM}_bucket{{rl_run_id="traced",phase="update"}}'
         found = eventually(lambda: exemplars(url, query), 60)
-        counted = wanted(url, f'{HISTOGRAM}_count{{rl_run_id="traced"}}')
+        counted = instant_query(url, f'{HISTOGRAM}_count{{rl_run_id="traced"}}')
         assert run.close(10.0).delivered
         # Five phases, each below its turn.
         known = eventually(lambda: len(reported := spans(service, tmp_path)) == 10 and reported, 20)

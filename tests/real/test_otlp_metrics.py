@@ -11,7 +11,7 @@ import pytest
 import overwatch.sdk
 from tests.overwatch.collector.running import eventually, http, running
 from tests.ports import free_port
-from tests.real.servers import started, value, wanted
+from tests.real.servers import instant_query, started, value
 
 ONLY_SCRAPED = (
     "overwatch_findings", "overwatch_outlier_", "overwatch_policy_status",
@@ -46,7 +46,7 @@ def victoria_metrics(folder: Path) -> Iterator[str]:
 def named(url: str, run_id: str) -> dict[str, dict[str, str]]:
     """Labels of a series of each name that a server has of a run."""
     http(f"{url}/internal/force_flush")
-    series = [one["metric"] for one in wanted(url, f'{{rl_run_id="{run_id}"}}')]
+    series = [one["metric"] for one in instant_query(url, f'{{rl_run_id="{run_id}"}}')]
     return {one["__name__"]: one for one in series if isinstance(one, dict)}
 
 
@@ -74,7 +74,7 @@ def test_names_are_the_same_by_scrape_and_by_push(tmp_path: Path) -> None:
             page = service.context.urls["metrics"]
             eventually(lambda: _missing(url, page) == set(), 40)
             pushed, ours = named(url, "pushed"), scraped(http(f"{page}/metrics").body.decode())
-            kl = value(wanted(url, "max(overwatch_policy_kl_divergence)"))
+            kl = value(instant_query(url, "max(overwatch_policy_kl_divergence)"))
             assert run.close(10.0).delivered
 
     assert kl == 0.012

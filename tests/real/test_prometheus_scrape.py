@@ -11,7 +11,7 @@ from overwatch.collector import Service
 from overwatch.events import Event
 from tests import fakes
 from tests.overwatch.collector.running import eventually, http, reported, running
-from tests.real.servers import need, prometheus, value, wanted
+from tests.real.servers import instant_query, need, prometheus, value
 
 
 def send(service: Service, run_id: str, events: list[Event], first_seq: int) -> None:
@@ -25,7 +25,7 @@ def test_a_run_is_in_prometheus(tmp_path: Path) -> None:
     """Values, states, counters and the collector's own counters, as PromQL sees them."""
     need("prometheus")
     with running(tmp_path) as service, prometheus(tmp_path, service) as url:
-        eventually(lambda: wanted(url, "count(up == 1) == 2"), 30)
+        eventually(lambda: instant_query(url, "count(up == 1) == 2"), 30)
         at = time.time_ns()
         events: list[Event] = [
             fakes.started(at),
@@ -34,17 +34,20 @@ def test_a_run_is_in_prometheus(tmp_path: Path) -> None:
             fakes.crashed(at, 2),
         ]
         send(service, "scraped", events, 1)
-        kl = eventually(lambda: wanted(url, 'overwatch_policy_kl_divergence{rl_run_id="scraped"}'), 30)
+        kl = eventually(lambda: instant_query(url, 'overwatch_policy_kl_divergence{rl_run_id="scraped"}'), 30)
 
         assert value(kl) == 0.0421
-        assert value(wanted(url, 'overwatch_run_status{rl_run_id="scraped",state="live"}')) == 1
-        assert value(wanted(url, 'overwatch_run_envs{rl_run_id="scraped",status="crashed"}')) == 1
-        assert value(wanted(url, 'overwatch_run_info{rl_environment_name="digits",rl_algorithm="ppo"}')) == 1
-        assert value(wanted(url, "time() - max(overwatch_run_last_update_timestamp_seconds)")) < 60
-        assert wanted(url, "overwatch_policy_learning_rate") == []
-        assert wanted(url, '{rl_run_id="scraped", exported_job!=""}') == []
+        assert value(instant_query(url, 'overwatch_run_status{rl_run_id="scraped",state="live"}')) == 1
+        assert value(instant_query(url, 'overwatch_run_envs{rl_run_id="scraped",status="crashed"}')) == 1
+        assert (
+            value(instant_query(url, 'overwatch_run_info{rl_environment_name="digits",rl_algorithm="ppo"}'))
+            == 1
+        )
+        assert value(instant_query(url, "time() - max(overwatch_run_last_update_timestamp_seconds)")) < 60
+        assert instant_query(url, "overwatch_policy_learning_rate") == []
+        assert instant_query(url, '{rl_run_id="scraped", exported_job!=""}') == []
         taken = 'otelcol_receiver_accepted_log_records_total{receiver="otlp",transport="http"}'
-        assert value(eventually(lambda: wanted(url, f"{taken} == 4"), 10)) == 4
+        assert value(eventually(lambda: instant_query(url, f"{taken} == 4"), 10)) == 4
 
 
 def test_a_nan_moves_the_counter_that_alerts_watch(tmp_path: Path) -> None:
@@ -53,9 +56,9 @@ def test_a_nan_moves_the_counter_that_alerts_watch(tmp_path: Path) -> None:
     counter = 'overwatch_run_non_finite_total{rl_run_id="poisoned"}'
     with running(tmp_path) as service, prometheus(tmp_path, service) as url:
         send(service, "poisoned", [fakes.started(time.time_ns())], 1)
-        assert value(eventually(lambda: wanted(url, counter), 30)) == 0
+        assert value(eventually(lambda: instant_query(url, counter), 30)) == 0
         send(service, "poisoned", [fakes.non_finite(time.time_ns(), "overwatch.policy.value_loss")], 2)
-        risen = eventually(lambda: wanted(url, f"increase({counter}[1m]) > 0"), 30)
+        risen = eventually(lambda: instant_query(url, f"increase({counter}[1m]) > 0"), 30)
 
         assert value(risen) > 0
 
@@ -109,13 +112,13 @@ def test_a_minute_of_a_stormy_run_scrapes_without_an_error(tmp_path: Path) -> No
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            eventually(lambda: wanted(url, 'overwatch_run_updates_total{rl_run_id="minute"} > 2'), 60)
+            eventually(lambda: instant_query(url, 'overwatch_run_updates_total{rl_run_id="minute"} > 2'), 60)
             job = 'job="overwatch"'
-            counted = eventually(lambda: wanted(url, f"count_over_time(up{{{job}}}[1m]) >= 236"), 120)
-            lowest = value(wanted(url, f"min_over_time(up{{{job}}}[1m])"))
-            most = value(wanted(url, f"max_over_time(scrape_samples_scraped{{{job}}}[1m])"))
-            slowest = value(wanted(url, f"max_over_time(scrape_duration_seconds{{{job}}}[1m])"))
-            missing = [name for name in EXPECTED if not wanted(url, f'{name}{{rl_run_id="minute"}}')]
+            counted = eventually(lambda: instant_query(url, f"count_over_time(up{{{job}}}[1m]) >= 236"), 120)
+            lowest = value(instant_query(url, f"min_over_time(up{{{job}}}[1m])"))
+            most = value(instant_query(url, f"max_over_time(scrape_samples_scraped{{{job}}}[1m])"))
+            slowest = value(instant_query(url, f"max_over_time(scrape_duration_seconds{{{job}}}[1m])"))
+            missing = [name for name in EXPECTED if not instant_query(url, f'{name}{{rl_run_id="minute"}}')]
         finally:
             trainer.terminate()
             trainer.wait(20)

@@ -20,7 +20,7 @@ from tests import fakes
 from tests.overwatch.collector.running import eventually, reported, running
 from tests.overwatch.collector.running import http as request
 from tests.ports import free_port
-from tests.real.servers import need, value, wanted
+from tests.real.servers import instant_query, need, value
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -88,10 +88,10 @@ def test_a_stack_comes_up_scrapes_a_run_and_goes_down(command: Command, tmp_path
         headers = {"Content_Type": "application/x-protobuf"}
         assert request(f"{service.endpoints.otlp_http}/v1/logs", body, "POST", **headers).status == 200
         url = command.url("prometheus")
-        kl = eventually(lambda: wanted(url, 'overwatch_policy_kl_divergence{rl_run_id="stacked"}'), 45)
+        kl = eventually(lambda: instant_query(url, 'overwatch_policy_kl_divergence{rl_run_id="stacked"}'), 45)
         assert value(kl) == 0.01
-        eventually(lambda: wanted(url, "count(up == 1) == 2"), 45)
-        assert wanted(url, 'up{job="overwatch-collector"} == 1')
+        eventually(lambda: instant_query(url, "count(up == 1) == 2"), 45)
+        assert instant_query(url, 'up{job="overwatch-collector"} == 1')
         rules = json.loads(request(f"{url}/api/v1/rules").body)["data"]["groups"]
         alerts = {rule["name"] for group in rules for rule in group["rules"]}
         leads = {rule["annotations"]["runbook_url"] for group in rules for rule in group["rules"]}
@@ -206,7 +206,7 @@ def test_a_server_that_cannot_start_shows_the_end_of_its_log(command: Command) -
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (("up", "--runs", "localhost:8889"), "--runs 'localhost:8889' is not a URL"),
         (("up", "--webhook", "http://["), "--webhook 'http://[' is not a URL"),

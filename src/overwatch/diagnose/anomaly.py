@@ -130,12 +130,12 @@ def _checked(plugin: Plugin, factor: Factor, n: int) -> Factor:
     if weight.shape != (n,) or not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError(f"weight has to be {n} numbers from 0 on, one an env")
     # A reason is read later, row by row, where nothing expects a failure.
-    stated = {row: str(factor.emit(row))[:_REASON] for row in np.flatnonzero(weight)[:_REQUESTED].tolist()}
+    stated = {row: str(factor.say(row))[:_REASON] for row in np.flatnonzero(weight)[:_REQUESTED].tolist()}
     return replace(
         factor,
         name=str(factor.name),
         weight=np.minimum(weight, SOFT_CAP) * plugin.weight,
-        emit=lambda row: stated.get(row, str(factor.name)),
+        say=lambda row: stated.get(row, str(factor.name)),
         report=None,
     )
 
@@ -186,7 +186,7 @@ class Anomalies(msgspec.Struct, frozen=True, kw_only=True):
 
     def reasons(self, row: int) -> tuple[str, ...]:
         """The strongest reasons, strongest first."""
-        return tuple(factor.emit(row) for factor in self.found(row)[:REASONS])
+        return tuple(factor.say(row) for factor in self.found(row)[:REASONS])
 
     def offenders(self) -> Ints:
         """Rows of envs that are not ok, in table order."""

@@ -94,14 +94,14 @@ class Factor:
     """What an env with this factor is called, if nothing worse is."""
     weight: Floats
     """Per env, shape (n,); 0 where the factor does not apply."""
-    emit: Callable[[int], str]
+    say: Callable[[int], str]
     """The reason for one row, short, with numbers; it stands alone."""
-    report: Callable[[int], str] | None = None
+    tell: Callable[[int], str] | None = None
     """The same as it stands beside the name, with the numbers that a row of the board has no room for."""
 
     def reported(self, row: int) -> str:
         """The reason for one row as it stands beside the name."""
-        return (self.report or self.emit)(row)
+        return (self.tell or self.say)(row)
 
 
 Rule: TypeAlias = Callable[[Fleet, AnomalyLimits], Factor | None]

@@ -42,8 +42,8 @@ def crashed(fleet: Fleet, _limits: AnomalyLimits) -> Factor | None:
         name="crashed",
         status="crashed",
         weight=np.where(dead, HARD, 0.0),
-        emit=lambda row: envs.crashes[int(fleet.ids[row])],
-        report=lambda row: envs.crashes[int(fleet.ids[row])].removeprefix("crashed").lstrip(": "),
+        say=lambda row: envs.crashes[int(fleet.ids[row])],
+        tell=lambda row: envs.crashes[int(fleet.ids[row])].removeprefix("crashed").lstrip(": "),
     )
 
 
@@ -60,8 +60,8 @@ def non_finite(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         name="non-finite",
         status="diverging",
         weight=np.where(recent, HARD - 1, 0.0),
-        emit=lambda row: f"non-finite: {envs.non_finite[int(fleet.ids[row])]}",
-        report=lambda row: envs.non_finite[int(fleet.ids[row])],
+        say=lambda row: f"non-finite: {envs.non_finite[int(fleet.ids[row])]}",
+        tell=lambda row: envs.non_finite[int(fleet.ids[row])],
     )
 
 
@@ -103,8 +103,8 @@ def action_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         name="action collapse",
         status="degraded",
         weight=np.where(hit, np.minimum(streak / limit, SOFT_CAP), 0.0),
-        emit=stated,
-        report=lambda row: f"{stated(row)} (usual {usual:.1f})",
+        say=stated,
+        tell=lambda row: f"{stated(row)} (usual {usual:.1f})",
     )
 
 
@@ -141,8 +141,8 @@ def slow_step(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         name="slow step",
         status="stalled",
         weight=np.where(slow, np.minimum(times / limits.slow_step, SOFT_CAP), 0.0),
-        emit=lambda row: f"step {times[row]:.1f}× the median",
-        report=lambda row: f"{times[row]:.1f}× the median",
+        say=lambda row: f"step {times[row]:.1f}× the median",
+        tell=lambda row: f"{times[row]:.1f}× the median",
     )
 
 
@@ -158,8 +158,8 @@ def slow_lane(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         name="slow lane",
         status="ok",
         weight=np.where(slow, WITH_LANE, 0.0),
-        emit=lambda _row: "slow with their lane",
-        report=lambda _row: "all of its lane is slow",
+        say=lambda _row: "slow with their lane",
+        tell=lambda _row: "all of its lane is slow",
     )
 
 
@@ -181,8 +181,8 @@ def silent(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         name="silent",
         status="stalled",
         weight=np.where(mute, np.minimum(1.0 + quiet_s / (4 * patience_s), SOFT_CAP), 0.0),
-        emit=lambda row: f"silent for {quiet_s[row]:.0f}s while others step",
-        report=lambda row: f"for {quiet_s[row]:.0f}s while others step",
+        say=lambda row: f"silent for {quiet_s[row]:.0f}s while others step",
+        tell=lambda row: f"for {quiet_s[row]:.0f}s while others step",
     )
 
 
@@ -246,7 +246,7 @@ def reward_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         name="reward collapse",
         status="degraded",
         weight=np.where(fell, np.minimum(1.0 + low / limit, SOFT_CAP), 0.0),
-        emit=lambda row: f"return {low[row] * NORMAL:.1f} mad low",
+        say=lambda row: f"return {low[row] * NORMAL:.1f} mad low",
     )
 
 
@@ -280,8 +280,8 @@ def cull_rate(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         name="cull rate",
         status="degraded",
         weight=many.weight,
-        emit=lambda row: f"{counts[row]} {_plural('cull', counts[row])} in {WINDOW_S}s",
-        report=lambda row: f"{counts[row]} in {WINDOW_S}s (usual {many.usual:.1f})",
+        say=lambda row: f"{counts[row]} {_plural('cull', counts[row])} in {WINDOW_S}s",
+        tell=lambda row: f"{counts[row]} in {WINDOW_S}s (usual {many.usual:.1f})",
     )
 
 
@@ -306,8 +306,8 @@ def gate_failures(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         name="gate fails",
         status="degraded",
         weight=many.weight,
-        emit=lambda row: f"{counts[row]} {_plural('fail', counts[row])} {at_gate(row)}",
-        report=lambda row: f"{counts[row]} {at_gate(row)}{why(row)}",
+        say=lambda row: f"{counts[row]} {_plural('fail', counts[row])} {at_gate(row)}",
+        tell=lambda row: f"{counts[row]} {at_gate(row)}{why(row)}",
     )
 
 
@@ -334,7 +334,7 @@ def rent_without_gain(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
         place = places[row]
         return f"rent {rent[row]:.2f}, {name} {_signed(gain[place])} in {steps[place]} steps"
 
-    return Factor(name="rent, no gain", status="degraded", weight=weight, emit=stated)
+    return Factor(name="rent, no gain", status="degraded", weight=weight, say=stated)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

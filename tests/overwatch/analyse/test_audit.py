@@ -129,7 +129,7 @@ def test_junit_holds_any_text(run_history: RunHistory) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "stated"),
     [
         (("--fail-on", "bad"), "'bad' is not one of"),
         (("--max", "-1"), "-1"),

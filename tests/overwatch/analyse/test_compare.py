@@ -152,7 +152,7 @@ def test_a_page_shows_the_curves_of_all(logs: tuple[Path, Path], tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "stated"),
     [
         (("--last", "0"), "last is 0"),
         (("--last", "nan"), "last is nan"),

@@ -222,7 +222,7 @@ def test_tensorboard_itself_reads_them(run_history: RunHistory, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "stated"),
     [
         (("--to", "xml", "-o", "x"), "'xml' is not one of"),
         (("--to", "openmetrics", "--table", "events", "-o", "x"), "holds metrics only"),

@@ -99,7 +99,7 @@ def test_finding_nothing_is_status_1(storm: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "stated"),
     [
         ("sevrity>=warning", "did you mean severity=?"),
         ("severity>=bad", "no severity bad; one of debug, info, warning, critical"),

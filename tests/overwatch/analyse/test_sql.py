@@ -62,7 +62,7 @@ def test_runs_of_a_folder_are_told_apart(storm: Path, calm: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("statement", "status", "said"),
+    ("statement", "status", "stated"),
     [
         ("select * from nowhere", 2, "nowhere"),
         ("selekt", 2, "syntax error"),

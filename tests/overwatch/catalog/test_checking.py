@@ -40,7 +40,7 @@ def test_a_plain_row_is_one_place_to_edit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "stated"),
     [
         ({"name": "overwatch.policy.Thing"}, "dotted"),
         ({"name": "overwatch.ratio.thing"}, "'ratio'"),

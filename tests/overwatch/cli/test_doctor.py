@@ -297,7 +297,7 @@ def test_a_clock_of_another_decade_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "said"),
+    ("held", "stated"),
     [
         ({"numpy": "2.1.0", "torch": "2.2.2+cu121"}, "cannot share arrays"),
         ({"protobuf": "8.0.1", "opentelemetry-proto": "1.45.2"}, "need protobuf below 8"),
@@ -321,7 +321,7 @@ def test_the_versions_of_this_installation_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("env", "size", "encoding", "said"),
+    ("env", "size", "encoding", "stated"),
     [
         ({"TERM": "dumb"}, (120, 40), "utf-8", "set TERM"),
         ({"TERM": "xterm-256color"}, (60, 20), "utf-8", "80x24"),

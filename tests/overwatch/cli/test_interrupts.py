@@ -134,8 +134,8 @@ def test_a_command_that_waits_for_a_signal_has_its_status(
         yield
 
     run = Mock(**{"close.return_value": Report(delivered=False, accepted=1, dropped={"unconfirmed": 1})})
-    monkeypatch.setattr(live_check, "heard", received)
-    monkeypatch.setattr(sys.modules["overwatch.cli.main"], "heard", received)
+    monkeypatch.setattr(live_check, "received", received)
+    monkeypatch.setattr(sys.modules["overwatch.cli.main"], "received", received)
     monkeypatch.setattr(sdk, "start", Mock(return_value=run))
 
     assert overwatch("catalog", "live-check", "http://127.0.0.1:0").exit_code == listens

@@ -157,7 +157,7 @@ def test_a_recording_with_nothing_readable_is_exit_code_one(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "stated"),
     [
         (("--every", "2", "--at", "3"), "--every and --at exclude one another"),
         (("--digest", "--at", "3"), "--at and --digest exclude one another"),
@@ -244,7 +244,7 @@ def test_a_recording_is_told_in_a_few_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("idle", "said"),
+    ("idle", "stated"),
     [
         ({}, "0 GPU-seconds"),
         ({"io": 0.0, "sync": 0.0}, "0 GPU-seconds"),

@@ -94,7 +94,7 @@ def test_a_healthy_run_has_no_findings(tmp_path: Path, size: tuple[str, str, str
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "stated"),
     [
         (("--fault", "crash-strom@2"), "did you mean crash-storm?"),
         (("--fault", "meteor@2"), "there are: crash-storm"),

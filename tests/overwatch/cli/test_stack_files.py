@@ -195,7 +195,7 @@ def test_every_file_that_a_container_is_given_is_there(data: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "stated"),
     [
         (("--grafana-port", "9090"), "a port of its own"),
         (("--runs", "nowhere"), "--runs 'nowhere' is not a URL"),

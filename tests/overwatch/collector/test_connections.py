@@ -45,7 +45,7 @@ def good(service: Service) -> bool:
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"P", HEAD, HEAD + b"X-A: b\r\n"], ids=["nothing", "a-byte", "half", "more"]
+    "stated", [b"", b"P", HEAD, HEAD + b"X-A: b\r\n"], ids=["nothing", "a-byte", "half", "more"]
 )
 def test_headers_that_do_not_come_are_cut(tmp_path: Path, stated: bytes) -> None:
     """A connection without a whole head of a request ends at the deadline; others are served meanwhile."""
@@ -57,7 +57,7 @@ def test_headers_that_do_not_come_are_cut(tmp_path: Path, stated: bytes) -> None
             connection.close()
 
 
-@pytest.mark.parametrize("said", [b"x" * 20_000, b"hello\r\n\r\n"], ids=["no end", "no request"])
+@pytest.mark.parametrize("stated", [b"x" * 20_000, b"hello\r\n\r\n"], ids=["no end", "no request"])
 def test_what_is_no_request_is_refused_before_the_deadline(tmp_path: Path, stated: bytes) -> None:
     """A line that is none of HTTP, and one that does not end, are answered at once."""
     with limited(tmp_path, read_header_timeout_s=60) as (_, port), connect(port, stated) as wrong:
@@ -207,7 +207,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("listener", ["otlp_http", "view", "health_check", "telemetry", "metrics"])
-@pytest.mark.parametrize("said", BAD.values(), ids=BAD)
+@pytest.mark.parametrize("stated", BAD.values(), ids=BAD)
 def test_bad_http_is_answered_without_itself_and_without_versions(
     tmp_path: Path, listener: str, stated: bytes
 ) -> None:

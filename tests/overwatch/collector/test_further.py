@@ -67,7 +67,7 @@ def test_what_is_printed_is_what_was_written_and_can_be_read_again(written: Path
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "stated"),
     [
         ("exporters.otlp/second.endpont=1", "exporters.otlp/second.endpont: unknown key; did you"),
         ("exporters.otlp/second.timeout=301s", "exporters.otlp/second: timeout 301s"),

@@ -55,7 +55,7 @@ def of_another(segment: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "kept", "said"),
+    ("damage", "kept", "stated"),
     [
         (a_folder, [], "set aside as *.bad: journal-"),
         (lambda segment: segment.write_bytes(b""), [], ""),

@@ -179,7 +179,7 @@ def test_health_has_tls_of_its_own(pki: Path, tmp_path: Path) -> None:
     assert schemes["metrics"] == "http"
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("listener", DOORS)
 def test_plain_text_and_strangers_get_nothing(serving: Service, pki: Path, listener: str) -> None:
     """No plain HTTP at a TLS port, no TLS below 1.2, and a client that trusts somebody else hangs up."""
     port = urlsplit(url(serving, listener)).port or 0
@@ -356,7 +356,7 @@ def test_sighup_reloads_certificates_and_tokens(pki: Path, tmp_path: Path) -> No
         process.wait()
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("listener", DOORS)
 def test_every_door_has_the_least_version_that_is_set(pki: Path, tmp_path: Path, listener: str) -> None:
     """With 1.3 as the least, a client that knows 1.2 only gets no further than the handshake."""
     own = f"{{cert_file: {pki}/server.pem, key_file: {pki}/server.key}}"

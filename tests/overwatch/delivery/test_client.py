@@ -80,7 +80,7 @@ def test_a_reply_that_is_no_http_is_an_error_of_the_server() -> None:
 
     def script(call: Call) -> None:
         call.hear()
-        call.echo(b"SSH-2.0 what\r\n")
+        call.emit(b"SSH-2.0 what\r\n")
 
     with evil(script) as server:
         with pytest.raises(OSError, match="BadStatusLine"):

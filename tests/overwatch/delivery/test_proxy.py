@@ -98,7 +98,7 @@ def _pump(source: socket.socket, call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "stated",
     [b"HTTP/1.1 407 No\r\n\r\n", b"", b"X" * 100_000, b"HTTP/1.1\r\n\r\n"],
     ids=["407", "hangs", "long", "odd"],
 )

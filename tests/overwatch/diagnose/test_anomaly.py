@@ -163,7 +163,7 @@ def test_beside_its_name_the_factor_has_room_for_more(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "says"),
+    ("reported", "words"),
     [
         ({"message": "gradient ratio 0.04 < 0.10", "score": 0.04}, "4 at G2: gradient ratio 0.04 < 0.10"),
         ({"checks_failed": ("gradient_ratio",), "score": 0.041}, "4 at G2: gradient ratio 0.041"),
@@ -176,7 +176,7 @@ def test_failed_gates_say_what_was_measured(reported: dict[str, object], words: 
     """As far as the newest failed gate told it; the board's short reason stays the same."""
     (factor,) = _scored([*NORMAL, *[_gate(START_NS + i, 0, **reported) for i in range(4)]]).found(0)
 
-    assert (factor.reported(0), factor.emit(0)) == (words, "4 fails at G2")
+    assert (factor.reported(0), factor.say(0)) == (words, "4 fails at G2")
 
 
 @pytest.mark.parametrize("name", QUIET)

@@ -18,7 +18,7 @@ def test_terms_are_named_in_full_or_by_scope() -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "says"),
+    ("where", "words"),
     [
         ("policy.kl_divergance > 1", "did you mean policy.kl_divergence?"),
         ("policy.kl_divergence = 1", "a number is compared with one of >=, <=, >, <"),
@@ -50,7 +50,7 @@ def test_lengths_are_times_or_updates() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "says"),
+    ("length", "words"),
     [
         ("3 updates", "does not come with updates; write e.g. 30s"),
         ("soon", "write e.g. 30s, 5 min or 3 updates"),
@@ -66,7 +66,7 @@ def test_a_length_that_cannot_be_is_refused(length: str, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "says"),
+    ("fields", "words"),
     [
         ({"name": "Slow Learner"}, "has to be like slow-learner"),
         ({"severity": "fatal"}, "'fatal' is not one of critical, warning, info"),

@@ -17,7 +17,7 @@ from overwatch.feeds.player import LogPlayer, Player, player_of
 from overwatch.feeds.recording import open_recording
 from overwatch.feeds.replay import Replay
 from overwatch.fold import SLOW_NS
-from overwatch.serve.stream import Bell, ViewApi
+from overwatch.serve.stream import FrameNotifier, ViewApi
 from overwatch.simulate import Settings
 from overwatch.snapshot import Link, Run, Snapshot, Verdict, View
 from overwatch.snapshot.history import Curve, History, HistoryQuery
@@ -365,9 +365,9 @@ def test_the_past_of_a_collector_comes_over_http() -> None:
     """Named numbers and columns; a collector that has none to give is no error."""
 
     async def session() -> None:
-        wake_up = Bell()
-        tower = HandDrivenTower(wake_up)
-        runner = web.AppRunner(ViewApi(tower, wake_up).app(), shutdown_timeout=1)
+        notifier = FrameNotifier()
+        tower = HandDrivenTower(notifier)
+        runner = web.AppRunner(ViewApi(tower, notifier).app(), shutdown_timeout=1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         host, port = runner.addresses[0][:2]

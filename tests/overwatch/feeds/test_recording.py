@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from overwatch.room import Room
 
 from overwatch import codec
 from overwatch.aggregator import Checkpoint
@@ -25,6 +24,7 @@ from overwatch.otlp.encode import request
 from overwatch.recordings import checkpoints as module
 from overwatch.recordings.checkpoints import FOLDER, Leaving, left_in
 from overwatch.recordings.compaction import Rules
+from overwatch.runs import Room
 from tests import fakes
 from tests.fakes import SECOND, START_NS
 from tests.overwatch.analyse.reading import every as stories_of

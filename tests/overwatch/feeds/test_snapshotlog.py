@@ -121,7 +121,7 @@ def test_a_replay_is_compared_with_what_it_is_given(recording: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "stated"),
     [
         (("replay", "--digest"), "leave --baseline out"),
         (("tui",), "--baseline is for a recording here"),

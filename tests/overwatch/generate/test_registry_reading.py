@@ -70,7 +70,7 @@ def test_a_slip_in_an_own_namespace_is_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "stated"),
     [
         ("groups: []", "file_format is None; only 'definition/2'"),
         ("- 1", "file_format is None"),

@@ -140,7 +140,7 @@ def test_the_windows_of_a_day_are_those_of_the_usual_formula() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "says"),
+    ("what", "words"),
     [({"run_length_s": 0}, "run_length_s 0"), ({"budget": 0.0}, "budget 0"), ({"budget": 0.5}, "budget 0.5")],
 )
 def test_a_plan_that_cannot_be_is_refused(what: dict[str, int], words: str) -> None:

@@ -270,7 +270,7 @@ def test_text_names_an_env_a_rank_and_numbers_name_a_lane_a_slot_and_a_seed() ->
 
 
 @pytest.mark.parametrize(
-    ("told", "error"),
+    ("reported", "error"),
     [
         ({}, ""),
         ({"overwatch.error": ""}, ""),

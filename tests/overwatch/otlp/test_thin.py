@@ -223,7 +223,7 @@ def test_who_spoke_in_a_second_still_speaks_in_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         [n / 10 for n in range(200)],
         [minute * 60 + tenth / 10 for minute in range(10) for tenth in range(9)],

@@ -230,10 +230,10 @@ class Result:
 def record(folder: Path, plan: Plan, *sets: str) -> Result:
     """Record a run through the exporter, its folder cleaned up at each rotation."""
     service = Service(config(folder, *sets))
-    wake_up, recorded = service.context.wake_up, folder / "otlp"
+    notifier, recorded = service.context.notifier, folder / "otlp"
     exporter = OtlpFileExporter(service.config.exporters["otlp_file"], service.context)
     watching = Watching(
-        plan.idle_s, lambda fold, tick: wake_up.publish(fold.advance(tick + FAST_NS // 2, [], ()))
+        plan.idle_s, lambda fold, tick: notifier.publish(fold.advance(tick + FAST_NS // 2, [], ()))
     )
     result = Result(folder=recorded, plan=plan, live=watching.openings)
     thinning = service.config.exporters["otlp_file"].thinning

@@ -211,7 +211,7 @@ def _wrapped() -> object:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "stated"),
     [
         (lambda: torch.zeros((), device="meta"), "no value"),
         (lambda: torch.zeros(3), "not one number"),

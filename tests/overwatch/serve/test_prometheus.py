@@ -450,7 +450,7 @@ def test_single_envs_have_series_only_where_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "says"),
+    ("what", "words"),
     [
         ({"max_series": 0}, "max_series 0"),
         ({"per_env": 257}, "per_env 257"),

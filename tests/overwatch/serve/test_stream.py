@@ -156,7 +156,7 @@ def test_a_view_can_be_sorted_filtered_and_flat() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "parameter", "said"),
+    ("query", "parameter", "stated"),
     [
         ("sort=colour", "sort", "not one of anomaly, env"),
         ("order=up", "order", "not one of desc, asc"),

@@ -230,7 +230,7 @@ def test_faults_are_pure_and_their_order_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "stated"),
     [
         ("cull-strom@5", "did you mean cull-storm?"),
         ("meteor@5", "crash-storm, cull-storm"),

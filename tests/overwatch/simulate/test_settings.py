@@ -7,7 +7,7 @@ from overwatch.simulate.faults import Planned
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "stated"),
     [
         ({"gpus": 0}, "gpus is 0; use 1 or more"),
         ({"gpus": 65}, "gpus is 65; use 64 or fewer"),

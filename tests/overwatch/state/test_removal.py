@@ -227,7 +227,7 @@ def test_a_value_told_after_its_series_ended_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ids", "said", "env_id", "fields"),
+    ("ids", "stated", "env_id", "fields"),
     [
         ([7], "env removed", 7, {}),
         ([7, 9], "2 envs removed", None, {"envs": "7,9"}),

@@ -97,7 +97,7 @@ def test_each_command_does_its_work() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "stated"),
     [
         ("flter x", "there is no command 'flter'; did you mean filter?"),
         ("sort retrn", "the board cannot be sorted by 'retrn'; did you mean return?"),

@@ -28,7 +28,7 @@ def test_without_a_file_the_settings_are_the_defaults(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "stated"),
     [
         ("theem: ansi", "unknown key 'theem'; did you mean theme?"),
         ("theme: red", "Invalid enum value 'red' - at `$.theme`"),

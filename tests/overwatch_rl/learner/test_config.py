@@ -80,7 +80,7 @@ def test_later_sources_come_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "stated"),
     [
         ({"ppo": {"learning_rate": 2.0}}, r"ppo\.learning_rate is 2; use a value in \(0, 1\]"),
         ({"ppo": {"entropy_coef": 0.2}}, r"ppo\.entropy_coef is 0\.2; use a value in \[0, 0\.1\]"),

@@ -116,7 +116,7 @@ def test_a_tune_is_set_between_updates_and_says_what_it_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "stated"),
     [({"clip": 0.9}, "values.clip: is 0.9"), ({"entropy_coef": 0.01}, "this algorithm has no entropy_coef")],
 )
 def test_a_tune_that_cannot_be_is_refused_and_training_goes_on(values: dict[str, float], stated: str) -> None:

@@ -108,7 +108,7 @@ def test_a_file_gives_the_flags_and_tokens_give_the_roles(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "stated"),
     [
         (["--listen", "nowhere"], "listen 'nowhere' is not host:port; write e.g. 127.0.0.1:8000"),
         (["--listen", "0.0.0.0:0"], "set a token with --operator-token, or bind 127.0.0.1"),

@@ -90,7 +90,7 @@ def test_a_file_gives_the_flags_and_a_token_opens_the_address(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "stated"),
     [
         (["--listen", "nowhere"], "listen 'nowhere' is not host:port; write e.g. 127.0.0.1:8000"),
         (["--listen", "0.0.0.0:0"], "set a token with --token-file, or bind 127.0.0.1"),

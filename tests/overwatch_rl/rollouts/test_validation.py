@@ -33,7 +33,7 @@ def valid(value: object, longest: int = LONGEST) -> Valid:
 
 
 @pytest.mark.parametrize(
-    ("changed", "path", "said"),
+    ("changed", "path", "stated"),
     [
         ({"scores": [1.0, float("nan")]}, "scores[1]", "NaN is no JSON number"),
         ({"scores": [float("-inf"), 1.0]}, "scores[0]", "-Infinity is no JSON number"),

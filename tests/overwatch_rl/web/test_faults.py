@@ -20,7 +20,7 @@ DECODER = msgspec.json.Decoder(Body)
 
 
 @pytest.mark.parametrize(
-    ("body", "path", "said"),
+    ("body", "path", "stated"),
     [
         (b'{"step": "x"}', "step", 'Expected `int`, got `str`: "x"; count from 0'),
         (b'{"rows": [1, NaN]}', "rows[1]", "NaN is no JSON number; send a finite number"),

@@ -82,13 +82,13 @@ class Machine:
         named = {"LD_LIBRARY_PATH": str(self._library), "FAKE_NVML": str(self._path)}
         return {**outer, "XDG_RUNTIME_DIR": str(self._folder), **named, **more}
 
-    def wanted(self, expression: str, **more: str) -> Any:
+    def query(self, expression: str, **more: str) -> Any:
         """What an expression over `nvml`, an open `Nvml`, is in a fresh process; `gpus` are its GPUs."""
         return self._evaluate(
             "from overwatch.sdk.exporter.nvml import Nvml\n"
             "nvml = Nvml(4711); gpus = nvml.open(); every = frozenset(gpu.uuid for gpu in gpus)\n"
             "def ask(look, uuids=every):\n"
-            "    return {u: [r.numbers, r.throttle, r.lost] for u, r in look.ask(uuids).items()}\n"
+            "    return {u: [r.numbers, r.throttle, r.lost] for u, r in look.query(uuids).items()}\n"
             f"answer = {expression}",
             more,
         )

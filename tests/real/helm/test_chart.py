@@ -367,7 +367,7 @@ def test_a_storage_class_is_the_clusters_a_named_one_or_none(
 
 @needs_helm
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "stated"),
     [
         ({"ingress": {"enabled": True}}, "ingress.viewHost"),
         ({"httpRoute": {"enabled": True, "viewHost": "a.b"}}, "httpRoute.parentRefs"),

@@ -89,7 +89,7 @@ def test_a_program_that_is_not_there_is_tried_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "stated"),
     [
         ({"argv": ("",)}, "argv is empty"),
         ({"argv": ("a",), "timeout_s": 61}, "61"),

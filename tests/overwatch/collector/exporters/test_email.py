@@ -257,7 +257,7 @@ def test_telemetry_makes_no_header_and_no_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "stated"),
     [
         ({"host": "a b"}, "host 'a b'"),
         ({"port": 70000}, "port is 70000"),

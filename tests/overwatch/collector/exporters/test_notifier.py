@@ -82,7 +82,7 @@ def test_a_crash_is_told_by_mail_and_to_a_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sets", "said"),
+    ("sets", "stated"),
     [
         (("email.from=a@b.c", "email.to=[d@e.f]"), "exporters.email.host: "),
         (("email.host=h", "email.to=[d@e.f]"), "exporters.email.from: "),

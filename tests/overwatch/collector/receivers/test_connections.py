@@ -57,7 +57,7 @@ def served(endpoints: Endpoints, listener: str, source: str = "127.0.0.1") -> bo
     return False
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("listener", DOORS)
 def test_ten_thousand_idle_connections_keep_no_one_out(endpoints: Endpoints, listener: str) -> None:
     """One peer fills its share, over HTTP no more; another is served meanwhile, and memory stays flat."""
     port, process = port_of(getattr(endpoints, listener)), psutil.Process(endpoints.pid)
@@ -170,7 +170,7 @@ MOST_GROWN = 256 << 20
 """What gRPC may keep of connections that came and went."""
 
 
-@pytest.mark.parametrize("said", [resets(1200), continuations(200)], ids=["resets", "continuations"])
+@pytest.mark.parametrize("stated", [resets(1200), continuations(200)], ids=["resets", "continuations"])
 def test_good_clients_are_served_after_a_flood(endpoints: Endpoints, stated: bytes) -> None:
     """One connection that was there before, and a new one; the process lives, and its memory is bounded."""
     process = psutil.Process(endpoints.pid)

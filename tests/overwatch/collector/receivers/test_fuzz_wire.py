@@ -147,7 +147,7 @@ def test_the_grpc_door_outlives_strange_frames(endpoints: Endpoints) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(
-    "door", [fuzz_http_door, fuzz_grpc_door, tear_grpc_door], ids=["http", "grpc", "http2"]
+    "listener", [fuzz_http_door, fuzz_grpc_door, tear_grpc_door], ids=["http", "grpc", "http2"]
 )
 def test_a_million_requests_are_answered(endpoints: Endpoints, listener: object) -> None:
     """A million a door; what the collector needs meanwhile is printed."""

@@ -41,7 +41,7 @@ def test_a_changed_limit_of_a_row_changes_its_panel() -> None:
     """Lines and sentence of a panel are of the row, not of the panel."""
     changed = replace(KL, limits=above(0.02, 0.05))
 
-    before, after = (curve(row, "KL", f"Limits: {words.stated(row)}.") for row in (KL, changed))
+    before, after = (curve(row, "KL", f"Limits: {words.limits(row)}.") for row in (KL, changed))
     assert [step.at for step in before.steps] == [None, 0.015, 0.03]
     assert [step.at for step in after.steps] == [None, 0.02, 0.05]
     assert after.about == "Limits: yellow above 0.02, red above 0.05."

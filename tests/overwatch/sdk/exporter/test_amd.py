@@ -125,7 +125,7 @@ amd = Amd(4711, [pathlib.Path(sys.executable)])
 gpus = amd.open()
 every = frozenset(gpu.uuid for gpu in gpus)
 [look] = amd.questions(every)
-[(uuid, reading)] = look.ask(every).items()
+[(uuid, reading)] = look.query(every).items()
 notes = [note.text for note in amd.unread.take()]
 print(json.dumps([uuid, gpus[0].model, gpus[0].pci, gpus[0].index, reading.numbers, reading.throttle, notes]))
 """
