@@ -49,7 +49,7 @@ source = Local(os.getpid(), with_files(*[Path(word) for word in sys.argv[1:]]))
 gpus = source.open()
 every = frozenset(gpu.uuid for gpu in gpus)
 for look in source.questions(every):
-    look.ask(every)
+    look.query(every)
 notes = source.unread.take()
 print(json.dumps([[f"{gpu.model or 'GPU'} {gpu.uuid}" for gpu in gpus],
                   [[note.text, note.trouble] for note in notes]]))

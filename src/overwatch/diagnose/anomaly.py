@@ -136,7 +136,7 @@ def _checked(plugin: Plugin, factor: Factor, n: int) -> Factor:
         name=str(factor.name),
         weight=np.minimum(weight, SOFT_CAP) * plugin.weight,
         say=lambda row: stated.get(row, str(factor.name)),
-        report=None,
+        tell=None,
     )
 
 

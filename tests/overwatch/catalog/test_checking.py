@@ -48,7 +48,6 @@ def test_a_plain_row_is_one_place_to_edit() -> None:
         ({"name": "overwatch.policy.thing.total"}, "'total'"),
         ({"asks": "How many"}, "question"),
         ({"label": "far too long"}, "cells"),
-        ({"label": ""}, "cells"),
         ({"unit": "{thing"}, "UCUM"),
         ({"unit": "1", "fmt": "+.2f"}, "sign"),
         ({"unit": "1", "limits": above(2.0)}, "outside"),
