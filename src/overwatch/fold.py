@@ -225,7 +225,7 @@ class Fold:
     ) -> Frame:
         """Apply the batches stamped up to `tick`, judge every run, project every view.
 
-        In runs that are `hushed` only the findings named there open: their numbers were thinned.
+        In runs that are `muted` only the findings named there open: their numbers were thinned.
         """
         logged = self.take(tick, batches, muted)
         snapshots = self._shown(self._resolve(views))

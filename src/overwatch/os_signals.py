@@ -19,7 +19,7 @@ _READ: Final = 512
 
 @contextmanager
 def received(numbers: tuple[signal.Signals, ...], report: Callable[[int], None]) -> Iterator[None]:
-    """In this context `tell` is called with each of these signals, in order, by a thread of its own.
+    """In this context `report` is called with each of these signals, in order, by a thread of its own.
 
     What handled them before, and the interpreter's wakeup descriptor, are put back at the end; by then all
     that came is passed on. Raises `ValueError` in another than the main thread.

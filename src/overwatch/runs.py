@@ -119,7 +119,7 @@ class Tracked(msgspec.Struct):
     def judge(
         self, tick: int, how: Judging, baseline: Baseline | None, muted: Collection[str] | None
     ) -> None:
-        """Judge it at `tick`; where it is `hushed`, only the findings named there open.
+        """Judge it at `tick`; where it is `muted`, only the findings named there open.
 
         One that rests is judged for who looks at it now, and remembers nothing of it.
         """

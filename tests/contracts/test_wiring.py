@@ -53,7 +53,7 @@ NOT_TOLD: Final = {"overwatch.run.phase.duration"}
 """A distribution that follows from facts."""
 
 COUNTED: Final = {"updates": 1, "episodes": 1, "steps": 1, "non_finite": 2, "crashes": 1, "gpu_idle": 0}
-"""What the fold itself counts of what `_tell` says."""
+"""What the fold itself counts of what `_report` says."""
 
 
 def value_of(row: Metric) -> float:

@@ -45,7 +45,7 @@ def kept_out(method: Callable[Concatenate[B, P], None]) -> Callable[Concatenate[
             self.failures += 1
             if self.failures == 1:
                 where = f"{type(self).__name__}.{method.__name__}"
-                log.warning("%s: %s: %s; counted, not said again", where, type(error).__name__, error)
+                log.warning("%s: %s: %s; counted, not logged again", where, type(error).__name__, error)
 
     return call
 

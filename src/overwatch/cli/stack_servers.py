@@ -94,7 +94,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def process_of(server: Server) -> psutil.Process | None:
-    """Its process while it lives; `None` when it ended, whoever has its pid now."""
+    """Its process while it lives; `None` when it ended, whatever has its pid now."""
     try:
         process = psutil.Process(server.pid)
         lives = process.create_time() == server.began and process.status() != psutil.STATUS_ZOMBIE

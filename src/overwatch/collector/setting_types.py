@@ -1,6 +1,6 @@
 """What texts of a configuration stand for: secrets, and durations as the OpenTelemetry Collector writes them.
 
-Rules: whoever shows, prints or logs a secret shows a placeholder; only `reveal` gives the text. A secret also
+Rules: what shows, prints or logs a secret shows a placeholder; only `reveal` gives the text. A secret also
 never appears in what msgspec encodes, because encoders are given `str`, and `str` of a secret is the
 placeholder. Must not know what a secret opens, nor what takes so long.
 """

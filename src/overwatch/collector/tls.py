@@ -72,7 +72,7 @@ class Certificates:
     """What one `tls` section stands for at the moment; safe from any thread."""
 
     def __init__(self, config: TlsConfig, report: Callable[[str | None], None]) -> None:
-        """`tell` gets why files cannot be used, and `None` once they can."""
+        """`report` gets why files cannot be used, and `None` once they can."""
         self.config = config
         """Its section."""
         self._report = report

@@ -182,7 +182,7 @@ class _Words:
 
 
 def target(signal: Signal, requested: str | None, env: Mapping[str, str] = os.environ) -> Target:
-    """The target of a signal; `asked` is what the trainer named."""
+    """The target of a signal; `requested` is what the trainer named."""
     words = _Words(signal, env)
     protocol = _protocol(words, requested)
     is_grpc = protocol == "grpc"
@@ -209,7 +209,7 @@ def _protocol(words: _Words, requested: str | None) -> Protocol:
 
 
 def destination(signal: Signal, requested: str | None, env: Mapping[str, str] = os.environ) -> Destination:
-    """The destination of a signal; `asked` is what the trainer named.
+    """The destination of a signal; `requested` is what the trainer named.
 
     Raises `ValueError` when the endpoint is no URL of a server.
     """

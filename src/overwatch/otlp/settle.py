@@ -117,7 +117,7 @@ class _Settling:
 
 def _dispute(point: Point) -> Record:
     message = (
-        f"two writers tell {point.of.row.name} at once, as one producer: "
+        f"two writers report {point.of.row.name} at once, as one producer: "
         "give each its own service.instance.id"
     )
     line = LogLine(at=point.at, severity=Severity.WARNING, message=message, subsystem="collector")

@@ -242,7 +242,7 @@ class Notes:
 
     @property
     def reported_thinning(self) -> tuple[object, ...]:
-        """All that `hushed` goes by; empty where nothing was thinned."""
+        """All that `muted` goes by; empty where nothing was thinned."""
         if not any(self._stretches):
             return ()
         stretches = [sorted(runs) for runs in self._stretches]

@@ -333,8 +333,8 @@ class EpisodeSums(Derived):
     def sum_newest(self, rows: Ints, reported: Floats, done: Ints, fresh: Ints) -> None:
         """Sum the newest episodes of these rows up anew, each named once.
 
-        `told` are their newest returns, newest first, shape (k, SHOWN_RETURNS), NaN where there is none; of
-        `done` finished episodes `fresh` are of the present task; both of shape (k,).
+        `reported` are their newest returns, newest first, shape (k, SHOWN_RETURNS), NaN where there is none;
+        of `done` finished episodes `fresh` are of the present task; both of shape (k,).
         """
         newest = reported[:, :RECENT].copy()
         judged = (np.abs(newest) < HUGE).all(axis=1) & (fresh >= LEAST)
@@ -349,8 +349,8 @@ class EpisodeSums(Derived):
     def sum_all(self, rows: Ints, reported: Floats, fresh: Ints) -> None:
         """Sum all episodes of these rows up anew, each named once.
 
-        `told` are their returns, newest first, shape (k, RETURNS), NaN where there is none; `fresh` of them
-        are of the present task, shape (k,).
+        `reported` are their returns, newest first, shape (k, RETURNS), NaN where there is none; `fresh` of
+        them are of the present task, shape (k,).
         """
         values = np.where(np.arange(RETURNS) < fresh[:, None], usable(reported), np.nan)
         judged = np.isfinite(values[:, :LEAST]).all(axis=1)

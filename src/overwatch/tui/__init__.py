@@ -168,7 +168,7 @@ def shot(
 ) -> str | None:
     """One frame after some keys (Textual's names, or what they type), as a terminal of `size` cells shows it.
 
-    `ask` gives the snapshot of a view, `None` where there is none. Raises `PressError` for a key that does
+    `query` gives the snapshot of a view, `None` where there is none. Raises `PressError` for a key that does
     nothing at its place.
     """
     known = known or Known()

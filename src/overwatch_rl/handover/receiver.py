@@ -2,7 +2,7 @@
 
 A slot is a file in memory: two numbers at its beginning name where a head lies, a JSON object with a note and
 the place of each tensor. One byte on the line hands a slot over, the same byte hands it back, with an answer
-in its memory; `FAREWELL` ends the line.
+in its memory; `CLOSING` ends the line.
 Rules: what was handed over is finished, also when the sender is gone. Must not import torch.
 """
 

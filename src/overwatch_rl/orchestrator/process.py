@@ -39,7 +39,7 @@ _log = logging.getLogger("overwatch_rl.orchestrator")
 def run(settings: OrchestratorSettings, echo: Callable[[str], None]) -> int:
     """Serve until a signal; 0, or 130 where that was SIGINT.
 
-    `say` is given lines for a person, the address first. Raises `OSError`, `ValueError` or `SQLAlchemyError`
+    `echo` is given lines for a person, the address first. Raises `OSError`, `ValueError` or `SQLAlchemyError`
     where it cannot begin.
     """
     raise_file_limit(settings.connections.most + _OTHER_FILES)

@@ -54,7 +54,7 @@ def run(
 ) -> int:
     """Serve until a signal; 0, or 130 where that was SIGINT. Raises `OSError` where it cannot begin.
 
-    The tables are closed at the end. `say` is given lines for a person, the address first; `beside` are
+    The tables are closed at the end. `echo` is given lines for a person, the address first; `beside` are
     services of other packages at the same address.
     """
     keep_large_blocks()

@@ -42,7 +42,7 @@ _log = logging.getLogger("overwatch_rl.rollouts")
 def run(settings: RolloutsSettings, echo: Callable[[str], None]) -> int:
     """Serve until a signal; 0, or 130 where that was SIGINT. Raises `OSError` where it cannot begin.
 
-    `say` is given lines for a person, the address first.
+    `echo` is given lines for a person, the address first.
     """
     return_memory_soon()
     raise_file_limit(settings.connections.most + _OTHER_FILES)

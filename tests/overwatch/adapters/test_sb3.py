@@ -330,4 +330,4 @@ def test_training_goes_on_when_telling_fails(caplog: pytest.LogCaptureFixture) -
 
     assert model.num_timesteps == STEPS
     assert callback.failures > 1
-    assert caplog.text.count("counted, not said again") == 1
+    assert caplog.text.count("counted, not logged again") == 1

@@ -71,7 +71,7 @@ FLEETS: dict[str, Luck] = {
 def _state(returns: Floats, reported: int | None = None) -> RunState:
     """A run whose envs finished these episodes, oldest first, shape (n, k).
 
-    A change of the curriculum is told before episode `told`.
+    A change of the curriculum is told before episode `reported`.
     """
     state = fakes.folded([fakes.started(START_NS)])
     n = returns.shape[0]

@@ -101,7 +101,7 @@ ENTRIES: Final = (
         confirm="The message gives the level it had when its baseline was frozen and the level now.",
         act=(
             "Compare with a checkpoint from before; look at what changes slowly: schedules, normalisers, "
-            "data. A change of the task should be told as one."
+            "data. A change of the task should be reported as one."
         ),
     ),
     Runbook(

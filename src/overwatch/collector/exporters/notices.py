@@ -141,7 +141,7 @@ class Notices:
     """What was sent, and what is to be sent next. For one thread."""
 
     def __init__(self, config: NotifierConfig, reported: Iterable[Reported] = ()) -> None:
-        """`told` is what an earlier life sent."""
+        """`reported` is what an earlier life sent."""
         self._config = config
         self._reported = {one.key: one for one in reported}
         self._waiting: set[Key] = set()

@@ -83,7 +83,7 @@ class _Held:
 
 
 class BatchEncoder:
-    """Encodes events. `said` is the last number that was used before."""
+    """Encodes events. `stated` is the last number that was used before."""
 
     def __init__(
         self,

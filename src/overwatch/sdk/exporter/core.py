@@ -107,7 +107,7 @@ class Exporter:
         self, hello: Hello, source: RingSource, spool: Spool, report: Report,
         delivers: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
-        """`tell` gets each account, `delivers` is called when something has reached the collector."""
+        """`report` gets each account, `delivers` is called when something has reached the collector."""
         self._hello, self._source, self._spool, self._report = hello, source, spool, report
         self._delivers = delivers
         env, node = env_of(hello), host_name()

@@ -161,7 +161,7 @@ class LaneMap:
     """The trainer's names of devices as lane ids that are true on every machine."""
 
     def __init__(self, seen: VisibleDevices, node: str, reported: Mapping[str, str] | None = None) -> None:
-        """`told` holds lane ids by the trainer's names, where the trainer itself knows them."""
+        """`reported` holds lane ids by the trainer's names, where the trainer itself knows them."""
         named = {lane.label: lane.id for lane in seen.lanes} if seen.certain else {}
         self._node = node
         self._ids = {lane.id for lane in seen.lanes}

@@ -27,7 +27,7 @@ class Probe(Generic[T_co]):
     """Asks in the background; the thread begins with the first question."""
 
     def __init__(self, name: str, question: Callable[[], T_co], wake_up: threading.Condition) -> None:
-        """`bell` is rung at every answer, and guards what the probe knows."""
+        """`wake_up` is rung at every answer, and guards what the probe knows."""
         self._name = name
         self._question = question
         self._wake_up = wake_up

@@ -22,7 +22,7 @@ PROCESSES_S: Final = 10.0
 
 
 class Sampler:
-    """Samples into `say` from threads of its own."""
+    """Samples into `emit` from threads of its own."""
 
     def __init__(
         self,

@@ -230,7 +230,7 @@ class RingSource:
 
     @property
     def stated(self) -> int:
-        """What the reader leaves to the next: see `file.W_SAID`."""
+        """What the reader leaves to the next: see `file.W_STATED`."""
         return self._files[_NUMBERS].words[W_STATED]
 
     @stated.setter
