@@ -91,7 +91,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
             running.more(4, "after a tune")
             _query(orchestrator, "/pause", {})
             _query(orchestrator, "/resume", {})
-            running.kill("learner")
+            running.kill_amid_leases()
             running.more(8, "after the learner was killed")
     tower = folder / "tower"
     lines = (tower / "snapshots.jsonl").read_bytes().splitlines()

@@ -1,5 +1,6 @@
 """A small cluster of real processes, driven step by step."""
 
+import asyncio
 import os
 import signal
 import time
@@ -13,6 +14,7 @@ from overwatch_rl.cluster.process import Cluster, ClusterSettings
 from overwatch_rl.cluster.supervision import Part
 from overwatch_rl.learner.config import LearnerConfig, learner_config
 from overwatch_rl.learner.trace import surviving
+from overwatch_rl.replay.client import ReplayClient
 from tests.overwatch_rl.servers import SlowWire
 
 WAIT_S = 240.0
@@ -96,3 +98,31 @@ class Running:
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         self.until(lambda: self.cluster.supervisor.pid(name) not in (None, pid), f"{name} again")
+
+    def kill_amid_leases(self) -> None:
+        """Kill the learner at moments when it holds leases, until it got some of their items again."""
+        while not self._experience("redelivered"):
+            self.until(self._is_stopped_amid_leases, "a lease of the learner")
+            self.kill("learner")
+            self.more(1, "after the learner was killed")
+
+    def _is_stopped_amid_leases(self) -> bool:
+        pid = self.cluster.supervisor.pid("learner")
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        if self._experience("leases"):
+            return True
+        os.kill(pid, signal.SIGCONT)
+        return False
+
+    def _experience(self, field: str) -> int:
+        """A number of the replay server's tables."""
+
+        async def found() -> int:
+            client = ReplayClient([str(self.cluster.places["replay"])])
+            try:
+                return sum(getattr(table, field) or 0 for own in await client.stats() for table in own)
+            finally:
+                await client.close()
+
+        return asyncio.run(found())
