@@ -114,13 +114,10 @@ def measure(case: Case) -> float:
                 prepare(Path(folder), sum(map(len, case.bodies)) + GROUND)
                 began = server.cpu()
             _send(connection, case, body)
-        if server.poll is None:
-            return case.points * (1 - warm_up / len(case.bodies)) / (server.cpu() - began)
-        poll, wanted = (
-            server.poll,
-            [shapes.value_of(len(case.bodies) - 1, gauge, LAST_ENV) for gauge in range(3)],
-        )
-        until(lambda: [poll(gauge) for gauge in range(3)] == wanted, 60)
+        newest = server.newest
+        if newest is not None:
+            sent = [shapes.value_of(len(case.bodies) - 1, gauge, LAST_ENV) for gauge in range(3)]
+            until(lambda: [newest(gauge) for gauge in range(3)] == sent, 60)
         landed = case.points * (1 - warm_up / len(case.bodies))
         return landed / (server.cpu() - began)
 

@@ -37,7 +37,7 @@ from prometheus_client.registry import Collector
 from overwatch.aggregator import Frame
 from overwatch.collector.connections import LoopThread
 from overwatch.serve.exposition import Exposition
-from overwatch.serve.metrics_text import Family, FamilyKind, Text, page
+from overwatch.serve.metrics_text import Family, FamilyKind, Text, labels_text, page
 from overwatch.serve.prometheus import PageLimits, RunPage
 from tests.e2e.collecting import collecting
 from tests.overwatch.collector.running import reported, update
@@ -64,13 +64,13 @@ def _both(series: int) -> tuple[list[Family], list[GaugeMetricFamily]]:
     for number in range(series // 50):
         name = f"overwatch_policy_metric_{number}"
         family, other = (
-            Family(name, FamilyKind.GAUGE, "How is it?", LABELS),
+            Family(name, FamilyKind.GAUGE, "How is it?"),
             GaugeMetricFamily(name, "How is it?", labels=LABELS),
         )
         for place in range(50):
             value = math.sin(number * 50 + place) if place % 2 else float(place % 4 == 0)
             words = (f"run-{place}", "kl_divergence", "critical")
-            family.add(words, value)
+            family.put(labels_text(dict(zip(LABELS, words, strict=True))), value)
             other.add_metric(words, value)
         ours.append(family)
         theirs.append(other)

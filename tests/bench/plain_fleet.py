@@ -7,9 +7,10 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from overwatch.catalog import BY_NAME, Scope
-from overwatch.diagnose.anomaly import HARD, SOFT_CAP, AnomalyLimits
-from overwatch.diagnose.fleet import NORMAL, far, most_events
+from overwatch.diagnose.factor import HARD, SOFT_CAP, AnomalyLimits
+from overwatch.diagnose.fleet import far, most_events
 from overwatch.events import ActionTaken, EpisodeEnded, Event, Measured
+from overwatch.state.arrays import NORMAL
 from overwatch.state.env_tables import ACTIONS, HUGE, RETURNS, SAMPLES, SHOWN_RETURNS, STRIDE, STRIDE_NS
 
 MARGIN = 0.5

@@ -43,7 +43,7 @@ class Server:
 
     url: str
     pids: tuple[int, ...]
-    wanted: Callable[[int], float | None] | None
+    newest: Callable[[int], float | None] | None
     """What a gauge of one env is, by the gauge's place; `None` of who keeps nothing."""
 
     def cpu(self) -> float:
@@ -58,7 +58,7 @@ def collecting(folder: Path, durability: str, source: Path | None = None) -> Ite
     with first_core(), _importing(source):
         ends = collector.start()
 
-    def wanted(gauge: int) -> float | None:
+    def newest(gauge: int) -> float | None:
         view = str(ends.view).replace("ws://", "http://")
         found = _get(f"{view}/api/v1/snapshot?" + urlencode({"filter": f"env={LAST_ENV}"}))
         envs = found.get("envs") or [] if found else []
@@ -66,7 +66,7 @@ def collecting(folder: Path, durability: str, source: Path | None = None) -> Ite
         return None if value is None else float(value)
 
     try:
-        yield Server(url=str(ends.otlp_http), pids=(ends.pid,), wanted=wanted)
+        yield Server(url=str(ends.otlp_http), pids=(ends.pid,), newest=newest)
         collector.stop()
     finally:
         collector.kill()
@@ -118,7 +118,7 @@ def _started(command: list[str], port: int, folder: Path, ready: str) -> Iterato
         process = subprocess.Popen(command, stdout=log, stderr=log)
     url = f"http://127.0.0.1:{port}"
 
-    def wanted(gauge: int) -> float | None:
+    def newest(gauge: int) -> float | None:
         name = shapes.GAUGES[gauge].replace(".", "_")
         at = shapes.BEGAN_NS / 1e9 + 4 * 3600
         query = f'last_over_time({name}{{env="{LAST_ENV}"}}[8h])'
@@ -128,7 +128,7 @@ def _started(command: list[str], port: int, folder: Path, ready: str) -> Iterato
 
     try:
         until(lambda: _answers(url + ready), 30)
-        yield Server(url=url, pids=(process.pid,), wanted=wanted)
+        yield Server(url=url, pids=(process.pid,), newest=newest)
     finally:
         process.terminate()
         process.wait(30)
@@ -174,7 +174,7 @@ def rotel(folder: Path) -> Iterator[Server]:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         until(lambda: _listens(port), 30)
-        yield Server(url=f"http://127.0.0.1:{port}", pids=(process.pid,), wanted=None)
+        yield Server(url=f"http://127.0.0.1:{port}", pids=(process.pid,), newest=None)
     finally:
         process.terminate()
         process.wait(30)
