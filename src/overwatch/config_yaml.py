@@ -1,7 +1,7 @@
 """YAML as configurations are written: numbers remember how they stand there, a key stands once.
 
-Rules: what cannot be read is said in one line with its place, and without the text around it, which may be
-a secret. Must not know what is configured.
+Rules: what cannot be read is reported in one line with its place, without the text around it, which may be a
+secret. Must not know what is configured.
 """
 
 from collections.abc import Hashable

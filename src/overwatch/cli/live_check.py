@@ -174,8 +174,8 @@ def _as_text(report: Report, unread: int) -> str:
         lines.append(f"and {report.overflow} findings more")
     looked = ", ".join(f"{n:,} {what}" for what, n in report.items.items())
     lines.append(f"looked at {looked}" + (f"; {unread} lines or batches could not be read" if unread else ""))
-    lines.append(f"{known} of {met} names that were told are registered ({known / max(met, 1):.1%})")
-    lines.append(f"{covered} of {held} names of the registry were told ({covered / held:.0%})")
+    lines.append(f"{known} of {met} names that were sent are registered ({known / max(met, 1):.1%})")
+    lines.append(f"{covered} of {held} names of the registry were sent ({covered / held:.0%})")
     lines.append(", ".join(f"{report.count(advice)} {advice.value}s" for advice in Advice))
     return "\n".join(lines)
 

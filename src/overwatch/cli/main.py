@@ -40,7 +40,7 @@ _AREAS: Final = ("config", "ports", "disk", "gpu", "clock", "versions", "termina
 """What `overwatch doctor` looks at."""
 _baseline: Final = click.option(
     "--baseline", type=click.Path(path_type=Path, exists=True), metavar="RECORDING",
-    help="A recording, or its snapshots.jsonl: runs that get less done than it did are told so.",
+    help="A recording, or its snapshots.jsonl: runs that get less done than it did get a finding.",
 )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def collect(
     port_base: int | None,
     baseline: Path | None,
 ) -> None:
-    """Receive OTLP, diagnose, expose: run a collector until it is told to stop."""
+    """Receive OTLP, diagnose, expose: run a collector until it is stopped."""
     from overwatch import config as configuration
     from overwatch.collector import run
 
@@ -160,7 +160,7 @@ def demo(**options: Any) -> None:
 def simulate(
     *, faults: tuple[str, ...], run_id: str | None, endpoint: str | None, out: Path | None, **size: Any
 ) -> None:
-    """Tell a scripted run, with faults, to a collector or into a recording.
+    """Send a scripted run, with faults, to a collector or into a recording.
 
     Without --endpoint and --out it goes to the collector of this machine. Give --fault NAME@SECOND once
     for each fault; a name that is not known lists them all.
@@ -233,7 +233,7 @@ def _delivered(delivered: "Delivered") -> str:
 @click.option("--run", "run_id", required=True, metavar="ID", help="The run that the numbers belong to.")
 @click.option("--endpoint", metavar="URL", help="OTLP endpoint; as for trainers without.")
 def agent(run_id: str, endpoint: str | None) -> None:
-    """Tell a run about this machine's GPUs and host, for trainers that do not themselves."""
+    """Send readings of this machine's GPUs and host to a run, for trainers that do not themselves."""
     import overwatch.sdk
     from overwatch.sdk.arguments import is_url
 
@@ -263,7 +263,7 @@ def agent(run_id: str, endpoint: str | None) -> None:
 def doctor(
     path: Path | None, sets: tuple[str, ...], endpoint: str | None, areas: tuple[str, ...], fmt: str
 ) -> None:
-    """Say what on this machine will not work, and what to do.
+    """Check what on this machine will not work, and what to do.
 
     Looks at configuration, ports, disk, GPUs, clocks, versions, the terminal and the collector. Status 0
     where all is well, 1 with warnings, 2 with failures.

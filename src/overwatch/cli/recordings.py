@@ -246,7 +246,7 @@ def _write_rows(text: str, out: Path | None, count: int, limit: int | None, noth
 @click.option("-o", "--out", type=PATH, help="Write a file instead.")
 @click.option("--run", "run_id", metavar="ID", help="Which run; all without.")
 def audit(path: Path, fmt: str, *, out: Path | None, run_id: str | None, **limits: Any) -> None:
-    """Say whether runs went well enough for a script to go on.
+    """Decide whether runs went well enough for a script to go on.
 
     A finding counts at the worst that it was, whether or not it cleared.
 

@@ -35,7 +35,7 @@ def stack_folder() -> Path:
 def stack() -> None:
     """Prometheus, Alertmanager and Grafana with the shipped rules and dashboards, on this machine alone.
 
-    What is installed is used; nothing is downloaded and nothing is told to the outside.
+    What is installed is used; nothing is downloaded and nothing is sent to the outside.
     """
 
 
@@ -118,7 +118,7 @@ def down() -> None:
 
 @stack.command()
 def status() -> None:
-    """Say how each server is; the exit code is 0 when all that was started is ready."""
+    """Print how each server is; the exit code is 0 when all that was started is ready."""
     from overwatch.cli import stack_servers
 
     with _errors():

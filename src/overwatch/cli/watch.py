@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NO_RUN_YET: Final = 3
 """Exit code of `--once` while there is no run."""
-_NO_RUN: Final = "the collector is up and has heard of no run"
+_NO_RUN: Final = "the collector is up and has received no run"
 _NS: Final = 1_000_000_000
 BY_SEVERITY: Final = {"warning": 10, "critical": 20}
 """Exit codes of `--once --exit-code`, apart from those of errors; 0 for the others."""

@@ -118,7 +118,7 @@ class Checkpoints:
         )
 
     def attach(self, journal: DurableJournal, cursor: Cursor) -> None:
-        """Say which journal grows, and which cursor may let go of what two checkpoints have passed."""
+        """Report which journal grows, and which cursor may let go of what two checkpoints have passed."""
         self._journal, self._cursor = journal, cursor
         self._last_bytes = journal.written_bytes
 

@@ -1,7 +1,7 @@
 """The collector as a process: its signals, its log, its exit status.
 
 Rules: SIGTERM and SIGINT drain, a second one ends at once; SIGHUP takes new tokens and certificates up; where
-a component ended that only a restart brings back, so does the process, for whoever started it to start it
+a component ended that only a restart brings back, so does the process, for its supervisor to start it
 again. What the process writes is its user's alone; the interpreter is set for answers that do not wait. Must
 not know components.
 """

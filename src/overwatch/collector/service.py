@@ -327,7 +327,7 @@ class Service:
         return getattr(importlib.import_module(module), made)(section, self.context, name)
 
     def announce(self) -> None:
-        """Say where the collector listens: in the discovery file, and in the file that was asked for."""
+        """Record where the collector listens: in the discovery file, and in the file that was asked for."""
         with self._announcing:
             self._report()
         for name, url in self.context.urls.items():

@@ -61,7 +61,7 @@ class Tally:
     def add(self, name: str, amount: float, **labels: str) -> None:
         """Count; an amount of 0 makes the series known. Raises `KeyError` for a name without a `HELP`."""
         if name not in HELP:
-            raise KeyError(f"{name} says nowhere what it counts; add it to HELP")
+            raise KeyError(f"{name} has no help text; add it to HELP")
         key = tuple(sorted(labels.items()))
         with self._lock:
             series = self._counts.setdefault(name, {})

@@ -30,7 +30,7 @@ TOWER: Final = {
     "unmapped": "How many foreign metric points does no catalogue row know?",
     "late": "How many points of sums and distributions came twice, or after a newer one?",
     "resets": "How many sums and distributions began anew, for a restart or a gap?",
-    "overlaps": "How many points did two writers tell of one series at once?",
+    "overlaps": "How many points did two writers send for one series at once?",
     "duplicates": "How many records had come before?",
     "refused_runs": "How many records were of runs beyond the most runs?",
     "after_end": "How many records were of runs that had ended and were evicted?",

@@ -28,7 +28,7 @@ ONE_SUBJECT: Final = frozenset({Scope.RUN, Scope.POLICY, Scope.HOST, *SERVICES, 
 
 
 def events() -> Iterator[EventDef]:
-    """Every event that Overwatch says, and the two that entities are reported by."""
+    """Every event that Overwatch emits, and the two that entities are reported by."""
     for kind in wire.EVENT_TYPES:
         yield _measured() if kind is Measured else _fact(kind)
     for name, brief in (

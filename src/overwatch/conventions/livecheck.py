@@ -1,4 +1,4 @@
-"""Telemetry against a registry: what is said that is not registered, or not as it is registered.
+"""Telemetry against a registry: what is sent that is not registered, or not as it is registered.
 
 The ids of findings are those of Weaver's `registry live-check`. Rules: equal findings are one with a count;
 a violation breaks the registry, an improvement would be better, an information is worth knowing; memory is
@@ -48,7 +48,7 @@ class Finding:
     advice: Advice
     id: str
     signal: str
-    """Kind and name of what said it, e.g. `metric hw.power`."""
+    """Kind and name of what sent it, e.g. `metric hw.power`."""
     message: str
 
 
@@ -108,7 +108,7 @@ class LiveCheck:
         self._registry = registry
 
     def take(self, message: wire.Request) -> None:
-        """Check all that a request says."""
+        """Check all that a request holds."""
         match message:
             case ExportLogsServiceRequest():
                 for resource_logs in message.resource_logs:
@@ -155,9 +155,7 @@ class LiveCheck:
         else:
             self._wanted(where, known, attributes)
         if not log.time_unix_nano:
-            self._emit(
-                Advice.VIOLATION, "missing_timestamp", where, "it does not say when it was: set Timestamp"
-            )
+            self._emit(Advice.VIOLATION, "missing_timestamp", where, "it has no time: set Timestamp")
         self._values(where, attributes)
         if known is not None and known.columns and log.body.HasField("kvlist_value"):
             self._body(known, attributes_to_python(log.body.kvlist_value.values))
@@ -200,7 +198,7 @@ class LiveCheck:
                 self._emit(Advice.VIOLATION, "unit_mismatch", where, stated)
             reported = _instrument(metric)
             if reported is not None and reported != known.instrument:
-                stated = f"it is told as a {reported} and should be a {known.instrument}"
+                stated = f"it is sent as a {reported} and should be a {known.instrument}"
                 self._emit(Advice.VIOLATION, "unexpected_instrument", where, stated)
         for point in points:
             attributes = attributes_to_python(point.attributes)
@@ -272,7 +270,7 @@ def _instrument(metric: MetricMessage) -> str | None:
 
 
 def _kind(value: Value) -> str | None:
-    """The type of a value in a registry's words; `None` where an empty one says nothing."""
+    """The type of a value in a registry's words; `None` where an empty one has none."""
     if value is None or value == []:
         return None
     if isinstance(value, list):

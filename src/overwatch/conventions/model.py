@@ -151,7 +151,7 @@ Signal: TypeAlias = MetricDef | EventDef | EntityDef | SpanDef
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registry:
-    """Everything that may be said, by name; order is that of the files."""
+    """Everything that may be sent, by name; order is that of the files."""
 
     attributes: Mapping[str, Attribute]
     metrics: Mapping[str, MetricDef]

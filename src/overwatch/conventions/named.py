@@ -1,4 +1,4 @@
-"""Attributes that are said of a producer, of a subject or of a signal, rather than being a fact's own field.
+"""Attributes that describe a producer, of a subject or of a signal, rather than being a fact's own field.
 
 Rules: what OpenTelemetry defines is marked imported and means what it means there. Must not know which
 events exist.
@@ -118,4 +118,4 @@ RESOURCE: Final = tuple(
     for one in (*RUN, *PRODUCER, *OPENTELEMETRY)
     if not one.key.startswith(("hw.", "error.", "system."))
 )
-"""What a resource of Overwatch's own producers may say."""
+"""What a resource of Overwatch's own producers may send."""

@@ -77,7 +77,7 @@ def _attributes(registry: Registry) -> Iterator[Broken]:
         if not _SPACED.fullmatch(one.key):
             yield Broken("naming_convention_attr_has_namespace", one.key, "put it into a namespace")
         if not one.brief:
-            yield Broken("attribute_brief", one.key, "it says nothing of itself; give it a brief")
+            yield Broken("attribute_brief", one.key, "it has no brief; give it one")
         yield from _stable_word(one.key, one.stability)
         for member in one.members:
             if not _NAME.fullmatch(member.id):
@@ -93,7 +93,7 @@ def _signals(registry: Registry) -> Iterator[Broken]:
         if not _NAME.fullmatch(signal.name):
             yield Broken(f"naming_convention_{kind}_name", signal.name, "use lower-case words, . and _")
         if not signal.brief:
-            yield Broken(f"{kind}_brief", signal.name, "it says nothing of itself; give it a brief")
+            yield Broken(f"{kind}_brief", signal.name, "it has no brief; give it one")
         yield from _stable_word(signal.name, signal.stability)
         for key, n in Counter(ref.key for ref in refs_of(signal)).items():
             if n > 1:

@@ -1,6 +1,6 @@
 """The registry: the catalogue's rows, the events, entities and phases as one set of conventions. Pure.
 
-Owns which entity a scope speaks of and which instrument tells a row. Must not know files or live telemetry.
+Owns which entity a scope speaks of and which instrument emits a row. Must not know files or live telemetry.
 """
 
 from functools import cache
@@ -82,7 +82,7 @@ _LOOP: Final = SpanDef(
 
 @cache
 def registry() -> Registry:
-    """Everything that Overwatch says, and what it takes from OpenTelemetry."""
+    """Everything that Overwatch emits, and what it takes from OpenTelemetry."""
     metrics = tuple(_metric(row) for row in ROWS if row.kind is not Kind.STATE)
     attributes: tuple[Attribute, ...] = (*named.ATTRIBUTES, *facts.attributes())
     events: tuple[EventDef, ...] = tuple(facts.events())
@@ -96,7 +96,7 @@ def registry() -> Registry:
 
 
 def instrument_of(row: Metric) -> str:
-    """The instrument that tells a row; a row of words is an attribute, not a metric."""
+    """The instrument that emits a row; a row of words is an attribute, not a metric."""
     if row.kind is Kind.GAUGE:
         return "updowncounter" if row.adds_up else "gauge"
     return {Kind.COUNTER: "counter", Kind.HISTOGRAM: "histogram", Kind.STATE: "updowncounter"}[row.kind]
@@ -131,14 +131,14 @@ def _note(row: Metric) -> str:
     if row.comes_with:
         stated.append(f"Nothing here emits it yet: it comes with {row.comes_with}.")
     if row.scope in (Scope.ENV, Scope.SLOT):
-        stated.append("Overwatch's SDK tells it in `overwatch.measured` only; as a metric it is taken.")
+        stated.append("Overwatch's SDK emits it in `overwatch.measured` only; as a metric it is taken.")
     if row.estimator is not None:
         stated.append(f"Estimator {row.estimator.value}.")
     return " ".join(stated)
 
 
 def _spaced(metrics: tuple[MetricDef, ...]) -> tuple[MetricDef, ...]:
-    """Metrics whose name is also the beginning of another's say so: OpenTelemetry's own `x` and `x.limit`."""
+    """A note for metrics whose name also begins another's: OpenTelemetry's own `x` and `x.limit`."""
     from dataclasses import replace
 
     names = {one.name for one in metrics}

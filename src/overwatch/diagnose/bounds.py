@@ -189,10 +189,10 @@ def unknown(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
         return Bound(state=BoundState.UNKNOWN.value, mark="?", why=why, confidence=0.0)
     known = (("utilisation", lane.util), ("power limit", lane.power), ("memory", lane.memory))
     missing = [name for name, value in known if value is None]
-    stated = (
-        f"not told: {', '.join(missing)}" if missing else f"util {lane.util or 0.0:.0%}; no signal says why"
-    )
-    return _bound(lane, BoundState.UNKNOWN, stated, mark="?", sure=0.0)
+    why = f"not received: {', '.join(missing)}"
+    if not missing:
+        why = f"util {lane.util or 0.0:.0%}; no signal says why"
+    return _bound(lane, BoundState.UNKNOWN, why, mark="?", sure=0.0)
 
 
 def _is_heat(word: str) -> bool:

@@ -224,7 +224,7 @@ def with_slow_lane(fleet: Fleet, limits: AnomalyLimits) -> npt.NDArray[np.bool_]
 def reward_collapse(fleet: Fleet, limits: AnomalyLimits) -> Factor | None:
     """Far below the fleet and below its own earlier episodes, four of the last five times (at first of four).
 
-    The limit grows with the size of the fleet. Says nothing about single envs when many fall at once.
+    The limit grows with the size of the fleet. Finds no single env when many fall at once.
     """
     returns = fleet.returns
     if returns is None or not _may_stand_out(returns, limits):

@@ -16,7 +16,7 @@ _HEAD: Final = """\
 
 Once a second every lane gets one verdict, and so does the run as a whole: the first rule that applies, in the
 order of the table. A verdict says why, with numbers; what to do; how sure it is; and what it rests on. A rule
-whose signals are missing says nothing. A lane of which no rule can tell is `unknown`, and names what is
+whose signals are missing says nothing. A lane that no rule can judge is `unknown`, and names what is
 missing: no lane is "ok" by silence. A run without lanes has its verdict
 by the phases of its ranks. Another verdict must hold for {hold:g} s before it takes the place of the
 one that is shown, a forecast for {forecast:g} s: it rests on many readings already.
@@ -73,7 +73,7 @@ Readings of devices and of the host come from the sampler. What a trainer adds:
 | phase | other names for it |
 |---|---|
 {phases}
-Whoever waits {bounds.WAIT_SHARE:.0%} of the time at `sync` is sync-bound, and is told for whom: among ranks the straggler is
+A lane that waits {bounds.WAIT_SHARE:.0%} of the time at `sync` is sync-bound, with the rank it waits for: among ranks the straggler is
 the one that works at least {AnomalyLimits().slow_lane:g} times as long as the median of the others (an update without its waiting)
 and waits less than {bounds.WAIT_SHARE:.0%} of the time itself, or half as long as they do. `overwatch-rl train` under torchrun
 reports as `sync` what a rank waits in reductions and at the end of each rollout. Lanes are compared by the step times of their envs in the same way.
@@ -89,7 +89,7 @@ skipped: slow storage holds a training in one process back nowhere, and shows as
 replay server stays in its table until a checkpoint contains it. While the table is full of what the learner has
 leased, the learner's wait is a `checkpoint` phase: IO-BOUND, with where the newest save went and what it took.
 
-A driver's utilisation is the share of up to a second in which anything ran: it does not tell how much. So a
+A driver's utilisation is the share of up to a second in which anything ran: it does not show how much. So a
 lane is compute-bound only with {bounds.HARD_WORK:.0%} of its power limit, or {bounds.ACTIVE:.0%} of its processors with work.
 """  # noqa: E501 numbers make the words
 
@@ -106,7 +106,7 @@ Within {bounds.OOM_S / 60:g} minutes of the end it is a warning, within {bounds.
 ## Throughput
 
 Measured over stretches of whole updates, {rhythm.STRETCH_NS / 1e9:g} s or longer, after {rhythm.WARM_UP_UPDATES} updates of warm-up: env steps a second,
-or updates where a run tells no steps. `throughput-regression`: the middle of the newest {machine_findings.RECENT} stretches is {machine_findings.FALL:.0%}
+or updates where a run sends no steps. `throughput-regression`: the middle of the newest {machine_findings.RECENT} stretches is {machine_findings.FALL:.0%}
 below the run's best hour (its best minutes while it is younger, from {machine_findings.LEAST} stretches on), and beyond
 {machine_findings.SCATTER:g} times their scatter. `throughput-below-baseline`: the same against another run:
 

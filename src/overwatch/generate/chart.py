@@ -1,6 +1,6 @@
 """The Helm chart's schema and its table of values, from `values.yaml` and the comments in it.
 
-Owns what a default cannot tell: words to choose from, and least numbers. Rules: a key with a comment `# --`
+Owns what a default cannot show: words to choose from, and least numbers. Rules: a key with a comment `# --`
 of its own is documented; a map whose keys have comments is a section and takes no other keys, any other map
 is free. Must not know templates.
 """
@@ -67,7 +67,7 @@ def values(text: str) -> Iterator[Value]:
 
 
 def values_schema() -> str:
-    """`values.schema.json`: what a values file may say; anything else is refused."""
+    """`values.schema.json`: what a values file may hold; anything else is refused."""
     found = list(values(_text()))
     root: dict[str, Any] = {
         "$schema": "http://json-schema.org/draft-07/schema#",

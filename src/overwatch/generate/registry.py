@@ -29,7 +29,7 @@ def manifest() -> str:
     return _text(
         {
             "name": "overwatch",
-            "description": "Reinforcement-learning training as Overwatch tells it.",
+            "description": "Reinforcement-learning training as Overwatch emits it.",
             "schema_url": wire.SCHEMA_URL,
             "dependencies": [
                 {"schema_url": f"https://opentelemetry.io/schemas/{version}", "registry_path": archive}

@@ -1,6 +1,6 @@
 """A registry out of its files: any one in Weaver's second format, not only ours.
 
-Owns which parts of the format are read; the rest is left to Weaver. Rules: what is wrong is said with the
+Owns which parts of the format are read; the rest is left to Weaver. Rules: what is wrong is reported with the
 file and the place in it; a key that nobody here defines is the dependency's, unless it is in a namespace that
 is defined here. Must not know what Overwatch measures, or what is done with a registry.
 """

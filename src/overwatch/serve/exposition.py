@@ -1,4 +1,4 @@
-"""Prometheus pages as bytes: gzip, rendering once per state of the data, and ahead of whoever asks.
+"""Prometheus pages as bytes: gzip, rendering once per state of the data, and ahead of requests.
 
 Owns `Exposition`, the seam between something that yields metric families and an HTTP answer. Rules: a page
 that was made ahead is handed out as it lies, in the loop, so that a scrape only writes bytes; ahead is worked

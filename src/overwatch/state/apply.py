@@ -309,7 +309,7 @@ def _note_drops(state: RunState, source: Source, event: events.Measured) -> None
         if row is not None and len(column):
             value = column.first()
             if not math.isfinite(value):
-                raise ValueError(f"{name} is {value}; tell a finite number")
+                raise ValueError(f"{name} is {value}; send a finite number")
             state.tower[row.short] = value
             if row.short == "sdk_dropped":
                 source.dropped = counted(0, int(value))

@@ -91,7 +91,7 @@ def _env_id(event: Event) -> object:
 
 
 def _known(state: RunState, event: NonFiniteSeen) -> Event:
-    """A non-finite value is a fact, whoever had it: only the names of envs without room go."""
+    """A non-finite value is a fact of whichever env: only the names of envs without room go."""
     if state.envs.n + len(event.env_ids) <= state.envs.most:
         return event
     known = tuple(one for one in event.env_ids if state.envs.find(one) is not None)

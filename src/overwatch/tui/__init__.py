@@ -107,7 +107,7 @@ def first_word(remarks: Sequence[str]) -> str | None:
     """What the screen of a recording shows first of what is not in it; `None` where it is complete."""
     if not remarks:
         return None
-    more = f" (and {len(remarks) - 1} more: overwatch replay tells all)" if len(remarks) > 1 else ""
+    more = f" (and {len(remarks) - 1} more: overwatch replay lists all)" if len(remarks) > 1 else ""
     return clean(remarks[0]) + more
 
 

@@ -322,7 +322,7 @@ class OverwatchApp(App[int]):
             self.exit(128 + signal.SIGHUP)
             return
         if not self.is_headless and Size(*shutil.get_terminal_size()) != self._area:
-            # Of signals that come one within the other, Textual hears the older size last.
+            # Of signals that come one within the other, Textual handles the older size last.
             signal.raise_signal(signal.SIGWINCH)
         if self.session.ui.page is Page.RUNS:
             self._list_soon()

@@ -106,7 +106,7 @@ class Backend(Protocol):
 
 
 class Folder:
-    """Files below a folder; a tag is the XXH3 of a file: it tells two contents apart, and guards nothing."""
+    """Files below a folder; a tag is the XXH3 of a file: it separates two contents, and guards nothing."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()

@@ -191,7 +191,7 @@ class Store:
 
     def _repeat(self, verb: str, key: str, once: Callable[[], T]) -> T:
         why, damages, number, began = "", 0, 0, time.monotonic()
-        for number in Tries(self.patience):  # noqa: B007 told when it is given up
+        for number in Tries(self.patience):  # noqa: B007 reported when it is given up
             try:
                 return once()
             except StoreError:

@@ -41,7 +41,7 @@ class Batching(Section):
     steps: int = Field(ge=1, le=65_536)
     """T: steps of each environment."""
     envs: int = Field(ge=1, le=65_536)
-    """N: lanes of an update; an actor steps as many environments where nothing else is said."""
+    """N: lanes of an update; an actor steps as many environments where nothing else is set."""
     max_age: int | None = Field(default=8, ge=0, le=1_000)
     """Updates by which experience may be behind; older is dropped. `null` for any."""
     abandoned: Literal["weighted", "dropped"] = "weighted"

@@ -36,7 +36,7 @@ Outcome: TypeAlias = Literal["completed", "failed", "terminated", "interrupted"]
 _LAST: Final[Mapping[Outcome, wire.Status]] = {
     "completed": "completed", "failed": "errored", "terminated": "terminated",
 }  # fmt: skip
-"""The last words of a life; one that was interrupted says none, and the run stays as it is."""
+"""The last words of a life; one that was interrupted sends none, and the run stays as it is."""
 _LOOK_S: Final = 0.2
 """Between two looks at a signal while the run is paused."""
 _OVER: Final = "the-run-is-over"

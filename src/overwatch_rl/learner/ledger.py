@@ -12,7 +12,7 @@ from overwatch_rl.replay.chunk import Chunk
 
 
 class Key(NamedTuple):
-    """A chunk, whoever serves it and however often."""
+    """A chunk, from any server, however often it comes."""
 
     env: str
     episode: int

@@ -62,10 +62,10 @@ from overwatch_rl.worlds.base import WorldConfig
 LEARNER: Final = "learner"
 """Name under which leases are held: a learner that goes on takes over those of the one before."""
 EXPECTED: Final = (CheckpointError, IoError, GaveUpError, ControlLostError, OrchestratorError)
-"""Ends of a run whose message says all."""
+"""Ends of a run whose message is enough."""
 _ZSTD: Final = 1
 _UPDATES: Final = 10
-"""After which a checkpoint is written where nothing is said."""
+"""After which a checkpoint is written where nothing is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ def run(settings: LearnerSettings, stop: Callable[[], str | None]) -> LearnerLoo
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether there was no memory; on the CPU PyTorch says so by a `RuntimeError`."""
+    """Whether there was no memory; on the CPU PyTorch raises a `RuntimeError` then."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
     )
@@ -402,7 +402,7 @@ class _Flight:
         return self.loop.checkpoint_version
 
     def _keep(self, error: BaseException) -> None:
-        """Say that there is no memory, and keep the weights where they are those of an update."""
+        """Report that there is no memory, and keep the weights where they are those of an update."""
         self._log(Severity.CRITICAL, _reason(error))
         if self.loop.is_whole:
             try:

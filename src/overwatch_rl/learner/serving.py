@@ -14,7 +14,7 @@ from overwatch_rl.weights.served import weights_routes
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Where, and for whom."""
+    """Where, and for which learner."""
 
     listen: str
     """`HOST:PORT`."""

@@ -190,7 +190,7 @@ class Api:
         return Reply(body=wire.Transitions(transitions=found))
 
     async def audit(self, call: Call) -> Reply:
-        """What was asked of a run, by whom, the oldest first; what was refused too."""
+        """What was asked of a run, with its sender, the oldest first; what was refused too."""
         found = await self._service.rows(tables.AUDIT, call.run_id, wire.AuditRecord)
         return Reply(body=wire.Audit(audit=found))
 

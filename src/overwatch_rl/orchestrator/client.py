@@ -80,7 +80,7 @@ class OrchestratorClient:
             await self._session.close()
 
     async def create(self, request: wire.RunRequest) -> wire.RunRecord:
-        """Make the run where it is not there yet, whoever made it and with whatever config; its record."""
+        """The run's record; it is made where it is not there yet, else it may have any maker and config."""
         try:
             return await self.run()
         except OrchestratorError as error:

@@ -49,7 +49,7 @@ class Moment(TypeDecorator[datetime]):
 
 
 class Document(TypeDecorator[Any]):
-    """What JSON can say; `None` is no document."""
+    """What JSON can hold; `None` is no document."""
 
     impl = Text
     cache_ok = True

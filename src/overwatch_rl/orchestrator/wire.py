@@ -253,7 +253,7 @@ class Transitions(_Reply, frozen=True, kw_only=True):
 
 
 class AuditRecord(_Reply, frozen=True, kw_only=True):
-    """Something that was asked of a run, by whom, and how it was answered."""
+    """Something that was asked of a run, with its sender, and how it was answered."""
 
     id: int
     at: datetime

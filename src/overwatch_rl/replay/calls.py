@@ -377,12 +377,12 @@ class Credits:
         self._came = asyncio.Event()
 
     async def read(self, requests: AsyncIterator[pb.SampleStreamRequest]) -> None:
-        """Add what comes, until the client has said all."""
+        """Add what comes, until the client has sent all."""
         try:
             async for request in requests:
                 self._left = min(self._left + request.credits, MOST_CREDITS)
                 self._came.set()
-        except Exception as error:  # noqa: BLE001 told to who spends
+        except Exception as error:  # noqa: BLE001 raised to the reader
             self._fault = error
         finally:
             self._is_closed = True

@@ -1,6 +1,6 @@
 """Chunks: consecutive steps of one environment and one version, one block of bytes a column.
 
-Owns what a chunk says of itself, the encoding that gives its bytes a meaning, and the check of both. Rules:
+Owns what a chunk knows of itself, the encoding that gives its bytes a meaning, and the check of both. Rules:
 every length is checked before anything is read; what is missing is refused by name and never filled in;
 decoding copies nothing. A chunk never crosses the end of an episode nor a change of version. Must not know
 tables, nor who sent it.

@@ -53,7 +53,7 @@ class Server:
         ]
 
     def drain(self) -> None:
-        """Health says no, and calls that wait end; others go on."""
+        """Health is not serving, and calls that wait end; others go on."""
         self._calls.moves.drain()
 
     async def _health(self, body: bytes, context: Context) -> bytes:

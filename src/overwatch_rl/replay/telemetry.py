@@ -1,7 +1,7 @@
 """What a replay server reports to the tower: how its tables stand, what they did, how calls ended.
 
-Rules: counts of tables are the differences of their own, so that each thing is counted once whoever did it;
-an absent number is not sent. Must not know gRPC.
+Rules: counts of tables are the differences of their own, so that each thing is counted once,
+whichever process did it; an absent number is not sent. Must not know gRPC.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from overwatch_rl.web.spans import SERVED_A_SECOND, Spans
 
 ROLE: Final = "replay"
 _PREFIX: Final = f"{ROLE}."
-"""Of the rows of replay, whoever reports them: a learner does for tables in Redis."""
+"""Of the rows of replay, from any sender: a learner does for tables in Redis."""
 Refused: TypeAlias = Mapping[str, Mapping[str, int]]
 
 

@@ -1,6 +1,6 @@
 """The shape of a group without its numbers: most of what decoding costs is an object a token.
 
-The JSON decoder checks the grammar and leaves rows as they are; what characters a row has then tells that it
+The JSON decoder checks the grammar and leaves rows as they are; what characters a row has then shows that it
 is flat, has so many values, and no value that is out of range. Rules: whatever is not plain is left to the
 exact way, which names faults; nothing passes here that the exact way would refuse. Must not know faults.
 """

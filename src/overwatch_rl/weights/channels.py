@@ -1,7 +1,7 @@
 """The ways from a learner's weights to an actor: one row a channel.
 
 A channel gives the newest manifest and the bytes of an artifact; it judges neither. Where the version key may
-be written, the row has that too: the key only ever moves to a greater version, whoever moves it.
+be written, the row has that too: the key only ever moves to a greater version, by any writer.
 Raises `ChannelError`, an `OSError`, when what is asked does not answer. Must not know tensors; never imports
 torch.
 """

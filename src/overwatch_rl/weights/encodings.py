@@ -1,7 +1,7 @@
 """How an artifact is brought to actors: whole, or as what changed since a version before; one row each.
 
 A delta is the exclusive or of the bytes of two artifacts, each byte of a number in a stretch of its own, by
-zstd. Whoever has the version before makes the version from it, or from several deltas in a row.
+zstd. Who has the version before makes the version from it, or from several deltas in a row.
 Rules: a delta is not signed and nobody is bound to have one, so what was made from it is nothing until it has
 the SHA-256 of the signed manifest; nothing larger than the manifest states is unpacked. Pure; must not know
 channels or torch.

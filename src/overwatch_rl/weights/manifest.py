@@ -78,7 +78,7 @@ _decoder: Final = msgspec.json.Decoder(WeightsManifest)
 
 
 def decoded(text: bytes) -> WeightsManifest:
-    """A manifest as it is stated, signed by whoever. Raises `RejectedError`."""
+    """A manifest as it is stated, with any signature. Raises `RejectedError`."""
     try:
         return _decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

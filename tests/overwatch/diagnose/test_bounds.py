@@ -106,7 +106,7 @@ EXAMPLES: dict[str, tuple[LaneFacts, str, str]] = {
     "unknown": (
         LaneFacts(name="gpu1", age_s=0, util=0.97),
         "unknown?",
-        "not told: power limit, memory",
+        "not received: power limit, memory",
     ),
 }  # fmt: skip
 

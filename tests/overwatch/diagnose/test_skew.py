@@ -52,7 +52,7 @@ def test_a_clock_that_is_ahead_is_said_with_how_far() -> None:
     """Of the ranks that have it, not of the others; their sources carry it as a number."""
     snapshot = seen(reported({0: 0.0, 1: 42.0, 2: 7.0}))
 
-    assert stated(snapshot) == ["clock of rank 1, rank 2 is 42 s ahead: what it tells is from the future"]
+    assert stated(snapshot) == ["clock of rank 1, rank 2 is 42 s ahead: what it sends is from the future"]
     assert [source.clock_ahead_s for source in snapshot.link.sources] == [None, 42.0, 7.0]
 
 

@@ -103,7 +103,7 @@ def silent() -> Snapshot:
 def catching_up() -> Snapshot:
     """What a spool kept while the collector was away is coming in."""
     finding = _about_run(
-        "collector-away", "info", "the collector was away for 5m02s; what was told meanwhile is coming in",
+        "collector-away", "info", "the collector was away for 5m02s; what was sent meanwhile is coming in",
         "nothing to do; what is shown is as old as the first line says",
     )  # fmt: skip
     verdict = Verdict(

@@ -42,7 +42,7 @@ def test_the_screen_says_first_what_could_not_be_read(tmp_path: Path) -> None:
 
     assert not remarks
     assert "newest time" in stated
-    assert "(and 1 more: overwatch replay tells all)" in stated
+    assert "(and 1 more: overwatch replay lists all)" in stated
     assert "\x1b" not in stated
     assert first_word(()) is None
 

@@ -17,7 +17,7 @@ ENTRIES: Final = (
     ),
     Runbook(
         code="env-crashed-many",
-        means="So many envs are down that they are told together.",
+        means="So many envs are down that they are reported together.",
         confirm="The board, filtered by status crashed: one lane, one version, one moment?",
         act=(
             "Look for what they share, above all machine and library; then at one of them as for a single "
@@ -32,13 +32,13 @@ ENTRIES: Final = (
     ),
     Runbook(
         code="env-non-finite",
-        means="An env told a value that is not a number.",
+        means="An env sent a value that is not a number.",
         confirm=_OPEN + " The first field that went is named.",
         act="Look for divisions and logarithms in reward and observation; clip or normalise; reset the env.",
     ),
     Runbook(
         code="env-non-finite-many",
-        means="Many envs tell values that are not numbers.",
+        means="Many envs send values that are not numbers.",
         confirm="Whether the policy does too: then it is the cause, and the envs only show it.",
         act="Stop and reload the newest checkpoint from before the first one.",
     ),

@@ -46,7 +46,7 @@ ENTRIES: Final = (
     ),
     Runbook(
         code="collector-away",
-        means="The collector itself was away; what was told meanwhile is coming in now.",
+        means="The collector itself was away; what was sent meanwhile is coming in now.",
         confirm="The header says CATCHING UP with the age of the data.",
         act="Nothing. No alarm is raised for the gap; wait until the header says LIVE.",
     ),
@@ -83,7 +83,7 @@ ENTRIES: Final = (
     ),
     Runbook(
         code="clock-ahead",
-        means="A process tells times that the collector's clock has not reached: one of both is wrong.",
+        means="A process sends times that the collector's clock has not reached: one of both is wrong.",
         confirm="Run `overwatch doctor` on both machines: it says whether the clock is synchronised.",
         act=(
             "Start chrony or systemd-timesyncd on the machine that is not. Ages, holds and windows have the "

@@ -1,4 +1,4 @@
-"""What to do about alerts that no finding stands behind: the collector itself, what is told over hours."""
+"""What to do about alerts that no finding stands behind: the collector itself, what is reported over hours."""
 
 from typing import Final
 
@@ -88,7 +88,7 @@ ENTRIES: Final = (
     ),
     Runbook(
         code="telemetry-dropped",
-        means="The trainer's side dropped records so as not to slow training: numbers are thinner than told.",
+        means="The trainer's side dropped records so as not to slow training: numbers are thinner than emitted.",
         confirm="See `overwatch_sdk_dropped_total` of the run; the header of its terminal says how many.",
         act="Look at the exporter process on the trainer's node: has it CPU, does the collector answer it?",
     ),
@@ -103,7 +103,7 @@ ENTRIES: Final = (
         means="A run cannot be judged or shown, for a fault of Overwatch that its numbers found.",
         confirm="See `overwatch_tower_unjudged_total`; the collector's log names the run and the place.",
         act=(
-            "Report the line of the log. What the run tells is recorded meanwhile, and other runs are shown; "
+            "Report the line of the log. What the run sends is recorded meanwhile, and other runs are shown; "
             "a collector without the fault shows all of it."
         ),
     ),

@@ -74,7 +74,7 @@ def _field(data: bytes, at: int) -> tuple[int, int]:
 
 
 Settled = Callable[[Shipment, int, str | None], None]
-"""Told of a shipment's end: how many of its records the target did not keep, why it was given up."""
+"""Called at a shipment's end: how many of its records the target did not keep, why it was given up."""
 
 
 class Turns:

@@ -222,7 +222,7 @@ class OtlpFileExporter:
         self._context.health.watch(self._name, self._thread.is_alive)
 
     def end_at(self, tick: int | None) -> None:
-        """Say at which tick the recording ends, in Unix nanoseconds; written by `stop`."""
+        """Record at which tick the recording ends, in Unix nanoseconds; written by `stop`."""
         self._end = tick
 
     def stop(self) -> None:

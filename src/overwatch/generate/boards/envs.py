@@ -10,11 +10,11 @@ from overwatch.generate.boards.uids import RUN_VARIABLE, Board
 
 _RANKED = ("rl_run_id", "rank")
 _ABOUT = {
-    "crashed": "Envs that died and have not told numbers since; look at the error of the newest one.",
-    "diverging": "Envs that told a value that is no number in the last minute; look at their reward and "
+    "crashed": "Envs that died and have sent no numbers since; look at the error of the newest one.",
+    "diverging": "Envs that sent a value that is no number in the last minute; look at their reward and "
     "observations.",
     "degraded": "Envs that are far from the others by their returns, pace or culls; the table says how far.",
-    "stalled": "Envs that tell no new steps; look for one that hangs and holds its lane back.",
+    "stalled": "Envs that send no new steps; look for one that hangs and holds its lane back.",
 }
 
 
@@ -53,7 +53,7 @@ _ENV = promql.worst(promql.of_run("overwatch_outlier_env"), by=_RANKED)
 _OUTLIERS = Panel(
     title="Envs far from the others, the worst first",
     about="The ten most unusual envs of each run by their id; a click on the run opens it, `overwatch tui` "
-    "tells why each one is here.",
+    "has why each one is here.",
     look=Look.TABLE,
     queries=(
         Query(expr=_ANOMALY, name="anomaly"),

@@ -1,4 +1,4 @@
-"""The dashboard of a learner with its services: who lives, what waits for whom, how old weights are."""
+"""The dashboard of a learner with its services: who lives, what waits for what, how old weights are."""
 
 from overwatch.catalog import prometheus_name
 from overwatch.catalog.learner import (

@@ -11,7 +11,7 @@ RUN_ALERTS = promql.of_run("ALERTS", alertname="=~Overwatch.+", alertstate="firi
 
 STATE_OF_RUNS = Panel(
     title="State of each run",
-    about="Whether a run reports: SLOW and STALE are late, LOST told no end and came back no more; look at "
+    about="Whether a run reports: SLOW and STALE are late, LOST sent no end and came back no more; look at "
     "its trainer's process and log first.",
     look=Look.STATES,
     queries=(

@@ -130,7 +130,7 @@ _SIDES = Panel(
 
 _FINDINGS = Panel(
     title="Open findings",
-    about="One lane a finding while it is open, by the name under which the runbooks tell what to do; no "
+    about="One lane a finding while it is open, by the name under which the runbooks have what to do; no "
     "lane is good news.",
     look=Look.STATES,
     queries=(

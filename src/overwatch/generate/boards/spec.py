@@ -1,4 +1,4 @@
-"""What a dashboard says, as data: panels, queries, words and steps of colour.
+"""What a dashboard shows, as data: panels, queries, words and steps of colour.
 
 Rules: no name of a Grafana plugin and no JSON here, so what a board shows can be read and checked without
 them. Must not know how a panel is drawn.

@@ -26,7 +26,7 @@ from overwatch.generate.rules.series import BY_RUN, finding, in_state, of_job, o
 from overwatch.generate.rules.windows import Plan, span
 
 LOOK_BACK_S: Final = 600
-"""For how long after it rose a counter is told of."""
+"""For how long after it rose a counter is reported."""
 _SIGNALS: Final = ("log_records", "metric_points", "spans")
 _JOB: Final = ("job",)
 _EXPORTER: Final = ("job", "exporter")

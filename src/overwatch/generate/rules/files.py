@@ -124,7 +124,7 @@ def _expect(alert: Alert, at_s: int, fired: list[Node]) -> Node:
 
 
 def _reported(alert: Alert, plan: Plan) -> list[Node]:
-    """What Alertmanager is told when the alert's own series are bad."""
+    """What Alertmanager gets when the alert's own series are bad."""
     labels = _own_labels(alert)
     stated = {name: _expand(text, labels) for name, text in annotations(alert, plan).items()}
     return [{"exp_labels": {**labels, **_labels(alert)}, "exp_annotations": {**stated}}]

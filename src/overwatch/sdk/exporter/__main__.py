@@ -98,7 +98,7 @@ class Account:
         self._before = Progress()
 
     def go_on(self) -> None:
-        """Add to what the exporter before this one said: nothing else remembers it."""
+        """Add to what the exporter before this one reported: nothing else remembers it."""
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             before = progress_of(os.pread(self._fd, self._length, 0))
             lost = Progress(dropped={LOST: before.at_risk} if before.at_risk else {})

@@ -279,7 +279,7 @@ class BatchEncoder:
         try:
             records.append(as_bytes(encode(event), event.at, self._seq + 1))
         except (ValueError, TypeError, LookupError, OverflowError) as error:
-            log.warning("a %s could not be said: %s", type(event).__name__, error)
+            log.warning("a %s could not be encoded: %s", type(event).__name__, error)
             return False
         self._seq += 1
         return True

@@ -127,7 +127,7 @@ class Exporter:
         self._malformed = 0
         self._in_trouble = False
         self._poison = 0
-        """Records that could be decoded and not told."""
+        """Records that could be decoded and not sent."""
         self._accounting = threading.Lock()
         self._is_final = False
         """The account is the last: nothing is taken any more, and the trainer may go."""

@@ -44,7 +44,7 @@ class SampleLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trainer:
-    """For whom is sampled."""
+    """The runs that are sampled for."""
 
     node: str = field(default_factory=socket.gethostname)
     """This machine's host name."""

@@ -195,7 +195,7 @@ class LaneMap:
                 return event
 
     def _start(self, event: RunStarted) -> RunStarted:
-        """Lane ids with what they are called: the trainer's word, or CUDA's where the trainer said a UUID."""
+        """Lane ids with what they are called: the trainer's word, or CUDA's where the trainer sent a UUID."""
         named = {self.lane(name): name for name in reversed(event.devices)}
         called = {
             lane: self._labels.get(lane, lane) if lane == name else name for lane, name in named.items()

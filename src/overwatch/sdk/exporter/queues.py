@@ -30,7 +30,7 @@ _SIGNALS: Final = {kind: signal for signal, kind in KINDS.items() if signal is n
 
 
 class Request(Outgoing, frozen=True, kw_only=True):
-    """An export request with what the trainer's counts say of it."""
+    """An export request with the trainer's counts of it."""
 
     order: int
     """1 for the first request of a producer's life, then without gaps; survives a restart of the exporter."""

@@ -72,7 +72,7 @@ class Sampler:
             self._look()
 
     def _look(self) -> None:
-        """Ask everything that is not being asked still, and say what has come."""
+        """Query everything that has no query in flight, and return what has come."""
         at = time.time_ns()
         requested: list[Probe[object]] = list(self._gpus.query())
         if self._host_lock.held():

@@ -241,7 +241,7 @@ def _lane(snapshot: Snapshot, gpu_id: str, width: int) -> list[Line]:
         if median is not None and p10 is not None and p90 is not None:
             parts.append(("return", f"median {median:+.2f}, p10 {p10:+.2f} to p90 {p90:+.2f}"))
     if lane is None:
-        readings = labelled([*parts, ("", "this lane has told no readings")], _LABEL, width)
+        readings = labelled([*parts, ("", "this lane has sent no readings")], _LABEL, width)
     else:
         readings = [*labelled([*parts, *_readings(lane)], _LABEL, width), *lane_text(lane, width)]
     return [*readings, *labelled(_lives(snapshot, gpu_id), _LABEL, width)]

@@ -96,7 +96,7 @@ _FEED: Final = (
     ("v", "Show every line, or only facts and warnings. The title has how many lines come in a second."),
     ("1 3 4", "Show only errors, only policy updates, or only the trainer's own log."),
     ("/", "Search: every word must be in the line; env=9 and gpu=1 are compared whole."),
-    ("i", "Open a line: everything it says."),
+    ("i", "Open a line: all of its text."),
     ("O", "The trainer's own log and console on a page of their own."),
 )  # fmt: skip
 _RECORDING: Final = (

@@ -253,7 +253,7 @@ def _compared_verdict(shown: Comparison, side: int, update: float, ctx: Context)
     name = left(cut_middle(clean(shown.names[side]), _LABEL), _LABEL)
     start = [Span(f" {'AB'[side]} "), Span(f"{name} ", Role.TITLE)]
     if newest is None:
-        return fit([*start, Span("nothing was heard of it yet", Role.MUTED)], ctx.width)
+        return fit([*start, Span("nothing was received from it yet", Role.MUTED)], ctx.width)
     room = ctx.width - _LABEL - 10
     return fit([*start, severity(newest.severity), Span(f" {cut(clean(newest.text), room)}")], ctx.width)
 

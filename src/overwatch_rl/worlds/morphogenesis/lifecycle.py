@@ -2,7 +2,7 @@
 
 Owns which operation is legal where, what a gate asks, and every move between stages. Rules: a move that the
 catalogue's table of transitions does not allow is a bug and asserted; what a slot can know of itself (age,
-alpha) is in the mask, what must be measured (gain) is left to the gate, which may say no. Must not know
+alpha) is in the mask, what must be measured (gain) is left to the gate, which may refuse. Must not know
 networks, rewards or policies.
 
 Shape letters: N envs, K slots, P operations, B blueprints.
