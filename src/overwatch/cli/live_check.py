@@ -27,8 +27,8 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from overwatch.cli.interrupts import STATUS
 from overwatch.cli.recordings import BadInputError
 from overwatch.cli.streams import format_option, until_unread
-from overwatch.collector.receivers.bodies import BadGzipError, TooLargeError, inflated
 from overwatch.conventions import Advice, LiveCheck, Report, registry
+from overwatch.deflate import BadGzipError, TooLargeError, inflated
 from overwatch.journal import Signal
 from overwatch.os_signals import received
 from overwatch.otlp import wire
@@ -272,7 +272,7 @@ class _Receiver(BaseHTTPRequestHandler):
     def _body(self) -> bytes:
         length = int(self.headers.get("Content-Length", ""))
         if length > MAX_BYTES:
-            raise TooLargeError(f"the request is larger than {MAX_BYTES} bytes; send smaller batches")
+            raise TooLargeError(MAX_BYTES)
         body = self.rfile.read(length)
         if self.headers.get("Content-Encoding", "").lower() != "gzip":
             return body

@@ -17,6 +17,7 @@ import msgspec
 from aiohttp import hdrs, web
 from sqlalchemy.exc import SQLAlchemyError
 
+from overwatch.deflate import BadGzipError, TooLargeError
 from overwatch_rl.orchestrator import wire
 from overwatch_rl.orchestrator.api import LOCAL, ROUTES, Api, Call, Reply, Route
 from overwatch_rl.orchestrator.commands import BoundsError
@@ -110,13 +111,13 @@ class Server:
         except TooSoonError as error:
             retry = {"Retry-After": str(math.ceil(error.retry_s))}
             return _problem(429, str(error), headers=retry)
-        except bodies.TooLargeError as error:
+        except TooLargeError as error:
             return _problem(413, str(error))
         except bodies.TooSlowError as error:
             return _problem(408, str(error))
         except bodies.EncodingError as error:
             return _problem(415, str(error), hdrs.CONTENT_ENCODING)
-        except (bodies.BadGzipError, web.RequestPayloadError, ConnectionError) as error:
+        except (BadGzipError, web.RequestPayloadError, ConnectionError) as error:
             return _problem(400, str(error))
         except SQLAlchemyError as error:
             _log.exception("%s %s: the store failed", request.method, request.path)
@@ -131,7 +132,7 @@ class Server:
         if not request.body_exists:
             return b""
         if (request.content_length or 0) > most_bytes:
-            raise bodies.TooLargeError(most_bytes)
+            raise TooLargeError(most_bytes)
         encoding = request.headers.get(hdrs.CONTENT_ENCODING, "")
         try:
             async with asyncio.timeout(self._read_s):

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import hdrs, web
 
+from overwatch.deflate import BadGzipError, TooLargeError
 from overwatch_rl.rollouts import queue, wire
 from overwatch_rl.rollouts.answers import Decision
 from overwatch_rl.rollouts.delivery import Delivery
@@ -91,13 +92,13 @@ class Server:
             return await route.handler(self._handlers, call)
         except InvalidError as error:
             return Reply(body=wire.Problem(error=str(error), path=error.fault.path), status=422)
-        except bodies.TooLargeError as error:
+        except TooLargeError as error:
             return Reply(body=wire.Problem(error=str(error)), status=413)
         except bodies.TooSlowError as error:
             return Reply(body=wire.Problem(error=str(error)), status=408)
         except bodies.EncodingError as error:
             return Reply(body=wire.Problem(error=str(error), path="Content-Encoding"), status=415)
-        except (bodies.BadGzipError, web.RequestPayloadError) as error:
+        except (BadGzipError, web.RequestPayloadError) as error:
             return Reply(body=wire.Problem(error=str(error)), status=400)
         except UnsafeError as error:
             return Reply(body=wire.Problem(error=str(error)), status=503, headers={hdrs.RETRY_AFTER: "5"})
@@ -112,7 +113,7 @@ class Server:
             return b""
         encoding = request.headers.get(hdrs.CONTENT_ENCODING, "")
         if (request.content_length or 0) > self._most_bytes:
-            raise bodies.TooLargeError(self._most_bytes)
+            raise TooLargeError(self._most_bytes)
         try:
             async with asyncio.timeout(self._read_s):
                 return await bodies.read(request.content.iter_any(), encoding, self._most_bytes)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from overwatch.collector.limits import Room
 from overwatch.collector.receivers import bodies
-from overwatch.collector.receivers.bodies import BadGzipError, TooLargeError, inflated
+from overwatch.deflate import BadGzipError, TooLargeError, inflated
 
 LIMIT = 4096
 

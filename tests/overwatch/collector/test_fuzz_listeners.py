@@ -15,9 +15,9 @@ import pytest
 
 from overwatch.collector.intake import Body, Intake, Reason, RefusedError
 from overwatch.collector.limits import LimitsConfig
-from overwatch.collector.receivers.bodies import BadGzipError, TooLargeError, inflated
 from overwatch.collector.signals import WIRES
 from overwatch.collector.tally import Tally
+from overwatch.deflate import BadGzipError, TooLargeError, inflated
 from overwatch.fold import Fold, next_tick
 from overwatch.journal import MemoryJournal, Signal
 from overwatch.otlp.jsonl import to_json

@@ -1,4 +1,4 @@
-"""What to do about alerts that no finding stands behind: the collector itself, what is reported over hours."""
+"""What to do about alerts that no finding stands behind: the collector itself, and what takes hours."""
 
 from typing import Final
 
@@ -88,7 +88,7 @@ ENTRIES: Final = (
     ),
     Runbook(
         code="telemetry-dropped",
-        means="The trainer's side dropped records so as not to slow training: numbers are thinner than emitted.",
+        means="The trainer's side dropped records so as not to slow training: numbers are thinner.",
         confirm="See `overwatch_sdk_dropped_total` of the run; the header of its terminal says how many.",
         act="Look at the exporter process on the trainer's node: has it CPU, does the collector answer it?",
     ),

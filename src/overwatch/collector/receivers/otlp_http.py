@@ -24,6 +24,7 @@ from overwatch.collector.receivers import bodies
 from overwatch.collector.setting_types import bounded
 from overwatch.collector.signals import WIRES, Code, Wire, response, status
 from overwatch.collector.tls import TlsConfig
+from overwatch.deflate import BadGzipError, TooLargeError
 from overwatch.journal import Signal
 
 TRANSPORT: Final = "http"
@@ -167,13 +168,14 @@ class OtlpHttp:
             )
         try:
             if (request.content_length or 0) > limit:
-                raise bodies.too_large(limit)
+                raise TooLargeError(limit)  # noqa: TRY301 refused as one that turns out to be
             async with asyncio.timeout(self._config.read_timeout_s):
                 turn = self._inflating if packed == "gzip" else None
                 return await bodies.read(request.content.iter_any(), limit, grow, turn)
-        except bodies.TooLargeError as error:
-            raise self._intake.refuse(Reason.TOO_LARGE, str(error), TRANSPORT) from error
-        except (bodies.BadGzipError, web.RequestPayloadError) as error:
+        except TooLargeError as error:
+            why = f"{error}, or raise max_request_body_size"
+            raise self._intake.refuse(Reason.TOO_LARGE, why, TRANSPORT) from error
+        except (BadGzipError, web.RequestPayloadError) as error:
             raise self._intake.refuse(Reason.MALFORMED, str(error), TRANSPORT) from error
         except NoRoomError as error:
             raise self._intake.refuse(Reason.BUSY, str(error), TRANSPORT) from error
