@@ -29,6 +29,8 @@ from overwatch.catalog import (
     services,
 )
 from overwatch.catalog.alias import Alias, Estimator, Library, Moment
+from overwatch.catalog.libraries import LIBRARIES, aliases_of
+from overwatch.catalog.libraries.base import Names
 from overwatch.catalog.metric import (
     NO_LIMITS,
     Audience,
@@ -53,6 +55,7 @@ __all__ = [
     "BY_NAME",
     "CUSTOM_PREFIX",
     "KL",
+    "LIBRARIES",
     "NO_LIMITS",
     "ROWS",
     "Alias",
@@ -67,10 +70,12 @@ __all__ = [
     "Limits",
     "Metric",
     "Moment",
+    "Names",
     "NonFinite",
     "Scope",
     "Side",
     "Stage",
+    "aliases_of",
     "find",
     "find_split",
     "head_of",
@@ -79,6 +84,7 @@ __all__ = [
     "parse_stage",
     "plain_name",
     "prometheus_name",
+    "recognise",
     "spellings",
     "typed",
 ]  # fmt: skip
@@ -96,9 +102,18 @@ _WITH_PARTS: Final = {row.short: row for row in ROWS if row.parts}
 BY_NAME: Final = MappingProxyType({row.name: row for row in ROWS})
 _BY_SHORT: Final = {(row.scope, row.short): row for row in ROWS}
 _BY_ALIAS: Final = {
-    (row.scope, alias.name): row for row in ROWS for alias in row.aliases if not alias.attributes
+    (row.scope, alias.name): row
+    for row in ROWS
+    for alias in aliases_of(row)
+    if alias.is_common and not alias.attributes
 }
 _SPLIT: Final = tuple((alias, row) for row in ROWS for alias in row.aliases if alias.attributes)
+_IN_LIBRARY: Final = {
+    (alias.library, alias.name): (row, alias.scale)
+    for row in ROWS
+    for alias in aliases_of(row)
+    if row.scope is Scope.POLICY
+}
 
 
 def find(name: str, scope: Scope | None = None, preset: str | None = None) -> Metric | None:
@@ -126,9 +141,21 @@ def _loosely(name: str) -> Metric | None:
     return found[0] if len(found) == 1 else None
 
 
+def recognise(name: str, library: Library) -> tuple[Metric, float] | None:
+    """The policy's row that a library means by a name, and what its number is multiplied by; `None` for none.
+
+    Only what the library's own table has counts, and full names: a word of ours may be another thing there.
+
+    >>> recognise("train/entropy_loss", Library.SB3)[1], recognise("entropy", Library.SB3)
+    (-1.0, None)
+    """
+    row = BY_NAME.get(name)
+    return _IN_LIBRARY.get((library, name)) if row is None else (row, 1.0)
+
+
 def spellings(row: Metric) -> list[str]:
     """Names of input of a row, the surest first."""
-    return [row.name, row.short, *(alias.name for alias in row.aliases)]
+    return [row.name, row.short, *(alias.name for alias in aliases_of(row) if alias.is_common)]
 
 
 def typed(row: Metric) -> str | None:

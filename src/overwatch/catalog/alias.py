@@ -1,6 +1,6 @@
 """Other spellings of a metric: what a library calls it, and what exactly that library measures.
 
-Owns `Alias` and a short maker for each library. Rules: an alias means what its row means, in its unit;
+Owns `Alias` and short makers. Rules: an alias means what its row means, in its unit;
 where estimator or moment differ they are named, so that nobody takes one number for another. Must not know
 which rows exist.
 """
@@ -63,38 +63,17 @@ class Alias:
     estimator: Estimator | None = None
     """Where it matters and is known."""
     moment: Moment | None = None
+    scale: float = 1.0
+    """What the library's number is multiplied by to be in the row's unit, with its sign."""
+    is_bare: bool = False
+    """Whether the name means this in its own library alone; elsewhere it means something else, or nothing."""
     attributes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """What the points must carry to be meant, where the library tells several metrics under one name."""
 
-
-def sb3(name: str, estimator: Estimator | None = None, moment: Moment | None = None) -> Alias:
-    """A key of Stable-Baselines3's logger."""
-    return Alias(name=name, library=Library.SB3, estimator=estimator, moment=moment)
-
-
-def cleanrl(name: str, estimator: Estimator | None = None, moment: Moment | None = None) -> Alias:
-    """A tag that CleanRL's scripts write."""
-    return Alias(name=name, library=Library.CLEANRL, estimator=estimator, moment=moment)
-
-
-def trl(name: str, estimator: Estimator | None = None, moment: Moment | None = None) -> Alias:
-    """A key in the logs of TRL's trainers."""
-    return Alias(name=name, library=Library.TRL, estimator=estimator, moment=moment)
-
-
-def verl(name: str, estimator: Estimator | None = None, moment: Moment | None = None) -> Alias:
-    """A key of verl's tracking."""
-    return Alias(name=name, library=Library.VERL, estimator=estimator, moment=moment)
-
-
-def nemo(name: str, estimator: Estimator | None = None, moment: Moment | None = None) -> Alias:
-    """A key of NeMo-RL's logger."""
-    return Alias(name=name, library=Library.NEMO_RL, estimator=estimator, moment=moment)
-
-
-def rllib(name: str, estimator: Estimator | None = None, moment: Moment | None = None) -> Alias:
-    """A path in RLlib's results, joined by `/`."""
-    return Alias(name=name, library=Library.RLLIB, estimator=estimator, moment=moment)
+    @property
+    def is_common(self) -> bool:
+        """Whether the name means its row, in the row's unit, whoever sends it."""
+        return self.scale == 1.0 and not self.is_bare
 
 
 def draft(name: str, **attributes: str) -> Alias:
@@ -106,8 +85,3 @@ def draft(name: str, **attributes: str) -> Alias:
 def plain(*names: str) -> tuple[Alias, ...]:
     """Words that people write by hand; without an estimator, since the word names none."""
     return tuple(Alias(name=name, library=Library.PLAIN) for name in names)
-
-
-def of(library: Library, *names: str, estimator: Estimator | None = None) -> tuple[Alias, ...]:
-    """Names that a library has for one row."""
-    return tuple(Alias(name=name, library=library, estimator=estimator) for name in names)

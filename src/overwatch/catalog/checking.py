@@ -13,6 +13,7 @@ from typing import Final, assert_never
 from overwatch.catalog import records
 from overwatch.catalog.bounds import BoundState
 from overwatch.catalog.graph import arrows, find_cycle, has_limits
+from overwatch.catalog.libraries import aliases_of
 from overwatch.catalog.metric import Kind, Limit, Metric, Scope
 from overwatch.catalog.names import prometheus_name
 from overwatch.catalog.presets import DEFAULT, PRESETS
@@ -116,7 +117,7 @@ def _twice(rows: Sequence[Metric]) -> Iterator[str]:
     shorts = {(row.scope, row.short): row.name for row in rows}
     spelt: dict[tuple[Scope, str, tuple[tuple[str, str], ...]], set[str]] = {}
     for row in rows:
-        for alias in row.aliases:
+        for alias in aliases_of(row):
             spelt.setdefault((row.scope, alias.name, tuple(alias.attributes.items())), set()).add(row.name)
             if alias.name in full:
                 yield f"{row.name}: its alias {alias.name!r} is the name of a row"

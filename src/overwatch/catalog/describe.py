@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from overwatch.catalog.alias import Alias
+from overwatch.catalog.libraries import aliases_of
 from overwatch.catalog.metric import Limit, Limits, Metric, Scope, Side
 from overwatch.catalog.names import prometheus_name
 from overwatch.catalog.presets import PRESETS
@@ -43,7 +44,7 @@ def describe(row: Metric) -> dict[str, Stated]:
         "audience": [owner.value for owner in row.audience],
         "cadence": row.every.value,
         "records": list(row.tele),
-        "aliases": [_alias(alias) for alias in row.aliases],
+        "aliases": [_alias(alias) for alias in aliases_of(row)],
         "also_on_metrics": list(row.also),
         "attributes": dict(row.attributes),
         "since": row.since,
@@ -99,7 +100,7 @@ def nearest(name: str, rows: Sequence[Metric]) -> list[str]:
 
 
 def _spellings(row: Metric) -> tuple[str, ...]:
-    return (row.short, prometheus_name(row), *(alias.name for alias in row.aliases))
+    return (row.short, prometheus_name(row), *(alias.name for alias in aliases_of(row)))
 
 
 def _alias(alias: Alias) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from overwatch import conventions
-from overwatch.catalog import ROWS, Library, Metric, Scope
+from overwatch.catalog import ROWS, Library, Metric, Scope, aliases_of
 from overwatch.catalog.describe import Stated, alias_text, describe, limits_text, lookup, nearest
 from overwatch.catalog.graph import arrows, backwards, reach
 from overwatch.catalog.presets import DEFAULT, PRESETS, parse_preset
@@ -97,7 +97,7 @@ def check(fmt: str) -> None:
     wrong = catalog_problems()
     held = {
         "rows": len(ROWS),
-        "aliases": sum(len(row.aliases) for row in ROWS),
+        "aliases": sum(len(aliases_of(row)) for row in ROWS),
         "records": len(ids()),
         "rows_to_come": sum(row.comes_with is not None for row in ROWS),
         "records_to_come": sum(isinstance(place, Later) for place in places(ROWS).values()),
@@ -161,7 +161,7 @@ def _lines(row: Metric) -> Iterator[str]:
         yield f"  {key.replace('_', ' '):{_WIDTH}}{text}"
     for preset in PRESETS:
         yield f"  {f'limits {preset}':{_WIDTH + 5}}{limits_text(row.limits_for(preset)) or 'none'}"
-    for alias in row.aliases:
+    for alias in aliases_of(row):
         yield f"  {alias.library.value:{_WIDTH}}{alias_text(alias)}"
 
 
@@ -178,7 +178,7 @@ def _words(place: Place) -> str:
 
 
 def _aliases(row: Metric, library: str) -> list[str]:
-    return [alias_text(one) for one in row.aliases if one.library.value.lower() == library.lower()]
+    return [alias_text(one) for one in aliases_of(row) if one.library.value.lower() == library.lower()]
 
 
 @catalog.group("registry")

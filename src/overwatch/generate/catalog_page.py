@@ -1,6 +1,6 @@
 """The catalogue as a page for people: rows, presets, aliases, telemetry records and seed stages."""
 
-from overwatch.catalog import ROWS, Library, Metric, Scope, prometheus_name
+from overwatch.catalog import ROWS, Library, Metric, Scope, aliases_of, prometheus_name
 from overwatch.catalog.describe import alias_text, level_of, limit_text, limits_text
 from overwatch.catalog.presets import DEFAULT, PRESETS
 from overwatch.catalog.records import InEvent, InField, InRow, Later, Place, places
@@ -71,12 +71,12 @@ def _aliases() -> str:
         [
             f"`{row.name}`",
             *(
-                "<br>".join(alias_text(alias) for alias in row.aliases if alias.library is library)
+                "<br>".join(alias_text(alias) for alias in aliases_of(row) if alias.library is library)
                 for library in Library
             ),
         ]
         for row in ROWS
-        if row.aliases
+        if aliases_of(row)
     ]
     return _section("What others call it", ["row", *(library.value for library in Library)], rows)
 
