@@ -4,7 +4,7 @@
 Prometheus name, its format and its limits; none of these is written down twice.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from keyword import iskeyword
 from types import MappingProxyType
@@ -28,7 +28,7 @@ from overwatch.catalog import (
     sampling,
     services,
 )
-from overwatch.catalog.alias import Alias, Estimator, Library, Moment
+from overwatch.catalog.alias import UNTABLED, Alias, Estimator, Library, Moment, parse_library
 from overwatch.catalog.libraries import LIBRARIES, aliases_of
 from overwatch.catalog.libraries.base import Names
 from overwatch.catalog.metric import (
@@ -58,6 +58,7 @@ __all__ = [
     "LIBRARIES",
     "NO_LIMITS",
     "ROWS",
+    "UNTABLED",
     "Alias",
     "Audience",
     "Cadence",
@@ -76,11 +77,15 @@ __all__ = [
     "Side",
     "Stage",
     "aliases_of",
+    "chosen_by",
     "find",
     "find_split",
     "head_of",
+    "known_in",
     "label_name",
+    "meaning",
     "of_scope",
+    "parse_library",
     "parse_stage",
     "plain_name",
     "prometheus_name",
@@ -109,11 +114,27 @@ _BY_ALIAS: Final = {
 }
 _SPLIT: Final = tuple((alias, row) for row in ROWS for alias in row.aliases if alias.attributes)
 _IN_LIBRARY: Final = {
-    (alias.library, alias.name): (row, alias.scale)
+    (names.library, alias.name): (row, alias.scale)
+    for row in ROWS
+    if row.scope is Scope.POLICY
+    for names in LIBRARIES
+    for alias in names.rows.get(row.short, ())
+}
+_LEFT: Final = {(names.library, name) for names in LIBRARIES for name in names.left}
+_SCALED: Final = {
+    alias.name: (row, alias.scale)
     for row in ROWS
     for alias in aliases_of(row)
-    if row.scope is Scope.POLICY
+    if alias.scale != 1.0 and not alias.is_bare
 }
+
+
+_CHOICES: Final = {row.name: row.chooses for row in ROWS if row.chooses is not None}
+_BARE: Final[dict[str, tuple[Library, ...]]] = {}
+for _row in ROWS:
+    for _alias in aliases_of(_row):
+        if _alias.is_bare:
+            _BARE[_alias.name] = (*_BARE.get(_alias.name, ()), _alias.library)
 
 
 def find(name: str, scope: Scope | None = None, preset: str | None = None) -> Metric | None:
@@ -153,9 +174,52 @@ def recognise(name: str, library: Library) -> tuple[Metric, float] | None:
     return _IN_LIBRARY.get((library, name)) if row is None else (row, 1.0)
 
 
-def spellings(row: Metric) -> list[str]:
-    """Names of input of a row, the surest first."""
-    return [row.name, row.short, *(alias.name for alias in aliases_of(row) if alias.is_common)]
+def meaning(
+    name: str, scope: Scope | None = None, *, preset: str | None = None, library: Library | None = None
+) -> tuple[Metric, float] | None:
+    """The row that a number is of, and what the number is multiplied by to be in the row's unit; or `None`.
+
+    Where the sender's library is known its table comes first, with names that mean this there alone; what
+    the table leaves out on purpose is a number of no row. All else is what `find` finds, and names that no
+    two libraries mean otherwise, in their unit.
+
+    >>> meaning("perf/mfu")[1], meaning("train/entropy_loss")
+    (0.01, None)
+    >>> meaning("train/entropy_loss", library=Library.SB3)[1]
+    -1.0
+    """
+    if scope in (None, Scope.POLICY) and name not in BY_NAME:
+        if library is not None:
+            if (library, name) in _LEFT:
+                return None
+            own = _IN_LIBRARY.get((library, name))
+            if own is not None:
+                return own
+        if name in _SCALED:
+            return _SCALED[name]
+    row = find(name, scope, preset)
+    return None if row is None else (row, 1.0)
+
+
+def chosen_by(names: Iterable[str]) -> str | None:
+    """The preset that full names choose, of a run that names neither preset nor algorithm; or `None`.
+
+    >>> chosen_by(["overwatch.policy.return", "overwatch.policy.groups_alike"])
+    'grpo'
+    """
+    return next((_CHOICES[name] for name in names if name in _CHOICES), None)
+
+
+def known_in(name: str) -> tuple[Library, ...]:
+    """The libraries where alone a name means a row."""
+    return _BARE.get(name, ())
+
+
+def spellings(row: Metric, library: Library | None = None) -> list[str]:
+    """Names of input of a row, the surest first: the full one, then those of the sender's library."""
+    aliases = aliases_of(row)
+    own = (alias.name for alias in aliases if alias.library is library)
+    return [row.name, *own, row.short, *(alias.name for alias in aliases if alias.is_common)]
 
 
 def typed(row: Metric) -> str | None:

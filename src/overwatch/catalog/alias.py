@@ -5,10 +5,12 @@ where estimator or moment differ they are named, so that nobody takes one number
 which rows exist.
 """
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
+from typing import Final
 
 
 class Estimator(Enum):
@@ -49,9 +51,45 @@ class Library(Enum):
     RL_GAMES = "rl_games"
     PUFFERLIB = "PufferLib"
     SAMPLE_FACTORY = "Sample Factory"
+    OPENRLHF = "OpenRLHF"
+    SLIME = "slime"
+    PRIME_RL = "prime-rl"
+    LIGHTNING = "Lightning"
+    RAY_TUNE = "Ray Tune"
     RL_DRAFT = "rl.* draft"
     PLAIN = "by hand"
     """What people write into a call of their own."""
+
+
+UNTABLED: Final = frozenset({Library.RL_DRAFT, Library.PLAIN})
+"""Who has no table of names: what these call a row stands in the row itself."""
+
+
+def parse_library(name: str) -> Library:
+    """The library of this name, however it is written; raises `ValueError` that names the known.
+
+    >>> parse_library("stable-baselines3").value, parse_library("nemo rl").value
+    ('SB3', 'NeMo-RL')
+    """
+    found = _BY_WORD.get(_plain(name))
+    if found is None:
+        near = difflib.get_close_matches(_plain(name), _BY_WORD, n=1)
+        hint = f"did you mean {_BY_WORD[near[0]].value!r}?" if near else ""
+        known = ", ".join(library.value for library in Library if library not in UNTABLED)
+        raise ValueError(f"no library is called {name!r}; {hint or f'known are {known}'}")
+    return found
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+_OTHER_WORDS: Final = {"stablebaselines3": Library.SB3, "sb3contrib": Library.SB3, "rayrllib": Library.RLLIB,
+                       "miles": Library.SLIME, "pytorchlightning": Library.LIGHTNING}  # fmt: skip
+_BY_WORD: Final = {
+    **{_plain(library.value): library for library in Library if library not in UNTABLED},
+    **_OTHER_WORDS,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

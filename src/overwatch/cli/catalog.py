@@ -13,8 +13,19 @@ from typing import Final
 import click
 
 from overwatch import conventions
-from overwatch.catalog import ROWS, Library, Metric, Scope, aliases_of
-from overwatch.catalog.describe import Stated, alias_text, describe, limits_text, lookup, nearest
+from overwatch.catalog import LIBRARIES, ROWS, Library, Metric, Scope, aliases_of, parse_library
+from overwatch.catalog.describe import (
+    Stated,
+    alias_notes,
+    alias_text,
+    describe,
+    limits_text,
+    lookup,
+    nearest,
+    pairs_of,
+    source_text,
+    stated_names,
+)
 from overwatch.catalog.graph import arrows, backwards, reach
 from overwatch.catalog.presets import DEFAULT, PRESETS, parse_preset
 from overwatch.catalog.records import InEvent, InField, InRow, Later, Place, ids, places
@@ -86,6 +97,31 @@ def list_(preset: str, fmt: str, *, judged: bool, coming: bool, **only: str | No
         notes += [f"comes with {row.comes_with}"] if row.comes_with else []
         click.echo(f"{row.name:{width}}  {row.unit:10}  {'; '.join(note for note in notes if note)}".rstrip())
     click.echo(f"{len(rows)} metrics, limits of preset {preset} ({PRESETS[preset]})")
+
+
+@catalog.command()
+@click.argument("library")
+@_FORMAT
+def aliases(library: str, fmt: str) -> None:
+    """What a library calls the metrics. LIBRARY: its name, e.g. `sb3`, `TRL`, `sample-factory`."""
+    try:
+        known = parse_library(library)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="LIBRARY") from error
+    names = next(names for names in LIBRARIES if names.library is known)
+    if fmt == "json":
+        click.echo(_json(stated_names(names)))
+        return
+    rows = [(alias.name, short, ", ".join(alias_notes(alias))) for short, alias in pairs_of(names)]
+    widths = [max((len(row[at]) for row in rows), default=0) for at in (0, 1)]
+    click.echo(source_text(names))
+    for name, short, notes in rows:
+        click.echo(f"  {name:{widths[0]}}  {short:{widths[1]}}  {notes}".rstrip())
+    if names.left:
+        click.echo("custom numbers, though they look like a metric:")
+        width = max(map(len, names.left))
+        for name, reason in names.left.items():
+            click.echo(f"  {name:{width}}  {reason}")
 
 
 @catalog.command()

@@ -156,7 +156,7 @@ def test_what_cannot_be_sent_turns_telemetry_off(
 @pytest.mark.parametrize(
     ("given", "wanted", "algo", "judge"),
     [
-        (None, "", None, "ppo"),
+        (None, "", None, None),
         (None, "", "GRPO", "grpo"),
         (None, "esper", "grpo", "esper"),
         ("ppo-continuous", "esper", "grpo", "ppo-continuous"),
@@ -164,7 +164,7 @@ def test_what_cannot_be_sent_turns_telemetry_off(
     ],
 )
 def test_a_preset_is_the_arguments_the_environments_or_the_algorithms(
-    given: str | None, wanted: str, algo: str | None, judge: str, monkeypatch: pytest.MonkeyPatch
+    given: str | None, wanted: str, algo: str | None, judge: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In this order; an environment that spells it wrong stops no training."""
     monkeypatch.setenv("OVERWATCH_PRESET", wanted)

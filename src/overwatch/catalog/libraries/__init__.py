@@ -10,14 +10,19 @@ from typing import Final
 from overwatch.catalog.alias import Alias
 from overwatch.catalog.libraries import (
     cleanrl,
+    lightning,
     nemo_rl,
+    openrlhf,
+    prime_rl,
     pufferlib,
+    ray_tune,
     rl_games,
     rllib,
     rsl_rl,
     sample_factory,
     sb3,
     skrl,
+    slime,
     tianshou,
     torchrl,
     trl,
@@ -32,6 +37,9 @@ LIBRARIES: Final[tuple[Names, ...]] = (
     trl.NAMES,
     verl.NAMES,
     nemo_rl.NAMES,
+    openrlhf.NAMES,
+    slime.NAMES,
+    prime_rl.NAMES,
     rllib.NAMES,
     torchrl.NAMES,
     tianshou.NAMES,
@@ -40,6 +48,8 @@ LIBRARIES: Final[tuple[Names, ...]] = (
     rl_games.NAMES,
     pufferlib.NAMES,
     sample_factory.NAMES,
+    lightning.NAMES,
+    ray_tune.NAMES,
 )
 """In the order in which docs show them."""
 

@@ -13,7 +13,8 @@ NAMES: Final = Names(
     version="2.9.2",
     is_run=True,
     rows={
-        "entropy_nats": (_key(name="train/entropy_loss", scale=-1.0),),
+        # OpenRLHF and slime have this name for the entropy itself.
+        "entropy_nats": (_key(name="train/entropy_loss", scale=-1.0, is_bare=True),),
         "kl_divergence": (_key(name="train/approx_kl", estimator=Estimator.K3, moment=Moment.LAST_EPOCH),),
         "clip_fraction": (_key(name="train/clip_fraction"),),
         "explained_variance": (_key(name="train/explained_variance"),),
