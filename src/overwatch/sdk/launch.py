@@ -111,6 +111,7 @@ def _begin(given: Mapping[str, Any]) -> Run:
     )
     started, endpoint, words = _started(given, ident), taken("endpoint", url), taken("words", word_tables)
     sample, role = taken("sample", bool), taken("role", text)
+    dialect = Dialect(started.chosen, taken("library", parse_library))
     off = Run(ident.run_id, None, started.n_envs)
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return off
@@ -143,7 +144,6 @@ def _begin(given: Mapping[str, Any]) -> Run:
         return off
     if terminal is not None:
         terminal.started()
-    dialect = Dialect(started.chosen, taken("library", parse_library))
     return Run(ident.run_id, link, started.n_envs, dialect, terminal, words=hello.words)
 
 

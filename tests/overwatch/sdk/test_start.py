@@ -75,6 +75,7 @@ _BAD: Final[Mapping[str, object]] = {
     "words": {"heads": 3},
     "metric": "accuracy",
     "preset": "grop",
+    "library": "sb4",
     "updates": 10**400,
     "batches": 1.5,
     "modes": "amp",
@@ -107,6 +108,8 @@ _BAD: Final[Mapping[str, object]] = {
         ("config", "password=hidden", "no configuration"),
         ("config", _Raising(), "its own fault"),
         ("preset", "grop", "did you mean 'grpo'"),
+        ("library", "sb4", "did you mean 'SB3'"),
+        ("library", "my own", "known are SB3, CleanRL, "),
     ],
 )
 def test_a_bad_argument_is_left_out_with_a_warning(
