@@ -35,6 +35,8 @@ NAMES: Final = Names(
             "is_truncated/all/mean": "prompts that were too long count too",
             "seq_len/all/mean": "of prompt and answer together",
             "effective_batch_size/all": "groups that earned neither 0 nor 1 alone; the row is of the others",
+            "reward/all/max": "of one group",
+            "reward/all/min": "of one group",
             "solve_none/all": "groups that earned 0 alone",
             "solve_all/all": "groups that earned 1 alone",
         }

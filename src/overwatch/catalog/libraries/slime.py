@@ -16,8 +16,8 @@ NAMES: Final = Names(
     rows={
         "total_loss": (_key(name="train/loss"),),
         "policy_loss": (_key(name="train/pg_loss"),),
-        "value_loss": (_key(name="train/value_loss"), _key(name="train/critic-value_loss")),
-        "value_clipped": (_key(name="train/value_clipfrac"), _key(name="train/critic-value_clipfrac")),
+        "value_loss": (_key(name="train/critic-value_loss"),),
+        "value_clipped": (_key(name="train/critic-value_clipfrac"),),
         "clip_fraction": (_key(name="train/pg_clipfrac"),),
         "kl_k1": (_key(name="train/ppo_kl", estimator=Estimator.K1),),
         # Sample Factory has this name for a loss with its weight.

@@ -20,6 +20,7 @@ NAMES: Final = Names(
         "learning_rate": (_key(name="actor/lr"),),
         "policy_loss": (_key(name="actor/pg_loss"),),
         "value_loss": (_key(name="critic/vf_loss"),),
+        "total_loss": (_key(name="actor/loss"),),
         "return": (_key(name="critic/score/mean"),),
         "update_time": (_key(name="timing_s/step"), _key(name="perf/time_per_step")),
         "kl_k1": (_key(name="actor/ppo_kl", estimator=Estimator.K1, moment=Moment.ALL_EPOCHS),),
@@ -49,6 +50,14 @@ NAMES: Final = Names(
     left=MappingProxyType(
         {
             "critic/rewards/mean": "less the KL penalty where that is in the reward; the score is beside it",
+            "critic/rewards/max": "of one answer",
+            "critic/rewards/min": "of one answer",
+            "critic/loss": "critic/vf_loss once more",
+            "critic/returns/max": "of one token",
+            "critic/returns/min": "of one token",
+            "timing_s/reward": "the seconds of a phase",
+            "timing_s/values": "the seconds of a phase",
+            "timing_per_token_ms/values": "the time of a phase",
             "critic/returns/mean": "of tokens, discounted; what an answer earned is critic/score/mean",
             "critic/advantages/mean": "after whitening, which makes it 0; the row is before it",
             "critic/vpred_mean": "while the critic learns; critic/values/mean is of the rollout",
@@ -65,7 +74,6 @@ NAMES: Final = Names(
             "training/rollout_probs_diff_mean": "a difference of probabilities; the row is a factor",
             "rollout_corr/rollout_is_max": "sampler against trainer, not new against old",
             "rollout_corr/rollout_is_min": "sampler against trainer, not new against old",
-            "rollout/moe/max_vio/avg": "load of experts",
         }
     ),
 )
