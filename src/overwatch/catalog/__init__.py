@@ -81,15 +81,18 @@ __all__ = [
     "find",
     "find_split",
     "head_of",
+    "key_of",
     "known_in",
     "label_name",
     "meaning",
+    "name_of",
     "of_scope",
     "parse_library",
     "parse_stage",
     "plain_name",
     "prometheus_name",
     "recognise",
+    "row_of",
     "spellings",
     "typed",
 ]  # fmt: skip
@@ -153,6 +156,33 @@ def find(name: str, scope: Scope | None = None, preset: str | None = None) -> Me
         meant = [found for one in Scope if (found := _BY_ALIAS.get((one, name))) is not None]
         row = meant[0] if len(meant) == 1 else None
     return row
+
+
+def row_of(key: str, scope: Scope = Scope.POLICY) -> Metric | None:
+    """The row that a snapshot calls so: a number of the run's own may be called as a row is elsewhere."""
+    return BY_NAME.get(key) or _BY_SHORT.get((scope, key))
+
+
+def key_of(name: str) -> str:
+    """What a snapshot calls a number of the policy: a row by its short name, others by their own.
+
+    >>> key_of("overwatch.policy.entropy"), key_of("overwatch.custom.mine")
+    ('entropy', 'mine')
+    >>> key_of("overwatch.custom.entropy")
+    'overwatch.custom.entropy'
+    """
+    row, own = BY_NAME.get(name), name.removeprefix(CUSTOM_PREFIX)
+    if row is not None:
+        return row.short
+    return name if row_of(own) else own
+
+
+def name_of(key: str) -> str:
+    """The full name of what a snapshot calls so."""
+    row = row_of(key)
+    if row is not None:
+        return row.name
+    return key if key.startswith(CUSTOM_PREFIX) else f"{CUSTOM_PREFIX}{key}"
 
 
 @lru_cache(4096)

@@ -149,7 +149,9 @@ class Names:
         if len(self._custom) >= MAX_CUSTOM:
             raise RefusedError(f"a run takes {MAX_CUSTOM} custom names; {name[:MAX_NAME]!r} is one more")
         self._custom.add(full)
-        if self._library is None and (libraries := known_in(name)):
+        if self._library is not None:
+            return full
+        if libraries := known_in(name):
             stated = ", ".join(repr(library.value) for library in libraries)
             hint = (
                 f"{name!r} means a metric in {stated} alone; with start(library=…) it is that. Sent as {full}"

@@ -95,11 +95,17 @@ def test_a_name_of_two_meanings_is_read_where_the_library_is_known(
     assert caplog.text.count(hint) == (library is None)
 
 
-def test_what_a_library_means_otherwise_is_custom() -> None:
-    """Verl's reward is less the KL penalty; what its table does not have is read as without it."""
+def test_what_a_library_means_otherwise_is_custom(caplog: pytest.LogCaptureFixture) -> None:
+    """The reward of verl is less the KL penalty; what its table does not have is read as without it."""
     values = {"critic/rewards/mean": 1.0, "critic/score/mean": 2.0, "success_rate": 0.5}
-    expected = {f"{C}critic/rewards/mean": 1.0, f"{P}return": 2.0, f"{P}success_rate": 0.5}
-    assert _landed(Dialect(library=Library.VERL), **values) == expected
+    values["critic/grad_norm"] = 3.0
+    assert _landed(Dialect(library=Library.VERL), **values) == {
+        f"{C}critic/rewards/mean": 1.0,
+        f"{P}return": 2.0,
+        f"{P}success_rate": 0.5,
+        f"{C}critic/grad_norm": 3.0,
+    }
+    assert "did you mean" not in caplog.text
 
 
 def test_of_a_librarys_names_for_one_row_the_surest_counts() -> None:
