@@ -123,7 +123,7 @@ _IN_LIBRARY: Final = {
     for names in LIBRARIES
     for alias in names.rows.get(row.short, ())
 }
-_LEFT: Final = {(names.library, name) for names in LIBRARIES for name in names.left}
+_TABLES: Final = {names.library: names for names in LIBRARIES}
 _SCALED: Final = {
     alias.name: (row, alias.scale)
     for row in ROWS
@@ -220,10 +220,8 @@ def meaning(
     """
     if scope in (None, Scope.POLICY) and name not in BY_NAME:
         if library is not None:
-            if (library, name) in _LEFT:
-                return None
             own = _IN_LIBRARY.get((library, name))
-            if own is not None:
+            if own is not None or (library in _TABLES and _TABLES[library].leaves(name)):
                 return own
         if name in _SCALED:
             return _SCALED[name]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from overwatch.catalog import records
-from overwatch.catalog.alias import UNTABLED, Library
+from overwatch.catalog.alias import UNTABLED, Alias, Library
 from overwatch.catalog.bounds import BoundState
 from overwatch.catalog.graph import arrows, find_cycle, has_limits
 from overwatch.catalog.libraries import aliases_of
@@ -145,7 +145,21 @@ def library_problems(tables: Sequence[Names], rows: Sequence[Metric]) -> list[st
     shorts = {row.short for row in rows if row.scope is Scope.POLICY}
     for names in tables:
         found += [f"{names.library.value}: {wrong}" for wrong in _table(names, shorts)]
-    return found
+    return [*found, *_meant_otherwise(tables)]
+
+
+def _meant_otherwise(tables: Sequence[Names]) -> Iterator[str]:
+    """Names that two libraries mean otherwise, and that one claims for everybody."""
+    meant: dict[str, dict[tuple[str, float], list[Alias]]] = {}
+    for names in tables:
+        for short, aliases in names.rows.items():
+            for alias in aliases:
+                meant.setdefault(alias.name, {}).setdefault((short, alias.scale), []).append(alias)
+    for name, meanings in meant.items():
+        claimed = [alias.library.value for of in meanings.values() for alias in of if not alias.is_bare]
+        if len(meanings) > 1 and claimed:
+            stated = " and ".join(f"{short} × {scale:g}" for short, scale in meanings)
+            yield f"{name!r} means {stated}: let it be `is_bare` in {', '.join(claimed)}"
 
 
 def _table(names: Names, shorts: Collection[str]) -> Iterator[str]:

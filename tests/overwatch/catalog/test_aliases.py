@@ -14,6 +14,7 @@ from overwatch.catalog import (
     Library,
     Metric,
     Moment,
+    Names,
     Scope,
     aliases_of,
     find,
@@ -162,6 +163,20 @@ def test_what_libraries_and_people_write_is_known(short: str, words: str) -> Non
         row = find(word, Scope.POLICY)
         assert row is not None, word
         assert row.short == short
+
+
+def test_a_pattern_leaves_many_names_out() -> None:
+    """Of the library's own names those that are a row's come first."""
+    alias = Alias(name="rewards/all", library=Library.TRL)
+    names = Names(
+        library=Library.TRL,
+        version=None,
+        is_run=False,
+        rows={"return": (alias,)},
+        left={"rewards/*": "of one"},
+    )
+    assert names.leaves("rewards/accuracy")
+    assert not names.leaves("reward")
 
 
 def test_skrl_has_names_with_spaces() -> None:

@@ -131,6 +131,18 @@ def test_a_broken_table_of_a_library_is_named(table: Names, stated: str) -> None
     assert stated in found[0]
 
 
+def test_a_name_that_another_library_means_otherwise_is_claimed_by_none() -> None:
+    """Nobody's is everybody's, also where the other's counts in its own library alone."""
+    mine = _table(_sb3("loss/a"), row="policy_loss")
+    other = Alias(name="loss/a", library=Library.TRL, scale=-1.0, is_bare=True)
+    others = [names for names in LIBRARIES if names.library not in (Library.SB3, Library.TRL)]
+    theirs = _table(other, row="policy_loss", library=Library.TRL)
+    found = library_problems([*others, mine, theirs], ROWS)
+    assert found == ["'loss/a' means policy_loss × 1 and policy_loss × -1: let it be `is_bare` in SB3"]
+    apart = _table(_sb3("loss/a", is_bare=True), row="policy_loss")
+    assert library_problems([*others, apart, theirs], ROWS) == []
+
+
 def test_a_forgotten_table_is_named() -> None:
     """Every library has one, and nobody else has."""
     assert library_problems(LIBRARIES[1:], ROWS) == [f"{LIBRARIES[0].library.value} has 0 tables, not one"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 from overwatch.catalog.alias import Alias, Library
@@ -19,4 +20,8 @@ class Names:
     rows: Mapping[str, tuple[Alias, ...]]
     """By short name of the row, the surest name first."""
     left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Names that look like a row's and are none, each with the reason; they are custom numbers."""
+    """Names that look like a row's and are custom numbers, each with the reason; `*` is any part of one."""
+
+    def leaves(self, name: str) -> bool:
+        """Whether a name is left out with a reason."""
+        return name in self.left or any(fnmatchcase(name, one) for one in self.left if "*" in one)
