@@ -240,6 +240,7 @@ class _Gathering:
         self._unattributed = 0
         self._unmapped = 0
         self._untimed = 0
+        self._is_scaled = False
 
     def take(self, producer: _Producer, metric: Any) -> None:
         """Gather one metric's points; of those that Overwatch's own SDK sends only how many there are."""
@@ -279,6 +280,7 @@ class _Gathering:
                 origin, row, subject = outcome.origin, outcome.row, outcome.subject
                 if (place := (at, len(subject), row.name, origin)) != last:
                     last, values = place, self._moments.name(origin, at, row.scope, row.name, subject)
+                    self._is_scaled |= outcome.scale != 1.0
                 values[subject] = value * outcome.scale
             elif isinstance(outcome, SeriesKey):
                 try:
@@ -317,6 +319,7 @@ class _Gathering:
         is_nothing = spread is not None and not spread.count and not reported.changes
         if isinstance(outcome, PointSubject) and isinstance(value, float):
             self._moments.put(outcome.origin, at, outcome.row, outcome.subject, value * outcome.scale)
+            self._is_scaled |= outcome.scale != 1.0
         elif isinstance(outcome, SeriesKey) and value is not None and not is_nothing:
             self._series.append(_point_of(outcome, point.start_time_unix_nano, at, value))
 
@@ -335,6 +338,7 @@ class _Gathering:
             unattributed=self._unattributed,
             unmapped=self._unmapped,
             untimed=self._untimed,
+            is_scaled=self._is_scaled,
             series=series,
         )
 
