@@ -17,7 +17,7 @@ import msgspec
 import stable_baselines3
 
 from overwatch import catalog
-from overwatch.catalog import ROWS, Library, Metric, Scope, Stage, of_scope
+from overwatch.catalog import ROWS, Library, Metric, Scope, Stage, aliases_of, of_scope
 from overwatch.diagnose import Assessment, assess
 from overwatch.events import (
     ActionTaken,
@@ -335,7 +335,9 @@ def test_a_row_that_our_trainer_emits_waits_for_nothing() -> None:
 def _tellers(row: Metric) -> set[str]:
     """Modules, or libraries with an adapter, that name a row as something to tell."""
     return _named(row, (*TELLERS, *DERIVERS)) | {
-        alias.name for alias in row.aliases if alias.library is Library.SB3 and f'"{alias.name}"' in _sb3()
+        alias.name
+        for alias in aliases_of(row)
+        if alias.library is Library.SB3 and f'"{alias.name}"' in _sb3()
     }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from overwatch.catalog import CUSTOM_PREFIX, Metric, Scope, find
+from overwatch.catalog import Metric, Scope, find, name_of, row_of
 from overwatch.catalog.tallies import SERVICES
 from overwatch.events.adding import added
 from overwatch.snapshot import Reading, Snapshot
@@ -56,7 +56,7 @@ class Curve:
     @property
     def row(self) -> Metric | None:
         """Its row of the catalogue; `None` for a number of the run's own."""
-        return find(self.name, self.scope)
+        return row_of(self.name, self.scope)
 
     def __len__(self) -> int:
         return len(self.value)
@@ -113,7 +113,7 @@ class Curves:
         """What a collector would hold of the numbers of the policy, made of these."""
         past = Past()
         for curve in self.policy.values():
-            name = f"{CUSTOM_PREFIX}{curve.name}" if curve.row is None else curve.row.name
+            name = name_of(curve.name) if curve.row is None else curve.row.name
             for update, time, value in zip(curve.update, curve.time, curve.value, strict=True):
                 past.add(name, int((began + time) * 1e9), (value, value), round(update))
         return past
@@ -139,7 +139,7 @@ class Curves:
         self._seen[name] = _Seen(history=reading.history, at=at, update=update, time=at, steps=steps)
 
     def _new(self, name: str, reading: Reading) -> Curve:
-        scope = next((one for one in (Scope.POLICY, *SERVICES) if find(name, one)), None)
+        scope = next((one for one in (Scope.POLICY, *SERVICES) if row_of(name, one)), None)
         curve = Curve(
             name=name,
             label=reading.label or name,

@@ -27,7 +27,7 @@ import msgspec
 from overwatch.analyse.curves import NOT_OK, STEPS_PER_S, TASK_METRIC, Curve
 from overwatch.analyse.rows import Row, Value, cells, csv_line, rows
 from overwatch.analyse.run_history import AnalyseError, RunHistory
-from overwatch.catalog import CUSTOM_PREFIX, Kind, Scope, label_name, plain_name, prometheus_name
+from overwatch.catalog import Kind, Scope, label_name, name_of, plain_name, prometheus_name
 from overwatch.extras import PARQUET
 from overwatch.otlp.protobuf import varint
 from overwatch.serve.metrics_text import labels_text
@@ -193,8 +193,8 @@ def _name_and_question(curve: Curve) -> tuple[str, str]:
         return _OWN[curve.name]
     if curve.row is not None:
         return curve.row.name, curve.row.asks
-    prefix = CUSTOM_PREFIX if curve.scope is Scope.POLICY else ""
-    return prefix + curve.name, "A value of the run's own."
+    name = name_of(curve.name) if curve.scope is Scope.POLICY else curve.name
+    return name, "A value of the run's own."
 
 
 def openmetrics(run_history: RunHistory) -> Iterator[tuple[str, bool]]:

@@ -4,7 +4,7 @@
 Prometheus name, its format and its limits; none of these is written down twice.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from keyword import iskeyword
 from types import MappingProxyType
@@ -28,7 +28,9 @@ from overwatch.catalog import (
     sampling,
     services,
 )
-from overwatch.catalog.alias import Alias, Estimator, Library, Moment
+from overwatch.catalog.alias import UNTABLED, Alias, Estimator, Library, Moment, parse_library
+from overwatch.catalog.libraries import LIBRARIES, aliases_of
+from overwatch.catalog.libraries.base import Names
 from overwatch.catalog.metric import (
     NO_LIMITS,
     Audience,
@@ -53,8 +55,10 @@ __all__ = [
     "BY_NAME",
     "CUSTOM_PREFIX",
     "KL",
+    "LIBRARIES",
     "NO_LIMITS",
     "ROWS",
+    "UNTABLED",
     "Alias",
     "Audience",
     "Cadence",
@@ -67,18 +71,28 @@ __all__ = [
     "Limits",
     "Metric",
     "Moment",
+    "Names",
     "NonFinite",
     "Scope",
     "Side",
     "Stage",
+    "aliases_of",
+    "chosen_by",
     "find",
     "find_split",
     "head_of",
+    "key_of",
+    "known_in",
     "label_name",
+    "meaning",
+    "name_of",
     "of_scope",
+    "parse_library",
     "parse_stage",
     "plain_name",
     "prometheus_name",
+    "recognise",
+    "row_of",
     "spellings",
     "typed",
 ]  # fmt: skip
@@ -96,9 +110,34 @@ _WITH_PARTS: Final = {row.short: row for row in ROWS if row.parts}
 BY_NAME: Final = MappingProxyType({row.name: row for row in ROWS})
 _BY_SHORT: Final = {(row.scope, row.short): row for row in ROWS}
 _BY_ALIAS: Final = {
-    (row.scope, alias.name): row for row in ROWS for alias in row.aliases if not alias.attributes
+    (row.scope, alias.name): row
+    for row in ROWS
+    for alias in aliases_of(row)
+    if alias.is_common and not alias.attributes
 }
 _SPLIT: Final = tuple((alias, row) for row in ROWS for alias in row.aliases if alias.attributes)
+_IN_LIBRARY: Final = {
+    (names.library, alias.name): (row, alias.scale)
+    for row in ROWS
+    if row.scope is Scope.POLICY
+    for names in LIBRARIES
+    for alias in names.rows.get(row.short, ())
+}
+_TABLES: Final = {names.library: names for names in LIBRARIES}
+_SCALED: Final = {
+    alias.name: (row, alias.scale)
+    for row in ROWS
+    for alias in aliases_of(row)
+    if alias.scale != 1.0 and not alias.is_bare
+}
+
+
+_CHOICES: Final = {row.name: row.chooses for row in ROWS if row.chooses is not None}
+_BARE: Final[dict[str, tuple[Library, ...]]] = {}
+for _row in ROWS:
+    for _alias in aliases_of(_row):
+        if _alias.is_bare:
+            _BARE[_alias.name] = (*_BARE.get(_alias.name, ()), _alias.library)
 
 
 def find(name: str, scope: Scope | None = None, preset: str | None = None) -> Metric | None:
@@ -119,6 +158,33 @@ def find(name: str, scope: Scope | None = None, preset: str | None = None) -> Me
     return row
 
 
+def row_of(key: str, scope: Scope = Scope.POLICY) -> Metric | None:
+    """The row that a snapshot calls so: a number of the run's own may be called as a row is elsewhere."""
+    return BY_NAME.get(key) or _BY_SHORT.get((scope, key))
+
+
+def key_of(name: str) -> str:
+    """What a snapshot calls a number of the policy: a row by its short name, others by their own.
+
+    >>> key_of("overwatch.policy.entropy"), key_of("overwatch.custom.mine")
+    ('entropy', 'mine')
+    >>> key_of("overwatch.custom.entropy")
+    'overwatch.custom.entropy'
+    """
+    row, own = BY_NAME.get(name), name.removeprefix(CUSTOM_PREFIX)
+    if row is not None:
+        return row.short
+    return name if row_of(own) else own
+
+
+def name_of(key: str) -> str:
+    """The full name of what a snapshot calls so."""
+    row = row_of(key)
+    if row is not None:
+        return row.name
+    return key if key.startswith(CUSTOM_PREFIX) else f"{CUSTOM_PREFIX}{key}"
+
+
 @lru_cache(4096)
 def _loosely(name: str) -> Metric | None:
     """The policy's row by a spelling that is no name of input: its Prometheus name, record or label."""
@@ -126,9 +192,62 @@ def _loosely(name: str) -> Metric | None:
     return found[0] if len(found) == 1 else None
 
 
-def spellings(row: Metric) -> list[str]:
-    """Names of input of a row, the surest first."""
-    return [row.name, row.short, *(alias.name for alias in row.aliases)]
+def recognise(name: str, library: Library) -> tuple[Metric, float] | None:
+    """The policy's row that a library means by a name, and what its number is multiplied by; `None` for none.
+
+    Only what the library's own table has counts, and full names: a word of ours may be another thing there.
+
+    >>> recognise("train/entropy_loss", Library.SB3)[1], recognise("entropy", Library.SB3)
+    (-1.0, None)
+    """
+    row = BY_NAME.get(name)
+    return _IN_LIBRARY.get((library, name)) if row is None else (row, 1.0)
+
+
+def meaning(
+    name: str, scope: Scope | None = None, *, preset: str | None = None, library: Library | None = None
+) -> tuple[Metric, float] | None:
+    """The row that a number is of, and what the number is multiplied by to be in the row's unit; or `None`.
+
+    Where the sender's library is known its table comes first, with names that mean this there alone; what
+    the table leaves out on purpose is a number of no row. All else is what `find` finds, and names that no
+    two libraries mean otherwise, in their unit.
+
+    >>> meaning("perf/mfu")[1], meaning("train/entropy_loss")
+    (0.01, None)
+    >>> meaning("train/entropy_loss", library=Library.SB3)[1]
+    -1.0
+    """
+    if scope in (None, Scope.POLICY) and name not in BY_NAME:
+        if library is not None:
+            own = _IN_LIBRARY.get((library, name))
+            if own is not None or (library in _TABLES and _TABLES[library].leaves(name)):
+                return own
+        if name in _SCALED:
+            return _SCALED[name]
+    row = find(name, scope, preset)
+    return None if row is None else (row, 1.0)
+
+
+def chosen_by(names: Iterable[str]) -> str | None:
+    """The preset that full names choose, of a run that names neither preset nor algorithm; or `None`.
+
+    >>> chosen_by(["overwatch.policy.return", "overwatch.policy.groups_alike"])
+    'grpo'
+    """
+    return next((_CHOICES[name] for name in names if name in _CHOICES), None)
+
+
+def known_in(name: str) -> tuple[Library, ...]:
+    """The libraries where alone a name means a row."""
+    return _BARE.get(name, ())
+
+
+def spellings(row: Metric, library: Library | None = None) -> list[str]:
+    """Names of input of a row, the surest first: the full one, then those of the sender's library."""
+    aliases = aliases_of(row)
+    own = (alias.name for alias in aliases if alias.library is library)
+    return [row.name, *own, row.short, *(alias.name for alias in aliases if alias.is_common)]
 
 
 def typed(row: Metric) -> str | None:

@@ -1,14 +1,16 @@
 """Other spellings of a metric: what a library calls it, and what exactly that library measures.
 
-Owns `Alias` and a short maker for each library. Rules: an alias means what its row means, in its unit;
+Owns `Alias` and short makers. Rules: an alias means what its row means, in its unit;
 where estimator or moment differ they are named, so that nobody takes one number for another. Must not know
 which rows exist.
 """
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
+from typing import Final
 
 
 class Estimator(Enum):
@@ -49,9 +51,45 @@ class Library(Enum):
     RL_GAMES = "rl_games"
     PUFFERLIB = "PufferLib"
     SAMPLE_FACTORY = "Sample Factory"
+    OPENRLHF = "OpenRLHF"
+    SLIME = "slime"
+    PRIME_RL = "prime-rl"
+    LIGHTNING = "Lightning"
+    RAY_TUNE = "Ray Tune"
     RL_DRAFT = "rl.* draft"
     PLAIN = "by hand"
     """What people write into a call of their own."""
+
+
+UNTABLED: Final = frozenset({Library.RL_DRAFT, Library.PLAIN})
+"""Who has no table of names: what these call a row stands in the row itself."""
+
+
+def parse_library(name: str) -> Library:
+    """The library of this name, however it is written; raises `ValueError` that names the known.
+
+    >>> parse_library("stable-baselines3").value, parse_library("nemo rl").value
+    ('SB3', 'NeMo-RL')
+    """
+    found = _BY_WORD.get(_plain(name))
+    if found is None:
+        near = difflib.get_close_matches(_plain(name), _BY_WORD, n=1)
+        hint = f"did you mean {_BY_WORD[near[0]].value!r}?" if near else ""
+        known = ", ".join(library.value for library in Library if library not in UNTABLED)
+        raise ValueError(f"no library is called {name!r}; {hint or f'known are {known}'}")
+    return found
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+_OTHER_WORDS: Final = {"stablebaselines3": Library.SB3, "sb3contrib": Library.SB3, "rayrllib": Library.RLLIB,
+                       "miles": Library.SLIME, "pytorchlightning": Library.LIGHTNING}  # fmt: skip
+_BY_WORD: Final = {
+    **{_plain(library.value): library for library in Library if library not in UNTABLED},
+    **_OTHER_WORDS,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,38 +101,17 @@ class Alias:
     estimator: Estimator | None = None
     """Where it matters and is known."""
     moment: Moment | None = None
+    scale: float = 1.0
+    """What the library's number is multiplied by to be in the row's unit, with its sign."""
+    is_bare: bool = False
+    """Whether the name means this in its own library alone; elsewhere it means something else, or nothing."""
     attributes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """What the points must carry to be meant, where the library tells several metrics under one name."""
 
-
-def sb3(name: str, estimator: Estimator | None = None, moment: Moment | None = None) -> Alias:
-    """A key of Stable-Baselines3's logger."""
-    return Alias(name=name, library=Library.SB3, estimator=estimator, moment=moment)
-
-
-def cleanrl(name: str, estimator: Estimator | None = None, moment: Moment | None = None) -> Alias:
-    """A tag that CleanRL's scripts write."""
-    return Alias(name=name, library=Library.CLEANRL, estimator=estimator, moment=moment)
-
-
-def trl(name: str, estimator: Estimator | None = None, moment: Moment | None = None) -> Alias:
-    """A key in the logs of TRL's trainers."""
-    return Alias(name=name, library=Library.TRL, estimator=estimator, moment=moment)
-
-
-def verl(name: str, estimator: Estimator | None = None, moment: Moment | None = None) -> Alias:
-    """A key of verl's tracking."""
-    return Alias(name=name, library=Library.VERL, estimator=estimator, moment=moment)
-
-
-def nemo(name: str, estimator: Estimator | None = None, moment: Moment | None = None) -> Alias:
-    """A key of NeMo-RL's logger."""
-    return Alias(name=name, library=Library.NEMO_RL, estimator=estimator, moment=moment)
-
-
-def rllib(name: str, estimator: Estimator | None = None, moment: Moment | None = None) -> Alias:
-    """A path in RLlib's results, joined by `/`."""
-    return Alias(name=name, library=Library.RLLIB, estimator=estimator, moment=moment)
+    @property
+    def is_common(self) -> bool:
+        """Whether the name means its row, in the row's unit, whoever sends it."""
+        return self.scale == 1.0 and not self.is_bare
 
 
 def draft(name: str, **attributes: str) -> Alias:
@@ -106,8 +123,3 @@ def draft(name: str, **attributes: str) -> Alias:
 def plain(*names: str) -> tuple[Alias, ...]:
     """Words that people write by hand; without an estimator, since the word names none."""
     return tuple(Alias(name=name, library=Library.PLAIN) for name in names)
-
-
-def of(library: Library, *names: str, estimator: Estimator | None = None) -> tuple[Alias, ...]:
-    """Names that a library has for one row."""
-    return tuple(Alias(name=name, library=library, estimator=estimator) for name in names)

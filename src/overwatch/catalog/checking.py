@@ -4,6 +4,7 @@ Pure, and of any rows, so that a test can break each rule. What only higher laye
 snapshot) comes in as `Surroundings`.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -11,8 +12,11 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from overwatch.catalog import records
+from overwatch.catalog.alias import UNTABLED, Alias, Library
 from overwatch.catalog.bounds import BoundState
 from overwatch.catalog.graph import arrows, find_cycle, has_limits
+from overwatch.catalog.libraries import aliases_of
+from overwatch.catalog.libraries.base import Names
 from overwatch.catalog.metric import Kind, Limit, Metric, Scope
 from overwatch.catalog.names import prometheus_name
 from overwatch.catalog.presets import DEFAULT, PRESETS
@@ -67,6 +71,8 @@ def _row(row: Metric) -> Iterator[str]:
         yield f"its label has {len(row.label)} cells, use 1 to {LABEL_CELLS}"
     if row.mean_of < 1 or not 0 < row.hold[0] <= row.hold[1]:
         yield f"it is judged by the mean of {row.mean_of} with a hold of {row.hold[0]} in {row.hold[1]}"
+    if row.chooses is not None and row.chooses not in PRESETS:
+        yield f"it chooses {row.chooses!r}, and no preset is called so"
     yield from _unit(row)
     yield from _limits(row)
 
@@ -116,15 +122,67 @@ def _twice(rows: Sequence[Metric]) -> Iterator[str]:
     shorts = {(row.scope, row.short): row.name for row in rows}
     spelt: dict[tuple[Scope, str, tuple[tuple[str, str], ...]], set[str]] = {}
     for row in rows:
-        for alias in row.aliases:
-            spelt.setdefault((row.scope, alias.name, tuple(alias.attributes.items())), set()).add(row.name)
+        for alias in aliases_of(row):
             if alias.name in full:
                 yield f"{row.name}: its alias {alias.name!r} is the name of a row"
+            if alias.is_bare:
+                continue
+            meaning = row.name if alias.scale == 1.0 else f"{row.name} × {alias.scale:g}"
+            spelt.setdefault((row.scope, alias.name, tuple(alias.attributes.items())), set()).add(meaning)
             if shorts.get((row.scope, alias.name), row.name) != row.name:
                 yield f"{row.name}: its alias {alias.name!r} is the short name of another row"
     for (_scope, name, _attributes), meant in spelt.items():
         if len(meant) > 1:
-            yield f"the alias {name!r} means {' and '.join(sorted(meant))}"
+            stated = " and ".join(sorted(meant))
+            yield f"the alias {name!r} means {stated}; of all but one it is `is_bare`"
+
+
+def library_problems(tables: Sequence[Names], rows: Sequence[Metric]) -> list[str]:
+    """Everything that is wrong with the tables of libraries, one sentence each."""
+    counted = Counter(names.library for names in tables)
+    found = [f"{library.value} has {counted[library]} tables, not one" for library in Library
+             if counted[library] != (library not in UNTABLED)]  # fmt: skip
+    shorts = {row.short for row in rows if row.scope is Scope.POLICY}
+    for names in tables:
+        found += [f"{names.library.value}: {wrong}" for wrong in _table(names, shorts)]
+    return [*found, *_meant_otherwise(tables)]
+
+
+def _meant_otherwise(tables: Sequence[Names]) -> Iterator[str]:
+    """Names that two libraries mean otherwise, and that one claims for everybody."""
+    meant: dict[str, dict[tuple[str, float], list[Alias]]] = {}
+    for names in tables:
+        for short, aliases in names.rows.items():
+            for alias in aliases:
+                meant.setdefault(alias.name, {}).setdefault((short, alias.scale), []).append(alias)
+    for name, meanings in meant.items():
+        claimed = [alias.library.value for of in meanings.values() for alias in of if not alias.is_bare]
+        if len(meanings) > 1 and claimed:
+            stated = " and ".join(f"{short} × {scale:g}" for short, scale in meanings)
+            yield f"{name!r} means {stated}: let it be `is_bare` in {', '.join(claimed)}"
+
+
+def _table(names: Names, shorts: Collection[str]) -> Iterator[str]:
+    if names.is_run and names.version is None:
+        yield "its names were collected by running it, and its version is not there"
+    if not any(names.rows.values()):
+        yield "it names no row"
+    for short in names.rows.keys() - shorts:
+        yield f"no row of the policy is called {short!r}"
+    meant = Counter(alias.name for aliases in names.rows.values() for alias in aliases)
+    for name, n in meant.items():
+        if n > 1:
+            yield f"{name!r} is there {n} times"
+        if name in names.left:
+            yield f"{name!r} is a row's and left out"
+    for alias in (alias for aliases in names.rows.values() for alias in aliases):
+        if alias.library is not names.library:
+            yield f"{alias.name!r} is a name of {alias.library.value}"
+        if not alias.scale or not math.isfinite(alias.scale):
+            yield f"{alias.name!r} has the scale {alias.scale}"
+    for name, reason in names.left.items():
+        if not reason:
+            yield f"{name!r} is left out without a reason"
 
 
 def _places(rows: Sequence[Metric], around: Surroundings) -> Iterator[str]:

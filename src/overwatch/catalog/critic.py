@@ -3,7 +3,6 @@
 from functools import partial
 from typing import Final
 
-from overwatch.catalog.alias import rllib, verl
 from overwatch.catalog.metric import (
     Direction,
     Kind,
@@ -34,7 +33,6 @@ VALUE_MIN: Final = _row(
     label="val min",
     fmt="+.2f",
     tele=("TELE-212",),
-    aliases=(verl("critic/values/min"),),
 )
 
 VALUE_MAX: Final = _row(
@@ -46,7 +44,6 @@ VALUE_MAX: Final = _row(
     fmt="+.2f",
     fix="check reward scale and bootstrapping",
     tele=("TELE-213",),
-    aliases=(verl("critic/values/max"),),
 )
 
 VALUE_SPREAD: Final = _row(
@@ -71,7 +68,6 @@ ROWS: Final = (
         presets={"esper": _around(0.1, 0.3)},
         fmt="+.3f",
         tele=("TELE-141",),
-        aliases=(verl("critic/advantages/mean"),),
     ),
     _row(
         name="overwatch.policy.advantage_std",
@@ -138,7 +134,6 @@ ROWS: Final = (
         label="val mean",
         fmt="+.3f",
         tele=("TELE-210",),
-        aliases=(verl("critic/values/mean"),),
     ),
     _row(
         name="overwatch.policy.value_std",
@@ -170,7 +165,6 @@ ROWS: Final = (
         label="val clip",
         direction=Direction.DOWN,
         fmt=".0%",
-        aliases=(verl("critic/vf_clipfrac"),),
     ),
     _row(
         name="overwatch.policy.value_loss_unclipped",
@@ -178,7 +172,6 @@ ROWS: Final = (
         asks="What was the critic's loss before it was clipped?",
         label="val raw",
         direction=Direction.DOWN,
-        aliases=(rllib("learners/default_policy/vf_loss_unclipped"),),
     ),
     _row(
         name="overwatch.policy.value_correlation",

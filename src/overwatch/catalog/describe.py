@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from overwatch.catalog.alias import Alias
+from overwatch.catalog.libraries import aliases_of
+from overwatch.catalog.libraries.base import Names
 from overwatch.catalog.metric import Limit, Limits, Metric, Scope, Side
 from overwatch.catalog.names import prometheus_name
 from overwatch.catalog.presets import PRESETS
@@ -43,7 +45,7 @@ def describe(row: Metric) -> dict[str, Stated]:
         "audience": [owner.value for owner in row.audience],
         "cadence": row.every.value,
         "records": list(row.tele),
-        "aliases": [_alias(alias) for alias in row.aliases],
+        "aliases": [_alias(alias) for alias in aliases_of(row)],
         "also_on_metrics": list(row.also),
         "attributes": dict(row.attributes),
         "since": row.since,
@@ -75,11 +77,51 @@ def limit_text(limit: Limit) -> str:
 
 
 def alias_text(alias: Alias) -> str:
-    """`train/approx_kl` with estimator, moment and attributes where they matter."""
+    """`train/approx_kl` with attributes, estimator, moment, scale where they matter."""
+    notes = alias_notes(alias)
+    return f"{alias.name} ({', '.join(notes)})" if notes else alias.name
+
+
+def alias_notes(alias: Alias) -> list[str]:
+    """What differs about a library's number, and where its name means this."""
     notes = [f"{key}={word}" for key, word in alias.attributes.items()]
     notes += [] if alias.estimator is None else [alias.estimator.value]
     notes += [] if alias.moment is None else [alias.moment.value]
-    return f"{alias.name} ({', '.join(notes)})" if notes else alias.name
+    notes += [] if alias.scale == 1.0 else [scale_text(alias.scale)]
+    return [*notes, *(["only where the library is known"] if alias.is_bare else [])]
+
+
+def scale_text(scale: float) -> str:
+    """What becomes of a library's number.
+
+    >>> scale_text(-1.0), scale_text(0.001), scale_text(-0.5)
+    ('negated', 'divided by 1000', 'negated, divided by 2')
+    """
+    size = abs(scale)
+    sized = "" if size == 1.0 else f"times {size:g}" if size > 1 else f"divided by {1 / size:g}"
+    return ", ".join(word for word in ("negated" if scale < 0 else "", sized) if word)
+
+
+def pairs_of(names: Names) -> list[tuple[str, Alias]]:
+    """Short names of rows, each with a name that the library has for it."""
+    return [(short, alias) for short, aliases in names.rows.items() for alias in aliases]
+
+
+def source_text(names: Names) -> str:
+    """Where a library's names come from: `verl 0.9.1, from source`."""
+    version = "" if names.version is None else f" {names.version}"
+    return f"{names.library.value}{version}, {'collected by a run' if names.is_run else 'from source'}"
+
+
+def stated_names(names: Names) -> dict[str, object]:
+    """A library's table, ready for JSON."""
+    return {
+        "library": names.library.value,
+        "version": names.version,
+        "collected_by": "run" if names.is_run else "source",
+        "names": [{"row": short, **_alias(alias)} for short, alias in pairs_of(names)],
+        "left": dict(names.left),
+    }
 
 
 def lookup(name: str, rows: Sequence[Metric]) -> tuple[Metric, ...]:
@@ -89,7 +131,9 @@ def lookup(name: str, rows: Sequence[Metric]) -> tuple[Metric, ...]:
     meant = {
         row.name for scope in Scope for row in spelt(wanted, [row for row in rows if row.scope is scope])
     }
-    return exact or tuple(row for row in rows if row.name in meant)
+    found = exact or tuple(row for row in rows if row.name in meant)
+    # A name that means this in one library alone, or in another unit, is a spelling to look up too.
+    return found or tuple(row for row in rows if any(alias.name == wanted for alias in aliases_of(row)))
 
 
 def nearest(name: str, rows: Sequence[Metric]) -> list[str]:
@@ -99,7 +143,7 @@ def nearest(name: str, rows: Sequence[Metric]) -> list[str]:
 
 
 def _spellings(row: Metric) -> tuple[str, ...]:
-    return (row.short, prometheus_name(row), *(alias.name for alias in row.aliases))
+    return (row.short, prometheus_name(row), *(alias.name for alias in aliases_of(row)))
 
 
 def _alias(alias: Alias) -> dict[str, str]:
@@ -108,4 +152,8 @@ def _alias(alias: Alias) -> dict[str, str]:
         stated["estimator"] = alias.estimator.value
     if alias.moment is not None:
         stated["moment"] = alias.moment.value
+    if alias.scale != 1.0:
+        stated["scale"] = f"{alias.scale:g}"
+    if alias.is_bare:
+        stated["only"] = "where the library is known"
     return stated

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final
 
-from overwatch.catalog.alias import Library, cleanrl, draft, of, plain, rllib, sb3, trl, verl
+from overwatch.catalog.alias import draft, plain
 from overwatch.catalog.metric import (
     Cadence,
     Direction,
@@ -26,19 +26,7 @@ ROWS: Final = (
         non_finite=NonFinite.UNDEFINED,
         fmt=".0f",
         aliases=(
-            sb3("rollout/ep_len_mean"),
-            cleanrl("charts/episodic_length"),
-            trl("completions/mean_length"),
-            verl("response_length/mean"),
-            rllib("env_runners/episode_len_mean"),
             draft("rl.environment.episode.length.mean"),
-            trl("train/completions/mean_length"),
-            *of(Library.TIANSHOU, "lens_stat/mean"),
-            *of(Library.SKRL, "Episode / Total timesteps (mean)"),
-            *of(Library.RSL_RL, "Train/mean_episode_length"),
-            *of(Library.RL_GAMES, "episode_lengths/step", "episode_lengths/iter"),
-            *of(Library.PUFFERLIB, "environment/episode_length"),
-            *of(Library.SAMPLE_FACTORY, "len/len"),
             *plain("ep_len_mean", "ep_len", "episodic_length", "mean_episode_length", "episode_len_mean"),
         ),
         depends_on=("event:episode_ended",),
@@ -53,7 +41,6 @@ ROWS: Final = (
         non_finite=NonFinite.UNDEFINED,
         fmt=".0%",
         tele=("TELE-610",),
-        aliases=(sb3("rollout/success_rate"),),
         depends_on=("event:episode_ended",),
     ),
     _row(

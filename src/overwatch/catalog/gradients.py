@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final
 
-from overwatch.catalog.alias import Library, cleanrl, nemo, of, plain, rllib, sb3, trl, verl
+from overwatch.catalog.alias import plain
 from overwatch.catalog.metric import (
     Direction,
     Kind,
@@ -30,19 +30,7 @@ ENTROPY_NATS: Final = _row(
     label="ent nat",
     # Of a density it may be negative; what is low depends on the number of choices.
     fmt="+.3f",
-    aliases=(
-        verl("actor/entropy"),
-        nemo("train/approx_entropy"),
-        rllib("learners/default_policy/entropy"),
-        cleanrl("losses/entropy"),
-        trl("train/entropy"),
-        trl("policy/entropy_avg"),
-        *of(Library.TIANSHOU, "ent_loss/mean"),
-        *of(Library.RSL_RL, "Loss/entropy"),
-        *of(Library.RL_GAMES, "losses/entropy"),
-        *of(Library.PUFFERLIB, "losses/entropy"),
-        *plain("policy_entropy", "mean_entropy"),
-    ),
+    aliases=plain("policy_entropy", "mean_entropy"),
 )
 
 ENTROPY_CLIP: Final = _row(
@@ -127,13 +115,7 @@ ROWS: Final = (
         asks="What was the loss as a whole, as the optimiser saw it?",
         label="loss",
         fmt="+.4f",
-        aliases=(
-            sb3("train/loss"),
-            nemo("train/loss"),
-            rllib("learners/default_policy/total_loss"),
-            *of(Library.TIANSHOU, "loss/mean"),
-            *plain("loss"),
-        ),
+        aliases=plain("loss"),
     ),
     ENTROPY_NATS,
     _row(
@@ -142,18 +124,12 @@ ROWS: Final = (
         asks="How wide does a policy of continuous actions still try, as its mean standard deviation?",
         label="act std",
         fmt=".3f",
-        aliases=(
-            sb3("train/std"),
-            *of(Library.SKRL, "Policy / Standard deviation"),
-            *of(Library.RSL_RL, "Policy/mean_std", "Policy/mean_noise_std"),
-        ),
     ),
     _row(
         name="overwatch.policy.clip_range",
         unit="{clip}",
         asks="How far might the ratio leave 1 before its gradient stopped?",
         label="clip rng",
-        aliases=(sb3("train/clip_range"),),
     ),
     ENTROPY_CLIP,
     _row(

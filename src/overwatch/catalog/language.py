@@ -6,7 +6,7 @@ Limits are of the preset `grpo`. One value a policy update.
 from functools import partial
 from typing import Final
 
-from overwatch.catalog.alias import Estimator, draft, nemo, trl, verl
+from overwatch.catalog.alias import draft
 from overwatch.catalog.metric import Direction, Kind, Metric, NonFinite, Scope, above, below, between
 
 _row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY)
@@ -19,7 +19,6 @@ ROWS: Final = (
         asks="How much do the rewards of one group's answers differ?",
         label="rew std",
         fmt=".3f",
-        aliases=(trl("reward_std"), trl("train/reward_std")),
     ),
     _row(
         name="overwatch.policy.groups_alike",
@@ -28,9 +27,9 @@ ROWS: Final = (
         label="grp same",
         presets={"grpo": above(0.5, at=True)},
         direction=Direction.DOWN,
+        chooses="grpo",
         fmt=".0%",
         fix="mix harder and easier questions; sample hotter or more answers",
-        aliases=(trl("frac_reward_zero_std"), trl("train/frac_reward_zero_std")),
     ),
     _row(
         name="overwatch.policy.answers_cut",
@@ -39,13 +38,9 @@ ROWS: Final = (
         label="cut",
         presets={"grpo": above(0.25, at=True)},
         direction=Direction.DOWN,
+        chooses="grpo",
         fmt=".0%",
         fix="allow longer answers, or make length cost something",
-        aliases=(
-            trl("completions/clipped_ratio"),
-            trl("train/completions/clipped_ratio"),
-            verl("response_length/clip_ratio"),
-        ),
     ),
     _row(
         name="overwatch.policy.sampler_weight",
@@ -53,13 +48,9 @@ ROWS: Final = (
         asks="Is the mean ratio of the trainer's to the sampler's probabilities about 1?",
         label="smp wght",
         presets={"grpo": between(below(0.5), above(2.0))},
+        chooses="grpo",
         fmt=".3f",
         fix=_MISMATCH,
-        aliases=(
-            trl("sampling/importance_sampling_ratio/mean"),
-            verl("rollout_corr/rollout_is_mean"),
-            nemo("train/sampling_importance_ratio"),
-        ),
     ),
     _row(
         name="overwatch.policy.sampler_ess",
@@ -68,9 +59,9 @@ ROWS: Final = (
         label="smp ess",
         presets={"grpo": below(0.3)},
         direction=Direction.UP,
+        chooses="grpo",
         fmt=".0%",
         fix=_MISMATCH,
-        aliases=(verl("rollout_corr/rollout_is_eff_sample_size"),),
     ),
     _row(
         name="overwatch.policy.sampler_kl",
@@ -79,12 +70,9 @@ ROWS: Final = (
         label="smp kl",
         presets={"grpo": between(below(-0.1), above(0.1))},
         direction=Direction.DOWN,
+        chooses="grpo",
         fmt="+.4f",
         fix=_MISMATCH,
-        aliases=(
-            verl("rollout_corr/kl", Estimator.K1),
-            nemo("train/gen_kl_error", Estimator.K3),
-        ),
     ),
     _row(
         name="overwatch.policy.token_error",
@@ -93,9 +81,9 @@ ROWS: Final = (
         label="tok err",
         presets={"grpo": above(1.02, 1.1)},
         direction=Direction.DOWN,
+        chooses="grpo",
         fmt=".3f",
         fix=_MISMATCH,
-        aliases=(nemo("train/token_mult_prob_error"),),
     ),
     _row(
         name="overwatch.policy.mfu",
@@ -105,7 +93,7 @@ ROWS: Final = (
         direction=Direction.UP,
         non_finite=NonFinite.UNDEFINED,
         fmt=".0%",
-        aliases=(verl("perf/mfu/actor"), draft("rl.train.mfu")),
+        aliases=(draft("rl.train.mfu"),),
     ),
     _row(
         name="overwatch.policy.data_versions_behind",
@@ -117,6 +105,5 @@ ROWS: Final = (
         direction=Direction.DOWN,
         fmt=".1f",
         fix="sample less ahead, or publish weights more often",
-        aliases=(nemo("train/avg_trajectory_age"),),
     ),
 )

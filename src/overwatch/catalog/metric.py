@@ -265,6 +265,8 @@ class Metric:
     """Who reads it besides rows that depend on it: `event:`, `finding:`, `bound:` or `field:` and a name."""
     since: str = "0.1"
     """First version of Overwatch that knows it."""
+    chooses: str | None = None
+    """The preset that suits a run which emits this and names neither preset nor algorithm."""
     parts: str = ""
     """Of what it may come one by one, as `head`: `SHORT/NAME` is the number of one: shown, not judged."""
     comes_with: str | None = None

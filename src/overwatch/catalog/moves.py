@@ -8,15 +8,9 @@ from typing import Final
 
 from overwatch.catalog.alias import (
     Estimator,
-    Library,
     Moment,
-    cleanrl,
     draft,
-    nemo,
-    of,
     plain,
-    trl,
-    verl,
 )
 from overwatch.catalog.metric import (
     NO_LIMITS,
@@ -100,12 +94,7 @@ KL_K1: Final = _row(
     mean_of=10,
     fix="lower the learning rate or the number of epochs",
     # Not of who tells a better estimate beside it: one move is not judged twice.
-    aliases=(
-        verl("actor/ppo_kl", Estimator.K1, Moment.ALL_EPOCHS),
-        cleanrl("losses/old_approx_kl", Estimator.K1, Moment.LAST_MINIBATCH),
-        *of(Library.TORCHRL, "kl_approx", estimator=Estimator.K1),
-        *plain("old_approx_kl"),
-    ),
+    aliases=plain("old_approx_kl"),
     estimator=Estimator.K1,
 )
 
@@ -118,15 +107,7 @@ KL_REFERENCE: Final = _row(
     direction=Direction.DOWN,
     fmt=".4f",
     fix="raise the weight of the divergence from the reference model",
-    aliases=(
-        trl("objective/kl", Estimator.K1, Moment.BATCH),
-        # Its bare `kl` is this under preset `grpo` alone: from any other sender it is KL.
-        trl("train/kl", Estimator.K3, Moment.BATCH),
-        verl("actor/kl_loss", None, Moment.ALL_EPOCHS),
-        nemo("train/kl_penalty", Estimator.K3, Moment.ALL_EPOCHS),
-        # Among losses a divergence is the penalty for leaving the reference.
-        draft("rl.train.loss", rl_loss_type="kl_divergence"),
-    ),
+    aliases=(draft("rl.train.loss", rl_loss_type="kl_divergence"),),
 )
 
 CLAMPED: Final = _row(
@@ -163,7 +144,6 @@ CLIP_UP: Final = _row(
     presets={"esper": above(0.3, 0.5, at=True)},
     direction=Direction.DOWN,
     tele=("TELE-135",),
-    aliases=(trl("clip_ratio/high_mean"), trl("train/clip_ratio/high_mean")),
     feeds=("field:policy",),
 )
 
@@ -175,7 +155,6 @@ CLIP_DOWN: Final = _row(
     presets={"esper": above(0.15, 0.30, at=True)},
     direction=Direction.DOWN,
     tele=("TELE-136",),
-    aliases=(trl("clip_ratio/low_mean"), trl("train/clip_ratio/low_mean")),
 )
 
 WEIGHT_MAX: Final = _row(
@@ -200,7 +179,6 @@ WEIGHT_MAX: Final = _row(
     fmt=".2f",
     fix="lower the learning rate or the number of epochs",
     tele=("TELE-150",),
-    aliases=(nemo("train/probs_ratio_max"),),
 )
 
 WEIGHT_MIN: Final = _row(
@@ -214,7 +192,6 @@ WEIGHT_MIN: Final = _row(
     direction=Direction.UP,
     fmt=".2f",
     fix="lower the learning rate or the number of epochs",
-    aliases=(nemo("train/probs_ratio_min"),),
 )
 
 WEIGHT_MEAN: Final = _row(
@@ -224,7 +201,6 @@ WEIGHT_MEAN: Final = _row(
     asks="Is the mean ratio of new to old probability about 1?",
     label="rat mean",
     fmt=".3f",
-    aliases=(trl("val/ratio"), nemo("train/probs_ratio")),
 )
 
 LOG_PROB_MIN: Final = _row(

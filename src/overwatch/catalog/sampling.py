@@ -6,7 +6,7 @@ What a replay server holds is in `replay`; these are of the policy that learns f
 from functools import partial
 from typing import Final
 
-from overwatch.catalog.alias import cleanrl, plain, sb3
+from overwatch.catalog.alias import plain
 from overwatch.catalog.metric import Direction, Kind, Metric, NonFinite, Scope
 
 _row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY, non_finite=NonFinite.UNDEFINED)
@@ -16,11 +16,7 @@ EPSILON: Final = _row(
     unit="1",
     asks="What share of the actions is random, so that others than the best are tried?",
     fmt=".1%",
-    aliases=(
-        sb3("rollout/exploration_rate"),
-        cleanrl("charts/epsilon"),
-        *plain("exploration_rate", "exploration"),
-    ),
+    aliases=plain("exploration_rate", "exploration"),
 )
 MEMORY_FILL: Final = _row(
     name="overwatch.policy.memory_fill",

@@ -1,11 +1,12 @@
 """What a word means: the rows that are spelt so, by the nearest kind of spelling that any row has.
 
-Pure, and of any rows: the SDK and `overwatch catalog show` ask the same. Must not know scopes or libraries.
+Pure, and of any rows: the SDK and `overwatch catalog show` ask the same. Must not know scopes.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from overwatch.catalog.libraries import aliases_of
 from overwatch.catalog.metric import Metric
 from overwatch.catalog.names import prometheus_name
 
@@ -14,7 +15,7 @@ Kinds = tuple[Callable[[Metric, str], bool], ...]
 _KINDS: Final[Kinds] = (
     lambda row, word: word == row.name,
     lambda row, word: word == row.short,
-    lambda row, word: any(word == alias.name for alias in row.aliases),
+    lambda row, word: any(word == alias.name for alias in aliases_of(row) if alias.is_common),
     lambda row, word: word == prometheus_name(row),
     lambda row, word: word.upper() in row.tele,
     lambda row, word: word.lower() == row.label.lower(),

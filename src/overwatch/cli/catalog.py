@@ -13,8 +13,19 @@ from typing import Final
 import click
 
 from overwatch import conventions
-from overwatch.catalog import ROWS, Library, Metric, Scope
-from overwatch.catalog.describe import Stated, alias_text, describe, limits_text, lookup, nearest
+from overwatch.catalog import LIBRARIES, ROWS, Library, Metric, Scope, aliases_of, parse_library
+from overwatch.catalog.describe import (
+    Stated,
+    alias_notes,
+    alias_text,
+    describe,
+    limits_text,
+    lookup,
+    nearest,
+    pairs_of,
+    source_text,
+    stated_names,
+)
 from overwatch.catalog.graph import arrows, backwards, reach
 from overwatch.catalog.presets import DEFAULT, PRESETS, parse_preset
 from overwatch.catalog.records import InEvent, InField, InRow, Later, Place, ids, places
@@ -89,6 +100,31 @@ def list_(preset: str, fmt: str, *, judged: bool, coming: bool, **only: str | No
 
 
 @catalog.command()
+@click.argument("library")
+@_FORMAT
+def aliases(library: str, fmt: str) -> None:
+    """What a library calls the metrics. LIBRARY: its name, e.g. `sb3`, `TRL`, `sample-factory`."""
+    try:
+        known = parse_library(library)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="LIBRARY") from error
+    names = next(names for names in LIBRARIES if names.library is known)
+    if fmt == "json":
+        click.echo(_json(stated_names(names)))
+        return
+    rows = [(alias.name, short, ", ".join(alias_notes(alias))) for short, alias in pairs_of(names)]
+    widths = [max((len(row[at]) for row in rows), default=0) for at in (0, 1)]
+    click.echo(source_text(names))
+    for name, short, notes in rows:
+        click.echo(f"  {name:{widths[0]}}  {short:{widths[1]}}  {notes}".rstrip())
+    if names.left:
+        click.echo("custom numbers, though they look like a metric:")
+        width = max(map(len, names.left))
+        for name, reason in names.left.items():
+            click.echo(f"  {name:{width}}  {reason}")
+
+
+@catalog.command()
 @_FORMAT
 def check(fmt: str) -> None:
     """Say what is wrong with the catalogue; status 1 if anything is."""
@@ -97,7 +133,7 @@ def check(fmt: str) -> None:
     wrong = catalog_problems()
     held = {
         "rows": len(ROWS),
-        "aliases": sum(len(row.aliases) for row in ROWS),
+        "aliases": sum(len(aliases_of(row)) for row in ROWS),
         "records": len(ids()),
         "rows_to_come": sum(row.comes_with is not None for row in ROWS),
         "records_to_come": sum(isinstance(place, Later) for place in places(ROWS).values()),
@@ -161,7 +197,7 @@ def _lines(row: Metric) -> Iterator[str]:
         yield f"  {key.replace('_', ' '):{_WIDTH}}{text}"
     for preset in PRESETS:
         yield f"  {f'limits {preset}':{_WIDTH + 5}}{limits_text(row.limits_for(preset)) or 'none'}"
-    for alias in row.aliases:
+    for alias in aliases_of(row):
         yield f"  {alias.library.value:{_WIDTH}}{alias_text(alias)}"
 
 
@@ -178,7 +214,7 @@ def _words(place: Place) -> str:
 
 
 def _aliases(row: Metric, library: str) -> list[str]:
-    return [alias_text(one) for one in row.aliases if one.library.value.lower() == library.lower()]
+    return [alias_text(one) for one in aliases_of(row) if one.library.value.lower() == library.lower()]
 
 
 @catalog.group("registry")

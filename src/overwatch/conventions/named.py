@@ -40,6 +40,7 @@ PRODUCER: Final = (
     _own(wire.JOIN, "string", "Shared by the ranks of a launch that was given no run id.", "10.0.0.1:29500"),
     _own(wire.ATTEMPT, "int", "How often the launcher had started the run before.", 0),
     _own(wire.GROUP, "string", "The arm of a comparison that the run belongs to.", "baseline"),
+    _own(wire.LIBRARY, "string", "The library whose own names the metrics have.", "sb3", "TRL"),
     _own("overwatch.vcs.dirty", "boolean", "Whether tracked files differ from the revision.", False),
     _own("slurm.job.id", "string", "Slurm's id of the job.", "81234"),
     _own("slurm.job.name", "string", "Slurm's name of the job.", "ppo"),

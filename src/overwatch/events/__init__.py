@@ -130,9 +130,9 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     """The trainer's settings, as text by name."""
 
     @property
-    def judged_by(self) -> str:
-        """Whose limits judge the run."""
-        return self.preset or preset_for(self.algo)
+    def chosen(self) -> str | None:
+        """Whose limits judge the run, by its word or its algorithm; `None` leaves it to its numbers."""
+        return self.preset or (None if self.algo is None else preset_for(self.algo))
 
 
 class RunFinished(Fact, frozen=True, kw_only=True, tag="run_finished"):

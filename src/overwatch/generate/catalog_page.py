@@ -1,7 +1,15 @@
 """The catalogue as a page for people: rows, presets, aliases, telemetry records and seed stages."""
 
-from overwatch.catalog import ROWS, Library, Metric, Scope, prometheus_name
-from overwatch.catalog.describe import alias_text, level_of, limit_text, limits_text
+from overwatch.catalog import LIBRARIES, ROWS, UNTABLED, Library, Metric, Names, Scope, prometheus_name
+from overwatch.catalog.describe import (
+    alias_notes,
+    alias_text,
+    level_of,
+    limit_text,
+    limits_text,
+    pairs_of,
+    source_text,
+)
 from overwatch.catalog.presets import DEFAULT, PRESETS
 from overwatch.catalog.records import InEvent, InField, InRow, Later, Place, places
 from overwatch.catalog.stages import TRANSITIONS, Stage
@@ -19,6 +27,15 @@ by nothing yet: they are absent, and shown once something sends them.
 
 Of several updates sent at once the last value is shown, and each is judged: smallest, largest and the number
 beyond each limit travel with it, so a breach between two records is never lost.
+"""
+
+
+_LIBRARIES = """## Names of libraries
+
+What training libraries call the policy's numbers, one table a library; `overwatch catalog aliases LIBRARY`
+prints it. A name without a row looks like one and is a custom number, for the reason beside it. *From source*
+means that the names were read in the library's code: it was not run here. A name that counts only where the
+library is known needs `start(library=…)`, an adapter, or the resource attribute `overwatch.library`.
 """
 
 
@@ -67,18 +84,31 @@ def _differs(row: Metric, preset: str) -> str:
 
 
 def _aliases() -> str:
+    """By row what has no table: words by hand, the draft; then each library's table."""
     rows = [
         [
             f"`{row.name}`",
             *(
                 "<br>".join(alias_text(alias) for alias in row.aliases if alias.library is library)
-                for library in Library
+                for library in sorted(UNTABLED, key=list(Library).index)
             ),
         ]
         for row in ROWS
         if row.aliases
     ]
-    return _section("What others call it", ["row", *(library.value for library in Library)], rows)
+    head = ["row", *(library.value for library in sorted(UNTABLED, key=list(Library).index))]
+    tables = [_table_of(names) for names in LIBRARIES]
+    return "\n".join([_section("What others call it", head, rows), _LIBRARIES, *tables])
+
+
+def _table_of(names: Names) -> str:
+    """What one library calls the rows, and the names of its that are none, with the reasons."""
+    rows = [
+        [f"`{alias.name}`", f"`{short}`", ", ".join(alias_notes(alias))] for short, alias in pairs_of(names)
+    ]
+    rows += [[f"`{name}`", "", reason] for name, reason in names.left.items()]
+    title = f"### {names.library.value}\n\n{source_text(names)}.\n"
+    return f"{title}\n{_section(None, ['name', 'row', 'notes'], rows)}"
 
 
 def _records() -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from overwatch.catalog import ROWS, Library, Metric
+from overwatch.catalog import ROWS, Library, Metric, aliases_of
 from overwatch.conventions import registry
 from overwatch.conventions.model import Attribute, Level, Ref, refs_of
 from overwatch.conventions.registry import SEMCONV_VERSION
@@ -135,7 +135,7 @@ def _mapping() -> str:
     rows = [
         [f"`{alias.name}`{_split(alias.attributes)}", f"`{row.name}`", _difference(row)]
         for row in ROWS
-        for alias in row.aliases
+        for alias in aliases_of(row)
         if alias.library is Library.RL_DRAFT
     ]
     rows += [[one.name if " " in one.name else f"`{one.name}`", one.ours, one.differs] for one in _DRAFT]

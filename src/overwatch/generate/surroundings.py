@@ -6,15 +6,15 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
-from overwatch.catalog import ROWS
-from overwatch.catalog.checking import Surroundings, problems
+from overwatch.catalog import LIBRARIES, ROWS
+from overwatch.catalog.checking import Surroundings, library_problems, problems
 from overwatch.events import Event
 from overwatch.snapshot import Snapshot
 
 
 def catalog_problems() -> list[str]:
     """What is wrong with the catalogue as it is; empty when nothing is."""
-    return problems(ROWS, surroundings())
+    return [*problems(ROWS, surroundings()), *library_problems(LIBRARIES, ROWS)]
 
 
 def surroundings() -> Surroundings:

@@ -12,7 +12,7 @@ import msgspec
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource as ResourceMessage
 
-from overwatch.catalog import Scope
+from overwatch.catalog import Library, Scope, parse_library
 from overwatch.catalog.tallies import SERVICES
 from overwatch.events import (
     EnvsRemoved,
@@ -46,6 +46,8 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin
     """With an empty run id when the resource names neither a run nor anything that implies one."""
     service: str | None
+    library: Library | None
+    """Whose names its metrics have; `None` where none, or none that is known, is named."""
     attributes: dict[str, Value]
 
 
@@ -69,7 +71,8 @@ def resource_of(message: ResourceMessage) -> Resource:
         algo=_word(attributes, wire.ALGORITHM),
         service=_service(attributes),
     )
-    return Resource(origin=origin, service=_word(attributes, wire.SERVICE), attributes=attributes)
+    service, library = _word(attributes, wire.SERVICE), _library(_word(attributes, wire.LIBRARY))
+    return Resource(origin=origin, service=service, library=library, attributes=attributes)
 
 
 def run_id_of(resource: Resource, pairs: Iterable[KeyValue]) -> str | None:
@@ -116,6 +119,13 @@ def _word(attributes: dict[str, Value], name: str) -> str | None:
 def _service(attributes: dict[str, Value]) -> str | None:
     name, namespace = _word(attributes, wire.SERVICE), _word(attributes, wire.SERVICE_NAMESPACE)
     return f"{namespace}/{name}" if name and namespace else name
+
+
+def _library(name: str | None) -> Library | None:
+    try:
+        return None if name is None else parse_library(name)
+    except ValueError:
+        return None
 
 
 def implied_id(attributes: Mapping[str, Value]) -> str | None:

@@ -153,6 +153,8 @@ class PointSubject(msgspec.Struct, frozen=True, kw_only=True):
     origin: Origin
     row: catalog.Metric
     subject: Subject
+    scale: float = 1.0
+    """What its value is multiplied by to be in the row's unit."""
 
 
 Outcome: TypeAlias = PointSubject | SeriesKey | Lost
@@ -238,6 +240,7 @@ class _Gathering:
         self._unattributed = 0
         self._unmapped = 0
         self._untimed = 0
+        self._is_scaled = False
 
     def take(self, producer: _Producer, metric: Any) -> None:
         """Gather one metric's points; of those that Overwatch's own SDK sends only how many there are."""
@@ -277,7 +280,8 @@ class _Gathering:
                 origin, row, subject = outcome.origin, outcome.row, outcome.subject
                 if (place := (at, len(subject), row.name, origin)) != last:
                     last, values = place, self._moments.name(origin, at, row.scope, row.name, subject)
-                values[subject] = value
+                    self._is_scaled |= outcome.scale != 1.0
+                values[subject] = value * outcome.scale
             elif isinstance(outcome, SeriesKey):
                 try:
                     self._series.append(_point_of(outcome, start, at, value))
@@ -314,7 +318,8 @@ class _Gathering:
         # A total of nothing has no value; of changes the window after them follows on theirs.
         is_nothing = spread is not None and not spread.count and not reported.changes
         if isinstance(outcome, PointSubject) and isinstance(value, float):
-            self._moments.put(outcome.origin, at, outcome.row, outcome.subject, value)
+            self._moments.put(outcome.origin, at, outcome.row, outcome.subject, value * outcome.scale)
+            self._is_scaled |= outcome.scale != 1.0
         elif isinstance(outcome, SeriesKey) and value is not None and not is_nothing:
             self._series.append(_point_of(outcome, point.start_time_unix_nano, at, value))
 
@@ -333,6 +338,7 @@ class _Gathering:
             unattributed=self._unattributed,
             unmapped=self._unmapped,
             untimed=self._untimed,
+            is_scaled=self._is_scaled,
             series=series,
         )
 
@@ -378,8 +384,12 @@ def _parsed(kind: str, raw: bytes) -> _AnyPoint:
 def _outcome_of(resource: Resource, reported: _Reported, attributes: dict[str, Value]) -> Outcome:
     """What a point with these attributes is about; raises `RejectedError`."""
     run_id = run_id_in(resource, attributes.get(wire.RUN_ID))
-    row = catalog.find(reported.name) or catalog.find_split(reported.name, attributes)
+    row, scale = catalog.meaning(reported.name, library=resource.library) or (None, 1.0)
+    row = row or catalog.find_split(reported.name, attributes)
     if row is None or row.kind is Kind.STATE or not is_meant(row, attributes):
+        return Lost.UNATTRIBUTED if run_id is None else Lost.UNMAPPED
+    if scale != 1.0 and reported.kind != "gauge":
+        # A total or a distribution in another unit: nothing is made of it.
         return Lost.UNATTRIBUTED if run_id is None else Lost.UNMAPPED
     if run_id is None:
         if row.scope in OF_A_TRAINER:
@@ -393,7 +403,7 @@ def _outcome_of(resource: Resource, reported: _Reported, attributes: dict[str, V
         subject = subject_of(row.scope, {**resource.attributes, **attributes})
     if subject is None:
         raise RejectedError("malformed", f"{row.name} needs {NEEDS[row.scope]} on its points")
-    of = PointSubject(origin=origin, row=row, subject=subject)
+    of = PointSubject(origin=origin, row=row, subject=subject, scale=scale)
     if reported.kind == "gauge":
         return of
     return SeriesKey(

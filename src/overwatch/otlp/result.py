@@ -106,6 +106,8 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
     """Metric points of foreign producers that no catalogue row knows."""
     series: Series | None = None
     """Of metrics: what must be settled before there are records; nothing else is in `records` then."""
+    is_scaled: bool = False
+    """Whether a value of a metric is other than it was sent, for its unit or its sign."""
     untimed: int = 0
     """Items without a time: the batch's receive stamp is theirs."""
     alive: tuple[Alive, ...] = ()

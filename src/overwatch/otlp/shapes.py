@@ -8,8 +8,8 @@ names and attributes, and every length before them, are where they were, and mea
 A shape is learned from one request (`learn`):
 
 1. Its points are found on the wire. Each has to be written plainly (`points.unpacked`), with nothing behind
-   its numbers that could take their place. A request with a histogram, or with a point of another form, has
-   no shape.
+   its numbers that could take their place. A request with a histogram, with a point of another form, or with
+   a value in another unit than its row's has no shape.
 2. Each value is replaced by its point's place (0, 1, 2, ...), and the general path (`points.decode_points`)
    reads that. What it finds shows where each value goes: a column that holds 3, 1, 2 is made of the values 3,
    1 and 2 of any request of this shape. So the general path decides what a request means, nothing here does.
@@ -289,7 +289,7 @@ def learn(body: bytes) -> Shape | None:
         return None
     _, firsts, moments = np.unique(numbers.times, return_index=True, return_inverse=True)
     stated = decode_points(_with_places(body, slots))
-    columns = _columns(stated, moments)
+    columns = None if stated.is_scaled else _columns(stated, moments)
     if columns is None:
         return None
     points, mask = () if stated.series is None else stated.series.points, layout.mask(len(body))

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, NO_LIMITS, Direction, Metric, Scope, of_scope
+from overwatch.catalog import BY_NAME, NO_LIMITS, Direction, Metric, Scope, key_of, name_of, of_scope
 from overwatch.events import Origin
 from overwatch.projection.policy import limit_text, scale_of, shown_as, status_of, text_of
 from overwatch.projection.text import safe, safe_fields
@@ -71,7 +71,7 @@ def remember(past: Past, snapshot: Snapshot) -> None:
     """Add a snapshot of a run, where only snapshots of it are left: one sample of each reading an update."""
     update, at = snapshot.run.update, int(snapshot.time * 1e9)
     for short, reading in snapshot.policy.items():
-        name = _FULL.get(short, f"{CUSTOM_PREFIX}{short}")
+        name = name_of(short)
         line = past.lines.get(name)
         seen = line is not None and line.index[-1] == (-1 if update is None else update)
         if seen or (reading.value is None and reading.non_finite is None):
@@ -132,16 +132,13 @@ def _named(past: Past) -> list[_Named]:
     return [one for _, one in sorted(found)]
 
 
-_FULL: Final = {row.short: row.name for row in of_scope(Scope.POLICY)}
 _PLACES: Final = {name: place for place, name in enumerate(BY_NAME)}
 
 
 def _short(full: str) -> str:
     """As the snapshot calls it: a policy row by its short name, a service's by its full one."""
     row = BY_NAME.get(full)
-    if row is None:
-        return full.removeprefix(CUSTOM_PREFIX)
-    return row.short if row.scope is Scope.POLICY else row.name
+    return key_of(full) if row is None or row.scope is Scope.POLICY else row.name
 
 
 def _curve(state: RunState, one: _Named, line: Series, query: HistoryQuery) -> Curve:

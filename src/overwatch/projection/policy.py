@@ -10,7 +10,6 @@ import msgspec
 
 from overwatch.catalog import (
     BY_NAME,
-    CUSTOM_PREFIX,
     NO_LIMITS,
     Direction,
     Limit,
@@ -19,6 +18,7 @@ from overwatch.catalog import (
     Scope,
     Side,
     head_of,
+    key_of,
     of_scope,
 )
 from overwatch.catalog.goodhart import GAP, PROXY, TRUE
@@ -58,7 +58,7 @@ def readings(state: RunState, judged: Judged) -> dict[str, Reading]:
             found[row.short] = _ABSENT[row.short]
     for name in sorted(state.policy):
         if name not in BY_NAME:
-            short = safe(name.removeprefix(CUSTOM_PREFIX))
+            short = safe(key_of(name))
             found[short] = custom_reading(short, state.policy[name], tick)
     if judged.converged:
         found[ENTROPY.short] = msgspec.structs.replace(found[ENTROPY.short], status="ok")

@@ -12,12 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Protocol, TypeVar, cast
 
 from overwatch.catalog import Scope
-from overwatch.catalog.presets import DEFAULT
 from overwatch.events import Column, Measured
 from overwatch.sdk.device import DeviceValues
 from overwatch.sdk.frames import Frame
 from overwatch.sdk.link import Link
-from overwatch.sdk.names import MAX_NAME, Names
+from overwatch.sdk.names import DIALECT, MAX_NAME, Dialect, Names
 from overwatch.sdk.packing import Shape, Tensor, is_tensor
 from overwatch.sdk.tallies import Tallies
 from overwatch.sdk.values import Numbers, Numeric, RefusedError, number, numbers
@@ -71,13 +70,13 @@ def guarded(method: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[S
 class Channel:
     """A run's way out. One without a link takes everything and sends nothing."""
 
-    def __init__(self, run_id: str, link: Link | None, preset: str = DEFAULT) -> None:
+    def __init__(self, run_id: str, link: Link | None, dialect: Dialect = DIALECT) -> None:
         self.run_id = run_id
         self.link = link
         """`None` once the run is over, too."""
         self.device = DeviceValues(self.drop, self.refuse)
         self.tallies = Tallies("" if link is None else link.role, self.send, self.warn)
-        self.names = Names(preset, self.warn, self.refuse)
+        self.names = Names(dialect, self.warn, self.refuse)
         self.refused = 0
         """Single values that were left out."""
         self.missed = 0

@@ -13,8 +13,9 @@ from typing import Final, NamedTuple, assert_never
 
 import msgspec
 
-from overwatch.catalog import BY_NAME, Limit, Metric, NonFinite, Scope, Side
+from overwatch.catalog import BY_NAME, Limit, Metric, NonFinite, Scope, Side, chosen_by
 from overwatch.catalog.judging import run_limits
+from overwatch.catalog.presets import DEFAULT
 from overwatch.events import Column, Conflated, Measured, NonFiniteSeen, scalars
 
 MAX_NAMES: Final = 1024
@@ -131,8 +132,9 @@ class Conflator:
     """
 
     def __init__(
-        self, preset: str = "ppo", config: Mapping[str, str] | None = None, *, together: int = 1024
+        self, preset: str | None = "ppo", config: Mapping[str, str] | None = None, *, together: int = 1024
     ) -> None:
+        """Without a preset the names choose it."""
         self._preset = preset
         self._config = config or {}
         self._together = together
@@ -199,8 +201,10 @@ class Conflator:
             series.criticals += criticals
 
     def _levels_of(self, name: str) -> tuple[tuple[Limit, ...], tuple[Limit, ...]]:
+        if self._preset is None and (chosen := chosen_by((name,))) is not None:
+            self._preset, self._levels = chosen, {}
         row = BY_NAME.get(name)
-        limits = None if row is None else run_limits(row, self._preset, self._config)
+        limits = None if row is None else run_limits(row, self._preset or DEFAULT, self._config)
         # A row that is judged by the mean of many has no breaches of single values.
         sides = () if limits is None or (row is not None and row.mean_of > 1) else limits.sides
         found = _absolute(side.warning for side in sides), _absolute(side.critical for side in sides)

@@ -19,7 +19,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from overwatch.catalog.presets import parse_preset, preset_for
+from overwatch.catalog import parse_library
+from overwatch.catalog.presets import DEFAULT, parse_preset, preset_for
 from overwatch.events import MetricInfo, RunStarted
 from overwatch.sdk import exits, identity
 from overwatch.sdk.arguments import (
@@ -34,6 +35,7 @@ from overwatch.sdk.arguments import (
 )
 from overwatch.sdk.frames import Hello
 from overwatch.sdk.link import Link
+from overwatch.sdk.names import Dialect
 from overwatch.sdk.rollouts.columns import WordTables, word_tables
 from overwatch.sdk.run import Run
 from overwatch.sdk.terminal import Terminal, is_quiet
@@ -60,6 +62,7 @@ def start(
     words: WordTables | None = None,
     metric: MetricInfo | None = None,
     preset: str | None = None,
+    library: str | None = None,
     updates: int | None = None,
     batches: int | None = None,
     modes: Mapping[str, object] | None = None,
@@ -82,7 +85,8 @@ def start(
       two-letter code. `embargo`: steps for which a slot stays embargoed after a prune.
     - `words`: what the codes of `run.rollout` count into.
     - `preset`: whose limits judge this run, `ppo`, `ppo-continuous`, `grpo` or `esper`; else
-      `OVERWATCH_PRESET`, else `ppo`.
+      `OVERWATCH_PRESET`, else the one of `algo`, else `grpo` where names of GRPO come, else `ppo`.
+    - `library`: whose names `run.update` is given, e.g. `sb3` or `TRL`: the library's own table comes first.
     - `modes`: `amp`, `compile`, `ddp`.
     - `endpoint`: of OTLP; else `OTEL_*`, else the collector found on this machine.
     - `group`: the arm of a comparison, e.g. `baseline`; else `OVERWATCH_GROUP`.
@@ -107,6 +111,7 @@ def _begin(given: Mapping[str, Any]) -> Run:
     )
     started, endpoint, words = _started(given, ident), taken("endpoint", url), taken("words", word_tables)
     sample, role = taken("sample", bool), taken("role", text)
+    dialect = Dialect(started.chosen, taken("library", parse_library))
     off = Run(ident.run_id, None, started.n_envs)
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return off
@@ -139,7 +144,7 @@ def _begin(given: Mapping[str, Any]) -> Run:
         return off
     if terminal is not None:
         terminal.started()
-    return Run(ident.run_id, link, started.n_envs, started.judged_by, terminal, words=hello.words)
+    return Run(ident.run_id, link, started.n_envs, dialect, terminal, words=hello.words)
 
 
 def _with_names(tables: WordTables, started: RunStarted) -> WordTables | None:
@@ -203,13 +208,13 @@ def _with_max_entropy(config: dict[str, str]) -> dict[str, str]:
     return {"max_entropy": repr(math.log(count))} | config if count > 1 else config
 
 
-def _wanted_preset(algo: str | None) -> str:
+def _wanted_preset(algo: str | None) -> str | None:
     """What the environment asks for, else what suits the algorithm; a misspelt word stops no training."""
-    wanted, suits = os.environ.get("OVERWATCH_PRESET", "").strip(), preset_for(algo)
+    wanted, suits = os.environ.get("OVERWATCH_PRESET", "").strip(), None if algo is None else preset_for(algo)
     try:
         return parse_preset(wanted) if wanted else suits
     except ValueError as error:
-        log.warning("OVERWATCH_PRESET: %s; %s judges this run", error, suits)
+        log.warning("OVERWATCH_PRESET: %s; %s judges this run", error, suits or DEFAULT)
         return suits
 
 

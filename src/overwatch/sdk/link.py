@@ -76,7 +76,7 @@ class Link:
 
     def _open_rings(self, hello: Hello, *, shared: bool) -> None:
         started = hello.started
-        self.rings = RingSet(hello.epoch, preset=started.judged_by, config=started.config, shared=shared)
+        self.rings = RingSet(hello.epoch, preset=started.chosen, config=started.config, shared=shared)
 
     def _open_process(self, hello: Hello) -> "Exporter | None":
         """An exporter of its own, with rings it can share; `None` where that cannot be."""

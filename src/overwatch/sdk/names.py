@@ -1,24 +1,30 @@
 """Names of numbers as trainers write them: which row they fill, and the custom number that each other one is.
 
-Rules: a name is looked up once; what is odd about it is logged once. Must not know values.
+Rules: a name is looked up once, and again where names that come later choose the preset; what is odd about it
+is logged once. A library's own names count where the library is known. Must not know values.
 """
 
 import difflib
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from overwatch.catalog import (
     BY_NAME,
     CUSTOM_PREFIX,
     Kind,
+    Library,
     Metric,
     Scope,
+    chosen_by,
     find,
     head_of,
+    known_in,
+    meaning,
     of_scope,
     spellings,
     typed,
 )
+from overwatch.catalog.presets import DEFAULT, WORDS
 from overwatch.catalog.tallies import SERVICES
 from overwatch.sdk.values import RefusedError, text
 
@@ -28,15 +34,34 @@ _TYPED: Final = [word for row in of_scope(Scope.POLICY) if (word := typed(row)) 
 """What is proposed instead of a name that no row has: it can be written as the name of an argument."""
 
 
+class Dialect(NamedTuple):
+    """Whose words a run's names are."""
+
+    preset: str | None = DEFAULT
+    """`None` where neither the run nor its algorithm chose one: its names may."""
+    library: Library | None = None
+
+
+DIALECT: Final = Dialect()
+"""Of who names neither."""
+
+
 class Names:
     """The full names of one run's numbers."""
 
     def __init__(
-        self, preset: str, warn: Callable[[str, str], None], refuse: Callable[[str, RefusedError], None]
+        self,
+        dialect: Dialect,
+        warn: Callable[[str, str], None],
+        refuse: Callable[[str, RefusedError], None],
     ) -> None:
         """`warn` logs a line once about a thing; `refuse` counts a value that is left out."""
-        self._preset, self._warn, self._refuse = preset, warn, refuse
-        self._policy = {row.short: row.name for row in of_scope(Scope.POLICY)}
+        (self._preset, self._library), self._warn, self._refuse = dialect, warn, refuse
+        self._policy: dict[str, str] = {}
+        if self._library is None:
+            self._policy = {row.short: row.name for row in of_scope(Scope.POLICY)}
+        self._scales: dict[str, float] = {}
+        """What a number of a name is multiplied by, where its unit is not its row's."""
         self._custom: set[str] = set()
 
     def full(self, name: str, scope: Scope) -> str:
@@ -45,15 +70,37 @@ class Names:
         return self.custom(name) if row is None else row.name
 
     def policy(self, name: str) -> str:
-        """The full name of a number of the policy, by any spelling that the run's preset knows."""
-        row = find(name, Scope.POLICY, self._preset)
-        full = self._policy[name] = self.custom(name) if row is None else row.name
-        if row is not None and name not in spellings(row):
-            self._warn(f"loose {name}", f"{name!r} is taken as {row.short!r}: sent as {full}")
+        """The full name of a number of the policy, by any spelling that the run's preset and library know."""
+        meant = meaning(name, Scope.POLICY, preset=self._preset, library=self._library)
+        if meant is None:
+            self._policy[name] = full = self.custom(name)
+            return full
+        row, scale = meant
+        self._policy[name] = row.name
+        if scale != 1.0:
+            self._scales[name] = scale
+        elif name not in spellings(row, self._library):
+            self._warn(f"loose {name}", f"{name!r} is taken as {row.short!r}: sent as {row.name}")
+        return row.name
+
+    def as_given(self, name: str) -> str:
+        """The same of a number that is sent as it is given; raises `RefusedError` for any other."""
+        full = self.policy(name)
+        if name in self._scales or (self._preset is None and chosen_by((full,))):
+            raise RefusedError(f"{name!r} is not sent as it is given")
         return full
+
+    def scaling(self, found: Mapping[str, str]) -> Callable[[dict[str, float]], dict[str, float]]:
+        """What makes numbers by full name those of their rows' units, for names found by `policies`."""
+        scales = {full: self._scales[name] for name, full in found.items() if name in self._scales}
+        scales = {full: scale for full, scale in scales.items() if full in BY_NAME}
+        if not scales:
+            return lambda numbers: numbers
+        return lambda numbers: {full: value * scales.get(full, 1.0) for full, value in numbers.items()}
 
     def policies(self, names: Iterable[str]) -> dict[str, str]:
         """The full name of each; of several spellings of one row the others than the surest are custom."""
+        names = self._chosen(tuple(names))
         found: dict[str, str] = {}
         taken: dict[str, str] = {}
         for name in names:
@@ -63,7 +110,7 @@ class Names:
                 if other != name:
                     if full not in BY_NAME:
                         raise RefusedError(f"{other!r} is the same custom number")  # noqa: TRY301
-                    taken[full] = _surer(BY_NAME[full], other, name)
+                    taken[full] = self._surer(BY_NAME[full], other, name)
                     apart = name if taken[full] == other else other
                     found[apart] = self.custom(apart)
                     self._warn(f"twice {apart}", f"{apart!r} is sent as {found[apart]}: {full} has a value")
@@ -71,6 +118,20 @@ class Names:
             except RefusedError as error:
                 self._refuse(name, error)
         return found
+
+    def _chosen(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The same names, once those that choose a preset have; others may then mean something else."""
+        if self._preset is None:
+            meant = (meaning(name, Scope.POLICY, library=self._library) for name in names)
+            self._preset = chosen_by(one[0].name for one in meant if one is not None)
+            for word in WORDS.get(self._preset or "", ()):
+                self._policy.pop(word, None)
+        return names
+
+    def _surer(self, row: Metric, *names: str) -> str:
+        """Of two spellings of a row the one that leaves less doubt."""
+        known = spellings(row, self._library)
+        return min(names, key=lambda name: known.index(name) if name in known else len(known))
 
     def gauge(self, name: str, own: Scope) -> tuple[str, Scope]:
         """The full name of a gauge and its scope: the host's, or `own` of the service that this is."""
@@ -88,6 +149,15 @@ class Names:
         if len(self._custom) >= MAX_CUSTOM:
             raise RefusedError(f"a run takes {MAX_CUSTOM} custom names; {name[:MAX_NAME]!r} is one more")
         self._custom.add(full)
+        if self._library is not None:
+            return full
+        if libraries := known_in(name):
+            stated = ", ".join(repr(library.value) for library in libraries)
+            hint = (
+                f"{name!r} means a metric in {stated} alone; with start(library=…) it is that. Sent as {full}"
+            )
+            self._warn(f"library {name}", hint)
+            return full
         close = difflib.get_close_matches(name.rpartition("/")[2], _TYPED, n=1, cutoff=0.8)
         if close and not name.startswith(CUSTOM_PREFIX) and head_of(name) is None:
             hint = f"no metric is called {name[:MAX_NAME]!r}; did you mean {close[0]!r}? Sent as {full}"
@@ -98,9 +168,3 @@ class Names:
 def custom_name(name: str) -> str:
     """The full name of a number that no row knows."""
     return name if name.startswith(CUSTOM_PREFIX) else f"{CUSTOM_PREFIX}{text(name, MAX_NAME)}"
-
-
-def _surer(row: Metric, *names: str) -> str:
-    """Of two spellings of a row the one that leaves less doubt."""
-    known = spellings(row)
-    return min(names, key=lambda name: known.index(name) if name in known else len(known))

@@ -17,12 +17,12 @@ from typing import Any, Final, Protocol, Self
 from overwatch import events
 from overwatch.catalog import Scope, Stage, find
 from overwatch.catalog.phases import is_pause
-from overwatch.catalog.presets import DEFAULT
 from overwatch.sdk.channel import Channel, Values, guarded
 from overwatch.sdk.ending import Ending, of_error
 from overwatch.sdk.frames import Update
 from overwatch.sdk.lifetime import EXIT_S, Lifetime, Report
 from overwatch.sdk.link import Link
+from overwatch.sdk.names import DIALECT, Dialect
 from overwatch.sdk.packing import Tensor, is_tensor
 from overwatch.sdk.rings.encoders import ColumnWriter, Latest, UpdateWriter
 from overwatch.sdk.rings.records import first_ids
@@ -68,14 +68,14 @@ class Run:
         run_id: str,
         link: Link | None,
         n_envs: int | None = None,
-        preset: str = DEFAULT,
+        dialect: Dialect = DIALECT,
         terminal: Terminal | None = None,
         *,
         words: WordTables | None = None,
     ) -> None:
         self.run_id = run_id
         """The run's id, shared by all of its processes."""
-        self._channel = channel = Channel(run_id, link, preset)
+        self._channel = channel = Channel(run_id, link, dialect)
         self._lifetime = Lifetime(channel, terminal)
         self._steps = Steps(channel, n_envs, words)
         self._send, self._maybe = channel.send, channel.maybe
@@ -90,7 +90,7 @@ class Run:
         if link is not None and link.rings is not None:
             self._columns_out = ColumnWriter(link.rings, partial(channel.names.full, scope=Scope.ENV))
             writer = UpdateWriter(
-                link.rings, self._latest, channel.names.policy, self._update_slowly, self._waiting
+                link.rings, self._latest, channel.names.as_given, self._update_slowly, self._waiting
             )
             self.__dict__["update"] = writer.update
 
@@ -139,15 +139,17 @@ class Run:
         """Any values, one by one; what cannot be taken is left out and counted."""
         at = time.time_ns()
         named: dict[str, Numeric | Tensor] = {}
-        for name, full in self._channel.names.policies(values).items():
+        found = self._channel.names.policies(values)
+        for name, full in found.items():
             value = values[name]
             try:
                 named[full] = value if is_tensor(value) else number(value)
             except RefusedError as error:
                 self._channel.refuse(name, error)
         index = self._latest.update = self._maybe("update", whole, update)
+        scaled = self._channel.names.scaling(found)
         self._channel.numbers_when_there(
-            named, lambda reported: self._send(Update(at=at, values=reported, index=index))
+            named, lambda reported: self._send(Update(at=at, values=scaled(reported), index=index))
         )
 
     def envs(

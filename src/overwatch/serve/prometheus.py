@@ -30,6 +30,7 @@ from overwatch.catalog import (
     label_name,
     of_scope,
     prometheus_name,
+    row_of,
 )
 from overwatch.catalog.alerts import reported_codes
 from overwatch.catalog.bounds import BoundState
@@ -196,7 +197,7 @@ class RunPage:
     ) -> None:
         """How many updates were beyond a limit; of KL from the first scrape on."""
         short = where[1]
-        row = find(short, Scope.POLICY)
+        row = row_of(short)
         if row is None or (reading.status == "absent" and row is not KL):
             return
         for level, count in (("warning", reading.warnings), ("critical", reading.criticals)):
@@ -357,7 +358,7 @@ def _tally(builder: FamilyBuilder, row: Metric | None, labels: str, one: Tally) 
 
 
 def _policy(builder: FamilyBuilder, labels: str, short: str, reading: Reading) -> None:
-    row = find(short, Scope.POLICY)
+    row = row_of(short)
     if (part := head_of(short)) is not None:
         of_head = f"{labels},{labels_text({'metric': part[0].short, part[0].parts: part[1]})}"
         builder.gauge(

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from overwatch import events
-from overwatch.catalog import BY_NAME, Scope
+from overwatch.catalog import BY_NAME, Scope, chosen_by
 from overwatch.catalog.compiling import COMPILE
 from overwatch.catalog.goodhart import PROXY, TRUE
 from overwatch.catalog.learner import CHECKPOINT_DURATION
@@ -22,7 +22,7 @@ from overwatch.catalog.run import STEPS
 from overwatch.catalog.tallies import SERVICES
 from overwatch.state.arrays import counted
 from overwatch.state.caps import forget_late, remove, source_of, within
-from overwatch.state.derived import settle_stops, settle_unit, unit_line
+from overwatch.state.derived import settle_stops, settle_units
 from overwatch.state.feed import begin, entry_of, measured, score_text
 from overwatch.state.machines import GPU_SUBSYSTEM, LaneHealth, note_processes
 from overwatch.state.measure import MARK_NS, codes, hand_over, measure
@@ -243,10 +243,12 @@ def _leads(state: RunState, rank: int) -> bool:
 
 def _settled(state: RunState, event: events.Measured) -> events.Measured:
     """The measurement under the names of its units; the first that shows another unit has a line."""
-    known = state.entropy_in_nats
-    settled = settle_unit(state, event) if event.scope is Scope.POLICY else event
-    if state.entropy_in_nats and not known:
-        _note_line(state, unit_line(settled))
+    if event.scope is not Scope.POLICY:
+        return event
+    state.preset_by_names = state.preset_by_names or chosen_by(event.values)
+    settled, lines = settle_units(state, event)
+    for line in lines:
+        _note_line(state, line)
     return settled
 
 

@@ -2,7 +2,8 @@
 
 Rules: what the trainer itself sent stays; nothing is made of what was not sent or not finite. An entropy
 beyond 0 to 1 is no share of its maximum, so it is in nats (every library's own entropy is, of a density even
-negative): it is judged by nothing, unless the run declared the maximum: then its share is worked out. A stop
+negative): it is judged by nothing, unless the run declared the maximum: then its share is worked out. Any
+other share beyond 0 to 1 is none either, so the run's numbers of that name are custom ones. A stop
 that kept its update's KL within twice its target worked. Stops and the numbers of their updates come in
 either order, and one record may report many updates: both sides are settled whenever one of them comes. Must
 not know findings.
@@ -10,11 +11,12 @@ not know findings.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
 
-from overwatch.catalog import KL, Metric
+from overwatch.catalog import BY_NAME, CUSTOM_PREFIX, KL, Kind, Metric, Scope, of_scope
 from overwatch.catalog.critic import VALUE_MAX, VALUE_MIN, VALUE_SPREAD
 from overwatch.catalog.goodhart import FOOD, GAP, POISON, PROXY, TRUE
 from overwatch.catalog.gradients import ENTROPY_CLIP, ENTROPY_NATS
@@ -165,55 +167,84 @@ MAX_ENTROPY: Final = "max_entropy"
 MOST_SHARE: Final = 1.01
 """Rounding may bring a share a little above 1."""
 LEAST_SHARE: Final = -0.01
+_SHARES: Final = frozenset(
+    row.name for row in of_scope(Scope.POLICY)
+    if row.unit == "1" and row.kind is Kind.GAUGE and row is not ENTROPY
+)  # fmt: skip
 T = TypeVar("T")
 
 
-def settle_unit(state: RunState, event: Measured) -> Measured:
-    """The measurement as it is folded; one entropy beyond 0 to 1 decides that all of its run are in nats."""
-    sent = event.values.get(ENTROPY.name)
-    if sent is None or not len(sent):
-        return event
-    if not state.entropy_in_nats:
-        many = event.conflated
-        ends = () if many is None else (many.low.get(ENTROPY.name), many.high.get(ENTROPY.name))
-        values = [sent.first(), *(end.first() for end in ends if end is not None and len(end))]
-        # What is not finite is beyond no end.
-        if not any(value < LEAST_SHARE or value > MOST_SHARE for value in values if value - value == 0):
-            return event
-        state.entropy_in_nats = True
-        if ENTROPY.name in state.policy:
-            unjudge(state.policy[ENTROPY.name])
-    return event if state.declared(MAX_ENTROPY) is None else _renamed(event)
+def settle_units(state: RunState, event: Measured) -> tuple[Measured, list[Entry]]:
+    """The measurement as it is folded, and the feed's lines about units that turned out to be others.
+
+    One value beyond 0 to 1 decides that all of its run are no shares: an entropy is in nats, any other number
+    is a custom one.
+    """
+    sent = [name for name in event.values if name in _SHARES]
+    beyond = [name for name in sent if name not in state.no_shares and _is_beyond(event, name)]
+    state.no_shares += beyond
+    for name in beyond:
+        series = state.policy.pop(name, None)
+        if series is not None:
+            unjudge(series)
+            state.policy[_custom(name)] = series
+    lines = [_line(event, _no_share(name)) for name in beyond]
+    renamed = {name: _custom(name) for name in sent if name in state.no_shares}
+    if ENTROPY.name in event.values:
+        if not state.entropy_in_nats and _is_beyond(event, ENTROPY.name):
+            state.entropy_in_nats = True
+            if ENTROPY.name in state.policy:
+                unjudge(state.policy[ENTROPY.name])
+            lines.append(_line(event, _IN_NATS))
+        if state.entropy_in_nats and state.declared(MAX_ENTROPY) is not None:
+            renamed[ENTROPY.name] = ENTROPY_NATS.name
+    return _renamed(event, renamed) if renamed else event, lines
 
 
-def _renamed(event: Measured) -> Measured:
+def _is_beyond(event: Measured, name: str) -> bool:
+    """Whether a value of a name, or an extreme of those it stands for, is finite and no share."""
     many = event.conflated
+    ends = () if many is None else (many.low.get(name), many.high.get(name))
+    values = [column.first() for column in (event.values[name], *ends) if column is not None and len(column)]
+    return any(value < LEAST_SHARE or value > MOST_SHARE for value in values if value - value == 0)
+
+
+def _custom(name: str) -> str:
+    return f"{CUSTOM_PREFIX}{BY_NAME[name].short}"
+
+
+def _renamed(event: Measured, names: Mapping[str, str]) -> Measured:
+    moved, many = partial(_moved, names=names), event.conflated
     if many is not None:
         many = msgspec.structs.replace(
-            many, low=_moved(many.low), high=_moved(many.high), warnings=_moved(many.warnings),
-            criticals=_moved(many.criticals),
+            many, low=moved(many.low), high=moved(many.high), warnings=moved(many.warnings),
+            criticals=moved(many.criticals),
         )  # fmt: skip
-    return msgspec.structs.replace(event, values=_moved(event.values), conflated=many)
+    return msgspec.structs.replace(event, values=moved(event.values), conflated=many)
 
 
-def _moved(by_name: Mapping[str, T]) -> dict[str, T]:
-    """The same, with entropy as nats; what was sent as `entropy_nats` stays."""
-    rest = {name: value for name, value in by_name.items() if name != ENTROPY.name}
-    return rest if ENTROPY.name not in by_name else {ENTROPY_NATS.name: by_name[ENTROPY.name]} | rest
+def _moved(by_name: Mapping[str, T], names: Mapping[str, str]) -> dict[str, T]:
+    """The same under other names; what was sent under those stays."""
+    moved = {new: by_name[old] for old, new in names.items() if old in by_name}
+    return moved | {name: value for name, value in by_name.items() if name not in names}
 
 
-def unit_line(event: Measured) -> Entry:
-    """The feed's line of a run whose entropy turned out to be in nats."""
-    return Entry(
-        at=event.at,
-        severity="warning",
-        subsystem="policy",
-        kind="log_line",
-        message=(
-            "entropy is no share of its maximum here: taken as nats; send it as entropy_nats, or its share "
-            "as entropy_relative; n_actions or max_entropy in the run's config make one from the other"
-        ),
+def _no_share(name: str) -> str:
+    short = BY_NAME[name].short
+    return (
+        f"{short} is beyond 0 to 1, which a share cannot be: it is not judged and shown as a custom number; "
+        f"send it as a share, or under a name of its own"
     )
+
+
+_IN_NATS: Final = (
+    "entropy is no share of its maximum here: taken as nats; send it as entropy_nats, or its share "
+    "as entropy_relative; n_actions or max_entropy in the run's config make one from the other"
+)
+
+
+def _line(event: Measured, message: str) -> Entry:
+    return Entry(at=event.at, severity="warning", subsystem="policy", kind="log_line", message=message)
 
 
 def settle_stops(state: RunState) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from overwatch.catalog import NO_LIMITS, Limits, Metric
 from overwatch.catalog.judging import declared, run_limits
 from overwatch.catalog.policy import ENTROPY
-from overwatch.catalog.presets import preset_for
+from overwatch.catalog.presets import DEFAULT, preset_for
 from overwatch.events import (
     CheckpointSaved,
     CommandApplied,
@@ -154,6 +154,8 @@ class RunState(msgspec.Struct, kw_only=True):
     last_update_at: int = 0
     entropy_in_nats: bool = False
     """Whether what is called `entropy` turned out to be no share."""
+    no_shares: list[str] = msgspec.field(default_factory=list)
+    """Full names of other shares that turned out to be none."""
     episodes: int = 0
     steps: int = 0
     step_index: dict[int, int] = msgspec.field(default_factory=dict)
@@ -236,13 +238,17 @@ class RunState(msgspec.Struct, kw_only=True):
     overflow: Overflow = msgspec.field(default_factory=Overflow)
     """What was beyond a cap."""
 
+    preset_by_names: str | None = None
+    """The preset that a run's names chose."""
     judged_by: str | None = None
     """The preset that the collector sets for every run; `None` leaves it to the run."""
 
     @property
     def preset(self) -> str:
         """Which limits judge this run."""
-        return self.judged_by or (self.started.judged_by if self.started else preset_for(self.origin.algo))
+        algo = self.origin.algo
+        chosen = self.started.chosen if self.started else None if algo is None else preset_for(algo)
+        return self.judged_by or chosen or self.preset_by_names or DEFAULT
 
     def lane(self, lane_id: str) -> str:
         """What a lane is called, known from here on."""

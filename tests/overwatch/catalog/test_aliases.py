@@ -14,7 +14,9 @@ from overwatch.catalog import (
     Library,
     Metric,
     Moment,
+    Names,
     Scope,
+    aliases_of,
     find,
     find_split,
     prometheus_name,
@@ -31,7 +33,7 @@ from overwatch.otlp.totals import Totals
 
 
 def _alias(name: str) -> Alias:
-    return next(alias for row in ROWS for alias in row.aliases if alias.name == name)
+    return next(alias for row in ROWS for alias in aliases_of(row) if alias.name == name)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,7 @@ def test_a_divergence_says_how_it_was_estimated(name: str, estimator: Estimator,
 
 def test_every_alias_of_a_divergence_names_its_estimator_or_stands_apart() -> None:
     """Whatever is judged as KL was estimated in a way that can be."""
-    for alias in KL.aliases:
+    for alias in aliases_of(KL):
         if alias.library not in (Library.RL_DRAFT, Library.PLAIN):
             assert alias.estimator in (Estimator.K2, Estimator.K3, Estimator.EXACT)
             assert alias.moment is not None
@@ -70,7 +72,7 @@ def test_a_divergence_from_a_reference_is_not_kl() -> None:
 
 def test_every_library_is_spelt() -> None:
     """Each has aliases."""
-    assert {alias.library for row in ROWS for alias in row.aliases} == set(Library)
+    assert {alias.library for row in ROWS for alias in aliases_of(row)} == set(Library)
 
 
 def test_a_name_that_several_rows_share_is_told_apart_by_attributes() -> None:
@@ -93,7 +95,7 @@ def test_an_alias_is_found_in_its_scope() -> None:
 
 @pytest.mark.parametrize(
     ("row", "alias"),
-    [(row, alias) for row in ROWS for alias in row.aliases],
+    [(row, alias) for row in ROWS for alias in aliases_of(row) if alias.is_common],
     ids=lambda value: value.name,
 )
 def test_a_metric_under_an_alias_arrives_as_its_row(row: Metric, alias: Alias) -> None:
@@ -118,7 +120,7 @@ def test_the_installed_library_spells_them_so() -> None:
     """What is said of SB3 is in its source."""
     folder = Path(stable_baselines3.__file__).parent
     source = "\n".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
-    spelt = [alias.name for row in ROWS for alias in row.aliases if alias.library is Library.SB3]
+    spelt = [alias.name for row in ROWS for alias in aliases_of(row) if alias.library is Library.SB3]
 
     assert len(spelt) > 8
     assert [name for name in spelt if f'"{name}"' not in source] == []
@@ -151,7 +153,7 @@ def test_what_the_catalogue_shows_is_what_an_update_lands_on() -> None:
         ("kl_k1", "losses/old_approx_kl kl_approx"),
         ("policy_loss", "losses/a_loss Loss/surrogate loss_objective train/policy_loss"),
         ("value_loss", "losses/c_loss Loss/value loss_critic vf_loss/mean"),
-        ("return", "Train/mean_reward rewards/step returns_stat/mean reward/reward critic/rewards/mean"),
+        ("return", "Train/mean_reward rewards/step returns_stat/mean reward/reward critic/score/mean"),
         ("learning_rate", "info/last_lr Loss/learning_rate"),
     ],
 )
@@ -161,6 +163,20 @@ def test_what_libraries_and_people_write_is_known(short: str, words: str) -> Non
         row = find(word, Scope.POLICY)
         assert row is not None, word
         assert row.short == short
+
+
+def test_a_pattern_leaves_many_names_out() -> None:
+    """Of the library's own names those that are a row's come first."""
+    alias = Alias(name="rewards/all", library=Library.TRL)
+    names = Names(
+        library=Library.TRL,
+        version=None,
+        is_run=False,
+        rows={"return": (alias,)},
+        left={"rewards/*": "of one"},
+    )
+    assert names.leaves("rewards/accuracy")
+    assert not names.leaves("reward")
 
 
 def test_skrl_has_names_with_spaces() -> None:

@@ -4,7 +4,19 @@ import re
 
 import pytest
 
-from overwatch.catalog import KL, ROWS, Kind, Metric, Scope, Side, Stage, find, parse_stage, prometheus_name
+from overwatch.catalog import (
+    KL,
+    ROWS,
+    Kind,
+    Metric,
+    Scope,
+    Side,
+    Stage,
+    aliases_of,
+    find,
+    parse_stage,
+    prometheus_name,
+)
 from overwatch.catalog.metric import Limit
 from overwatch.catalog.stages import BY_CODE, TRANSITIONS
 
@@ -28,7 +40,7 @@ def test_a_row_answers_a_question_and_fits_the_screen(row: Metric) -> None:
 
 def test_names_are_unique_everywhere() -> None:
     """No two rows share a name, a short name in a scope, a Prometheus name or an alias."""
-    meant = {(row.scope, a.name, *a.attributes.values(), row.name) for row in ROWS for a in row.aliases}
+    meant = {(row.scope, a.name, *a.attributes.values(), row.name) for row in ROWS for a in aliases_of(row)}
     aliases = [spelling[:-1] for spelling in meant]
     names = [row.name for row in ROWS]
     shorts = [(row.scope, row.short) for row in ROWS]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from overwatch.catalog import KL, NO_LIMITS, ROWS, Metric, Scope, prometheus_name
-from overwatch.catalog.alias import draft, sb3
-from overwatch.catalog.checking import Surroundings, problems
+from overwatch.catalog import KL, LIBRARIES, NO_LIMITS, ROWS, Metric, Names, Scope, prometheus_name
+from overwatch.catalog.alias import Alias, Library, draft
+from overwatch.catalog.checking import Surroundings, library_problems, problems
 from overwatch.catalog.metric import Kind, Limit, Limits, Side, above, below
 from overwatch.catalog.policy import CLIP_FRACTION
 from overwatch.generate.surroundings import catalog_problems, is_field, surroundings
@@ -22,6 +22,10 @@ PLAIN = Metric(
     asks="How many?",
     label="thing",
 )
+
+
+def _sb3(name: str, **told: Any) -> Alias:
+    return Alias(name=name, library=Library.SB3, **told)
 
 
 def _wrong(*added: Metric) -> list[str]:
@@ -70,10 +74,12 @@ def test_a_plain_row_is_one_place_to_edit() -> None:
         ({"name": KL.name}, "2 rows have the name"),
         ({"short": KL.short}, "short name"),
         ({"name": "overwatch.policy.kl.divergence"}, "Prometheus name"),
-        ({"aliases": (sb3("train/approx_kl"),)}, "means"),
+        ({"aliases": (_sb3("train/approx_kl"),)}, "means"),
+        ({"aliases": (_sb3("train/loss", scale=-1.0),)}, "overwatch.policy.total_loss"),
+        ({"chooses": "grop"}, "it chooses 'grop'"),
         ({"aliases": (draft("rl.train.loss", rl_loss_type="policy"),)}, "means"),
-        ({"aliases": (sb3(KL.name),)}, "name of a row"),
-        ({"aliases": (sb3("kl_divergence"),)}, "short name of another row"),
+        ({"aliases": (_sb3(KL.name),)}, "name of a row"),
+        ({"aliases": (_sb3("kl_divergence"),)}, "short name of another row"),
         ({"tele": ("TELE-999",)}, "no record"),
         ({"tele": ("TELE-001",)}, "and in records.py"),
         ({"depends_on": ("overwatch.policy.nothing",)}, "nothing is called so"),
@@ -88,6 +94,59 @@ def test_a_broken_row_is_named(changes: Mapping[str, Any], stated: str) -> None:
     found = _wrong(replace(PLAIN, **changes))
 
     assert any(stated in problem for problem in found), found
+
+
+def test_a_name_that_two_libraries_mean_otherwise_is_theirs_alone() -> None:
+    """Where it is bare it is no word of everybody."""
+    for name in ("train/approx_kl", "kl_divergence"):
+        assert _wrong(replace(PLAIN, aliases=(_sb3(name, is_bare=True),))) == []
+
+
+def _table(*aliases: Alias, row: str = "return", **told: Any) -> Names:
+    """A table of SB3's."""
+    of_all = {"library": Library.SB3, "version": None, "is_run": False, "rows": {row: aliases}}
+    return Names(**{**of_all, **told})
+
+
+@pytest.mark.parametrize(
+    ("table", "stated"),
+    [
+        (_table(), "it names no row"),
+        (_table(_sb3("a"), row="thing"), "called 'thing'"),
+        (_table(_sb3("a"), is_run=True), "version"),
+        (_table(_sb3("a"), _sb3("a")), "'a' is there 2 times"),
+        (_table(_sb3("a"), left={"a": "no"}), "a row's and left out"),
+        (_table(_sb3("a"), left={"b": ""}), "without a reason"),
+        (_table(_sb3("a"), library=Library.TRL), "name of SB3"),
+        (_table(_sb3("a", scale=0.0)), "scale 0.0"),
+    ],
+)
+def test_a_broken_table_of_a_library_is_named(table: Names, stated: str) -> None:
+    """Each rule of a table can fail."""
+    others = [names for names in LIBRARIES if names.library is not table.library]
+
+    found = library_problems([*others, table], ROWS)
+
+    assert len(found) == 1, found
+    assert stated in found[0]
+
+
+def test_a_name_that_another_library_means_otherwise_is_claimed_by_none() -> None:
+    """Nobody's is everybody's, also where the other's counts in its own library alone."""
+    mine = _table(_sb3("loss/a"), row="policy_loss")
+    other = Alias(name="loss/a", library=Library.TRL, scale=-1.0, is_bare=True)
+    others = [names for names in LIBRARIES if names.library not in (Library.SB3, Library.TRL)]
+    theirs = _table(other, row="policy_loss", library=Library.TRL)
+    found = library_problems([*others, mine, theirs], ROWS)
+    assert found == ["'loss/a' means policy_loss × 1 and policy_loss × -1: let it be `is_bare` in SB3"]
+    apart = _table(_sb3("loss/a", is_bare=True), row="policy_loss")
+    assert library_problems([*others, apart, theirs], ROWS) == []
+
+
+def test_a_forgotten_table_is_named() -> None:
+    """Every library has one, and nobody else has."""
+    assert library_problems(LIBRARIES[1:], ROWS) == [f"{LIBRARIES[0].library.value} has 0 tables, not one"]
+    assert library_problems([*LIBRARIES, LIBRARIES[0]], ROWS)
 
 
 def test_a_record_that_lives_nowhere_is_named() -> None:

@@ -1,6 +1,7 @@
 """`overwatch catalog`."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -248,3 +249,37 @@ def test_weaver_takes_the_registry() -> None:
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_a_librarys_names_are_printed() -> None:
+    """Each with its row and what differs; names that look like one with the reason; where they come from."""
+    text = _run("aliases", "sb3").stdout
+    assert text.startswith("SB3 ")
+    assert "collected by a run" in text.splitlines()[0]
+    assert re.search(r"train/entropy_loss +entropy_nats +negated, only where the library is known", text)
+    assert re.search(r"train/approx_kl +kl_divergence +k3, mean over the last epoch's minibatches", text)
+    verl = _run("aliases", "VERL").stdout
+    assert "from source" in verl.splitlines()[0]
+    assert re.search(r"critic/rewards/mean +less the KL penalty", verl.partition("custom numbers")[2])
+
+
+def test_a_librarys_names_are_data() -> None:
+    """The same as JSON."""
+    stated = json.loads(_run("aliases", "prime rl", "--format", "json").stdout)
+    assert (stated["library"], stated["collected_by"]) == ("prime-rl", "source")
+    assert {"row": "mfu", "name": "perf/mfu", "library": "prime-rl", "scale": "0.01"} in stated["names"]
+    assert stated["left"]["is_truncated/all/mean"]
+
+
+def test_a_library_that_is_not_known_is_an_error_that_names_the_known() -> None:
+    """Or the nearest."""
+    wrong = _run("aliases", "zzz")
+    assert wrong.exit_code != 0
+    assert "known are SB3, CleanRL, TRL" in wrong.stderr
+    assert "did you mean 'PufferLib'" in _run("aliases", "puferlib").stderr
+
+
+def test_a_name_of_one_library_alone_is_shown() -> None:
+    """As every spelling is."""
+    (shown,) = json.loads(_run("show", "train/entropy_loss", "--format", "json").stdout)
+    assert shown["name"] == "overwatch.policy.entropy_nats"

@@ -7,11 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from overwatch.events import Measured
 from overwatch.journal import Signal
 from overwatch.otlp import points, wire
 from overwatch.otlp.decode import decode
 from overwatch.otlp.protobuf import varint
 from overwatch.otlp.result import EARLIEST, LATEST
+from overwatch.otlp.settle import settle
+from overwatch.otlp.totals import Totals
 from overwatch.otlp.value import Value
 from overwatch.otlp.wire import MalformedBody
 from tests.overwatch.otlp.attributes import to_pairs
@@ -206,3 +209,47 @@ def test_times_are_judged_as_the_parser_gives_them(at: int) -> None:
     known, body = fleet(3).SerializeToString(), fleet(3, at).SerializeToString()
     for reported in (body, known, body):
         assert read(reported) == parsed(reported)
+
+
+def _named(name: str, library: str | None, kind: str = "gauge") -> dict[str, float]:
+    """What two points of a metric under a library's name come to, of the policy."""
+    request = ExportMetricsServiceRequest()
+    resource = request.resource_metrics.add()
+    resource.resource.attributes.extend(
+        to_pairs({wire.RUN_ID: "r", **({} if library is None else {wire.LIBRARY: library})})
+    )
+    metric = resource.scope_metrics.add().metrics.add(name=name)
+    for at in (T, T + 1_000_000_000):
+        getattr(metric, kind).data_points.add(
+            time_unix_nano=at, start_time_unix_nano=T - 1000, as_double=-0.5
+        )
+    decoded = settle(decode(METRICS, request.SerializeToString()), Totals())
+    measured = [record.event for record in decoded.records if isinstance(record.event, Measured)]
+    assert decoded.unmapped == (0 if measured else 2)
+    return {name: column.first() for event in measured for name, column in event.values.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "found"),
+    [
+        ("perf/mfu", None, {"overwatch.policy.mfu": -0.005}),
+        ("train/entropy_loss", "sb3", {"overwatch.policy.entropy_nats": 0.5}),
+        ("train/entropy_loss", "OpenRLHF", {"overwatch.policy.entropy_nats": -0.5}),
+        ("train/entropy_loss", None, {}),
+        ("train/entropy_loss", "no library", {}),
+        ("critic/rewards/mean", "verl", {}),
+        ("critic/score/mean", "verl", {"overwatch.policy.return": -0.5}),
+    ],
+)
+def test_a_librarys_name_is_read_in_the_rows_unit_or_not_at_all(
+    memory: points._Memory, name: str, library: str | None, found: dict[str, float]
+) -> None:
+    """Also of points whose attributes are remembered; a name that is this in one library alone needs it."""
+    assert _named(name, library) == found
+    assert remembered(memory) == 1
+
+
+def test_a_total_in_another_unit_is_not_read() -> None:
+    """Nothing is made of it, rather than something wrong."""
+    assert _named("perf/mfu", None, "sum") == {}
+    assert _named("train/loss", None, "sum") == {"overwatch.policy.total_loss": -0.5}

@@ -11,6 +11,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, NumberDataPoint
 
 from overwatch.journal import Signal
+from overwatch.otlp import wire
 from overwatch.otlp.decode import decode
 from overwatch.otlp.result import Decoded
 from overwatch.otlp.settle import settle
@@ -333,3 +334,20 @@ def test_memory_is_bounded() -> None:
     for length in range(MOST_LENGTHS + 10):
         some.study(bytes(5000 + length))
     assert some.read(body(envs=400)) is None
+
+
+def _shares(name: str) -> bytes:
+    """A request of one gauge."""
+    request = ExportMetricsServiceRequest()
+    resource = request.resource_metrics.add()
+    resource.resource.attributes.extend(to_pairs({wire.RUN_ID: "r"}))
+    metric = resource.scope_metrics.add().metrics.add(name=name)
+    metric.gauge.data_points.add(time_unix_nano=T, as_double=40.0)
+    return request.SerializeToString()
+
+
+def test_a_request_with_a_number_in_another_unit_has_no_shape() -> None:
+    """Its value is not the bytes that came: it is left to the general path, also once it was read."""
+    assert learn(_shares("overwatch.policy.mfu")) is not None
+    for _ in range(2):
+        assert learn(_shares("perf/mfu")) is None

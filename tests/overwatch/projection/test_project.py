@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from overwatch import codec
+from overwatch.catalog import Scope, key_of, name_of
 from overwatch.diagnose import Assessment, assess
-from overwatch.events import Column, Event, LogLine, Severity
+from overwatch.events import Column, Event, LogLine, Measured, Severity, scalars
 from overwatch.projection import project
 from overwatch.projection.policy import trend
 from overwatch.snapshot import SCHEMA_VERSION, Snapshot, View
@@ -262,6 +263,18 @@ def test_a_number_of_a_head_is_shown_as_that_of_all_heads_is_and_judged_by_nothi
     assert (policy["entropy/op"].label, policy["entropy/op"].text) == ("entropy op", "5%max")
     assert (policy["entropy/op"].status, policy["entropy/op"].limit) == ("ok", None)
     assert not [name for name in _full_policy() if "/" in name]
+
+
+def test_a_number_of_the_runs_own_hides_no_row() -> None:
+    """One that is called as a row is keeps its full name, also in what is remembered of it."""
+    own = Measured(
+        at=START_NS, scope=Scope.POLICY, values=scalars({"overwatch.custom.entropy": 1.4}), index=1
+    )
+    policy = _shown([fakes.policy(START_NS, index=1, entropy=0.6), own]).policy
+
+    assert (policy["entropy"].value, policy["overwatch.custom.entropy"].value) == (0.6, 1.4)
+    for name in ("overwatch.policy.entropy", "overwatch.custom.entropy", "overwatch.custom.mine"):
+        assert name_of(key_of(name)) == name
 
 
 def _full_policy() -> list[str]:

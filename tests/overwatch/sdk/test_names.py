@@ -2,7 +2,8 @@
 
 import pytest
 
-from overwatch.catalog import Scope, find
+from overwatch.catalog import Library, Scope, find
+from overwatch.sdk.names import DIALECT, Dialect
 from overwatch.sdk.rings.ringset import RingLimits
 from tests.overwatch.sdk.rings.calling import called
 
@@ -11,9 +12,9 @@ P = "overwatch.policy."
 C = "overwatch.custom."
 
 
-def _landed(**values: float) -> dict[str, float]:
+def _landed(dialect: Dialect = DIALECT, /, **values: float) -> dict[str, float]:
     """Where the values of three equal calls land: the first is looked up, the third is not."""
-    with called(LIMITS, "single") as path:
+    with called(LIMITS, "single", dialect) as path:
         for _ in range(3):
             path.run.update(**values)
         path.read_all()
@@ -70,3 +71,67 @@ def test_a_name_that_the_screen_has_is_taken_and_reported(caplog: pytest.LogCapt
     """What `overwatch catalog show` finds by a label, an update finds too."""
     assert _landed(grad=1.5) == {f"{P}grad_norm": 1.5}
     assert caplog.text.count("'grad' is taken as 'grad_norm'") == 1
+
+
+def test_a_number_in_another_unit_is_sent_in_its_rows() -> None:
+    """prime-rl has the share of arithmetic in per cent, which no other library calls so."""
+    assert _landed(**{"perf/mfu": 40.0, "kl": 0.01}) == {f"{P}mfu": 0.4, f"{P}kl_divergence": 0.01}
+
+
+@pytest.mark.parametrize(
+    ("library", "landed"),
+    [
+        (Library.SB3, {f"{P}entropy_nats": 0.5}),
+        (Library.OPENRLHF, {f"{P}entropy_nats": -0.5}),
+        (None, {f"{C}train/entropy_loss": -0.5}),
+    ],
+)
+def test_a_name_of_two_meanings_is_read_where_the_library_is_known(
+    library: Library | None, landed: dict[str, float], caplog: pytest.LogCaptureFixture
+) -> None:
+    """SB3's is minus the entropy, OpenRLHF's the entropy; of nobody known it is a custom number."""
+    assert _landed(Dialect(library=library), **{"train/entropy_loss": -0.5}) == landed
+    hint = "means a metric in 'SB3', 'OpenRLHF', 'slime' alone; with start(library=…) it is that"
+    assert caplog.text.count(hint) == (library is None)
+
+
+def test_what_a_library_means_otherwise_is_custom(caplog: pytest.LogCaptureFixture) -> None:
+    """The reward of verl is less the KL penalty; what its table does not have is read as without it."""
+    values = {"critic/rewards/mean": 1.0, "critic/score/mean": 2.0, "success_rate": 0.5}
+    values["critic/grad_norm"] = 3.0
+    assert _landed(Dialect(library=Library.VERL), **values) == {
+        f"{C}critic/rewards/mean": 1.0,
+        f"{P}return": 2.0,
+        f"{P}success_rate": 0.5,
+        f"{C}critic/grad_norm": 3.0,
+    }
+    assert "did you mean" not in caplog.text
+
+
+def test_of_a_librarys_names_for_one_row_the_surest_counts() -> None:
+    """The other is custom, as it was given."""
+    dialect = Dialect(library=Library.SB3)
+    expected = {f"{P}entropy_nats": 0.5, f"{C}entropy_nats": 0.7}
+    assert _landed(dialect, **{"entropy_nats": 0.7, "train/entropy_loss": -0.5}) == expected
+
+
+@pytest.mark.parametrize(
+    ("preset", "row"), [(None, "kl_reference"), ("ppo", "kl_divergence"), ("grpo", "kl_reference")]
+)
+def test_names_of_grpo_choose_its_preset_where_the_run_chose_none(preset: str | None, row: str) -> None:
+    """`kl` is then that from the reference, whichever name comes first."""
+    for names in (("kl", "frac_reward_zero_std"), ("frac_reward_zero_std", "kl")):
+        landed = _landed(Dialect(preset=preset), **dict.fromkeys(names, 0.25))
+        assert landed == {f"{P}{row}": 0.25, f"{P}groups_alike": 0.25}
+
+
+def test_a_name_means_another_row_once_the_preset_is_chosen() -> None:
+    """What came before stays; of names that are no GRPO's nothing is chosen."""
+    with called(LIMITS, "single", Dialect(preset=None)) as path:
+        path.run.update(update=1, kl=0.1, loss=1.0)
+        path.run.update(update=2, kl=0.2, **{"completions/clipped_ratio": 0.5})
+        path.run.update(update=3, kl=0.3)
+        path.read_all()
+        seen = {name: column.first() for event in path.events for name, column in event.values.items()}
+    assert seen[f"{P}kl_divergence"] == 0.1
+    assert seen[f"{P}kl_reference"] == 0.3

@@ -146,3 +146,13 @@ def test_a_rollout_of_tensors_arrives_as_the_events_of_its_steps(sink: Sink) -> 
         [3, 4, 5],
     ]
     assert all(event.values["lane"].words() == ["cpu"] * 3 for event in rewards)
+
+
+def test_a_tensor_in_another_unit_arrives_in_its_rows(sink: Sink) -> None:
+    """What a library's number is multiplied by is applied once the number is there."""
+    run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False, library="sb3")
+    run.update(update=1, **{"train/entropy_loss": torch.tensor(-0.5), "train/std": 0.25})
+    assert run.close(10.0).delivered
+    (event,) = sink.events(Measured)
+    landed = {name: column.first() for name, column in event.values.items()}
+    assert landed == {"overwatch.policy.entropy_nats": 0.5, "overwatch.policy.action_std": 0.25}

@@ -75,6 +75,7 @@ _BAD: Final[Mapping[str, object]] = {
     "words": {"heads": 3},
     "metric": "accuracy",
     "preset": "grop",
+    "library": "sb4",
     "updates": 10**400,
     "batches": 1.5,
     "modes": "amp",
@@ -107,6 +108,8 @@ _BAD: Final[Mapping[str, object]] = {
         ("config", "password=hidden", "no configuration"),
         ("config", _Raising(), "its own fault"),
         ("preset", "grop", "did you mean 'grpo'"),
+        ("library", "sb4", "did you mean 'SB3'"),
+        ("library", "my own", "known are SB3, CleanRL, "),
     ],
 )
 def test_a_bad_argument_is_left_out_with_a_warning(
@@ -156,7 +159,7 @@ def test_what_cannot_be_sent_turns_telemetry_off(
 @pytest.mark.parametrize(
     ("given", "wanted", "algo", "judge"),
     [
-        (None, "", None, "ppo"),
+        (None, "", None, None),
         (None, "", "GRPO", "grpo"),
         (None, "esper", "grpo", "esper"),
         ("ppo-continuous", "esper", "grpo", "ppo-continuous"),
@@ -164,7 +167,7 @@ def test_what_cannot_be_sent_turns_telemetry_off(
     ],
 )
 def test_a_preset_is_the_arguments_the_environments_or_the_algorithms(
-    given: str | None, wanted: str, algo: str | None, judge: str, monkeypatch: pytest.MonkeyPatch
+    given: str | None, wanted: str, algo: str | None, judge: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In this order; an environment that spells it wrong stops no training."""
     monkeypatch.setenv("OVERWATCH_PRESET", wanted)

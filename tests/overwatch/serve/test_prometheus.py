@@ -8,10 +8,19 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
 from overwatch.aggregator import Frame
+from overwatch.catalog import Scope
 from overwatch.catalog.alerts import reported_codes
 from overwatch.catalog.bounds import BoundState
 from overwatch.collector.exporters.prometheus import PrometheusConfig
-from overwatch.events import Column, EarlyStopped, EnvsRemoved, FindingAcknowledged, PhaseEnded
+from overwatch.events import (
+    Column,
+    EarlyStopped,
+    EnvsRemoved,
+    FindingAcknowledged,
+    Measured,
+    PhaseEnded,
+    scalars,
+)
 from overwatch.serve.exposition import Exposition
 from overwatch.serve.metrics_text import Family, Text
 from overwatch.serve.prometheus import PageLimits, RunPage
@@ -79,6 +88,21 @@ def test_a_lane_is_identified_by_its_uuid() -> None:
     frame = frames.report("run-1", [start, gpu(at, "GPU-a", utilization=0.5)])
 
     assert one(frame, "hw_gpu_utilization_ratio", hw_id="GPU-a") == 0.5
+
+
+def test_a_number_of_the_runs_own_is_no_row_however_it_is_called() -> None:
+    """What a library's table leaves out may be another's name for a row, or a row's own."""
+    frames = Frames()
+    own = {"train/grad_norm": 3.0, "grad_norm": 4.0, "entropy": 1.4}
+    values = scalars({f"overwatch.custom.{name}": value for name, value in own.items()})
+    event = Measured(at=frames.now, scope=Scope.POLICY, values=values, index=1)
+    frame = frames.report("run-1", [fakes.started(frames.now), event])
+
+    assert one(frame, "overwatch_policy_custom", name="train/grad_norm") == 3.0
+    assert one(frame, "overwatch_policy_custom", name="overwatch.custom.grad_norm") == 4.0
+    assert one(frame, "overwatch_policy_custom", name="overwatch.custom.entropy") == 1.4
+    assert one(frame, "overwatch_policy_grad_norm") is None
+    assert one(frame, "overwatch_policy_entropy_ratio") is None
 
 
 def test_numbers_of_heads_have_series_of_their_own_beside_those_of_all_heads() -> None:

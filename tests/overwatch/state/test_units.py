@@ -5,8 +5,11 @@ import math
 import msgspec
 import pytest
 
+from overwatch.catalog import NO_LIMITS
+from overwatch.catalog.policy import ENTROPY
 from overwatch.events import Column, Conflated, Measured
 from overwatch.state.policy import Status
+from overwatch.state.run import dump, load
 from tests import fakes
 from tests.fakes import START_NS
 
@@ -50,6 +53,44 @@ def test_a_share_is_worked_out_where_the_run_declared_the_maximum() -> None:
     assert _reported(math.log(4), 0.1, config=config).policy[SHARE].value == pytest.approx(0.1 / math.log(4))
     named = [fakes.started(START_NS, config=config), fakes.policy(START_NS, entropy_nats=math.log(2))]
     assert fakes.folded(named).policy[SHARE].value == pytest.approx(0.5)
+
+
+def test_another_share_beyond_0_to_1_is_a_custom_number_and_judged_by_nothing() -> None:
+    """A clip fraction in per cent is none, before and after that shows; the feed has one line."""
+    values = (0.9, 12.0, 0.6, 40.0)
+    state = fakes.folded(
+        [fakes.policy(START_NS + at, clip_fraction=value) for at, value in enumerate(values)]
+    )
+    series = state.policy["overwatch.custom.clip_fraction"]
+    assert (series.value, series.warnings, series.criticals) == (40.0, 0, 0)
+    assert "overwatch.policy.clip_fraction" not in state.policy
+    lines = [entry.message for entry in state.feed.items if "clip_fraction is beyond 0 to 1" in entry.message]
+    assert len(lines) == 1
+    assert load(dump(state)).no_shares == state.no_shares
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 1.005, math.nan, math.inf])
+def test_a_share_of_rounding_or_of_nothing_is_judged(value: float) -> None:
+    """Only a finite value beyond decides."""
+    state = fakes.folded([fakes.policy(START_NS, clip_fraction=value)])
+    assert "overwatch.policy.clip_fraction" in state.policy
+    assert not state.no_shares
+
+
+@pytest.mark.parametrize(
+    ("started", "preset"),
+    [({}, "grpo"), ({"algo": "ppo"}, "ppo"), ({"preset": "esper"}, "esper"), (None, "grpo")],
+)
+def test_names_choose_the_preset_of_a_run_that_chose_none(
+    started: dict[str, str] | None, preset: str
+) -> None:
+    """Neither its preset nor its algorithm; before such a name comes it is the default."""
+    start = [] if started is None else [fakes.started(START_NS, **{"algo": None, "preset": None, **started})]
+    before = fakes.folded([*start, fakes.policy(START_NS, entropy=0.2)])
+    assert before.preset == {"grpo": "ppo"}.get(preset, preset)
+    after = fakes.folded([*start, fakes.policy(START_NS, entropy=0.2, groups_alike=0.1)])
+    assert after.preset == preset
+    assert (after.limits(ENTROPY) == NO_LIMITS) == (preset == "grpo")
 
 
 def test_one_value_between_two_records_decides_too() -> None:

@@ -97,7 +97,7 @@ class BatchEncoder:
         self._spool = spool
         self._resource = resource
         self._lock = threading.Lock()
-        self._window = Window(started.judged_by, started.config)
+        self._window = Window(started.chosen, started.config)
         self._seq = stated
         self._rings: dict[Ring, int] = {}
         self._newest: int | None = None

@@ -65,7 +65,7 @@ class _Columns:
 class Window:
     """Gathers events of a run of this preset and configuration until they are taken."""
 
-    def __init__(self, preset: str = "ppo", config: Mapping[str, str] | None = None) -> None:
+    def __init__(self, preset: str | None = "ppo", config: Mapping[str, str] | None = None) -> None:
         self._updates = Conflator(preset, config)
         self._folded: list[Measured] = []
         self._newest: int | None = None

@@ -72,7 +72,7 @@ class RingSet:
     """
 
     def __init__(
-        self, name: str, limits: RingLimits | None = None, *, preset: str = "ppo",
+        self, name: str, limits: RingLimits | None = None, *, preset: str | None = "ppo",
         config: Mapping[str, str] | None = None, folders: Sequence[Path] | None = None,
         shared: bool = True,
     ) -> None:  # fmt: skip

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from overwatch.catalog import Scope, find, head_of
+from overwatch.catalog import head_of, row_of
 from overwatch.snapshot import Reading, Snapshot
 from overwatch.tui import charts as past
 from overwatch.tui.charts import resampled
@@ -192,7 +192,7 @@ def asks(name: str) -> str:
     part = head_of(name)
     if part is not None:
         return f"{part[0].asks} Of the {part[0].parts} {clean(part[1])}."
-    row = find(name, Scope.POLICY)
+    row = row_of(name)
     return "" if row is None else row.asks
 
 

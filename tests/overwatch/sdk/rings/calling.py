@@ -12,6 +12,7 @@ from overwatch.sdk.exporter.record_events import is_plain, unpacked
 from overwatch.sdk.exporter.window import Window
 from overwatch.sdk.frames import Frame, Update
 from overwatch.sdk.link import Link, Outcome
+from overwatch.sdk.names import DIALECT, Dialect
 from overwatch.sdk.rings.ringset import RingLimits, RingSet
 from overwatch.sdk.rings.source import Item, RingSource
 from overwatch.sdk.run import Run
@@ -48,9 +49,9 @@ class Rings:
 class Called:
     """A trainer's calls, on their way to events."""
 
-    def __init__(self, rings: RingSet, reading: str) -> None:
+    def __init__(self, rings: RingSet, reading: str, dialect: Dialect) -> None:
         self._rings = rings
-        self.run = Run("r", cast("Link", Rings(rings)))
+        self.run = Run("r", cast("Link", Rings(rings)), dialect=dialect)
         self._source = RingSource(rings.path)
         self._limit = 1 if reading == "single" else 4096
         self._window = Window()
@@ -95,11 +96,11 @@ class Called:
 
 
 @contextmanager
-def called(limits: RingLimits, reading: str) -> Iterator[Called]:
+def called(limits: RingLimits, reading: str, dialect: Dialect = DIALECT) -> Iterator[Called]:
     """A run on rings of its own, read one record after another (`single`) or many at once (`many`)."""
     with tempfile.TemporaryDirectory() as folder:
         rings = RingSet(uuid4().hex, limits, folders=[Path(folder)])
-        path = Called(rings, reading)
+        path = Called(rings, reading, dialect)
         try:
             yield path
         finally:

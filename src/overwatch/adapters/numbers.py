@@ -1,0 +1,40 @@
+"""What a library logs in one call, as numbers of an update.
+
+Rules: a name that the library's table has fills its row, in the row's unit. Every other number is custom,
+under its own name. What is no single number is left out; an array or a tensor of one element is a number,
+on whatever device. Must not know a library's classes.
+"""
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+from overwatch.catalog import CUSTOM_PREFIX, Library, recognise
+
+
+def scalar(value: object) -> float | None:
+    """A number, or the only element of an array or a tensor; `None` for all else."""
+    if isinstance(value, bool | str):
+        return None
+    if isinstance(value, Real):
+        return float(value)
+    size = getattr(value, "numel", None) or getattr(value, "size", None)
+    if (size() if callable(size) else size) != 1 or not hasattr(value, "item"):
+        return None
+    return scalar(value.item())
+
+
+def numbers(logged: Mapping[str, Any], library: Library) -> dict[str, float]:
+    """The numbers of one call: by short name of the row that the library means, else by custom name."""
+    found: dict[str, float] = {}
+    for name, value in logged.items():
+        number = scalar(value)
+        if number is None:
+            continue
+        meant = recognise(name, library)
+        if meant is None or meant[0].short in found:
+            found[f"{CUSTOM_PREFIX}{name}"] = number
+        else:
+            row, scale = meant
+            found[row.short] = number * scale
+    return found

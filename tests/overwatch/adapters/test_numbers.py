@@ -1,0 +1,64 @@
+"""What libraries log becomes numbers of rows, or custom ones, and never what it is not."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+
+from overwatch.adapters.numbers import numbers, scalar
+from overwatch.catalog import Library
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        2,
+        2.0,
+        np.float32(2),
+        np.array(2.0),
+        np.array([2.0]),
+        torch.tensor(2.0),
+        torch.tensor([[2]]),
+        Fraction(2),
+    ],
+)
+def test_a_single_number_is_one_whatever_holds_it(value: object) -> None:
+    """Python's, NumPy's, torch's."""
+    assert scalar(value) == 2.0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [True, None, "2", [2.0], np.array([1.0, 2.0]), np.array("x"), torch.ones(2), {"a": 1.0}, np.bool_(True)],
+)
+def test_what_is_no_single_number_is_left_out(value: object) -> None:
+    """Texts, flags, histograms."""
+    assert scalar(value) is None
+
+
+def test_a_number_is_given_in_the_unit_and_sign_of_its_row() -> None:
+    """SB3 logs the loss of entropy, which is minus the entropy."""
+    assert numbers({"train/entropy_loss": -0.5}, Library.SB3) == {"entropy_nats": 0.5}
+
+
+def test_a_word_of_ours_is_not_taken_for_a_librarys() -> None:
+    """Its entropy may be in nats, its KL of another policy."""
+    assert numbers({"entropy": 1.2, "overwatch.policy.entropy": 0.5}, Library.SKRL) == {
+        "overwatch.custom.entropy": 1.2,
+        "entropy": 0.5,
+    }
+
+
+def test_the_second_name_of_a_row_is_custom() -> None:
+    """One value fills a row; nothing is lost."""
+    assert numbers({"train/grad_norm": 2.0, "grad_norm": 3.0}, Library.TRL) == {
+        "grad_norm": 2.0,
+        "overwatch.custom.grad_norm": 3.0,
+    }
+
+
+def test_what_is_not_finite_stays_so() -> None:
+    """It is judged, not hidden."""
+    assert math.isnan(numbers({"train/approx_kl": math.nan}, Library.SB3)["kl_divergence"])
