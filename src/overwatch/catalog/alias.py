@@ -49,6 +49,8 @@ class Library(Enum):
     RL_GAMES = "rl_games"
     PUFFERLIB = "PufferLib"
     SAMPLE_FACTORY = "Sample Factory"
+    TRANSFORMERS = "transformers"
+    LIGHTNING = "Lightning"
     RL_DRAFT = "rl.* draft"
     PLAIN = "by hand"
     """What people write into a call of their own."""

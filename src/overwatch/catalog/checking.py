@@ -118,6 +118,8 @@ def _twice(rows: Sequence[Metric]) -> Iterator[str]:
     spelt: dict[tuple[Scope, str, tuple[tuple[str, str], ...]], set[str]] = {}
     for row in rows:
         for alias in aliases_of(row):
+            if alias.is_bare:
+                continue
             spelt.setdefault((row.scope, alias.name, tuple(alias.attributes.items())), set()).add(row.name)
             if alias.name in full:
                 yield f"{row.name}: its alias {alias.name!r} is the name of a row"

@@ -10,6 +10,7 @@ from typing import Final
 from overwatch.catalog.alias import Alias
 from overwatch.catalog.libraries import (
     cleanrl,
+    lightning,
     nemo_rl,
     pufferlib,
     rl_games,
@@ -20,6 +21,7 @@ from overwatch.catalog.libraries import (
     skrl,
     tianshou,
     torchrl,
+    transformers,
     trl,
     verl,
 )
@@ -40,6 +42,8 @@ LIBRARIES: Final[tuple[Names, ...]] = (
     rl_games.NAMES,
     pufferlib.NAMES,
     sample_factory.NAMES,
+    transformers.NAMES,
+    lightning.NAMES,
 )
 """In the order in which docs show them."""
 

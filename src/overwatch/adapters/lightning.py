@@ -1,0 +1,177 @@
+"""Lightning: a logger that reports what a module logs, and a callback that reports steps, phases and the end.
+
+    from overwatch.adapters.lightning import OverwatchCallback
+    trainer = Trainer(callbacks=[OverwatchCallback()])
+
+Rules: a fit is a run, and so is a validation or a test by itself. The callback uses the logger among the
+trainer's, or lends it one; the logger works alone too, and with Fabric. An update is a batch that stepped,
+with Lightning's number. Names are a module's own: custom numbers, but where `algo` is given, or a run, they
+are read as those of `run.update`.
+"""
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.loggers.logger import Logger
+from lightning.pytorch.utilities import rank_zero_only
+
+from overwatch import sdk
+from overwatch.adapters.envs import Bordered, kept_out
+from overwatch.adapters.loops import Phases
+from overwatch.adapters.numbers import numbers
+from overwatch.catalog import CUSTOM_PREFIX, Library
+
+NAME: Final = "overwatch"
+
+
+class OverwatchLogger(Logger, Bordered):  # type: ignore[misc]  # the library has no types
+    """Reports to `run`, or to a run of its own, started with `settings` as `overwatch.sdk.start` takes them."""
+
+    def __init__(self, run: sdk.Run | None = None, save_dir: str | None = None, **settings: Any) -> None:
+        super().__init__()
+        self._given, self._settings = run, settings
+        self._run: sdk.Run | None = None
+        self._folder = save_dir
+        self._version = time.strftime("%m%d-%H%M%S")
+
+    @property
+    def name(self) -> str:
+        """The folder of this logger's checkpoints, where it is the only one."""
+        return NAME
+
+    @property
+    def version(self) -> str:
+        """When it was made."""
+        return self._version
+
+    @property
+    def save_dir(self) -> str | None:
+        """Where Lightning keeps checkpoints of a trainer that has no other logger."""
+        return self._folder
+
+    @property
+    def run(self) -> sdk.Run:
+        """The run that is reported to; it begins here at the latest."""
+        if self._run is None:
+            self._run = self._given or sdk.start(**self._settings)
+        return self._run
+
+    @kept_out
+    def log_hyperparams(self, params: object, *_: object, **__: object) -> None:
+        """What the run's configuration is, if it has not begun."""
+        self._settings.setdefault("config", params)
+
+    @kept_out
+    def log_graph(self, model: object, *_: object) -> None:
+        """Training, or a test, begins with this module."""
+        self._settings.setdefault("task", type(model).__name__)
+        if rank_zero_only.rank == 0:
+            self.run  # noqa: B018 it begins
+
+    @kept_out
+    def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """What a module logs, of one step or as an epoch's mean."""
+        if rank_zero_only.rank == 0:
+            found = numbers(metrics, Library.LIGHTNING)
+            if self._given or "algo" in self._settings:
+                found = {name.removeprefix(CUSTOM_PREFIX): value for name, value in found.items()}
+            self.run.update(update=step, **found)
+
+    @kept_out
+    def after_save_checkpoint(self, checkpoint_callback: Any) -> None:
+        """A checkpoint is on disk."""
+        newest = getattr(checkpoint_callback, "_last_checkpoint_saved", None)
+        path = newest or checkpoint_callback.best_model_path
+        if path and rank_zero_only.rank == 0:
+            self.run.checkpoint_saved(path)
+
+    @kept_out
+    def finalize(self, status: str) -> None:
+        """The end: of an exception that is being handled, where there is one."""
+        run, self._run = self._run, None
+        if run is None or run is self._given:
+            return
+        error = sys.exc_info()[1]
+        if isinstance(error, SystemExit):  # Lightning's own for SIGTERM, between two batches
+            run.close(outcome="interrupted", reason=type(error).__name__)
+        else:
+            run.close(outcome="failed" if error is None and status != "success" else None)
+
+
+class OverwatchCallback(Callback, Bordered):  # type: ignore[misc]  # the library has no types
+    """Reports the steps of each fit, to the trainer's `OverwatchLogger` or as `settings` describe a run."""
+
+    def __init__(self, run: sdk.Run | None = None, **settings: Any) -> None:
+        self._given, self._settings = run, settings
+        self._phases: Phases | None = None
+
+    @kept_out
+    def on_fit_start(self, trainer: Trainer, _: LightningModule) -> None:
+        """Checkpoints have their folder by now, so that one logger more does not move it."""
+        theirs = next((one for one in trainer.loggers if isinstance(one, OverwatchLogger)), None)
+        self._logger = theirs or OverwatchLogger(self._given, trainer.default_root_dir, **self._settings)
+        if theirs is None:
+            trainer.loggers = [*trainer.loggers, self._logger]
+        self._is_lent = theirs is None
+
+    @kept_out
+    def on_train_start(self, *_: object) -> None:
+        """The loop begins."""
+        self._phases = Phases(self._logger.run)
+
+    @kept_out
+    def on_train_epoch_start(self, *_: object) -> None:
+        """The first batch of an epoch is waited for."""
+        self._wait()
+
+    @kept_out
+    def on_train_batch_start(self, *_: object) -> None:
+        """A batch is there."""
+        if self._phases is not None:
+            self._phases.switch("update")
+
+    @kept_out
+    def on_train_batch_end(self, trainer: Trainer, *_: object) -> None:
+        """A step was taken; what is logged of it follows."""
+        if self._phases is not None:
+            step = trainer.fit_loop.epoch_loop._batches_that_stepped  # noqa: SLF001 the number that loggers get
+            self._logger.run.update(update=step, update_time=time.perf_counter() - self._turn)
+        self._wait()
+
+    @kept_out
+    def on_validation_start(self, *_: object) -> None:
+        """A pause of the loop."""
+        if self._phases is not None:
+            self._phases.switch("evaluation")
+
+    @kept_out
+    def on_validation_end(self, *_: object) -> None:
+        """The loop goes on."""
+        self._wait()
+
+    @kept_out
+    def on_exception(self, trainer: Trainer, _: LightningModule, __: BaseException) -> None:
+        """The loop is left by an exception, which is being handled."""
+        self._end(trainer, "failed")
+
+    @kept_out
+    def teardown(self, trainer: Trainer, _: LightningModule, stage: str) -> None:
+        """The loop ended well."""
+        if stage == "fit":
+            self._end(trainer, "success")
+
+    def _wait(self) -> None:
+        self._turn = time.perf_counter()
+        if self._phases is not None:
+            self._phases.switch("load")
+
+    def _end(self, trainer: Trainer, status: str) -> None:
+        if self._phases is not None:
+            self._phases.close()
+            self._phases = None
+        if self._is_lent:
+            self._logger.finalize(status)
+            trainer.loggers = [one for one in trainer.loggers if one is not self._logger]
