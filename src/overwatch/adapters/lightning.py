@@ -28,11 +28,11 @@ NAME: Final = "overwatch"
 
 
 class OverwatchLogger(Logger, Bordered):  # type: ignore[misc]  # the library has no types
-    """Reports to `run`, or to a run of its own, started with `settings` as `overwatch.sdk.start` takes them."""
+    """Reports to `run`, or to a run of its own, which begins with `settings` of `overwatch.sdk.start`."""
 
     def __init__(self, run: sdk.Run | None = None, save_dir: str | None = None, **settings: Any) -> None:
         super().__init__()
-        self._given, self._settings = run, settings
+        self._given, self.settings = run, settings
         self._run: sdk.Run | None = None
         self._folder = save_dir
         self._version = time.strftime("%m%d-%H%M%S")
@@ -56,18 +56,23 @@ class OverwatchLogger(Logger, Bordered):  # type: ignore[misc]  # the library ha
     def run(self) -> sdk.Run:
         """The run that is reported to; it begins here at the latest."""
         if self._run is None:
-            self._run = self._given or sdk.start(**self._settings)
+            self._run = self._given or sdk.start(**self.settings)
         return self._run
 
+    @property
+    def is_of_rewards(self) -> bool:
+        """Whether what is watched learns from rewards, as far as it was declared."""
+        return self._given is not None or "algo" in self.settings
+
     @kept_out
-    def log_hyperparams(self, params: object, *_: object, **__: object) -> None:
+    def log_hyperparams(self, /, params: object, *_: object, **__: object) -> None:
         """What the run's configuration is, if it has not begun."""
-        self._settings.setdefault("config", params)
+        self.settings.setdefault("config", params)
 
     @kept_out
     def log_graph(self, model: object, *_: object) -> None:
         """Training, or a test, begins with this module."""
-        self._settings.setdefault("task", type(model).__name__)
+        self.settings.setdefault("task", type(model).__name__)
         if rank_zero_only.rank == 0:
             self.run  # noqa: B018 it begins
 
@@ -76,7 +81,7 @@ class OverwatchLogger(Logger, Bordered):  # type: ignore[misc]  # the library ha
         """What a module logs, of one step or as an epoch's mean."""
         if rank_zero_only.rank == 0:
             found = numbers(metrics, Library.LIGHTNING)
-            if self._given or "algo" in self._settings:
+            if self.is_of_rewards:
                 found = {name.removeprefix(CUSTOM_PREFIX): value for name, value in found.items()}
             self.run.update(update=step, **found)
 
@@ -113,6 +118,7 @@ class OverwatchCallback(Callback, Bordered):  # type: ignore[misc]  # the librar
         """Checkpoints have their folder by now, so that one logger more does not move it."""
         theirs = next((one for one in trainer.loggers if isinstance(one, OverwatchLogger)), None)
         self._logger = theirs or OverwatchLogger(self._given, trainer.default_root_dir, **self._settings)
+        self._logger.settings.setdefault("devices", [str(trainer.strategy.root_device)])
         if theirs is None:
             trainer.loggers = [*trainer.loggers, self._logger]
         self._is_lent = theirs is None
@@ -166,7 +172,7 @@ class OverwatchCallback(Callback, Bordered):  # type: ignore[misc]  # the librar
     def _wait(self) -> None:
         self._turn = time.perf_counter()
         if self._phases is not None:
-            self._phases.switch("load")
+            self._phases.switch("rollout" if self._logger.is_of_rewards else "load")
 
     def _end(self, trainer: Trainer, status: str) -> None:
         if self._phases is not None:

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from overwatch.adapters.envs import Bordered, kept_out
 from overwatch.catalog.phases import is_pause
 from overwatch.sdk import Run
 
 
-class Phases:
+class Phases(Bordered):
     """The phases of one run, until `close`."""
 
     def __init__(self, run: Run) -> None:
@@ -21,6 +22,7 @@ class Phases:
         self._open = ExitStack()
         self._now: str | None = None
 
+    @kept_out
     def switch(self, phase: str | None) -> None:
         """End the phase that is open, and begin another or none."""
         self._open.close()

@@ -10,10 +10,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from overwatch.adapters.envs import Bordered, kept_out
 from overwatch.sdk import Run
 
 
-class RewardFunctions:
+class RewardFunctions(Bordered):
     """The functions of one trainer, by its names for them."""
 
     def __init__(self, run: Run) -> None:
@@ -41,9 +42,13 @@ class RewardFunctions:
             try:
                 return pays(*args, **kwargs)
             except Exception as error:
-                self._run.log(f"reward function {name}: {type(error).__name__}: {error}", severity="error")
+                self._note(name, error)
                 raise
             finally:
                 self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - began
 
         return call
+
+    @kept_out
+    def _note(self, name: str, error: Exception) -> None:
+        self._run.log(f"reward function {name}: {type(error).__name__}: {error}", severity="error")

@@ -28,7 +28,7 @@ from overwatch.adapters.reward_functions import RewardFunctions
 from overwatch.catalog import Library
 from overwatch.catalog.presets import DEFAULT, preset_for
 
-_LOOP: Final = {
+LOOP: Final = {
     "_run_epoch": None,
     "_finalize_training": None,
     "training_step": None,
@@ -49,7 +49,7 @@ class OverwatchCallback(TrainerCallback, Bordered):  # type: ignore[misc]  # the
         self._is_on = False
 
     @kept_out
-    def on_train_begin(self, args: Any, state: Any, *_: object, **given: Any) -> None:
+    def on_train_begin(self, /, args: Any, state: Any, *_: object, **given: Any) -> None:
         """Training begins, or begins again with smaller batches."""
         self._end()
         trainer = _calling()
@@ -63,13 +63,13 @@ class OverwatchCallback(TrainerCallback, Bordered):  # type: ignore[misc]  # the
         self._is_on = True
 
     @kept_out
-    def on_step_begin(self, *_: object, **__: object) -> None:
+    def on_step_begin(self, /, *_: object, **__: object) -> None:
         """The batches of an optimiser step are there."""
         if self._is_on:
             self._phases.switch("update")
 
     @kept_out
-    def on_step_end(self, _: object, state: Any, *__: object, **___: object) -> None:
+    def on_step_end(self, /, _: object, state: Any, *__: object, **___: object) -> None:
         """An optimiser step was taken; what is logged of it follows."""
         if self._is_on:
             self._phases.switch(None)
@@ -78,7 +78,7 @@ class OverwatchCallback(TrainerCallback, Bordered):  # type: ignore[misc]  # the
             self._run.update(update=state.global_step, update_time=took, **self._rewards.times())
 
     @kept_out
-    def on_log(self, _: object, state: Any, *__: object, logs: Any, **___: object) -> None:
+    def on_log(self, /, _: object, state: Any, *__: object, logs: Any, **___: object) -> None:
         """What was logged since the last time; of several steps the mean."""
         if self._is_on and state.is_world_process_zero:
             found = numbers(logs, self._library)
@@ -86,14 +86,14 @@ class OverwatchCallback(TrainerCallback, Bordered):  # type: ignore[misc]  # the
             self._run.update(update=state.global_step, **found)
 
     @kept_out
-    def on_save(self, args: Any, state: Any, *_: object, **__: object) -> None:
+    def on_save(self, /, args: Any, state: Any, *_: object, **__: object) -> None:
         """A checkpoint is on disk."""
         path = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         if self._is_on and args.should_save and path.exists():
             self._run.checkpoint_saved(path, update=state.global_step)
 
     @kept_out
-    def on_train_end(self, *_: object, **__: object) -> None:
+    def on_train_end(self, /, *_: object, **__: object) -> None:
         """Training ended well."""
         self._end()
 
@@ -109,8 +109,10 @@ class OverwatchCallback(TrainerCallback, Bordered):  # type: ignore[misc]  # the
 
     def _watched(self, trainer: Trainer) -> dict[str, Any]:
         """What takes the place of a trainer's methods, and of its functions that pay."""
-        methods = {name: getattr(trainer, name, None) for name in _LOOP}
-        watched = {name: self._call(method, _LOOP[name]) for name, method in methods.items() if method}
+        methods = {name: getattr(trainer, name, None) for name in LOOP}
+        watched: dict[str, Any] = {
+            name: self._call(method, LOOP[name]) for name, method in methods.items() if method
+        }
         if isinstance(paying := vars(trainer).get(_PAYING), list):
             watched[_PAYING] = self._rewards.timed(paying, trainer.reward_func_names)
         return watched
@@ -138,7 +140,7 @@ def algorithm(kind: type) -> str:
 
 def _steps_of_answers(args: Any, trainer: Trainer) -> int:
     """Optimiser steps that learn from the same answers: the first of them takes longer."""
-    batches = getattr(args, "steps_per_generation", 1) * getattr(trainer, "num_iterations", 1)
+    batches: int = getattr(args, "steps_per_generation", 1) * getattr(trainer, "num_iterations", 1)
     return max(1, batches // args.gradient_accumulation_steps)
 
 

@@ -21,10 +21,8 @@ LIKE_A_ROW = re.compile(
 def _recorded(path: Path) -> tuple[dict[str, Any], Library, set[str]]:
     """A fixture, whose it is, and the names of its numbers."""
     found = json.loads(path.read_text())
-    named = {
-        name for logged in found["logged"] for name, value in logged.items() if scalar(value) is not None
-    }
-    return found, Library(found["library"]), named
+    numbered = (name for logged in found["logged"] for name in logged if scalar(logged[name]) is not None)
+    return found, Library(found["library"]), set(numbered)
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)

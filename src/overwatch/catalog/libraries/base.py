@@ -19,4 +19,4 @@ class Names:
     rows: Mapping[str, tuple[Alias, ...]]
     """By short name of the row, the surest name first."""
     left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Names that look like a row's and are none, each with the reason: custom numbers. `*` is any part of a name."""
+    """Names that look like a row's and are custom numbers, each with the reason; `*` is any part of one."""

@@ -1,4 +1,4 @@
-"""Lightning: keys of its callbacks and of its examples of reinforcement learning; all others are the user's."""
+"""Lightning: keys of its callbacks and of its examples that learn from rewards; all others are the user's."""
 
 from functools import partial
 from typing import Final
@@ -19,5 +19,11 @@ NAMES: Final = Names(
         "episode_length": (_key(name="avg_ep_len"), _key(name="Game/ep_len_avg")),
         "learning_rate": (_key(name="lr-Adam"), _key(name="lr-AdamW"), _key(name="Info/learning_rate")),
         "grad_norm": (_key(name="grad_2.0_norm_total"),),
+    },
+    left={
+        "avg_reward": "is the mean reward of a step, not a return",
+        "Loss/entropy_loss": "is minus the entropy times its coefficient, which differs",
+        "grad_*": "is of one parameter",
+        "lr-*": "is of another optimiser, or no learning rate",
     },
 )
