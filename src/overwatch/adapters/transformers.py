@@ -141,7 +141,7 @@ def algorithm(kind: type) -> str:
 def _steps_of_answers(args: Any, trainer: Trainer) -> int:
     """Optimiser steps that learn from the same answers: the first of them takes longer."""
     batches: int = getattr(args, "steps_per_generation", 1) * getattr(trainer, "num_iterations", 1)
-    return max(1, batches // args.gradient_accumulation_steps)
+    return max(1, batches // int(args.gradient_accumulation_steps))
 
 
 def _calling() -> Trainer:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from overwatch.catalog import CUSTOM_PREFIX
 from overwatch.events import CheckpointSaved, PhaseEnded, RunFinished
@@ -53,9 +54,9 @@ class Line(lightning.LightningModule):  # type: ignore[misc, name-defined]  # th
         """The simplest one."""
         return torch.optim.SGD(self.parameters(), lr=self.learning_rate)
 
-    def train_dataloader(self) -> list[torch.Tensor]:
+    def train_dataloader(self) -> DataLoader[torch.Tensor]:
         """As many batches as steps."""
-        return [torch.ones(2, 1)] * STEPS
+        return DataLoader(torch.ones(STEPS, 1))  # type: ignore[arg-type]  # a tensor has items and a length
 
     val_dataloader = test_dataloader = train_dataloader
 
@@ -186,7 +187,7 @@ def test_a_checkpoint_is_a_fact_and_stays_where_it_was(tmp_path: Path, own: Star
 
 
 def test_a_given_run_goes_on(tmp_path: Path, own: Started) -> None:
-    """Two fits and a test are told of to one run; names are those of an update."""
+    """Two fits and a test are one run; names are those of an update."""
     run, received = heard_run()
     for _ in range(2):
         _trainer(tmp_path, callbacks=(OverwatchCallback(run),)).fit(Line())
