@@ -10,7 +10,6 @@ methods of its loop are watched while it trains. Must not know a model, nor what
 """
 
 import functools
-import inspect
 import time
 from collections import deque
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from transformers import Trainer, TrainerCallback
 
 from overwatch import sdk
 from overwatch.adapters.envs import Bordered, kept_out
-from overwatch.adapters.loops import Phases, replaced
+from overwatch.adapters.loops import Phases, caller, replaced
 from overwatch.adapters.numbers import numbers
 from overwatch.adapters.reward_functions import RewardFunctions
 from overwatch.catalog import Library
@@ -38,7 +37,6 @@ LOOP: Final = {
     "_save_checkpoint": "checkpoint",
 }
 """What the loop calls of a trainer, by any version and trainer, and the phase that each is."""
-_PAYING: Final = "reward_funcs"
 
 
 class OverwatchCallback(TrainerCallback, Bordered):  # type: ignore[misc]  # the library has no types
@@ -51,8 +49,8 @@ class OverwatchCallback(TrainerCallback, Bordered):  # type: ignore[misc]  # the
     @kept_out
     def on_train_begin(self, /, args: Any, state: Any, *_: object, **given: Any) -> None:
         """Training begins, or begins again with smaller batches."""
-        self._end()
-        trainer = _calling()
+        self.on_train_end()
+        trainer = caller(Trainer)
         algo = algorithm(type(trainer))
         self._library = Library.TRANSFORMERS if preset_for(algo) == DEFAULT else Library.TRL
         self._run = self._given or _started(args, state, getattr(given.get("model"), "config", None), algo)
@@ -94,12 +92,7 @@ class OverwatchCallback(TrainerCallback, Bordered):  # type: ignore[misc]  # the
 
     @kept_out
     def on_train_end(self, /, *_: object, **__: object) -> None:
-        """Training ended well."""
-        self._end()
-
-    @kept_out
-    def _end(self) -> None:
-        """The loop is over; a run of its own ends by the exception that is being handled."""
+        """The loop is over; a run of its own ends by the exception that is being handled, if there is one."""
         if self._is_on:
             self._is_on = False
             self._phases.close()
@@ -113,8 +106,8 @@ class OverwatchCallback(TrainerCallback, Bordered):  # type: ignore[misc]  # the
         watched: dict[str, Any] = {
             name: self._call(method, LOOP[name]) for name, method in methods.items() if method
         }
-        if isinstance(paying := vars(trainer).get(_PAYING), list):
-            watched[_PAYING] = self._rewards.timed(paying, trainer.reward_func_names)
+        if isinstance(paying := vars(trainer).get("reward_funcs"), list):
+            watched["reward_funcs"] = self._rewards.timed(paying, trainer.reward_func_names)
         return watched
 
     def _call(self, method: Callable[..., Any], phase: str | None) -> Callable[..., Any]:
@@ -126,7 +119,7 @@ class OverwatchCallback(TrainerCallback, Bordered):  # type: ignore[misc]  # the
                 with nullcontext() if phase is None else self._phases.during(phase):
                     return method(*args, **kwargs)
             except BaseException:
-                self._end()
+                self.on_train_end()
                 raise
 
         return call
@@ -140,18 +133,8 @@ def algorithm(kind: type) -> str:
 
 def _steps_of_answers(args: Any, trainer: Trainer) -> int:
     """Optimiser steps that learn from the same answers: the first of them takes longer."""
-    batches: int = getattr(args, "steps_per_generation", 1) * getattr(trainer, "num_iterations", 1)
+    batches: int = (getattr(args, "steps_per_generation", 1) or 1) * getattr(trainer, "num_iterations", 1)
     return max(1, batches // int(args.gradient_accumulation_steps))
-
-
-def _calling() -> Trainer:
-    """The trainer that calls: it gives its callbacks everything but itself."""
-    frame = inspect.currentframe()
-    while frame is not None:
-        if isinstance(found := frame.f_locals.get("self"), Trainer):
-            return found
-        frame = frame.f_back
-    raise LookupError("no Trainer calls this callback; add it to one with callbacks=[OverwatchCallback()]")
 
 
 def _started(args: Any, state: Any, model: Any, algo: str) -> sdk.Run:

@@ -79,7 +79,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Started:
         started.append((given, received))
         return run
 
-    monkeypatch.setattr("overwatch.adapters.lightning.sdk.start", start)
+    monkeypatch.setattr("overwatch.adapters.lightning_logger.sdk.start", start)
     return started
 
 

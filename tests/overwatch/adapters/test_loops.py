@@ -1,6 +1,8 @@
 """A foreign loop while it is watched: its phases add up, and what was replaced is put back."""
 
-from overwatch.adapters.loops import Phases, replaced
+import pytest
+
+from overwatch.adapters.loops import Phases, caller, replaced
 from overwatch.events import PhaseBegan, PhaseEnded
 from tests.overwatch.adapters.hearing import Received, heard_run
 
@@ -61,6 +63,18 @@ class Owner:
         """The class's."""
         return 1
 
+    def calls(self) -> "Owner":
+        """Somebody further down looks for it."""
+        return Hook().looks()
+
+
+class Hook:
+    """Is called, and knows its caller's kind only."""
+
+    def looks(self) -> Owner:
+        """The caller."""
+        return caller(Owner)
+
 
 def test_what_was_replaced_is_put_back() -> None:
     """An attribute that the object had is its own again, and one that it had not is the class's."""
@@ -72,3 +86,15 @@ def test_what_was_replaced_is_put_back() -> None:
     restore()
     restore()
     assert (owner.one(), vars(owner)) == (1, {"two": 2})
+
+
+def test_a_hook_finds_who_calls_it() -> None:
+    """By its kind, through calls of others."""
+    owner = Owner()
+    assert owner.calls() is owner
+
+
+def test_a_hook_that_is_called_by_no_such_object_says_so() -> None:
+    """The error names what is missing."""
+    with pytest.raises(LookupError, match="no Owner calls this hook"):
+        Hook().looks()
