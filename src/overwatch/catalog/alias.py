@@ -56,6 +56,7 @@ class Library(Enum):
     PRIME_RL = "prime-rl"
     LIGHTNING = "Lightning"
     RAY_TUNE = "Ray Tune"
+    TRANSFORMERS = "transformers"
     RL_DRAFT = "rl.* draft"
     PLAIN = "by hand"
     """What people write into a call of their own."""

@@ -25,6 +25,7 @@ from overwatch.catalog.libraries import (
     slime,
     tianshou,
     torchrl,
+    transformers,
     trl,
     verl,
 )
@@ -50,6 +51,7 @@ LIBRARIES: Final[tuple[Names, ...]] = (
     sample_factory.NAMES,
     lightning.NAMES,
     ray_tune.NAMES,
+    transformers.NAMES,
 )
 """In the order in which docs show them."""
 
