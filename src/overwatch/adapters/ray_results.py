@@ -1,0 +1,64 @@
+"""A result of RLlib, a nested mapping, as numbers of an update.
+
+Rules: nested keys are joined by `/`. The only module of a policy has the name that RLlib gives one by
+default, as the table of its names has it; of several each keeps its own, and its KL is a head of the
+policy's. What RLlib states of its connectors and of the process is no number of training. Must not know
+Ray's classes.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from overwatch.adapters.numbers import numbers
+from overwatch.catalog import CUSTOM_PREFIX, KL, Library
+
+_ALL_MODULES: Final = "__all_modules__"
+_DEFAULT: Final = "default_policy"
+_KL: Final = "mean_kl_loss"
+_OF_APPO: Final = "mean_IS"
+_MACHINERY: Final = (
+    "connector", "sum_episodes_length", "trainable_parameters", "since_restore", "since_last_restore",
+    "actor_manager",
+)  # fmt: skip
+_PROCESS: Final = frozenset({"config", "pid", "timestamp"})
+
+
+def rllib_numbers(result: Mapping[str, Any], *, has_kl: bool = True) -> dict[str, float]:
+    """The numbers of one `train()`, as `run.update` takes them.
+
+    Without the loss of its KL RLlib logs a zero that it never computed: then `has_kl` is false. APPO's is the
+    divergence from its target network, which no row is. IMPALA's mean of a loss comes before its sum.
+    """
+    paths = dict(sorted(flat(result).items(), key=lambda item: "/mean_" not in item[0]))
+    modules = {path.split("/")[1] for path in paths if path.startswith("learners/")} - {_ALL_MODULES}
+    named: dict[str, Any] = {}
+    for path, value in paths.items():
+        area, module, name = (*path.split("/", 2), "", "")[:3]
+        if area == "learners" and module in modules:
+            if name == _KL and not has_kl:
+                continue
+            if len(modules) == 1:
+                path = f"{area}/{_DEFAULT}/{name}"  # noqa: PLW2901 the name that the table has
+            elif name == _KL:
+                path = f"{KL.short}/{module}"  # noqa: PLW2901 a head
+        named[path] = value
+    found = numbers(named, Library.RLLIB)
+    if f"learners/{_DEFAULT}/{_OF_APPO}" in named and KL.short in found:
+        found[f"{CUSTOM_PREFIX}learners/{_DEFAULT}/{_KL}"] = found.pop(KL.short)
+    return found
+
+
+def flat(result: Mapping[str, Any]) -> dict[str, Any]:
+    """All values by the path of their keys."""
+    return dict(_walk(result, ""))
+
+
+def _walk(result: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:
+    for key, value in result.items():
+        path = f"{above}{key}"
+        if path in _PROCESS or any(word in str(key) for word in _MACHINERY):
+            continue
+        if isinstance(value, Mapping):
+            yield from _walk(value, f"{path}/")
+        else:
+            yield path, value
