@@ -14,7 +14,7 @@ from overwatch import sdk
 from overwatch.events import PhaseEnded
 
 LEAST_S: Final = 0.1
-"""A phase is sent when so much of it has passed, and with the update: some are done thousands of times in one."""
+"""A phase is sent once so much of it has passed, and with the update: some are done very often in one."""
 
 Clock = Callable[[], AbstractContextManager[object]]
 

@@ -7,7 +7,10 @@ Ray's classes.
 """
 
 from collections.abc import Iterator, Mapping
+from numbers import Real
 from typing import Any, Final
+
+from gymnasium import spaces
 
 from overwatch.adapters.numbers import numbers
 from overwatch.catalog import CUSTOM_PREFIX, KL, Library
@@ -46,6 +49,16 @@ def rllib_numbers(result: Mapping[str, Any], *, has_kl: bool = True) -> dict[str
     if f"learners/{_DEFAULT}/{_OF_APPO}" in named and KL.short in found:
         found[f"{CUSTOM_PREFIX}learners/{_DEFAULT}/{_KL}"] = found.pop(KL.short)
     return found
+
+
+def settings(config: Mapping[str, Any], space: object) -> dict[str, Any]:
+    """A configuration's plain entries, with what the judgement of entropy and of gradients needs."""
+    plain: dict[str, Any] = {name: value for name, value in config.items() if isinstance(value, Real | str)}
+    if isinstance(space, spaces.Discrete):
+        plain["n_actions"] = int(space.n)
+    if plain.get("grad_clip_by") == "global_norm" and plain.get("grad_clip"):
+        plain["max_grad_norm"] = plain["grad_clip"]
+    return plain
 
 
 def flat(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,10 +3,10 @@
     from overwatch.adapters.rllib import OverwatchRLlibCallback
     config = PPOConfig().environment("CartPole-v1").callbacks(OverwatchRLlibCallback)
 
-Rules: one instance lives with the algorithm and starts the run; one lives with each env runner. A `train()` is
-an update. The run ends with `stop()`, or with the exception that leaves `train()`; a `train()` after that is a
-run of its own. RLlib's timers are means over time: phases are measured where RLlib measures them. Must not
-know what the numbers of a result mean.
+Rules: one instance lives with the algorithm and starts the run; one lives with each env runner. A `train()`
+is an update. The run ends with `stop()`, or with the exception that leaves `train()`; a `train()` after that
+is a run of its own. RLlib's timers are means over time: phases are measured where RLlib measures them. Must
+not know what the numbers of a result mean.
 """
 
 import functools
@@ -14,17 +14,16 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from numbers import Real
 from typing import Any, Final
 
 from gymnasium import spaces
 from ray.rllib.callbacks.callbacks import RLlibCallback
 
 from overwatch import events, sdk
-from overwatch.adapters.envs import Bordered, kept_out
+from overwatch.adapters.envs import kept_out
 from overwatch.adapters.ray_hooks import Phases, around, timed
-from overwatch.adapters.ray_results import rllib_numbers
-from overwatch.adapters.rllib_envs import Envs, attach, join
+from overwatch.adapters.ray_results import rllib_numbers, settings
+from overwatch.adapters.rllib_envs import EnvHooks, attach, join
 from overwatch.catalog import Scope
 from overwatch.catalog.run import STEPS
 
@@ -37,19 +36,18 @@ _PHASES: Final = {
 """Phases by the timer within which RLlib does them."""
 
 
-class OverwatchRLlibCallback(RLlibCallback, Bordered):
+class OverwatchRLlibCallback(EnvHooks, RLlibCallback):  # type: ignore[misc]  # where Ray is not installed
     """Reports each `train()`, and the steps and episodes of the env runners, to a run of its own."""
 
     def __init__(self) -> None:
         super().__init__()
         self.run: sdk.Run | None = None
         """Of the algorithm's instance the run, while it lasts; also where numbers of your own go."""
-        self._envs: Envs | None = None
         self._phases = Phases()
         self._took: float | None = None
 
     @kept_out
-    def on_algorithm_init(self, *, algorithm: Any, **_: object) -> None:
+    def on_algorithm_init(self, /, *, algorithm: Any, **_: object) -> None:
         """Start the run, and have it end as the algorithm does."""
         self._begin(algorithm)
         clocks = {timer: functools.partial(self._phases.on, phase) for timer, phase in _PHASES.items()}
@@ -69,7 +67,7 @@ class OverwatchRLlibCallback(RLlibCallback, Bordered):
             task=getattr(config.env, "__name__", config.env),
             algo=type(algorithm).__name__.lower(),
             n_envs=max(config.num_env_runners, 1) * config.num_envs_per_env_runner,
-            config=_settings(config.to_dict(), space),
+            config=settings(config.to_dict(), space),
             preset="ppo-continuous" if isinstance(space, spaces.Box) else None,
         )
         if config.num_env_runners == 0:
@@ -80,13 +78,12 @@ class OverwatchRLlibCallback(RLlibCallback, Bordered):
         """Have env runners in other processes report to the run, without waiting for them."""
         if self.run is not None:
             told = functools.partial(join, run_id=self.run.run_id)
-            group.foreach_env_runner(
-                told, remote_worker_ids=indices, local_env_runner=False, timeout_seconds=0.0
-            )
+            which = {"remote_worker_ids": indices, "local_env_runner": False}
+            group.foreach_env_runner(told, **which, timeout_seconds=0.0)
 
     @kept_out
     def on_env_runners_recreated(
-        self, *, env_runner_group: Any, env_runner_indices: list[int], is_evaluation: bool, **_: object
+        self, /, *, env_runner_group: Any, env_runner_indices: list[int], is_evaluation: bool, **_: object
     ) -> None:
         """New processes are in the place of those that failed."""
         if is_evaluation or self.run is None:
@@ -97,7 +94,7 @@ class OverwatchRLlibCallback(RLlibCallback, Bordered):
         self.run.count("env_runner_restarts", len(env_runner_indices))
 
     @kept_out
-    def on_train_result(self, *, algorithm: Any, result: dict[str, Any], **_: object) -> None:
+    def on_train_result(self, /, *, algorithm: Any, result: dict[str, Any], **_: object) -> None:
         """A `train()` has ended."""
         if self.run is None:
             return
@@ -108,30 +105,6 @@ class OverwatchRLlibCallback(RLlibCallback, Bordered):
         self.run.update(update=result["training_iteration"], **found)
         steps = events.scalars({STEPS.name: float(result["num_env_steps_sampled_lifetime"])})
         self.run.fact(events.Measured(at=time.time_ns(), scope=Scope.RUN, values=steps))
-
-    def report_envs(self, envs: Envs) -> None:
-        """From now on report what the envs of this instance's runner do."""
-        self._envs = envs
-
-    @kept_out
-    def on_episode_step(self, *, episode: Any, env_index: int, **_: object) -> None:
-        """One env of this runner has stepped."""
-        if self._envs is not None:
-            self._envs.step(env_index, episode)
-
-    @kept_out
-    def on_episode_end(
-        self, *, episode: Any, env_index: int, prev_episode_chunks: Sequence[Any] = (), **_: object
-    ) -> None:
-        """One env's episode has ended."""
-        if self._envs is not None:
-            self._envs.ended(env_index, [*prev_episode_chunks, episode])
-
-    @kept_out
-    def on_sample_end(self, **_: object) -> None:
-        """This runner's part of the experience is complete."""
-        if self._envs is not None:
-            self._envs.sampled()
 
     @contextmanager
     def _iterating(self) -> Iterator[None]:
@@ -172,16 +145,6 @@ class OverwatchRLlibCallback(RLlibCallback, Bordered):
         run, self.run, self._phases.run = self.run, None, None
         if run is not None:
             run.close()
-
-
-def _settings(config: dict[str, Any], space: object) -> dict[str, Any]:
-    """A configuration's plain entries, with what the judgement of entropy and gradients needs."""
-    plain = {name: value for name, value in config.items() if isinstance(value, Real | str)}
-    if isinstance(space, spaces.Discrete):
-        plain["n_actions"] = int(space.n)
-    if plain.get("grad_clip_by") == "global_norm" and plain.get("grad_clip"):
-        plain["max_grad_norm"] = plain["grad_clip"]
-    return plain
 
 
 def _action_space(algorithm: Any) -> object:
