@@ -49,6 +49,13 @@ def _within(outer: AbstractContextManager[object], inner: AbstractContextManager
         yield found
 
 
+def cause(error: BaseException) -> str:
+    """What an exception was first: Ray's libraries raise another one, without a message, for an env's."""
+    while (first := error.__cause__ or error.__context__) is not None:
+        error = first
+    return f"{type(error).__name__}: {error}"
+
+
 class Phases:
     """Time spent on the phases of a loop."""
 

@@ -51,6 +51,11 @@ def rllib_numbers(result: Mapping[str, Any], *, has_kl: bool = True) -> dict[str
     return found
 
 
+def is_rllibs(result: Mapping[str, Any]) -> bool:
+    """Whether a result is one of RLlib's algorithms."""
+    return "env_runners" in result
+
+
 def settings(config: Mapping[str, Any], space: object) -> dict[str, Any]:
     """A configuration's plain entries, with what the judgement of entropy and of gradients needs."""
     plain: dict[str, Any] = {name: value for name, value in config.items() if isinstance(value, Real | str)}

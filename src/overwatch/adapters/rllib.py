@@ -21,7 +21,7 @@ from ray.rllib.callbacks.callbacks import RLlibCallback
 
 from overwatch import events, sdk
 from overwatch.adapters.envs import kept_out
-from overwatch.adapters.ray_hooks import Phases, around, timed
+from overwatch.adapters.ray_hooks import Phases, around, cause, timed
 from overwatch.adapters.ray_results import rllib_numbers, settings
 from overwatch.adapters.rllib_envs import EnvHooks, attach, join
 from overwatch.catalog import Scope
@@ -117,8 +117,8 @@ class OverwatchRLlibCallback(EnvHooks, RLlibCallback):  # type: ignore[misc]  # 
             self._begin(algorithm)
         try:
             return step()
-        except BaseException:
-            self._end()
+        except BaseException as error:
+            self._end(cause(error))
             raise
 
     def _clean_up(self, cleanup: Callable[[], Any]) -> Any:
@@ -141,10 +141,10 @@ class OverwatchRLlibCallback(EnvHooks, RLlibCallback):  # type: ignore[misc]  # 
         return path
 
     @kept_out
-    def _end(self) -> None:
+    def _end(self, reason: str | None = None) -> None:
         run, self.run, self._phases.run = self.run, None, None
         if run is not None:
-            run.close()
+            run.close(reason=reason)
 
 
 def _action_space(algorithm: Any) -> object:

@@ -15,7 +15,7 @@ import numpy as np
 
 from overwatch import sdk
 from overwatch.adapters.envs import INTERVAL_S, Bordered, EnvReporter, kept_out
-from overwatch.adapters.ray_hooks import around, timed
+from overwatch.adapters.ray_hooks import around, cause, timed
 
 _ENV_STEP: Final = "env_step_timer"
 
@@ -77,7 +77,7 @@ class Envs:
         try:
             return sample()
         except Exception as error:
-            found = f"env runner {self._index} failed: {type(error).__name__}: {error}"
+            found = f"env runner {self._index} failed: {cause(error)}"
             self._run.log(found, severity="warning", subsystem="rllib")
             raise
 
