@@ -15,7 +15,7 @@ import numpy as np
 
 from overwatch import sdk
 from overwatch.adapters.envs import INTERVAL_S, Bordered, EnvReporter, kept_out
-from overwatch.adapters.ray_hooks import around, cause, timed
+from overwatch.adapters.ray_hooks import around, timed
 
 _ENV_STEP: Final = "env_step_timer"
 
@@ -32,7 +32,6 @@ class Envs:
         self._ops: dict[int, str] = {}
         self._last, self._seconds, self._next = -1, 0.0, 0.0
         timed(env_runner.metrics, {_ENV_STEP: self._stepping})
-        around(env_runner, "sample", self._sample)
 
     def step(self, index: int, episode: Any) -> None:
         """One env has stepped; RLlib goes through them in order."""
@@ -68,18 +67,18 @@ class Envs:
 
     @contextmanager
     def _stepping(self) -> Iterator[None]:
+        """The step of the whole vector; RLlib catches its exception, and starts envs or the runner again."""
         began = time.perf_counter()
-        yield
-        self._seconds = time.perf_counter() - began
-
-    def _sample(self, sample: Callable[[], Any]) -> Any:
-        """RLlib catches a runner's exception, and starts the runner again: the reason is kept."""
         try:
-            return sample()
+            yield
         except Exception as error:
-            found = f"env runner {self._index} failed: {cause(error)}"
-            self._run.log(found, severity="warning", subsystem="rllib")
+            if self._rewards.size == 1:
+                self._run.env_crashed(0, error)
+            else:
+                found = f"an env of runner {self._index} failed: {type(error).__name__}: {error}"
+                self._run.log(found, severity="warning", subsystem="rllib")
             raise
+        self._seconds = time.perf_counter() - began
 
 
 class EnvHooks(Bordered):
