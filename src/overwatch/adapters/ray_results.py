@@ -2,17 +2,18 @@
 
 Rules: nested keys are joined by `/`. The only module of a policy has the name that RLlib gives one by
 default, as the table of its names has it; of several each keeps its own, and its KL is a head of the
-policy's. What RLlib states of its connectors and of the process is no number of training. Must not know
-Ray's classes.
+policy's. RLlib's NaN is the mean of nothing where nothing was counted: such a number is absent. What RLlib
+states of its connectors and of the process is no number of training. Must not know Ray's classes.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from numbers import Real
 from typing import Any, Final
 
 from gymnasium import spaces
 
-from overwatch.adapters.numbers import numbers
+from overwatch.adapters.numbers import numbers, scalar
 from overwatch.catalog import CUSTOM_PREFIX, KL, Library
 
 _ALL_MODULES: Final = "__all_modules__"
@@ -37,6 +38,8 @@ def rllib_numbers(result: Mapping[str, Any], *, has_kl: bool = True) -> dict[str
     named: dict[str, Any] = {}
     for path, value in paths.items():
         area, module, name = (*path.split("/", 2), "", "")[:3]
+        if _is_absent(path, value, paths):
+            continue
         if area == "learners" and module in modules:
             if name == _KL and not has_kl:
                 continue
@@ -49,6 +52,17 @@ def rllib_numbers(result: Mapping[str, Any], *, has_kl: bool = True) -> dict[str
     if f"learners/{_DEFAULT}/{_OF_APPO}" in named and KL.short in found:
         found[f"{CUSTOM_PREFIX}learners/{_DEFAULT}/{_KL}"] = found.pop(KL.short)
     return found
+
+
+def _is_absent(path: str, value: object, paths: Mapping[str, Any]) -> bool:
+    """Whether a NaN is the mean of nothing: no minibatch was trained, no episode ended."""
+    number = scalar(value)
+    if number is None or not math.isnan(number):
+        return False
+    parts = path.split("/")
+    count = [*parts[: parts.index("env_runners") + 1], "num_episodes"] if "env_runners" in parts else None
+    counted = scalar(paths.get("/".join(count or [*parts[:2], "num_module_steps_trained"])))
+    return counted is None or not counted > 0
 
 
 def is_rllibs(result: Mapping[str, Any]) -> bool:
