@@ -89,7 +89,7 @@ class OverwatchTuneCallback(Callback, Bordered):  # type: ignore[misc]  # where 
         run = self.runs.pop(trial_id, None)
         if run is not None:
             stated = {"outcome": outcome, "reason": reason}
-            thread = threading.Thread(target=run.close, kwargs=stated, name="overwatch close")
+            thread = threading.Thread(target=run.close, kwargs=stated, name="overwatch-close")
             self._closing = [one for one in self._closing if one.is_alive()] + [thread]
             thread.start()
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from overwatch import sdk
-from overwatch.adapters.envs import INTERVAL_S, Bordered, EnvReporter, kept_out
+from overwatch.adapters.envs import INTERVAL_S, EnvReporter
 from overwatch.adapters.ray_hooks import around, timed
 
 _ENV_STEP: Final = "env_step_timer"
@@ -81,36 +81,6 @@ class Envs:
         self._seconds = time.perf_counter() - began
 
 
-class EnvHooks(Bordered):
-    """What RLlib calls of the callbacks of an env runner."""
-
-    _envs: Envs | None = None
-
-    def report_envs(self, envs: Envs) -> None:
-        """From now on report what the envs of this runner do."""
-        self._envs = envs
-
-    @kept_out
-    def on_episode_step(self, /, *, episode: Any, env_index: int, **_: object) -> None:
-        """One env of this runner has stepped."""
-        if self._envs is not None:
-            self._envs.step(env_index, episode)
-
-    @kept_out
-    def on_episode_end(
-        self, /, *, episode: Any, env_index: int, prev_episode_chunks: Sequence[Any] = (), **_: object
-    ) -> None:
-        """One env's episode has ended."""
-        if self._envs is not None:
-            self._envs.ended(env_index, [*prev_episode_chunks, episode])
-
-    @kept_out
-    def on_sample_end(self, /, **_: object) -> None:
-        """This runner's part of the experience is complete."""
-        if self._envs is not None:
-            self._envs.sampled()
-
-
 def join(env_runner: Any, run_id: str) -> None:
     """In a runner's own process: report to the run as one of its actors, until the runner is stopped."""
     count, index = env_runner.num_envs, env_runner.worker_index
@@ -129,5 +99,5 @@ def join(env_runner: Any, run_id: str) -> None:
 def attach(env_runner: Any, run: sdk.Run) -> None:
     """Have the callbacks of a runner report to a run."""
     for callback in env_runner._callbacks:  # noqa: SLF001 RLlib has no other way to them
-        if isinstance(callback, EnvHooks):
+        if hasattr(callback, "report_envs"):
             callback.report_envs(Envs(env_runner, run))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overwatch.adapters.rllib_envs import EnvHooks, Envs, attach
+from overwatch.adapters.rllib_envs import Envs, attach
 from overwatch.events import ActionTaken, EnvCrashed, EpisodeEnded, LogLine
 from tests.overwatch.adapters.hearing import Received, heard_run
 
@@ -50,22 +50,32 @@ class Episode:
         return len(self._rewards)
 
 
-def _attached(num_envs: int = 2) -> tuple[EnvHooks, Runner, Received]:
+class Callback:
+    """Of the runner's callbacks the one that reports."""
+
+    envs: Envs
+
+    def report_envs(self, envs: Envs) -> None:
+        """What the runner's envs do goes there."""
+        self.envs = envs
+
+
+def _attached(num_envs: int = 2) -> tuple[Envs, Runner, Received]:
     run, received = heard_run(num_envs)
-    hooks = EnvHooks()
-    runner = Runner([object(), hooks], num_envs)
+    callback = Callback()
+    runner = Runner([object(), callback], num_envs)
     attach(runner, run)
-    return hooks, runner, received
+    return callback.envs, runner, received
 
 
 def test_a_turn_of_all_envs_is_one_report() -> None:
     """Rewards and last actions; the step time is that of RLlib's own timer."""
-    hooks, runner, received = _attached()
+    envs, runner, received = _attached()
     with runner.metrics.log_time("env_step_timer"):
         pass
-    hooks.on_episode_step(episode=Episode([1.0], np.int64(4)), env_index=0, env_runner=runner)
-    hooks.on_episode_step(episode=Episode([2.0], 0), env_index=1, env_runner=runner)
-    hooks.on_sample_end(env_runner=runner)
+    envs.step(0, Episode([1.0], np.int64(4)))
+    envs.step(1, Episode([2.0], 0))
+    envs.sampled()
 
     assert received.envs()[-1].values["overwatch.env.reward"].array().tolist() == [1.0, 2.0]
     assert received.envs()[-1].values["overwatch.env.step_time"].array().min() > 0
@@ -75,12 +85,12 @@ def test_a_turn_of_all_envs_is_one_report() -> None:
 
 def test_an_env_that_only_resets_takes_no_step() -> None:
     """RLlib calls no step for it; its reward stays as it was."""
-    hooks, _, received = _attached()
+    envs, _, received = _attached()
     for rewards in ([1.0, 2.0], [3.0, None], [5.0, 6.0]):
         for index, reward in enumerate(rewards):
             if reward is not None:
-                hooks.on_episode_step(episode=Episode([reward]), env_index=index)
-    hooks.on_sample_end()
+                envs.step(index, Episode([reward]))
+    envs.sampled()
 
     assert received.envs()[-1].values["overwatch.env.reward"].array().tolist() == [5.0, 6.0]
     assert received.envs()[-1].index == 2  # five transitions of two envs
@@ -88,8 +98,8 @@ def test_an_env_that_only_resets_takes_no_step() -> None:
 
 def test_an_episode_is_the_sum_of_its_parts() -> None:
     """RLlib cuts an episode at each sample."""
-    hooks, _, received = _attached()
-    hooks.on_episode_end(episode=Episode([1.0]), env_index=1, prev_episode_chunks=[Episode([2.0, 3.0])])
+    envs, _, received = _attached()
+    envs.ended(1, [Episode([2.0, 3.0]), Episode([1.0])])
     ended = received.of(EpisodeEnded)[0]
 
     assert ended.env_id.array().tolist() == [1]
@@ -98,9 +108,9 @@ def test_an_episode_is_the_sum_of_its_parts() -> None:
 
 def test_several_agents_share_their_envs_reward() -> None:
     """The sum over those that were paid; their actions are several and none is shown."""
-    hooks, _, received = _attached()
-    hooks.on_episode_step(episode=Episode([{"a": 1.0, "b": 2.0}], {"a": 0, "b": 1}), env_index=0)
-    hooks.on_sample_end()
+    envs, _, received = _attached()
+    envs.step(0, Episode([{"a": 1.0, "b": 2.0}], {"a": 0, "b": 1}))
+    envs.sampled()
 
     assert received.envs()[-1].values["overwatch.env.reward"].array()[0] == 3.0
     assert received.of(ActionTaken) == []
@@ -118,12 +128,3 @@ def test_an_env_that_raises_is_a_crash_where_it_is_known_which(num_envs: int) ->
     assert [event.message for event in lines] == ["an env of runner 3 failed: ValueError: the env broke"] * (
         num_envs == 2
     )
-
-
-def test_telemetry_that_breaks_is_counted_and_kept_from_the_runner() -> None:
-    """A runner whose run is none goes on."""
-    hooks = EnvHooks()
-    hooks.report_envs(Envs(Runner([hooks]), object()))  # type: ignore[arg-type]  # no run at all
-    hooks.on_episode_end(episode=Episode([1.0]), env_index=0)
-
-    assert hooks.failures == 1
