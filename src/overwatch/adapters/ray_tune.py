@@ -57,7 +57,7 @@ class OverwatchTuneCallback(Callback, Bordered):  # type: ignore[misc]  # where 
         """A trial has failed and is tried again."""
         run = self.runs.get(trial.trial_id)
         if run is not None:
-            run.log(f"failed, and is tried again: {_reason(trial)}", severity="warning", subsystem="tune")
+            run.log("failed, and is tried again", severity="warning", subsystem="tune")
 
     @kept_out
     def on_checkpoint(self, /, *, trial: Any, checkpoint: Any, **_: object) -> None:

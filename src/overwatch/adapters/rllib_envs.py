@@ -2,8 +2,9 @@
 
 Rules: an env is numbered over all runners, by its runner's index. Step time is that of the runner's whole
 vector, where RLlib itself measures it; returns and lengths are those of whole episodes, of which RLlib cuts
-one at each sample. A runner in a process of its own joins the run as an actor and leaves it when it is
-stopped. Must not know the algorithm.
+one at each sample. A runner in a process of its own joins the run and leaves it when it is stopped; it is no
+service, which must report by the second: while the learner works it has nothing to report. Must not know the
+algorithm.
 """
 
 import time
@@ -82,10 +83,10 @@ class Envs:
 
 
 def join(env_runner: Any, run_id: str) -> None:
-    """In a runner's own process: report to the run as one of its actors, until the runner is stopped."""
+    """In a runner's own process: report to the run until the runner is stopped."""
     count, index = env_runner.num_envs, env_runner.worker_index
     run = sdk.start(
-        run_id=run_id, role="actor", rank=index, n_envs=count, env_offset=(index - 1) * count, quiet=True
+        run_id=run_id, role="env_runner", rank=index, n_envs=count, env_offset=(index - 1) * count, quiet=True
     )
     attach(env_runner, run)
 
