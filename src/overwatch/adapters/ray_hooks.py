@@ -53,7 +53,7 @@ def cause(error: BaseException) -> str:
     """What an exception was first: Ray's libraries raise another one, without a message, for an env's."""
     while (first := error.__cause__ or error.__context__) is not None:
         error = first
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 class Phases:

@@ -1,4 +1,4 @@
-"""A result of RLlib, a nested mapping, as numbers of an update.
+"""A result of RLlib or of Ray Tune, a nested mapping, as numbers of an update.
 
 Rules: nested keys are joined by `/`. The only module of a policy has the name that RLlib gives one by
 default, as the table of its names has it; of several each keeps its own, and its KL is a head of the
@@ -24,6 +24,9 @@ _MACHINERY: Final = (
     "connector", "sum_episodes_length", "trainable_parameters", "since_restore", "since_last_restore",
     "actor_manager",
 )  # fmt: skip
+_BOOKKEEPING: Final = frozenset({"training_iteration", "update"})
+"""Of a report: its number, and a word that `run.update` takes otherwise."""
+_TOOK: Final = "time_this_iter_s"
 _PROCESS: Final = frozenset({"config", "pid", "timestamp"})
 
 
@@ -65,9 +68,14 @@ def _is_absent(path: str, value: object, paths: Mapping[str, Any]) -> bool:
     return counted is None or not counted > 0
 
 
-def is_rllibs(result: Mapping[str, Any]) -> bool:
-    """Whether a result is one of RLlib's algorithms."""
-    return "env_runners" in result
+def tune_numbers(result: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of one report: RLlib's by its table, all others by the names that their author gave."""
+    if "env_runners" in result:
+        return rllib_numbers(result, has_kl=config.get("use_kl_loss", True))
+    found = {name: scalar(value) for name, value in flat(result).items() if name not in _BOOKKEEPING}
+    if _TOOK in found:
+        found.setdefault("update_time", found.pop(_TOOK))
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def settings(config: Mapping[str, Any], space: object) -> dict[str, Any]:

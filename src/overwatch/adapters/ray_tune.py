@@ -11,17 +11,13 @@ Must not know what a trainable reports.
 
 import os
 import threading
-from typing import Any, Final
+from typing import Any
 
 from ray.tune import Callback
 
 from overwatch import sdk
 from overwatch.adapters.envs import Bordered, kept_out
-from overwatch.adapters.numbers import scalar
-from overwatch.adapters.ray_results import flat, is_rllibs, rllib_numbers
-
-_BOOKKEEPING: Final = frozenset({"training_iteration", "update"})
-_TOOK: Final = "time_this_iter_s"
+from overwatch.adapters.ray_results import tune_numbers
 
 
 class OverwatchTuneCallback(Callback, Bordered):  # type: ignore[misc]  # where Ray is not installed
@@ -92,16 +88,6 @@ class OverwatchTuneCallback(Callback, Bordered):  # type: ignore[misc]  # where 
             thread = threading.Thread(target=run.close, kwargs=stated, name="overwatch-close")
             self._closing = [one for one in self._closing if one.is_alive()] + [thread]
             thread.start()
-
-
-def tune_numbers(result: dict[str, Any], config: dict[str, Any]) -> dict[str, float]:
-    """The numbers of one report: RLlib's by its table, all others by the names that their author gave."""
-    if is_rllibs(result):
-        return rllib_numbers(result, has_kl=config.get("use_kl_loss", True))
-    found = {name: scalar(value) for name, value in flat(result).items() if name not in _BOOKKEEPING}
-    if _TOOK in found:
-        found.setdefault("update_time", found.pop(_TOOK))
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def _reason(trial: Any) -> str | None:

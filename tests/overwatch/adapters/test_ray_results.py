@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from gymnasium import spaces
 
-from overwatch.adapters.ray_results import flat, is_rllibs, rllib_numbers, settings
+from overwatch.adapters.ray_results import flat, rllib_numbers, settings, tune_numbers
 from overwatch.catalog import CUSTOM_PREFIX
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -113,10 +113,20 @@ def test_a_nan_is_a_number_where_something_was_counted(
     assert {name for name, value in found.items() if math.isnan(value)} == expected
 
 
-def test_an_rllib_result_is_known_by_its_env_runners() -> None:
-    """Any other trainable names its numbers itself."""
-    assert is_rllibs(_recorded("rllib_ppo"))
-    assert not is_rllibs({"loss": 1.0})
+def test_a_report_to_tune_has_its_authors_names() -> None:
+    """As `run.update` takes them, with the time that Tune measured; texts and flags are no numbers."""
+    report = {"loss": 1.0, "val": {"acc": 0.5}, "time_this_iter_s": 2.0, "training_iteration": 3, "update": 7}
+    stated = {"done": False, "trial_id": "a", "pid": 1, "timestamp": 2, "config": {"lr": 0.1}}
+
+    assert tune_numbers(report | stated, {}) == {"loss": 1.0, "val/acc": 0.5, "update_time": 2.0}
+
+
+def test_a_report_of_an_rllib_trial_has_rllibs_names() -> None:
+    """Tune's driver gets what RLlib's own callback gets."""
+    result = _recorded("rllib_ppo")
+
+    assert tune_numbers(result, {}) == rllib_numbers(result)
+    assert "kl_divergence" not in tune_numbers(result, {"use_kl_loss": False})
 
 
 def test_settings_have_what_entropy_and_gradients_are_judged_by() -> None:
