@@ -1,0 +1,133 @@
+"""What one of RLlib's algorithms does: its half of the RLlib adapter.
+
+Rules: a `train()` is an update. The run ends with `stop()`, or with the exception that leaves `train()`; a
+`train()` after that begins another. RLlib's timers are means over time: phases are measured where RLlib
+measures them. Env runners in other processes are asked to join the run, and nobody waits for them. Must not
+know what the numbers of a result mean, nor what an env runner reports.
+"""
+
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from gymnasium import spaces
+
+from overwatch import events, sdk
+from overwatch.adapters.envs import Bordered, kept_out
+from overwatch.adapters.ray_hooks import Phases, around, cause, timed
+from overwatch.adapters.ray_results import rllib_numbers, settings
+from overwatch.adapters.rllib_envs import attach, join
+from overwatch.catalog import Scope
+from overwatch.catalog.run import STEPS
+
+_PHASES: Final = {
+    "env_runner_sampling_timer": "collect",
+    "replay_buffer_sampling_timer": "load",
+    "learner_update_timer": "learn",
+    "synch_weights": "weights",
+}
+"""Phases by the timer within which RLlib does them."""
+
+
+class Training(Bordered):
+    """Reports one algorithm to a run that begins and ends with it."""
+
+    def __init__(self, algorithm: Any) -> None:
+        self.run: sdk.Run | None = None
+        self._algorithm = algorithm
+        self._phases = Phases()
+        self._took: float | None = None
+        self._begin()
+        clocks = {timer: functools.partial(self._phases.on, phase) for timer, phase in _PHASES.items()}
+        timed(algorithm.metrics, {**clocks, "training_iteration": self._iterating})
+        around(algorithm, "step", self._step)
+        around(algorithm, "cleanup", self._clean_up)
+        around(algorithm, "evaluate", functools.partial(self._pause, "evaluation"))
+        around(algorithm, "save_to_path", self._save)
+
+    @kept_out
+    def _begin(self) -> None:
+        algorithm, config = self._algorithm, self._algorithm.config
+        trial, launched = algorithm.trial_id, os.environ.get("OVERWATCH_RUN_ID")
+        trial = None if trial in (None, "default") else f"{launched}-{trial}" if launched else trial
+        space = getattr(algorithm.get_module(), "action_space", None)  # of the only policy
+        self.run = self._phases.run = sdk.start(
+            run_id=trial,
+            task=getattr(config.env, "__name__", config.env),
+            algo=type(algorithm).__name__.lower(),
+            n_envs=max(config.num_env_runners, 1) * config.num_envs_per_env_runner,
+            config=settings(config.to_dict(), space),
+            preset="ppo-continuous" if isinstance(space, spaces.Box) else None,
+        )
+        if config.num_env_runners == 0:
+            attach(algorithm.env_runner, self.run)
+        self._join(None)
+
+    def _join(self, indices: Sequence[int] | None) -> None:
+        if self.run is not None:
+            joining = functools.partial(join, run_id=self.run.run_id)
+            which = {"remote_worker_ids": indices, "local_env_runner": False}
+            self._algorithm.env_runner_group.foreach_env_runner(joining, **which, timeout_seconds=0.0)
+
+    def restarted(self, indices: Sequence[int]) -> None:
+        """New processes are in the place of env runners that failed."""
+        self._join(indices)
+        if self.run is not None:
+            for index in indices:
+                self.run.log(f"env runner {index} was restarted", severity="warning", subsystem="rllib")
+            self.run.count("env_runner_restarts", len(indices))
+
+    def trained(self, result: dict[str, Any]) -> None:
+        """A `train()` has ended."""
+        if self.run is None:
+            return
+        found = rllib_numbers(result, has_kl=getattr(self._algorithm.config, "use_kl_loss", True))
+        if self._took is not None:
+            found["update_time"], self._took = self._took, None
+        self._phases.send()
+        self.run.update(update=result["training_iteration"], **found)
+        steps = events.scalars({STEPS.name: float(result["num_env_steps_sampled_lifetime"])})
+        self.run.fact(events.Measured(at=time.time_ns(), scope=Scope.RUN, values=steps))
+
+    @contextmanager
+    def _iterating(self) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self._took = time.perf_counter() - began
+
+    def _step(self, step: Callable[[], Any]) -> Any:
+        if self.run is None:
+            self._begin()
+        try:
+            return step()
+        except BaseException as error:
+            self._end(cause(error))
+            raise
+
+    def _clean_up(self, cleanup: Callable[[], Any]) -> Any:
+        try:
+            return cleanup()
+        finally:
+            self._end()
+
+    def _pause(self, phase: str, call: Callable[[], Any]) -> Any:
+        if self.run is None:
+            return call()
+        with self.run.phase(phase):
+            return call()
+
+    def _save(self, save: Callable[[], Any]) -> Any:
+        began = time.perf_counter()
+        path = self._pause("checkpoint", save)
+        if self.run is not None:
+            self.run.checkpoint_saved(path, duration_s=time.perf_counter() - began)
+        return path
+
+    @kept_out
+    def _end(self, reason: str | None = None) -> None:
+        run, self.run, self._phases.run = self.run, None, None
+        if run is not None:
+            run.close(reason=reason)
