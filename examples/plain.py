@@ -63,9 +63,10 @@ for update in range(1, UPDATES + 1):
         grad_norm = nn.utils.clip_grad_norm_(parameters, 0.5)
         optimiser.step()
     report = {
-        "return_": np.mean(finished), "entropy_nats": entropy, "kl_divergence": (ratio - 1 - ratio.log()).mean(),
+        "return_": np.mean(finished), "entropy_nats": entropy, "learning_rate": RATE,
+        "kl_divergence": (ratio - 1 - ratio.log()).mean(), "grad_norm": grad_norm,
         "clip_fraction": ((ratio - 1).abs() > CLIP).float().mean(), "explained_variance": explained,
-        "policy_loss": policy_loss, "value_loss": value_loss, "grad_norm": grad_norm, "learning_rate": RATE,
+        "policy_loss": policy_loss, "value_loss": value_loss,
     }  # fmt: skip
     run.update(update=update, **report)  # Overwatch
     print(f"update {update}: return {np.mean(finished):.1f}")

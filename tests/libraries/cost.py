@@ -1,4 +1,4 @@
-"""What of a program's main thread is Overwatch's: `python cost.py OUT SCRIPT` runs SCRIPT and writes OUT (JSON).
+"""What of a program's main thread is Overwatch's: `python cost.py OUT SCRIPT` runs SCRIPT and writes OUT.
 
 A sampler: after each millisecond of the process's CPU it looks at the main thread's stack and attributes the
 thread time since it looked last (`time.thread_time_ns`; its own is left out). Imports count nowhere. A sample

@@ -1,7 +1,7 @@
 """The programs of `examples/`: what each needs, and what Overwatch adds to it.
 
-An example is `NAME.py` with `NAME.txt` beside it, the packages beyond PyTorch and Overwatch, pinned. Its lines
-that are Overwatch's end with `# Overwatch`; what is left without them is the library's own program.
+An example is `NAME.py` with `NAME.txt` beside it, the packages beyond PyTorch and Overwatch, pinned. The
+lines that are Overwatch's end with `# Overwatch`; what is left without them is the library's own program.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""One example in an environment of its own, beside a real collector: what became of it, and what was shown."""
+"""One program in an environment of its own, beside a real collector: what became of it and of its runs."""
 
 import hashlib
 import os
@@ -6,7 +6,7 @@ import subprocess
 import sys
 import sysconfig
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,10 +21,17 @@ from tests.libraries.examples import ROOT, Example
 LIMIT_S: Final = 600
 """Of one program; alone on two cores each needs less than a minute."""
 ENVIRONMENTS: Final = ROOT / "build" / "libraries"
-MEASURED: Final = frozenset({"update_time"})
-"""Rows that an adapter measures by itself."""
 _OURS: Final = frozenset(row.short for row in ROWS if row.scope is Scope.POLICY)
-_LAUNCHERS: Final = ("OVERWATCH_", "OTEL_", "SLURM_", "TORCHELASTIC_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_")
+_LAUNCHERS: Final = (
+    "OVERWATCH_",
+    "OTEL_",
+    "SLURM_",
+    "TORCHELASTIC_",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_",
+    "MASTER_",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +59,9 @@ class Seen:
 
     def _shown(self) -> Iterator[str]:
         for snapshot in self.runs.values():
-            yield from (name for name, one in snapshot.policy.items() if one.status != "absent" or one.history)
+            yield from (
+                name for name, one in snapshot.policy.items() if one.status != "absent" or one.history
+            )
 
     @property
     def envs(self) -> int:
@@ -86,21 +95,23 @@ def python_of(example: Example) -> Path:
     return python
 
 
-def ran(python: Path, script: Path, folder: Path, *head: str, env: Mapping[str, str] = os.environ) -> Seen:
-    """A program that has ended, with nobody looking; `head` stands before it in the command."""
+def ran(command: Sequence[str], python: Path, folder: Path, env: Mapping[str, str] = os.environ) -> Seen:
+    """A command that has ended; the programs of an environment are those of its interpreter."""
     work = folder / "work"
     work.mkdir(exist_ok=True)
-    kept = {name: word for name, word in env.items() if not name.startswith(_LAUNCHERS)}
+    kept = {
+        name: word
+        for name, word in env.items()
+        if not name.startswith(_LAUNCHERS) or name.startswith("OTEL_EXPORTER_")
+    }
     own = {
         "PATH": f"{python.parent}{os.pathsep}{env.get('PATH', '')}", "OMP_NUM_THREADS": "1",
         "WANDB_MODE": "offline", "XDG_STATE_HOME": str(folder), "XDG_RUNTIME_DIR": str(folder),
     }  # fmt: skip
-    given = {name: word for name, word in env.items() if name.startswith("OTEL_EXPORTER_")}
     with (folder / "output.log").open("wb") as out:
         process = subprocess.Popen(
-            [str(python), *head, str(script)],
-            env={**kept, **own, **given}, cwd=work, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-        )  # fmt: skip
+            command, env={**kept, **own}, cwd=work, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+        )
         try:
             _, status, usage = os.wait4(process.pid, 0)
         except BaseException:
@@ -111,21 +122,23 @@ def ran(python: Path, script: Path, folder: Path, *head: str, env: Mapping[str, 
     return Seen(status=process.returncode, output=output, cpu_s=usage.ru_utime + usage.ru_stime)
 
 
-def watched(python: Path, script: Path, folder: Path, *head: str) -> Seen:
-    """A program that has ended, with what a collector showed of all of its runs."""
-    with reporting(folder) as env:
-        done = ran(python, script, folder, *head, env=env)
+def watched(
+    command: Sequence[str], python: Path, folder: Path, env: Mapping[str, str] = os.environ
+) -> Seen:
+    """A command that has ended, with what a collector showed of all of its runs."""
+    with reporting(folder, env) as reports:
+        done = ran(command, python, folder, reports)
         if done.status == 0:
-            until(lambda: _is_over(folder), f"the end of every run of {script.name}:\n{done.output[-3000:]}")
+            until(lambda: _is_over(folder), f"the end of every run of {command}:\n{done.output[-3000:]}")
     runs, findings = _recorded(folder)
     return Seen(status=done.status, output=done.output, cpu_s=done.cpu_s, runs=runs, findings=findings)
 
 
 @contextmanager
-def reporting(folder: Path) -> Iterator[dict[str, str]]:
+def reporting(folder: Path, env: Mapping[str, str] = os.environ) -> Iterator[dict[str, str]]:
     """The environment of programs that report to a collector of their own."""
     with collecting(folder) as endpoints:
-        yield {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": str(endpoints.otlp_http)}
+        yield {**env, "OTEL_EXPORTER_OTLP_ENDPOINT": str(endpoints.otlp_http)}
 
 
 def _is_over(folder: Path) -> bool:

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from tests.libraries import running
-from tests.libraries.examples import Example, examples
+from tests.libraries.examples import Example, examples, names_of
 
 FOUND: Final = examples()
 IN_CI: Final = {"plain", "gymnasium", "sb3"}
@@ -26,9 +26,17 @@ def test_ci_has_the_packages_of_those_that_it_runs() -> None:
 @each
 def test_an_example_is_a_run_that_completes(example: Example, tmp_path: Path) -> None:
     """Against a real collector: no critical finding at any time."""
-    seen = running.watched(running.python_of(example), example.script, tmp_path)
+    python = running.python_of(example)
+    seen = running.watched([str(python), str(example.script)], python, tmp_path)
 
     assert seen.status == 0, seen.output[-3000:]
     assert seen.outcomes == {"completed"}
     assert "critical" not in seen.findings, seen.findings
     assert seen.rows
+
+
+@pytest.mark.parametrize("example", FOUND, ids=lambda one: one.name)
+def test_without_its_marked_lines_an_example_is_the_librarys_own(example: Example) -> None:
+    """It compiles and names nothing of Overwatch."""
+    assert example.added >= 1
+    assert [name for name in names_of(example.bare) if "overwatch" in name.lower()] == []
