@@ -48,7 +48,8 @@ def over_ranks(value: torch.Tensor, operation: dist.ReduceOp = dist.ReduceOp.SUM
     return value
 
 
-run = overwatch.sdk.start(task="bandit", n_envs=args.envs, updates=args.updates, devices=[device])  # Overwatch
+setting = {"n_envs": args.envs, "updates": args.updates, "devices": [device]}
+run = overwatch.sdk.start(task="bandit", **setting)  # Overwatch
 for update in range(first, args.updates + 1):
     policy = torch.distributions.Categorical(logits=logits)
     arms = policy.sample((args.envs,))

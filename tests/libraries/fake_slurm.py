@@ -1,4 +1,4 @@
-"""Slurm's commands on this machine, as far as the recipes use them: `python fake_slurm.py sbatch|srun|scontrol`.
+"""Slurm's commands on this machine, as far as the recipes use them: `python fake_slurm.py sbatch ...`.
 
 Variables are those that recorded environments of real jobs have: a batch script is process 0 and has no step,
 each `srun` is a step, counted from 0 again where the job was requeued, and each task of an array is a job of

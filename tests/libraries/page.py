@@ -147,8 +147,8 @@ def _line(one: Result) -> str:
     )
     cells = [
         f"[{one.name}](#{one.name.replace('_', '-')})", one.added, one.updates or "–", len(one.rows),
-        len(one.custom), ", ".join(f"`{row}`" for row in one.missing) or 0, one.envs, found or 0, f"{one.cost:.2%}",
-        f"{one.once_ms:.0f}", f"{one.with_ours:.3f}", f"{one.without:.3f}",
+        len(one.custom), ", ".join(f"`{row}`" for row in one.missing) or 0, one.envs, found or 0,
+        f"{one.cost:.2%}", f"{one.once_ms:.0f}", f"{one.with_ours:.3f}", f"{one.without:.3f}",
     ]  # fmt: skip
     return "| " + " | ".join(str(cell) for cell in cells) + " |"
 

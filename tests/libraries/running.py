@@ -122,9 +122,7 @@ def ran(command: Sequence[str], python: Path, folder: Path, env: Mapping[str, st
     return Seen(status=process.returncode, output=output, cpu_s=usage.ru_utime + usage.ru_stime)
 
 
-def watched(
-    command: Sequence[str], python: Path, folder: Path, env: Mapping[str, str] = os.environ
-) -> Seen:
+def watched(command: Sequence[str], python: Path, folder: Path, env: Mapping[str, str] = os.environ) -> Seen:
     """A command that has ended, with what a collector showed of all of its runs."""
     with reporting(folder, env) as reports:
         done = ran(command, python, folder, reports)

@@ -8,7 +8,6 @@ import pytest
 
 from overwatch.sdk import identity
 
-
 ARRAY = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}
 BATCH = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"}
 """What a batch script has, by which one program or several are started without `srun`."""
@@ -73,7 +72,7 @@ def test_tasks_of_a_job_are_ranks_only_in_a_step() -> None:
 
 
 def test_an_attempt_counts_the_restarts_of_all_launchers() -> None:
-    """torchrun counts from 0 again in a job that was requeued; a number given by hand is the number."""
+    """Torchrun counts from 0 again in a job that was requeued; a number given by hand is the number."""
     both = {"TORCHELASTIC_RESTART_COUNT": "1", "SLURM_RESTART_COUNT": "2"}
     assert identity.identify(None, None, env=both).attempt == 3
     assert identity.identify(None, None, env={"TORCHELASTIC_RESTART_COUNT": "0"}).attempt == 0
