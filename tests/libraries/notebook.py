@@ -1,4 +1,4 @@
-"""A notebook in a kernel of its own: `python notebook.py CELL ...` runs the cells, errors included, and ends it."""
+"""A notebook in a kernel of its own: `python notebook.py CELL ...` runs the cells, also behind an error."""
 
 import sys
 

@@ -20,6 +20,7 @@ from tests.libraries.examples import FOLDER, ROOT, Example, examples
 from tests.libraries.running import Seen, python_of, ran, reporting, watched
 
 PAGE: Final = ROOT / "docs" / "adapters-table.md"
+PAGES: Final = ROOT / "docs" / "adapters"
 KEPT: Final = Path(__file__).with_name("results.json")
 RECORDED: Final = ROOT / "tests" / "overwatch" / "adapters" / "recorded"
 ROUNDS: Final = 3
@@ -121,15 +122,19 @@ def _pairs(example: Example, python: Path, folder: Path, rounds: int) -> list[tu
 def logged_rows(name: str, folder: Path = RECORDED) -> set[str]:
     """Rows that the names mean which a library logged when they were recorded.
 
-    Of several programs recorded in one file only that of the example counts.
+    Those of the example itself, else of its library: the longest name with which the example's begins.
     """
-    path = folder / f"{name}.json"
-    if not path.exists():
+    found = sorted((path for path in folder.glob("*.json") if name.startswith(path.stem)), key=_length)
+    if not found:
         return set()
-    recorded = json.loads(path.read_text())
+    recorded = json.loads(found[-1].read_text())
     library = Library(recorded["library"])
     names = {name for logged in recorded["logged"] for name in logged}
     return {found[0].short for name in names if (found := recognise(name, library)) is not None}
+
+
+def _length(path: Path) -> int:
+    return len(path.stem)
 
 
 def page(results: Iterable[Result]) -> str:
@@ -157,9 +162,16 @@ def _seen(results: Sequence[Result]) -> list[str]:
     lines = ["", "## What each showed"]
     for one in results:
         lines += ["", f"### {one.name.replace('_', ' ')}", ""]
-        lines += [f"With {one.versions}." if one.versions else "With PyTorch alone.", ""]
+        told = f"With {one.versions}." if one.versions else "With PyTorch alone."
+        lines += [told + "".join(f" [Its page]({found})." for found in _pages_of(one.name)), ""]
         lines += [f"- rows: {_words(one.rows)}", f"- custom: {_words(one.custom)}"]
     return lines
+
+
+def _pages_of(name: str, folder: Path = PAGES) -> list[str]:
+    """The page of an example's library: the longest name with which that of the example begins."""
+    found = sorted((path.stem for path in folder.glob("*.md") if name.startswith(path.stem)), key=len)
+    return [f"{folder.name}/{stem}.md" for stem in found[-1:]]
 
 
 def _words(names: Sequence[str]) -> str:

@@ -38,7 +38,9 @@ PPO("MlpPolicy", env, n_steps=64).learn(256, callback=OverwatchCallback())
 LATER: Final = "print('a plot')"
 ENDINGS: Final = {
     "by hand, well": ([BY_HAND], "completed", None, [[]]),
-    "by hand, raises": ([f"{BY_HAND}\n1 / 0", LATER], "failed", "ZeroDivisionError", [["ZeroDivisionError"], []]),
+    "by hand, raises": (
+        [f"{BY_HAND}\n1 / 0", LATER], "failed", "ZeroDivisionError", [["ZeroDivisionError"], []]
+    ),
     "by hand, interrupted": (
         [f"{BY_HAND}\nraise KeyboardInterrupt"], "interrupted", "KeyboardInterrupt", [["KeyboardInterrupt"]]
     ),

@@ -1,7 +1,7 @@
 """The table of libraries is what was measured."""
 
-from tests.libraries.examples import examples
-from tests.libraries.page import PAGE, kept, page
+from tests.libraries.examples import ROOT, examples
+from tests.libraries.page import PAGE, PAGES, kept, page
 
 
 def test_the_page_is_what_was_measured() -> None:
@@ -12,3 +12,9 @@ def test_the_page_is_what_was_measured() -> None:
 def test_every_result_is_of_an_example() -> None:
     """A program that was removed leaves no line."""
     assert {one.name for one in kept()} <= {one.name for one in examples()}
+
+
+def test_every_page_of_a_library_is_in_the_navigation() -> None:
+    """Its page is found from the list of pages."""
+    listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert [path.name for path in PAGES.glob("*.md") if f"adapters/{path.name}" not in listed] == []
