@@ -8,8 +8,9 @@ import hashlib
 import os
 import re
 import secrets
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -27,6 +28,9 @@ _SECRET: Final = re.compile(r"token|secret|password|key", re.IGNORECASE)
 CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 _DIGITS: Final = re.compile(r"[0-9]{1,18}")
 _NOT_ID: Final = re.compile(r"[^a-z0-9_.]+")
+_INTERACTIVE: Final = "4294967290"
+"""The step that Slurm makes for a shell."""
+_TASKS: Final = ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
 _LONGEST_SLUG: Final = 128
 _LONGEST_ID: Final = 200
 """Of an id that is longer, how long it was follows: collectors take 256 characters."""
@@ -55,10 +59,14 @@ def identify(
     rank: int | None = None,
     group: str | None = None,
     env: Mapping[str, str] = os.environ,
+    command: Sequence[str] | None = None,
 ) -> Identity:
-    """Who this process is: as given, else as its launcher's environment has it."""
+    """Who this process is: as given, else as its launcher's environment has it.
+
+    `command` is this program with its arguments, else those of the interpreter.
+    """
     own_rank = rank if rank is not None else _count(env, "RANK", "SLURM_PROCID") or 0
-    found, join = _launched_id(given, env), None
+    found, join = _launched_id(given, env, sys.argv if command is None else command), None
     if found is None and (launch := _launch_key(env)) is not None:
         key, is_whole = launch
         if is_whole:
@@ -71,15 +79,16 @@ def identify(
         rank=own_rank,
         join=join,
         local_rank=_count(env, "LOCAL_RANK", "SLURM_LOCALID"),
-        world_size=_count(env, "WORLD_SIZE", "SLURM_NTASKS"),
-        attempt=_count(env, "OVERWATCH_ATTEMPT", "TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"),
+        world_size=_count(env, "WORLD_SIZE", *(_TASKS if _slurm_step(env) else ())),
+        attempt=_attempt(env),
         group=maybe_text(group or env.get("OVERWATCH_GROUP") or None),
     )
 
 
-def _launched_id(given: str | None, env: Mapping[str, str]) -> str | None:
+def _launched_id(given: str | None, env: Mapping[str, str], command: Sequence[str]) -> str | None:
     """The id that was given; `none` and empty are unset."""
-    for candidate in (given, env.get("OVERWATCH_RUN_ID"), env.get("TORCHELASTIC_RUN_ID"), _slurm(env)):
+    named = (given, env.get("OVERWATCH_RUN_ID"), env.get("TORCHELASTIC_RUN_ID"), _slurm(env, command))
+    for candidate in named:
         if candidate and candidate.strip() and candidate.strip().lower() != "none":
             return text(candidate.strip(), _LONGEST_ID)
     return None
@@ -89,13 +98,40 @@ def _slug(task: str | None) -> str:
     return _NOT_ID.sub("-", (task or "run")[:_LONGEST_SLUG].lower()).strip("-") or "run"
 
 
-def _slurm(env: Mapping[str, str]) -> str | None:
-    """Job, step and array task: one allocation runs many steps."""
-    job = env.get("SLURM_JOB_ID")
+def _slurm(env: Mapping[str, str], command: Sequence[str]) -> str | None:
+    """Job and step: one allocation runs many. A task of an array is called as `squeue` calls it.
+
+    A batch script that calls no `srun` may start several programs, so the command is part of the id; ranks
+    that another launcher starts in it may differ in their arguments and are one run. A job that is requeued
+    has the same id again. `None` for what a person starts in an allocation, where nothing is.
+    """
+    job, array, task = (
+        env.get(name) for name in ("SLURM_JOB_ID", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID")
+    )
     if not job:
         return None
-    array = env.get("SLURM_ARRAY_TASK_ID")
-    return f"slurm-{job}.{env.get('SLURM_STEP_ID') or 'batch'}{f'.{array}' if array else ''}"
+    name = f"slurm-{array}_{task}" if array and task else f"slurm-{job}"
+    if (step := _slurm_step(env)) is not None:
+        return f"{name}.{step}"
+    if env.get("SLURM_STEP_ID") or "SLURM_PROCID" not in env:
+        return None
+    return (
+        f"{name}.batch" if (_count(env, "WORLD_SIZE") or 1) > 1 else f"{name}.batch.{_digest(*command)[:4]}"
+    )
+
+
+def _slurm_step(env: Mapping[str, str]) -> str | None:
+    """The step that `srun` made for this process; a shell in an allocation has a number of its own kind."""
+    step = env.get("SLURM_STEP_ID")
+    return step if step and step != _INTERACTIVE else None
+
+
+def _attempt(env: Mapping[str, str]) -> int | None:
+    """Restarts as they are given, else those of all launchers: each counts its own."""
+    given = _count(env, "OVERWATCH_ATTEMPT")
+    restarts = [_count(env, name) for name in ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")]
+    counted = [count for count in restarts if count is not None]
+    return given if given is not None or not counted else sum(counted)
 
 
 def _launch_key(env: Mapping[str, str]) -> tuple[str, bool] | None:

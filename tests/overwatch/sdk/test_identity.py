@@ -8,6 +8,10 @@ import pytest
 
 from overwatch.sdk import identity
 
+ARRAY = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}
+BATCH = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "4"}
+"""What a batch script has, by which one program or several are started without `srun`."""
+
 
 @pytest.mark.parametrize(
     ("given", "env", "expected"),
@@ -16,8 +20,7 @@ from overwatch.sdk import identity
         (None, {"OVERWATCH_RUN_ID": "a", "TORCHELASTIC_RUN_ID": "b"}, "a"),
         (None, {"OVERWATCH_RUN_ID": "", "TORCHELASTIC_RUN_ID": "b"}, "b"),
         (None, {"TORCHELASTIC_RUN_ID": "none", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "2"}, "slurm-7.2"),
-        (None, {"SLURM_JOB_ID": "7"}, "slurm-7.batch"),
-        (None, {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_ARRAY_TASK_ID": "3"}, "slurm-7.0.3"),
+        (None, {"SLURM_JOB_ID": "9", "SLURM_STEP_ID": "0", **ARRAY}, "slurm-7_3.0"),
     ],
 )
 def test_the_launchers_id_is_used_unless_it_is_none(
@@ -25,6 +28,56 @@ def test_the_launchers_id_is_used_unless_it_is_none(
 ) -> None:
     """Argument, own variable, torchrun, Slurm step; empty and `none` are unset."""
     assert identity.identify(given, "task", env=env).run_id == expected
+
+
+def test_programs_of_one_batch_script_are_runs_by_their_commands() -> None:
+    """`for seed in 1 2 3` makes three runs; a requeued job goes on with each."""
+    seeds = [identity.identify(None, "ant", env=BATCH, command=("train.py", f"--seed={n}")) for n in (1, 2)]
+    assert all(re.fullmatch(r"slurm-7\.batch\.[0-9a-f]{4}", one.run_id) for one in seeds)
+    assert seeds[0].run_id != seeds[1].run_id
+    requeued = {**BATCH, "SLURM_RESTART_COUNT": "1"}
+    again = identity.identify(None, "ant", env=requeued, command=("train.py", "--seed=2"))
+    assert (again.run_id, again.attempt) == (seeds[1].run_id, 1)
+
+
+def test_ranks_that_a_batch_script_started_are_one_run() -> None:
+    """A launcher within it gives each rank arguments of its own, as DeepSpeed's does."""
+    ranks = [{**BATCH, "WORLD_SIZE": "2", "RANK": str(rank)} for rank in (0, 1)]
+    found = {
+        identity.identify(None, "ant", env=env, command=("train.py", f"--local_rank={env['RANK']}")).run_id
+        for env in ranks
+    }
+    assert found == {"slurm-7.batch"}
+
+
+@pytest.mark.parametrize(
+    "env",
+    [{"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4"}, {**BATCH, "SLURM_STEP_ID": "4294967290"}],
+    ids=["salloc", "interactive"],
+)
+def test_what_a_person_starts_in_an_allocation_is_a_run_each_time(env: dict[str, str]) -> None:
+    """Nothing is requeued there, and the same command may be typed twice."""
+    first, second = (identity.identify(None, "ant", env=env) for _ in range(2))
+    assert first.run_id != second.run_id
+    assert first.run_id.startswith("ant-")
+
+
+def test_tasks_of_a_job_are_ranks_only_in_a_step() -> None:
+    """A batch script with four tasks runs once, until it calls `srun`."""
+    assert identity.identify(None, None, env=BATCH).world_size is None
+    step = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}
+    assert identity.identify(None, None, env={**BATCH, **step}).world_size == 2
+    assert identity.identify(None, None, env={**BATCH, "SLURM_STEP_ID": "0"}).world_size == 4
+    assert identity.identify(None, None, env={**BATCH, **step, "WORLD_SIZE": "8"}).world_size == 8
+
+
+def test_an_attempt_counts_the_restarts_of_all_launchers() -> None:
+    """Torchrun counts from 0 again in a job that was requeued; a number given by hand is the number."""
+    both = {"TORCHELASTIC_RESTART_COUNT": "1", "SLURM_RESTART_COUNT": "2"}
+    assert identity.identify(None, None, env=both).attempt == 3
+    assert identity.identify(None, None, env={"TORCHELASTIC_RESTART_COUNT": "0"}).attempt == 0
+    assert identity.identify(None, None, env={**both, "OVERWATCH_ATTEMPT": "7"}).attempt == 7
+    assert identity.identify(None, None, env={}).attempt is None
 
 
 def test_a_new_id_is_named_after_the_task() -> None:

@@ -1,0 +1,42 @@
+"""Each example does what its page says: it ends by itself, its run completes, its numbers are recognised."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.libraries import running
+from tests.libraries.examples import Example, examples, names_of
+
+FOUND: Final = examples()
+IN_CI: Final = {"plain", "gymnasium", "sb3"}
+"""Whose packages are in the project's own environment."""
+each: Final = pytest.mark.parametrize(
+    "example",
+    [pytest.param(one, id=one.name, marks=[] if one.name in IN_CI else pytest.mark.long) for one in FOUND],
+)
+
+
+def test_ci_has_the_packages_of_those_that_it_runs() -> None:
+    """A version that was raised in one place only would leave an example unrun."""
+    assert {one.name: one.lacks for one in FOUND if one.name in IN_CI and one.lacks} == {}
+
+
+@pytest.mark.timeout(running.LIMIT_S + 120)
+@each
+def test_an_example_is_a_run_that_completes(example: Example, tmp_path: Path) -> None:
+    """Against a real collector: no critical finding at any time."""
+    python = running.python_of(example)
+    seen = running.watched([str(python), str(example.script)], python, tmp_path)
+
+    assert seen.status == 0, seen.output[-3000:]
+    assert seen.outcomes == {"completed"}
+    assert "critical" not in seen.findings, seen.findings
+    assert seen.rows
+
+
+@pytest.mark.parametrize("example", FOUND, ids=lambda one: one.name)
+def test_without_its_marked_lines_an_example_is_the_librarys_own(example: Example) -> None:
+    """It compiles and names nothing of Overwatch."""
+    assert example.added >= 1
+    assert [name for name in names_of(example.bare) if "overwatch" in name.lower()] == []
