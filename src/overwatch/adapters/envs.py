@@ -106,11 +106,11 @@ class EnvReporter:
         if now >= self._next or (was_finite and not self._is_finite):
             self.flush()
         elif self._ended and now >= self._ended_next:
-            self._tell_ended()
+            self.send_episodes()
 
     def flush(self) -> None:
         """Send what is newest, if there is anything new."""
-        self._tell_ended()
+        self.send_episodes()
         if not self._turns:
             return
         turns, self._turns = self._turns, 0
@@ -132,10 +132,10 @@ class EnvReporter:
         if np.size(env_id):
             self._ended.append((env_id, returns, lengths))
             if time.monotonic() >= self._ended_next:
-                self._tell_ended()
+                self.send_episodes()
 
-    def _tell_ended(self) -> None:
-        """Send the episodes that wait."""
+    def send_episodes(self) -> None:
+        """Send the episodes that wait for others."""
         if not self._ended:
             return
         ended, self._ended = self._ended, []

@@ -8,8 +8,9 @@ library.
 import functools
 import traceback
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import Any, Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -19,10 +20,19 @@ _CALLS: Final = ("step", "reset")
 """What a vector calls of an env."""
 
 
-def watch(loop: object, names: Iterable[str], failed: Callable[[BaseException], None]) -> Callable[[], None]:
-    """Call `failed` while an exception leaves one of these methods, until what this returns is called."""
+def watch(
+    loop: object,
+    names: Iterable[str],
+    failed: Callable[[BaseException], None],
+    before: Mapping[str, Callable[..., None]] = MappingProxyType({}),
+) -> Callable[[], None]:
+    """Call `failed` while an exception leaves one of these methods, until what this returns is called.
+
+    A function of `before` gets the arguments of the method of its name first.
+    """
     kind = type(loop)
     methods = {name: failing(getattr(kind, name), failed) for name in names if hasattr(kind, name)}
+    methods |= {name: _led(getattr(kind, name), call) for name, call in before.items() if hasattr(kind, name)}
     own = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, **methods}
     loop.__class__ = types.new_class(kind.__name__, (kind,), exec_body=lambda body: body.update(own))
 
@@ -42,6 +52,15 @@ def failing(method: Callable[P, T], failed: Callable[[BaseException], None]) -> 
         except BaseException as error:
             failed(error)
             raise
+
+    return call
+
+
+def _led(method: Callable[..., T], first: Callable[..., None]) -> Callable[..., T]:
+    @functools.wraps(method)
+    def call(self: object, *args: Any, **kwargs: Any) -> T:
+        first(*args, **kwargs)
+        return method(self, *args, **kwargs)
 
     return call
 
