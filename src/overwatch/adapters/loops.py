@@ -76,12 +76,12 @@ def culprit(error: BaseException, envs: Any) -> int | None:
         here, owner = frame.f_locals, frame.f_locals.get("self")
         called = inner is not None and inner.f_code.co_name in _CALLS
         if owner is envs:
-            told = (
+            known = (
                 ("index", frame.f_code.co_name == "_raise_if_errors"),
                 ("env_idx", called),
                 ("i", called),
             )
-            for local, holds in told:
+            for local, holds in known:
                 if holds and isinstance(here.get(local), int):
                     return int(here[local])
         for number, pipe in enumerate(pipes):
