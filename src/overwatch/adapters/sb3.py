@@ -1,20 +1,18 @@
-"""Stable-Baselines3: a callback that reports what its logger, its envs and their monitors have.
+"""Stable-Baselines3 and sb3-contrib: a callback that reports what logger, envs and their monitors have.
 
     from overwatch.adapters.sb3 import OverwatchCallback
     model.learn(total_timesteps=10_000, callback=OverwatchCallback())
 
-Rules: a name that no row has is a custom number; an update is sent whole, right after it. SB3 dumps `train/*`
-a rollout late and the last never: they are read where `train()` left them. Entropy is `train/entropy_loss`,
-minus nats, as a share of its maximum where the action space has one.
+Rules: every number of the logger is sent, one that no row has as a custom number; an update is sent whole,
+right after it. SB3 dumps `train/*` a rollout late and the last never: they are read where `train()` left
+them. Entropy is `train/entropy_loss`, also as a share of its maximum where the action space has one.
 """
 
-import functools
 import time
-import types
 from collections.abc import Callable
 from contextlib import ExitStack
 from numbers import Real
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 import numpy as np
 from gymnasium import spaces
@@ -25,13 +23,14 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from overwatch import sdk
 from overwatch.adapters.envs import Bordered, EnvReporter, kept_out
-from overwatch.catalog import CUSTOM_PREFIX, Scope, find
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from overwatch.adapters.failures import culprit, watch
+from overwatch.adapters.numbers import numbers
+from overwatch.catalog import Library
 
 _LOOP: Final = ("collect_rollouts", "train", "dump_logs", "_dump_logs", "_do_one_update")
 """What `learn()` calls of a model, by any of SB3's and sb3-contrib's algorithms and versions."""
+_OF_LOOP: Final = "time/fps"
+"""What only the loop's own dumps have: an evaluation, or a program, may dump in between."""
 
 
 class Numbers(KVWriter, Bordered):
@@ -43,36 +42,44 @@ class Numbers(KVWriter, Bordered):
         self._most_entropy = None if is_masked else most_entropy(model.action_space)
         self._at_dump = not isinstance(model, OnPolicyAlgorithm)
         self._waiting: dict[str, float] = {}
+        self._has_update = False
         self._trained = model.logger.name_to_value.get("train/n_updates")
         self._reported_at = time.perf_counter()
 
     @kept_out
     def write(self, key_values: dict[str, Any], *_: object) -> None:
         """SB3 dumps its logger: on-policy between a rollout and its training, else after both."""
-        self.gather(key_values)
-        if self._at_dump:
+        self._gather(key_values)
+        if self._at_dump and _OF_LOOP in key_values:
+            self._has_update = True
             self.report()
 
-    def gather(self, logged: dict[str, Any]) -> None:
-        """Take `rollout/*`, and `train/*` where it is of a training not yet taken."""
+    def take(self, logged: dict[str, Any]) -> None:
+        """Take `train/*` before it is dumped."""
+        self._gather({key: value for key, value in logged.items() if key.startswith("train/")})
+
+    def _gather(self, logged: dict[str, Any]) -> None:
+        """Take all numbers; those of `train/*` where they are of a training not yet taken."""
         trained = logged.get("train/n_updates")
-        areas = ("rollout/", "train/") if trained is None or trained != self._trained else ("rollout/",)
+        is_old = trained is not None and trained == self._trained
+        self._has_update |= trained is not None and not is_old
         self._trained = trained or self._trained
-        for key, value in logged.items():
-            if key.startswith(areas) and isinstance(value, Real):
-                row = find(key, Scope.POLICY)
-                self._waiting[f"{CUSTOM_PREFIX}{key}" if row is None else row.short] = float(value)
-                if key == "train/entropy_loss" and self._most_entropy is not None:
-                    self._waiting["entropy"] = -float(value) / self._most_entropy
+        new = {key: value for key, value in logged.items() if not (is_old and key.startswith("train/"))}
+        found = numbers(new, Library.SB3)
+        if "entropy_nats" in found and self._most_entropy is not None:
+            found["entropy"] = found["entropy_nats"] / self._most_entropy
+        self._waiting |= found
 
     def report(self) -> None:
-        """Send what was gathered as one update, if there is anything."""
+        """Send what was gathered as one update; without a training since the last one, as more of that."""
         before, self._reported_at = self._reported_at, time.perf_counter()
-        if self._waiting and not self._at_dump:
+        if not self._waiting:
+            return
+        if self._has_update and not self._at_dump:
             self._waiting["update_time"] = self._reported_at - before
-        if self._waiting:
-            self._run.update(update=None, **self._waiting)
-            self._waiting = {}
+        number = (self._run.last_update or 0) + self._has_update
+        self._run.update(update=number or None, **self._waiting)
+        self._waiting, self._has_update = {}, False
 
     def close(self) -> None:
         """Nothing to close: the run outlives the logger."""
@@ -85,12 +92,19 @@ class OverwatchCallback(BaseCallback, Bordered):
         super().__init__()
         self._given = run
         self._is_on = False
-        self._unwatch: Callable[[], None] = lambda: None
+        self._watches: list[Callable[[], None]] = []
 
     @kept_out
     def _on_training_start(self) -> None:
         self._unwatch()
-        self._unwatch = watch(self.model, self.locals["callback"], self._fail)
+        self._watches = [
+            watch(self.model, _LOOP, self._fail, before={"_trigger_callback": self._evaluates}),
+            watch(self.locals["callback"], ("on_training_end",), self._fail),
+        ]
+
+    def _unwatch(self) -> None:
+        while self._watches:
+            self._watches.pop()()
 
     def _begin(self) -> None:
         """With the first rollout: other callbacks have begun, and all that can go wrong is watched."""
@@ -98,9 +112,11 @@ class OverwatchCallback(BaseCallback, Bordered):
         device = "cuda:0" if str(model.device) == "cuda" else str(model.device)
         self._run = self._given or self._start(device)
         self._numbers = Numbers(model, self._run)
-        self._report = EnvReporter(self._run, model.n_envs, device)
+        choices = int(model.action_space.n) if isinstance(model.action_space, spaces.Discrete) else 0
+        self._report = EnvReporter(self._run, model.n_envs, device, choices=choices)
         self._on_policy = isinstance(model, OnPolicyAlgorithm)
         self._phases = ExitStack()
+        self._seen: object = None
         self.logger.output_formats.append(self._numbers)
         self._is_on = True
 
@@ -127,26 +143,33 @@ class OverwatchCallback(BaseCallback, Bordered):
             self._phases.enter_context(self._run.phase("collect"))
         self._turn = time.perf_counter()
 
+    def _evaluates(self, step: dict[str, Any], *_: object, **__: object) -> None:
+        """ARS steps its envs in an evaluation, whose names `locals` does not have."""
+        self.update_locals(step)
+
     def _on_step(self) -> bool:
         self._step()
         return True
 
     @kept_out
     def _step(self) -> None:
-        if not self._is_on:
+        paid = self.locals.get("rewards")
+        if not self._is_on or paid is None or paid is self._seen:  # an evaluation calls once for each env
             return
-        now = time.perf_counter()
+        self._seen, now = paid, time.perf_counter()
         seconds, self._turn = now - self._turn, now
         normalised = self.model.get_vec_normalize_env()
-        rewards = self.locals["rewards"] if normalised is None else normalised.get_original_reward()
-        self._report.step(rewards, seconds)
+        rewards = paid if normalised is None else normalised.get_original_reward()
+        self._report.step(rewards, seconds, actions=self.locals.get("actions"))
         ended = {row: info["episode"] for row, info in enumerate(self.locals["infos"]) if "episode" in info}
-        stated = ended.values()
-        self._report.episodes(list(ended), [one["r"] for one in stated], [one["l"] for one in stated])
+        if ended:
+            stated = ended.values()
+            self._report.episodes(list(ended), [one["r"] for one in stated], [one["l"] for one in stated])
 
     @kept_out
     def _on_rollout_end(self) -> None:
         if self._on_policy:
+            self._report.send_episodes()
             self._phases.close()
             self._phases.enter_context(self._run.phase("learn"))
 
@@ -157,10 +180,13 @@ class OverwatchCallback(BaseCallback, Bordered):
             self._end()
 
     @kept_out
-    def _fail(self) -> None:
+    def _fail(self, error: BaseException) -> None:
         """An exception ends `learn()`, which calls no callback then; its last update is not whole."""
         if self._is_on:
             self._phases.close()
+            env_id = culprit(error, self.training_env.unwrapped) if isinstance(error, Exception) else None
+            if env_id is not None and isinstance(error, Exception):
+                self._report.crashed(env_id, error)
             self._end()
 
     def _end(self) -> None:
@@ -174,38 +200,8 @@ class OverwatchCallback(BaseCallback, Bordered):
 
     def _end_update(self) -> None:
         self._phases.close()
-        self._numbers.gather(self.logger.name_to_value)
+        self._numbers.take(self.logger.name_to_value)
         self._numbers.report()
-
-
-def watch(model: BaseAlgorithm, root: BaseCallback, failed: Callable[[], None]) -> Callable[[], None]:
-    """Call `failed` while an exception leaves the model's loop, until what this returns is called.
-
-    The model gets a class of its own and no attribute: SB3 saves attributes with the model.
-    """
-    kind = type(model)
-    methods = {name: _failing(getattr(kind, name), failed) for name in _LOOP if hasattr(kind, name)}
-    own = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, **methods}
-    model.__class__ = types.new_class(kind.__name__, (kind,), exec_body=lambda body: body.update(own))
-    root.on_training_end = _failing(root.on_training_end, failed)  # type: ignore[method-assign]
-
-    def unwatch() -> None:
-        model.__class__ = kind
-        vars(root).pop("on_training_end", None)
-
-    return unwatch
-
-
-def _failing(method: Callable[P, T], failed: Callable[[], None]) -> Callable[P, T]:
-    @functools.wraps(method)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return method(*args, **kwargs)
-        except BaseException:
-            failed()
-            raise
-
-    return call
 
 
 def most_entropy(space: spaces.Space[Any]) -> float | None:

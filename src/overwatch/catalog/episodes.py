@@ -17,7 +17,22 @@ from overwatch.catalog.metric import (
 
 _row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY)
 
+EVAL_RETURN: Final = _row(
+    name="overwatch.policy.eval_return",
+    unit="{reward}",
+    asks="What did the episodes of the newest evaluation earn on average?",
+    label="eval ret",
+    direction=Direction.UP,
+    non_finite=NonFinite.UNDEFINED,
+    fmt="+.3f",
+    aliases=plain(
+        "evaluation_return", "eval_reward", "eval_mean_reward", "eval_episode_return", "eval/return",
+        "eval/reward", "eval/episode_return", "eval/episodic_return", "test_return", "test_reward",
+    ),
+)  # fmt: skip
+
 ROWS: Final = (
+    EVAL_RETURN,
     _row(
         name="overwatch.policy.episode_length",
         unit="{step}",

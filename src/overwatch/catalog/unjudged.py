@@ -41,6 +41,9 @@ _BY_REASON: Final[Mapping[str, tuple[str, ...]]] = {
         "episode_length", "popart_mean", "popart_std",
     ),
     _SHOWN: ("ratio_mean", "value_clipped"),
+    "A few episodes now and then, often with another policy than trains; the return of training is judged.": (
+        "eval_return",
+    ),
     _WHERE: ("inference_share", "env_step_share", "warmup_s"),
     "Evidence of the bounds, which are judged; alone it may be a loop that collects and learns in turn.": (
         "gpu dip_share", "gpu dip_p95_s",

@@ -15,8 +15,8 @@ from overwatch.snapshot.history import Curve, History, HistoryQuery, Line, Momen
 from overwatch.tui.curve import LETTERS, Other
 
 FIRST: Final = (
-    "return", PROXY.short, "kl_divergence", "entropy", "explained_variance", "policy_loss", "value_loss",
-    "total_loss", "clip_fraction", "grad_norm", "learning_rate",
+    "return", "eval_return", PROXY.short, "kl_divergence", "entropy", "explained_variance", "policy_loss",
+    "value_loss", "total_loss", "clip_fraction", "grad_norm", "learning_rate",
 )  # fmt: skip
 """Numbers that come first, in this order."""
 WITH_PROXY: Final = (TRUE.short, FOOD.short, POISON.short)

@@ -1,146 +1,87 @@
-"""The vector wrapper: what each autoreset mode counts, and whose returns are told."""
+"""The vector wrapper: what each autoreset mode counts, and whose returns are reported."""
 
-from collections.abc import Callable
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
-from gymnasium.wrappers import RecordEpisodeStatistics as RecordEach
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from gymnasium.wrappers.vector import RecordEpisodeStatistics, TransformReward
 
 from overwatch.adapters.gymnasium import OverwatchWrapper
 from overwatch.catalog import KL
-from overwatch.events import EpisodeEnded, RunFinished, RunStarted
+from overwatch.events import ActionTaken, EnvCrashed, RunFinished, RunStarted
 from overwatch.sdk.frames import Update
-from tests.overwatch.adapters.hearing import Received, heard_run
+from tests.overwatch.adapters.countdown import (
+    EXPECTED,
+    MODES,
+    NEXT_STEP,
+    RECORDERS,
+    SAME_STEP,
+    Countdown,
+    check,
+    episodes,
+    run_through,
+    two,
+)
+from tests.overwatch.adapters.hearing import heard_run
 from tests.overwatch.sdk.sink import Sink
 
-TURNS = 9
-Reported = list[tuple[int, float, float]]
+ROOT = Path(__file__).parents[3]
 
 
-class Countdown(gymnasium.Env[np.ndarray, np.ndarray]):
-    """Ends after `length` steps, each of which pays `reward`; a step after the end is an error."""
-
-    observation_space = gymnasium.spaces.Box(0, 100, (1,))
-    action_space = gymnasium.spaces.Box(0, 1, (1,))
-
-    def __init__(self, length: int, reward: float) -> None:
-        self._length, self._reward = length, reward
-        self._left = 0
-
-    def reset(
-        self,
-        *,
-        seed: int | None = None,
-        options: dict[str, Any] | None = None,  # noqa: ARG002 Gymnasium's signature
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begin again."""
-        super().reset(seed=seed)
-        self._left = self._length
-        return np.array([self._left], np.float32), {}
-
-    def step(self, _: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """One step down."""
-        assert self._left > 0, "a step after the end"
-        self._left -= 1
-        is_end = self._left == 0
-        return np.array([self._left], np.float32), self._reward, is_end, False, {}
-
-
-def _two(mode: AutoresetMode, each: Callable[[gymnasium.Env[Any, Any]], gymnasium.Env[Any, Any]]) -> Any:
-    """Env 0 earns 2 × 1.0 an episode, env 1 earns 3 × 10.0."""
-    return SyncVectorEnv(
-        [lambda: each(Countdown(2, 1.0)), lambda: each(Countdown(3, 10.0))], autoreset_mode=mode
-    )
-
-
-def _run_through(envs: VectorEnv[Any, Any, Any], mode: AutoresetMode) -> list[list[float]]:
-    """Nine steps, ended envs reset by hand where nobody else does; rewards of each step."""
-    rewards = []
-    envs.reset(seed=0)
-    for _ in range(TURNS):
-        _, paid, terminated, truncated, _ = envs.step(np.zeros((2, 1), np.float32))
-        ended = terminated | truncated
-        rewards.append(paid.tolist())
-        if mode is AutoresetMode.DISABLED and ended.any():
-            envs.reset(options={"reset_mask": ended})
-    return rewards
-
-
-def _plain(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    return env
-
-
-def _episodes(received: Received) -> Reported:
-    return [
-        row
-        for event in received.of(EpisodeEnded)
-        for row in zip(
-            event.env_id.array().tolist(),
-            event.episode_return.array().tolist(),
-            event.length.array().tolist(),
-            strict=True,
-        )
-    ]
-
-
-EXPECTED: dict[AutoresetMode, Reported] = {
-    # Steps 0-1, 3-4, 6-7 of env 0 and 0-2, 4-6 of env 1; the steps between are resets.
-    AutoresetMode.NEXT_STEP: [(0, 2, 2), (1, 30, 3), (0, 2, 2), (1, 30, 3), (0, 2, 2)],
-    AutoresetMode.SAME_STEP: [
-        (0, 2, 2), (1, 30, 3), (0, 2, 2), (0, 2, 2), (1, 30, 3), (0, 2, 2), (1, 30, 3),
-    ],
-}  # fmt: skip
-EXPECTED[AutoresetMode.DISABLED] = EXPECTED[AutoresetMode.SAME_STEP]
-STEPS = {AutoresetMode.NEXT_STEP: 6, AutoresetMode.SAME_STEP: 9, AutoresetMode.DISABLED: 9}
-"""Whole steps an env at the end: of NEXT_STEP's 18 turns 5 are resets, (18 - 5) // 2."""
-
-
-@pytest.mark.parametrize("mode", list(AutoresetMode))
-@pytest.mark.parametrize("recorder", ["none", "vector", "each"])
-def test_episodes_and_steps_are_those_of_the_mode(mode: AutoresetMode, recorder: str) -> None:
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("recorder", RECORDERS)
+def test_episodes_and_steps_are_those_of_the_mode(mode: str, recorder: str) -> None:
     """With and without RecordEpisodeStatistics the same episodes; the reset step counts nowhere."""
-    envs = _two(mode, RecordEach if recorder == "each" else _plain)
-    run, received = heard_run()
-    watched = OverwatchWrapper(RecordEpisodeStatistics(envs) if recorder == "vector" else envs, run)
-
-    _run_through(watched, mode)
-    watched.close()
-
-    assert _episodes(received) == EXPECTED[mode]
-    last = received.envs()[-1]
-    assert last.index == STEPS[mode]
-    assert last.values["overwatch.env.reward"].array().tolist() == [1.0, 10.0]
-    assert last.values["overwatch.env.step_time"].array().min() > 0
-    assert watched.failures == 0
+    check(mode, recorder)
 
 
-@pytest.mark.parametrize("mode", list(AutoresetMode))
-def test_what_passes_through_is_unchanged(mode: AutoresetMode) -> None:
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("version", ["1.0.0", "1.1.1", "1.2.3", "1.3.0"])
+def test_the_wrapper_works_with_each_gymnasium(tmp_path: Path, version: str) -> None:
+    """The same checks under older versions; the newest one is what the other tests run with."""
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(tmp_path)]
+    installed = subprocess.run([*pip, f"gymnasium=={version}"], capture_output=True, text=True, check=False)
+    if installed.returncode:
+        pytest.skip(f"no package registry has Gymnasium {version} here: {installed.stderr[-200:]}")
+    checked = subprocess.run(
+        [sys.executable, "-m", "tests.overwatch.adapters.countdown"],
+        cwd=ROOT, env=os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert checked.stdout.split() == [version, "3" if version == "1.0.0" else "9"], checked.stderr
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_passes_through_is_unchanged(mode: str) -> None:
     """The wrapped env and the bare one pay the same, step by step."""
-    watched = OverwatchWrapper(_two(mode, _plain), heard_run()[0])
-    bare = _two(mode, _plain)
+    watched = OverwatchWrapper(two(mode), heard_run()[0])
+    bare = two(mode)
 
-    assert _run_through(watched, mode) == _run_through(bare, mode)
+    assert run_through(watched, mode) == run_through(bare, mode)
     assert (watched.num_envs, watched.single_action_space) == (2, bare.single_action_space)
     watched.close()
     bare.close()
 
 
-@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
-def test_recorded_returns_win_over_shaped_rewards(mode: AutoresetMode) -> None:
+@pytest.mark.parametrize("mode", [NEXT_STEP, SAME_STEP])
+def test_recorded_returns_win_over_shaped_rewards(mode: str) -> None:
     """Rewards scaled outside of the recorder are what a step pays; the return is the recorder's."""
-    scaled = TransformReward(RecordEpisodeStatistics(_two(mode, _plain)), lambda rewards: rewards / 100)
+    scaled = TransformReward(RecordEpisodeStatistics(two(mode)), lambda rewards: rewards / 100)
     run, received = heard_run()
     watched = OverwatchWrapper(scaled, run)
 
-    _run_through(watched, mode)
+    run_through(watched, mode)
     watched.close()
 
-    assert _episodes(received) == EXPECTED[mode]
+    assert episodes(received) == EXPECTED[mode]
     last = received.envs()[-1]
     assert last.values["overwatch.env.reward"].array().tolist() == [0.01, 0.1]
 
@@ -148,14 +89,14 @@ def test_recorded_returns_win_over_shaped_rewards(mode: AutoresetMode) -> None:
 def test_an_episode_that_was_cut_by_a_reset_is_no_episode() -> None:
     """A reset in the middle forgets what was earned so far."""
     run, received = heard_run()
-    watched = OverwatchWrapper(_two(AutoresetMode.NEXT_STEP, _plain), run)
+    watched = OverwatchWrapper(two(NEXT_STEP), run)
     watched.reset()
     watched.step(np.zeros((2, 1), np.float32))
 
-    _run_through(watched, AutoresetMode.NEXT_STEP)
+    run_through(watched, NEXT_STEP)
     watched.close()
 
-    assert _episodes(received) == EXPECTED[AutoresetMode.NEXT_STEP]
+    assert episodes(received) == EXPECTED[NEXT_STEP]
 
 
 def test_a_run_of_its_own_starts_and_ends_with_the_envs(sink: Sink) -> None:
@@ -172,8 +113,8 @@ def test_a_run_of_its_own_starts_and_ends_with_the_envs(sink: Sink) -> None:
 def test_a_given_run_stays_the_trainers() -> None:
     """It is told of the envs and of the policy, and ends when its trainer says so."""
     run, received = heard_run()
-    watched = OverwatchWrapper(_two(AutoresetMode.SAME_STEP, _plain), run, lane="cuda:1")
-    _run_through(watched, AutoresetMode.SAME_STEP)
+    watched = OverwatchWrapper(two(SAME_STEP), run, lane="cuda:1")
+    run_through(watched, SAME_STEP)
     watched.close()
     assert watched.run is run
 
@@ -221,3 +162,84 @@ def test_a_run_of_its_own_ends_as_its_envs_did(
         envs.step(np.zeros((1, 1)))
     envs.close()
     assert [(event.outcome, event.reason) for event in received.of(RunFinished)] == [ending]
+
+
+def test_choices_are_words_and_other_actions_are_not_reported() -> None:
+    """The newest action of each env beside its newest reward."""
+    run, received = heard_run()
+    envs = OverwatchWrapper(gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync"), run)
+    envs.reset(seed=0)
+    envs.step(np.array([1, 0]))
+    continuous = OverwatchWrapper(two(SAME_STEP), run)
+    run_through(continuous, SAME_STEP)
+
+    assert [(taken.env_id.array().tolist(), taken.op.words()) for taken in received.of(ActionTaken)] == [
+        ([0, 1], ["1", "0"])
+    ]
+    assert envs.failures == continuous.failures == 0
+
+
+class Crashes(Countdown):
+    """Raises at its second step, or dies there."""
+
+    def __init__(self, *, dies: bool = False) -> None:
+        super().__init__(5, 1.0)
+        self._dies = dies
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """One step, then the error."""
+        if self._left == 4 and self._dies:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self._left == 4:
+            raise ValueError("no such joint")
+        return super().step(action)
+
+
+def _end(envs: SyncVectorEnv | AsyncVectorEnv) -> None:
+    """Close a vector one of whose envs is gone; Gymnasium warns of what was under way."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        envs.close(terminate=True) if isinstance(envs, AsyncVectorEnv) else envs.close()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
+def test_the_env_that_raises_is_named(kind: type[SyncVectorEnv | AsyncVectorEnv]) -> None:
+    """By its place in the vector, with its error, also where it lives in another process."""
+    run, received = heard_run()
+    made = kind([lambda: Countdown(5, 1.0), Crashes, lambda: Countdown(5, 1.0)])
+    envs = OverwatchWrapper(RecordEpisodeStatistics(made), run)
+    envs.reset(seed=0)
+    envs.step(np.zeros((3, 1), np.float32))
+    with pytest.raises(ValueError, match="no such joint"):
+        envs.step(np.zeros((3, 1), np.float32))
+
+    assert [(crash.env_id, crash.error, crash.step) for crash in received.of(EnvCrashed)] == [
+        (1, "ValueError: no such joint", 1)
+    ]
+    _end(made)
+
+
+def test_the_env_whose_process_is_gone_is_named() -> None:
+    """A killed worker, as memory that ran out leaves one."""
+    run, received = heard_run()
+    made = AsyncVectorEnv([lambda: Countdown(5, 1.0), lambda: Crashes(dies=True)])
+    envs = OverwatchWrapper(made, run)
+    envs.reset(seed=0)
+    envs.step(np.zeros((2, 1), np.float32))
+    with pytest.raises((EOFError, ConnectionResetError)):
+        envs.step(np.zeros((2, 1), np.float32))
+
+    assert [crash.env_id for crash in received.of(EnvCrashed)] == [1]
+    _end(made)
+
+
+def test_a_step_that_returns_what_is_no_step_is_the_trainers_business() -> None:
+    """Tensors, other shapes, fewer values: counted here, handed on as they are."""
+    odd = two(SAME_STEP)
+    envs = OverwatchWrapper(odd, heard_run()[0])
+    envs.reset()
+    odd.step = lambda _: ("all", "of it")
+
+    assert envs.step(np.zeros((2, 1))) == ("all", "of it")
+    assert envs.failures == 1

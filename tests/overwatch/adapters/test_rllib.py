@@ -38,7 +38,7 @@ def cluster() -> Iterator[None]:
 
 
 def _algorithm(env: object = "CartPole-v1") -> Any:
-    from overwatch.adapters.rllib import OverwatchRLlibCallback  # noqa: PLC0415 needs Ray
+    from overwatch.adapters.rllib import OverwatchRLlibCallback
 
     config = ppo.PPOConfig().environment(env).env_runners(num_env_runners=0)
     config = config.training(train_batch_size_per_learner=64, num_epochs=1)

@@ -1,5 +1,6 @@
 """The callback, in real training: each number once, with the update it belongs to, under its own name."""
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,15 +13,29 @@ import torch
 from gymnasium import spaces
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.callbacks import BaseCallback, CheckpointCallback
+from stable_baselines3.common.callbacks import (
+    BaseCallback,
+    CheckpointCallback,
+    EvalCallback,
+    StopTrainingOnRewardThreshold,
+)
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.logger import KVWriter, Logger
-from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecNormalize
 
 from overwatch.adapters.sb3 import Numbers, OverwatchCallback, most_entropy
 from overwatch.catalog import KL
 from overwatch.diagnose import Assessment, assess
-from overwatch.events import EpisodeEnded, PhaseEnded, RunFinished, RunStarted, scalars
+from overwatch.events import (
+    ActionTaken,
+    EnvCrashed,
+    EpisodeEnded,
+    PhaseEnded,
+    RunFinished,
+    RunStarted,
+    scalars,
+)
 from overwatch.sdk import Run
 from overwatch.sdk.frames import Update
 from tests import fakes
@@ -29,7 +44,8 @@ from tests.overwatch.sdk.sink import Sink
 
 UPDATES = 3
 STEPS = 64
-ENTROPY, POLICY_LOSS = "overwatch.policy.entropy", "overwatch.policy.loss"
+ENTROPY, NATS = "overwatch.policy.entropy", "overwatch.policy.entropy_nats"
+POLICY_LOSS, EVAL = "overwatch.policy.loss", "overwatch.policy.eval_return"
 
 
 class Witness(KVWriter):
@@ -96,10 +112,10 @@ def test_each_update_is_told_once_with_its_own_numbers(learned: tuple[Received, 
 
 
 def test_entropy_is_a_share_of_the_uniform_choice(learned: tuple[Received, Witness, PPO]) -> None:
-    """Minus SB3's loss over ln 2; the loss itself is kept as it is."""
+    """Of ln 2; beside it the nats themselves, which SB3 logs as a loss."""
     for update in learned[0].of(Update):
-        loss = update.values["overwatch.custom.train/entropy_loss"]
-        assert update.values[ENTROPY] == -loss / math.log(2)
+        nats = update.values[NATS]
+        assert update.values[ENTROPY] == nats / math.log(2)
         assert 0.5 < update.values[ENTROPY] <= 1.0
 
 
@@ -331,3 +347,136 @@ def test_training_goes_on_when_telling_fails(caplog: pytest.LogCaptureFixture) -
     assert model.num_timesteps == STEPS
     assert callback.failures > 1
     assert caplog.text.count("counted, not logged again") == 1
+
+
+class Records(BaseCallback):
+    """Logs numbers of its own, whatever holds them."""
+
+    def _on_step(self) -> bool:
+        self.logger.record("custom/tensor", torch.tensor([float(self.num_timesteps)]))
+        self.logger.record("mine/array", np.array([[2.0]]))
+        self.logger.record("mine/histogram", np.ones(3))
+        self.logger.record("mine/text", "a word")
+        return True
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_evaluations_and_numbers_of_ones_own_arrive(loop: str) -> None:
+    """Those of any area; an evaluation that dumps in the middle makes no update of its own."""
+    run, received = heard_run()
+    model, witness, callback = LOOPS[loop](), Witness(), OverwatchCallback(run)
+    model.set_logger(Logger(None, [witness]))
+    evaluates = EvalCallback(make_vec_env("CartPole-v1"), eval_freq=40, n_eval_episodes=1, verbose=0)
+    model.learn(STEPS * 4, callback=[Records(), callback, evaluates])
+    sent = [update.values for update in received.of(Update)]
+    evaluated = [dump["eval/mean_reward"] for dump in witness.dumps if "eval/mean_reward" in dump]
+
+    assert evaluated
+    assert [values[EVAL] for values in sent if EVAL in values][-1] == evaluated[-1]
+    assert any(values.get("overwatch.custom.eval/mean_ep_length", 0) > 0 for values in sent)
+    assert sent[0]["overwatch.custom.mine/array"] == 2.0
+    assert sent[0]["overwatch.custom.custom/tensor"] > 0
+    assert not any("histogram" in name or "text" in name for values in sent for name in values)
+    indices = [update.index for update in received.of(Update)]
+    assert indices == sorted(indices)
+    if loop == "on-policy":
+        assert indices == [1, 2]
+
+
+def test_an_evaluation_at_the_end_of_a_run_is_no_update() -> None:
+    """A loop that is stopped in its second rollout has learnt once; what was evaluated then arrives."""
+    run, received = heard_run()
+    model = LOOPS["on-policy"]()
+    stops = StopTrainingOnRewardThreshold(reward_threshold=-1.0)
+    evaluates = EvalCallback(
+        make_vec_env("CartPole-v1"), callback_on_new_best=stops, eval_freq=STEPS + 5, verbose=0
+    )
+    model.learn(STEPS * 8, callback=[OverwatchCallback(run), evaluates])
+
+    updates = received.of(Update)
+    assert [update.index for update in updates] == [1, 1]
+    assert updates[1].values[EVAL] > 0
+    assert "overwatch.policy.update_time" not in updates[1].values
+
+
+def test_choices_are_actions(learned: tuple[Received, Witness, PPO]) -> None:
+    """The newest of each env, as words."""
+    taken = learned[0].of(ActionTaken)
+    assert taken
+    assert all(set(one.op.words()) <= {"0", "1"} and len(one.env_id) == 3 for one in taken)
+
+
+class Breaks(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Raises at the fifth step."""
+
+    steps = 0
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """One step, or the error."""
+        self.steps += 1
+        if self.steps == 5:
+            raise ValueError("no such joint")
+        return self.env.step(action)
+
+
+def _one_breaks(kind: type[VecEnv]) -> VecEnv:
+    """Three envs, of which the one in the middle breaks."""
+    env = functools.partial(gymnasium.make, "CartPole-v1")
+    return kind([env, lambda: Breaks(env()), env])  # type: ignore[call-arg]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # no Monitor
+@pytest.mark.parametrize("kind", [DummyVecEnv, SubprocVecEnv])
+def test_the_env_that_breaks_is_named(kind: type[VecEnv], own: list[Received]) -> None:
+    """By its place, also where it lives in a process of its own, whose error SB3 does not hand on."""
+    envs = _one_breaks(kind)
+    error = ValueError if kind is DummyVecEnv else (EOFError, ConnectionResetError)
+    with pytest.raises(error):
+        _ppo(VecNormalize(envs)).learn(STEPS, callback=OverwatchCallback())
+
+    (crash,) = own[0].of(EnvCrashed)
+    assert (crash.env_id, crash.step) == (1, 4)
+    assert crash.error.startswith(
+        "ValueError: no such joint" if kind is DummyVecEnv else ("EOFE", "Connection")
+    )
+    assert [event.outcome for event in own[0].of(RunFinished)] == ["failed"]
+    if isinstance(envs, SubprocVecEnv):
+        for process in envs.processes:
+            process.terminate()
+
+
+def test_an_error_elsewhere_names_no_env(own: list[Received]) -> None:
+    """Not that of the env whose step came last."""
+    error = ValueError("bad")
+    _caught(LOOPS["on-policy"](), [OverwatchCallback(), Raises("_on_step", error)], error)
+
+    assert own[0].of(EnvCrashed) == []
+
+
+class Evaluates(PPO):
+    """Steps its envs as sb3-contrib's ARS does: in an evaluation, which calls back once for each env."""
+
+    def collect_rollouts(self, env: VecEnv, callback: BaseCallback, *_: Any, **__: Any) -> bool:
+        """One evaluation."""
+        callback.on_rollout_start()
+        evaluate_policy(self, env, 4, callback=functools.partial(self._trigger_callback, callback=callback))
+        self.num_timesteps += STEPS
+        callback.on_rollout_end()
+        return False
+
+    def _trigger_callback(self, _locals: Any, _globals: Any, callback: BaseCallback) -> None:
+        callback.on_step()
+
+
+def test_steps_of_an_evaluation_are_counted_once() -> None:
+    """Rewards and episodes of the envs, though the callback has no names of the loop's."""
+    run, received = heard_run()
+    callback = OverwatchCallback(run)
+    model = Evaluates("MlpPolicy", make_vec_env("CartPole-v1", n_envs=2), n_steps=STEPS, device="cpu")
+    model.learn(STEPS, callback=callback)
+
+    ended = [row for event in received.of(EpisodeEnded) for row in event.length.array().tolist()]
+    assert callback.failures == 0
+    assert len(ended) >= 4
+    assert received.envs()[-1].index < sum(ended)
+    assert received.envs()[-1].values["overwatch.env.reward"].array().tolist() == [1.0, 1.0]
