@@ -1,8 +1,8 @@
 """Lightning's logger that reports what a module logs; `overwatch.adapters.lightning` has it too.
 
 Rules: it works alone, beside the callback, and with Fabric. Names are a module's own: custom numbers, but
-where `algo` is given, or a run, they are read as those of `run.update`. Rank 0 alone reports. A run of its own
-ends when Lightning finalises its loggers.
+where `algo` is given, or a run, they are read as those of `run.update`. Rank 0 alone reports. A run of its
+own ends when Lightning finalises its loggers.
 """
 
 import sys

@@ -43,7 +43,7 @@ def _alias(name: str) -> Alias:
         ("losses/approx_kl", Estimator.K3, Moment.LAST_MINIBATCH),
         ("policy/approxkl_avg", Estimator.K2, Moment.ALL_EPOCHS),
         ("actor/ppo_kl", Estimator.K1, Moment.ALL_EPOCHS),
-        ("learners/default_policy/mean_kl_loss", Estimator.EXACT, Moment.ALL_EPOCHS),
+        ("learners/default_policy/mean_kl_loss", Estimator.EXACT, Moment.LAST_MINIBATCH),
     ],
 )
 def test_a_divergence_says_how_it_was_estimated(name: str, estimator: Estimator, moment: Moment) -> None:
