@@ -19,6 +19,8 @@ from overwatch.follow.tail import Begins, Tail
 _HEAD: Final = 4096
 _MOST_FILES: Final = 4096
 """Below one path."""
+_LONGEST: Final = 120
+"""Characters of a run's id."""
 _MERGED: Final = frozenset({"wandb", "tensorboard"})
 """Formats of which all files of a folder are one run."""
 
@@ -66,8 +68,17 @@ def _places(path: Path, folder: Path, found: list[tuple[Format, Path]]) -> Itera
 
 def run_id_of(path: Path, folder: Path) -> str:
     """A folder's name, from that of the path that was given on."""
-    parts = folder.relative_to(path).parts
-    return "/".join((path.resolve().name or "run", *parts))[-120:]
+    return _id(path.resolve().name, *folder.relative_to(path).parts)
+
+
+def run_id_of_file(path: Path, kind: Format | None) -> str:
+    """The name of a file that was given, with its folder's; of a name that a library makes the folder's only."""
+    folder = path.resolve().parent.name
+    return _id(folder) if kind is not None and kind.name in _MERGED else _id(folder, path.stem)
+
+
+def _id(*parts: str) -> str:
+    return "/".join(part for part in parts if part)[-_LONGEST:] or "run"
 
 
 class File:

@@ -19,6 +19,7 @@ from overwatch.catalog.run import SDK_DROPPED, STEPS
 from overwatch.events import Conflated, Event, Measured, RunFinished, RunStarted, scalars
 from overwatch.follow.base import Logged
 from overwatch.follow.columns import ENV_STEPS, Chosen, Columns
+from overwatch.sdk.launch import with_max_entropy
 from overwatch.sdk.names import Names
 from overwatch.sdk.values import RefusedError
 from overwatch.simulate import Moment
@@ -100,7 +101,7 @@ class Story:
             yield Moment(at=at, events=(RunFinished(at=at, outcome=outcome, reason=reason),))
 
     def _start(self, at: int, config: Mapping[str, str]) -> Moment:
-        settings = {**config, **self._told.config}
+        settings = with_max_entropy({**config, **self._told.config})
         algo, task = self._told.algo or settings.get("algo"), self._told.task or settings.get("env_id")
         self.started = RunStarted(at=at, algo=algo, task=task, preset=self._told.preset, config=settings)
         self._full = Names(self.started.judged_by, lambda *_: None, self._refuse)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from overwatch.follow.base import Reader
-from overwatch.follow.files import File, find, newest
+from overwatch.follow.files import File, find, newest, run_id_of_file
 from overwatch.follow.readers import by_name
 from overwatch.follow.runs import Run
 from overwatch.follow.story import Told
@@ -50,9 +50,9 @@ class Watched:
         wanted = self._wanted
         if wanted.path.is_dir():
             self._scan_folder(now)
-        elif not self.runs:
+        elif not self.runs and wanted.path.exists():
             kind = by_name(wanted.path.name)
-            run_id = wanted.run_id or "/".join((*wanted.path.resolve().parts[-2:-1], wanted.path.stem))[-120:]
+            run_id = wanted.run_id or run_id_of_file(wanted.path, kind)
             make = wanted.make or (kind.make if kind is not None and wanted.path.suffix else None)
             self.runs[run_id] = Run(run_id, [File(wanted.path, make)], wanted.told)
 
