@@ -72,7 +72,7 @@ def run_id_of(path: Path, folder: Path) -> str:
 
 
 def run_id_of_file(path: Path, kind: Format | None) -> str:
-    """The name of a file that was given, with its folder's; of a name that a library makes the folder's only."""
+    """A file with its folder; the folder alone where a library makes the name of the file."""
     folder = path.resolve().parent.name
     return _id(folder) if kind is not None and kind.name in _MERGED else _id(folder, path.stem)
 
