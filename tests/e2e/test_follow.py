@@ -1,4 +1,4 @@
-"""SB3 writes event files, CSV and JSON for real while `overwatch follow` watches: judged as its adapter's run is."""
+"""SB3 writes its files for real while `overwatch follow` watches: judged as its adapter's run is."""
 
 import os
 import subprocess

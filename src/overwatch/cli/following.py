@@ -79,11 +79,11 @@ class Following:
     def _until_end(self) -> End:
         scan_at = 0.0
         while True:
-            now = time.monotonic()
-            if now >= scan_at:
-                self._scan()
-                scan_at = now + SCAN_S
             is_gone = self._process is not None and not _lives(self._process)
+            # A program that has ended may have begun a file since the last scan.
+            if is_gone or time.monotonic() >= scan_at:
+                self._scan()
+                scan_at = time.monotonic() + SCAN_S
             is_new = self._look()
             self._end_runs()
             end = self._end(is_gone=is_gone, is_new=is_new)
@@ -143,10 +143,12 @@ class Following:
                 return "interrupted", f"following ended by {signal.Signals(self._interrupts[0]).name}"
         if is_gone and not is_new:
             return "completed", f"process {self._options['pid']} ended; its exit status is not known here"
-        is_over = not self._open() and (bool(self._watched.runs) or now - self._began > (idle_s or 0))
-        if is_over and (idle_s is not None or not self._path.is_dir()):
-            return "completed", None
-        return None
+        if self._open():
+            return None
+        is_empty = not self._watched.runs
+        if idle_s is not None:
+            return ("completed", None) if not is_empty or now - self._began > idle_s else None
+        return None if is_empty or self._path.is_dir() else ("completed", None)
 
     def _open(self) -> list[Run]:
         return [run for run in self._watched.runs.values() if not run.is_over]

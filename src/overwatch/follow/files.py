@@ -98,25 +98,34 @@ class File:
 
     def rows(self) -> list[Logged]:
         """What was added since the last look, at most a few MiB; empty where nothing was."""
+        while data := self._read():
+            rows = [row for row in self._fed(data) if self._is_new(row)]
+            if rows:
+                return rows
+        return []
+
+    def _read(self) -> bytes:
         try:
             data, begins = self._tail.read()
         except OSError as error:
             self.problems[f"looks that failed ({error.strerror})"] += 1
-            return []
-        if self.reader is None and data:
+            return b""
+        if begins is not Begins.ON:
+            self._again = 0 if begins is Begins.REWRITTEN else None
+            if self.reader is not None:
+                self.reader.restart()
+        return data
+
+    def _fed(self, data: bytes) -> Iterable[Logged]:
+        """Rows of these bytes; the first ones show the format where nobody named it."""
+        if self.reader is None:
             kind = by_head(data[:_HEAD])
             if kind is None:
-                self.problems[
-                    f"bytes in no format that is read ({', '.join(one.name for one in READERS)})"
-                ] += len(data)
-                return []
+                known = ", ".join(one.name for one in READERS)
+                self.problems[f"bytes in no format that is read ({known})"] += len(data)
+                return ()
             self.reader = kind.make()
-        if self.reader is None or not data:
-            return []
-        if begins is not Begins.ON:
-            self.reader.restart()
-            self._again = 0 if begins is Begins.REWRITTEN else None
-        return [row for row in self.reader.feed(data) if self._is_new(row)]
+        return self.reader.feed(data)
 
     def all(self) -> Iterator[Logged]:
         """Every row, and the file's end."""
