@@ -24,7 +24,7 @@ from overwatch.follow.readers import READERS
 from overwatch.follow.readers.pattern import PatternReader, parse_pattern
 from overwatch.follow.runs import Run
 from overwatch.follow.standard_input import StandardInput
-from overwatch.follow.story import Told
+from overwatch.follow.story import Declared
 from overwatch.follow.watched import Wanted, Watched
 from overwatch.os_signals import received
 from overwatch.simulate.delivery import Reported, Sender
@@ -53,7 +53,7 @@ class Following:
                 raise click.UsageError(r"- is text: name its numbers, e.g. --pattern 'loss=(?P<loss>\S+)'")
             self._input = StandardInput(wanted.make(), LOOK_S)
             run_id = wanted.run_id or f"stdin-{time.strftime('%m%d-%H%M%S')}"
-            self._watched.runs[run_id] = Run(run_id, [self._input], wanted.told)
+            self._watched.runs[run_id] = Run(run_id, [self._input], wanted.declared)
         self._process = _process(options["pid"])
         self._sender = _sender(path, options["endpoint"], is_needed=options["out"] is None)
         self._recorder = None if options["out"] is None else _recorder(options["out"])
@@ -239,7 +239,7 @@ def _lives(process: psutil.Process) -> bool:
 def wanted_of(path: Path, options: dict[str, Any], *, is_all: bool) -> Wanted:
     """What the options ask to read."""
     return Wanted(
-        path=path, told=_told_of(options), make=_reader_of(options), kind=options["fmt"],
+        path=path, declared=_declared_of(options), make=_reader_of(options), kind=options["fmt"],
         run_id=options["run_id"], is_all=is_all,
     )  # fmt: skip
 
@@ -255,14 +255,14 @@ def _reader_of(options: dict[str, Any]) -> Callable[[], Reader] | None:
     return next((one.make for one in READERS if one.name == options["fmt"]), None)
 
 
-def _told_of(options: dict[str, Any]) -> Told:
+def _declared_of(options: dict[str, Any]) -> Declared:
     """What the options say of a run."""
     named = options["library"]
     library = None if named is None else next(one for one in Library if one.value.lower() == named.lower())
     settings = [one.partition("=") for one in options["settings"]]
     if odd := [name for name, equals, _ in settings if not equals or not name]:
         raise click.UsageError(f"--config {odd[0]!r} is no setting; write NAME=VALUE")
-    return Told(
+    return Declared(
         chosen=Chosen(step=options["step"], time=options["time_column"], library=library),
         algo=options["algo"],
         task=options["task"],

@@ -11,7 +11,7 @@ from typing import Final
 from overwatch.events import Origin
 from overwatch.follow.base import Logged, Source
 from overwatch.follow.files import File, Place, newest
-from overwatch.follow.story import Story, Told
+from overwatch.follow.story import Story, Declared
 from overwatch.simulate import Moment
 from overwatch.simulate.delivery import Packer, Reported
 
@@ -22,10 +22,10 @@ SERVICE: Final = "overwatch-follow"
 class Run:
     """One run."""
 
-    def __init__(self, run_id: str, files: Sequence[Source], told: Told) -> None:
+    def __init__(self, run_id: str, files: Sequence[Source], declared: Declared) -> None:
         self.run_id = run_id
         self.files = list(files)
-        self.story = Story(told)
+        self.story = Story(declared)
         self.is_over = False
         self._packer: Packer | None = None
 

@@ -42,7 +42,7 @@ _OF_EPISODES: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class Declared:
     """What the user says of a run."""
 
     chosen: Chosen = field(default_factory=Chosen)
@@ -55,9 +55,9 @@ class Told:
 class Story:
     """One run; rows go in, in their order."""
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
-        self.columns = Columns(told.chosen)
+    def __init__(self, declared: Declared) -> None:
+        self._declared = declared
+        self.columns = Columns(declared.chosen)
         self.refused: Counter[str] = Counter()
         """Names that were left out, by the reason."""
         self.is_spaced = False
@@ -101,9 +101,12 @@ class Story:
             yield Moment(at=at, events=(RunFinished(at=at, outcome=outcome, reason=reason),))
 
     def _start(self, at: int, config: Mapping[str, str]) -> Moment:
-        settings = with_max_entropy({**config, **self._told.config})
-        algo, task = self._told.algo or settings.get("algo"), self._told.task or settings.get("env_id")
-        self.started = RunStarted(at=at, algo=algo, task=task, preset=self._told.preset, config=settings)
+        settings = with_max_entropy({**config, **self._declared.config})
+        algo, task = (
+            self._declared.algo or settings.get("algo"),
+            self._declared.task or settings.get("env_id"),
+        )
+        self.started = RunStarted(at=at, algo=algo, task=task, preset=self._declared.preset, config=settings)
         self._full = Names(self.started.judged_by, lambda *_: None, self._refuse)
         self.last_at = at
         return Moment(at=at, events=(self.started,))

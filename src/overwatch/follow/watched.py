@@ -14,7 +14,7 @@ from overwatch.follow.base import Reader
 from overwatch.follow.files import File, find, newest, run_id_of_file
 from overwatch.follow.readers import by_name
 from overwatch.follow.runs import Run
-from overwatch.follow.story import Told
+from overwatch.follow.story import Declared
 
 RECENT_NS: Final = 600_000_000_000
 """What was written to within this time is followed at once."""
@@ -25,7 +25,7 @@ class Wanted:
     """What is to be read, and how."""
 
     path: Path
-    told: Told = field(default_factory=Told)
+    declared: Declared = field(default_factory=Declared)
     make: Callable[[], Reader] | None = None
     """The reader of a single file; `None` where its name or its bytes decide."""
     kind: str | None = None
@@ -54,7 +54,7 @@ class Watched:
             kind = by_name(wanted.path.name)
             run_id = wanted.run_id or run_id_of_file(wanted.path, kind)
             make = wanted.make or (kind.make if kind is not None and wanted.path.suffix else None)
-            self.runs[run_id] = Run(run_id, [File(wanted.path, make)], wanted.told)
+            self.runs[run_id] = Run(run_id, [File(wanted.path, make)], wanted.declared)
 
     def _scan_folder(self, now: int) -> None:
         wanted = self._wanted
@@ -74,6 +74,6 @@ class Watched:
                 self.runs[run_id].add(place)
             elif written[place.run_id] > self._since:
                 self.runs[run_id] = Run(
-                    run_id, [File(path, place.kind.make) for path in place.files], wanted.told
+                    run_id, [File(path, place.kind.make) for path in place.files], wanted.declared
                 )
         self.left = len(places) - len(self.runs)

@@ -7,7 +7,7 @@ from stable_baselines3.common.logger import CSVOutputFormat
 
 from overwatch.follow.files import File, find
 from overwatch.follow.readers import READERS
-from overwatch.follow.story import Told
+from overwatch.follow.story import Declared
 from overwatch.follow.watched import RECENT_NS, Wanted, Watched
 
 CSV = READERS[3].make
@@ -101,7 +101,7 @@ def test_of_a_folder_old_runs_are_left_until_they_are_written_to(tmp_path: Path)
 
 def test_what_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
     """A path without a file has no run; then it is a folder."""
-    watched = Watched(Wanted(path=tmp_path / "logs", told=Told()))
+    watched = Watched(Wanted(path=tmp_path / "logs", declared=Declared()))
     watched.scan(1)
     assert not watched.runs
 

@@ -11,7 +11,7 @@ from overwatch.catalog.run import STEPS
 from overwatch.events import Event, Measured, RunFinished, RunStarted
 from overwatch.follow.base import Logged
 from overwatch.follow.columns import Chosen, Columns
-from overwatch.follow.story import ALIVE_NS, SECOND, Story, Told
+from overwatch.follow.story import ALIVE_NS, SECOND, Story, Declared
 
 FILE_NS = 1_800_000_000 * SECOND
 SB3_ROW = {"time/iterations": 1, "time/time_elapsed": 2, "time/total_timesteps": 128, "train/approx_kl": 0.01}
@@ -49,17 +49,17 @@ def test_the_library_with_the_most_names_wrote_them(
     names: list[str], library: Library | None, hits: int
 ) -> None:
     """Counted over all names that were seen; what the user says stands."""
-    columns, told = Columns(Chosen()), Columns(Chosen(library=Library.TRL))
+    columns, declared = Columns(Chosen()), Columns(Chosen(library=Library.TRL))
     columns.see(names)
-    told.see(names)
+    declared.see(names)
 
     assert (columns.library, columns.hits) == (library, hits)
-    assert told.library is Library.TRL
+    assert declared.library is Library.TRL
 
 
 def test_names_of_a_library_fill_their_rows_in_the_rows_unit() -> None:
     """SB3's entropy loss is minus nats; its steps are the run's; its time and step are no charts."""
-    story = Story(Told())
+    story = Story(Declared())
     found = events(story, {**SB3_ROW, "train/entropy_loss": -0.5, "mine": 3})
     (update,) = updates(found)
     (steps,) = [one for one in found if isinstance(one, Measured) and one.scope is Scope.RUN]
@@ -71,14 +71,16 @@ def test_names_of_a_library_fill_their_rows_in_the_rows_unit() -> None:
 
 def test_names_of_no_library_are_taken_as_by_hand() -> None:
     """Words that the SDK knows fill rows; others are custom; a word is no number."""
-    (update,) = updates(events(Story(Told()), {"approx_kl": 0.5, "mine": 1, "text": "word", "flag": True}))
+    (update,) = updates(
+        events(Story(Declared()), {"approx_kl": 0.5, "mine": 1, "text": "word", "flag": True})
+    )
 
     assert values(update) == {"kl_divergence": 0.5, "overwatch.custom.mine": 1}
 
 
 def test_rows_of_an_episode_are_no_update() -> None:
     """CleanRL logs a return at each episode's end; losses of one step are one update however they come."""
-    story = Story(Told())
+    story = Story(Declared())
     found = updates(
         events(
             story,
@@ -103,8 +105,8 @@ def test_rows_of_an_episode_are_no_update() -> None:
 
 def test_a_column_that_counts_updates_numbers_them() -> None:
     """One of the known names, or the one that the user gives."""
-    known = updates(events(Story(Told()), {**SB3_ROW, "time/iterations": 41}))
-    chosen = Story(Told(chosen=Chosen(step="round")))
+    known = updates(events(Story(Declared()), {**SB3_ROW, "time/iterations": 41}))
+    chosen = Story(Declared(chosen=Chosen(step="round")))
     named = updates(events(chosen, {"round": 7, "approx_kl": 0.1}, {"round": 9, "approx_kl": 0.1}))
 
     assert [one.index for one in (*known, *named)] == [41, 7, 9]
@@ -112,7 +114,7 @@ def test_a_column_that_counts_updates_numbers_them() -> None:
 
 def test_nan_and_infinity_are_what_the_program_wrote() -> None:
     """They go on as they are; a value that is missing is absent."""
-    (update,) = updates(events(Story(Told()), {"approx_kl": math.nan, "grad_norm": math.inf}))
+    (update,) = updates(events(Story(Declared()), {"approx_kl": math.nan, "grad_norm": math.inf}))
 
     assert math.isnan(update.values[KL.name].first())
     assert math.inf in values(update).values()
@@ -131,7 +133,7 @@ def test_nan_and_infinity_are_what_the_program_wrote() -> None:
 )
 def test_rows_have_the_times_of_their_columns(rows: list[dict[str, Any]], seconds: list[float]) -> None:
     """Of the calendar in s and ms and as text; since the start; none, which is evenly spaced; never back."""
-    story = Story(Told())
+    story = Story(Declared())
     found = updates(events(story, *({"approx_kl": 0.1, **row} for row in rows)))
 
     assert [one.at / SECOND for one in found] == seconds
@@ -140,7 +142,7 @@ def test_rows_have_the_times_of_their_columns(rows: list[dict[str, Any]], second
 
 def test_a_writer_that_writes_seldom_is_alive() -> None:
     """Between rows that are a minute apart there is a sign of life each few seconds."""
-    found = events(Story(Told()), {"_timestamp": 1.7e9, "kl": 1}, {"_timestamp": 1.7e9 + 60, "kl": 1})
+    found = events(Story(Declared()), {"_timestamp": 1.7e9, "kl": 1}, {"_timestamp": 1.7e9 + 60, "kl": 1})
     alive = [one for one in found if isinstance(one, Measured) and one.scope is Scope.TOWER]
 
     assert [one.at for one in alive] == [int(1.7e9) * SECOND + n * ALIVE_NS for n in range(1, 15)]
@@ -148,7 +150,7 @@ def test_a_writer_that_writes_seldom_is_alive() -> None:
 
 def test_what_the_user_and_the_file_say_of_the_run_begins_it() -> None:
     """The user's word stands; the number of actions gives the most entropy; grpo has its limits."""
-    story = Story(Told(algo="grpo", config={"n_actions": "2"}))
+    story = Story(Declared(algo="grpo", config={"n_actions": "2"}))
     started = events(story, SB3_ROW, config={"lr": "0.1", "algo": "ppo"})[0]
 
     assert isinstance(started, RunStarted)
@@ -158,7 +160,7 @@ def test_what_the_user_and_the_file_say_of_the_run_begins_it() -> None:
 
 def test_a_run_that_never_began_has_no_end() -> None:
     """No row, no run; else the end is never before the last row."""
-    empty, story = Story(Told()), Story(Told())
+    empty, story = Story(Declared()), Story(Declared())
     events(story, SB3_ROW)
     (ended,) = story.finish(5, "failed", "why")
 
@@ -168,7 +170,7 @@ def test_a_run_that_never_began_has_no_end() -> None:
 
 def test_too_many_names_are_left_out_and_counted() -> None:
     """A run has 256 custom names; the others are named once, with how often."""
-    story = Story(Told())
+    story = Story(Declared())
     (update,) = updates(events(story, {f"name{place}": 1.0 for place in range(300)}))
 
     assert len(update.values) == 256
