@@ -11,7 +11,7 @@ from typing import Final
 from overwatch.events import Origin
 from overwatch.follow.base import Logged, Source
 from overwatch.follow.files import File, Place, newest
-from overwatch.follow.story import Story, Declared
+from overwatch.follow.story import Declared, Story
 from overwatch.simulate import Moment
 from overwatch.simulate.delivery import Packer, Reported
 

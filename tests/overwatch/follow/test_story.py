@@ -11,7 +11,7 @@ from overwatch.catalog.run import STEPS
 from overwatch.events import Event, Measured, RunFinished, RunStarted
 from overwatch.follow.base import Logged
 from overwatch.follow.columns import Chosen, Columns
-from overwatch.follow.story import ALIVE_NS, SECOND, Story, Declared
+from overwatch.follow.story import ALIVE_NS, SECOND, Declared, Story
 
 FILE_NS = 1_800_000_000 * SECOND
 SB3_ROW = {"time/iterations": 1, "time/time_elapsed": 2, "time/total_timesteps": 128, "train/approx_kl": 0.01}
