@@ -25,6 +25,7 @@ from overwatch.cli.configuration import (
     port_base_option,
     sets_option,
 )
+from overwatch.cli.follow import follow, import_
 from overwatch.cli.interrupts import STATUS
 from overwatch.cli.recordings import audit, compare, export, query, report
 from overwatch.cli.stack import rules, stack, stack_folder
@@ -347,5 +348,7 @@ def locate(what: str | None) -> None:
             click.echo(f"{'':10} {storage}")
 
 
-for _command in (attend, catalog, config, stack, query, audit, export, report, compare, rules):
+for _command in (
+    attend, catalog, config, stack, query, audit, export, report, compare, rules, follow, import_,
+):  # fmt: skip
     main.add_command(_command)

@@ -192,7 +192,7 @@ def _started(given: Mapping[str, Any], ident: identity.Identity) -> RunStarted:
         attempt=ident.attempt,
         group=ident.group,
         env_offset=offset,
-        config=_with_max_entropy(config or {}),
+        config=with_max_entropy(config or {}),
     )
 
 
@@ -201,7 +201,7 @@ def _taken(given: Mapping[str, Any], name: str, convert: Callable[[Any], _Found]
     return accepted(name, given[name], convert)
 
 
-def _with_max_entropy(config: dict[str, str]) -> dict[str, str]:
+def with_max_entropy(config: dict[str, str]) -> dict[str, str]:
     """The configuration with the entropy of a uniform choice in nats, where it counts the actions."""
     counts = (config[name] for name in ("n_actions", "num_actions") if name in config)
     count = next((int(word) for word in counts if word.isdecimal()), 0)

@@ -43,12 +43,12 @@ class Reported(Outgoing, frozen=True, kw_only=True):
     signal: Signal = Signal.LOGS
 
 
-class Teller:
+class Packer:
     """Numbers one producer's events and packs them."""
 
-    def __init__(self, run_id: str, epoch: str) -> None:
-        self._origin = Origin(run_id=run_id, epoch=epoch, ours=True, task=TASK, algo=ALGO)
-        self._resource = {wire.SERVICE: SIMULATOR, "telemetry.distro.version": __version__}
+    def __init__(self, origin: Origin, service: str) -> None:
+        self._origin = origin
+        self._resource = {wire.SERVICE: service, "telemetry.distro.version": __version__}
         self._seq = 0
 
     def report(self, moments: Iterable[Moment]) -> Iterator[Reported]:
@@ -76,6 +76,15 @@ class Teller:
             Record(origin=self._origin, event=event, seq=seq) for seq, event in enumerate(events, first)
         ]
         return Reported(at=events[-1].at, records=len(records), body=request(records, self._resource))
+
+
+class Teller(Packer):
+    """The producer of a scripted run."""
+
+    def __init__(self, run_id: str, epoch: str) -> None:
+        super().__init__(
+            Origin(run_id=run_id, epoch=epoch, ours=True, task=TASK, algo=ALGO), service=SIMULATOR
+        )
 
 
 def _bytes(event: Event) -> int:

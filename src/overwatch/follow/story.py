@@ -1,0 +1,175 @@
+"""The events of one run out of its rows.
+
+Rules: a row is one update where it has a number of the policy that is no episode's; rows of one step are one
+update. Times are those of the rows: a column, else the seconds since the beginning counted back from the time
+of the file, else evenly spaced. A sign of life stands between rows that are far apart: the writer is watched,
+however seldom it writes. Must not know files, formats, or where events go.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from overwatch.adapters.numbers import numbers, scalar
+from overwatch.catalog import BY_NAME, Scope
+from overwatch.catalog.policy import RETURN
+from overwatch.catalog.presets import DEFAULT
+from overwatch.catalog.run import SDK_DROPPED, STEPS
+from overwatch.events import Conflated, Event, Measured, RunFinished, RunStarted, scalars
+from overwatch.follow.base import Logged
+from overwatch.follow.columns import ENV_STEPS, Chosen, Columns
+from overwatch.sdk.launch import with_max_entropy
+from overwatch.sdk.names import Names
+from overwatch.sdk.values import RefusedError
+from overwatch.simulate import Moment
+
+SECOND: Final = 1_000_000_000
+ALIVE_NS: Final = 4 * SECOND
+"""Between signs of life."""
+_SPACE_NS: Final = SECOND
+"""Between rows without a time."""
+_OF_EPISODES: Final = frozenset(
+    {
+        RETURN.name,
+        *(
+            f"overwatch.policy.{name}"
+            for name in ("episode_length", "success_rate", "timeout_rate", "epsilon")
+        ),
+    }
+)
+"""Rows that say nothing of an update: libraries log them at the end of an episode, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """What the user says of a run."""
+
+    chosen: Chosen = field(default_factory=Chosen)
+    algo: str | None = None
+    task: str | None = None
+    preset: str | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+class Story:
+    """One run; rows go in, in their order."""
+
+    def __init__(self, declared: Declared) -> None:
+        self._declared = declared
+        self.columns = Columns(declared.chosen)
+        self.refused: Counter[str] = Counter()
+        """Names that were left out, by the reason."""
+        self.is_spaced = False
+        """Rows have no time of their own, so they stand a second apart."""
+        self.rows = 0
+        self.updates = 0
+        self.started: RunStarted | None = None
+        self.last_at = 0
+        self._began_s: float | None = None
+        """Unix seconds at which the elapsed ones begin."""
+        self._step: float | None = None
+        self._index: int | None = None
+        """Number of the newest update."""
+        self._full = Names(DEFAULT, lambda *_: None, self._refuse)
+
+    def moments(self, rows: Sequence[Logged], config: Mapping[str, str], file_ns: int) -> Iterator[Moment]:
+        """Events of these rows, which were all there at `file_ns`, the newest time that they can have."""
+        if not rows:
+            return
+        self.columns.see(name for row in rows for name in row.values)
+        for row, at in zip(rows, self._times(rows, file_ns), strict=True):
+            if self.started is None:
+                yield self._start(at, config)
+            yield from self.alive(at)
+            self.last_at = at
+            self.rows += 1
+            if events := tuple(self._events(row, at)):
+                yield Moment(at=at, events=events)
+
+    def alive(self, now: int) -> Iterator[Moment]:
+        """Signs of life from the newest event to `now`."""
+        while self.started is not None and now - self.last_at > ALIVE_NS:
+            self.last_at += ALIVE_NS
+            mark = Measured(at=self.last_at, scope=Scope.TOWER, values=scalars({SDK_DROPPED.name: 0.0}))
+            yield Moment(at=self.last_at, events=(mark,))
+
+    def finish(self, at: int, outcome: str, reason: str | None) -> Iterator[Moment]:
+        """The end of the run, if it began."""
+        if self.started is not None:
+            at = max(at, self.last_at)
+            yield Moment(at=at, events=(RunFinished(at=at, outcome=outcome, reason=reason),))
+
+    def _start(self, at: int, config: Mapping[str, str]) -> Moment:
+        settings = with_max_entropy({**config, **self._declared.config})
+        algo, task = (
+            self._declared.algo or settings.get("algo"),
+            self._declared.task or settings.get("env_id"),
+        )
+        self.started = RunStarted(at=at, algo=algo, task=task, preset=self._declared.preset, config=settings)
+        self._full = Names(self.started.judged_by, lambda *_: None, self._refuse)
+        self.last_at = at
+        return Moment(at=at, events=(self.started,))
+
+    def _refuse(self, _: str, error: RefusedError) -> None:
+        self.refused[str(error).partition(";")[0]] += 1
+
+    def _times(self, rows: Sequence[Logged], file_ns: int) -> Iterator[int]:
+        """When each row was written; times never go back."""
+        elapsed = [self.columns.elapsed_of(row.values) for row in rows]
+        if self._began_s is None and (known := [one for one in elapsed if one is not None]):
+            self._began_s = file_ns / SECOND - max(known)
+        before = self.last_at
+        space = min(max(file_ns - before, 0) // len(rows), _SPACE_NS)
+        for place, (row, since) in enumerate(zip(rows, elapsed, strict=True)):
+            seconds = row.at if row.at is not None else self.columns.time_of(row.values)
+            if seconds is None and since is not None and self._began_s is not None:
+                seconds = self._began_s + since
+            if seconds is None:
+                self.is_spaced = True
+                at = file_ns - (len(rows) - 1 - place) * space
+            else:
+                at = int(seconds * SECOND)
+            before = max(before, at)
+            yield before
+
+    def _events(self, row: Logged, at: int) -> Iterator[Event]:
+        steps = next(
+            (value for name in ENV_STEPS if (value := scalar(row.values.get(name))) is not None), None
+        )
+        if steps is not None and steps >= 0:
+            yield Measured(at=at, scope=Scope.RUN, values=scalars({STEPS.name: steps}))
+        named = self._named(self.columns.numbers_of(row.values))
+        if not named:
+            return
+        is_update = self._is_update(named)
+        if is_update:
+            step = row.step if row.step is not None else self.columns.step_of(row.values)
+            self.updates += step is None or step != self._step
+            self._step = step
+            number = self.columns.update_of(row.values)
+            self._index = self.updates if number is None else number
+        yield Measured(
+            at=at,
+            scope=Scope.POLICY,
+            values=scalars(named),
+            index=self._index,
+            conflated=None if is_update else Conflated(n=1, updates=0),
+        )
+
+    def _named(self, values: Mapping[str, Any]) -> dict[str, float]:
+        """The numbers of a row by full names."""
+        library = self.columns.library
+        if library is None:
+            found = {name: one for name, value in values.items() if (one := scalar(value)) is not None}
+        else:
+            found = numbers(values, library)
+        full = self._full.policies(found)
+        return {full[name]: value for name, value in found.items() if name in full}
+
+    def _is_update(self, named: Iterable[str]) -> bool:
+        """Whether a row is of an update: by what it has of the policy, where its names are known."""
+        known = [name for name in named if name in BY_NAME]
+        if known:
+            return any(name not in _OF_EPISODES for name in known)
+        return self.columns.library is None

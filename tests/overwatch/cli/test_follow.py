@@ -1,0 +1,176 @@
+"""`overwatch follow` and `overwatch import` from the command line."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from overwatch.cli import main
+from overwatch.feeds.inputs import open_input
+from overwatch.snapshot import Snapshot
+from tests.overwatch.collector.running import eventually, running
+
+ROWS = [
+    {"time/iterations": n, "time/time_elapsed": n * 2, "train/approx_kl": 0.2, "train/entropy_loss": -0.6}
+    for n in range(1, 41)
+]
+FOLLOW = [sys.executable, "-m", "overwatch.cli", "follow"]
+
+
+def lines_of(rows: list[dict[str, float]]) -> str:
+    """JSON lines."""
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def overwatch(*args: object) -> Result:
+    """One command in this process."""
+    return CliRunner().invoke(main, [str(arg) for arg in args])
+
+
+def last_of(recording: Path) -> dict[str, Snapshot]:
+    """The last snapshot of each run of a recording."""
+    return {snapshot.run.run_id: snapshot for snapshot in open_input(recording).recorded()}
+
+
+def test_an_import_is_a_recording_with_the_files_own_times(tmp_path: Path) -> None:
+    """Two runs of a folder: updates, names, findings, an end; report, compare and replay open it."""
+    for name in ("a", "b"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "progress.json").write_text(lines_of(ROWS))
+        os.utime(tmp_path / "runs" / name / "progress.json", (1.75e9, 1.75e9))
+    result = overwatch("import", tmp_path / "runs", "-o", tmp_path / "out")
+    found = last_of(tmp_path / "out")
+
+    assert result.exit_code == 0, result.output
+    assert "run runs/a (progress.json): SB3, 2 names known; 40 rows, 40 updates" in result.output
+    assert sorted(found) == ["runs/a", "runs/b"]
+    run = found["runs/a"].run
+    assert (run.update, run.outcome, run.started) == (40, "completed", 1.75e9 - 78)
+    assert found["runs/a"].policy["kl_divergence"].status == "critical"
+    assert "policy-kl-divergence" in overwatch("replay", tmp_path / "out", "--summary").output
+    html = tmp_path / "out.html"
+    assert overwatch("report", tmp_path / "out", "--run", "runs/a", "-o", html).exit_code == 0
+    assert html.stat().st_size > 10_000
+
+
+def test_an_import_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Nothing to read, a recording that is there, a bad setting, one name for two runs: status 2 and why."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "two").mkdir()
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / "two" / name).write_text("a,b\n1,2\n")
+    out = tmp_path / "out"
+    empty = overwatch("import", tmp_path / "empty", "-o", out)
+    setting = overwatch("import", tmp_path / "two", "-o", out, "--config", "lr")
+    named = overwatch("import", tmp_path / "two", "-o", out, "--run", "x")
+    pattern = overwatch("import", tmp_path / "two/a.csv", "-o", out, "--pattern", "loss")
+
+    assert [one.exit_code for one in (empty, setting, named, pattern)] == [2, 2, 2, 2]
+    assert "has no rows that can be read; in a folder *.wandb, *tfevents*" in empty.output
+    assert "--config 'lr' is no setting; write NAME=VALUE" in setting.output
+    assert "--run names one run" in named.output
+    assert "names no number" in pattern.output
+    assert not out.exists()
+    assert overwatch("import", tmp_path / "two/a.csv", "-o", out).exit_code == 0
+    again = overwatch("import", tmp_path / "two/a.csv", "-o", out)
+    assert (again.exit_code, "holds a recording already" in again.output) == (2, True)
+
+
+def test_what_could_not_be_read_is_printed_once(tmp_path: Path) -> None:
+    """Bad lines of a file that has good ones, and rows without a time."""
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"kl_divergence": 0.1}\nnonsense\nmore\n{"kl_divergence": 0.2}\n{"kl_div')
+    output = overwatch("import", path, "-o", tmp_path / "out").output
+
+    assert f"{path}: 2 lines that are no JSON" in output
+    assert f"{path}: 1 lines cut off at the end" in output
+    assert "rows without a time are a second apart; name their column with --time" in output
+
+
+def test_a_growing_file_is_followed_to_a_collector_and_into_a_recording(tmp_path: Path) -> None:
+    """It is not there at first; lines come one by one; it ends when nothing was written for long."""
+    path, grown = tmp_path / "logs/progress.json", threading.Event()
+
+    def write() -> None:
+        path.parent.mkdir()
+        with path.open("w") as file:
+            for row in ROWS:
+                file.write(lines_of([row]))
+                file.flush()
+                grown.wait(0.02)
+
+    with running(tmp_path / "collector") as service:
+        endpoint = service.endpoints.otlp_http
+        writer = threading.Thread(target=write)
+        writer.start()
+        result = overwatch(
+            "follow", tmp_path / "logs", "--endpoint", endpoint, "--until-idle", 2, "-o", tmp_path / "rec"
+        )
+        writer.join()
+
+    assert result.exit_code == 0, result.output
+    found = last_of(tmp_path / "rec")["logs"]
+    assert (found.run.update, found.run.outcome, found.counters["updates"]) == (40, "completed", 40)
+    assert "run logs (progress.json): SB3, 2 names known; 40 rows, 40 updates" in result.output
+    assert ", 0 not" not in result.output
+    assert "records delivered\n" in result.output
+
+
+def test_standard_input_is_passed_on_and_ends_as_its_program_did(tmp_path: Path) -> None:
+    """A program that raises: its lines come out unchanged, and the run is failed with its last words."""
+    code = "for n in range(30):\n    print(f'step={n} kl={0.2}', flush=True)\nraise ValueError('diverged')"
+    pattern = r"step=(?P<step>\d+) kl=(?P<kl_divergence>\S+)"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as program:
+        follow = subprocess.run(
+            [*FOLLOW, "-", "--pattern", pattern, "--run", "piped", "-o", str(tmp_path / "rec")],
+            stdin=program.stdout, capture_output=True, text=True, timeout=60, check=False,
+            env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+        )  # fmt: skip
+    run = last_of(tmp_path / "rec")["piped"].run
+
+    assert follow.stdout.splitlines()[0] == "step=0 kl=0.2"
+    assert follow.stdout.endswith("ValueError: diverged\n")
+    assert (run.outcome, run.update) == ("failed", 30)
+    assert follow.returncode == 0
+
+
+def test_following_ends_with_the_watched_process(tmp_path: Path) -> None:
+    """What it wrote last is taken, then the run ends; a process that is none is bad usage."""
+    path = tmp_path / "a.jsonl"
+    code = f"import time; time.sleep(1); open({str(path)!r}, 'a').write({lines_of(ROWS)!r})"
+    path.write_text("")
+    with subprocess.Popen([sys.executable, "-c", code]) as program:
+        result = overwatch("follow", path, "--pid", program.pid, "--run", "x", "-o", tmp_path / "rec")
+    run = last_of(tmp_path / "rec")["x"].run
+
+    assert result.exit_code == 0, result.output
+    assert (run.update, run.outcome) == (40, "completed")
+    assert overwatch("follow", path, "--pid", 1 << 30, "-o", tmp_path / "no").exit_code == 2
+
+
+@pytest.mark.parametrize("args", [["-"], ["x", "--endpoint", "nowhere"], ["x", "--format", "parquet"]])
+def test_bad_usage_is_named(tmp_path: Path, args: list[str]) -> None:
+    """Text without a pattern, an endpoint that is no address, a format that is none."""
+    assert overwatch("follow", *args).exit_code == 2
+
+
+def test_ctrl_c_ends_following_and_its_runs(tmp_path: Path) -> None:
+    """The recording is whole and the run reads interrupted; the status is that of the signal."""
+    path = tmp_path / "a.jsonl"
+    path.write_text(lines_of(ROWS))
+    command = [*FOLLOW, str(path), "--run", "x", "-o", str(tmp_path / "rec")]
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        logs = tmp_path / "rec/otlp/logs.jsonl"
+        eventually(lambda: logs.exists() and logs.stat().st_size > 1000)
+        process.terminate()
+        assert process.wait(30) == 128 + 15
+
+    assert last_of(tmp_path / "rec")["x"].run.outcome == "interrupted"

@@ -1,0 +1,110 @@
+"""Runs below a path, and rows that are given once."""
+
+import os
+from pathlib import Path
+
+from stable_baselines3.common.logger import CSVOutputFormat
+
+from overwatch.follow.files import File, find
+from overwatch.follow.readers import READERS
+from overwatch.follow.story import Declared
+from overwatch.follow.watched import RECENT_NS, Wanted, Watched
+
+CSV = READERS[3].make
+LONG_AGO_NS = 1_000_000_000_000_000_000
+
+
+def touch(path: Path, text: str = "a,b\n1,2\n") -> Path:
+    """A file with its folders."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_folder_is_a_run_and_the_surest_format_is_read(tmp_path: Path) -> None:
+    """Event files of one folder are one run, several CSV files one each; hidden folders hold none."""
+    for name in (
+        "x/a/events.out.tfevents.1",
+        "x/a/events.out.tfevents.2",
+        "x/a/progress.csv",
+        "x/b/progress.json",
+    ):
+        touch(tmp_path / name)
+    for name in ("x/c/one.csv", "x/c/two.csv", "x/.git/three.csv", "x/c/notes.txt", "x/c/params.json"):
+        touch(tmp_path / name)
+    found = find(tmp_path / "x")
+
+    assert [(place.run_id, place.kind.name, [file.name for file in place.files]) for place in found] == [
+        ("x/a", "tensorboard", ["events.out.tfevents.1", "events.out.tfevents.2"]),
+        ("x/b", "jsonl", ["progress.json"]),
+        ("x/c/one", "csv", ["one.csv"]),
+        ("x/c/two", "csv", ["two.csv"]),
+    ]
+    assert [place.run_id for place in find(tmp_path / "x/a", "csv")] == ["a"]
+
+
+def test_sb3s_csv_that_gets_columns_gives_each_row_once(tmp_path: Path) -> None:
+    """SB3 writes the whole file anew when it logs a name that is new."""
+    path = tmp_path / "progress.csv"
+    writer, file, seen = CSVOutputFormat(str(path)), File(path, CSV), []
+    for step in range(6):
+        row = {"step": step, "loss": 0.5} if step < 3 else {"step": step, "loss": 0.5, f"new{step}": 1.0}
+        writer.write(row, dict.fromkeys(row), step)
+        seen += [*file.rows(), *file.rows()]
+    writer.close()
+    seen += [*file.rows(), *file.rows()]
+
+    assert [row.values["step"] for row in seen] == [0, 1, 2, 3, 4, 5]
+    assert seen[-1].values == {"step": 5, "loss": 0.5, "new5": 1.0}
+
+
+def test_a_program_that_starts_again_writes_new_rows(tmp_path: Path) -> None:
+    """Truncated and written anew with other numbers: all of them are given."""
+    path = touch(tmp_path / "a.csv", "step,loss\n1,0.5\n2,0.4\n")
+    file = File(path, CSV)
+    before = file.rows()
+    path.write_text("step,loss\n1,0.9\n")
+    after = [*file.rows(), *file.rows()]
+
+    assert [row.values["loss"] for row in (*before, *after)] == [0.5, 0.4, 0.9]
+
+
+def test_bytes_in_no_format_are_counted(tmp_path: Path) -> None:
+    """A picture that was given by mistake: no row, and a line that says which formats there are."""
+    path = tmp_path / "curve"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
+    file = File(path)
+
+    assert list(file.all()) == []
+    assert [line.partition(": ")[2] for line in file.remarks()] == [
+        "108 bytes in no format that is read (wandb, tensorboard, jsonl, csv)"
+    ]
+
+
+def test_of_a_folder_old_runs_are_left_until_they_are_written_to(tmp_path: Path) -> None:
+    """The newest is followed however old it is, and a run that appears; `is_all` follows each."""
+    now = LONG_AGO_NS + 10 * RECENT_NS
+    for place, name in enumerate("abc"):
+        os.utime(touch(tmp_path / name / "progress.csv"), ns=(0, LONG_AGO_NS + place))
+    watched = Watched(Wanted(path=tmp_path, is_all=False))
+    everything = Watched(Wanted(path=tmp_path))
+    watched.scan(now)
+    everything.scan(now)
+    assert (sorted(watched.runs), watched.left) == ([f"{tmp_path.name}/c"], 2)
+    assert len(everything.runs) == 3
+
+    os.utime(tmp_path / "a/progress.csv", ns=(0, now))
+    os.utime(touch(tmp_path / "d/progress.csv"), ns=(0, now))
+    watched.scan(now)
+    assert sorted(watched.runs) == [f"{tmp_path.name}/{name}" for name in "acd"]
+
+
+def test_what_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
+    """A path without a file has no run; then it is a folder."""
+    watched = Watched(Wanted(path=tmp_path / "logs", declared=Declared()))
+    watched.scan(1)
+    assert not watched.runs
+
+    touch(tmp_path / "logs/metrics.csv")
+    watched.scan(2)
+    assert list(watched.runs) == ["logs"]

@@ -1,0 +1,177 @@
+"""Rows as events: whose names they are, what is an update, and when it was."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from overwatch.catalog import KL, Library, Scope
+from overwatch.catalog.run import STEPS
+from overwatch.events import Event, Measured, RunFinished, RunStarted
+from overwatch.follow.base import Logged
+from overwatch.follow.columns import Chosen, Columns
+from overwatch.follow.story import ALIVE_NS, SECOND, Declared, Story
+
+FILE_NS = 1_800_000_000 * SECOND
+SB3_ROW = {"time/iterations": 1, "time/time_elapsed": 2, "time/total_timesteps": 128, "train/approx_kl": 0.01}
+
+
+def events(story: Story, *rows: dict[str, Any] | Logged, config: dict[str, str] | None = None) -> list[Event]:
+    """What a story makes of rows that were all there."""
+    logged: Sequence[Logged] = [row if isinstance(row, Logged) else Logged(values=row) for row in rows]
+    moments = story.moments(logged, config or {}, FILE_NS)
+    found = [event for moment in moments for event in moment.events]
+    assert all(moment.at == event.at for moment in moments for event in moment.events)
+    return found
+
+
+def updates(found: list[Event]) -> list[Measured]:
+    """Measurements of the policy."""
+    return [event for event in found if isinstance(event, Measured) and event.scope is Scope.POLICY]
+
+
+def values(event: Measured) -> dict[str, float]:
+    """Numbers by name."""
+    return {name.rpartition("overwatch.policy.")[2]: column.first() for name, column in event.values.items()}
+
+
+@pytest.mark.parametrize(
+    ("names", "library", "hits"),
+    [
+        (["train/approx_kl", "rollout/ep_rew_mean", "mine"], Library.SB3, 2),
+        (["losses/policy_loss", "losses/approx_kl", "charts/learning_rate"], Library.CLEANRL, 3),
+        (["learners/default_policy/vf_loss", "env_runners/episode_return_mean"], Library.RLLIB, 2),
+        (["step", "loss", "kl"], None, 0),
+    ],
+)
+def test_the_library_with_the_most_names_wrote_them(
+    names: list[str], library: Library | None, hits: int
+) -> None:
+    """Counted over all names that were seen; what the user says stands."""
+    columns, declared = Columns(Chosen()), Columns(Chosen(library=Library.TRL))
+    columns.see(names)
+    declared.see(names)
+
+    assert (columns.library, columns.hits) == (library, hits)
+    assert declared.library is Library.TRL
+
+
+def test_names_of_a_library_fill_their_rows_in_the_rows_unit() -> None:
+    """SB3's entropy loss is minus nats; its steps are the run's; its time and step are no charts."""
+    story = Story(Declared())
+    found = events(story, {**SB3_ROW, "train/entropy_loss": -0.5, "mine": 3})
+    (update,) = updates(found)
+    (steps,) = [one for one in found if isinstance(one, Measured) and one.scope is Scope.RUN]
+
+    assert isinstance(found[0], RunStarted)
+    assert values(update) == {"kl_divergence": 0.01, "entropy_nats": 0.5, "overwatch.custom.mine": 3}
+    assert steps.values[STEPS.name].first() == 128
+
+
+def test_names_of_no_library_are_taken_as_by_hand() -> None:
+    """Words that the SDK knows fill rows; others are custom; a word is no number."""
+    (update,) = updates(
+        events(Story(Declared()), {"approx_kl": 0.5, "mine": 1, "text": "word", "flag": True})
+    )
+
+    assert values(update) == {"kl_divergence": 0.5, "overwatch.custom.mine": 1}
+
+
+def test_rows_of_an_episode_are_no_update() -> None:
+    """CleanRL logs a return at each episode's end; losses of one step are one update however they come."""
+    story = Story(Declared())
+    found = updates(
+        events(
+            story,
+            Logged(values={"charts/episodic_return": 20.0}, step=7),
+            Logged(values={"losses/approx_kl": 0.1, "losses/clipfrac": 0.2}, step=128),
+            Logged(values={"losses/value_loss": 0.1}, step=128),
+            Logged(values={"charts/episodic_return": 21.0}, step=140),
+            Logged(values={"losses/approx_kl": 0.1}, step=256),
+        )
+    )
+
+    assert story.updates == 2
+    assert [one.index for one in found] == [None, 1, 1, 1, 2]
+    assert [one.updates(before) for one, before in zip(found, (None, None, 1, 1, 1), strict=True)] == [
+        0,
+        1,
+        0,
+        0,
+        1,
+    ]
+
+
+def test_a_column_that_counts_updates_numbers_them() -> None:
+    """One of the known names, or the one that the user gives."""
+    known = updates(events(Story(Declared()), {**SB3_ROW, "time/iterations": 41}))
+    chosen = Story(Declared(chosen=Chosen(step="round")))
+    named = updates(events(chosen, {"round": 7, "approx_kl": 0.1}, {"round": 9, "approx_kl": 0.1}))
+
+    assert [one.index for one in (*known, *named)] == [41, 7, 9]
+
+
+def test_nan_and_infinity_are_what_the_program_wrote() -> None:
+    """They go on as they are; a value that is missing is absent."""
+    (update,) = updates(events(Story(Declared()), {"approx_kl": math.nan, "grad_norm": math.inf}))
+
+    assert math.isnan(update.values[KL.name].first())
+    assert math.inf in values(update).values()
+
+
+@pytest.mark.parametrize(
+    ("rows", "seconds"),
+    [
+        ([{"_timestamp": 1.7e9}, {"_timestamp": 1.7e9 + 5}], [1.7e9, 1.7e9 + 5]),
+        ([{"timestamp": 1.7e12}], [1.7e9]),
+        ([{"date": "2026-01-01T00:00:00"}], [1_767_225_600]),
+        ([{"time/time_elapsed": 10}, {"time/time_elapsed": 40}], [FILE_NS / SECOND - 30, FILE_NS / SECOND]),
+        ([{"time": 3.5}, {"time": 4.5}], [FILE_NS / SECOND - 1, FILE_NS / SECOND]),
+        ([{"_timestamp": 1.7e9}, {"_timestamp": 1.6e9}], [1.7e9, 1.7e9]),
+    ],
+)
+def test_rows_have_the_times_of_their_columns(rows: list[dict[str, Any]], seconds: list[float]) -> None:
+    """Of the calendar in s and ms and as text; since the start; none, which is evenly spaced; never back."""
+    story = Story(Declared())
+    found = updates(events(story, *({"approx_kl": 0.1, **row} for row in rows)))
+
+    assert [one.at / SECOND for one in found] == seconds
+    assert story.is_spaced == ("time" in rows[0])
+
+
+def test_a_writer_that_writes_seldom_is_alive() -> None:
+    """Between rows that are a minute apart there is a sign of life each few seconds."""
+    found = events(Story(Declared()), {"_timestamp": 1.7e9, "kl": 1}, {"_timestamp": 1.7e9 + 60, "kl": 1})
+    alive = [one for one in found if isinstance(one, Measured) and one.scope is Scope.TOWER]
+
+    assert [one.at for one in alive] == [int(1.7e9) * SECOND + n * ALIVE_NS for n in range(1, 15)]
+
+
+def test_what_the_user_and_the_file_say_of_the_run_begins_it() -> None:
+    """The user's word stands; the number of actions gives the most entropy; grpo has its limits."""
+    story = Story(Declared(algo="grpo", config={"n_actions": "2"}))
+    started = events(story, SB3_ROW, config={"lr": "0.1", "algo": "ppo"})[0]
+
+    assert isinstance(started, RunStarted)
+    assert (started.algo, started.judged_by) == ("grpo", "grpo")
+    assert started.config == {"lr": "0.1", "algo": "ppo", "n_actions": "2", "max_entropy": repr(math.log(2))}
+
+
+def test_a_run_that_never_began_has_no_end() -> None:
+    """No row, no run; else the end is never before the last row."""
+    empty, story = Story(Declared()), Story(Declared())
+    events(story, SB3_ROW)
+    (ended,) = story.finish(5, "failed", "why")
+
+    assert list(empty.finish(5, "failed", "why")) == []
+    assert ended.events == (RunFinished(at=FILE_NS, outcome="failed", reason="why"),)
+
+
+def test_too_many_names_are_left_out_and_counted() -> None:
+    """A run has 256 custom names; the others are named once, with how often."""
+    story = Story(Declared())
+    (update,) = updates(events(story, {f"name{place}": 1.0 for place in range(300)}))
+
+    assert len(update.values) == 256
+    assert story.refused.total() == 44
