@@ -1,0 +1,61 @@
+"""A foreign training loop while it is watched: its phase, and the methods that take the place of its own.
+
+Rules: there is one phase at a time, however calls are nested: one that begins within another interrupts it,
+so that their times add up to the loop's; a pause (an evaluation, a checkpoint) is not interrupted. What was
+replaced is put back. Must not know which library calls.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from overwatch.catalog.phases import is_pause
+from overwatch.sdk import Run
+
+
+class Phases:
+    """The phases of one run, until `close`."""
+
+    def __init__(self, run: Run) -> None:
+        self._run: Run | None = run
+        self._open = ExitStack()
+        self._now: str | None = None
+
+    def switch(self, phase: str | None) -> None:
+        """End the phase that is open, and begin another or none."""
+        self._open.close()
+        self._now = phase
+        if phase is not None and self._run is not None:
+            self._open.enter_context(self._run.phase(phase))
+
+    @contextmanager
+    def during(self, phase: str) -> Iterator[None]:
+        """Be in a phase, and then again in the one around it."""
+        outer = self._now
+        if outer is not None and is_pause(outer):
+            yield
+            return
+        self.switch(phase)
+        try:
+            yield
+        finally:
+            self.switch(outer)
+
+    def close(self) -> None:
+        """The loop is over; what still ends around it is no phase."""
+        self.switch(None)
+        self._run = None
+
+
+def replaced(owner: object, attributes: Mapping[str, Any]) -> Callable[[], None]:
+    """Give an object attributes of its own, until what this returns is called."""
+    own = vars(owner)
+    before = {name: own[name] for name in attributes if name in own}
+    own.update(attributes)
+
+    def restore() -> None:
+        for name in attributes:
+            own.pop(name, None)
+        own.update(before)
+
+    return restore

@@ -1,0 +1,193 @@
+"""TorchRL: reports what its trainers log and what their collectors bring, or what a loop by hand logs.
+
+    from overwatch.adapters.torchrl import watch
+    watch(trainer)
+
+Rules: `trainer.train()` is a run, a batch of the collector an update. The numbers are those of the trainer's
+own log, also between its intervals. Of a logger that is watched instead, the numbers of one step are an
+update, sent when the next step begins; the run ends with `logger.shutdown()` or with the program.
+"""
+
+import functools
+import time
+from typing import Any
+
+import numpy as np
+
+from overwatch import sdk
+from overwatch.adapters.envs import Bordered, kept_out
+from overwatch.adapters.loops import replaced
+from overwatch.adapters.numbers import numbers
+from overwatch.adapters.steps import Steps
+from overwatch.adapters.watching import Watched, column
+from overwatch.catalog import Library
+from overwatch.catalog.presets import preset_for
+
+
+def watch(watched: Any, run: sdk.Run | None = None, *, task: str | None = None) -> None:
+    """Report each `train()` of a trainer, or what is logged by a logger, to `run`, or to a run of its own."""
+    if hasattr(watched, "log_scalar"):
+        _Logger(watched, run)
+    else:
+        _Trainer(watched, run, task).over(watched, "train")
+
+
+class _Trainer(Watched):
+    def __init__(self, trainer: Any, run: sdk.Run | None, task: str | None) -> None:
+        super().__init__(run)
+        self._trainer, self._task = trainer, task
+
+    def start(self) -> sdk.Run:
+        """A run named after env and algorithm, with the trainer's plain settings as its configuration."""
+        trainer = self._trainer
+        algo = type(trainer).__name__.removesuffix("Trainer").lower() or None
+        env = getattr(trainer.collector, "env", None)
+        frames = getattr(trainer.collector, "frames_per_batch", None)
+        is_continuous = preset_for(algo) == "ppo" and "n" not in dir(getattr(env, "action_spec", None))
+        return sdk.start(
+            task=self._task or _named(env),
+            algo=algo,
+            config=_plain(vars(trainer)),
+            updates=frames and -(-trainer.total_frames // frames),
+            preset="ppo-continuous" if is_continuous else None,
+        )
+
+    def look(self) -> None:
+        """At the trainer's log and at the batches that come in."""
+        self._logged: dict[str, Any] = {}
+        self._update = 0
+        self._envs: _Envs | None = None
+        trainer = self._trainer
+        self.after(trainer, "_pre_steps_log_hook", self._collected)
+        self.after(trainer, "optim_steps", lambda *_, **__: None, "learn")
+        self.after(trainer, "_log", self._log)
+        self.after(trainer, "_post_steps_log_hook", self._send)
+
+    def _collected(self, _: Any, __: float, batch: Any) -> None:
+        if batch is not None:
+            rewards = batch["next", "reward"]
+            if self._envs is None:
+                self._envs = _Envs(self.run, rewards[..., 0, :].numel(), str(batch.device or "cpu"))
+            ends = batch["next", "done"]
+            self._envs.batch(rewards, ends, time.perf_counter() - self._began, batch.get("action", None))
+
+    def _log(self, _: Any, __: float, **logged: Any) -> None:
+        logged.pop("log_pbar", None)
+        self._logged.update(logged)
+
+    def _send(self, *_: Any) -> None:
+        found = numbers(self._logged, Library.TORCHRL)
+        self._logged = {}
+        optimizer = self._trainer.optimizer
+        if optimizer is not None:
+            found["learning_rate"] = float(optimizer.param_groups[0]["lr"])
+        if self._envs is not None:
+            found |= self._envs.means()
+        self._update += 1
+        self.run.update(update=self._update, update_time=self.update_time(), **found)
+
+
+class _Envs:
+    """What the envs of a collector earned, batch by batch of shape (envs, time)."""
+
+    def __init__(self, run: sdk.Run, num_envs: int, lane: str) -> None:
+        self._run, self._lane = run, lane
+        self._ids = np.arange(num_envs)
+        self._returns, self._lengths, self._steps = np.zeros(num_envs), np.zeros(num_envs), 0
+        self._ended: list[tuple[int, float, float]] = []
+
+    def batch(self, rewards: Any, ends: Any, seconds: float, actions: Any) -> None:
+        """One batch; `seconds` is what it took."""
+        paid, over = (column(values).reshape(self._ids.size, -1) for values in (rewards, ends))
+        steps = paid.shape[1]
+        self._steps += steps
+        earned = self._returns[:, None] + np.cumsum(paid, axis=1, dtype=np.float64)
+        lived = self._lengths[:, None] + np.arange(1, steps + 1)
+        self._returns, self._lengths = earned[:, -1].copy(), lived[:, -1].copy()
+        before: dict[int, tuple[float, float]] = {}
+        self._ended = []
+        for env, at in np.argwhere(over):
+            was_earned, was_lived = before.get(env, (0.0, 0.0))
+            self._ended.append((int(env), earned[env, at] - was_earned, lived[env, at] - was_lived))
+            before[env] = earned[env, at], lived[env, at]
+        for env, (was_earned, was_lived) in before.items():
+            self._returns[env] -= was_earned
+            self._lengths[env] -= was_lived
+        self._run.envs(
+            env_id=self._ids, step=self._steps, lane=self._lane, reward=paid[:, -1], step_time=seconds / steps
+        )
+        if self._ended:
+            ids, returns, lengths = zip(*self._ended, strict=True)
+            self._run.episodes(env_id=ids, episode_return=returns, length=lengths)
+        if actions is not None and not actions.is_floating_point():
+            self._act(actions, rewards)
+
+    def means(self) -> dict[str, float]:
+        """Of the episodes that ended in the newest batch: the trainer logs none."""
+        if not self._ended:
+            return {}
+        _, returns, lengths = zip(*self._ended, strict=True)
+        return {"return": float(np.mean(returns)), "episode_length": float(np.mean(lengths))}
+
+    def _act(self, actions: Any, rewards: Any) -> None:
+        chosen = (
+            actions.int().argmax(-1) if actions.ndim == rewards.ndim and actions.shape[-1] > 1 else actions
+        )
+        last = column(chosen).reshape(self._ids.size, -1)[:, -1]
+        self._run.actions(env_id=self._ids, op=[str(one) for one in last], step=self._steps)
+
+
+class _Logger(Bordered):
+    def __init__(self, logger: Any, run: sdk.Run | None) -> None:
+        self._given = run
+        self.run = run or sdk.start(task=getattr(logger, "exp_name", None))
+        self._steps = Steps()
+        for name, see in (
+            ("log_scalar", self._scalar),
+            ("log_metrics", self._metrics),
+            ("shutdown", self._end),
+        ):
+            replaced(logger, {name: _then(getattr(logger, name), see)})
+
+    @kept_out
+    def _scalar(self, _: Any, /, name: str, value: Any, step: int | None = None, *__: Any) -> None:
+        self._take(step, {name: value})
+
+    @kept_out
+    def _metrics(self, logged: Any, _: Any, /, step: int | None = None, **__: Any) -> None:
+        self._take(step, logged)
+
+    def _take(self, step: int | None, logged: Any) -> None:
+        if finished := self._steps.take(step, numbers(logged, Library.TORCHRL)):
+            self.run.update(update=None, **finished)
+
+    @kept_out
+    def _end(self, *_: Any, **__: Any) -> None:
+        if finished := self._steps.rest():
+            self.run.update(update=None, **finished)
+        if self._given is None:
+            self.run.close()
+
+
+def _then(method: Any, see: Any) -> Any:
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = method(*args, **kwargs)
+        see(result, *args, **kwargs)
+        return result
+
+    return call
+
+
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
+    plain = {name: value for name, value in settings.items() if isinstance(value, int | float | str)}
+    return {name: value for name, value in plain.items() if not name.startswith("_")}
+
+
+def _named(env: Any) -> str | None:
+    """Name of the environment that wrappers of TorchRL hold, where it has one."""
+    while env is not None:
+        if name := getattr(getattr(env, "spec", None), "id", None):
+            return str(name)
+        env = vars(env).get("base_env") or vars(env).get("_env") or vars(env).get("env")
+    return None
