@@ -30,7 +30,8 @@ config = {
     "compile": False, "use_rnn": False, "precision": "float32", "optimizer": "adam", "anneal_lr": True,
     "total_timesteps": 40_000, "batch_size": 1_024, "bptt_horizon": 16, "minibatch_size": 256,
     "max_minibatch_size": 256, "update_epochs": 4, "learning_rate": RATE,
-    "adam_beta1": 0.9, "adam_beta2": 0.999, "adam_eps": 1e-8, "gamma": 0.98, "gae_lambda": 0.9, "clip_coef": 0.2, "vf_coef": 0.5, "vf_clip_coef": 0.2,
+    "adam_beta1": 0.9, "adam_beta2": 0.999, "adam_eps": 1e-8, "gamma": 0.98, "gae_lambda": 0.9,
+    "clip_coef": 0.2, "vf_coef": 0.5, "vf_clip_coef": 0.2,
     "ent_coef": 0.001, "max_grad_norm": 0.5, "prio_alpha": 0.0, "prio_beta0": 1.0, "vtrace_rho_clip": 1.0,
     "vtrace_c_clip": 1.0, "checkpoint_interval": 1_000, "data_dir": tempfile.mkdtemp(),
 }  # fmt: skip

@@ -42,12 +42,20 @@ class _Trainer(Bordered):
         self._turns = Turns(
             EnvReporter(self.run, trainer.total_agents, choices=choices(self._space)), trainer.total_agents
         )
+        self._acted: Any = None
         self._asked = time.perf_counter()
         self._is_on = True
-        calls = (("evaluate", None, "collect"), ("train", self._trained, "learn"), ("close", self._close, None))
+        calls = (
+            ("evaluate", None, "collect"),
+            ("train", self._trained, "learn"),
+            ("close", self._close, None),
+        )
         methods = {name: self._call(getattr(trainer, name), see, phase) for name, see, phase in calls}
         replaced(trainer, methods)
-        replaced(vecenv, {"recv": self._call(vecenv.recv, self._received, None)})
+        replaced(
+            vecenv,
+            {"recv": self._call(vecenv.recv, self._received, None), "send": self._sending(vecenv.send)},
+        )
 
     def _call(self, method: Any, see: Any, phase: str | None) -> Any:
         @functools.wraps(method)
@@ -67,6 +75,14 @@ class _Trainer(Bordered):
 
         return call
 
+    def _sending(self, send: Any) -> Any:
+        @functools.wraps(send)
+        def call(actions: Any) -> Any:
+            self._acted = actions if choices(self._space) else None
+            return send(actions)
+
+        return call
+
     @kept_out
     def _see(self, see: Any, result: Any) -> None:
         if self._is_on:
@@ -77,7 +93,7 @@ class _Trainer(Bordered):
         now = time.perf_counter()
         seconds, self._asked = now - self._asked, now
         rows = None if len(rewards) == self._trainer.total_agents else ids
-        self._turns.turn(rewards, terminals | truncations, seconds, rows=rows)
+        self._turns.turn(rewards, terminals | truncations, seconds, rows=rows, actions=self._acted)
 
     def _trained(self, logs: Mapping[str, Any] | None) -> None:
         if logs is None:
@@ -111,6 +127,6 @@ def _started(trainer: Any, space: Any) -> sdk.Run:
         n_envs=trainer.total_agents,
         devices=[str(config.get("device", "cpu"))],
         config=config,
-        updates=trainer.total_epochs,
+        updates=-(-trainer.config["total_timesteps"] // trainer.config["batch_size"]),
         preset=None if most_entropy(space) else "ppo-continuous",
     )

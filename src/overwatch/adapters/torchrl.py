@@ -9,8 +9,9 @@ update, sent when the next step begins; the run ends with `logger.shutdown()` or
 """
 
 import functools
+import math
 import time
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,8 +21,11 @@ from overwatch.adapters.loops import replaced
 from overwatch.adapters.numbers import numbers
 from overwatch.adapters.steps import Steps
 from overwatch.adapters.watching import Watched, column
-from overwatch.catalog import Library
+from overwatch.catalog import CUSTOM_PREFIX, Library
 from overwatch.catalog.presets import preset_for
+
+_MINIBATCH: Final = "explained_variance"
+"""Of one minibatch, and so no row's."""
 
 
 def watch(watched: Any, run: sdk.Run | None = None, *, task: str | None = None) -> None:
@@ -43,7 +47,7 @@ class _Trainer(Watched):
         algo = type(trainer).__name__.removesuffix("Trainer").lower() or None
         env = getattr(trainer.collector, "env", None)
         frames = getattr(trainer.collector, "frames_per_batch", None)
-        is_continuous = preset_for(algo) == "ppo" and "n" not in dir(getattr(env, "action_spec", None))
+        is_continuous = preset_for(algo) == "ppo" and not _choices(env)
         return sdk.start(
             task=self._task or _named(env),
             algo=algo,
@@ -78,6 +82,13 @@ class _Trainer(Watched):
     def _send(self, *_: Any) -> None:
         found = numbers(self._logged, Library.TORCHRL)
         self._logged = {}
+        if (
+            f"{CUSTOM_PREFIX}{_MINIBATCH}" in found
+        ):  # a custom number of that name would stand in the row's place
+            found[f"{CUSTOM_PREFIX}loss/{_MINIBATCH}"] = found.pop(f"{CUSTOM_PREFIX}{_MINIBATCH}")
+        choices = _choices(getattr(self._trainer.collector, "env", None))
+        if choices > 1 and "entropy_nats" in found:
+            found["entropy"] = found["entropy_nats"] / math.log(choices)
         optimizer = self._trainer.optimizer
         if optimizer is not None:
             found["learning_rate"] = float(optimizer.param_groups[0]["lr"])
@@ -177,6 +188,11 @@ def _then(method: Any, see: Any) -> Any:
         return result
 
     return call
+
+
+def _choices(env: Any) -> int:
+    """How many actions there are; 0 where they are numbers."""
+    return int(getattr(getattr(getattr(env, "action_spec", None), "space", None), "n", 0))
 
 
 def _plain(settings: dict[str, Any]) -> dict[str, Any]:
