@@ -18,7 +18,7 @@ from overwatch.adapters.envs import Bordered, EnvReporter, kept_out
 from overwatch.adapters.loops import Phases, replaced
 from overwatch.adapters.numbers import numbers
 from overwatch.adapters.spaces import choices, most_entropy
-from overwatch.adapters.watching import Turns, ended
+from overwatch.adapters.watching import Turns, ended, plain
 from overwatch.catalog import Library
 
 
@@ -120,13 +120,12 @@ class _Trainer(Bordered):
 
 def _started(trainer: Any, space: Any) -> sdk.Run:
     """A run named after the environment, with the trainer's plain settings as its configuration."""
-    config = {key: value for key, value in trainer.config.items() if isinstance(value, int | float | str)}
     return sdk.start(
         task=trainer.config.get("env"),
         algo="ppo",
         n_envs=trainer.total_agents,
-        devices=[str(config.get("device", "cpu"))],
-        config=config,
+        devices=[str(trainer.config.get("device", "cpu"))],
+        config=plain(trainer.config),
         updates=-(-trainer.config["total_timesteps"] // trainer.config["batch_size"]),
         preset=None if most_entropy(space) else "ppo-continuous",
     )

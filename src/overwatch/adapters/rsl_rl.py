@@ -13,7 +13,7 @@ from typing import Any
 from overwatch import sdk
 from overwatch.adapters.envs import EnvReporter
 from overwatch.adapters.numbers import numbers
-from overwatch.adapters.watching import Turns, Watched
+from overwatch.adapters.watching import Turns, Watched, plain
 from overwatch.catalog import Library
 from overwatch.catalog.presets import preset_for
 
@@ -32,14 +32,13 @@ class _Runner(Watched):
     def start(self, num_learning_iterations: int, *_: Any, **__: Any) -> sdk.Run:
         """A run named after the env, with the settings of the runner and of the algorithm."""
         env, cfg = self._runner.env, self._runner.cfg
-        plain = {key: value for key, value in cfg.items() if isinstance(value, int | float | str)}
         algo = str(cfg["algorithm"]["class_name"]).rpartition(":")[2].rpartition(".")[2]
         return sdk.start(
             task=self._task or type(env).__name__,
             algo=algo.lower(),
             n_envs=env.num_envs,
             devices=[str(self._runner.device)],
-            config={**plain, **settings(cfg["algorithm"])},
+            config={**plain(cfg), **plain(cfg["algorithm"])},
             updates=self._runner.current_learning_iteration + num_learning_iterations,
             preset="ppo-continuous" if preset_for(algo) == "ppo" else None,
         )
@@ -81,8 +80,3 @@ def written(logger: Any, logged: Mapping[str, Any]) -> dict[str, Any]:
         if kept:
             tags[tag] = sum(kept) / len(kept)
     return tags
-
-
-def settings(algorithm: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain settings of the algorithm."""
-    return {key: value for key, value in algorithm.items() if isinstance(value, int | float | str)}

@@ -16,7 +16,7 @@ from overwatch import sdk
 from overwatch.adapters.envs import EnvReporter
 from overwatch.adapters.numbers import numbers
 from overwatch.adapters.spaces import choices, most_entropy
-from overwatch.adapters.watching import Turns, Watched, column
+from overwatch.adapters.watching import Turns, Watched, column, plain
 from overwatch.catalog import Library
 from overwatch.catalog.presets import preset_for
 
@@ -47,9 +47,7 @@ class _Trainer(Watched):
             algo=algo.lower(),
             n_envs=self._env.num_envs,
             devices=[str(agent.device)],
-            config={
-                key: value for key, value in vars(agent.cfg).items() if isinstance(value, int | float | str)
-            },
+            config=plain(vars(agent.cfg)),
             updates=rollouts and self._cfg.timesteps // rollouts,
             preset="ppo-continuous" if is_continuous else None,
         )

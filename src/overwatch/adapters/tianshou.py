@@ -19,7 +19,7 @@ from overwatch import sdk
 from overwatch.adapters.envs import EnvReporter
 from overwatch.adapters.numbers import numbers
 from overwatch.adapters.spaces import choices, most_entropy
-from overwatch.adapters.watching import Turns, Watched
+from overwatch.adapters.watching import Turns, Watched, plain
 from overwatch.catalog import Library
 from overwatch.catalog.presets import preset_for
 
@@ -46,9 +46,7 @@ class _Algorithm(Watched):
             task=spec.id if spec else None,
             algo=algo.lower(),
             n_envs=None if collector is None else collector.env_num,
-            config={
-                key: value for key, value in vars(params).items() if isinstance(value, int | float | str)
-            },
+            config=plain(vars(params)),
             updates=steps and params.max_epochs * -(-params.epoch_num_steps // steps),
             preset="ppo-continuous" if preset_for(algo) == "ppo" and not choices(space) else None,
         )

@@ -13,14 +13,13 @@ import math
 import time
 from typing import Any, Final
 
-import numpy as np
-
 from overwatch import sdk
+from overwatch.adapters.batches import Batches
 from overwatch.adapters.envs import Bordered, kept_out
 from overwatch.adapters.loops import replaced
 from overwatch.adapters.numbers import numbers
 from overwatch.adapters.steps import Steps
-from overwatch.adapters.watching import Watched, column
+from overwatch.adapters.watching import Watched, plain
 from overwatch.catalog import CUSTOM_PREFIX, Library
 from overwatch.catalog.presets import preset_for
 
@@ -51,7 +50,7 @@ class _Trainer(Watched):
         return sdk.start(
             task=self._task or _named(env),
             algo=algo,
-            config=_plain(vars(trainer)),
+            config=plain(vars(trainer)),
             updates=frames and -(-trainer.total_frames // frames),
             preset="ppo-continuous" if is_continuous else None,
         )
@@ -60,7 +59,7 @@ class _Trainer(Watched):
         """At the trainer's log and at the batches that come in."""
         self._logged: dict[str, Any] = {}
         self._update = 0
-        self._envs: _Envs | None = None
+        self._envs: Batches | None = None
         trainer = self._trainer
         self.after(trainer, "_pre_steps_log_hook", self._collected)
         self.after(trainer, "optim_steps", lambda *_, **__: None, "learn")
@@ -71,7 +70,7 @@ class _Trainer(Watched):
         if batch is not None:
             rewards = batch["next", "reward"]
             if self._envs is None:
-                self._envs = _Envs(self.run, rewards[..., 0, :].numel(), str(batch.device or "cpu"))
+                self._envs = Batches(self.run, rewards[..., 0, :].numel(), str(batch.device or "cpu"))
             ends = batch["next", "done"]
             self._envs.batch(rewards, ends, time.perf_counter() - self._began, batch.get("action", None))
 
@@ -96,56 +95,6 @@ class _Trainer(Watched):
             found |= self._envs.means()
         self._update += 1
         self.run.update(update=self._update, update_time=self.update_time(), **found)
-
-
-class _Envs:
-    """What the envs of a collector earned, batch by batch of shape (envs, time)."""
-
-    def __init__(self, run: sdk.Run, num_envs: int, lane: str) -> None:
-        self._run, self._lane = run, lane
-        self._ids = np.arange(num_envs)
-        self._returns, self._lengths, self._steps = np.zeros(num_envs), np.zeros(num_envs), 0
-        self._ended: list[tuple[int, float, float]] = []
-
-    def batch(self, rewards: Any, ends: Any, seconds: float, actions: Any) -> None:
-        """One batch; `seconds` is what it took."""
-        paid, over = (column(values).reshape(self._ids.size, -1) for values in (rewards, ends))
-        steps = paid.shape[1]
-        self._steps += steps
-        earned = self._returns[:, None] + np.cumsum(paid, axis=1, dtype=np.float64)
-        lived = self._lengths[:, None] + np.arange(1, steps + 1)
-        self._returns, self._lengths = earned[:, -1].copy(), lived[:, -1].copy()
-        before: dict[int, tuple[float, float]] = {}
-        self._ended = []
-        for env, at in np.argwhere(over):
-            was_earned, was_lived = before.get(env, (0.0, 0.0))
-            self._ended.append((int(env), earned[env, at] - was_earned, lived[env, at] - was_lived))
-            before[env] = earned[env, at], lived[env, at]
-        for env, (was_earned, was_lived) in before.items():
-            self._returns[env] -= was_earned
-            self._lengths[env] -= was_lived
-        self._run.envs(
-            env_id=self._ids, step=self._steps, lane=self._lane, reward=paid[:, -1], step_time=seconds / steps
-        )
-        if self._ended:
-            ids, returns, lengths = zip(*self._ended, strict=True)
-            self._run.episodes(env_id=ids, episode_return=returns, length=lengths)
-        if actions is not None and not actions.is_floating_point():
-            self._act(actions, rewards)
-
-    def means(self) -> dict[str, float]:
-        """Of the episodes that ended in the newest batch: the trainer logs none."""
-        if not self._ended:
-            return {}
-        _, returns, lengths = zip(*self._ended, strict=True)
-        return {"return": float(np.mean(returns)), "episode_length": float(np.mean(lengths))}
-
-    def _act(self, actions: Any, rewards: Any) -> None:
-        chosen = (
-            actions.int().argmax(-1) if actions.ndim == rewards.ndim and actions.shape[-1] > 1 else actions
-        )
-        last = column(chosen).reshape(self._ids.size, -1)[:, -1]
-        self._run.actions(env_id=self._ids, op=[str(one) for one in last], step=self._steps)
 
 
 class _Logger(Bordered):
@@ -193,11 +142,6 @@ def _then(method: Any, see: Any) -> Any:
 def _choices(env: Any) -> int:
     """How many actions there are; 0 where they are numbers."""
     return int(getattr(getattr(getattr(env, "action_spec", None), "space", None), "n", 0))
-
-
-def _plain(settings: dict[str, Any]) -> dict[str, Any]:
-    plain = {name: value for name, value in settings.items() if isinstance(value, int | float | str)}
-    return {name: value for name, value in plain.items() if not name.startswith("_")}
 
 
 def _named(env: Any) -> str | None:

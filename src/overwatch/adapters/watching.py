@@ -6,7 +6,7 @@ again when the call is over. Must not know which library calls.
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -108,6 +108,12 @@ class Watched(Bordered):
 def ended(run: sdk.Run, error: BaseException | None) -> None:
     """End a run as its loop ended."""
     run.__exit__(None if error is None else type(error), error, None)
+
+
+def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are a number or a text and no private ones."""
+    kept = {name: value for name, value in settings.items() if isinstance(value, int | float | str)}
+    return {name: value for name, value in kept.items() if not name.startswith("_")}
 
 
 class Turns:

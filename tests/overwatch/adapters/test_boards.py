@@ -1,4 +1,4 @@
-"""Tianshou, skrl, TorchRL, rsl_rl, PufferLib, without the libraries: on objects of the shapes that they have."""
+"""Tianshou, skrl, TorchRL, rsl_rl, PufferLib, without the libraries: on objects of their shapes."""
 
 from collections import deque
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""A training that is one call is a run: it begins with the call, ends as the call ends, and is not changed."""
+"""A training that is one call is a run: it begins with the call, ends as the call ends, is not changed."""
 
 from collections.abc import Callable
 from typing import Any
