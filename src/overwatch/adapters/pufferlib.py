@@ -43,7 +43,7 @@ class _Trainer(Bordered):
             EnvReporter(self.run, trainer.total_agents, choices=choices(self._space)), trainer.total_agents
         )
         self._acted: Any = None
-        self._asked = time.perf_counter()
+        self._received_at = time.perf_counter()
         self._is_on = True
         calls = (
             ("evaluate", None, "collect"),
@@ -91,7 +91,7 @@ class _Trainer(Bordered):
     def _received(self, result: Any) -> None:
         _, rewards, terminals, truncations, _, ids, _ = result
         now = time.perf_counter()
-        seconds, self._asked = now - self._asked, now
+        seconds, self._received_at = now - self._received_at, now
         rows = None if len(rewards) == self._trainer.total_agents else ids
         self._turns.turn(rewards, terminals | truncations, seconds, rows=rows, actions=self._acted)
 

@@ -23,8 +23,8 @@ from overwatch.adapters.watching import Watched, plain
 from overwatch.catalog import CUSTOM_PREFIX, Library
 from overwatch.catalog.presets import preset_for
 
-_MINIBATCH: Final = "explained_variance"
-"""Of one minibatch, and so no row's."""
+_MINIBATCH: Final = f"{CUSTOM_PREFIX}explained_variance"
+"""A custom number of that name would stand in the row's place."""
 
 
 def watch(watched: Any, run: sdk.Run | None = None, *, task: str | None = None) -> None:
@@ -81,10 +81,8 @@ class _Trainer(Watched):
     def _send(self, *_: Any) -> None:
         found = numbers(self._logged, Library.TORCHRL)
         self._logged = {}
-        if (
-            f"{CUSTOM_PREFIX}{_MINIBATCH}" in found
-        ):  # a custom number of that name would stand in the row's place
-            found[f"{CUSTOM_PREFIX}loss/{_MINIBATCH}"] = found.pop(f"{CUSTOM_PREFIX}{_MINIBATCH}")
+        if _MINIBATCH in found:
+            found[f"{CUSTOM_PREFIX}loss/explained_variance"] = found.pop(_MINIBATCH)
         choices = _choices(getattr(self._trainer.collector, "env", None))
         if choices > 1 and "entropy_nats" in found:
             found["entropy"] = found["entropy_nats"] / math.log(choices)
@@ -102,15 +100,12 @@ class _Logger(Bordered):
         self._given = run
         self.run = run or sdk.start(task=getattr(logger, "exp_name", None))
         self._steps = Steps()
-        for name, see in (
-            ("log_scalar", self._scalar),
-            ("log_metrics", self._metrics),
-            ("shutdown", self._end),
-        ):
-            replaced(logger, {name: _then(getattr(logger, name), see)})
+        seen = {"log_scalar": self._scalar, "log_metrics": self._metrics, "shutdown": self._end}
+        found = {name: see for name, see in seen.items() if hasattr(logger, name)}
+        replaced(logger, {name: _then(getattr(logger, name), see) for name, see in found.items()})
 
     @kept_out
-    def _scalar(self, _: Any, /, name: str, value: Any, step: int | None = None, *__: Any) -> None:
+    def _scalar(self, _: Any, /, name: str, value: Any, step: Any = None, *__: Any, **___: Any) -> None:
         self._take(step, {name: value})
 
     @kept_out

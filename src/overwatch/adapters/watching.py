@@ -127,19 +127,19 @@ class Turns:
 
     def turn(self, rewards: Any, ends: Any, seconds: float, *, rows: Any = None, actions: Any = None) -> None:
         """One turn of all envs, or of those of `rows`."""
-        rows = slice(None) if rows is None else np.asarray(rows, dtype=np.int64)
-        ended = np.zeros(self._returns.size, dtype=np.bool_)
-        paid, ended[rows] = column(rewards), column(ends) != 0
-        self._rewards[rows] = paid
-        self._returns[rows] += paid
-        self._lengths[rows] += 1
-        if isinstance(rows, slice):
-            self._report.step(self._rewards, seconds, actions=None if actions is None else column(actions))
+        paid, over = column(rewards), column(ends) != 0
+        if rows is None:
+            self._returns += paid
+            self._lengths += 1
+            self._report.step(paid, seconds, actions=None if actions is None else column(actions))
+            ended = over
         else:
-            counted = np.zeros(self._returns.size, dtype=np.bool_)
-            counted[rows] = True
+            counted, ended = np.zeros((2, self._returns.size), dtype=np.bool_)
+            counted[rows], ended[rows], self._rewards[rows] = True, over, paid
+            self._returns[rows] += paid
+            self._lengths[rows] += 1
             self._report.step(self._rewards, seconds, counted)
-        if ended.any():
+        if over.any():
             self._report.episodes(np.flatnonzero(ended), self._returns[ended], self._lengths[ended])
             self._returns[ended] = 0.0
             self._lengths[ended] = 0.0
