@@ -155,7 +155,10 @@ def test_what_the_catalogue_shows_is_what_an_update_lands_on() -> None:
         ("kl_k1", "losses/old_approx_kl kl_approx"),
         ("policy_loss", "losses/a_loss Loss/surrogate loss_objective train/policy_loss"),
         ("value_loss", "losses/c_loss Loss/value loss_critic vf_loss/mean"),
-        ("return", "Train/mean_reward rewards/step returns_stat/mean reward/reward critic/score/mean"),
+        (
+            "return",
+            "Train/mean_reward rewards/step training/returns_stat/mean reward/reward critic/score/mean",
+        ),
         ("learning_rate", "info/last_lr Loss/learning_rate"),
     ],
 )

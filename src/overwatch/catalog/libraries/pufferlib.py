@@ -12,8 +12,8 @@ _all: Final = partial(_key, moment=Moment.ALL_EPOCHS)
 
 NAMES: Final = Names(
     library=Library.PUFFERLIB,
-    version="3.0.23",
-    is_run=False,
+    version="3.0.0",
+    is_run=True,
     rows={
         "kl_divergence": (_all(name="losses/approx_kl", estimator=Estimator.K3),),
         "kl_k1": (_all(name="losses/old_approx_kl", estimator=Estimator.K1),),

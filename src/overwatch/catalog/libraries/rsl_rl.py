@@ -1,6 +1,7 @@
 """rsl_rl: tags of its logger."""
 
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from overwatch.catalog.alias import Alias, Library
@@ -20,6 +21,7 @@ NAMES: Final = Names(
             _key(name="Loss/value_function"),
         ),
         "return": (_key(name="Train/mean_reward"),),
+        # Among the losses, and the mean entropy in nats, with its sign.
         "entropy_nats": (_key(name="Loss/entropy"),),
         "action_std": (
             _key(name="Policy/mean_std"),
@@ -27,4 +29,13 @@ NAMES: Final = Names(
         ),
         "episode_length": (_key(name="Train/mean_episode_length"),),
     },
+    left=MappingProxyType(
+        {
+            "Train/mean_reward/time": "the return again, with the seconds so far as its step",
+            "Loss/rnd": "of the network that rewards what is new",
+            "Loss/symmetry": "of mirrored observations alone",
+            "Rnd/mean_extrinsic_reward": "a part of what the episodes earned",
+            "Rnd/mean_intrinsic_reward": "a part of what the episodes earned",
+        }
+    ),
 )

@@ -1,0 +1,115 @@
+"""skrl: reports what its agents track and what their environments earn.
+
+    from overwatch.adapters.skrl import watch
+    watch(trainer)
+
+Rules: `trainer.train()` is a run. An agent with rollouts reports each of its updates; one that learns at each
+timestep reports as often as it writes. Of each tag the newest value counts, whether the agent writes files or
+not. Where several agents learn at once the first fills the rows; the others' numbers are custom.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from overwatch import sdk
+from overwatch.adapters.envs import EnvReporter
+from overwatch.adapters.numbers import numbers
+from overwatch.adapters.spaces import choices, most_entropy
+from overwatch.adapters.watching import Turns, Watched, column, plain
+from overwatch.catalog import Library
+from overwatch.catalog.presets import preset_for
+
+ENTROPY_LOSS = "Loss / Entropy loss"
+EVERY = 100
+"""Timesteps from one report to the next of an agent that has no rollouts and writes nothing."""
+
+
+def watch(trainer: Any, run: sdk.Run | None = None, *, task: str | None = None) -> None:
+    """Report each `trainer.train()` to `run`, or to a run of its own."""
+    _Trainer(trainer, run, task).over(trainer, "train")
+
+
+class _Trainer(Watched):
+    def __init__(self, trainer: Any, run: sdk.Run | None, task: str | None) -> None:
+        super().__init__(run)
+        self._env, self._cfg, self._task = trainer.env, trainer.cfg, task
+        agents = trainer.agents
+        self._agents = list(agents) if isinstance(agents, list | tuple) else [agents]
+
+    def start(self) -> sdk.Run:
+        """A run named after env and agent, with the first agent's plain settings as its configuration."""
+        agent, spec = self._agents[0], getattr(self._env, "spec", None)
+        algo, rollouts = type(agent).__name__, getattr(agent.cfg, "rollouts", None)
+        is_continuous = preset_for(algo) == "ppo" and not choices(self._env.action_space)
+        return sdk.start(
+            task=self._task or (spec.id if spec else None),
+            algo=algo.lower(),
+            n_envs=self._env.num_envs,
+            devices=[str(agent.device)],
+            config=plain(vars(agent.cfg)),
+            updates=rollouts and self._cfg.timesteps // rollouts,
+            preset="ppo-continuous" if is_continuous else None,
+        )
+
+    def look(self) -> None:
+        """At the envs and at each agent."""
+        env, device = self._env, str(self._agents[0].device)
+        self._turns = Turns(
+            EnvReporter(self.run, env.num_envs, device, choices=choices(env.action_space)), env.num_envs
+        )
+        self._resets_next = np.zeros(env.num_envs, dtype=np.bool_)
+        self._resets = _resets_next_step(env)
+        self.after(env, "step", self._step)
+        for place, agent in enumerate(self._agents):
+            self.after(agent, "update", self._learned(agent, place), "learn")
+
+    def settle(self) -> None:
+        """The newest rewards."""
+        self._turns.flush()
+
+    def _step(self, result: Any, seconds: float, actions: Any) -> None:
+        _, rewards, terminated, truncated, _ = result
+        ends = (column(terminated) + column(truncated)) > 0
+        if self._resets_next.any():
+            rows = np.flatnonzero(~self._resets_next)
+            self._turns.turn(column(rewards)[rows], ends[rows], seconds, rows=rows)
+        else:
+            acted = actions if choices(self._env.action_space) else None
+            self._turns.turn(rewards, ends, seconds, actions=acted)
+        if self._resets:
+            self._resets_next = ends
+
+    def _learned(self, agent: Any, place: int) -> Any:
+        every = 1 if hasattr(agent.cfg, "rollouts") else max(int(agent.write_interval), 0) or EVERY
+
+        def see(_: Any, __: float, *, timestep: int, **___: Any) -> None:
+            if every == 1 or not (timestep + 1) % every:
+                self._report(agent, place)
+
+        return see
+
+    def _report(self, agent: Any, place: int) -> None:
+        newest = {tag: values[-1] for tag, values in agent.tracking_data.items() if values}
+        if place:
+            self.run.gauge(
+                **numbers({f"{place}/{tag}": value for tag, value in newest.items()}, Library.SKRL)
+            )
+            return
+        found = numbers(newest, Library.SKRL)
+        scale = getattr(agent.cfg, "entropy_loss_scale", None)
+        if scale and ENTROPY_LOSS in newest:
+            found["entropy_nats"] = newest[ENTROPY_LOSS] / -scale
+            if most := most_entropy(agent.action_space):
+                found["entropy"] = found["entropy_nats"] / most
+        if choices(self._env.action_space):
+            found.pop("action_std", None)  # a choice has none: it is NaN there
+        if optimizer := getattr(agent, "optimizer", None) or getattr(agent, "policy_optimizer", None):
+            found["learning_rate"] = optimizer.param_groups[0]["lr"]
+        self.run.update(update=None, update_time=self.update_time(), **found)
+
+
+def _resets_next_step(env: Any) -> bool:
+    """Whether the step after an episode's end resets that env and is no transition."""
+    mode = (getattr(env, "metadata", None) or {}).get("autoreset_mode")
+    return env.num_envs > 1 and getattr(mode, "value", mode) == "NextStep"

@@ -1,0 +1,115 @@
+"""Tianshou: reports what its trainer logs and what its environments earn.
+
+    from overwatch.adapters.tianshou import watch
+    watch(algorithm)
+
+Rules: `algorithm.run_training()` is a run, a training step an update with the step's number; of its gradient
+steps the last is reported, as the library logs it. Names are those that the library's logger writes, with
+`training/`, `update/` and `test/`; that logger works as before, at its own intervals.
+"""
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from overwatch import sdk
+from overwatch.adapters.envs import EnvReporter
+from overwatch.adapters.numbers import numbers
+from overwatch.adapters.spaces import choices, most_entropy
+from overwatch.adapters.watching import Turns, Watched, plain
+from overwatch.catalog import Library
+from overwatch.catalog.presets import preset_for
+
+
+def watch(algorithm: Any, run: sdk.Run | None = None) -> None:
+    """Report each `algorithm.run_training()` to `run`, or to a run of its own."""
+    _Algorithm(algorithm, run).over(algorithm, "run_training")
+
+
+class _Algorithm(Watched):
+    def __init__(self, algorithm: Any, run: sdk.Run | None) -> None:
+        super().__init__(run)
+        self._algorithm = algorithm
+        self._turns: Turns | None = None
+        self._tested: dict[str, Any] = {}
+
+    def start(self, params: Any) -> sdk.Run:
+        """A run named after env and algorithm, with the trainer's plain settings as its configuration."""
+        collector = getattr(params, "training_collector", None)
+        spec = None if collector is None else collector.env.spec[0]
+        algo, space = type(self._algorithm).__name__, self._algorithm.policy.action_space
+        steps = getattr(params, "collection_step_num_env_steps", None)
+        return sdk.start(
+            task=spec.id if spec else None,
+            algo=algo.lower(),
+            n_envs=None if collector is None else collector.env_num,
+            config=plain(vars(params)),
+            updates=steps and params.max_epochs * -(-params.epoch_num_steps // steps),
+            preset="ppo-continuous" if preset_for(algo) == "ppo" and not choices(space) else None,
+        )
+
+    def look(self) -> None:
+        """At the trainer that is made now."""
+        self._turns, self._tested, self._update = None, {}, 0
+        self._space = self._algorithm.policy.action_space
+        self._most_entropy = most_entropy(self._space)
+        self.after(self._algorithm, "create_trainer", self._made)
+
+    def settle(self) -> None:
+        """The newest rewards; a last evaluation has no update after it."""
+        if self._turns is not None:
+            self._turns.flush()
+        if self._tested:
+            self.run.update(update=self._update, **numbers(self._tested, Library.TIANSHOU))
+
+    def _made(self, trainer: Any, _: float, params: Any) -> None:
+        self._trainer = trainer
+        if collector := getattr(params, "training_collector", None):
+            report = EnvReporter(self.run, collector.env_num, choices=choices(self._space))
+            turns = self._turns = Turns(report, collector.env_num)
+            self.after(collector.env, "step", functools.partial(self._step, turns))
+            self.after(collector.env, "reset", lambda _, __, env_id=None, **___: turns.forget(env_id))
+        self.after(self._algorithm, "update", lambda *_, **__: None, "learn")
+        self.after(trainer, "_training_step", self._trained)
+        self.after(trainer, "_test_step", self._test, "evaluation")
+
+    def _step(
+        self, turns: Turns, result: Any, seconds: float, action: Any = None, *_: Any, **__: Any
+    ) -> None:
+        _, rewards, terminated, truncated, infos = result
+        env = self._trainer.params.training_collector.env
+        rows = None if len(rewards) == len(env) and not env.is_async else [info["env_id"] for info in infos]
+        acted = action if choices(self._space) else None
+        turns.turn(rewards, np.logical_or(terminated, truncated), seconds, rows=rows, actions=acted)
+
+    def _test(self, result: Any, *_: Any, **__: Any) -> None:
+        self._tested = dict(flat("test", asdict(result[0])))
+
+    def _trained(self, result: Any, _: float) -> None:
+        collected, learned = result.get_collect_stats(), result.get_training_stats()
+        logged, self._tested = self._tested, {}
+        if collected is not None:
+            logged.update(flat("training", asdict(collected)))
+        if learned is not None:
+            logged.update(flat("update", asdict(learned)))
+        found = numbers(logged, Library.TIANSHOU)
+        if self._most_entropy is not None and "entropy_nats" in found:
+            found["entropy"] = found["entropy_nats"] / self._most_entropy
+        optim = getattr(self._algorithm, "optim", None) or getattr(self._algorithm, "policy_optim", None)
+        if optim is not None:
+            found["learning_rate"] = optim.state_dict()["param_groups"][0]["lr"]
+        self._update += 1
+        self.run.update(update=self._update, update_time=self.update_time(), **found)
+
+
+def flat(prefix: str, stats: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Statistics within statistics, by the tags that the library's TensorBoard logger gives them."""
+    for key, value in stats.items():
+        name = f"{prefix}/{key}"
+        if isinstance(value, Mapping):
+            yield from flat(name, value)
+        elif value is not None:
+            yield name, value

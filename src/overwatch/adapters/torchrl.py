@@ -1,0 +1,148 @@
+"""TorchRL: reports what its trainers log and what their collectors bring, or what a loop by hand logs.
+
+    from overwatch.adapters.torchrl import watch
+    watch(trainer)
+
+Rules: `trainer.train()` is a run, a batch of the collector an update. The numbers are those of the trainer's
+own log, also between its intervals. Of a logger that is watched instead, the numbers of one step are an
+update, sent when the next step begins; the run ends with `logger.shutdown()` or with the program.
+"""
+
+import functools
+import math
+import time
+from typing import Any, Final
+
+from overwatch import sdk
+from overwatch.adapters.batches import Batches
+from overwatch.adapters.envs import Bordered, kept_out
+from overwatch.adapters.loops import replaced
+from overwatch.adapters.numbers import numbers
+from overwatch.adapters.steps import Steps
+from overwatch.adapters.watching import Watched, plain
+from overwatch.catalog import CUSTOM_PREFIX, Library
+from overwatch.catalog.presets import preset_for
+
+_MINIBATCH: Final = f"{CUSTOM_PREFIX}explained_variance"
+"""A custom number of that name would stand in the row's place."""
+
+
+def watch(watched: Any, run: sdk.Run | None = None, *, task: str | None = None) -> None:
+    """Report each `train()` of a trainer, or what is logged by a logger, to `run`, or to a run of its own."""
+    if hasattr(watched, "log_scalar"):
+        _Logger(watched, run)
+    else:
+        _Trainer(watched, run, task).over(watched, "train")
+
+
+class _Trainer(Watched):
+    def __init__(self, trainer: Any, run: sdk.Run | None, task: str | None) -> None:
+        super().__init__(run)
+        self._trainer, self._task = trainer, task
+
+    def start(self) -> sdk.Run:
+        """A run named after env and algorithm, with the trainer's plain settings as its configuration."""
+        trainer = self._trainer
+        algo = type(trainer).__name__.removesuffix("Trainer").lower() or None
+        env = getattr(trainer.collector, "env", None)
+        frames = getattr(trainer.collector, "frames_per_batch", None)
+        is_continuous = preset_for(algo) == "ppo" and not _choices(env)
+        return sdk.start(
+            task=self._task or _named(env),
+            algo=algo,
+            config=plain(vars(trainer)),
+            updates=frames and -(-trainer.total_frames // frames),
+            preset="ppo-continuous" if is_continuous else None,
+        )
+
+    def look(self) -> None:
+        """At the trainer's log and at the batches that come in."""
+        self._logged: dict[str, Any] = {}
+        self._update = 0
+        self._envs: Batches | None = None
+        trainer = self._trainer
+        self.after(trainer, "_pre_steps_log_hook", self._collected)
+        self.after(trainer, "optim_steps", lambda *_, **__: None, "learn")
+        self.after(trainer, "_log", self._log)
+        self.after(trainer, "_post_steps_log_hook", self._send)
+
+    def _collected(self, _: Any, __: float, batch: Any) -> None:
+        if batch is not None:
+            rewards = batch["next", "reward"]
+            if self._envs is None:
+                self._envs = Batches(self.run, rewards[..., 0, :].numel(), str(batch.device or "cpu"))
+            ends = batch["next", "done"]
+            self._envs.batch(rewards, ends, time.perf_counter() - self._began, batch.get("action", None))
+
+    def _log(self, _: Any, __: float, **logged: Any) -> None:
+        logged.pop("log_pbar", None)
+        self._logged.update(logged)
+
+    def _send(self, *_: Any) -> None:
+        found = numbers(self._logged, Library.TORCHRL)
+        self._logged = {}
+        if _MINIBATCH in found:
+            found[f"{CUSTOM_PREFIX}loss/explained_variance"] = found.pop(_MINIBATCH)
+        choices = _choices(getattr(self._trainer.collector, "env", None))
+        if choices > 1 and "entropy_nats" in found:
+            found["entropy"] = found["entropy_nats"] / math.log(choices)
+        optimizer = self._trainer.optimizer
+        if optimizer is not None:
+            found["learning_rate"] = float(optimizer.param_groups[0]["lr"])
+        if self._envs is not None:
+            found |= self._envs.means()
+        self._update += 1
+        self.run.update(update=self._update, update_time=self.update_time(), **found)
+
+
+class _Logger(Bordered):
+    def __init__(self, logger: Any, run: sdk.Run | None) -> None:
+        self._given = run
+        self.run = run or sdk.start(task=getattr(logger, "exp_name", None))
+        self._steps = Steps()
+        seen = {"log_scalar": self._scalar, "log_metrics": self._metrics, "shutdown": self._end}
+        found = {name: see for name, see in seen.items() if hasattr(logger, name)}
+        replaced(logger, {name: _then(getattr(logger, name), see) for name, see in found.items()})
+
+    @kept_out
+    def _scalar(self, _: Any, /, name: str, value: Any, step: Any = None, *__: Any, **___: Any) -> None:
+        self._take(step, {name: value})
+
+    @kept_out
+    def _metrics(self, logged: Any, _: Any, /, step: int | None = None, **__: Any) -> None:
+        self._take(step, logged)
+
+    def _take(self, step: int | None, logged: Any) -> None:
+        if finished := self._steps.take(step, numbers(logged, Library.TORCHRL)):
+            self.run.update(update=None, **finished)
+
+    @kept_out
+    def _end(self, *_: Any, **__: Any) -> None:
+        if finished := self._steps.rest():
+            self.run.update(update=None, **finished)
+        if self._given is None:
+            self.run.close()
+
+
+def _then(method: Any, see: Any) -> Any:
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = method(*args, **kwargs)
+        see(result, *args, **kwargs)
+        return result
+
+    return call
+
+
+def _choices(env: Any) -> int:
+    """How many actions there are; 0 where they are numbers."""
+    return int(getattr(getattr(getattr(env, "action_spec", None), "space", None), "n", 0))
+
+
+def _named(env: Any) -> str | None:
+    """Name of the environment that wrappers of TorchRL hold, where it has one."""
+    while env is not None:
+        if name := getattr(getattr(env, "spec", None), "id", None):
+            return str(name)
+        env = vars(env).get("base_env") or vars(env).get("_env") or vars(env).get("env")
+    return None

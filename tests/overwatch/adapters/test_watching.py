@@ -1,0 +1,143 @@
+"""A training that is one call is a run: it begins with the call, ends as the call ends, is not changed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from overwatch import sdk
+from overwatch.adapters.envs import EnvReporter
+from overwatch.adapters.watching import Turns, Watched
+from overwatch.events import EpisodeEnded, PhaseEnded, RunFinished
+from tests.overwatch.adapters.hearing import heard_run
+from tests.overwatch.sdk.sink import Sink
+
+
+class Trainer:
+    """A library's trainer: each turn is a call of `step`."""
+
+    def __init__(self, then: Callable[[], None] = lambda: None) -> None:
+        self.then = then
+
+    def train(self, turns: int) -> list[int]:
+        """Take turns, and perhaps raise."""
+        taken = [self.step(turn) for turn in range(turns)]
+        self.then()
+        return taken
+
+    def step(self, turn: int) -> int:
+        """One turn."""
+        return turn * 2
+
+
+class Watching(Watched):
+    """What an adapter adds."""
+
+    def __init__(self, trainer: Trainer, run: sdk.Run | None) -> None:
+        super().__init__(run)
+        self.trainer = trainer
+        self.seen: list[tuple[int, int]] = []
+
+    def start(self, turns: int) -> sdk.Run:
+        """By the argument of `train`."""
+        return sdk.start(task="toy", updates=turns, sample=False, quiet=True)
+
+    def look(self) -> None:
+        """At each turn, which is a phase."""
+        self.after(self.trainer, "step", self._see_step, "learn")
+
+    def _see_step(self, result: int, seconds: float, turn: int) -> None:
+        assert seconds >= 0
+        self.seen.append((turn, result))
+
+
+def test_methods_are_looked_at_while_the_call_lasts_and_then_are_the_librarys_own() -> None:
+    """Results are the same; each turn was a phase within `collect`."""
+    run, received = heard_run()
+    trainer = Trainer()
+    watching = Watching(trainer, run)
+    watching.over(trainer, "train")
+
+    assert trainer.train(2) == [0, 2]
+    assert watching.seen == [(0, 0), (1, 2)]
+    assert "step" not in vars(trainer)
+    phases = [phase.phase for phase in received.of(PhaseEnded)]
+    assert phases == ["collect", "learn", "collect", "learn", "collect"]
+    assert trainer.train(1) == [0]
+    assert len(watching.seen) == 3
+
+
+def test_an_error_of_the_adapter_never_reaches_the_loop() -> None:
+    """It is counted."""
+    run, _ = heard_run()
+    trainer = Trainer()
+    watching = Watching(trainer, run)
+    watching.seen = None  # type: ignore[assignment]
+    watching.over(trainer, "train")
+
+    assert trainer.train(2) == [0, 2]
+    assert watching.failures == 2
+
+
+def _raising(error: BaseException) -> Callable[[], None]:
+    def then() -> None:
+        raise error
+
+    return then
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [(None, "completed"), (ValueError("no"), "failed"), (KeyboardInterrupt(), "interrupted")],
+    ids=["returns", "raises", "ctrl-c"],
+)
+def test_a_run_of_its_own_ends_as_the_call_ends(
+    sink: Sink, error: BaseException | None, outcome: str
+) -> None:
+    """Also where the exception is caught, and one run after another."""
+    for _ in range(2):
+        trainer = Trainer() if error is None else Trainer(_raising(error))
+        watching = Watching(trainer, None)
+        watching.over(trainer, "train")
+        if error is None:
+            trainer.train(1)
+        else:
+            with pytest.raises(type(error)):
+                trainer.train(1)
+        assert watching.failures == 0
+
+    assert [event.outcome for event in sink.events(RunFinished)] == [outcome] * 2
+
+
+def _episodes(received: Any) -> list[tuple[int, float, float]]:
+    columns = [(one.env_id, one.episode_return, one.length) for one in received.of(EpisodeEnded)]
+    return [
+        row for group in columns for row in zip(*(column.array().tolist() for column in group), strict=True)
+    ]
+
+
+def test_episodes_are_added_up_env_by_env() -> None:
+    """Env 1 ends twice; rows that are left out neither earn nor live."""
+    run, received = heard_run(2)
+    turns = Turns(EnvReporter(run, 2), 2)
+
+    turns.turn(np.array([1.0, 2.0]), np.array([False, True]), 0.01)
+    turns.turn(np.array([4.0]), np.array([True]), 0.01, rows=[1])
+    turns.turn(np.array([1.0, 2.0]), np.array([True, False]), 0.01)
+    turns.flush()
+
+    assert sorted(_episodes(received)) == [(0, 2.0, 2.0), (1, 2.0, 1.0), (1, 4.0, 1.0)]
+
+
+def test_what_was_reset_before_its_end_is_forgotten() -> None:
+    """The next episode begins at nothing."""
+    run, received = heard_run(1)
+    turns = Turns(EnvReporter(run, 1), 1)
+
+    turns.turn([5.0], [False], 0.01)
+    turns.forget()
+    turns.turn([1.0], [True], 0.01)
+    turns.flush()
+
+    assert _episodes(received) == [(0, 1.0, 1.0)]
