@@ -14,13 +14,12 @@ from typing import Any, Final
 from overwatch.adapters.numbers import numbers, scalar
 from overwatch.catalog import BY_NAME, Scope
 from overwatch.catalog.policy import RETURN
-from overwatch.catalog.presets import DEFAULT
 from overwatch.catalog.run import SDK_DROPPED, STEPS
 from overwatch.events import Conflated, Event, Measured, RunFinished, RunStarted, scalars
 from overwatch.follow.base import Logged
 from overwatch.follow.columns import ENV_STEPS, Chosen, Columns
 from overwatch.sdk.launch import with_max_entropy
-from overwatch.sdk.names import Names
+from overwatch.sdk.names import DIALECT, Dialect, Names
 from overwatch.sdk.values import RefusedError
 from overwatch.simulate import Moment
 
@@ -71,7 +70,7 @@ class Story:
         self._step: float | None = None
         self._index: int | None = None
         """Number of the newest update."""
-        self._full = Names(DEFAULT, lambda *_: None, self._refuse)
+        self._full = Names(DIALECT, lambda *_: None, self._refuse)
 
     def moments(self, rows: Sequence[Logged], config: Mapping[str, str], file_ns: int) -> Iterator[Moment]:
         """Events of these rows, which were all there at `file_ns`, the newest time that they can have."""
@@ -107,7 +106,7 @@ class Story:
             self._declared.task or settings.get("env_id"),
         )
         self.started = RunStarted(at=at, algo=algo, task=task, preset=self._declared.preset, config=settings)
-        self._full = Names(self.started.judged_by, lambda *_: None, self._refuse)
+        self._full = Names(Dialect(self.started.chosen), lambda *_: None, self._refuse)
         self.last_at = at
         return Moment(at=at, events=(self.started,))
 

@@ -68,9 +68,13 @@ def test_an_exception_that_is_caught_ends_the_run(sink: Sink) -> None:
     """As failed with the env's own exception, though RLlib raises another without a message."""
     ray.tune.register_env("breaks", lambda _: Breaks(gymnasium.make("CartPole-v1")))
     algorithm = _algorithm("breaks")
-    with pytest.raises(RuntimeError):
+
+    def train() -> None:
         for _ in range(3):
             algorithm.train()
+
+    with pytest.raises(RuntimeError):
+        train()
 
     assert [(event.outcome, event.reason) for event in sink.events(RunFinished)] == [
         ("failed", "ValueError: the env broke")
