@@ -9,17 +9,18 @@ second: while the learner works it has nothing to report. Must not know the algo
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from overwatch import sdk
-from overwatch.adapters.envs import INTERVAL_S
 from overwatch.adapters.ray_hooks import around
+
+INTERVAL_S: Final = 0.2
 
 
 class Envs:
-    """Reports what the envs of one runner did to a run: numbers at most ten times a second, all episodes."""
+    """Reports what the envs of one runner did to a run: numbers at most five times a second, all episodes."""
 
     def __init__(self, env_runner: Any, run: sdk.Run) -> None:
         self._run, self._index = run, env_runner.worker_index or 0
