@@ -55,6 +55,12 @@ class OverwatchRLlibCallback(RLlibCallback, Bordered):  # type: ignore[misc]  # 
         self._envs = envs
 
     @kept_out
+    def on_environment_created(self, /, *, env_runner: Any, **_: object) -> None:
+        """This runner has made its envs, or has made them anew."""
+        if self._envs is not None:
+            self._envs.watch(env_runner.env)
+
+    @kept_out
     def on_episode_step(self, /, *, episode: Any, env_index: int, **_: object) -> None:
         """One env of this runner has stepped."""
         if self._envs is not None:

@@ -1,48 +1,51 @@
 """What one of RLlib's env runners does: its half of the RLlib adapter.
 
 Rules: an env is numbered over all runners, by its runner's index. Step time is that of the runner's whole
-vector, where RLlib itself measures it; returns and lengths are those of whole episodes, of which RLlib cuts
-one at each sample. A runner in a process of its own joins the run and leaves it when it is stopped; it is no
-service, which must report by the second: while the learner works it has nothing to report. Must not know the
-algorithm.
+vector; returns and lengths are those of whole episodes, of which RLlib cuts one at each sample. A runner in a
+process of its own joins the run and leaves it when it is stopped; it is no service, which must report by the
+second: while the learner works it has nothing to report. Must not know the algorithm.
 """
 
+import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from overwatch import sdk
-from overwatch.adapters.envs import INTERVAL_S, EnvReporter
-from overwatch.adapters.ray_hooks import around, timed
+from overwatch.adapters.ray_hooks import around
 
-_ENV_STEP: Final = "env_step_timer"
+INTERVAL_S: Final = 0.2
 
 
 class Envs:
-    """Reports what the envs of one runner did to a run."""
+    """Reports what the envs of one runner did to a run: numbers at most five times a second, all episodes."""
 
     def __init__(self, env_runner: Any, run: sdk.Run) -> None:
-        count = env_runner.num_envs
         self._run, self._index = run, env_runner.worker_index or 0
-        self._report = EnvReporter(run, count)
-        self._rewards = np.zeros(count)
-        self._counted = np.zeros(count, dtype=np.bool_)
+        self._ids = np.arange(env_runner.num_envs)
+        self._rewards = np.zeros(self._ids.size)
+        self._transitions, self._turns, self._seconds = 0, 0, 0.0
+        self._last, self._next, self._is_due = -1, 0.0, True
         self._ops: dict[int, str] = {}
-        self._last, self._seconds, self._next = -1, 0.0, 0.0
-        timed(env_runner.metrics, {_ENV_STEP: self._stepping})
+        self.watch(env_runner.env)
+
+    def watch(self, env: Any) -> None:
+        """Measure the steps of this vector, which RLlib makes anew where it failed."""
+        around(env, "step", self._step)
 
     def step(self, index: int, episode: Any) -> None:
         """One env has stepped; RLlib goes through them in order."""
         if index <= self._last:
             self._end_turn()
         self._last = index
+        self._transitions += 1
         earned = episode.get_rewards(-1)
-        self._rewards[index] = sum(earned.values()) if isinstance(earned, Mapping) else earned
-        self._counted[index] = True
-        if self._next <= time.monotonic():
+        reward = sum(earned.values()) if isinstance(earned, Mapping) else earned
+        self._rewards[index] = reward
+        if self._is_due or not math.isfinite(reward):
+            self._is_due = True
             action = episode.get_actions(-1)
             if isinstance(action, int | np.integer):
                 self._ops[index] = str(action)
@@ -50,36 +53,39 @@ class Envs:
     def ended(self, index: int, chunks: Sequence[Any]) -> None:
         """The episode of one env has ended, in these parts."""
         earned, steps = sum(one.get_return() for one in chunks), sum(len(one) for one in chunks)
-        self._report.episodes([index], [earned], [steps])
+        self._run.episodes(env_id=[index], episode_return=[earned], length=[steps])
 
     def sampled(self) -> None:
         """A sample is complete: what is newest is sent before the learner takes its time."""
+        self._is_due = True
         self._end_turn()
-        self._report.flush()
 
     def _end_turn(self) -> None:
         self._last = -1
-        if self._counted.any():
-            self._report.step(self._rewards, self._seconds, self._counted)
-            self._counted[:] = False
-        if self._ops:
-            self._run.actions(env_id=list(self._ops), op=list(self._ops.values()))
-            self._ops, self._next = {}, time.monotonic() + INTERVAL_S
+        if self._is_due and self._turns:
+            step, seconds = self._transitions // self._ids.size, self._seconds / self._turns
+            self._run.envs(env_id=self._ids, step=step, reward=self._rewards, step_time=seconds)
+            if self._ops:
+                self._run.actions(env_id=list(self._ops), op=list(self._ops.values()))
+            self._ops, self._turns, self._seconds = {}, 0, 0.0
+            self._next = time.monotonic() + INTERVAL_S
+        self._is_due = time.monotonic() >= self._next
 
-    @contextmanager
-    def _stepping(self) -> Iterator[None]:
+    def _step(self, step: Callable[[], Any]) -> Any:
         """The step of the whole vector; RLlib catches its exception, and starts envs or the runner again."""
         began = time.perf_counter()
         try:
-            yield
+            result = step()
         except Exception as error:
-            if self._rewards.size == 1:
+            if self._ids.size == 1:
                 self._run.env_crashed(0, error)
             else:
                 found = f"an env of runner {self._index} failed: {type(error).__name__}: {error}"
                 self._run.log(found, severity="warning", subsystem="rllib")
             raise
-        self._seconds = time.perf_counter() - began
+        self._seconds += time.perf_counter() - began
+        self._turns += 1
+        return result
 
 
 def join(env_runner: Any, run_id: str) -> None:

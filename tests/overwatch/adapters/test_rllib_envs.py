@@ -1,6 +1,5 @@
 """What an env runner's envs do, over a runner with the members that RLlib documents."""
 
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,14 @@ from overwatch.events import ActionTaken, EnvCrashed, EpisodeEnded, LogLine
 from tests.overwatch.adapters.hearing import Received, heard_run
 
 
-class Metrics:
-    """RLlib's logger of metrics."""
+class Vector:
+    """The envs of a runner."""
 
-    @contextmanager
-    def log_time(self, key: Any) -> Any:
-        """Measure a stretch of time."""
-        yield key
+    def step(self, actions: object) -> object:
+        """Step all of them, or break."""
+        if actions is None:
+            raise ValueError("the env broke")
+        return actions
 
 
 class Runner:
@@ -25,7 +25,7 @@ class Runner:
 
     def __init__(self, callbacks: list[Any], num_envs: int = 2) -> None:
         self.num_envs, self.worker_index = num_envs, 3
-        self.metrics, self._callbacks = Metrics(), callbacks
+        self.env, self._callbacks = Vector(), callbacks
 
 
 class Episode:
@@ -69,10 +69,9 @@ def _attached(num_envs: int = 2) -> tuple[Envs, Runner, Received]:
 
 
 def test_a_turn_of_all_envs_is_one_report() -> None:
-    """Rewards and last actions; the step time is that of RLlib's own timer."""
+    """Rewards and last actions; the step time is that of the vector."""
     envs, runner, received = _attached()
-    with runner.metrics.log_time("env_step_timer"):
-        pass
+    assert runner.env.step([0, 1]) == [0, 1]
     envs.step(0, Episode([1.0], np.int64(4)))
     envs.step(1, Episode([2.0], 0))
     envs.sampled()
@@ -85,8 +84,9 @@ def test_a_turn_of_all_envs_is_one_report() -> None:
 
 def test_an_env_that_only_resets_takes_no_step() -> None:
     """RLlib calls no step for it; its reward stays as it was."""
-    envs, _, received = _attached()
+    envs, runner, received = _attached()
     for rewards in ([1.0, 2.0], [3.0, None], [5.0, 6.0]):
+        runner.env.step([0, 1])
         for index, reward in enumerate(rewards):
             if reward is not None:
                 envs.step(index, Episode([reward]))
@@ -108,7 +108,8 @@ def test_an_episode_is_the_sum_of_its_parts() -> None:
 
 def test_several_agents_share_their_envs_reward() -> None:
     """The sum over those that were paid; their actions are several and none is shown."""
-    envs, _, received = _attached()
+    envs, runner, received = _attached()
+    runner.env.step([0, 1])
     envs.step(0, Episode([{"a": 1.0, "b": 2.0}], {"a": 0, "b": 1}))
     envs.sampled()
 
@@ -120,8 +121,8 @@ def test_several_agents_share_their_envs_reward() -> None:
 def test_an_env_that_raises_is_a_crash_where_it_is_known_which(num_envs: int) -> None:
     """Of several in one vector it is a line of log; RLlib gets its exception either way."""
     _, runner, received = _attached(num_envs)
-    with pytest.raises(ValueError, match="broke"), runner.metrics.log_time("env_step_timer"):
-        raise ValueError("the env broke")
+    with pytest.raises(ValueError, match="broke"):
+        runner.env.step(None)
 
     crashes, lines = received.of(EnvCrashed), received.of(LogLine)
     assert [event.error for event in crashes] == ["ValueError: the env broke"] * (num_envs == 1)
