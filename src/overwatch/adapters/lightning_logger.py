@@ -1,7 +1,7 @@
 """Lightning's logger that reports what a module logs; `overwatch.adapters.lightning` has it too.
 
 Rules: it works alone, beside the callback, and with Fabric. Names are a module's own: custom numbers, but
-where `algo` is given, or a run, they are read as those of `run.update`. Rank 0 alone reports. A run of its own
+where `algo` is given, or a run, they are read as those of `run.update`. Rank 0 alone reports. An own run
 ends when Lightning finalises its loggers.
 """
 
