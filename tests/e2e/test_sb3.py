@@ -19,7 +19,7 @@ model = PPO("MlpPolicy", env, verbose=1)
 model.learn(total_timesteps=10_000)
 """
 """As in the library's documentation, without the window that shows the cart."""
-PAGE = Path(__file__).parents[2] / "docs/adapters.md"
+PAGE = Path(__file__).parents[2] / "docs/adapters/sb3.md"
 UPDATES = 5
 
 
@@ -75,7 +75,7 @@ def assert_policy(snapshot: Snapshot) -> None:
     """The pulse of five updates; what SB3 does not say is absent, never 0."""
     policy = snapshot.policy
     shown = ("kl_divergence", "clip_fraction", "explained_variance", "policy_loss", "value_loss", "entropy")
-    for name in (*shown, "learning_rate", "return", "update_time", "total_loss", "train/entropy_loss"):
+    for name in (*shown, "learning_rate", "return", "update_time", "total_loss", "entropy_nats"):
         assert policy[name].value is not None, name
         assert len(policy[name].history) == UPDATES, name
     assert {policy[name].status for name in shown} <= {"ok", "warning"}

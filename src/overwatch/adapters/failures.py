@@ -32,7 +32,9 @@ def watch(
     """
     kind = type(loop)
     methods = {name: failing(getattr(kind, name), failed) for name in names if hasattr(kind, name)}
-    methods |= {name: _led(getattr(kind, name), call) for name, call in before.items() if hasattr(kind, name)}
+    for name, call in before.items():
+        if hasattr(kind, name):
+            methods[name] = _led(methods.get(name, getattr(kind, name)), call)
     own = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, **methods}
     loop.__class__ = types.new_class(kind.__name__, (kind,), exec_body=lambda body: body.update(own))
 

@@ -10,7 +10,7 @@ them. Entropy is `train/entropy_loss`, also as a share of its maximum where the 
 
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from numbers import Real
 from typing import Any, Final
 
@@ -122,7 +122,9 @@ class OverwatchCallback(BaseCallback, Bordered):
 
     def _start(self, device: str) -> sdk.Run:
         """A run named after env and algorithm, with the model's plain settings as its configuration."""
-        model, spec = self.model, self.training_env.get_attr("spec")[0]
+        model, spec = self.model, None
+        with suppress(Exception):  # a vector of one's own may have no attributes of envs
+            spec = self.training_env.get_attr("spec")[0]
         steps = model.n_steps * model.n_envs if isinstance(model, OnPolicyAlgorithm) else None
         return sdk.start(
             task=spec.id if spec else None,
@@ -143,7 +145,8 @@ class OverwatchCallback(BaseCallback, Bordered):
             self._phases.enter_context(self._run.phase("collect"))
         self._turn = time.perf_counter()
 
-    def _evaluates(self, step: dict[str, Any], *_: object, **__: object) -> None:
+    @kept_out
+    def _evaluates(self, /, step: dict[str, Any], *_: object, **__: object) -> None:
         """ARS steps its envs in an evaluation, whose names `locals` does not have."""
         self.update_locals(step)
 

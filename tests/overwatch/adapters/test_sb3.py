@@ -235,6 +235,27 @@ def test_a_run_of_its_own_starts_and_ends_with_learn(sink: Sink) -> None:
     assert len({record.origin.run_id for record in sink.records()}) == 2
 
 
+class Foreign(DummyVecEnv):
+    """A vector whose envs have no attributes that can be asked for."""
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """None of them."""
+        if attr_name == "spec":
+            raise NotImplementedError
+        return super().get_attr(attr_name, indices)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # no Monitor
+def test_a_vector_without_attributes_of_its_envs_is_watched_too(own: list[Received]) -> None:
+    """Its run has no task, and all else."""
+    callback = OverwatchCallback()
+    _ppo(Foreign([functools.partial(gymnasium.make, "CartPole-v1")])).learn(STEPS, callback=callback)
+
+    assert callback.failures == 0
+    assert [event.outcome for event in own[0].of(RunFinished)] == ["completed"]
+    assert own[0].envs()
+
+
 class TrialPruned(Exception):  # noqa: N818 as Optuna calls it
     """Optuna's early end of a trial."""
 
