@@ -77,8 +77,8 @@ def measured(example: Example, rounds: int = ROUNDS) -> Result:
     return Result(
         name=example.name, versions=example.versions, added=example.added,
         updates=max((one.run.update or 0 for one in seen.runs.values()), default=0) or None,
-        rows=sorted(known), custom=sorted(seen.custom), missing=sorted(logged_rows(example.name, seen.algorithms) - known),
-        envs=seen.envs,
+        rows=sorted(known), custom=sorted(seen.custom), envs=seen.envs,
+        missing=sorted(logged_rows(example.name, seen.algorithms) - known),
         findings={severity: dict(sorted(codes.items())) for severity, codes in sorted(seen.findings.items())},
         cost=spent["ours"] / (spent["ours"] + spent["theirs"]), once_ms=spent["once"] / 1e6,
         with_ours=statistics.median(one / two for one, two, _ in pairs),
