@@ -7,7 +7,7 @@ import argparse
 import json
 import statistics
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -77,8 +77,8 @@ def measured(example: Example, rounds: int = ROUNDS) -> Result:
     return Result(
         name=example.name, versions=example.versions, added=example.added,
         updates=max((one.run.update or 0 for one in seen.runs.values()), default=0) or None,
-        rows=sorted(known), custom=sorted(seen.custom), missing=sorted(logged_rows(example.name) - known),
-        envs=seen.envs,
+        rows=sorted(known), custom=sorted(seen.custom), envs=seen.envs,
+        missing=sorted(logged_rows(example.name, seen.algorithms) - known),
         findings={severity: dict(sorted(codes.items())) for severity, codes in sorted(seen.findings.items())},
         cost=spent["ours"] / (spent["ours"] + spent["theirs"]), once_ms=spent["once"] / 1e6,
         with_ours=statistics.median(one / two for one, two, _ in pairs),
@@ -119,17 +119,21 @@ def _pairs(example: Example, python: Path, folder: Path, rounds: int) -> list[tu
         ]
 
 
-def logged_rows(name: str, folder: Path = RECORDED) -> set[str]:
+def logged_rows(name: str, algorithms: Collection[str], folder: Path = RECORDED) -> set[str]:
     """Rows that the names mean which a library logged when they were recorded.
 
-    Those of the example itself, else of its library: the longest name with which the example's begins.
+    Those of the example itself, else of its library: the longest name with which the example's begins. Of a
+    recording of several algorithms only those count that the example runs.
     """
-    found = sorted((path for path in folder.glob("*.json") if name.startswith(path.stem)), key=_length)
+    found = sorted(
+        (path for path in folder.glob("*.json") if f"{name}_ppo".startswith(path.stem)), key=_length
+    )
     if not found:
         return set()
     recorded = json.loads(found[-1].read_text())
     library = Library(recorded["library"])
-    names = {name for logged in recorded["logged"] for name in logged}
+    calls = [one for one in recorded["logged"] if str(one.get("algorithm", "")).lower() in ("", *algorithms)]
+    names = {name for logged in calls for name in logged}
     return {found[0].short for name in names if (found := recognise(name, library)) is not None}
 
 

@@ -69,6 +69,11 @@ class Seen:
         return sum(len(snapshot.envs) for snapshot in self.runs.values())
 
     @property
+    def algorithms(self) -> set[str]:
+        """What the runs learned by."""
+        return {snapshot.run.algo or "" for snapshot in self.runs.values()}
+
+    @property
     def outcomes(self) -> set[str | None]:
         """How the runs ended."""
         return {snapshot.run.outcome for snapshot in self.runs.values()}

@@ -7,10 +7,12 @@ import pytest
 
 from tests.libraries import running
 from tests.libraries.examples import Example, examples, names_of
+from tests.libraries.page import kept
 
 FOUND: Final = examples()
-IN_CI: Final = {"plain", "gymnasium", "sb3"}
+IN_CI: Final = {"plain", "gymnasium_vector", "sb3"}
 """Whose packages are in the project's own environment."""
+MEASURED: Final = {one.name: one.rows for one in kept()}
 each: Final = pytest.mark.parametrize(
     "example",
     [pytest.param(one, id=one.name, marks=[] if one.name in IN_CI else pytest.mark.long) for one in FOUND],
@@ -25,14 +27,15 @@ def test_ci_has_the_packages_of_those_that_it_runs() -> None:
 @pytest.mark.timeout(running.LIMIT_S + 120)
 @each
 def test_an_example_is_a_run_that_completes(example: Example, tmp_path: Path) -> None:
-    """Against a real collector: no critical finding at any time."""
+    """Against a real collector: no critical finding at any time, and every row that was measured is there."""
     python = running.python_of(example)
     seen = running.watched([str(python), str(example.script)], python, tmp_path)
 
     assert seen.status == 0, seen.output[-3000:]
     assert seen.outcomes == {"completed"}
     assert "critical" not in seen.findings, seen.findings
-    assert seen.rows
+    assert set(MEASURED.get(example.name, ())) <= seen.rows
+    assert seen.rows or seen.envs
 
 
 @pytest.mark.parametrize("example", FOUND, ids=lambda one: one.name)

@@ -1,7 +1,10 @@
 """The table of libraries is what was measured."""
 
+import json
+from pathlib import Path
+
 from tests.libraries.examples import ROOT, examples
-from tests.libraries.page import PAGE, PAGES, kept, page
+from tests.libraries.page import PAGE, PAGES, kept, logged_rows, page
 
 
 def test_the_page_is_what_was_measured() -> None:
@@ -18,3 +21,15 @@ def test_every_page_of_a_library_is_in_the_navigation() -> None:
     """Its page is found from the list of pages."""
     listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert [path.name for path in PAGES.glob("*.md") if f"adapters/{path.name}" not in listed] == []
+
+
+def test_a_row_is_missing_only_where_the_example_could_have_logged_it(tmp_path: Path) -> None:
+    """Of a recording of several algorithms those of others do not count, nor do names that mean no row."""
+    logged = [
+        {"algorithm": "PPO", "train/approx_kl": 0.01, "train/n_updates": 1},
+        {"algorithm": "DQN", "rollout/exploration_rate": 0.5},
+    ]
+    (tmp_path / "sb3.json").write_text(json.dumps({"library": "SB3", "logged": logged}))
+    assert logged_rows("sb3", {"ppo"}, tmp_path) == {"kl_divergence"}
+    assert logged_rows("sb3_dqn", {"dqn"}, tmp_path) == {"epsilon"}
+    assert logged_rows("skrl", {"ppo"}, tmp_path) == set()
