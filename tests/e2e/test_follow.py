@@ -30,7 +30,7 @@ UPDATES = 39
 
 
 NAMED = {"steps-too-large"}
-"""What is wrong, whatever the machine's speed; its symptoms, KL and clipping, may be shown beside it."""
+"""What is wrong, whatever the machine's speed; KL and clipping, its symptoms, may be shown beside it."""
 
 
 def _named(snapshots: list[Snapshot]) -> set[str]:

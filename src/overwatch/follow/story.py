@@ -101,10 +101,8 @@ class Story:
 
     def _start(self, at: int, config: Mapping[str, str]) -> Moment:
         settings = with_max_entropy({**config, **self._declared.config})
-        algo, task = (
-            self._declared.algo or settings.get("algo"),
-            self._declared.task or settings.get("env_id"),
-        )
+        algo = self._declared.algo or settings.get("algo")
+        task = self._declared.task or settings.get("env_id")
         self.started = RunStarted(at=at, algo=algo, task=task, preset=self._declared.preset, config=settings)
         self._full = Names(Dialect(self.started.chosen), lambda *_: None, self._refuse)
         self.last_at = at

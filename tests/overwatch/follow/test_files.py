@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from stable_baselines3.common.logger import CSVOutputFormat
+import pytest
 
 from overwatch.follow.files import File, find
 from overwatch.follow.readers import READERS
@@ -45,8 +45,9 @@ def test_a_folder_is_a_run_and_the_surest_format_is_read(tmp_path: Path) -> None
 
 def test_sb3s_csv_that_gets_columns_gives_each_row_once(tmp_path: Path) -> None:
     """SB3 writes the whole file anew when it logs a name that is new."""
+    sb3 = pytest.importorskip("stable_baselines3.common.logger", reason="SB3 writes the file")
     path = tmp_path / "progress.csv"
-    writer, file, seen = CSVOutputFormat(str(path)), File(path, CSV), []
+    writer, file, seen = sb3.CSVOutputFormat(str(path)), File(path, CSV), []
     for step in range(6):
         row = {"step": step, "loss": 0.5} if step < 3 else {"step": step, "loss": 0.5, f"new{step}": 1.0}
         writer.write(row, dict.fromkeys(row), step)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from torch.utils.tensorboard import SummaryWriter
 
 from overwatch.cli.follow import FORMATS
 from overwatch.follow.base import Logged, Reader
@@ -21,7 +20,8 @@ OFFLINE = Path(__file__).parent / "recorded/offline.wandb"
 
 def event_file(folder: Path, *, new_style: bool = False) -> bytes:
     """Three steps of two scalars and a histogram, as PyTorch's writer writes them."""
-    with SummaryWriter(str(folder)) as writer:
+    written_by = pytest.importorskip("torch.utils.tensorboard", reason="PyTorch writes the event files")
+    with written_by.SummaryWriter(str(folder)) as writer:
         for step in range(3):
             writer.add_scalar("losses/value_loss", step + 0.5, step, walltime=1e9 + step, new_style=new_style)
             writer.add_scalar("losses/approx_kl", 0.25, step, walltime=1e9 + step, double_precision=False)
