@@ -121,7 +121,7 @@ def _twice(rows: Sequence[Metric]) -> Iterator[str]:
             spelt.setdefault((row.scope, alias.name, tuple(alias.attributes.items())), set()).add(row.name)
             if alias.name in full:
                 yield f"{row.name}: its alias {alias.name!r} is the name of a row"
-            if shorts.get((row.scope, alias.name), row.name) != row.name:
+            if not alias.is_bare and shorts.get((row.scope, alias.name), row.name) != row.name:
                 yield f"{row.name}: its alias {alias.name!r} is the short name of another row"
     for (_scope, name, _attributes), meant in spelt.items():
         if len(meant) > 1:
