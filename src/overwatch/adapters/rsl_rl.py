@@ -20,12 +20,12 @@ from overwatch.catalog.presets import preset_for
 
 def watch(runner: Any, run: sdk.Run | None = None, *, task: str | None = None) -> None:
     """Report each `runner.learn()` to `run`, or to a run of its own."""
-    _Runner(runner, run, task).over(runner, "learn")
+    _Runner(runner, run, task).watched.over(runner, "learn")
 
 
-class _Runner(Watched):
+class _Runner:
     def __init__(self, runner: Any, run: sdk.Run | None, task: str | None) -> None:
-        super().__init__(run)
+        self.watched = Watched(self, run)
         self._runner = runner
         self._task = task
 
@@ -47,11 +47,11 @@ class _Runner(Watched):
         """At the env, the algorithm and the logger."""
         runner = self._runner
         self._turns = Turns(
-            EnvReporter(self.run, runner.env.num_envs, str(runner.device)), runner.env.num_envs
+            EnvReporter(self.watched.run, runner.env.num_envs, str(runner.device)), runner.env.num_envs
         )
-        self.after(runner.env, "step", self._step)
-        self.after(runner.alg, "update", lambda *_: None, "learn")
-        self.after(runner.logger, "log", self._log)
+        self.watched.after(runner.env, "step", self._step)
+        self.watched.after(runner.alg, "update", lambda *_: None, "learn")
+        self.watched.after(runner.logger, "log", self._log)
 
     def settle(self) -> None:
         """The newest rewards."""
@@ -63,7 +63,7 @@ class _Runner(Watched):
 
     def _log(self, _: Any, __: float, **logged: Any) -> None:
         found = numbers(written(self._runner.logger, logged), Library.RSL_RL)
-        self.run.update(update=logged["it"], update_time=self.update_time(), **found)
+        self.watched.run.update(update=logged["it"], update_time=self.watched.update_time(), **found)
 
 
 def written(logger: Any, logged: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,12 +27,12 @@ EVERY = 100
 
 def watch(trainer: Any, run: sdk.Run | None = None, *, task: str | None = None) -> None:
     """Report each `trainer.train()` to `run`, or to a run of its own."""
-    _Trainer(trainer, run, task).over(trainer, "train")
+    _Trainer(trainer, run, task).watched.over(trainer, "train")
 
 
-class _Trainer(Watched):
+class _Trainer:
     def __init__(self, trainer: Any, run: sdk.Run | None, task: str | None) -> None:
-        super().__init__(run)
+        self.watched = Watched(self, run)
         self._env, self._cfg, self._task = trainer.env, trainer.cfg, task
         agents = trainer.agents
         self._agents = list(agents) if isinstance(agents, list | tuple) else [agents]
@@ -56,13 +56,14 @@ class _Trainer(Watched):
         """At the envs and at each agent."""
         env, device = self._env, str(self._agents[0].device)
         self._turns = Turns(
-            EnvReporter(self.run, env.num_envs, device, choices=choices(env.action_space)), env.num_envs
+            EnvReporter(self.watched.run, env.num_envs, device, choices=choices(env.action_space)),
+            env.num_envs,
         )
         self._resets_next = np.zeros(env.num_envs, dtype=np.bool_)
         self._resets = _resets_next_step(env)
-        self.after(env, "step", self._step)
+        self.watched.after(env, "step", self._step)
         for place, agent in enumerate(self._agents):
-            self.after(agent, "update", self._learned(agent, place), "learn")
+            self.watched.after(agent, "update", self._learned(agent, place), "learn")
 
     def settle(self) -> None:
         """The newest rewards."""
@@ -92,7 +93,7 @@ class _Trainer(Watched):
     def _report(self, agent: Any, place: int) -> None:
         newest = {tag: values[-1] for tag, values in agent.tracking_data.items() if values}
         if place:
-            self.run.gauge(
+            self.watched.run.gauge(
                 **numbers({f"{place}/{tag}": value for tag, value in newest.items()}, Library.SKRL)
             )
             return
@@ -106,7 +107,7 @@ class _Trainer(Watched):
             found.pop("action_std", None)  # a choice has none: it is NaN there
         if optimizer := getattr(agent, "optimizer", None) or getattr(agent, "policy_optimizer", None):
             found["learning_rate"] = optimizer.param_groups[0]["lr"]
-        self.run.update(update=None, update_time=self.update_time(), **found)
+        self.watched.run.update(update=None, update_time=self.watched.update_time(), **found)
 
 
 def _resets_next_step(env: Any) -> bool:

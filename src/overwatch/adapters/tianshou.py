@@ -26,12 +26,12 @@ from overwatch.catalog.presets import preset_for
 
 def watch(algorithm: Any, run: sdk.Run | None = None) -> None:
     """Report each `algorithm.run_training()` to `run`, or to a run of its own."""
-    _Algorithm(algorithm, run).over(algorithm, "run_training")
+    _Algorithm(algorithm, run).watched.over(algorithm, "run_training")
 
 
-class _Algorithm(Watched):
+class _Algorithm:
     def __init__(self, algorithm: Any, run: sdk.Run | None) -> None:
-        super().__init__(run)
+        self.watched = Watched(self, run)
         self._algorithm = algorithm
         self._turns: Turns | None = None
         self._tested: dict[str, Any] = {}
@@ -56,25 +56,25 @@ class _Algorithm(Watched):
         self._turns, self._tested, self._update = None, {}, 0
         self._space = self._algorithm.policy.action_space
         self._most_entropy = most_entropy(self._space)
-        self.after(self._algorithm, "create_trainer", self._made)
+        self.watched.after(self._algorithm, "create_trainer", self._made)
 
     def settle(self) -> None:
         """The newest rewards; a last evaluation has no update after it."""
         if self._turns is not None:
             self._turns.flush()
         if self._tested:
-            self.run.update(update=self._update, **numbers(self._tested, Library.TIANSHOU))
+            self.watched.run.update(update=self._update, **numbers(self._tested, Library.TIANSHOU))
 
     def _made(self, trainer: Any, _: float, params: Any) -> None:
         self._trainer = trainer
         if collector := getattr(params, "training_collector", None):
-            report = EnvReporter(self.run, collector.env_num, choices=choices(self._space))
+            report = EnvReporter(self.watched.run, collector.env_num, choices=choices(self._space))
             turns = self._turns = Turns(report, collector.env_num)
-            self.after(collector.env, "step", functools.partial(self._step, turns))
-            self.after(collector.env, "reset", lambda _, __, env_id=None, **___: turns.forget(env_id))
-        self.after(self._algorithm, "update", lambda *_, **__: None, "learn")
-        self.after(trainer, "_training_step", self._trained)
-        self.after(trainer, "_test_step", self._test, "evaluation")
+            self.watched.after(collector.env, "step", functools.partial(self._step, turns))
+            self.watched.after(collector.env, "reset", lambda _, __, env_id=None, **___: turns.forget(env_id))
+        self.watched.after(self._algorithm, "update", lambda *_, **__: None, "learn")
+        self.watched.after(trainer, "_training_step", self._trained)
+        self.watched.after(trainer, "_test_step", self._test, "evaluation")
 
     def _step(
         self, turns: Turns, result: Any, seconds: float, action: Any = None, *_: Any, **__: Any
@@ -102,7 +102,7 @@ class _Algorithm(Watched):
         if optim is not None:
             found["learning_rate"] = optim.state_dict()["param_groups"][0]["lr"]
         self._update += 1
-        self.run.update(update=self._update, update_time=self.update_time(), **found)
+        self.watched.run.update(update=self._update, update_time=self.watched.update_time(), **found)
 
 
 def flat(prefix: str, stats: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

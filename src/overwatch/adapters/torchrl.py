@@ -32,12 +32,12 @@ def watch(watched: Any, run: sdk.Run | None = None, *, task: str | None = None) 
     if hasattr(watched, "log_scalar"):
         _Logger(watched, run)
     else:
-        _Trainer(watched, run, task).over(watched, "train")
+        _Trainer(watched, run, task).watched.over(watched, "train")
 
 
-class _Trainer(Watched):
+class _Trainer:
     def __init__(self, trainer: Any, run: sdk.Run | None, task: str | None) -> None:
-        super().__init__(run)
+        self.watched = Watched(self, run)
         self._trainer, self._task = trainer, task
 
     def start(self) -> sdk.Run:
@@ -61,18 +61,23 @@ class _Trainer(Watched):
         self._update = 0
         self._envs: Batches | None = None
         trainer = self._trainer
-        self.after(trainer, "_pre_steps_log_hook", self._collected)
-        self.after(trainer, "optim_steps", lambda *_, **__: None, "learn")
-        self.after(trainer, "_log", self._log)
-        self.after(trainer, "_post_steps_log_hook", self._send)
+        self.watched.after(trainer, "_pre_steps_log_hook", self._collected)
+        self.watched.after(trainer, "optim_steps", lambda *_, **__: None, "learn")
+        self.watched.after(trainer, "_log", self._log)
+        self.watched.after(trainer, "_post_steps_log_hook", self._send)
+
+    def settle(self) -> None:
+        """All was sent."""
 
     def _collected(self, _: Any, __: float, batch: Any) -> None:
         if batch is not None:
             rewards = batch["next", "reward"]
             if self._envs is None:
-                self._envs = Batches(self.run, rewards[..., 0, :].numel(), str(batch.device or "cpu"))
+                self._envs = Batches(self.watched.run, rewards[..., 0, :].numel(), str(batch.device or "cpu"))
             ends = batch["next", "done"]
-            self._envs.batch(rewards, ends, time.perf_counter() - self._began, batch.get("action", None))
+            self._envs.batch(
+                rewards, ends, time.perf_counter() - self.watched.began, batch.get("action", None)
+            )
 
     def _log(self, _: Any, __: float, **logged: Any) -> None:
         logged.pop("log_pbar", None)
@@ -92,7 +97,7 @@ class _Trainer(Watched):
         if self._envs is not None:
             found |= self._envs.means()
         self._update += 1
-        self.run.update(update=self._update, update_time=self.update_time(), **found)
+        self.watched.run.update(update=self._update, update_time=self.watched.update_time(), **found)
 
 
 class _Logger(Bordered):

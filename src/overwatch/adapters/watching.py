@@ -8,7 +8,7 @@ import functools
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,26 +21,29 @@ See = Callable[..., None]
 """Takes what a method returned, the seconds that it took, and its arguments."""
 
 
-class Watched(Bordered):
-    """Reports each call of a method to `run`, or to a run of its own that ends with the call."""
-
-    def __init__(self, run: sdk.Run | None) -> None:
-        self._given = run
-        self._hooks = ExitStack()
-        self._began = 0.0
-        self.run: sdk.Run
-        self.phases: Phases
+class Watching(Protocol):
+    """What an adapter knows of its library."""
 
     def start(self, *args: Any, **kwargs: Any) -> sdk.Run:
         """A run of its own, by the arguments of the call."""
-        raise NotImplementedError
 
     def look(self) -> None:
         """Look at methods while the call lasts."""
-        raise NotImplementedError
 
     def settle(self) -> None:
         """The call is over: send what still waits."""
+
+
+class Watched(Bordered):
+    """Reports each call of a method to `run`, or to a run of its own that ends with the call."""
+
+    def __init__(self, watching: Watching, run: sdk.Run | None) -> None:
+        self._watching, self._given = watching, run
+        self._hooks = ExitStack()
+        self.began = 0.0
+        """When the update began that is under way."""
+        self.run: sdk.Run
+        self.phases: Phases
 
     def over(self, owner: object, name: str) -> None:
         """Each call of this method is a run."""
@@ -78,17 +81,17 @@ class Watched(Bordered):
 
     def update_time(self) -> float:
         """Seconds since the update before, or since the call began."""
-        began, self._began = self._began, time.perf_counter()
-        return self._began - began
+        began, self.began = self.began, time.perf_counter()
+        return self.began - began
 
     @kept_out
     def _begin(self, *args: Any, **kwargs: Any) -> None:
         self._hooks.close()
-        self.run = self._given or self.start(*args, **kwargs)
+        self.run = self._given or self._watching.start(*args, **kwargs)
         self.phases = Phases(self.run)
         self.phases.switch("collect")
-        self._began = time.perf_counter()
-        self.look()
+        self.began = time.perf_counter()
+        self._watching.look()
 
     @kept_out
     def _see(self, see: See, *args: Any, **kwargs: Any) -> None:
@@ -98,7 +101,7 @@ class Watched(Bordered):
     def _end(self, error: BaseException | None) -> None:
         try:
             self._hooks.close()
-            self.settle()
+            self._watching.settle()
         finally:
             self.phases.close()
             if self._given is None:

@@ -31,11 +31,11 @@ class Trainer:
         return turn * 2
 
 
-class Watching(Watched):
+class Watching:
     """What an adapter adds."""
 
     def __init__(self, trainer: Trainer, run: sdk.Run | None) -> None:
-        super().__init__(run)
+        self.watched = Watched(self, run)
         self.trainer = trainer
         self.seen: list[tuple[int, int]] = []
 
@@ -45,7 +45,10 @@ class Watching(Watched):
 
     def look(self) -> None:
         """At each turn, which is a phase."""
-        self.after(self.trainer, "step", self._see_step, "learn")
+        self.watched.after(self.trainer, "step", self._see_step, "learn")
+
+    def settle(self) -> None:
+        """Nothing waits."""
 
     def _see_step(self, result: int, seconds: float, turn: int) -> None:
         assert seconds >= 0
@@ -57,7 +60,7 @@ def test_methods_are_looked_at_while_the_call_lasts_and_then_are_the_librarys_ow
     run, received = heard_run()
     trainer = Trainer()
     watching = Watching(trainer, run)
-    watching.over(trainer, "train")
+    watching.watched.over(trainer, "train")
 
     assert trainer.train(2) == [0, 2]
     assert watching.seen == [(0, 0), (1, 2)]
@@ -74,10 +77,10 @@ def test_an_error_of_the_adapter_never_reaches_the_loop() -> None:
     trainer = Trainer()
     watching = Watching(trainer, run)
     watching.seen = None  # type: ignore[assignment]
-    watching.over(trainer, "train")
+    watching.watched.over(trainer, "train")
 
     assert trainer.train(2) == [0, 2]
-    assert watching.failures == 2
+    assert watching.watched.failures == 2
 
 
 def _raising(error: BaseException) -> Callable[[], None]:
@@ -99,13 +102,13 @@ def test_a_run_of_its_own_ends_as_the_call_ends(
     for _ in range(2):
         trainer = Trainer() if error is None else Trainer(_raising(error))
         watching = Watching(trainer, None)
-        watching.over(trainer, "train")
+        watching.watched.over(trainer, "train")
         if error is None:
             trainer.train(1)
         else:
             with pytest.raises(type(error)):
                 trainer.train(1)
-        assert watching.failures == 0
+        assert watching.watched.failures == 0
 
     assert [event.outcome for event in sink.events(RunFinished)] == [outcome] * 2
 
