@@ -1,6 +1,6 @@
 """Weights & Biases: a module in its place, which reports what is logged and passes all on to the real one.
 
-    import overwatch.adapters.wandb as wandb
+    from overwatch.adapters import wandb
     wandb.init(project="cartpole", config=config)
     wandb.log({"losses/value_loss": 0.5})
 

@@ -1,4 +1,4 @@
-"""A run in the formats of other programs: tables as CSV or Parquet, OpenMetrics, TensorBoard, W&B.
+"""A run in the formats of other programs: tables as CSV or Parquet, OpenMetrics, TensorBoard.
 
 Owns which formats there are and what each is made of. A file is there whole or not at all.
 
@@ -69,10 +69,6 @@ def export(run_history: RunHistory, fmt: str, out: Path, table: str = "metrics")
         raise AnalyseError(f"{fmt} holds metrics only; write {table} as csv or parquet")
     if fmt == "tensorboard":
         return _tensorboard(run_history, out)
-    if fmt == "wandb":
-        from overwatch.analyse.export_wandb import wandb_run
-
-        return wandb_run(run_history, out)
     if fmt == "parquet":
         return _parquet(run_history, out, table)
     with _text(out) as file:

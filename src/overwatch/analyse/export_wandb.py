@@ -17,8 +17,10 @@ PROJECT: Final = "overwatch"
 _NOT_ID: Final = re.compile(r"[^\w-]+")
 
 
-def wandb_run(run_history: RunHistory, out: Path) -> int:
+def wandb_run(run_history: RunHistory, out: Path, table: str = "metrics") -> int:
     """Write `wandb/offline-run-…` into a folder; returns how many values it has. Raises `AnalyseError`."""
+    if table != "metrics":
+        raise AnalyseError(f"wandb holds metrics only; write {table} as csv or parquet")
     try:
         import wandb
     except ImportError as error:

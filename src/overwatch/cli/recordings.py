@@ -152,10 +152,14 @@ def export(path: Path, fmt: str, out: Path, table: str, run_id: str | None) -> N
     Exit codes: 0 written, 2 bad input.
     """  # noqa: D301
     from overwatch.analyse.export import export as written
+    from overwatch.analyse.export_wandb import wandb_run
 
     with bad_input():
         (run_history,) = read_histories(path, run_id, facts=table == "events")
-        count = written(run_history, fmt, out, table)
+        if fmt == "wandb":
+            count = wandb_run(run_history, out, table)
+        else:
+            count = written(run_history, fmt, out, table)
     if str(out) != "-":
         click.echo(f"{out}: {count:,} {'values' if table == 'metrics' else table}")
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from overwatch.analyse.export import export, moments
+from overwatch.analyse.export import moments
+from overwatch.analyse.export_wandb import wandb_run
 from overwatch.analyse.run_history import AnalyseError, RunHistory
 
 BLOCK = 32_768
@@ -46,7 +47,7 @@ def _rows(file: Path) -> tuple[list[dict[str, Any]], Any]:
 def test_wandb_has_every_value_over_its_update_or_second(run_history: RunHistory, tmp_path: Path) -> None:
     """With the time of the recording, under the run's id and configuration; nothing of this machine."""
     pytest.importorskip("wandb", reason="wandb is not installed (extra `wandb`)")
-    count = export(run_history, "wandb", tmp_path)
+    count = wandb_run(run_history, tmp_path)
     (file,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     rows, run = _rows(file)
     found = moments(run_history)
@@ -71,7 +72,7 @@ def test_wandb_without_its_extra_names_it(
     """So that it can be installed; nothing is written."""
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(AnalyseError, match=r'pip install "esper-overwatch\[wandb\]"'):
-        export(run_history, "wandb", tmp_path / "out")
+        wandb_run(run_history, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -80,5 +81,5 @@ def test_wandb_needs_a_folder(run_history: RunHistory, tmp_path: Path) -> None:
     pytest.importorskip("wandb", reason="wandb is not installed (extra `wandb`)")
     (tmp_path / "file").write_text("mine")
     with pytest.raises(AnalyseError, match="wandb needs a folder"):
-        export(run_history, "wandb", tmp_path / "file")
+        wandb_run(run_history, tmp_path / "file")
     assert (tmp_path / "file").read_text() == "mine"
