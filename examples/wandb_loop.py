@@ -13,7 +13,7 @@ config = {
     "algo": "reinforce",
     "learning_rate": 1e-2,
     "gamma": 0.99,
-    "num_updates": 60,
+    "num_updates": 40,
 }
 torch.manual_seed(1)
 torch.set_num_threads(1)
@@ -23,7 +23,7 @@ optimizer = torch.optim.Adam(policy.parameters(), lr=config["learning_rate"])
 
 with wandb.init(project="cartpole", mode="offline", config=config):
     for update in range(config["num_updates"]):
-        log_probs, entropies, weights, returns = [], [], [], []
+        log_probs, entropies, weights = [], [], []
         for _ in range(4):
             rewards, over = [], False
             observation, _ = env.reset(seed=1 if update == 0 else None)
@@ -35,11 +35,13 @@ with wandb.init(project="cartpole", mode="offline", config=config):
                 observation, reward, terminated, truncated, _ = env.step(chosen.item())
                 rewards.append(float(reward))
                 over = terminated or truncated
-            returns.append(sum(rewards))
-            ahead = [
-                sum(config["gamma"] ** i * r for i, r in enumerate(rewards[t:])) for t in range(len(rewards))
-            ]
-            weights += ahead
+            ahead, discounted = 0.0, []
+            for reward in reversed(rewards):
+                ahead = reward + config["gamma"] * ahead
+                discounted.append(ahead)
+            weights += reversed(discounted)
+            episode = {"charts/episodic_return": sum(rewards), "charts/episodic_length": len(rewards)}
+            wandb.log(episode, commit=False)
         advantages = torch.tensor(weights)
         advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         loss = -(torch.stack(log_probs) * advantages).mean()
@@ -51,6 +53,5 @@ with wandb.init(project="cartpole", mode="offline", config=config):
                 "losses/policy_loss": loss.item(),
                 "losses/entropy": torch.stack(entropies).mean().item(),
                 "charts/learning_rate": config["learning_rate"],
-                "charts/mean_return": sum(returns) / len(returns),
             }
         )
