@@ -255,27 +255,38 @@ def _tensorboard(run_history: RunHistory, out: Path) -> int:
     values = 0
     with whole(file) as part, part.open("wb") as stream:
         stream.write(record(_double(1, run_history.began) + _bytes(3, _VERSION)))
-        for time, step, found in _moments(run_history):
-            pairs = (_bytes(1, tag.encode()) + _float(2, value) for tag, value in found)
+        for one in moments(run_history):
+            pairs = (_bytes(1, tag.encode()) + _float(2, value) for tag, value in one.values.items())
             summary = b"".join(_bytes(1, pair) for pair in pairs)
-            stream.write(record(_double(1, time) + _number(2, step) + _bytes(5, summary)))
-            values += len(found)
+            stream.write(record(_double(1, one.time) + _number(2, one.step) + _bytes(5, summary)))
+            values += len(one.values)
     return values
 
 
-def _moments(run_history: RunHistory) -> Iterator[tuple[float, int, list[tuple[str, float]]]]:
-    """Time, step and values that share them, in order of time."""
-    moments: dict[tuple[float, int], list[tuple[str, float]]] = {}
+class Moment(NamedTuple):
+    """Values that share their time and their step."""
+
+    time: float
+    """Unix seconds."""
+    step: int
+    is_update: bool
+    """Whether the step is the policy's update; else it is the second of the run."""
+    values: dict[str, float]
+    """By tag: `policy/kl_divergence`, `gpu/utilization/gpu0`."""
+
+
+def moments(run_history: RunHistory) -> list[Moment]:
+    """All values that were finite, in order of time."""
+    found: dict[tuple[float, int, bool], dict[str, float]] = {}
     policy = {id(curve) for curve in run_history.curves.policy.values()}
     for curve in _curves(run_history):
-        # `policy/kl_divergence`, `gpu/utilization/gpu0`: grouped by what stands before the first bar.
         tag = "/".join(word for word in (curve.scope.value, curve.name, curve.subject) if word)
+        is_update = id(curve) in policy
         for sample in _samples(run_history, curve):
             if sample.value is not None:
-                step = sample.update if id(curve) in policy else sample.at
-                moments.setdefault((sample.time, max(0, round(step))), []).append((tag, sample.value))
-    for time, step in sorted(moments):
-        yield time, step, moments[time, step]
+                step = max(0, round(sample.update if is_update else sample.at))
+                found.setdefault((sample.time, step, is_update), {})[tag] = sample.value
+    return [Moment(*key, found[key]) for key in sorted(found)]
 
 
 def record(message: bytes) -> bytes:

@@ -132,9 +132,9 @@ def _file_name(run_id: str) -> str:
 @click.command(short_help="Write a recording for other programs.")
 @click.argument("path", type=PATH)
 @click.option("--to", "fmt", required=True, help="The format.",
-              type=click.Choice(["csv", "parquet", "openmetrics", "tensorboard"]))  # fmt: skip
+              type=click.Choice(["csv", "parquet", "openmetrics", "tensorboard", "wandb"]))  # fmt: skip
 @click.option("-o", "--out", type=PATH, required=True, metavar="OUT",
-              help="A file, a folder for tensorboard; - prints csv and openmetrics.")  # fmt: skip
+              help="A file, a folder for tensorboard and wandb; - prints csv and openmetrics.")  # fmt: skip
 @click.option("--table", type=click.Choice(["metrics", "findings", "events", "envs"]), default="metrics",
               show_default=True, help="What csv and parquet hold.")  # fmt: skip
 @run_option
@@ -147,14 +147,19 @@ def export(path: Path, fmt: str, out: Path, table: str, run_id: str | None) -> N
       overwatch export runs/42 --to openmetrics -o run.om
       promtool tsdb create-blocks-from openmetrics run.om data/
       overwatch export runs/42 --to tensorboard -o logs/run-42 && tensorboard --logdir logs
+      overwatch export runs/42 --to wandb -o logs && wandb sync logs/wandb/offline-run-*
 
     Exit codes: 0 written, 2 bad input.
     """  # noqa: D301
     from overwatch.analyse.export import export as written
+    from overwatch.analyse.export_wandb import wandb_run
 
     with bad_input():
         (run_history,) = read_histories(path, run_id, facts=table == "events")
-        count = written(run_history, fmt, out, table)
+        if fmt == "wandb":
+            count = wandb_run(run_history, out, table)
+        else:
+            count = written(run_history, fmt, out, table)
     if str(out) != "-":
         click.echo(f"{out}: {count:,} {'values' if table == 'metrics' else table}")
 

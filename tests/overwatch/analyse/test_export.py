@@ -227,6 +227,7 @@ def test_tensorboard_itself_reads_them(run_history: RunHistory, tmp_path: Path) 
         (("--to", "xml", "-o", "x"), "'xml' is not one of"),
         (("--to", "openmetrics", "--table", "events", "-o", "x"), "holds metrics only"),
         (("--to", "tensorboard", "-o", "-"), "needs a folder"),
+        (("--to", "wandb", "--table", "envs", "-o", "x"), "wandb holds metrics only"),
         (("--to", "parquet", "-o", "-"), "name a file"),
         (("--to", "csv", "-o", "."), "is a folder"),
         (("--to", "csv"), "--out"),

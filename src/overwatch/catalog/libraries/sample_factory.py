@@ -13,7 +13,7 @@ _last: Final = partial(_key, moment=Moment.LAST_MINIBATCH)
 NAMES: Final = Names(
     library=Library.SAMPLE_FACTORY,
     version="2.1.1",
-    is_run=False,
+    is_run=True,
     rows={
         "kl_divergence": (_last(name="train/kl_divergence", estimator=Estimator.EXACT),),
         "clip_fraction": (_last(name="train/fraction_clipped"),),
@@ -40,6 +40,8 @@ NAMES: Final = Names(
             "train/value": "in units of normalised returns where these are normalised",
             "train/actual_lr": "scaled by the share of valid samples",
             "train/version_diff_avg": "versions are steps of the optimiser, not updates",
+            "train/value_delta*": "how far the critic moved, not what it expected",
+            "train/returns_running_*": "of the normaliser of returns, whose own steps it counts",
             "reward/reward_min": "of one episode",
             "reward/reward_max": "of one episode",
         }

@@ -1,0 +1,201 @@
+"""TensorBoard: a `SummaryWriter` that reports its scalars and passes all calls on to the real one.
+
+    from overwatch.adapters.tensorboard import SummaryWriter
+    writer = SummaryWriter("runs/1")
+
+or, for a library that makes its own writer, `tensorboard.install()` once: those of `torch.utils.tensorboard`
+and of tensorboardX are then this one. Serves CleanRL, skrl, rsl_rl, rl_games, Sample Factory and whoever else
+writes scalars. Where neither package is installed scalars are reported all the same and the rest is dropped,
+with one line of log. A writer is a run. Must not know what a tag means: `scalars` does.
+"""
+
+import importlib
+import logging
+import os
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import PurePath
+from types import TracebackType
+from typing import Any, ClassVar, Final, Self
+
+from overwatch.adapters.envs import Bordered, kept_out
+from overwatch.adapters.scalars import Scalars, started
+from overwatch.sdk import Run
+
+log: Final = logging.getLogger("overwatch.adapters")
+
+WRITERS: Final = ("torch.utils.tensorboard", "tensorboardX")
+PARAMETERS: Final = "hyperparameters"
+"""The tag under which CleanRL and its kind write their settings, as a table of Markdown."""
+GENERIC: Final = frozenset({"summaries", ".summary", "summary", "logs", "log", "tb", "tensorboard", "runs"})
+"""Names of folders that say nothing of the run in them."""
+UNCLOSED: Final = "the SummaryWriter was dropped without close()"
+
+shared: list[Scalars] = []
+"""A run that all writers report to instead of one of their own: W&B's, under `sync_tensorboard`."""
+
+
+class SummaryWriter(Bordered):
+    """Reports to `run`, or to a run of its own that ends with `close()`."""
+
+    _real: ClassVar[Callable[..., Any] | None] = None
+    """The class of the writer behind this one; `None` looks for one."""
+
+    def __init__(self, *args: Any, run: Run | None = None, library: str | None = None, **kwargs: Any) -> None:
+        real = self._real or real_writer()
+        self._writer = None if real is None else real(*args, **kwargs)
+        given = kwargs.get("log_dir") or kwargs.get("logdir") or next(iter(args), None)
+        self.log_dir = str(given or getattr(self._writer, "log_dir", "runs"))
+        self._start = _Start(run, run_name(self.log_dir))
+        self._is_own = run is None and not shared
+        self._scalars = shared[0] if shared and run is None else Scalars(self._start, library)
+        self._collected = weakref.finalize(self, self._scalars.close, "interrupted", UNCLOSED)
+        self._collected.atexit = False
+        if not self._is_own:
+            self._collected.detach()
+
+    def add_scalar(
+        self, tag: str, scalar_value: Any, global_step: float | None = None, *args: Any, **kwargs: Any
+    ) -> None:
+        """One number of a step."""
+        if self._writer is not None:
+            self._writer.add_scalar(tag, scalar_value, global_step, *args, **kwargs)
+        self._scalars.add(tag, scalar_value, global_step)
+
+    def add_scalars(
+        self,
+        main_tag: str,
+        tag_scalar_dict: Mapping[str, Any],
+        global_step: float | None = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        """Several numbers of a step, below one tag."""
+        if self._writer is not None:
+            self._writer.add_scalars(main_tag, tag_scalar_dict, global_step, *args, **kwargs)
+        for tag, value in tag_scalar_dict.items():
+            self._scalars.add(f"{main_tag}/{tag}", value, global_step)
+
+    def add_hparams(
+        self, hparam_dict: dict[str, Any], metric_dict: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> None:
+        """Settings, for a run that has not started; and numbers, which are of no update."""
+        if self._writer is not None:
+            self._writer.add_hparams(hparam_dict, metric_dict, *args, **kwargs)
+        self._start.config |= hparam_dict
+        self._scalars.aside(metric_dict)
+
+    def add_text(self, tag: str, text_string: str, *args: Any, **kwargs: Any) -> None:
+        """A text; the table of settings names the run and starts it."""
+        if self._writer is not None:
+            self._writer.add_text(tag, text_string, *args, **kwargs)
+        if tag == PARAMETERS:
+            self._note_settings(text_string)
+
+    def flush(self) -> None:
+        """Write what waits; the open update is whole."""
+        if self._writer is not None:
+            self._writer.flush()
+        self._scalars.end()
+
+    def close(self) -> None:
+        """Close the writer, and the run if it is its own."""
+        if self._writer is not None:
+            self._writer.close()
+        self._collected.detach()
+        if self._is_own:
+            self._scalars.close()
+        else:
+            self._scalars.end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "_writer" not in vars(self):
+            raise AttributeError(name)
+        if self._writer is not None:
+            return getattr(self._writer, name)
+        if name == "get_logdir":
+            return lambda: self.log_dir
+        if not name.startswith("add_"):
+            raise AttributeError(f"{name!r} needs tensorboard; pip install tensorboard")
+        return partial(self._drop, name)
+
+    def _drop(self, name: str, *_: object, **__: object) -> None:
+        if not self.failures:
+            log.warning("%s: only scalars are kept without a package; pip install tensorboard", name)
+        self.failures += 1
+
+    @kept_out
+    def _note_settings(self, table: str) -> None:
+        self._start.config |= settings(table)
+        _ = self._scalars.run
+
+
+@dataclass
+class _Start:
+    """Begins the run of a writer; holds no writer, which may be collected."""
+
+    given: Run | None
+    name: str
+    config: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self) -> Run:
+        return self.given or started(self.name, self.config)
+
+
+def settings(table: str) -> dict[str, str]:
+    r"""A table of Markdown with two columns, without its head.
+
+    >>> settings("|param|value|\n|-|-|\n|env_id|CartPole-v1|\n|gamma|0.99|")
+    {'env_id': 'CartPole-v1', 'gamma': '0.99'}
+    """
+    rows = [line.strip().strip("|").split("|", 1) for line in table.splitlines()[2:]]
+    return {row[0]: row[1] for row in rows if len(row) == 2 and row[1] != "None"}
+
+
+def run_name(folder: str) -> str:
+    """The last part of a folder that says something.
+
+    >>> run_name("runs/cartpole_07-12/summaries")
+    'cartpole_07-12'
+    """
+    parts = [part for part in PurePath(folder).parts if part.lower() not in GENERIC and not part.isdigit()]
+    return parts[-1].strip(os.sep) or "run" if parts else "run"
+
+
+def real_writer() -> Callable[..., Any] | None:
+    """The class of whichever package is installed."""
+    return next((found for name in WRITERS if (found := _class_of(name)) is not None), None)
+
+
+def install() -> None:
+    """Have every `SummaryWriter` that is made from now on be this one, also where it was imported before."""
+    for name in WRITERS:
+        real = _class_of(name)
+        if real is None:
+            continue
+        mine = type("SummaryWriter", (SummaryWriter,), {"_real": staticmethod(real), "__module__": __name__})
+        for module in list(sys.modules.values()):
+            names = getattr(module, "__dict__", {})
+            if names.get("SummaryWriter") is real and names.get("__name__") != real.__module__:
+                module.SummaryWriter = mine  # type: ignore[attr-defined]
+
+
+def _class_of(name: str) -> Callable[..., Any] | None:
+    """The real class of a package, also once `install` has taken its place; `None` without the package."""
+    try:
+        found: Any = importlib.import_module(name).SummaryWriter
+    except ImportError:
+        return None
+    real: Callable[..., Any] = getattr(found, "_real", found)
+    return real

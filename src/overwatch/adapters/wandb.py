@@ -1,0 +1,216 @@
+"""Weights & Biases: a module in its place, which reports what is logged and passes all on to the real one.
+
+    from overwatch.adapters import wandb
+    wandb.init(project="cartpole", config=config)
+    wandb.log({"losses/value_loss": 0.5})
+
+Each row that W&B would commit is one update. What this module does not have is the real module's; without the
+package the usual calls do nothing, with one line of log. Under `sync_tensorboard` the writers of
+`overwatch.adapters.tensorboard` report to W&B's run. Must not know what a name means: `scalars` does.
+"""
+
+import importlib
+import logging
+from collections.abc import Iterator, Mapping
+from types import ModuleType, TracebackType
+from typing import Any, Final, Self
+
+from overwatch.adapters import tensorboard as writers
+from overwatch.adapters.envs import Bordered, kept_out
+from overwatch.adapters.scalars import Scalars, started
+
+logger: Final = logging.getLogger("overwatch.adapters")
+
+FORWARDED: Final = ("config", "summary")
+"""What the module has of the run in progress."""
+
+
+class Entries(dict[str, Any]):
+    """W&B's configuration or summary where W&B is not installed: keys are attributes too."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError as error:
+            raise AttributeError(name) from error
+
+    def __setattr__(self, name: str, value: object) -> None:
+        self[name] = value
+
+    def update(self, *args: Any, allow_val_change: bool | None = None, **kwargs: Any) -> None:  # noqa: ARG002 W&B's
+        """Take entries of a mapping or a namespace."""
+        super().update(*(entries_of(one) for one in args), **kwargs)
+
+    def setdefaults(self, defaults: object) -> None:
+        """Take those entries that are not there."""
+        super().update(entries_of(defaults) | self)
+
+
+class Nothing:
+    """Stands for whatever W&B would have; every use of it does nothing."""
+
+    def __call__(self, *_: object, **__: object) -> Self:
+        """Nothing again."""
+        return self
+
+    def __getattr__(self, name: str) -> Self:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to end."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class Tracked(Bordered):
+    """A run of W&B's and a run here; ends with `finish()`."""
+
+    def __init__(self, real: Any, config: object, name: str) -> None:
+        self.real = real
+        self.config: Any = Entries(entries_of(config)) if real is None else real.config
+        self.summary: Any = Entries() if real is None else real.summary
+        self._step = 0
+        self.scalars: Final = Scalars(
+            lambda: started(name, {key: value for key, value in dict(self.config).items() if key != "_wandb"})
+        )
+
+    @property
+    def step(self) -> int:
+        """The step that the next row has."""
+        return self._step if self.real is None else int(self.real.step)
+
+    def log(
+        self,
+        data: Mapping[str, Any],
+        step: int | None = None,
+        commit: bool | None = None,  # noqa: FBT001 as W&B has it
+        **more: Any,
+    ) -> None:
+        """Numbers of a row, which is whole with `commit`, or with a greater `step`."""
+        if self.real is not None:
+            self.real.log(data, step=step, commit=commit, **more)
+        elif step is None or step >= self._step:
+            self.summary.update(data)
+        self._note(data, step, commit=step is None if commit is None else commit)
+
+    def finish(self, exit_code: int | None = None, *args: Any, **kwargs: Any) -> None:
+        """End both runs; as failed with another exit code than 0, or while an exception is handled."""
+        if self.real is not None:
+            self.real.finish(exit_code, *args, **kwargs)
+        self.end(*(("failed", f"exit code {exit_code}") if exit_code else ()))
+
+    def end(self, outcome: str | None = None, reason: str | None = None) -> None:
+        """End the run here alone."""
+        if self in _current:
+            _current.remove(self)
+        writers.shared[:] = [one for one in writers.shared if one is not self.scalars]
+        self.scalars.close(outcome, reason)
+
+    @kept_out
+    def _note(self, data: Mapping[str, Any], step: int | None, *, commit: bool) -> None:
+        if step is not None and step < self._step:
+            return  # W&B drops it too, and warns
+        self._step = self._step if step is None else step
+        for name, value in flat(data):
+            self.scalars.add(name, value, self._step)
+        if commit:
+            self.scalars.end()
+            self._step += 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.real is not None:
+            self.real.__exit__(kind, error, trace)
+        self.end()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "real" not in vars(self):
+            raise AttributeError(name)
+        return Nothing() if self.real is None else getattr(self.real, name)
+
+
+_current: Final[list[Tracked]] = []
+"""Runs in progress, the newest last."""
+
+
+def init(*args: Any, **kwargs: Any) -> Tracked:
+    """Begin a run; W&B's own arguments."""
+    module, reinit = _module(), kwargs.get("reinit")
+    real = None if module is None else module.init(*args, **kwargs)
+    if reinit in (None, False, "default", "return_previous") or real is not None:
+        for one in _current:
+            if one.real is real:
+                return one
+    if reinit != "create_new":
+        while _current:
+            _current[-1].end()
+    if real is None:
+        logger.warning("wandb is not installed: what is logged is reported to Overwatch alone")
+    name = kwargs.get("name") or getattr(real, "name", None) or kwargs.get("project") or "run"
+    run = Tracked(real, kwargs.get("config"), str(name))
+    _current.append(run)
+    if kwargs.get("sync_tensorboard"):
+        writers.shared[:] = [run.scalars]
+    return run
+
+
+def log(data: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:
+    """Numbers of a row of the newest run."""
+    if _current:
+        _current[-1].log(data, *args, **kwargs)
+    else:
+        __getattr__("log")(data, *args, **kwargs)
+
+
+def finish(*args: Any, **kwargs: Any) -> None:
+    """End the newest run."""
+    if _current:
+        _current[-1].finish(*args, **kwargs)
+
+
+def entries_of(config: object) -> dict[str, Any]:
+    """A mapping, or the attributes of a namespace; nothing for anything else."""
+    if isinstance(config, Mapping):
+        return {str(key): value for key, value in config.items()}
+    return dict(vars(config)) if hasattr(config, "__dict__") else {}
+
+
+def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Entries with nested names joined by dots, as W&B joins them."""
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _module() -> ModuleType | None:
+    try:
+        return importlib.import_module("wandb")
+    except ImportError:
+        return None
+
+
+def __getattr__(name: str) -> Any:
+    """Whatever else W&B has."""
+    if name.startswith("__") and name != "__version__":
+        raise AttributeError(name)
+    if name == "run":
+        return _current[-1] if _current else None
+    if name in FORWARDED and _current:
+        return getattr(_current[-1], name)
+    module = _module()
+    return Nothing() if module is None else getattr(module, name)

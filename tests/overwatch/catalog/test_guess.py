@@ -1,0 +1,36 @@
+"""Which library writes is read from the names that it alone has."""
+
+import pytest
+
+from overwatch.catalog import LIBRARIES, Library, Names
+from overwatch.catalog.libraries.guess import library_of, parse_library
+
+
+@pytest.mark.parametrize("names", LIBRARIES, ids=lambda names: names.library.value)
+def test_each_library_is_known_by_its_own_names(names: Names) -> None:
+    """All names of its table together."""
+    own = [alias.name for row in names.rows.values() for alias in row]
+    assert library_of(own) is names.library
+
+
+def test_the_most_names_win() -> None:
+    """One name that another library has too changes nothing."""
+    assert library_of(["losses/entropy", "losses/approx_kl", "charts/SPS", "info/kl"]) is Library.CLEANRL
+
+
+def test_plain_words_prove_nothing() -> None:
+    """Names of no library, or of many by hand."""
+    assert library_of(["my/number", "accuracy", "reward"]) is None
+    assert library_of([]) is None
+
+
+@pytest.mark.parametrize("word", ["CleanRL", "cleanrl", "sample-factory", "RL_GAMES"])
+def test_a_library_is_named_in_any_spelling(word: str) -> None:
+    """Case, spaces, bars."""
+    assert parse_library(word) in {Library.CLEANRL, Library.SAMPLE_FACTORY, Library.RL_GAMES}
+
+
+def test_an_unknown_library_names_the_known() -> None:
+    """So that it can be mended."""
+    with pytest.raises(ValueError, match=r"no library is called 'cleanx'; there is SB3, CleanRL"):
+        parse_library("cleanx")
