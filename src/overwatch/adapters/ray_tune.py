@@ -11,6 +11,7 @@ Must not know what a trainable reports.
 
 import os
 import threading
+from pathlib import Path
 from typing import Any
 
 from ray.tune import Callback
@@ -53,7 +54,7 @@ class OverwatchTuneCallback(Callback, Bordered):  # type: ignore[misc]  # where 
         """A trial has failed and is tried again."""
         run = self.runs.get(trial.trial_id)
         if run is not None:
-            run.log("failed, and is tried again", severity="warning", subsystem="tune")
+            run.log(f"is tried again after {_reason(trial)}", severity="warning", subsystem="tune")
 
     @kept_out
     def on_checkpoint(self, /, *, trial: Any, checkpoint: Any, **_: object) -> None:
@@ -91,6 +92,6 @@ class OverwatchTuneCallback(Callback, Bordered):  # type: ignore[misc]  # where 
 
 
 def _reason(trial: Any) -> str | None:
-    """The last line of the error, which has the exception."""
-    error = trial.get_error()
-    return None if error is None else str(error).strip().rpartition("\n")[2]
+    """The last line of the trial's error, which has the exception; Tune's storage has the file only later."""
+    file = Path(trial.error_file or "")
+    return file.read_text(encoding="utf-8").strip().rpartition("\n")[2] if file.is_file() else None

@@ -3,7 +3,8 @@
 Rules: an env is numbered over all runners, by its runner's index. Step time is that of the runner's whole
 vector; returns and lengths are those of whole episodes, of which RLlib cuts one at each sample. A runner in a
 process of its own joins the run and leaves it when it is stopped; it is no service, which must report by the
-second: while the learner works it has nothing to report. Must not know the algorithm.
+second: while the learner works it has nothing to report. The algorithm counts the steps of all runners. Must
+not know the algorithm.
 """
 
 import math
@@ -26,7 +27,7 @@ class Envs:
         self._run, self._index = run, env_runner.worker_index or 0
         self._ids = np.arange(env_runner.num_envs)
         self._rewards = np.zeros(self._ids.size)
-        self._transitions, self._turns, self._seconds = 0, 0, 0.0
+        self._turns, self._seconds = 0, 0.0
         self._last, self._next, self._is_due = -1, 0.0, True
         self._ops: dict[int, str] = {}
         self.watch(env_runner.env)
@@ -40,7 +41,6 @@ class Envs:
         if index <= self._last:
             self._end_turn()
         self._last = index
-        self._transitions += 1
         earned = episode.get_rewards(-1)
         reward = sum(earned.values()) if isinstance(earned, Mapping) else earned
         self._rewards[index] = reward
@@ -63,8 +63,8 @@ class Envs:
     def _end_turn(self) -> None:
         self._last = -1
         if self._is_due and self._turns:
-            step, seconds = self._transitions // self._ids.size, self._seconds / self._turns
-            self._run.envs(env_id=self._ids, step=step, reward=self._rewards, step_time=seconds)
+            seconds = self._seconds / self._turns
+            self._run.envs(env_id=self._ids, reward=self._rewards, step_time=seconds)
             if self._ops:
                 self._run.actions(env_id=list(self._ops), op=list(self._ops.values()))
             self._ops, self._turns, self._seconds = {}, 0, 0.0
