@@ -5,15 +5,19 @@ so that their times add up to the loop's; a pause (an evaluation, a checkpoint) 
 replaced is put back. Must not know which library calls.
 """
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
+from overwatch.adapters.envs import Bordered, kept_out
 from overwatch.catalog.phases import is_pause
 from overwatch.sdk import Run
 
+T = TypeVar("T")
 
-class Phases:
+
+class Phases(Bordered):
     """The phases of one run, until `close`."""
 
     def __init__(self, run: Run) -> None:
@@ -21,6 +25,7 @@ class Phases:
         self._open = ExitStack()
         self._now: str | None = None
 
+    @kept_out
     def switch(self, phase: str | None) -> None:
         """End the phase that is open, and begin another or none."""
         self._open.close()
@@ -59,3 +64,13 @@ def replaced(owner: object, attributes: Mapping[str, Any]) -> Callable[[], None]
         own.update(before)
 
     return restore
+
+
+def caller(kind: type[T]) -> T:
+    """The nearest object of a kind whose method calls this: some libraries give a hook all but themselves."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if isinstance(found := frame.f_locals.get("self"), kind):
+            return found
+        frame = frame.f_back
+    raise LookupError(f"no {kind.__name__} calls this hook: give the callback to one")
