@@ -60,11 +60,11 @@ class _Trainer:
         self._logged: dict[str, Any] = {}
         self._update = 0
         self._envs: Batches | None = None
-        trainer = self._trainer
-        self.watched.after(trainer, "_pre_steps_log_hook", self._collected)
-        self.watched.after(trainer, "optim_steps", lambda *_, **__: None, "learn")
-        self.watched.after(trainer, "_log", self._log)
-        self.watched.after(trainer, "_post_steps_log_hook", self._send)
+        trainer, after = self._trainer, self.watched.after
+        after(trainer, "_pre_steps_log_hook", self._collected)
+        after(trainer, "optim_steps", lambda *_, **__: None, "learn")
+        after(trainer, "_log", self._log)
+        after(trainer, "_post_steps_log_hook", self._send)
 
     def settle(self) -> None:
         """All was sent."""
@@ -74,18 +74,15 @@ class _Trainer:
             rewards = batch["next", "reward"]
             if self._envs is None:
                 self._envs = Batches(self.watched.run, rewards[..., 0, :].numel(), str(batch.device or "cpu"))
-            ends = batch["next", "done"]
-            self._envs.batch(
-                rewards, ends, time.perf_counter() - self.watched.began, batch.get("action", None)
-            )
+            seconds = time.perf_counter() - self.watched.began
+            self._envs.batch(rewards, batch["next", "done"], seconds, batch.get("action", None))
 
     def _log(self, _: Any, __: float, **logged: Any) -> None:
         logged.pop("log_pbar", None)
         self._logged.update(logged)
 
     def _send(self, *_: Any) -> None:
-        found = numbers(self._logged, Library.TORCHRL)
-        self._logged = {}
+        found, self._logged = numbers(self._logged, Library.TORCHRL), {}
         if _MINIBATCH in found:
             found[f"{CUSTOM_PREFIX}loss/explained_variance"] = found.pop(_MINIBATCH)
         choices = _choices(getattr(self._trainer.collector, "env", None))
