@@ -20,8 +20,8 @@ from weakref import WeakSet
 from overwatch import sdk
 from overwatch.adapters.envs import Bordered, kept_out
 from overwatch.adapters.numbers import numbers, scalar
-from overwatch.catalog import CUSTOM_PREFIX, Library
-from overwatch.catalog.libraries.guess import library_of, parse_library
+from overwatch.catalog import CUSTOM_PREFIX, Library, parse_library
+from overwatch.catalog.libraries.guess import library_of
 from overwatch.events import PhaseEnded
 from overwatch.sdk import Run
 

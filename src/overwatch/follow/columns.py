@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from overwatch.catalog import LIBRARIES, Library, recognise
+from overwatch.catalog import Library, recognise
+from overwatch.catalog.libraries.guess import library_of
 
 UPDATES: Final = (
     "time/iterations", "training_iteration", "training/global_step", "update", "updates", "iteration",
@@ -63,10 +64,7 @@ class Columns:
             return False
         self._names |= new
         before = self.library
-        counts = {library: self._hits(library) for library in _WITH_NAMES}
-        if self._chosen.library is None and any(counts.values()):
-            best = max(counts, key=lambda library: counts[library])
-            self.library = best
+        self.library = self._chosen.library or library_of(self._names)
         self.hits = 0 if self.library is None else self._hits(self.library)
         return self.library != before
 
@@ -97,7 +95,6 @@ class Columns:
         }
 
 
-_WITH_NAMES: Final = tuple(names.library for names in LIBRARIES)
 _PLACES: Final = frozenset((*UPDATES, *STEPS, *TIMES, *ELAPSED))
 
 

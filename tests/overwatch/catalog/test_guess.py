@@ -3,7 +3,7 @@
 import pytest
 
 from overwatch.catalog import LIBRARIES, Library, Names
-from overwatch.catalog.libraries.guess import library_of, parse_library
+from overwatch.catalog.libraries.guess import library_of
 
 
 @pytest.mark.parametrize("names", LIBRARIES, ids=lambda names: names.library.value)
@@ -22,15 +22,3 @@ def test_plain_words_prove_nothing() -> None:
     """Names of no library, or of many by hand."""
     assert library_of(["my/number", "accuracy", "reward"]) is None
     assert library_of([]) is None
-
-
-@pytest.mark.parametrize("word", ["CleanRL", "cleanrl", "sample-factory", "RL_GAMES"])
-def test_a_library_is_named_in_any_spelling(word: str) -> None:
-    """Case, spaces, bars."""
-    assert parse_library(word) in {Library.CLEANRL, Library.SAMPLE_FACTORY, Library.RL_GAMES}
-
-
-def test_an_unknown_library_names_the_known() -> None:
-    """So that it can be mended."""
-    with pytest.raises(ValueError, match=r"no library is called 'cleanx'; there is SB3, CleanRL"):
-        parse_library("cleanx")

@@ -154,7 +154,7 @@ def test_what_the_user_and_the_file_say_of_the_run_begins_it() -> None:
     started = events(story, SB3_ROW, config={"lr": "0.1", "algo": "ppo"})[0]
 
     assert isinstance(started, RunStarted)
-    assert (started.algo, started.judged_by) == ("grpo", "grpo")
+    assert (started.algo, started.chosen) == ("grpo", "grpo")
     assert started.config == {"lr": "0.1", "algo": "ppo", "n_actions": "2", "max_entropy": repr(math.log(2))}
 
 

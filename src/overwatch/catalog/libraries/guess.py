@@ -24,23 +24,6 @@ def library_of(names: Iterable[str]) -> Library | None:
     return max(votes, key=lambda library: (votes[library], -order.index(library)), default=None)
 
 
-def parse_library(name: str) -> Library:
-    """The library of a name as people write it; raises `ValueError` that names the known ones.
-
-    >>> parse_library("sample_factory")
-    <Library.SAMPLE_FACTORY: 'Sample Factory'>
-    """
-    found = {_plain(one.library.value): one.library for one in LIBRARIES}.get(_plain(name))
-    if found is None:
-        known = ", ".join(one.library.value for one in LIBRARIES)
-        raise ValueError(f"no library is called {name!r}; there is {known}")
-    return found
-
-
-def _plain(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())
-
-
 @cache
 def _owners() -> Mapping[str, tuple[Library, ...]]:
     """By name, the libraries that have it."""
