@@ -22,7 +22,8 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
-from overwatch.adapters.sb3 import OverwatchCallback, most_entropy
+from overwatch.adapters.sb3 import OverwatchCallback
+from overwatch.adapters.spaces import most_entropy
 from overwatch.catalog import BY_NAME
 from overwatch.events import EpisodeEnded, Record
 from overwatch.sdk.frames import Update

@@ -14,7 +14,6 @@ from contextlib import ExitStack, suppress
 from numbers import Real
 from typing import Any, Final
 
-import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
@@ -25,6 +24,7 @@ from overwatch import sdk
 from overwatch.adapters.envs import Bordered, EnvReporter, kept_out
 from overwatch.adapters.failures import culprit, watch
 from overwatch.adapters.numbers import numbers
+from overwatch.adapters.spaces import most_entropy
 from overwatch.catalog import Library
 
 _LOOP: Final = ("collect_rollouts", "train", "dump_logs", "_dump_logs", "_do_one_update")
@@ -205,10 +205,3 @@ class OverwatchCallback(BaseCallback, Bordered):
         self._phases.close()
         self._numbers.take(self.logger.name_to_value)
         self._numbers.report()
-
-
-def most_entropy(space: spaces.Space[Any]) -> float | None:
-    """Nats of a uniform choice among all actions; `None` where there is no such number or no choice."""
-    if not isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        return None
-    return float(np.log(space.n if isinstance(space, spaces.Discrete) else space.nvec).sum()) or None

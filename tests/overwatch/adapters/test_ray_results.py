@@ -14,7 +14,7 @@ from overwatch.catalog import CUSTOM_PREFIX
 RECORDED = Path(__file__).parent / "recorded"
 PPO_ROWS = {
     "kl_divergence", "explained_variance", "learning_rate", "policy_loss", "value_loss",
-    "value_loss_unclipped", "total_loss", "entropy_nats", "return", "episode_length",
+    "value_loss_unclipped", "total_loss", "entropy_nats", "return", "eval_return", "episode_length",
 }  # fmt: skip
 
 
@@ -70,7 +70,7 @@ def test_several_modules_keep_their_names() -> None:
     result["learners"] |= {"p0": module, "p1": {**module, "mean_kl_loss": 0.5}}
     found = rllib_numbers(result)
 
-    assert _rows(found) == {"return", "episode_length"}
+    assert _rows(found) == {"return", "episode_length", "eval_return"}
     assert found[f"{CUSTOM_PREFIX}kl_divergence/p1"] == 0.5
     assert found[f"{CUSTOM_PREFIX}learners/p0/policy_loss"] == module["policy_loss"]
 

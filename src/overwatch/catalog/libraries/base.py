@@ -24,4 +24,4 @@ class Names:
 
     def leaves(self, name: str) -> bool:
         """Whether a name is left out with a reason."""
-        return name in self.left or any(fnmatchcase(name, one) for one in self.left if "*" in one)
+        return name in self.left or any(fnmatchcase(name, one) for one in self.left)

@@ -1,7 +1,7 @@
 """Which library writes: the one whose table has most of the names that were seen.
 
-Rules: a name that means something in one library only when that library is known proves nothing. Of equals
-the first in the order of `LIBRARIES` is taken. Pure.
+Rules: a name that means something in one library only when that library is known proves nothing, nor does a
+single word, which people write by hand. Of equals the first in the order of `LIBRARIES` is taken. Pure.
 """
 
 from collections import Counter
@@ -31,5 +31,6 @@ def _owners() -> Mapping[str, tuple[Library, ...]]:
     for one in LIBRARIES:
         aliases = (alias for row in one.rows.values() for alias in row)
         for name in {alias.name for alias in aliases if not alias.is_bare} | set(one.left):
-            owners[name] = (*owners.get(name, ()), one.library)
+            if not name.isalpha():
+                owners[name] = (*owners.get(name, ()), one.library)
     return owners

@@ -24,6 +24,7 @@ NAMES: Final = Names(
     is_run=True,
     rows={
         "kl_divergence": (_last(name=f"{_LEARNER}/mean_kl_loss", estimator=Estimator.EXACT),),
+        "eval_return": (_key(name="evaluation/env_runners/episode_return_mean"),),
         "explained_variance": (_last(name=f"{_LEARNER}/vf_explained_var"),),
         "grad_norm": (_last(name=f"{_LEARNER}/gradients_default_optimizer_global_norm"),),
         "learning_rate": (_key(name=f"{_LEARNER}/default_optimizer_learning_rate"),),
@@ -67,7 +68,6 @@ NAMES: Final = Names(
         "env_runners/episode_return_max": _EXTREME,
         "env_runners/agent_episode_return_mean/default_agent": _OF_ONE,
         "env_runners/module_episode_return_mean/default_policy": _OF_ONE,
-        "evaluation/env_runners/episode_return_mean": _EVALUATION,
         "evaluation/env_runners/episode_return_min": _EVALUATION,
         "evaluation/env_runners/episode_return_max": _EVALUATION,
         "evaluation/env_runners/agent_episode_return_mean/default_agent": _EVALUATION,

@@ -29,6 +29,7 @@ NAMES: Final = Names(
             _key(name="vf_loss/mean"),
         ),
         "return": (_key(name="training/returns_stat/mean"),),
+        "eval_return": (_key(name="test/returns_stat/mean"),),
         "total_loss": (
             _key(name="update/loss/mean"),
             _key(name="update/loss"),
@@ -48,7 +49,6 @@ NAMES: Final = Names(
             "update/critic2_loss": "of the second critic; the row has the first's",
             **{f"training/returns_stat/{of}": "not the mean" for of in _NOT_MEAN},
             **{f"test/returns_stat/{of}": "of test episodes, and not the mean" for of in _NOT_MEAN},
-            "test/returns_stat/mean": "of test episodes; the row is of those that train",
             "update/gradient_steps": "how many steps the optimiser took",
             "update/smoothed_loss/gradient_steps": "a moving mean of how many steps the optimiser took",
             "info/best_reward": "the best of all test steps so far",

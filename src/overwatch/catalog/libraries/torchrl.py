@@ -61,8 +61,8 @@ NAMES: Final = Names(
         ),
         "learning_rate": (_key(name="train/lr", is_bare=True),),
         "return": (_key(name="train/reward", is_bare=True),),
+        "eval_return": (_key(name="eval/reward"),),
         "episode_length": (_key(name="train/episode_length", is_bare=True),),
     },
-    left=MappingProxyType({**_LEFT, **{f"train/{name}": reason for name, reason in _LEFT.items()},
-                           "eval/reward": "of evaluation episodes; the row is of those that train"}),
-)  # fmt: skip
+    left=MappingProxyType({**_LEFT, **{f"train/{name}": reason for name, reason in _LEFT.items()}}),
+)
