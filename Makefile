@@ -53,7 +53,7 @@ types-linux: $(VENV)/.installed
 	$(BIN)/mypy
 
 types-darwin: $(VENV)/.installed
-	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin -p overwatch -p overwatch_rl
 
 imports: $(VENV)/.installed
 	$(BIN)/lint-imports
