@@ -24,6 +24,8 @@ PACE_S = 0.005
 """Between two updates of some 7 KB."""
 FLOOD_S = 25
 """Fifteen times as long for the collector."""
+MORE_S = 90
+"""So much longer on a machine that has much else to do."""
 
 
 @pytest.fixture
@@ -104,11 +106,12 @@ def test_more_than_a_small_disk_holds_is_taken_in_without_a_refusal(tmp_path: Pa
 
 
 def _flood(endpoints: Endpoints, disk: Path, began: int) -> tuple[int, int]:
-    """Updates of a run, for a while; how many, and the most that lay on the disk."""
+    """Updates of a run, until its files were rotated; how many, and the most that lay on the disk."""
     run, chance, most = Reported("week", began), random.Random(7), 0  # noqa: S311 numbers that do not pack
     run.emit(endpoints, fakes.started(run.now, n_envs=ENVS))
     until_s, number = time.monotonic() + FLOOD_S, 0
-    while time.monotonic() < until_s:
+    while time.monotonic() < until_s or not any(disk.glob("snapshots-*")):
+        assert time.monotonic() < until_s + MORE_S, "no file of snapshots was rotated"
         number += 1
         values = {name: [chance.random() for _ in range(ENVS)] for name in ("reward", "step_time")}
         run.emit(endpoints, fakes.policy(run.now, number, kl_divergence=0.01, entropy=chance.random()),

@@ -75,6 +75,7 @@ WAITS: Final = {
         ),
         "actors that collect beside the update: tests/live/test_cluster.py",
     ),
+    "overwatch.policy.eval_return": "evaluations of a trainer: tests/overwatch/adapters/test_sb3.py",
     "overwatch.policy.warmup": "a network of convolutions: tests/overwatch_rl/training/test_warmup.py",
     "overwatch.run.gpu.idle": "a GPU",
     "overwatch.run.updates": "counted from the updates that came",
