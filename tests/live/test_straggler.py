@@ -35,20 +35,27 @@ def _straggler(snapshot: Snapshot | None) -> Finding | None:
     return next((finding for finding in found if finding.code == "straggler"), None)
 
 
+def _waiting(snapshot: Snapshot | None) -> Snapshot | None:
+    """One of a run with a straggler that waits at `sync`; on a busy machine other bounds come before."""
+    if snapshot is None or snapshot.system.bound is None or _straggler(snapshot) is None:
+        return None
+    return snapshot if snapshot.system.bound.state == "SYNC-BOUND" else None
+
+
 @pytest.mark.sampled(1, of="ranks over gloo")
 def test_a_rank_that_gets_less_of_its_processor_is_the_straggler(tmp_path: Path) -> None:
     """By what the other waits, its phase `sync`; what the run waits for is that rank."""
     with _training(tmp_path, slow=1) as endpoints:
-        finding = until(lambda: _straggler(snapshot_of(endpoints, RUN)), "a straggler", LONG_S)
-        snapshot = snapshot_of(endpoints, RUN)
+        snapshot = until(lambda: _waiting(snapshot_of(endpoints, RUN)), "a straggler waited for", LONG_S)
+    finding = _straggler(snapshot)
 
+    assert finding is not None
     assert finding.subject.id == "rank 1"
     assert "against" in finding.message
     assert finding.hint == "compare clock and PCIe width of rank 1"
-    assert snapshot is not None
     assert snapshot.run.ranks == 2
     assert snapshot.system.bound is not None
-    assert (snapshot.system.bound.state, "rank 1" in snapshot.system.bound.why) == ("SYNC-BOUND", True)
+    assert "rank 1" in snapshot.system.bound.why
 
 
 @pytest.mark.sampled(1, of="ranks over gloo")

@@ -71,7 +71,8 @@ def test_ten_thousand_idle_connections_keep_no_one_out(endpoints: Endpoints, lis
                 held.append(opened)
             else:
                 opened.close()
-        assert served(endpoints, listener, "127.0.0.2")
+        # Of those that were closed some are still to be let go.
+        until(lambda: served(endpoints, listener, "127.0.0.2"), "another peer's turn", 60)
         assert served(endpoints, listener) is (listener == "otlp_grpc")
         assert process.memory_info().rss - before < 64 << 20
     finally:
