@@ -2,7 +2,7 @@
 
 Rules: a `train()` is an update. The run ends with `stop()`, or with the exception that leaves `train()`; a
 `train()` after that begins another. RLlib's timers are means over time: phases are measured where RLlib
-measures them. Env runners in other processes are asked to join the run, and nobody waits for them. Must not
+measures them. Env runners in other processes are asked to join the run, and nothing waits for them. Must not
 know what the numbers of a result mean, nor what an env runner reports.
 """
 

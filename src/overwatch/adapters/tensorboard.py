@@ -4,7 +4,7 @@
     writer = SummaryWriter("runs/1")
 
 or, for a library that makes its own writer, `tensorboard.install()` once: those of `torch.utils.tensorboard`
-and of tensorboardX are then this one. Serves CleanRL, skrl, rsl_rl, rl_games, Sample Factory and whoever else
+and of tensorboardX are then this one. Serves CleanRL, skrl, rsl_rl, rl_games, Sample Factory and what else
 writes scalars. Where neither package is installed scalars are reported all the same and the rest is dropped,
 with one line of log. A writer is a run. Must not know what a tag means: `scalars` does.
 """

@@ -1,7 +1,7 @@
 """Other spellings of a metric: what a library calls it, and what exactly that library measures.
 
 Owns `Alias` and short makers. Rules: an alias means what its row means, in its unit;
-where estimator or moment differ they are named, so that nobody takes one number for another. Must not know
+where estimator or moment differ they are named, so that no number is taken for another. Must not know
 which rows exist.
 """
 
@@ -111,7 +111,7 @@ class Alias:
 
     @property
     def is_common(self) -> bool:
-        """Whether the name means its row, in the row's unit, whoever sends it."""
+        """Whether the name means its row, in the row's unit, from any sender."""
         return self.scale == 1.0 and not self.is_bare
 
 

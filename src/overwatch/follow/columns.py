@@ -89,7 +89,7 @@ class Columns:
         return _first(values, (self._chosen.time,) if self._chosen.time else ELAPSED)
 
     def numbers_of(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The row without its times and steps, of which nobody wants a chart."""
+        """The row without its times and steps, which are no charts."""
         return {
             name: value for name, value in values.items() if name not in _PLACES and name != self._chosen.time
         }

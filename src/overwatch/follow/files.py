@@ -117,7 +117,7 @@ class File:
         return data
 
     def _fed(self, data: bytes) -> Iterable[Logged]:
-        """Rows of these bytes; the first ones show the format where nobody named it."""
+        """Rows of these bytes; the first ones show the format where none was named."""
         if self.reader is None:
             kind = by_head(data[:_HEAD])
             if kind is None:

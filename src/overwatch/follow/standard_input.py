@@ -1,6 +1,6 @@
 """Standard input as rows: its lines are passed on as they come.
 
-Rules: a look waits a little for bytes, never for a whole line. Where nobody reads what is passed on, it is
+Rules: a look waits a little for bytes, never for a whole line. Where what is passed on has no reader, it is
 read on all the same. Must not know what the lines mean.
 """
 

@@ -372,7 +372,7 @@ class ReplayClient:
         return [[messages.table_of(table) for table in answer.tables] for answer in answers]
 
     async def _report(self, tower: Tower) -> None:
-        """Report tables that nobody else reports to the tower, second by second."""
+        """Report tables that no server reports to the tower, second by second."""
         is_known = False
         while True:
             with suppress(ReplayError):
