@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 from overwatch.discovery import Endpoints
+from overwatch.events import Measured
 from tests import fakes
 from tests.e2e.collecting import until
 from tests.e2e.test_left_checkpoints import Reported, living
@@ -21,43 +22,54 @@ NUMBERS = (
     "kl_divergence", "entropy", "policy_loss", "value_loss", "grad_norm", "clip_fraction",
     "learning_rate", "explained_variance", "return_mean",
 )  # fmt: skip
+SPEED = 5
+"""Times as fast as the clock: a busy machine still sends this many updates a second."""
 PACKED_AT_ONCE = ("exporters.otlp_file.rotation.max_minutes=0.5",)
 
 
-def train(run: Reported, endpoints: Endpoints) -> int:
-    """Emit what a trainer does in so many of the collector's seconds; returns how many updates."""
-    chance = random.Random(7)  # noqa: S311 numbers that do not pack
-    run.emit(endpoints, fakes.started(run.now))
-    began, step_ns = run.now, 10**9 // PER_SECOND
-    for index in range(1, PER_SECOND * SECONDS, IN_A_REQUEST):
-        due = began + (index + IN_A_REQUEST) * step_ns
-        time.sleep(max(0.0, (due - run.now) / 1e9 / run.speed))
-        run.emit(
-            endpoints,
-            *(
-                fakes.policy(run.now + n, index + n, **{name: chance.random() for name in NUMBERS})
-                for n in range(IN_A_REQUEST)
-            ),
-        )
-    return index + IN_A_REQUEST - 1
+class Training:
+    """A trainer of one run, in the collector's time."""
+
+    def __init__(self, run: Reported) -> None:
+        self.run = run
+        self.updates = 0
+        self._chance = random.Random(7)  # noqa: S311 numbers that do not pack
+
+    def emit(self, endpoints: Endpoints) -> None:
+        """One request of an exporter."""
+        at, number = self.run.now, self.updates + 1
+        self.run.emit(endpoints, *(self._update(at + n, number + n) for n in range(IN_A_REQUEST)))
+        self.updates += IN_A_REQUEST
+
+    def train(self, endpoints: Endpoints) -> None:
+        """Emit what a trainer does in so many of the collector's seconds."""
+        self.run.emit(endpoints, fakes.started(self.run.now))
+        began, step_ns = self.run.now, 10**9 // PER_SECOND
+        while self.updates < PER_SECOND * SECONDS:
+            due = began + (self.updates + IN_A_REQUEST) * step_ns
+            time.sleep(max(0.0, (due - self.run.now) / 1e9 / self.run.speed))
+            self.emit(endpoints)
+
+    def _update(self, at: int, number: int) -> Measured:
+        return fakes.policy(at, number, **{name: self._chance.random() for name in NUMBERS})
 
 
 def test_an_update_takes_little_once_it_is_packed(tmp_path: Path) -> None:
     """Its recording with index and checkpoints, and its share of a snapshot a second, as shipped."""
     began = time.time_ns()
-    run, recording = Reported("run-a", began), tmp_path / "otlp"
-    with living(tmp_path, began, *PACKED_AT_ONCE, every=None) as endpoints:
-        updates = train(run, endpoints)
+    training, recording = Training(Reported("run-a", began, SPEED)), tmp_path / "otlp"
+    with living(tmp_path, began, *PACKED_AT_ONCE, every=None, speed=SPEED) as endpoints:
+        training.train(endpoints)
 
         def packed() -> bool:
             # What comes next rotates what lies there for long enough.
-            run.emit(endpoints, fakes.policy(run.now, updates, kl_divergence=0.01))
+            training.emit(endpoints)
             rotated = {path.name for path in recording.glob("logs-*")}
             live = sum(path.stat().st_size for path in recording.glob("logs.jsonl"))
             return live < LITTLE_BYTES and bool(rotated) and all(name.endswith(".zst") for name in rotated)
 
         until(packed, "the recording to be packed", 120)
-    recorded = sum(path.stat().st_size for path in recording.rglob("*") if path.is_file()) / updates
+    recorded = sum(path.stat().st_size for path in recording.rglob("*") if path.is_file()) / training.updates
     lines = (tmp_path / "snapshots.jsonl").read_bytes().splitlines()
     shown = sum(map(len, lines)) / len(lines) / PER_SECOND
     print(f"{recorded:.0f} bytes an update in the recording, {shown:.0f} in snapshots, not packed")
