@@ -144,6 +144,16 @@ class SeedFacts:
     """Why a stage was left; code 0 stands for no change."""
     gates: tuple[tuple[str, tuple[str, ...]], ...]
     """Name of each gate and of its checks; code 0 stands for no gate."""
+    styles: tuple[str, ...] = ()
+    """How a seed is blended into its host."""
+    curves: tuple[str, ...] = ()
+    """How its alpha rises or falls."""
+    tempos: tuple[str, ...] = ()
+    """How fast it blends."""
+    sizes: tuple[int, ...] = ()
+    """Parameters of each blueprint."""
+    panics: tuple[str, ...] = ()
+    """Why the host of an env is set back; code 0 stands for none."""
 
 
 Summary: TypeAlias = Callable[[Mapping[str, Tensor], Tensor], dict[str, Tensor]]

@@ -28,6 +28,7 @@ from overwatch.events import (
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
+    EnvRolledBack,
     EnvsRemoved,
     EpisodeEnded,
     Event,
@@ -66,7 +67,6 @@ READERS: Final = ("overwatch/tui", "overwatch/serve", "overwatch/cli", "overwatc
 UNREAD: Final = {
     "RunStarted.env_offset": "already added to the ids; kept for who reads a recording",
     "RunStarted.world_size": "the ranks that speak are counted instead",
-    "EpisodeEnded.length": "kept for reports; trainers tell the mean as a row",
     "GateEvaluated.checks_passed": "kept for reports; a failed check is what explains",
     "EnvCrashed.traceback": "kept for the post-mortem; the error is shown",
     "NonFiniteSeen.scope": "the metric's name says it",
@@ -142,11 +142,14 @@ EVENTS: Final[tuple[Event, ...]] = (
     ),
     EpisodeEnded(
         at=T, env_id=IDS, episode_return=Column.of([1.0, 2.0]), length=IDS, metric=Column.of([0.1, 0.2]),
-        trace_id="a" * 32, span_id="b" * 16,
+        best=Column.of([0.2, 0.3]), best_step=IDS, growth_ratio=Column.of([1.1, 1.2]), fossils=IDS,
+        prunes=IDS, trace_id="a" * 32, span_id="b" * 16,
     ),
     ActionTaken(
         at=T, env_id=IDS, op=Column.of_labels(["grow", "wait"]), slot=Column.of_labels(["a", None]),
-        blueprint=Column.of_labels(["norm", None]), step=4,
+        blueprint=Column.of_labels(["norm", None]), step=4, confidence=Column.of([0.9, 0.8]),
+        second=Column.of_labels(["wait", "grow"]), second_confidence=Column.of([0.07, 0.15]),
+        third=Column.of_labels(["prune", None]), third_confidence=Column.of([0.03, 0.01]),
     ),
     SeedStageChanged(
         at=T, env_id=0, slot="a", seed_id="s", before=Stage.TRAINING, after=Stage.BLENDING,
@@ -157,6 +160,7 @@ EVENTS: Final[tuple[Event, ...]] = (
         checks_failed=("y",), message="m",
     ),
     EnvCrashed(at=T, env_id=1, error="boom", step=5, traceback="tb"),
+    EnvRolledBack(at=T, env_id=1, reason="divergence", step=6),
     NonFiniteSeen(at=T, scope=Scope.ENV, metric="overwatch.env.reward", kind="nan", count=2, env_ids=(1,)),
     EarlyStopped(at=T, update=1, epoch=1, kl_divergence=0.05, target=0.03, minibatches_skipped=3),
     CurriculumChanged(at=T, name="level", before="1", after="2", env_id=IDS),
@@ -255,7 +259,7 @@ def _traced(event: Event, read: set[str]) -> Event:
 def test_there_is_an_event_of_each_kind() -> None:
     """The list above is whole, and leaves no field at its default."""
     assert {type(event) for event in EVENTS} == set(get_args(Event))
-    for event in EVENTS[:17]:
+    for event in EVENTS[:18]:
         for field in msgspec.structs.fields(type(event)):
             unset = (field.default,) if field.default is not msgspec.NODEFAULT else ()
             assert getattr(event, field.name) not in unset or isinstance(event, Measured), field.name

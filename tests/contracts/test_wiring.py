@@ -33,7 +33,8 @@ from overwatch.otlp.totals import Totals
 from overwatch.serve.metrics_text import Text
 from overwatch.serve.metrics_text import page as rendered
 from overwatch.serve.prometheus import RunPage
-from overwatch.snapshot import Snapshot
+from overwatch.snapshot import Snapshot, View
+from overwatch.state.env_tables import FURTHER
 from tests.overwatch.sdk.sink import Sink, http_sink
 
 ROOT: Final = Path(__file__).parents[2]
@@ -46,13 +47,17 @@ NOT_SCRAPED: Final = {
     "overwatch.env.reward", "overwatch.env.return", "overwatch.env.metric", "overwatch.env.rent",
     "overwatch.env.step_time", "overwatch.slot.alpha", "overwatch.slot.age", "overwatch.slot.gradient_health",
     "overwatch.slot.stage", "overwatch.gpu.throttle",
+    *(f"overwatch.env.{name}" for name in FURTHER if name != "growth_ratio"), "overwatch.env.growth",
+    *(f"overwatch.slot.{name}" for name in ("contribution", "interaction", "boost", "shapley")),
 }  # fmt: skip
 """Series for each env and slot would be without end, words are no numbers: these are counted or ranked."""
 
 NOT_TOLD: Final = {"overwatch.run.phase.duration"}
 """A distribution that follows from facts."""
 
-COUNTED: Final = {"updates": 1, "episodes": 1, "steps": 1, "non_finite": 2, "crashes": 1, "gpu_idle": 0}
+COUNTED: Final = {
+    "updates": 1, "episodes": 1, "steps": 1, "non_finite": 2, "crashes": 1, "gpu_idle": 0, "rollbacks": 1,
+}  # fmt: skip
 """What the fold itself counts of what `_report` says."""
 
 
@@ -97,8 +102,8 @@ def wired(tmp_path_factory: pytest.TempPathFactory) -> Wired:
         Batch(sequence=n, stamp=now + n, signal=signal, body=body)
         for n, (signal, body) in enumerate(bodies, start=1)
     ]
-    frame = fold.advance(next_tick(now + len(batches)), batches, [])
-    snapshot = next(shot for (run, _view), shot in frame.snapshots.items() if run == RUN)
+    frame = fold.advance(next_tick(now + len(batches)), batches, [(RUN, View(env_id=0))])
+    snapshot = frame.snapshots[RUN, View(env_id=0)]
     return Wired(reported=reported, snapshot=snapshot, scraped=_scrape(_living(frame)))
 
 
@@ -130,6 +135,7 @@ def _report(sink: Sink) -> None:
     slot = {row.short: [value_of(row)] for row in of_scope(Scope.SLOT) if row.kind is Kind.GAUGE}
     run.slots(env_id=[0], slot=["a"], stage=["training"], step=1, **slot)
     run.env_crashed(0, "boom")
+    run.env_rolled_back(0, "nan")
     run.non_finite(scope="env", metric="reward", kind="nan", count=2)
     run.episodes(env_id=[0], episode_return=[value_of(_row("overwatch.env.return"))])
     run.gauge(**{row.short: value_of(row) for row in of_scope(Scope.HOST)})
@@ -200,6 +206,12 @@ def _shown(snapshot: Snapshot, row: Metric) -> object:
             return next(one.total for one in snapshot.tallies if one.name == row.name)
         case Scope.LEARNER | Scope.ACTOR | Scope.REPLAY | Scope.ORCHESTRATOR | Scope.ROLLOUTS:
             return snapshot.services[row.name].value
+        case Scope.ENV if row.short in FURTHER:
+            assert snapshot.detail is not None
+            return snapshot.detail.numbers[row.short]
+        case Scope.SLOT if row.short in ("contribution", "interaction", "boost", "shapley"):
+            assert snapshot.detail is not None
+            return snapshot.detail.slots["a"][row.short]
         case Scope.ENV:
             (env,) = snapshot.envs
             return getattr(

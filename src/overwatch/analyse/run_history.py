@@ -158,6 +158,8 @@ class Facts:
     beyond: int = 0
     """Lines and moves beyond what is kept."""
     _feed: tuple[FeedLine, ...] = ()
+    _codes: dict[str, str] = field(default_factory=dict)
+    """Two letters of each blueprint."""
     """The last one taken."""
 
     def take(self, event: Event, began: float) -> None:
@@ -165,6 +167,7 @@ class Facts:
         match event:
             case RunStarted():
                 self.config |= {safe(name): safe(value) for name, value in event.config.items()}
+                self._codes |= event.blueprints
             case SeedStageChanged():
                 self._move(event, began)
             case GateEvaluated():
@@ -176,7 +179,7 @@ class Facts:
                 pass
         entry = entry_of(event)
         if entry is not None and len(self.lines) < MOST_LINES:
-            self.lines.append(feed_line(entry))
+            self.lines.append(feed_line(entry, self._codes))
         elif entry is not None:
             self.beyond += 1
 

@@ -82,6 +82,128 @@ CRASHES: Final = Metric(
     feeds=("finding:crash-storm",),
 )
 
+HOST_LOSS: Final = Metric(
+    name="overwatch.env.host_loss",
+    kind=Kind.GAUGE,
+    unit="1",
+    scope=Scope.ENV,
+    asks="What is the loss of the network that this env trains, on data it does not learn from?",
+    label="hst loss",
+    direction=Direction.DOWN,
+    fmt=".3f",
+    tele=("TELE-641",),
+)
+
+METRIC_BEST: Final = Metric(
+    name="overwatch.env.metric_best",
+    kind=Kind.GAUGE,
+    unit="{metric}",
+    scope=Scope.ENV,
+    asks="How good was this env at best in the episode that runs, in the run's own metric?",
+    label="best",
+    non_finite=NonFinite.UNDEFINED,
+    fmt=".2f",
+    tele=("TELE-636",),
+)
+
+STALLED_STEPS: Final = Metric(
+    name="overwatch.env.stalled_steps",
+    kind=Kind.GAUGE,
+    unit="{step}",
+    scope=Scope.ENV,
+    asks="How many steps ago was that best?",
+    label="since",
+    direction=Direction.DOWN,
+    non_finite=NonFinite.UNDEFINED,
+    fmt=".0f",
+    tele=("TELE-637",),
+)
+
+FOSSIL_PARAMETERS: Final = Metric(
+    name="overwatch.env.fossil_parameters",
+    kind=Kind.GAUGE,
+    unit="{parameter}",
+    scope=Scope.ENV,
+    asks="How many parameters did seeds add to this env's network for good?",
+    label="fos par",
+    non_finite=NonFinite.UNDEFINED,
+    fmt=".0f",
+    tele=("TELE-643",),
+)
+
+GROWTH_RATIO: Final = Metric(
+    name="overwatch.env.growth",
+    short="growth_ratio",
+    label="growth",
+    kind=Kind.GAUGE,
+    unit="1",
+    scope=Scope.ENV,
+    asks="How large is this env's network with all that is connected, over what it began with?",
+    non_finite=NonFinite.UNDEFINED,
+    fmt=".2f",
+    tele=("TELE-644",),
+)
+
+SEED_SHARE: Final = Metric(
+    name="overwatch.env.seed_share",
+    kind=Kind.GAUGE,
+    unit="1",
+    scope=Scope.ENV,
+    asks="What share of the gradient reaches the newest connected seeds: forward and starved where near 0?",
+    label="seed gr",
+    direction=Direction.UP,
+    non_finite=NonFinite.UNDEFINED,
+    fmt=".0%",
+)
+
+SYNERGY: Final = Metric(
+    name="overwatch.env.synergy",
+    kind=Kind.GAUGE,
+    unit="{metric}",
+    scope=Scope.ENV,
+    asks="How much more do the seeds add together than the sum of what each adds alone?",
+    non_finite=NonFinite.UNDEFINED,
+    fmt="+.3f",
+    tele=("TELE-523",),
+)
+
+METRIC_WITHOUT: Final = Metric(
+    name="overwatch.env.metric_without",
+    kind=Kind.GAUGE,
+    unit="{metric}",
+    scope=Scope.ENV,
+    asks="How good would this env be without any of its seeds, in the run's own metric?",
+    label="without",
+    non_finite=NonFinite.UNDEFINED,
+    fmt=".2f",
+    tele=("TELE-521",),
+)
+
+ATTRIBUTION_AGE: Final = Metric(
+    name="overwatch.env.attribution_age",
+    kind=Kind.GAUGE,
+    unit="{step}",
+    scope=Scope.ENV,
+    asks="How many steps ago was it worked out what each seed of this env adds?",
+    label="attr age",
+    direction=Direction.DOWN,
+    non_finite=NonFinite.UNDEFINED,
+    fmt=".0f",
+    tele=("TELE-531",),
+)
+
+ROLLBACKS: Final = Metric(
+    name="overwatch.env.rollbacks",
+    kind=Kind.COUNTER,
+    unit="{rollback}",
+    scope=Scope.ENV,
+    asks="How often was the network of an env of this run set back to an earlier state?",
+    label="set back",
+    fmt=".0f",
+    fix="open the env: what germinated or blended before its loss broke?",
+    depends_on=("event:env_rolled_back",),
+)
+
 ALPHA: Final = Metric(
     name="overwatch.slot.alpha",
     kind=Kind.GAUGE,
@@ -120,6 +242,53 @@ GRADIENT_HEALTH: Final = Metric(
     tele=("TELE-514", "TELE-515", "TELE-557"),
 )
 
+CONTRIBUTION: Final = Metric(
+    name="overwatch.slot.contribution",
+    kind=Kind.GAUGE,
+    unit="{metric}",
+    scope=Scope.SLOT,
+    asks="How much does the seed in this slot add to its env, or would it if it were connected?",
+    label="adds",
+    direction=Direction.UP,
+    non_finite=NonFinite.UNDEFINED,
+    fmt="+.3f",
+    tele=("TELE-524",),
+)
+
+INTERACTION: Final = Metric(
+    name="overwatch.slot.interaction",
+    kind=Kind.GAUGE,
+    unit="{metric}",
+    scope=Scope.SLOT,
+    asks="How much does this seed add with the others beyond what it and they add alone?",
+    label="interact",
+    non_finite=NonFinite.UNDEFINED,
+    fmt="+.3f",
+    tele=("TELE-558",),
+)
+
+BOOST: Final = Metric(
+    name="overwatch.slot.boost",
+    kind=Kind.GAUGE,
+    unit="{metric}",
+    scope=Scope.SLOT,
+    asks="How much of that does this seed gain from seeds that were there before it?",
+    non_finite=NonFinite.UNDEFINED,
+    fmt="+.3f",
+    tele=("TELE-559",),
+)
+
+SHAPLEY: Final = Metric(
+    name="overwatch.slot.shapley",
+    kind=Kind.GAUGE,
+    unit="{metric}",
+    scope=Scope.SLOT,
+    asks="What is this seed's share of all that the seeds add, over every order of adding them?",
+    non_finite=NonFinite.UNDEFINED,
+    fmt="+.3f",
+    tele=("TELE-530",),
+)
+
 STAGE: Final = Metric(
     name="overwatch.slot.stage",
     kind=Kind.STATE,
@@ -132,5 +301,8 @@ STAGE: Final = Metric(
 )
 
 ROWS: Final = (
-    REWARD, EPISODE_RETURN, TASK_METRIC, RENT, STEP_TIME, CRASHES, ALPHA, AGE, GRADIENT_HEALTH, STAGE,
+    REWARD, EPISODE_RETURN, TASK_METRIC, RENT, STEP_TIME, CRASHES, HOST_LOSS, METRIC_BEST, STALLED_STEPS,
+    FOSSIL_PARAMETERS, GROWTH_RATIO, SEED_SHARE, SYNERGY, METRIC_WITHOUT,
+    ATTRIBUTION_AGE, ROLLBACKS, ALPHA, AGE,
+    GRADIENT_HEALTH, CONTRIBUTION, INTERACTION, BOOST, SHAPLEY, STAGE,
 )  # fmt: skip

@@ -48,15 +48,21 @@ class Later:
     what: str
 
 
-Place = InRow | InEvent | InField | Later
+@dataclass(frozen=True, slots=True)
+class StruckOut:
+    """Not here, on purpose."""
+
+    why: str
+    what: str
+
+
+Place = InRow | InEvent | InField | Later | StruckOut
 
 _HEADS: Final = "numbers of single heads of the policy"
-_HOST: Final = "host statistics of the morphogenesis world"
-_ATTRIBUTION: Final = "attribution in the morphogenesis world"
-_GOVERNOR: Final = "governor of the morphogenesis world"
-_SCOREBOARD: Final = "scoreboard of many runs, which `overwatch compare` does not keep"
+_PAIRS: Final = "as many numbers an env as pairs of slots: `slot.interaction` is what those of a seed come to"
+_BESIDE: Final = "the few values stand beside each other in the drawer"
 
-ELSEWHERE: Final[Mapping[str, InEvent | InField | Later]] = MappingProxyType(
+ELSEWHERE: Final[Mapping[str, InEvent | InField | Later | StruckOut]] = MappingProxyType(
     {
         "TELE-001": InField("run.task", "task name"),
         "TELE-010": InField("run.episode", "current episode"),
@@ -87,49 +93,42 @@ ELSEWHERE: Final[Mapping[str, InEvent | InField | Later]] = MappingProxyType(
         "TELE-509": InField("policy.*.trend", "germination trend"),
         "TELE-510": InField("policy.*.trend", "prune trend"),
         "TELE-511": InField("policy.*.trend", "fossilise trend"),
-        "TELE-520": Later(_ATTRIBUTION, "counterfactual strategy"),
-        "TELE-521": Later(_ATTRIBUTION, "counterfactual baseline accuracy"),
-        "TELE-522": Later(_ATTRIBUTION, "counterfactual combined accuracy"),
-        "TELE-523": Later(_ATTRIBUTION, "total synergy"),
-        "TELE-524": Later(_ATTRIBUTION, "individual contributions"),
-        "TELE-525": Later(_ATTRIBUTION, "pair contributions"),
-        "TELE-530": Later(_ATTRIBUTION, "Shapley values"),
-        "TELE-531": Later(_ATTRIBUTION, "Shapley epoch, its age"),
-        "TELE-532": Later(_ATTRIBUTION, "Shapley ranked slots"),
-        "TELE-533": Later(_ATTRIBUTION, "Shapley mean"),
-        "TELE-534": Later(_ATTRIBUTION, "Shapley std"),
+        "TELE-520": InEvent("run_started", "config", "counterfactual strategy"),
+        "TELE-522": InField("envs.*.metric", "counterfactual combined accuracy"),
+        "TELE-525": StruckOut(_PAIRS, "pair contributions"),
+        "TELE-532": StruckOut(_BESIDE, "Shapley ranked slots"),
+        "TELE-533": StruckOut(_BESIDE, "Shapley mean"),
+        "TELE-534": StruckOut(_BESIDE, "Shapley std"),
         "TELE-550": InField("envs.*.slots.*.blueprint", "seed blueprint id"),
         "TELE-553": InEvent("seed_stage_changed", "fields", "alpha curve"),
         "TELE-554": InEvent("seed_stage_changed", "fields", "blend tempo"),
         "TELE-555": InEvent("seed_stage_changed", "fields", "seed parameters"),
-        "TELE-556": Later(_ATTRIBUTION, "seed accuracy delta"),
-        "TELE-558": Later(_ATTRIBUTION, "interaction sum"),
-        "TELE-559": Later(_ATTRIBUTION, "boost received"),
-        "TELE-560": Later(_ATTRIBUTION, "contribution velocity"),
+        "TELE-556": StruckOut(
+            "an env's metric moves for many reasons; what a seed adds is `slot.contribution`",
+            "seed accuracy delta",
+        ),
+        "TELE-560": StruckOut(
+            "the rate of a number that is worked out now and then is mostly noise", "contribution velocity"
+        ),
         "TELE-600": InEvent("non_finite_seen", "count", "observation NaN count"),
         "TELE-601": InEvent("non_finite_seen", "count", "observation Inf count"),
         "TELE-620": InField("aggregates.best", "best-run peak accuracy"),
-        "TELE-621": Later(_SCOREBOARD, "best-run final accuracy"),
-        "TELE-622": Later(_SCOREBOARD, "best-run trajectory"),
-        "TELE-623": Later(_SCOREBOARD, "best-run growth ratio"),
-        "TELE-624": Later(_SCOREBOARD, "best-run episode"),
-        "TELE-625": Later(_SCOREBOARD, "best-run peak epoch"),
-        "TELE-626": Later(_SCOREBOARD, "scoreboard best"),
-        "TELE-627": Later(_SCOREBOARD, "scoreboard mean of bests"),
-        "TELE-628": Later(_SCOREBOARD, "best-run fossilised"),
-        "TELE-629": Later(_SCOREBOARD, "best-run pruned"),
+        "TELE-621": InEvent("episode_ended", "metric", "best-run final accuracy"),
+        "TELE-622": StruckOut("rewind shows the env over that time", "best-run trajectory"),
+        "TELE-623": InEvent("episode_ended", "growth_ratio", "best-run growth ratio"),
+        "TELE-624": InField("aggregates.episodes.*.number", "best-run episode"),
+        "TELE-625": InEvent("episode_ended", "best_step", "best-run peak epoch"),
+        "TELE-626": InField("aggregates.episodes", "scoreboard best"),
+        "TELE-627": InField("aggregates.mean_best", "scoreboard mean of bests"),
+        "TELE-628": InEvent("episode_ended", "fossils", "best-run fossilised"),
+        "TELE-629": InEvent("episode_ended", "prunes", "best-run pruned"),
         "TELE-630": InField("envs.*.status", "env status"),
         "TELE-631": InField("run.reward_mode", "env reward mode"),
-        "TELE-632": Later(_GOVERNOR, "env rolled back"),
-        "TELE-633": Later(_GOVERNOR, "rollback reason"),
+        "TELE-632": InEvent("env_rolled_back", "env_id", "env rolled back"),
+        "TELE-633": InEvent("env_rolled_back", "reason", "rollback reason"),
         "TELE-634": InField("envs.*.stale", "env last update age"),
-        "TELE-636": Later(_HOST, "env best accuracy"),
-        "TELE-637": Later(_HOST, "epochs since improvement"),
         "TELE-639": InField("detail.trends", "mean reward"),
-        "TELE-641": Later(_HOST, "host loss"),
         "TELE-642": InEvent("run_started", "config", "host parameters"),
-        "TELE-643": Later(_HOST, "fossilised parameters"),
-        "TELE-644": Later(_HOST, "growth ratio"),
         "TELE-645": InField("detail.actions", "action history"),
         "TELE-646": InField("detail.trends", "accuracy history"),
         "TELE-647": InField("detail.trends", "reward history"),

@@ -53,6 +53,14 @@ _BY_REASON: Final[Mapping[str, tuple[str, ...]]] = {
         "reward_stage_bonus", "reward_hindsight", "scaffolds", "scaffold_delay", "reward_fossil_bonus",
         "hypervolume", "germination_rate", "fossilise_rate",
     ),
+    "It describes the network that an env grows; its metric and its returns are judged.": (
+        "env host_loss", "env metric_best", "env stalled_steps", "env fossil_parameters", "env growth_ratio",
+        "env synergy", "env metric_without", "env attribution_age", "env rollbacks",
+    ),
+    "The share of new seeds is judged as the policy's row of an update, over all envs.": ("env seed_share",),
+    "What a seed adds may be nothing for long; rewards and returns are judged.": (
+        "slot contribution", "slot interaction", "slot boost", "slot shapley",
+    ),
     _GOODHART: ("goodhart_gap", "survival"),
     _SEED: ("slot alpha", "slot age", "slot grad"),
     _CAUSE: ("gpu temperature_c",),
@@ -127,6 +135,9 @@ EVENTS: Final[Mapping[str, EventRow]] = MappingProxyType(
         "seed_stage_changed": EventRow(findings=("cull-storm", "env-degraded")),
         "gate_evaluated": EventRow(findings=("env-degraded",)),
         "env_crashed": EventRow(findings=("env-crashed", "crash-storm")),
+        "env_rolled_back": EventRow(
+            why_not="The trainer has repaired it already; an env that goes on falling shows in its returns."
+        ),
         "envs_removed": EventRow(why_not="The trainer ended them itself; nothing of theirs is waited for."),
         "non_finite_seen": EventRow(findings=("non-finite", "env-non-finite")),
         "early_stopped": EventRow(findings=("early-stop", "steps-too-large")),

@@ -28,7 +28,7 @@ from overwatch.catalog.describe import (
 )
 from overwatch.catalog.graph import arrows, backwards, reach
 from overwatch.catalog.presets import DEFAULT, PRESETS, parse_preset
-from overwatch.catalog.records import InEvent, InField, InRow, Later, Place, ids, places
+from overwatch.catalog.records import InEvent, InField, InRow, Later, Place, StruckOut, ids, places
 from overwatch.cli.live_check import live_check
 from overwatch.cli.recordings import BadInputError
 from overwatch.cli.streams import format_option
@@ -137,6 +137,7 @@ def check(fmt: str) -> None:
         "records": len(ids()),
         "rows_to_come": sum(row.comes_with is not None for row in ROWS),
         "records_to_come": sum(isinstance(place, Later) for place in places(ROWS).values()),
+        "records_struck_out": sum(isinstance(place, StruckOut) for place in places(ROWS).values()),
     }
     if fmt == "json":
         click.echo(_json({**held, "problems": wrong}))
@@ -145,7 +146,8 @@ def check(fmt: str) -> None:
         raise click.ClickException("\n".join(wrong))
     click.echo(
         f"{held['rows']} rows, {held['aliases']} aliases, {held['records']} telemetry records are in order; "
-        f"{held['rows_to_come']} rows and {held['records_to_come']} records come later"
+        f"{held['rows_to_come']} rows and {held['records_to_come']} records come later, "
+        f"{held['records_struck_out']} records are struck out"
     )
 
 
@@ -211,6 +213,8 @@ def _words(place: Place) -> str:
             return f"{place.what}: `{place.path}` of the snapshot"
         case Later():
             return f"{place.what}: comes with {place.comes_with}"
+        case StruckOut():
+            return f"{place.what}: struck out, {place.why}"
 
 
 def _aliases(row: Metric, library: str) -> list[str]:
@@ -219,7 +223,7 @@ def _aliases(row: Metric, library: str) -> list[str]:
 
 @catalog.group("registry")
 def registry_group() -> None:
-    """The names that are told, as semantic conventions: write, check and compare them."""
+    """The names that are emitted, as semantic conventions: write, check and compare them."""
 
 
 @registry_group.command("write")

@@ -41,7 +41,7 @@ COMPARE: Final = MappingProxyType[str, Callable[[float, float], bool]](
 )
 UPDATED: Final = (Scope.POLICY, *SERVICES)
 """Scopes whose values come with an update."""
-COUNTED: Final = ("updates", "episodes", "steps", "non_finite", "crashes")
+COUNTED: Final = ("updates", "episodes", "steps", "non_finite", "crashes", "rollbacks")
 """Counters of the whole run that a rule may look at, as `run.crashes`."""
 MAX_TERMS: Final = 8
 _TERM: Final = re.compile(r"\s*([A-Za-z_][\w.]*)\s*(>=|<=|>|<|==|=|!=)\s*(\S+)\s*")

@@ -218,6 +218,16 @@ class EpisodeEnded(Fact, frozen=True, kw_only=True, tag="episode_ended"):
     episode_return: Column
     length: Column | None = None
     metric: Column | None = None
+    best: Column | None = None
+    """The best that the metric was in each episode."""
+    best_step: Column | None = None
+    """Steps of the episode until then."""
+    growth_ratio: Column | None = None
+    """Size of the env's network at the end over its size at the start."""
+    fossils: Column | None = None
+    """Seeds that had become part of it."""
+    prunes: Column | None = None
+    """Seeds that were pruned."""
     trace_id: str | None = None
     """Of the span of the phase in which they ended, 32 hex digits."""
     span_id: str | None = None
@@ -235,6 +245,14 @@ class ActionTaken(Fact, frozen=True, kw_only=True, tag="action_taken"):
     blueprint: Column | None = None
     step: int | None = None
     """Number of the env step."""
+    confidence: Column | None = None
+    """Probability that the policy gave to the operation, 0 to 1."""
+    second: Column | None = None
+    """Dictionary-coded names of the likeliest operation that it did not take."""
+    second_confidence: Column | None = None
+    third: Column | None = None
+    """Dictionary-coded names of the likeliest one after that."""
+    third_confidence: Column | None = None
 
 
 class SeedStageChanged(Fact, frozen=True, kw_only=True, tag="seed_stage_changed"):
@@ -287,6 +305,16 @@ class EnvCrashed(Fact, frozen=True, kw_only=True, tag="env_crashed"):
     step: int | None = None
     traceback: str | None = None
     """Where it came from."""
+
+
+class EnvRolledBack(Fact, frozen=True, kw_only=True, tag="env_rolled_back"):
+    """The network that an environment trains was set back to an earlier state; its episode goes on."""
+
+    env_id: int
+    reason: str
+    """What was wrong with it: `nan`, `lobotomy`, `divergence`."""
+    step: int | None = None
+    """Number of the env step."""
 
 
 class EnvsRemoved(Fact, frozen=True, kw_only=True, tag="envs_removed"):
@@ -452,9 +480,9 @@ class LogLine(Fact, frozen=True, kw_only=True, tag="log_line"):
 
 Event: TypeAlias = (
     RunStarted | RunFinished | Measured | Tallied | EpisodeEnded | ActionTaken | SeedStageChanged
-    | GateEvaluated | EnvCrashed | EnvsRemoved | NonFiniteSeen | EarlyStopped | CurriculumChanged
-    | CheckpointSaved | TrainingRecovered | RunStateChanged | CommandApplied | FindingAcknowledged
-    | PhaseBegan | PhaseEnded | LogLine
+    | GateEvaluated | EnvCrashed | EnvRolledBack | EnvsRemoved | NonFiniteSeen | EarlyStopped
+    | CurriculumChanged | CheckpointSaved | TrainingRecovered | RunStateChanged | CommandApplied
+    | FindingAcknowledged | PhaseBegan | PhaseEnded | LogLine
 )  # fmt: skip
 
 

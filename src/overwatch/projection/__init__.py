@@ -84,6 +84,7 @@ def _counters(state: RunState, judged: Judged) -> dict[str, float]:
         "steps": state.steps,
         "non_finite": state.non_finite,
         "crashes": state.crashes,
+        "rollbacks": state.rollbacks,
         "gpu_idle": added(judged.assessment.watched.waste.of_all().values()),
         "sdk_dropped": state.tower.get("sdk_dropped", 0),
     }

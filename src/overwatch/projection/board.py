@@ -19,7 +19,7 @@ from overwatch.projection.filtering import COMPARE, LANE_KEYS, SLOT_KEYS, Filter
 from overwatch.projection.rows import UNKNOWN, WORDS, BoardRows, env_views
 from overwatch.projection.system import lane_anomaly
 from overwatch.projection.text import safe
-from overwatch.snapshot import Aggregates, Best, Board, Env, Group, LaneAggregates, View
+from overwatch.snapshot import Aggregates, Best, BestEpisode, Board, Env, Group, LaneAggregates, View
 from overwatch.state.arrays import Floats, Ints
 from overwatch.state.places import Mask, num_of
 from overwatch.state.run import Names, RunState
@@ -267,6 +267,11 @@ def aggregates(rows: BoardRows) -> Aggregates:
         actions=_actions(rows.state),
         best=_ends(added_up.best),
         worst=_ends(added_up.worst),
+        episodes=tuple(
+            BestEpisode(env_id=one.env_id, time=one.at / 1e9, number=one.number, values=one.values)
+            for one in rows.state.best.episodes
+        ),
+        mean_best=rows.state.best.total / rows.state.best.count if rows.state.best.count else None,
         lanes=tuple(
             LaneAggregates(
                 gpu_id=rows.lane_names[lane],

@@ -14,15 +14,15 @@ from typing import Final
 
 import numpy as np
 
-from overwatch.catalog.stages import BY_CODE, Life, of_life
+from overwatch.catalog.stages import BY_CODE, Life, of_life, parse_stage
 from overwatch.diagnose.anomaly import STATUSES
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.fleet import fps_of
 from overwatch.projection.system import bound_view
 from overwatch.projection.text import safe, safe_all, safe_or_none
-from overwatch.snapshot import Anomaly, Detail, Env, Reason, SeedEvent, Slot, Trend
+from overwatch.snapshot import Anomaly, Choice, Detail, Env, Reason, SeedEvent, Slot, Stay, Trend
 from overwatch.state.arrays import Floats, Ints
-from overwatch.state.env_tables import RETURNS
+from overwatch.state.env_tables import MEASURES, RETURNS
 from overwatch.state.envs import Envs
 from overwatch.state.feed import CRASH, GATE, MOVE, measured
 from overwatch.state.places import Mask
@@ -256,7 +256,58 @@ def detail(rows: BoardRows, env_id: int) -> Detail:
         bound=None if bound is None else bound_view(bound),
         trends=_trends(rows.state, row, returns),
         seed_events=seed_events(facts)[:EVENTS],
+        numbers=_numbers(rows.state, row),
+        slots=_slot_numbers(rows.state, row),
+        choice=_choice(rows.state, row),
+        lives=_lives(facts),
     )
+
+
+def _numbers(state: RunState, row: int) -> dict[str, float]:
+    """Further rows of the env that have a value."""
+    envs = state.envs
+    reported = {name: number(envs.values[name][row]) for name in sorted(envs.values) if name not in MEASURES}
+    found = {name: value for name, value in reported.items() if value is not None}
+    if envs.rollbacks[row]:
+        found["rollbacks"] = float(envs.rollbacks[row])
+    return found
+
+
+def _slot_numbers(state: RunState, row: int) -> dict[str, dict[str, float]]:
+    """Further rows of each slot that has a value."""
+    found: dict[str, dict[str, float]] = {}
+    for name, grid in state.envs.grids.items():
+        for slot, value in zip(safe_all(state.slot_names.words), grid[row].tolist(), strict=False):
+            if np.isfinite(value):
+                found.setdefault(slot, {})[name] = value
+    return found
+
+
+def _choice(state: RunState, row: int) -> tuple[Choice, ...]:
+    """The newest operation and those beside it, each with its probability."""
+    choices, words = state.envs.choices, state.op_names.words
+    taken, _ = state.envs.actions.last(row)
+    shares = [(float(taken), "confidence")]
+    shares += [
+        (float(choices[name][row]), f"{name}_confidence") for name in ("second", "third") if name in choices
+    ]
+    found = []
+    for code, name in shares:
+        share = number(choices[name][row]) if name in choices else None
+        if share is not None and code >= 0:
+            found.append(Choice(op=safe(words[int(code)].upper()), probability=share))
+    return tuple(found)
+
+
+def _lives(facts: Sequence[Entry]) -> dict[str, tuple[Stay, ...]]:
+    """The stages that each slot entered, in the facts about one env, which come oldest first."""
+    found: dict[str, list[Stay]] = {}
+    for fact in facts:
+        if fact.stage is not None and fact.slot is not None:
+            stage = parse_stage(fact.stage)
+            stay = Stay(time=fact.at / 1e9, stage=stage.value, glyph=stage.glyph)
+            found.setdefault(safe(fact.slot), []).append(stay)
+    return {slot: tuple(stays) for slot, stays in found.items()}
 
 
 def _returns(rows: BoardRows, row: int) -> tuple[float | None, ...]:

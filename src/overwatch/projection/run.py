@@ -8,7 +8,9 @@ from typing import Final
 
 import msgspec
 
+from overwatch.catalog.chips import LABEL, code_of, labelled
 from overwatch.catalog.phases import DURATION_ENDS_S
+from overwatch.catalog.stages import parse_stage
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.liveness import LinkJudgement, ahead_s
 from overwatch.events import MetricInfo, RunStarted
@@ -239,11 +241,12 @@ def feed_rate(state: RunState) -> float | None:
 def feed_view(state: RunState) -> tuple[FeedLine, ...]:
     """The newest lines of the feed, oldest first."""
     newest = state.feed.items[-FEED_LINES:]
-    return tuple(feed_line(entry, _lane_of(state, entry.env_id)) for entry in newest)
+    codes = state.started.blueprints if state.started else {}
+    return tuple(feed_line(entry, codes, _lane_of(state, entry.env_id)) for entry in newest)
 
 
-def feed_line(entry: Entry, gpu_id: str | None = None) -> FeedLine:
-    """One line as a view may show it, of an env on a lane."""
+def feed_line(entry: Entry, codes: Mapping[str, str], gpu_id: str | None = None) -> FeedLine:
+    """One line as a view may show it, of an env on a lane; `codes` are the two letters of each blueprint."""
     return FeedLine(
         time=entry.at / 1e9,
         severity=entry.severity,
@@ -255,7 +258,16 @@ def feed_line(entry: Entry, gpu_id: str | None = None) -> FeedLine:
         seed_id=safe_or_none(entry.seed_id),
         kind=entry.kind,
         fields=safe_fields(entry.fields),
+        chip=_chip(entry, codes),
     )
+
+
+def _chip(entry: Entry, codes: Mapping[str, str]) -> str | None:
+    """The slot after its move; none of a line about anything else."""
+    if entry.stage is None or entry.slot is None:
+        return None
+    code = code_of(entry.fields.get("blueprint"), codes)
+    return safe(labelled(entry.slot[:LABEL], parse_stage(entry.stage), code, entry.alpha))
 
 
 def _lane_of(state: RunState, env_id: int | None) -> str | None:

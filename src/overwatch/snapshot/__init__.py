@@ -28,7 +28,7 @@ __all__ = [
 ]  # fmt: skip
 """What is known of machines and services is defined beside this module, and imported from here."""
 
-SCHEMA_VERSION: Final = "1.4"
+SCHEMA_VERSION: Final = "1.5"
 SIMULATOR: Final = "overwatch-simulate"
 """`service.name` of the producer of scripted runs."""
 
@@ -364,6 +364,21 @@ class SeedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """e.g. `G2: gradient ratio 0.04 < 0.10` or `by policy, age 9`."""
 
 
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """An operation that the policy took or might have taken."""
+
+    op: str
+    probability: float
+
+
+class Stay(msgspec.Struct, frozen=True, kw_only=True):
+    """A stage that a slot entered, and when."""
+
+    time: float
+    stage: str
+    glyph: str
+
+
 class Detail(msgspec.Struct, frozen=True, kw_only=True):
     """The selected env."""
 
@@ -386,6 +401,14 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True):
     trends: dict[str, Trend] = {}
     seed_events: tuple[SeedEvent, ...] = ()
     """Newest first."""
+    numbers: dict[str, float] = {}
+    """Further rows of the env by short name, e.g. `host_loss`, `synergy`, `rollbacks`."""
+    slots: dict[str, dict[str, float]] = {}
+    """Further rows of each of its slots by short name, e.g. `contribution`, `shapley`."""
+    choice: tuple[Choice, ...] = ()
+    """The operation that the policy took last, then those that were likeliest beside it."""
+    lives: dict[str, tuple[Stay, ...]] = {}
+    """What each slot went through, oldest first."""
 
 
 class Best(msgspec.Struct, frozen=True, kw_only=True):
@@ -394,6 +417,19 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
     env_id: int
     field: str
     value: float
+
+
+class BestEpisode(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the best episodes of the run."""
+
+    env_id: int
+    time: float
+    """When it ended, Unix seconds."""
+    number: int
+    """Of those that its env finished, from 1."""
+    values: dict[str, float] = {}
+    """What was reported of it: `episode_return`, `length`, `metric`, `best`, `best_step`, `growth_ratio`,
+    `fossils`, `prunes`."""
 
 
 class LaneAggregates(msgspec.Struct, frozen=True, kw_only=True):
@@ -413,6 +449,10 @@ class Aggregates(msgspec.Struct, frozen=True, kw_only=True):
     """Share of each operation over the recent actions."""
     best: tuple[Best, ...] = ()
     worst: tuple[Best, ...] = ()
+    episodes: tuple[BestEpisode, ...] = ()
+    """The best ones, best first: by the best of their metric, else by its last, else by their return."""
+    mean_best: float | None = None
+    """Mean over all finished episodes of what they are compared by."""
     lanes: tuple[LaneAggregates, ...] = ()
     """In the order of the board's groups."""
 
@@ -457,6 +497,8 @@ class FeedLine(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = "log"
     """The event's tag, for the feed's toggles."""
     fields: dict[str, str] = {}
+    chip: str | None = None
+    """The slot as a chip, of a line about a seed: `◑r0c1 cs .42`."""
 
 
 class RunLine(msgspec.Struct, frozen=True, kw_only=True):

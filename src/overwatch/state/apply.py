@@ -29,7 +29,7 @@ from overwatch.state.measure import MARK_NS, codes, hand_over, measure
 from overwatch.state.places import Cells, ids_in
 from overwatch.state.policy import rebase
 from overwatch.state.rhythm import Phase, Rhythm
-from overwatch.state.run import LANES, MAX_RANKS, PHASE_NAMES, SLOT_NAMES, Entry, RunState
+from overwatch.state.run import LANES, MAX_RANKS, PHASE_NAMES, SLOT_NAMES, Entry, Episode, RunState
 from overwatch.state.sources import LEARNS, Source, end_of, holder_of, source_key
 
 K = TypeVar("K")
@@ -148,6 +148,8 @@ def _fold(state: RunState, source: Source, record: events.Record, stamp: int) ->
             _gate(state, event)
         case events.EnvCrashed():
             _crash(state, event)
+        case events.EnvRolledBack():
+            _roll_back(state, event)
         case events.EnvsRemoved():
             remove(state, event)
         case events.NonFiniteSeen():
@@ -324,6 +326,33 @@ def _end_episodes(state: RunState, event: events.EpisodeEnded) -> None:
         state.envs.measure("metric", rows, event.metric.array().astype(np.float64), event.at)
     state.envs.report(rows, event.at)
     state.episodes += len(event.env_id)
+    _rank_episodes(state, event, rows)
+
+
+_OF_EPISODE: Final = (
+    "episode_return", "length", "metric", "best", "best_step", "growth_ratio", "fossils", "prunes",
+)  # fmt: skip
+
+
+def _rank_episodes(state: RunState, event: events.EpisodeEnded, rows: np.ndarray) -> None:
+    """Remember the best episodes: one that comes late ranks as one that came in time."""
+    metric = state.started.metric if state.started else None
+    shown = event.best or event.metric
+    sign = -1.0 if shown is not None and metric is not None and not metric.higher_is_better else 1.0
+    ranks = sign * (shown or event.episode_return).array().astype(np.float64)
+    known = np.isfinite(ranks)
+    state.best.total += float(ranks[known].sum())
+    state.best.count += int(known.sum())
+    for place in np.flatnonzero(known & (ranks > state.best.least)).tolist():
+        if ranks[place] > state.best.least:
+            columns = {name: getattr(event, name) for name in _OF_EPISODE}
+            values = {name: float(c.array()[place]) for name, c in columns.items() if c is not None}
+            row = int(rows[place])
+            state.best.push(Episode(
+                env_id=int(state.envs.ids[row]), at=event.at, rank=float(ranks[place]),
+                number=int(state.envs.episodes[row]),
+                values={name: value for name, value in values.items() if math.isfinite(value)},
+            ))  # fmt: skip
 
 
 def _act(state: RunState, event: events.ActionTaken) -> None:
@@ -335,9 +364,21 @@ def _act(state: RunState, event: events.ActionTaken) -> None:
     if event.blueprint is not None:
         blueprints = codes(event.blueprint, state.blueprint_names.code)
     state.envs.actions.add(rows, ops, slots, blueprints, -1 if event.step is None else event.step)
+    if event.confidence is not None:
+        state.envs.choose(rows, _choice(state, event))
     state.envs.touch(rows, event.at)
     counts = np.bincount(ops[ops >= 0], minlength=len(state.op_names.words)).tolist()
     state.actions.push({word: n for word, n in zip(state.op_names.words, counts, strict=True) if n})
+
+
+def _choice(state: RunState, event: events.ActionTaken) -> dict[str, np.ndarray]:
+    """How sure the policy was, and what else it might have done, by name."""
+    shares = ("confidence", "second_confidence", "third_confidence")
+    found = {name: column.array() for name in shares if (column := getattr(event, name)) is not None}
+    for name, column in (("second", event.second), ("third", event.third)):
+        if column is not None:
+            found[name] = codes(column, state.op_names.code)
+    return found
 
 
 def _move_seed(state: RunState, event: events.SeedStageChanged) -> None:
@@ -379,6 +420,13 @@ def _result(event: events.GateEvaluated) -> str:
         return "passed" if event.score is None else f"{event.score:.2f}"
     failed = event.checks_failed
     return f"fail: {failed[0].replace('_', ' ')}" if failed else "fail"
+
+
+def _roll_back(state: RunState, event: events.EnvRolledBack) -> None:
+    row = state.envs.row(event.env_id)
+    state.envs.touch_one(row, event.at)
+    state.envs.rollbacks[row] += 1
+    state.rollbacks += 1
 
 
 def _crash(state: RunState, event: events.EnvCrashed) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from overwatch.catalog import BY_NAME, Scope
 from overwatch.events import Column, EnvsRemoved, Event, LogLine, Measured, NonFiniteSeen, Origin
 from overwatch.state.arrays import Ints
-from overwatch.state.env_tables import MEASURES
+from overwatch.state.env_tables import FURTHER, MEASURES
 from overwatch.state.places import ids_in
 from overwatch.state.run import RunState
 from overwatch.state.sources import Source, holder_of, source_key
@@ -28,7 +28,7 @@ def remove(state: RunState, event: EnvsRemoved) -> None:
     ids = np.unique(ids_in(event.env_id))
     if event.metrics:
         rows = [BY_NAME[name] for name in event.metrics if name in BY_NAME]
-        shorts = [row.short for row in rows if row.scope is Scope.ENV and row.short in MEASURES]
+        shorts = [row.short for row in rows if row.scope is Scope.ENV and row.short in {*MEASURES, *FURTHER}]
         ids = state.envs.end(ids, shorts, event.at)
     if ids.size:
         state.envs.remove(ids, event.at)

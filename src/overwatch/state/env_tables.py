@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from overwatch.catalog import Kind, Scope, of_scope
 from overwatch.state.arrays import Derived, Floats, Ints, Ring, floats, ints, median
 from overwatch.state.places import At, Mask, Rows
 
@@ -150,7 +151,11 @@ class Tally(msgspec.Struct, kw_only=True):
 
 
 MEASURES: Final = ("reward", "return", "metric", "rent", "step_time")
-"""Short names of the env rows that are kept as columns."""
+"""Short names of the env rows that are kept as columns of every run."""
+FURTHER: Final = frozenset(
+    row.short for row in of_scope(Scope.ENV) if row.kind is Kind.GAUGE and row.short not in MEASURES
+)
+"""Short names of those that are kept once a run reports them: shown of one env; no rule looks at them."""
 TRENDED: Final = ("metric", "rent", "step_time")
 SAMPLES: Final = 24
 STRIDE: Final = 5

@@ -44,7 +44,7 @@ class Envs(msgspec.Struct, kw_only=True):
     FILLS: ClassVar[Mapping[str, float]] = {
         "ids": 0, "lives": 0, "seen_at": 0, "born_at": 0, "lane": -1, "episodes": 0, "outdated": 0,
         "episode_at": 0, "crashed_at": 0, "non_finite_at": 0, "returns": np.nan, "values": np.nan, "times": 0,
-        **_GRID,
+        "rollbacks": 0, "choices": np.nan, "grids": np.nan, **_GRID,
     }  # fmt: skip
 
     n: int = 0
@@ -76,7 +76,7 @@ class Envs(msgspec.Struct, kw_only=True):
     """Index into the run's lane names; -1 unknown."""
     values: dict[str, Floats] = msgspec.field(default_factory=lambda: {name: floats(0) for name in MEASURES})
     times: dict[str, Ints] = msgspec.field(default_factory=lambda: {name: ints(0) for name in MEASURES})
-    """Producer's time of each value; 0 = never measured."""
+    """Producer's time of each value; 0 = never measured. Measures that few runs have begin with the first."""
     returns: Floats = msgspec.field(default_factory=lambda: floats(0, RETURNS))
     """Ring of finished episodes' returns, shape (C, RETURNS)."""
     episodes: Ints = msgspec.field(default_factory=lambda: ints(0))
@@ -103,6 +103,11 @@ class Envs(msgspec.Struct, kw_only=True):
     crashed_at: Ints = msgspec.field(default_factory=lambda: ints(0))
     """Producer's time of the crash; 0 while the env lives."""
     non_finite_at: Ints = msgspec.field(default_factory=lambda: ints(0))
+    rollbacks: Ints = msgspec.field(default_factory=lambda: ints(0))
+    """How often each env's network was set back."""
+    choices: dict[str, Floats] = msgspec.field(default_factory=dict)
+    """Of each env's newest operation: how sure the policy was, and what else it might have done, as codes and
+    shares by the name of the event's field."""
     crashes: dict[int, str] = msgspec.field(default_factory=dict)
     """Last crash message by env id."""
     non_finite: dict[int, str] = msgspec.field(default_factory=dict)
@@ -116,6 +121,8 @@ class Envs(msgspec.Struct, kw_only=True):
     """Gradient health of each slot's seed; NaN where none was measured."""
     graded: bool = False
     """Whether any was."""
+    grids: dict[str, Floats] = msgspec.field(default_factory=dict)
+    """Further numbers of slots by short name, shape (C, slots); NaN where none was measured."""
     gated_at: int = 0
     """Producer's time of the first gate that was evaluated; 0 before it."""
     gates: dict[int, dict[str, str]] = msgspec.field(default_factory=dict)
@@ -202,8 +209,23 @@ class Envs(msgspec.Struct, kw_only=True):
 
     def measure(self, name: str, rows: Rows, values: Floats, at: int) -> None:
         """Fold one column of one measure."""
+        if name not in self.values:
+            self.values[name], self.times[name] = floats(self.ids.size), ints(self.ids.size)
         self.values[name][rows] = values
         self.times[name][rows] = at
+
+    def measure_slots(self, name: str, cells: Cells, values: Floats) -> None:
+        """Fold one column of a further number of slots."""
+        if name not in self.grids:
+            self.grids[name] = floats(*self.stage.shape)
+        cells.put(self.grids[name], values)
+
+    def choose(self, rows: Ints, choice: Mapping[str, np.ndarray]) -> None:
+        """Keep how the newest operations of these rows were chosen."""
+        for name, values in choice.items():
+            if name not in self.choices:
+                self.choices[name] = floats(self.ids.size)
+            self.choices[name][rows] = values
 
     def note_non_finite(self, rows: Ints, values: np.ndarray, name: str, at: int) -> None:
         """Note the rows of a column whose values are not finite, where they have to be."""
@@ -284,7 +306,7 @@ class Envs(msgspec.Struct, kw_only=True):
         rows = self.by_id[places[seen]]
         again = rows[self.seen_at[rows] > at]
         ids, lanes, seen_at = self.ids[again], self.lane[again], self.seen_at[again]
-        values = {name: (self.values[name][again], self.times[name][again]) for name in MEASURES}
+        values = {name: (self.values[name][again], self.times[name][again]) for name in self.values}
         self._drop(rows)
         rows = self.rows(ids)
         self.lane[rows], self.seen_at[rows] = lanes, seen_at
@@ -300,12 +322,12 @@ class Envs(msgspec.Struct, kw_only=True):
         places, seen = self._places(env_ids)
         rows = self.by_id[places[seen]]
         touched = np.zeros(rows.size, dtype=np.bool_)
-        for name in names:
+        for name in (name for name in names if name in self.values):
             over = (self.times[name][rows] > 0) & (self.times[name][rows] <= at)
             self._end(name, rows[over])
             touched |= over
         left = np.zeros(rows.size, dtype=np.bool_)
-        for name in MEASURES:
+        for name in self.values:
             left |= self.times[name][rows] > 0
         return self.ids[rows[touched & ~left]]
 
@@ -413,3 +435,4 @@ class Envs(msgspec.Struct, kw_only=True):
     def _resize_grid(self, shape: tuple[int, int]) -> None:
         for name, fill in _GRID.items():
             setattr(self, name, grown(getattr(self, name), shape, fill))
+        self.grids = {name: grown(grid, shape, np.nan) for name, grid in self.grids.items()}

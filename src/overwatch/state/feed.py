@@ -59,6 +59,10 @@ def _entry_of(event: events.Event) -> Entry | None:
             return _line(event, "simic", f"run {event.outcome}", {"reason": event.reason}, severity)
         case events.SeedStageChanged() | events.GateEvaluated() | events.EnvCrashed():
             return _of_env(event)
+        case events.EnvRolledBack():
+            known = {"step": event.step}
+            line = _line(event, "tolaria", f"rolled back: {event.reason}", known, "warning")
+            return msgspec.structs.replace(line, env_id=event.env_id)
         case events.EnvsRemoved():
             return _removed(event)
         case events.FindingAcknowledged():
@@ -100,6 +104,7 @@ def _of_env(event: events.SeedStageChanged | events.GateEvaluated | events.EnvCr
     if isinstance(event, events.SeedStageChanged):
         known = {"reason": event.reason, "age": event.age, "blueprint": event.blueprint, **event.fields}
         line = _line(event, "kasmina", f"{event.before.label}>{event.after.label}", known)
+        line = msgspec.structs.replace(line, stage=event.after.value, alpha=event.alpha)
     else:
         known = {
             "passed": "yes" if event.passed else "no",

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, assert_never
 import numpy as np
 
 from overwatch.catalog import BY_NAME, KL, NO_LIMITS, Kind, Metric, NonFinite, Scope, of_scope, parse_stage
-from overwatch.catalog.env import GRADIENT_HEALTH
+from overwatch.catalog.env import BOOST, CONTRIBUTION, GRADIENT_HEALTH, INTERACTION, SHAPLEY
 from overwatch.catalog.machine import (
     DISK_TOTAL,
     DISK_USED,
@@ -24,7 +24,7 @@ from overwatch.catalog.run import STEPS
 from overwatch.events import Column, Conflated, Measured
 from overwatch.state.arrays import LARGEST, Ints, counted
 from overwatch.state.derived import derive, settle_stops
-from overwatch.state.env_tables import MEASURES
+from overwatch.state.env_tables import FURTHER, MEASURES
 from overwatch.state.machines import HOSTS, Gauge, HostReadings, LaneHealth, Peaks, Rested, Throttle
 from overwatch.state.places import looked_up
 from overwatch.state.policy import Many, health_of, new_series, observe, observe_conflated
@@ -43,6 +43,7 @@ MAX_CUSTOM = 256
 """Most policy values that no row knows."""
 _FILLS: Final = frozenset(row.name for row in (RAM_USED, RAM_TOTAL, DISK_USED, DISK_TOTAL))
 """Readings of what fills up, which are kept for each host."""
+_OF_SLOTS: Final = {row.name: row.short for row in (CONTRIBUTION, INTERACTION, BOOST, SHAPLEY)}
 _COUNTERS: Final = [row for row in of_scope(Scope.RUN) if row.kind is Kind.COUNTER]
 
 
@@ -173,6 +174,8 @@ def _envs(state: RunState, event: Measured, rank: int) -> None:
             state.envs.measure(row.short, reported.span, values, event.at)
             if row.non_finite is NonFinite.CRITICAL:
                 state.envs.note_non_finite(reported.rows, values, row.name, event.at)
+        elif row is not None and row.short in FURTHER:
+            state.envs.measure(row.short, reported.span, column.array(), event.at)
     state.envs.report(reported.span, event.at)
     state.envs.trends.sample(reported, event.index, event.at, state.envs.values)
     if event.index is not None:
@@ -219,6 +222,10 @@ def _slots(state: RunState, event: Measured) -> None:
     if grad is not None:
         envs.graded = True
         cells.put(envs.grad, grad.array())
+    for name, column in event.values.items():
+        short = _OF_SLOTS.get(name)
+        if short is not None:
+            envs.measure_slots(short, cells, column.array())
     envs.touch(cells.span if cells.width else reported.rows, event.at)
 
 

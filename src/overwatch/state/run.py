@@ -3,6 +3,7 @@
 Only `apply` changes it. Serialisable whole, so a checkpoint is the state itself.
 """
 
+import math
 from typing import Final
 
 import msgspec
@@ -53,6 +54,8 @@ OTHER = "(other)"
 """Stands for all words beyond the most."""
 ACKS = 64
 """Newest acknowledgements remembered: those between two ticks."""
+BEST = 5
+"""Episodes remembered as the best."""
 ACTIONS = 64
 """Steps whose actions make up the action mix."""
 
@@ -69,6 +72,42 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     slot: str | None = None
     seed_id: str | None = None
     fields: dict[str, str] = {}
+    stage: str | None = None
+    """The stage that the slot entered, of a line about a move..."""
+    alpha: float | None = None
+    """...and how far its seed is blended in."""
+
+
+class Episode(msgspec.Struct, frozen=True, kw_only=True):
+    """One that ended, as it is remembered among the best."""
+
+    env_id: int
+    at: int
+    rank: float
+    """What it is compared by: the best of its metric, else its last, else its return; higher is better."""
+    number: int
+    """Of those that this env finished, from 1."""
+    values: dict[str, float]
+    """What was reported of it, by the name of the event's field."""
+
+
+class Best(msgspec.Struct, kw_only=True):
+    """The best episodes, and the mean of all bests."""
+
+    episodes: list[Episode] = []
+    """Best first."""
+    total: float = 0.0
+    count: int = 0
+
+    @property
+    def least(self) -> float:
+        """What an episode must rank above to be remembered."""
+        return self.episodes[-1].rank if len(self.episodes) >= BEST else -math.inf
+
+    def push(self, episode: Episode) -> None:
+        """Remember an episode that ranks above the least."""
+        kept = sorted([*self.episodes, episode], key=lambda one: -one.rank)
+        self.episodes = kept[:BEST]
 
 
 class Facts(msgspec.Struct, kw_only=True):
@@ -202,6 +241,7 @@ class RunState(msgspec.Struct, kw_only=True):
     non_finite_last: str | None = None
     non_finite_at: int = 0
     crashes: int = 0
+    rollbacks: int = 0
     early_stop: EarlyStopped | None = None
     """The newest one."""
     early_stops: Ring[EarlyStopped] = msgspec.field(default_factory=lambda: Ring(STOPS))
@@ -232,6 +272,7 @@ class RunState(msgspec.Struct, kw_only=True):
     feed_marks: Ring[tuple[int, int]] = msgspec.field(default_factory=lambda: Ring(64))
     """(producer time, lines so far), for the feed's rate."""
     facts: Facts = msgspec.field(default_factory=Facts)
+    best: Best = msgspec.field(default_factory=Best)
     """Lines about one env each."""
     acks: Ring[FindingAcknowledged] = msgspec.field(default_factory=lambda: Ring(ACKS))
     acks_total: int = 0

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Final
 
 from overwatch.catalog import Stage, parse_stage
+from overwatch.catalog.chips import CODE, LABEL, code_of, labelled
 from overwatch.catalog.durations import duration
 from overwatch.catalog.stages import Tone
 from overwatch.snapshot import Slot
@@ -97,14 +98,13 @@ def chip(name: str, slot: Slot | None, size: ChipSize, codes: dict[str, str]) ->
         return Span(stage.glyph, role)
     if size is ChipSize.FULL:
         return Span(_full_chip(name, slot, stage), role)
-    code = blueprint_code(slot.blueprint, codes) if stage.shows_blueprint else ""
-    alpha = slot.alpha if stage.shows_alpha else None
+    code = left(clean(code_of(slot.blueprint, codes)), CODE) if slot.blueprint else ""
     if size is ChipSize.SMALL:
+        alpha = slot.alpha if stage.shows_alpha else None
         tenth = "" if alpha is None else str(min(9, max(0, int(alpha * 10 + 1e-9))))
-        text = f"{stage.glyph}{code}{tenth}"
+        text = f"{stage.glyph}{code if stage.shows_blueprint else ''}{tenth}"
     else:
-        share = "" if alpha is None else no_zero(f"{alpha:.2f}")
-        text = f"{stage.glyph}{cut(clean(name), 4)} {code} {share}".rstrip()
+        text = labelled(cut(clean(name), LABEL), stage, code, slot.alpha)
     return Span(left(text, size.value), role)
 
 
@@ -119,13 +119,6 @@ def _full_chip(name: str, slot: Slot, stage: Stage) -> str:
     if slot.gate:
         words.append(clean(slot.gate))
     return " ".join(words)
-
-
-def blueprint_code(blueprint: str | None, codes: dict[str, str]) -> str:
-    """Two letters of a blueprint; one that the run did not announce is cut."""
-    if blueprint is None:
-        return ""
-    return left(clean(codes.get(blueprint, blueprint)), 2)
 
 
 def sparkline(

@@ -43,8 +43,8 @@ class TowerConfig:
     """Whether it neither samples the machine nor prints, as others of the run do."""
 
 
-_SLOTS: Final = ("slot_", "gate")
-"""How names of columns of slots begin."""
+_CODED: Final = ("slot_", "gate", "governor", "episode_", "op_probs")
+"""How names of columns begin that are no rows of envs and have a meaning."""
 
 
 @cache
@@ -91,7 +91,7 @@ class Tower:
         columns: dict[str, Any] = {
             name: column
             for name, column in rolled.columns.items()
-            if name.startswith(_SLOTS) or _is_row(name)
+            if name.startswith(_CODED) or _is_row(name)
         }
         if isinstance(self._spec.action, Factored):
             columns["actions"] = rolled.actions
@@ -178,5 +178,10 @@ def words_of(spec: WorldSpec) -> WordTables:
             blueprints=tuple(name for name, _ in seeds.blueprints),
             reasons=seeds.reasons,
             gates=seeds.gates,
+            styles=seeds.styles,
+            curves=seeds.curves,
+            tempos=seeds.tempos,
+            sizes=seeds.sizes,
+            panics=seeds.panics,
         )
     return tables

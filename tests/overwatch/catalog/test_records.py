@@ -1,7 +1,7 @@
 """Every telemetry record of the original lives somewhere, or says what it comes with."""
 
 from overwatch.catalog import BY_NAME, KL, ROWS
-from overwatch.catalog.records import InEvent, InField, InRow, Later, ids, places
+from overwatch.catalog.records import InEvent, InField, InRow, Later, StruckOut, ids, places
 
 NUM_RECORDS = 178
 
@@ -15,11 +15,12 @@ def test_all_records_are_counted() -> None:
 def test_a_record_is_a_row_an_event_a_field_or_named_as_later() -> None:
     """The kinds of places add up, and a row that is meant is there."""
     found = {record: place for record, place in places(ROWS).items() if record in set(ids())}
-    kinds = [InRow, InEvent, InField, Later]
+    kinds = [InRow, InEvent, InField, Later, StruckOut]
 
     assert sum(sum(isinstance(place, kind) for place in found.values()) for kind in kinds) == NUM_RECORDS
     assert all(place.name in BY_NAME for place in found.values() if isinstance(place, InRow))
     assert all(place.comes_with for place in found.values() if isinstance(place, Later))
+    assert all(place.why for place in found.values() if isinstance(place, StruckOut))
 
 
 def test_the_record_of_the_seed_is_the_row_of_kl() -> None:

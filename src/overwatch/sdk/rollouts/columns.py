@@ -37,6 +37,16 @@ class WordTables(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Why a stage was left; code 1 is the first, 0 stands for none."""
     gates: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Name of each gate and of its checks; code 1 is the first, 0 stands for none."""
+    styles: tuple[str, ...] = ()
+    """How a seed is blended into its host."""
+    curves: tuple[str, ...] = ()
+    """How its alpha rises or falls."""
+    tempos: tuple[str, ...] = ()
+    """How fast it blends."""
+    sizes: tuple[int, ...] = ()
+    """Parameters of each blueprint; left out where they are not known."""
+    panics: tuple[str, ...] = ()
+    """Why the network of an env is set back; code 1 is the first, 0 stands for none."""
 
     @property
     def ops(self) -> tuple[str, ...]:
@@ -60,7 +70,12 @@ def word_tables(value: object) -> WordTables:
     heads, ops = len(tables.heads), len(tables.ops)
     if tables.uses and (len(tables.uses) != ops or any(len(row) != heads for row in tables.uses)):
         raise RefusedError(f"uses needs {ops} rows, one an operation, of {heads} entries, one a head")
-    lists = (*(words for _, words in tables.heads), tables.slots, tables.blueprints, tables.reasons)
+    if tables.sizes and len(tables.sizes) != len(tables.blueprints):
+        raise RefusedError(f"sizes needs {len(tables.blueprints)} entries, one a blueprint")
+    lists = (
+        *(words for _, words in tables.heads), tables.slots, tables.blueprints, tables.reasons, tables.styles,
+        tables.curves, tables.tempos, tables.panics,
+    )  # fmt: skip
     if max(map(len, (*lists, tables.gates)), default=0) > MAX_WORDS:
         raise RefusedError(f"a table has more than {MAX_WORDS} words")
     return tables
@@ -68,6 +83,8 @@ def word_tables(value: object) -> WordTables:
 
 ACTIONS: Final = "actions"
 """All heads of an action in one column."""
+CHOICES: Final = "op_probs"
+"""Probability of each operation, of which the likeliest go out."""
 SLOTS: Final = "slot_"
 """What the names of columns begin with that have a value a slot."""
 
@@ -78,6 +95,7 @@ class Per(Enum):
     ENV = "env"
     SLOT = "slot of an env"
     HEAD = "head of an env's action"
+    CHOICE = "operation of an env"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +128,7 @@ KNOWN: Final[Mapping[str, Known]] = {
     "slot": Known(words=_head("slot"), needs="heads"),
     "blueprint": Known(words=_head("blueprint"), needs="heads"),
     ACTIONS: Known(per=Per.HEAD, words=lambda tables: len(tables.ops), needs="heads"),
+    CHOICES: Known(per=Per.CHOICE, dtype="<f4", words=lambda tables: len(tables.ops), needs="heads"),
     "terminated": Known(dtype="|u1"),
     "truncated": Known(dtype="|u1"),
     "episode_return": Known(dtype="<f8"),
@@ -122,6 +141,12 @@ KNOWN: Final[Mapping[str, Known]] = {
     "slot_stage": Known(Per.SLOT, words=lambda _: len(STAGES), dtype="|i1", needs="stages"),
     "slot_blueprint": Known(Per.SLOT, words=lambda tables: len(tables.blueprints), needs="blueprints"),
     "slot_reason": Known(Per.SLOT, words=lambda tables: len(tables.reasons), first=1, needs="reasons"),
+    "slot_style": Known(Per.SLOT, words=lambda tables: len(tables.styles), dtype="|i1", needs="styles"),
+    "slot_curve": Known(Per.SLOT, words=lambda tables: len(tables.curves), dtype="|i1", needs="curves"),
+    "slot_tempo": Known(Per.SLOT, words=lambda tables: len(tables.tempos), dtype="|i1", needs="tempos"),
+    "governor": Known(words=lambda tables: len(tables.panics), first=1, dtype="|i1", needs="panics"),
+    "episode_fossils": Known(),
+    "episode_prunes": Known(),
     "slot_alpha": Known(Per.SLOT, dtype="<f4", is_number=True),
     "slot_age": Known(Per.SLOT, dtype="<i4", is_number=True),
 }
@@ -169,6 +194,8 @@ def shape_of(name: str, span: Span, words: WordTables) -> tuple[int, ...]:
             return (span.steps, span.envs)
         case Per.HEAD:
             return (span.steps, span.envs, len(words.heads))
+        case Per.CHOICE:
+            return (span.steps, span.envs, len(words.ops))
         case Per.SLOT:
             if not words.slots:
                 raise RefusedError("a run without slots; name them once: start(slots=[...])")

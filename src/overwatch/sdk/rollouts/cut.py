@@ -29,10 +29,18 @@ _GERMINATED: Final = Stage.GERMINATED.code
 _DORMANT: Final = Stage.DORMANT.code
 _FRESH: Final = {"slot_stage": _DORMANT, "slot_blueprint": -1, "slot_age": -1, "slot_alpha": 0}
 """What a slot is before the first step of an episode."""
-_LIFECYCLE: Final = ("slot_stage", "slot_blueprint", "slot_alpha", "slot_age", "slot_reason")
+_LIFECYCLE: Final = (
+    "slot_stage", "slot_blueprint", "slot_alpha", "slot_age", "slot_reason", "slot_style", "slot_curve",
+    "slot_tempo",
+)  # fmt: skip
+_ENDS: Final = (
+    "episode_return", "episode_length", "metric", "metric_best", "stalled_steps", "growth_ratio",
+    "episode_fossils", "episode_prunes",
+)  # fmt: skip
+"""What is reported of an episode that ended."""
 _FACTS: Final = (
-    "op", "slot", "blueprint", "episode_return", "episode_length", "metric",
-    "gate", "gate_slot", "gate_passed", "gate_score", "gate_failed",
+    "op", "slot", "blueprint", "confidence", "second", "second_confidence", "third", "third_confidence",
+    "governor", *_ENDS, "gate", "gate_slot", "gate_passed", "gate_score", "gate_failed",
 )  # fmt: skip
 _SHOWN: Final = ("slot_stage", "slot_blueprint")
 """Codes that the state of a slot shows, besides its numbers."""
@@ -98,7 +106,7 @@ class Cutter:
         part = _Part(is_fact=True, slots=slots, tables={"codes": codes})
         ended = _ended(tables)
         if ended is None or "episode_return" not in tables:
-            for name in ("episode_return", "episode_length", "metric"):
+            for name in _ENDS:
                 codes.pop(name, None)
         cycle = {name: tables[name] for name in _LIFECYCLE if name in tables and "slot_stage" in tables}
         if ended is not None:
@@ -235,10 +243,19 @@ def episodes(span: Span, tables: Mapping[str, Array], row: int, ended: Array) ->
     def of_ended(name: str) -> Column | None:
         return Column.of(tables[name][row][envs]) if name in tables else None
 
+    length, stalled = of_ended("episode_length"), of_ended("stalled_steps")
+    best_step = None
+    if length is not None and stalled is not None:
+        best_step = Column.of((length.array() - stalled.array()).astype("<i4"))
     return EpisodeEnded(
         at=span.at(row),
         env_id=Column.of(envs.astype("<i8") + span.env_first),
         episode_return=Column.of(tables["episode_return"][row][envs]),
-        length=of_ended("episode_length"),
+        length=length,
         metric=of_ended("metric"),
+        best=of_ended("metric_best"),
+        best_step=best_step,
+        growth_ratio=of_ended("growth_ratio"),
+        fossils=of_ended("episode_fossils"),
+        prunes=of_ended("episode_prunes"),
     )

@@ -15,6 +15,7 @@ from overwatch.events import (
     ActionTaken,
     Column,
     Conflated,
+    EnvRolledBack,
     Event,
     GateEvaluated,
     Measured,
@@ -122,6 +123,8 @@ def _facts(opened: _Opened) -> Iterator[Event]:
             yield _action(opened, row)
         if "gate" in codes:
             yield from _gates(opened, row, lives)
+        if "governor" in codes:
+            yield from _rollbacks(opened, row)
         if lives is not None:
             yield from lives.changes(row)
         if ended is not None and ended[row].any():
@@ -139,10 +142,27 @@ def _action(opened: _Opened, row: int) -> ActionTaken:
         used = np.array([row[head] for row in words.uses] or [True] * len(words.ops), bool)
         return labelled(np.where(used[op] & (op >= 0), codes[name][row], -1), words.heads[head][1])
 
+    def share(name: str) -> Column | None:
+        return Column.of(codes[name][row]) if name in codes else None
+
+    def other(name: str) -> Column | None:
+        return labelled(codes[name][row], words.ops) if name in codes else None
+
     return ActionTaken(
         at=opened.span.at(row), env_id=opened.env_id, op=labelled(op, words.ops), slot=argument("slot"),
-        blueprint=argument("blueprint"), step=opened.span.first_step + row,
+        blueprint=argument("blueprint"), step=opened.span.first_step + row, confidence=share("confidence"),
+        second=other("second"), second_confidence=share("second_confidence"),
+        third=other("third"), third_confidence=share("third_confidence"),
     )  # fmt: skip
+
+
+def _rollbacks(opened: _Opened, row: int) -> Iterator[EnvRolledBack]:
+    codes = opened.codes["governor"][row]
+    for env in np.flatnonzero(codes >= 0).tolist():
+        yield EnvRolledBack(
+            at=opened.span.at(row), env_id=opened.rolled.env_first + env,
+            reason=opened.words.panics[int(codes[env])], step=opened.span.first_step + row,
+        )  # fmt: skip
 
 
 class _Lives:
@@ -182,7 +202,20 @@ class _Lives:
                 alpha=None if alpha is None or np.isnan(alpha[at]) else float(alpha[at]),
                 age=None if age is None else int(age[at]) + 1,
                 reason=words.reasons[reason] if reason >= 0 else None,
+                fields=self._fields(*at),
             )
+
+    def _fields(self, row: int, env: int, slot: int) -> dict[str, str]:
+        """How the seed is blended, and how large it is."""
+        words, found = self._opened.words, {}
+        for name, kinds in (("style", words.styles), ("curve", words.curves), ("tempo", words.tempos)):
+            table = self._now.get(f"{SLOTS}{name}")
+            if table is not None and int(table[row, env, slot]) >= 0:
+                found[name] = kinds[int(table[row, env, slot])]
+        blueprint = self._now.get("slot_blueprint")
+        if words.sizes and blueprint is not None and int(blueprint[row, env, slot]) >= 0:
+            found["parameters"] = str(words.sizes[int(blueprint[row, env, slot])])
+        return found
 
     def _blueprint(self, row: int, env: int, slot: int) -> str | None:
         """What it grows into; of a slot that was cleared, what it had grown into."""

@@ -12,7 +12,16 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from overwatch.sdk.packing import ERRORS, Tensor, is_tensor, tensor_type, undisturbed
-from overwatch.sdk.rollouts.columns import ACTIONS, KNOWN, Known, Span, WordTables, shape_of, takes_floats
+from overwatch.sdk.rollouts.columns import (
+    ACTIONS,
+    CHOICES,
+    KNOWN,
+    Known,
+    Span,
+    WordTables,
+    shape_of,
+    takes_floats,
+)
 from overwatch.sdk.values import RefusedError
 
 if TYPE_CHECKING:
@@ -127,6 +136,8 @@ def sound(tables: Mapping[str, Array], words: WordTables, refuse: Refuse) -> dic
                 shown = "op" if not place else head
                 if shown in ("op", "slot", "blueprint"):
                     found[shown] = _codes(shown, KNOWN[shown], table[..., place], words, refuse)
+        elif name == CHOICES:
+            found |= likeliest(table, tables)
         elif known is None:
             found[name] = table.astype(_travelling(table.dtype), copy=False)
         elif known.words is not None:
@@ -135,6 +146,27 @@ def sound(tables: Mapping[str, Array], words: WordTables, refuse: Refuse) -> dic
             found[name] = (table != 0).astype("|u1")
         else:
             found[name] = table.astype(known.dtype, copy=False)
+    return found
+
+
+def likeliest(table: Array, tables: Mapping[str, Array]) -> dict[str, Array]:
+    """Of the probabilities of operations, T N P: that of the one taken, and the two likeliest others."""
+    import numpy as np
+
+    actions = tables.get(ACTIONS)
+    taken = tables.get("op") if actions is None else actions[..., 0]
+    if taken is None:
+        return {}
+    taken = np.clip(taken.astype("<i8"), 0, table.shape[2] - 1)[..., None]
+    found = {"confidence": np.take_along_axis(table, taken, axis=2)[..., 0].astype("<f4")}
+    rest = table.astype("<f4")
+    np.put_along_axis(rest, taken, -1.0, axis=2)
+    for name in ("second", "third")[: table.shape[2] - 1]:
+        best = rest.argmax(axis=2)[..., None]
+        share = np.take_along_axis(rest, best, axis=2)[..., 0]
+        found[name] = np.where(share > 0, best[..., 0], -1).astype("<i2")
+        found[f"{name}_confidence"] = np.where(share > 0, share, np.nan).astype("<f4")
+        np.put_along_axis(rest, best, -1.0, axis=2)
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Final, assert_never
 
 from overwatch.catalog import Stage
 from overwatch.catalog.durations import duration
-from overwatch.snapshot import Best, Bound, Group, Snapshot
+from overwatch.snapshot import Best, BestEpisode, Bound, Group, Snapshot
 from overwatch.tui.context import Context, Frame, LaneAt, Place, Target
 from overwatch.tui.grammar import BARS, lane_word, number, operation, short, stage_role, status, status_counts
 from overwatch.tui.memory import Sample
@@ -202,6 +202,8 @@ def rollups(snapshot: Snapshot, ctx: Context) -> list[Line]:
     ends = snapshot.aggregates
     if (ends.best or ends.worst) and not ctx.compact and not ctx.short:
         lines.append(_ends(snapshot, ctx.width))
+    if any("best" in one.values for one in ends.episodes) and not ctx.compact and not ctx.short:
+        lines.append(_scoreboard(snapshot, ctx.width))
     return lines
 
 
@@ -239,6 +241,34 @@ def _ends(snapshot: Snapshot, width: int) -> Line:
     worst = [Span("worst", Role.MUTED), Span("  " + _named(snapshot.aggregates.worst, snapshot))]
     at = min(max(_WORST_AT, sum(len(span.text) for span in best) + 2), width // 2 + 12)
     return fit((*fit(best, at), *worst), width)
+
+
+def _scoreboard(snapshot: Snapshot, width: int) -> Line:
+    """The best episodes, as many as fit whole, and the mean of the bests of all."""
+    ends = snapshot.aggregates
+    mean = "" if ends.mean_best is None else f"  mean {number(ends.mean_best, '.2f', 6)}"
+    words: list[str] = []
+    for one in ends.episodes:
+        longer = [*words, _episode(one)]
+        if cells(" · ".join(longer)) + len(mean) > width - 14:
+            break
+        words = longer
+    return fit([Span(" episodes  ", Role.MUTED), Span(" · ".join(words)), Span(mean, Role.MUTED)], width)
+
+
+def _episode(one: BestEpisode) -> str:
+    """`env 3 #12 0.94 @41 ×1.8 2 fossils`."""
+    values = one.values
+    parts = [f"env {one.env_id} #{one.number}"]
+    if "best" in values:
+        parts.append(number(values["best"], ".2f", 8))
+    if "best_step" in values:
+        parts.append(f"@{values['best_step']:.0f}")
+    if "growth_ratio" in values:
+        parts.append(f"×{number(values['growth_ratio'], '.1f', 6)}")
+    if "fossils" in values:
+        parts.append(f"{values['fossils']:.0f} fossils")
+    return " ".join(parts)
 
 
 def _named(ends: tuple[Best, ...], snapshot: Snapshot) -> str:

@@ -14,6 +14,7 @@ from overwatch.catalog import Stage, parse_stage
 from overwatch.snapshot import Detail, Env, Reason, SeedEvent, Slot, Snapshot, Trend
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import ABSENT, clock, no_zero, number, operation, sparkline, stage_role
+from overwatch.tui.panels import growth
 from overwatch.tui.panels.rows import metric_word
 from overwatch.tui.text import Line, Role, Span, cells, clean, cut, fit, left, right, rule, wrapped
 
@@ -64,7 +65,11 @@ def narrow(snapshot: Snapshot, env_id: int, width: int, ctx: Context) -> list[Li
                 for row in _known_trends(snapshot, env, detail)
             ],
         ),
+        ("adds", growth.adds(detail)),
+        ("host", _flow(growth.host(detail), width - LABEL, " · ", 3)),
+        ("chose", growth.choice(detail)),
         ("acts", _flow(_actions(detail), width - LABEL, "   ", 2)),
+        ("lives", growth.lives(detail, width - LABEL, snapshot.time)),
         ("seeds", _seed_events(snapshot, detail, width - LABEL, ctx)),
     ]
     lines: list[Line] = []
@@ -89,7 +94,12 @@ def wide(snapshot: Snapshot, env_id: int, width: int, ctx: Context) -> list[Line
     lines = [fit([Span(left(label, indent), Role.MUTED), *row], width) for label, row in parts]
     lines += [fit([Span("  "), *row], width) for row in _slots(snapshot, env, wide=True)]
     lines += _trend_pairs(snapshot, env, detail, width)
-    acts = _flow(
+    host = _flow(growth.host(detail), width - 2, " · ", 2)
+    grown = [*growth.adds(detail), *growth.lives(detail, width - 2, snapshot.time)]
+    if roomy and (host or grown):
+        lines += [rule("GROWTH", [], width), *(fit([Span(" "), *row], width) for row in (*host, *grown))]
+    acts = growth.choice(detail) if roomy else []
+    acts += _flow(
         _actions(detail, brief=not roomy), width - 2, " · ", 4 if roomy else 2 if len(why) < 3 else 1
     )
     if acts:

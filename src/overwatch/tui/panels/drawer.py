@@ -24,7 +24,7 @@ from overwatch.tui.grammar import (
     status,
     status_counts,
 )
-from overwatch.tui.panels import detail
+from overwatch.tui.panels import detail, growth
 from overwatch.tui.panels.alarms import subject
 from overwatch.tui.text import (
     Line,
@@ -324,6 +324,7 @@ def _slot(snapshot: Snapshot, of: SlotOf, width: int, ctx: Context) -> list[Line
             ("age", _text(slot.age, "{:,.0f} steps in this stage")),
             ("gate", clean(slot.gate or "")),
             ("gradient", _text(slot.grad, "health {:.2f}")),
+            ("adds", growth.of_slot(known.slots.get(of.slot, {}))),
         ]
         lines += labelled(parts, _LABEL, width)
     seen = [one for one in known.seed_events if one.slot == of.slot]

@@ -81,7 +81,9 @@ def _line(line: FeedLine, ctx: Context) -> Line:
     # Beside the drawer of their env, lines are without the ids that all of them share.
     own = ctx.beside and ctx.ui.env_id is not None
     words = (
-        [clean(word) for word in (line.slot, line.message) if word] if own else _words(line, compact=brief)
+        [clean(word) for word in (line.chip or line.slot, line.message) if word]
+        if own
+        else _words(line, compact=brief)
     )
     words += [f"{clean(key)}={quoted(value)}" for key, value in line.fields.items()]
     return fit([*start, Span(pairs(words, ctx.width - 1 - width_of(start)))], ctx.width)
@@ -93,7 +95,9 @@ def _words(line: FeedLine, *, compact: bool) -> list[str]:
     if line.gpu_id is not None and not (compact and line.slot is not None):
         lane = clean(line.gpu_id)
         words.append(f"gpu={lane[3:] if lane.startswith('gpu') and lane[3:].isdigit() else lane}")
-    if line.slot is not None:
+    if line.chip is not None:
+        words.append(clean(line.chip))
+    elif line.slot is not None:
         words.append(f"slot={clean(line.slot)}")
     if line.seed_id is not None and not compact:
         words.append(f"seed={clean(line.seed_id)}")

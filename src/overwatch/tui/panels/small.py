@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from overwatch.catalog.durations import duration
 from overwatch.projection.verdict import titled
-from overwatch.snapshot import Env, Finding, Lane, Run, Service, Snapshot
+from overwatch.snapshot import Env, FeedLine, Finding, Lane, Run, Service, Snapshot
 from overwatch.tui.context import Context
 from overwatch.tui.grammar import clock, reasons, severity, sparkline, status, status_counts
 from overwatch.tui.panels import drawer, header, policy
@@ -203,11 +203,16 @@ def _feed(snapshot: Snapshot, ctx: Context) -> list[Line]:
     return [
         fit(
             [Span(f" {clock(line.time, ctx.zone, millis=False)} ", Role.MUTED), severity(line.severity),
-             Span(cut(f" {env_word(line.env_id)}{clean(line.message)}", ctx.width - 15))],
+             Span(cut(f" {env_word(line.env_id)}{chip_word(line)}{clean(line.message)}", ctx.width - 15))],
             ctx.width,
         )
         for line in snapshot.feed[: -_FEED_LINES - 1 : -1]
     ]  # fmt: skip
+
+
+def chip_word(line: FeedLine) -> str:
+    """`◑r0c1 cs .42 ` of a line about a seed."""
+    return "" if line.chip is None else f"{clean(line.chip)} "
 
 
 def env_word(env_id: int | None) -> str:
