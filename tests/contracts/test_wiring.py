@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import overwatch.sdk
 from overwatch.catalog import ROWS, Kind, Metric, Scope, of_scope, prometheus_name
 from overwatch.catalog.tallies import SERVICES, is_tally
-from overwatch.events import Column, Measured, Origin, Record, Tallied
+from overwatch.events import Column, EnvRolledBack, Measured, Origin, Record, Tallied
 from overwatch.fold import Fold, Frame, next_tick
 from overwatch.generate import FILES
 from overwatch.journal import Batch, Signal
@@ -135,7 +135,7 @@ def _report(sink: Sink) -> None:
     slot = {row.short: [value_of(row)] for row in of_scope(Scope.SLOT) if row.kind is Kind.GAUGE}
     run.slots(env_id=[0], slot=["a"], stage=["training"], step=1, **slot)
     run.env_crashed(0, "boom")
-    run.env_rolled_back(0, "nan")
+    run.fact(EnvRolledBack(at=time.time_ns(), env_id=0, reason="nan"))
     run.non_finite(scope="env", metric="reward", kind="nan", count=2)
     run.episodes(env_id=[0], episode_return=[value_of(_row("overwatch.env.return"))])
     run.gauge(**{row.short: value_of(row) for row in of_scope(Scope.HOST)})

@@ -461,17 +461,6 @@ class Run:
         self._send(event)
 
     @guarded
-    def env_rolled_back(self, env_id: int, reason: str, *, step: int | None = None) -> None:
-        """The network that an environment trains was set back; its episode goes on."""
-        event = events.EnvRolledBack(
-            at=time.time_ns(),
-            env_id=whole(env_id),
-            reason=text(reason),
-            step=self._maybe("step", whole, step),
-        )
-        self._send(event)
-
-    @guarded
     def envs_removed(self, env_id: Numbers) -> None:
         """These envs are no more: nothing waits for them, and their ids may be given to new ones."""
         self._send(events.EnvsRemoved(at=time.time_ns(), env_id=ids(env_id, common_rows(env_id))))
