@@ -72,6 +72,7 @@ def report(run_history: RunHistory) -> str:
         machines(run_history),
         worst_envs(run_history),
         seeds(run_history),
+        best_episodes(run_history),
         _identity(run_history),
         _footer(run_history),
     )
@@ -331,6 +332,36 @@ def worst_envs(run_history: RunHistory) -> Markup:
     return section(
         "Worst environments", tag("div", listing, colours, class_="card"), note=note, anchor="envs"
     )
+
+
+_EPISODE_COLUMNS: Final = (
+    ("best", "best", ".3f"), ("best_step", "at step", ".0f"), ("metric", "at its end", ".3f"),
+    ("episode_return", "return", "+.2f"), ("length", "steps", ".0f"), ("growth_ratio", "size ×", ".2f"),
+    ("fossils", "fossils", ".0f"), ("prunes", "pruned", ".0f"),
+)  # fmt: skip
+
+
+def best_episodes(run_history: RunHistory) -> Markup:
+    """The best ones with what was reported of each; nothing of a run without episodes."""
+    ends = run_history.last.aggregates
+    columns = [one for one in _EPISODE_COLUMNS if any(one[0] in row.values for row in ends.episodes)]
+    if not columns:
+        return Markup("")
+    rows = [
+        (
+            tag("td", one.env_id, class_="num"),
+            tag("td", f"{one.number:,}", class_="num"),
+            tag("td", moment(run_history, one.time - run_history.began)[11:19], class_="nw"),
+            *(
+                tag("td", format(one.values[name], spec) if name in one.values else "–", class_="num")
+                for name, _, spec in columns
+            ),
+        )
+        for one in ends.episodes
+    ]
+    listing = table(("env", "episode", "ended, UTC", *(word for _, word, _ in columns)), rows)
+    note = "" if ends.mean_best is None else f"mean of all episodes {ends.mean_best:.3g}"
+    return section("Best episodes", tag("div", listing, class_="card"), note=note, anchor="episodes")
 
 
 def _env_row(env: EnvHistory, x: Scale) -> tuple[object, ...]:

@@ -111,7 +111,7 @@ def test_every_part_is_there(page: Path) -> None:
 
     assert headings == [
         "What stood at the end", "When", "Findings", "Policy", "Machines", "Worst environments",
-        "Seed lifecycles",
+        "Seed lifecycles", "Best episodes",
         "Identity and configuration",
     ]  # fmt: skip
 

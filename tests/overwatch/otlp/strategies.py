@@ -18,6 +18,7 @@ from overwatch.events import (
     CurriculumChanged,
     EarlyStopped,
     EnvCrashed,
+    EnvRolledBack,
     EnvsRemoved,
     EpisodeEnded,
     Event,
@@ -150,6 +151,11 @@ def _columnar(length: int) -> st.SearchStrategy[Event]:
         episode_return=numbers(length),
         length=_opt(numbers(length)),
         metric=_opt(numbers(length)),
+        best=_opt(numbers(length)),
+        best_step=_opt(numbers(length)),
+        growth_ratio=_opt(numbers(length)),
+        fossils=_opt(numbers(length)),
+        prunes=_opt(numbers(length)),
         trace_id=_TRACES,
         span_id=_SPANS,
     ) | st.builds(
@@ -160,6 +166,11 @@ def _columnar(length: int) -> st.SearchStrategy[Event]:
         slot=_opt(labelled(length)),
         blueprint=_opt(labelled(length)),
         step=_opt(INTS),
+        confidence=_opt(numbers(length)),
+        second=_opt(labelled(length)),
+        second_confidence=_opt(numbers(length)),
+        third=_opt(labelled(length)),
+        third_confidence=_opt(numbers(length)),
     )
 
 
@@ -210,6 +221,7 @@ FACTS: st.SearchStrategy[Event] = st.one_of(
         checks_failed=st.lists(WORDS, max_size=3).map(tuple),
         message=_opt(WORDS),
     ),
+    st.builds(EnvRolledBack, at=TIMES, env_id=INTS, reason=WORDS, step=_opt(INTS)),
     st.builds(EnvCrashed, at=TIMES, env_id=INTS, error=WORDS, step=_opt(INTS), traceback=_opt(WORDS)),
     st.integers(0, 4).flatmap(
         lambda length: st.builds(

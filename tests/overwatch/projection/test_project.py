@@ -170,7 +170,7 @@ def test_run_counters_start_at_zero() -> None:
 
     assert counters == {
         "updates": 0, "episodes": 0, "steps": 0, "non_finite": 0, "crashes": 0, "sdk_dropped": 0,
-        "gpu_idle": 0,
+        "gpu_idle": 0, "rollbacks": 0,
     }  # fmt: skip
 
 
