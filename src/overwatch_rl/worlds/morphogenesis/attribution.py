@@ -98,7 +98,9 @@ def _plan(slots: int) -> _Plan:
     return _Plan(
         weights=weights.float(),
         alone=torch.tensor([place[frozenset({slot})] for slot in range(slots)]),
-        pairs=torch.tensor([[place[frozenset({one, other})] for other in range(slots)] for one in range(slots)]),
+        pairs=torch.tensor(
+            [[place[frozenset({one, other})] for other in range(slots)] for one in range(slots)]
+        ),
     )
 
 
@@ -125,7 +127,7 @@ def _beginnings(order: tuple[int, ...]) -> list[frozenset[int]]:
 
 
 def _exact_weights(place: dict[frozenset[int], int], slots: int) -> Tensor:
-    """M K: of a subset of size s, (s - 1)! (K - s)! / K! for its slots and -s! (K - s - 1)! / K! for others."""
+    """M K: of a subset of size s, (s-1)! (K-s)! / K! for each of its slots, -s! (K-s-1)! / K! for others."""
     weights = torch.zeros(len(place), slots, dtype=torch.float64)
     for subset, number in place.items():
         size = len(subset)

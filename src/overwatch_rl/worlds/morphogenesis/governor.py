@@ -64,15 +64,16 @@ class GovernorConfig:
 class Governor:
     """Watches N hosts."""
 
-    def __init__(self, num_hosts: int, config: GovernorConfig) -> None:
+    def __init__(self, num_hosts: int, config: GovernorConfig, device: str = "cpu") -> None:
         self._config = config
         self._guess = math.log(config.classes)
-        self._count = torch.zeros(num_hosts)  # N float32, finite losses of the episode
-        self._mean = torch.zeros(num_hosts)  # N
-        self._squares = torch.zeros(num_hosts)  # N, sum of squared differences from the mean
-        self._best = torch.full((num_hosts,), torch.inf)  # N, the least loss of the episode
-        self._row = torch.zeros(num_hosts, dtype=torch.int64)  # N, losses in a row that may be divergence
-        self._rollbacks = torch.zeros(num_hosts, dtype=torch.int64)  # N, of the episode
+        with torch.device(device):
+            self._count = torch.zeros(num_hosts)  # N float32, usual losses of the episode
+            self._mean = torch.zeros(num_hosts)  # N
+            self._squares = torch.zeros(num_hosts)  # N, sum of squared differences from the mean
+            self._best = torch.full((num_hosts,), torch.inf)  # N, the least loss of the episode
+            self._row = torch.zeros(num_hosts, dtype=torch.int64)  # N, losses in a row that may be divergence
+            self._rollbacks = torch.zeros(num_hosts, dtype=torch.int64)  # N, of the episode
 
     @property
     def is_spent(self) -> Tensor:
@@ -92,9 +93,12 @@ class Governor:
         is_guess &= accuracy <= config.chance / config.classes
         lost = finite & is_guess & (self._best < config.good * self._guess)
         code = torch.zeros_like(loss, dtype=torch.uint8)
-        code[self._row >= config.in_a_row] = _DIVERGENCE
-        code[lost] = _LOBOTOMY
-        code[~finite] = _NAN
+        for reason, holds in (
+            (_DIVERGENCE, self._row >= config.in_a_row),
+            (_LOBOTOMY, lost),
+            (_NAN, ~finite),
+        ):
+            code.masked_fill_(holds, reason)
         self._learn(seen, finite & ~above & ~lost)
         self._row = torch.where(code > 0, 0, self._row)
         self._rollbacks += (code > 0).long()

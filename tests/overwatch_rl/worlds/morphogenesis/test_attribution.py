@@ -108,7 +108,8 @@ def test_a_slot_without_a_branch_has_no_number_and_takes_none() -> None:
     assert float(found.synergy) == pytest.approx(float(full.synergy), abs=1e-6)
     for column in (found.individual, found.shapley, found.interaction, found.boost):
         assert column[0, 2].isnan()
-    assert found.pairs[0, 2].isnan().all() and found.pairs[0, :, 2].isnan().all()
+    assert found.pairs[0, 2].isnan().all()
+    assert found.pairs[0, :, 2].isnan().all()
 
 
 def test_subsets_are_all_of_few_slots_and_few_of_many() -> None:

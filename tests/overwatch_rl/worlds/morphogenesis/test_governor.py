@@ -15,7 +15,9 @@ CONFIG = GovernorConfig()
 GUESS = math.log(10)
 
 
-def watched(losses: list[float], accuracies: list[float] | None = None, config: GovernorConfig = CONFIG) -> list[str]:
+def watched(
+    losses: list[float], accuracies: list[float] | None = None, config: GovernorConfig = CONFIG
+) -> list[str]:
     """What is found of one host at each step, "" where nothing is; accuracy 0.1 unless given."""
     governor = Governor(1, config)
     chance = [0.1] * len(losses)
@@ -127,7 +129,9 @@ class Plain:
         above = above and len(self.usual) >= config.known
         self.row = self.row + 1 if above else 0
         was_good = min(self.usual, default=math.inf) < config.good * guess
-        is_guess = abs(loss - guess) <= config.tolerance * guess and accuracy <= config.chance / config.classes
+        is_guess = (
+            abs(loss - guess) <= config.tolerance * guess and accuracy <= config.chance / config.classes
+        )
         if was_good and is_guess:
             self.row = 0
             return 2
@@ -143,7 +147,9 @@ LOSSES = st.sampled_from([0.25, 0.5, 1.0, 1.5, 2.25, 2.5, 8.0, 13.0, 50.0, 1000.
 
 
 @settings(max_examples=60)
-@given(losses=st.lists(st.tuples(LOSSES, LOSSES), min_size=1, max_size=30), accuracy=st.sampled_from([0.1, 0.9]))
+@given(
+    losses=st.lists(st.tuples(LOSSES, LOSSES), min_size=1, max_size=30), accuracy=st.sampled_from([0.1, 0.9])
+)
 def test_every_host_is_judged_as_if_it_were_alone(losses: list[tuple[float, float]], accuracy: float) -> None:
     """Against plain arithmetic, with a host beside it that has other losses."""
     config = replace(CONFIG, known=3)
@@ -170,7 +176,9 @@ def test_a_governor_goes_on_as_it_was() -> None:
     assert torch.equal(governor.is_spent, other.is_spent)
 
 
-@pytest.mark.parametrize(("name", "value"), [("classes", 1), ("in_a_row", 0), ("loss", 0.0), ("good", math.nan)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("classes", 1), ("in_a_row", 0), ("loss", 0.0), ("good", math.nan)]
+)
 def test_a_setting_that_means_nothing_is_refused(name: str, value: float) -> None:
     """The error names it and its value."""
     with pytest.raises(ValueError, match=f"governor {name} is {value}; use"):
