@@ -2,7 +2,8 @@
 
 Of worlds that grow a host. A reward's part is its mean over all steps of all envs of an update. Limits of the
 preset `esper` are in the original's units: rewards of several units an episode, accuracy in percentage
-points. The signs of a policy that games its reward are judged in every preset.
+points. The signs of a policy that games its reward are judged in every preset, and never
+critical: several critical rows would be taken for a collapse.
 """
 
 from functools import partial
@@ -242,7 +243,7 @@ ROWS: Final = (
         name="overwatch.policy.overclaimed_seeds",
         asks="Of the seeds on trial, at what share of steps did one contribute over 5 times its host's gain?",
         label="overclm",
-        limits=above(0.2, 0.5),
+        limits=above(0.2),
         fix="the seeds make themselves needed: a lower alpha, longer training before they blend, less paid "
         "for contribution",
     ),
@@ -250,14 +251,14 @@ ROWS: Final = (
         name="overwatch.policy.ransom_seeds",
         asks="Of the seeds on trial, at what share of steps was one needed by a host that is worse for it?",
         label="ransom",
-        limits=above(0.2, 0.5),
+        limits=above(0.2),
         fix="such seeds cost accuracy and are missed when pruned: prune them early, pay for progress alone",
     ),
     _signs(
         name="overwatch.policy.starved_seeds",
         asks="In what share of the steps with new connected seeds did they get under 1 % of the gradient?",
         label="starved",
-        limits=above(0.25, 0.5),
+        limits=above(0.25),
         fix="new seeds act and hardly learn: raise alpha sooner, blend by adding, scale their learning rate",
     ),
     _shares(
@@ -265,7 +266,7 @@ ROWS: Final = (
         unit="{rollback}",
         asks="How many hosts did the governor roll back in an update?",
         label="rollback",
-        limits=above(0.0, None),
+        limits=above(0.0),
         hold=(2, 5),
         fmt=".0f",
         fix="hosts are ruined again and again: lower the hosts' learning rate, or what the policy may do to "
