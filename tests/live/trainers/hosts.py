@@ -13,7 +13,7 @@ from torch import Tensor
 from overwatch.catalog import Stage
 from overwatch_rl.worlds.morphogenesis.governor import Governor, GovernorConfig
 from overwatch_rl.worlds.morphogenesis.rewards import Evidence, RewardConfig, Rewards
-from overwatch_rl.worlds.morphogenesis.seeds import SEEDED, Births, counted, summary
+from overwatch_rl.worlds.morphogenesis.seeds import counted, summary
 from tests.live.trainers.reporting import reporting
 
 HOSTS, STEPS, UPDATE_S = 8, 12, 0.1
@@ -40,14 +40,12 @@ def main() -> None:
 def episode(chance: torch.Generator, *, ails: bool) -> dict[str, float]:
     """The rows of one update."""
     shape = (HOSTS, 1)
-    rewards, births = Rewards(shape, RewardConfig(), ("wait",)), Births(shape)
-    governor = Governor(HOSTS, GovernorConfig())
+    rewards, governor = Rewards(shape, RewardConfig(), ("wait",)), Governor(HOSTS, GovernorConfig())
     skill = torch.full((HOSTS,), 0.6 if ails else 0.3)
-    before, accuracy = torch.full(shape, Stage.DORMANT.code), skill
+    before, begun, accuracy = torch.full(shape, Stage.DORMANT.code), skill, skill
     columns: dict[str, list[Tensor]] = {}
     for step, stage_now in enumerate(PATH):
         stage, at = torch.full(shape, stage_now.code), torch.full((HOSTS,), step)
-        births.step(torch.tensor([[stage_now in SEEDED]]).expand(shape), at, accuracy)
         skill = (skill + torch.randn(HOSTS, generator=chance) * 0.005 + (-0.04 if ails else 0.03)).clamp(
             0.1, 1
         )
@@ -62,23 +60,24 @@ def episode(chance: torch.Generator, *, ails: bool) -> dict[str, float]:
             progress=progress,
             accuracy=accuracy,
             contribution=torch.full(shape, adds),
-            improvement=accuracy[:, None] - births.accuracy,
+            improvement=(accuracy - begun)[:, None],
             pairs=torch.full((HOSTS, 1, 1), torch.nan),
             stage_before=before,
             stage=stage,
             age=torch.ones(shape, dtype=torch.int64),
             age_before=torch.ones(shape, dtype=torch.int64),
-            born=births.at,
+            life=torch.full(shape, step),
             alpha_change=torch.zeros(shape),
             overhead=torch.full((HOSTS,), 1.0),
             op=torch.zeros(HOSTS, dtype=torch.int64),
             slot=torch.zeros(HOSTS, dtype=torch.int64),
             refused=torch.zeros(HOSTS, dtype=torch.bool),
             auto_pruned=torch.zeros(shape, dtype=torch.bool),
-            rolled_back=code > 0,
+            governor=code,
+            step=at,
             is_end=at == STEPS - 1,
         )
-        found = {**rewards.step(evidence).columns, **counted(evidence, at, RewardConfig())}
+        found = {**rewards.step(evidence).columns, **counted(evidence, RewardConfig())}
         share = torch.full((HOSTS,), alpha / (alpha + 1.0) if adds else torch.nan)
         found |= {"metric": accuracy, "growth_ratio": 1.0 + evidence.overhead, "seed_share": share}
         for name, value in (found | {"governor": code}).items():

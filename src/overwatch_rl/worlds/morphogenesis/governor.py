@@ -1,6 +1,6 @@
 """The governor: which hosts are ruined, and must go back to what was kept of them.
 
-Owns the three signs, each of one host alone, and how often it was seen in an episode:
+Owns the three signs, each of one host alone:
 
 - `nan`: a loss, an accuracy or a gradient is not finite; at once.
 - `lobotomy`: after it was good, the host does no better than a guess: its loss is within a tolerance of
@@ -8,8 +8,8 @@ Owns the three signs, each of one host alone, and how often it was seen in an ep
 - `divergence`: the loss is above a limit, above its mean by several standard deviations, and several times
   its mean; three in a row.
 
-Mean and deviation are those of all finite losses of the episode but such a row (Welford 1962). Rules: pure,
-vectorised, holds no weights; what was kept of a host is kept by whoever owns it, as `Kept` does for tensors.
+Mean and deviation are those of all finite losses of the episode but such a row (Welford 1962). Rules:
+vectorised, nothing read from the device; holds no weights, and does not know what is kept of a host.
 """
 
 import math
@@ -47,11 +47,9 @@ class GovernorConfig:
     """Such losses in a row that are a divergence."""
     known: int = 5
     """Losses from which on mean and deviation are known."""
-    rollbacks: int = 3
-    """Rollbacks in one episode that end it."""
 
     def __post_init__(self) -> None:
-        for name, least in (("classes", 2), ("in_a_row", 1), ("known", 2), ("rollbacks", 1)):
+        for name, least in (("classes", 2), ("in_a_row", 1), ("known", 2)):
             value = getattr(self, name)
             if value < least:
                 raise ValueError(f"governor {name} is {value}; use at least {least}")
@@ -73,12 +71,6 @@ class Governor:
             self._squares = torch.zeros(num_hosts)  # N, sum of squared differences from the mean
             self._best = torch.full((num_hosts,), torch.inf)  # N, the least loss of the episode
             self._row = torch.zeros(num_hosts, dtype=torch.int64)  # N, losses in a row that may be divergence
-            self._rollbacks = torch.zeros(num_hosts, dtype=torch.int64)  # N, of the episode
-
-    @property
-    def is_spent(self) -> Tensor:
-        """N bool: hosts that were rolled back so often that their episode ends."""
-        return self._rollbacks >= self._config.rollbacks
 
     def step(self, loss: Tensor, accuracy: Tensor, is_finite: Tensor) -> Tensor:
         """N uint8: 0 where all is well, else the code of `REASONS`; all of N, `is_finite` of gradients."""
@@ -101,13 +93,12 @@ class Governor:
             code.masked_fill_(holds, reason)
         self._learn(seen, finite & ~above & ~lost)
         self._row = torch.where(code > 0, 0, self._row)
-        self._rollbacks += (code > 0).long()
         return code
 
-    def restart(self, hosts: Tensor) -> None:
-        """Forget what was seen of `hosts` (N bool): their episode begins."""
+    def restart(self, envs: Tensor) -> None:
+        """Forget what was seen of the hosts of `envs` (N bool): a new episode begins."""
         for name, tensor in self._state().items():
-            tensor.masked_fill_(hosts, math.inf if name == "best" else 0)
+            tensor.masked_fill_(envs, math.inf if name == "best" else 0)
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that the next step depends on."""
@@ -119,7 +110,7 @@ class Governor:
             tensor.copy_(state[name])
 
     def _state(self) -> dict[str, Tensor]:
-        names = ("count", "mean", "squares", "best", "row", "rollbacks")
+        names = ("count", "mean", "squares", "best", "row")
         return {name: getattr(self, f"_{name}") for name in names}
 
     def _learn(self, loss: Tensor, usual: Tensor) -> None:
@@ -129,35 +120,3 @@ class Governor:
         self._mean = self._mean + difference / self._count.clamp(min=1.0)
         self._squares = self._squares + difference * (loss - self._mean).where(usual, 0.0)
         self._best = torch.minimum(self._best, loss.where(usual, torch.inf))
-
-
-class Kept:
-    """A copy of tensors with a row a host, taken and given back for some hosts alone."""
-
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        self._kept = {name: tensor.clone() for name, tensor in tensors.items()}
-
-    def keep(self, tensors: Mapping[str, Tensor], hosts: Tensor) -> None:
-        """Take the rows of `hosts` (N bool)."""
-        for name, tensor in tensors.items():
-            self._kept[name] = torch.where(_rows(hosts, tensor), tensor, self._kept[name])
-
-    def back(self, tensors: Mapping[str, Tensor], hosts: Tensor) -> dict[str, Tensor]:
-        """The tensors, with the rows of `hosts` (N bool) as they were kept."""
-        return {
-            name: torch.where(_rows(hosts, tensor), self._kept[name], tensor)
-            for name, tensor in tensors.items()
-        }
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """What is kept, copied."""
-        return {name: tensor.clone() for name, tensor in self._kept.items()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Become as it was."""
-        self._kept = {name: state[name].clone() for name in self._kept}
-
-
-def _rows(hosts: Tensor, tensor: Tensor) -> Tensor:
-    """`hosts` in a shape that a tensor with a row a host is chosen by."""
-    return hosts.view(-1, *[1] * (tensor.dim() - 1))

@@ -96,21 +96,22 @@ class Evidence:
     progress: Tensor  # N float32, accuracy gained by the step
     accuracy: Tensor  # N, after the step
     contribution: Tensor  # N K, accuracy lost without the branch
-    improvement: Tensor  # N K, accuracy gained since the seed germinated
+    improvement: Tensor  # N K, accuracy gained since just before the seed germinated
     pairs: Tensor  # N K K, interactions as attributed in this step
     stage_before: Tensor  # N K int64, codes
     stage: Tensor  # N K int64, after the step
     age: Tensor  # N K int64, steps in that stage, this one included
     age_before: Tensor  # N K int64, steps in the stage before
-    born: Tensor  # N K int64, the step of the episode in which the seed germinated
+    life: Tensor  # N K int64, steps since the seed germinated, 0 in that step
     alpha_change: Tensor  # N K float32
     overhead: Tensor  # N float32, parameters grown over those of the host
     op: Tensor  # N int64
     slot: Tensor  # N int64
     refused: Tensor  # N bool, a gate refused the operation
     auto_pruned: Tensor  # N K bool, pruned by a rule of the lifecycle, not by the policy
-    rolled_back: Tensor  # N bool
-    is_end: Tensor  # N bool, the episode ended with this step
+    governor: Tensor  # N uint8, why the host was rolled back, 0 where it was not
+    step: Tensor  # N int64, of the episode, from 0
+    is_end: Tensor  # N bool, the episode ended with it
 
     def within(self, *stages: Stage) -> Tensor:
         """N K bool: slots that are in one of `stages` after the step."""
@@ -121,9 +122,8 @@ class Evidence:
         return _within(self.stage_before, *stages)
 
     def reached(self, stage: Stage) -> Tensor:
-        """N K bool: slots that came into `stage`; none of a host that was rolled back."""
-        came = self.within(stage) & (self.stage_before != stage.code)
-        return came & ~self.rolled_back[:, None]
+        """N K bool: slots that came into `stage`."""
+        return self.within(stage) & (self.stage_before != stage.code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,8 @@ def attribution(evidence: Evidence, config: RewardConfig) -> Tensor:
     progress, found = evidence.improvement.nan_to_num(), evidence.contribution.nan_to_num()
     p, c = progress.clamp(0.0, 1.0), found.clamp(-1.0, 1.0)
     shared = 2.0 * p * c / (p + c).clamp(min=1e-6)
-    timing = (0.4 + 0.6 * evidence.born / config.warm_up).clamp(max=1.0)
+    born = evidence.step[:, None] - evidence.life
+    timing = (0.4 + 0.6 * born / config.warm_up).clamp(max=1.0)
     earned = torch.where(c > 0, shared * torch.sigmoid(3.0 * _PERCENT * p) * timing, c)
     return config.attribution * earned.where(evidence.within(*CONNECTED), 0.0).sum(dim=1)
 
@@ -252,7 +253,7 @@ def holding_warning(evidence: Evidence, config: RewardConfig) -> Tensor:
 
 def penalty(evidence: Evidence, config: RewardConfig) -> Tensor:
     """-10 for a rollback by the governor."""
-    return -config.scale * config.rollback * evidence.rolled_back
+    return -config.scale * config.rollback * (evidence.governor > 0)
 
 
 def overclaims(evidence: Evidence, config: RewardConfig) -> Tensor:

@@ -1,8 +1,7 @@
 """What became of seeds, and the numbers of an update that follow from it.
 
-Owns since when each seed lives, what is counted of it at each step, and `summary`: policy rows from the
-columns of a rollout. Rules: pure, vectorised; a rollback by the governor is no stage that a seed came into.
-Must not know networks, rewards' formulas or policies.
+Owns what is counted of seeds at each step, and `summary`: policy rows from the columns of a rollout. Pure,
+vectorised; must not know networks, the rewards' formulas or policies.
 
 Shape letters: T steps, N envs, K slots, E episodes that ended.
 """
@@ -24,60 +23,24 @@ from overwatch_rl.worlds.morphogenesis.rewards import (
     overclaims,
 )
 
-SEEDED: Final = (*of_life(Life.GROWING, Life.GRAFTED), Stage.PRUNED)
-"""Stages of a seed that lives, and the one in which it just ended."""
 LARGEST: Final = 10.0
 """Size of a grown host, in multiples of the host alone, from which on no trade is worth anything."""
 STARVED: Final = 0.01
 """Share of a host's gradient below which its newest connected seeds do not learn."""
 
 
-class Births:
-    """When each seed germinated, and how good its host was just before."""
-
-    def __init__(self, shape: tuple[int, int], device: str = "cpu") -> None:
-        """`shape`: envs and slots."""
-        self.at = torch.full(shape, -1, device=device)  # N K int64, step of the episode; -1 without a seed
-        self.accuracy = torch.full(shape, torch.nan, device=device)  # N K float32, NaN without a seed
-
-    def step(self, is_seeded: Tensor, clock: Tensor, accuracy: Tensor) -> None:
-        """Take up seeds that are new: `is_seeded` N K bool, in a stage of `SEEDED`; others N.
-
-        `clock` is the step of the episode from 0, `accuracy` that before the step.
-        """
-        at = torch.where(self.at < 0, clock[:, None], self.at)
-        before = torch.where(self.at < 0, accuracy[:, None], self.accuracy)
-        self.at, self.accuracy = at.where(is_seeded, -1), before.where(is_seeded, torch.nan)
-
-    def restart(self, ended: Tensor) -> None:
-        """Forget the seeds of `ended` (N bool)."""
-        self.at, self.accuracy = (
-            self.at.where(~ended[:, None], -1),
-            self.accuracy.where(~ended[:, None], torch.nan),
-        )
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """All of it, with a row an env."""
-        return {"at": self.at.clone(), "accuracy": self.accuracy.clone()}
-
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Become as it was."""
-        self.at, self.accuracy = state["at"].clone(), state["accuracy"].clone()
-
-
-def counted(evidence: Evidence, clock: Tensor, config: RewardConfig) -> dict[str, Tensor]:
-    """What a step did to seeds, N each; `clock` N is the step of the episode from 0."""
+def counted(evidence: Evidence, config: RewardConfig) -> dict[str, Tensor]:
+    """What a step did to seeds, N each."""
     pruned, fossilised = evidence.reached(Stage.PRUNED), evidence.reached(Stage.FOSSILISED)
     lives = evidence.within(*of_life(Life.GROWING, Life.GRAFTED))
     ends = evidence.is_end[:, None] & lives
     tried = evidence.within(*TRIED)
     was_tried = evidence.was_within(*TRIED)
-    came = lives & (evidence.born == clock[:, None]) & ~evidence.rolled_back[:, None]
-    life = (clock[:, None] - evidence.born + ends.long()).where(pruned | ends, 0)
+    life = (evidence.life + ends.long()).where(pruned | ends, 0)
     claims = overclaims(evidence, config)
     gamed = claims.any(dim=1) | (evidence.alpha_change.abs() > BIG_JUMP).any(dim=1)
     counts = {
-        "germinated": came,
+        "germinated": evidence.reached(Stage.GERMINATED),
         "pruned": pruned,
         "fossilised": fossilised,
         "blends_ended": fossilised | (pruned & was_tried) | (ends & tried),

@@ -7,9 +7,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
-from overwatch_rl.worlds.morphogenesis.governor import REASONS, Governor, GovernorConfig, Kept
+from overwatch_rl.worlds.morphogenesis.governor import REASONS, Governor, GovernorConfig
 
 CONFIG = GovernorConfig()
 GUESS = math.log(10)
@@ -82,19 +81,6 @@ def test_a_host_that_is_hardly_known_is_not_judged_by_its_mean() -> None:
     """Four losses say little of what is usual."""
     assert watched([1.0, 1.2, 0.8, 1.1, 20.0, 30.0])[4:] == ["", ""]
     assert watched([1.0] * 4 + [20.0] * 3) == [""] * 7
-
-
-def test_the_third_rollback_of_an_episode_ends_it() -> None:
-    """Counted by host; a new episode begins at none."""
-    governor = Governor(2, CONFIG)
-    spent = []
-    for _ in range(3):
-        governor.step(torch.tensor([math.nan, 1.0]), torch.full((2,), 0.5), torch.tensor([True, True]))
-        spent.append(governor.is_spent.tolist())
-    governor.restart(torch.tensor([True, False]))
-
-    assert spent == [[False, False], [False, False], [True, False]]
-    assert governor.is_spent.tolist() == [False, False]
 
 
 def test_a_new_episode_forgets_the_last_one() -> None:
@@ -173,7 +159,6 @@ def test_a_governor_goes_on_as_it_was() -> None:
     codes = [[one.step(loss, accuracy, finite) for loss in losses[20:]] for one in (governor, other)]
 
     assert torch.equal(torch.stack(codes[0]), torch.stack(codes[1]))
-    assert torch.equal(governor.is_spent, other.is_spent)
 
 
 @pytest.mark.parametrize(
@@ -183,18 +168,3 @@ def test_a_setting_that_means_nothing_is_refused(name: str, value: float) -> Non
     """The error names it and its value."""
     with pytest.raises(ValueError, match=f"governor {name} is {value}; use"):
         GovernorConfig(**{name: value})
-
-
-def test_what_is_kept_comes_back_for_some_hosts_alone() -> None:
-    """Rows of any shape and type; the others stay as they are, and a resume keeps them."""
-    first: dict[str, Tensor] = {"stage": torch.zeros(3, 2, dtype=torch.int64), "loss": torch.zeros(3)}
-    later: dict[str, Tensor] = {"stage": torch.ones(3, 2, dtype=torch.int64), "loss": torch.ones(3)}
-    kept = Kept(first)
-    kept.keep(later, torch.tensor([False, False, True]))
-    now = {name: tensor + 5 for name, tensor in later.items()}
-    other = Kept(now)
-    other.load_state_dict(kept.state_dict())
-    for one in (kept, other):
-        back = one.back(now, torch.tensor([False, True, True]))
-        assert back["stage"].tolist() == [[6, 6], [0, 0], [1, 1]]
-        assert back["loss"].tolist() == [6.0, 0.0, 1.0]

@@ -61,8 +61,8 @@ def test_contribution_is_that_of_connected_seeds() -> None:
 def test_attribution_needs_progress_and_contribution() -> None:
     """The harmonic mean of both, discounted by a sigmoid of the progress in points."""
 
-    def attributed(contribution: float, improvement: float, born: int = 4) -> float:
-        evidence = one(stages=(F,), contribution=(contribution,), improvement=(improvement,), born=(born,))
+    def attributed(contribution: float, improvement: float) -> float:
+        evidence = one(stages=(F,), contribution=(contribution,), improvement=(improvement,), life=(6,))
         return paid(evidence).get("attribution", 0.0)
 
     small = 2 * 0.01 * 0.4 / 0.41 / (1 + math.exp(-3 * 1.0))
@@ -75,7 +75,9 @@ def test_attribution_needs_progress_and_contribution() -> None:
 def test_a_seed_of_the_warm_up_earns_less() -> None:
     """From 0.4 at the first step to all of it."""
     shares = [
-        paid(one(stages=(F,), contribution=(0.4,), improvement=(0.4,), born=(born,)))["attribution"]
+        paid(one(stages=(F,), contribution=(0.4,), improvement=(0.4,), step=50, life=(50 - born,)))[
+            "attribution"
+        ]
         for born in (0, 2, 4, 40)
     ]
 
@@ -282,13 +284,10 @@ def test_credit_is_paid_once_and_lost_with_the_seed_it_waits_for() -> None:
             assert not float(source.step(one(stages=stages, before=before)).columns["reward_hindsight"])
 
 
-def test_a_rollback_costs_and_makes_no_stage_reached() -> None:
-    """Ten units; a fossil that comes back with the host was paid before."""
-    evidence = one(stages=(F,), before=(H,), rolled_back=True, contribution=(0.5,), age_before=(9,))
-    found = paid(evidence)
-
-    assert found["penalty"] == pytest.approx(-10 * UNIT)
-    assert "fossil_bonus" not in found
+def test_a_rollback_costs_whatever_its_reason() -> None:
+    """Ten units, once."""
+    for code in (1, 2, 3):
+        assert paid(one(governor=code)) == pytest.approx({"penalty": -10 * UNIT})
 
 
 SIGNS = {

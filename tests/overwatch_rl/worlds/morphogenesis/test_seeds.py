@@ -1,7 +1,6 @@
 """What is counted of seeds, against a plain walk through their lives; rows of an update that move with it."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -10,11 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from overwatch.catalog.stages import BY_CODE, Stage
-from overwatch_rl.worlds.morphogenesis.rewards import PARTS, Evidence, RewardConfig, Rewards
+from overwatch_rl.worlds.morphogenesis.rewards import PARTS, RewardConfig, Rewards
 from overwatch_rl.worlds.morphogenesis.seeds import (
-    SEEDED,
     SUMMARISED,
-    Births,
     counted,
     hypervolume,
     summary,
@@ -29,7 +26,7 @@ def quiet(steps: int = 4, envs: int = 2) -> dict[str, Tensor]:
     """Columns of a rollout in which nothing happened."""
     names = [f"reward_{part.name}" for part in PARTS]
     evidence = one(stages=(D,))
-    counts = [*counted(evidence, torch.zeros(1, dtype=torch.int64), CONFIG), "scaffolds", "scaffold_delay"]
+    counts = [*counted(evidence, CONFIG), "scaffolds", "scaffold_delay"]
     columns = {name: torch.zeros(steps, envs) for name in names}
     columns |= {name: torch.zeros(steps, envs, dtype=torch.int32) for name in (*counts, "governor")}
     return columns | {
@@ -135,15 +132,13 @@ def test_that_area_is_what_is_dominated(points: list[tuple[float, float]]) -> No
     )
 
 
-def lived(path: list[Stage], **more: Any) -> dict[str, int]:
-    """Sums of what is counted of one slot that goes through these stages, from a dormant one."""
-    births, totals = Births((1, 1)), dict[str, int]()
-    for clock, (before, after) in enumerate(zip([D, *path], path, strict=False)):
-        at = torch.tensor([clock])
-        step = one(stages=(after,), before=(before,), is_end=clock == len(path) - 1, **more)
-        births.step(step.within(*SEEDED), at, torch.tensor([0.25]))
-        step = Evidence(**{**{name: getattr(step, name) for name in step.__slots__}, "born": births.at})
-        for name, count in counted(step, at, CONFIG).items():
+def lived(path: list[Stage]) -> dict[str, int]:
+    """Sums of what is counted of one slot whose stages these are, step by step, the first one included."""
+    totals, life = dict[str, int](), 0
+    for place, (before, after) in enumerate(zip([D, *path], path, strict=False)):
+        life = 0 if before is D else life + 1
+        step = one(stages=(after,), before=(before,), life=(life,), is_end=place == len(path) - 1)
+        for name, count in counted(step, CONFIG).items():
             totals[name.removeprefix("seeds_")] = totals.get(name.removeprefix("seeds_"), 0) + int(count)
     return totals
 
@@ -169,81 +164,44 @@ def test_a_seed_that_is_pruned_or_left_at_the_end_has_not_blended_in() -> None:
     assert lived([G, T, PRUNED])["blends_ended"] == 0
 
 
-def test_a_rollback_makes_no_seed() -> None:
-    """What comes back with a host is neither born nor fossilised again."""
-    found = lived([F], rolled_back=True)
-
-    assert (found["germinated"], found["fossilised"]) == (0, 0)
-
-
 def test_signs_of_gaming_are_counted_by_seed() -> None:
     """One that claims too much, one that is both that and a ransom; a jump of alpha alone is gaming too."""
-    clock = torch.tensor([3])
     signs = one(stages=(H, B, H), contribution=(0.2, 0.2, 0.0), improvement=(0.01, -0.1, 0.1))
     jump = one(stages=(B,), alpha_change=(0.6,))
-    found = {name: int(value) for name, value in counted(signs, clock, CONFIG).items()}
+    found = {name: int(value) for name, value in counted(signs, CONFIG).items()}
 
     assert (found["seeds_tried"], found["seeds_overclaimed"], found["seeds_ransomed"]) == (3, 2, 1)
     assert found["gamed"] == 1
-    assert int(counted(jump, clock, CONFIG)["gamed"]) == 1
-    assert int(counted(one(stages=(B,), alpha_change=(0.5,)), clock, CONFIG)["gamed"]) == 0
+    assert int(counted(jump, CONFIG)["gamed"]) == 1
+    assert int(counted(one(stages=(B,), alpha_change=(0.5,)), CONFIG)["gamed"]) == 0
 
 
 @settings(max_examples=15)
 @given(seed=st.integers(0, 2**31))
 def test_counts_of_many_envs_are_those_of_each_alone(seed: int) -> None:
-    """Against a plain walk over stages; a seed that comes back by a rollback is not counted."""
-    steps = random_steps(seed, 12, 4, 3)
+    """Against a plain walk over stages."""
     sums = {"germinated": 0, "pruned": 0, "fossilised": 0}
     found = dict.fromkeys(sums, 0)
-    births = Births((4, 3))
-    for clock, step in enumerate(steps):
-        at = torch.full((4,), clock)
-        births.step(step.within(*SEEDED), at, step.accuracy)
-        known = Evidence(**{**{name: getattr(step, name) for name in step.__slots__}, "born": births.at})
-        columns = counted(known, at, CONFIG)
-        for env in range(4):
-            if bool(step.rolled_back[env]):
-                continue
-            for before, after in zip(step.stage_before[env].tolist(), step.stage[env].tolist(), strict=True):
-                for name, stage in (("germinated", G), ("pruned", PRUNED), ("fossilised", F)):
-                    sums[name] += before != after and BY_CODE[after] is stage
+    for step in random_steps(seed, 12, 4, 3):
+        columns = counted(step, CONFIG)
+        moves = zip(step.stage_before.flatten().tolist(), step.stage.flatten().tolist(), strict=True)
+        for before, after in moves:
+            for name, stage in (("germinated", G), ("pruned", PRUNED), ("fossilised", F)):
+                sums[name] += before != after and BY_CODE[after] is stage
         for name in found:
             found[name] += int(columns[f"seeds_{name}"].sum())
 
     assert found == sums
 
 
-def test_births_are_kept_until_the_slot_is_empty() -> None:
-    """The accuracy just before; a pruned seed still has its own, an ended episode has none."""
-    births = Births((2, 1))
-    stages = [(D, D), (G, D), (T, G), (PRUNED, T), (D, B)]
-    for clock, both in enumerate(stages):
-        seeded = torch.tensor([[stage in SEEDED] for stage in both])
-        births.step(seeded, torch.full((2,), clock), torch.full((2,), clock / 10))
-        if clock == 3:
-            assert births.at.flatten().tolist() == [1, 2]
-            assert births.accuracy.flatten().tolist() == pytest.approx([0.1, 0.2])
-    other = Births((2, 1))
-    other.load_state_dict(births.state_dict())
-    births.restart(torch.tensor([False, True]))
-
-    assert births.at.flatten().tolist() == [-1, -1]
-    assert births.accuracy.isnan().all()
-    assert other.at.flatten().tolist() == [-1, 2]
-
-
 def test_columns_of_rewards_and_counts_make_all_rows() -> None:
     """Steps that are anything they may be, through all of it: every row is there, and none is 0."""
     envs, slots = 6, 3
-    source, births = Rewards((envs, slots), RewardConfig(patience=0), OPS), Births((envs, slots))
+    source = Rewards((envs, slots), RewardConfig(patience=0), OPS)
     columns: dict[str, list[Tensor]] = {}
-    for clock, step in enumerate(random_steps(7, 60, envs, slots)):
-        at = torch.full((envs,), clock)
-        births.step(step.within(*SEEDED), at, step.accuracy)
-        known = Evidence(**{**{name: getattr(step, name) for name in step.__slots__}, "born": births.at})
-        found = {**source.step(known).columns, **counted(known, at, CONFIG)}
-        found |= {"metric": step.accuracy, "growth_ratio": 1.0 + step.overhead, "governor": step.rolled_back}
+    for step in random_steps(7, 60, envs, slots):
+        found = {**source.step(step).columns, **counted(step, CONFIG)}
+        found |= {"metric": step.accuracy, "growth_ratio": 1.0 + step.overhead, "governor": step.governor}
         for name, value in found.items():
             columns.setdefault(name, []).append(value)
     stacked = {name: torch.stack(values) for name, values in columns.items()}
