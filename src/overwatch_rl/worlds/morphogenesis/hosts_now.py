@@ -34,7 +34,7 @@ class Learned:
     is_finite: Tensor  # N bool
     health: Tensor  # N K float32, NaN where no branch learned
     ratio: Tensor  # N K float32
-    share: Tensor  # N float32, NaN where there is none
+    share: Tensor  # N K float32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class Hosts:
             is_finite=torch.ones(self._shape[0], dtype=torch.bool),
             health=health,
             ratio=health,
-            share=health.nanmean(dim=1),
+            share=health,
         )
 
     def validate(self, wiring: Wiring) -> Measured:

@@ -90,9 +90,20 @@ class Moved:
 
     germinated: Tensor  # N K bool
     fossilised: Tensor  # N K bool
+    auto_pruned: Tensor  # N K bool, pruned because it held too long
     refused: Tensor  # N bool, a gate that the action asked refused
     stage_before: Tensor  # N K int64
+    age_before: Tensor  # N K int64
     alpha_before: Tensor  # N K float32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """The gate before each slot."""
+
+    gate: Tensor  # N K int64, its code, 0 is none
+    is_due: Tensor  # N K bool, whether all that the slot knows of itself lets it pass
+    failed: Tensor  # N K int64, a bit for each check that would refuse it
 
 
 class _Tables:
@@ -102,9 +113,6 @@ class _Tables:
         def table(values: Sequence[object]) -> Tensor:
             return torch.tensor(values, device=device)
 
-        def code(reason: str) -> int:
-            return REASONS.index(reason) + 1
-
         self._stages: dict[tuple[Stage, ...], Tensor] = {}
         self._device = device
         self.may_follow = MAY_FOLLOW.to(device)
@@ -113,12 +121,12 @@ class _Tables:
         self.least_age = table([least.get(stage, 1) for stage in BY_CODE])
         self.shows = table([stage.shows_blueprint for stage in BY_CODE])
         self.next = table([_BY_ITSELF.get(stage, (stage,))[0].code for stage in BY_CODE])
-        self.next_reason = table([code(_BY_ITSELF[s][1]) if s in _BY_ITSELF else 0 for s in BY_CODE])
+        self.next_reason = table([_code(_BY_ITSELF[s][1]) if s in _BY_ITSELF else 0 for s in BY_CODE])
         before = {gate.before: place for place, gate in enumerate(GATES, start=1)}
         self.gate = table([before.get(stage, 0) for stage in BY_CODE])
         self.gate_op = table([Op.WAIT, *(gate.op for gate in GATES)])
         self.gate_after = table([Stage.UNKNOWN.code, *(gate.after.code for gate in GATES)])
-        self.gate_reason = table([0, *(code(f"passed {gate.name}") for gate in GATES)])
+        self.gate_reason = table([0, *(_code(f"passed {gate.name}") for gate in GATES)])
         self.gate_auto = table([False, *(gate.name in config.auto_gates for gate in GATES)])
         self.gate_score = table([0, *(SCORES.index(gate.score) for gate in GATES)])
         asked = [(), *(gate.checks(is_strict=config.is_strict) for gate in GATES)]
@@ -227,12 +235,16 @@ class Lifecycle:
 
     def legal_slots(self) -> Tensor:
         """N P K bool: on which slot each operation is legal; waiting has none."""
-        _, gate, is_due = self._look()
+        return self._legal(self._look())
+
+    def _legal(self, look: _Look) -> Tensor:
         num_slots = self.stage.shape[1]
         holds = self.alpha.mode == Mode.HOLD
         seeds = self.within(*GROWING, Stage.FOSSILISED).sum(dim=1)
         is_free = ~self.within(*BUSY).any(dim=1) & (seeds < (self._config.max_seeds or num_slots))
-        by_op = {op: is_due & (self._tables.gate_op[gate] == op) for op in {gate.op for gate in GATES}}
+        by_op = {
+            op: look.is_due & (self._tables.gate_op[look.gate] == op) for op in {gate.op for gate in GATES}
+        }
         by_op[Op.GERMINATE] &= is_free[:, None]
         by_op[Op.SET_ALPHA_TARGET] = self.within(Stage.BLENDING, Stage.HOLDING) & holds
         by_op[Op.PRUNE] = self.within(*GROWING) & holds & (self.life >= self._config.min_prune_age)
@@ -254,16 +266,17 @@ class Lifecycle:
         """
         self._begin_step()
         self.contribution = contribution
-        stage_before, alpha_before = self.stage, self.alpha.value
+        stage_before, age_before, alpha_before = self.stage, self.age, self.alpha.value
         everyone = torch.arange(len(self.stage), device=self._device)
         aimed = functional.one_hot(action.slot, self.stage.shape[1]).bool()
-        aimed = aimed & self.legal_slots()[everyone, action.op]
+        look = self._look()
+        aimed = aimed & self._legal(look)[everyone, action.op]
         retargeted = aimed & (action.op == Op.SET_ALPHA_TARGET)[:, None]
         pruned = aimed & (action.op == Op.PRUNE)[:, None]
         by_action = aimed & ~retargeted & ~pruned
-        passed = self._ask(by_action, aimed)
+        passed = self._ask(look, by_action, aimed)
         refused = (by_action & ~passed).any(dim=1)
-        self._let(action, passed, retargeted, pruned)
+        self._let(action, look.gate, passed, retargeted, pruned)
         self.alpha.advance()
         is_faded = self.within(Stage.BLENDING) & (self.alpha.target == 0) & (self.alpha.mode == Mode.HOLD)
         self._move(is_faded, Stage.PRUNED, BY_POLICY)
@@ -272,8 +285,10 @@ class Lifecycle:
         return Moved(
             germinated=changed & self.within(Stage.GERMINATED),
             fossilised=changed & self.within(Stage.FOSSILISED),
+            auto_pruned=changed & (self._reason == _code(TOO_LONG)),
             refused=refused,
             stage_before=stage_before,
+            age_before=age_before,
             alpha_before=alpha_before,
         )
 
@@ -315,21 +330,21 @@ class Lifecycle:
         }
         return torch.stack([found[check] for check in CHECKS], dim=2)
 
-    def _look(self) -> tuple[Tensor, Tensor, Tensor]:
-        """N K each: checks that the gate before each slot would refuse, as bits; that gate; is it due."""
+    def _look(self) -> _Look:
+        """At the gate before each slot."""
         gate = self._tables.gate[self.stage]
         wrong = ~self._answers()
         is_due = ((self._tables.known_bits[gate] * wrong).sum(dim=2) == 0) & (gate > 0)
-        return (self._tables.bits[gate] * wrong).sum(dim=2), gate, is_due
+        return _Look(gate=gate, is_due=is_due, failed=(self._tables.bits[gate] * wrong).sum(dim=2))
 
-    def _ask(self, by_action: Tensor, touched: Tensor) -> Tensor:
+    def _ask(self, look: _Look, by_action: Tensor, touched: Tensor) -> Tensor:
         """Ask at most one gate an env, keep its answer, and return which slots passed (N K bool).
 
         That of the action; where it asks none, that of the first slot whose gate asks itself, beside those
         that the action `touched`.
         """
-        failed, gate, is_due = self._look()
-        due = is_due & self._tables.gate_auto[gate] & ~touched & ~by_action.any(dim=1, keepdim=True)
+        failed, gate = look.failed, look.gate
+        due = look.is_due & self._tables.gate_auto[gate] & ~touched & ~by_action.any(dim=1, keepdim=True)
         asked = by_action | (due & (due.cumsum(dim=1) == 1))
         here, slot = asked.any(dim=1), asked.to(torch.uint8).argmax(dim=1)
         readings = [torch.full_like(self.health, torch.nan), self.health, self.alpha.value, self.contribution]
@@ -340,9 +355,9 @@ class Lifecycle:
         self._gate_score = torch.where(here, _at(score, slot), torch.nan)
         return asked & (failed == 0)
 
-    def _let(self, action: Chosen, passed: Tensor, retargeted: Tensor, pruned: Tensor) -> None:
+    def _let(self, action: Chosen, gate: Tensor, passed: Tensor, retargeted: Tensor, pruned: Tensor) -> None:
         """Make the moves of one step; passed, retargeted and pruned: N K bool, no slot in two of them."""
-        tables, gate = self._tables, self._tables.gate[self.stage]
+        tables = self._tables
         holds, trains = self.within(Stage.HOLDING), self.within(Stage.TRAINING)
         for name in _CHOICES:
             self._choose(passed & self.within(Stage.DORMANT), name, getattr(action, name))
@@ -370,7 +385,7 @@ class Lifecycle:
     def _move(self, where: Tensor, after: Stage, reason: str) -> None:
         """Change the stage of the slots `where` (N K bool) where the table allows it, and keep why."""
         after_all = torch.full_like(self.stage, after.code)
-        self._change(where, after_all, torch.full_like(self.stage, REASONS.index(reason) + 1))
+        self._change(where, after_all, torch.full_like(self.stage, _code(reason)))
 
     def _change(self, where: Tensor, after: Tensor, reason: Tensor) -> None:
         """The same by codes, N K int64."""
@@ -386,6 +401,10 @@ class Lifecycle:
             setattr(self, name, torch.where(is_gone, -1, getattr(self, name)))
         self.life = torch.where(is_gone, 0, self.life)
         self.alpha.hold(~self.within(*CONNECTED), 0.0)
+
+
+def _code(reason: str) -> int:
+    return REASONS.index(reason) + 1
 
 
 def _at(values: Tensor, slot: Tensor) -> Tensor:

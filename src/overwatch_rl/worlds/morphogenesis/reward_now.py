@@ -27,8 +27,9 @@ class Evidence:
     contribution: Tensor  # N K, NaN where no branch is
     stage_before: Tensor  # N K int64
     stage: Tensor  # N K int64
-    age: Tensor  # N K int64
-    alpha: Tensor  # N K
+    age: Tensor  # N K int64, this step included
+    age_before: Tensor  # N K int64
+    auto_pruned: Tensor  # N K bool, by a rule of the lifecycle
     alpha_change: Tensor  # N K
     overhead: Tensor  # N, grown parameters over the host's
     op: Tensor  # N int64

@@ -258,8 +258,9 @@ class Morphogenesis:
             contribution=self._measured.contribution,
             stage_before=moved.stage_before,
             stage=slots.stage,
-            age=slots.age,
-            alpha=slots.alpha.value,
+            age=slots.age + 1,
+            age_before=moved.age_before,
+            auto_pruned=moved.auto_pruned,
             alpha_change=slots.alpha.value - moved.alpha_before,
             overhead=grown.sum(dim=1) / self._hosts.num_parameters,
             op=action.op,
@@ -270,6 +271,13 @@ class Morphogenesis:
             step=self._clock - 1,
             is_end=ended,
         )
+
+    def _newest(self, share: Tensor) -> Tensor:
+        """N: what the newest connected seed has of `share` (N K); NaN where no seed is connected."""
+        is_seen = self._slots.within(Stage.BLENDING, Stage.HOLDING) & share.isfinite()
+        life = torch.where(is_seen, self._slots.life, self._own.steps + 1)
+        found = share.gather(1, life.argmin(dim=1, keepdim=True)).squeeze(1)
+        return torch.where(is_seen.any(dim=1), found, torch.nan)
 
     def _columns(self, learned: Learned, judged: Tensor, paid: dict[str, Tensor]) -> dict[str, Tensor]:
         """What telemetry and the summary see of the step."""
@@ -282,7 +290,7 @@ class Morphogenesis:
             "stalled_steps": self._stalled.to(torch.int32),
             "fossil_parameters": fossil,
             "growth_ratio": 1 + fossil / self._hosts.num_parameters,
-            "seed_share": learned.share,
+            "seed_share": self._newest(learned.share),
             "governor": judged.to(torch.uint8),
             **{f"reward_{name}": part for name, part in paid.items()},
             **self._slots.facts(),
