@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from overwatch_rl.types import ActionSpec, Box, Factored, Observation
-from overwatch_rl.worlds.morphogenesis.lifecycle import Op
+from overwatch_rl.worlds.morphogenesis.actions import ALPHA_TARGETS, HEADS, Op
 
 Act: TypeAlias = Callable[[Observation], Tensor]
 """From an observation to actions, N H int64 or N D float32."""
@@ -70,14 +70,15 @@ class Schedule:
     """How many slots to fill; `None` for all."""
 
     def __call__(self, observation: Observation) -> Tensor:
-        """N 3 int64: move the first seed that can move, else germinate, else wait."""
+        """N 8 int64: move the first seed that can move, else germinate, else wait."""
         if observation.mask is None:
             raise AssertionError("a world with slots has a mask of legal choices")
         legal = self.spec.unpack(observation.mask)[1].clone()
         if self.num_slots is not None:
             legal[:, Op.GERMINATE, self.num_slots :] = False
-        actions = torch.zeros(len(legal), 3, dtype=torch.int64)
-        actions[:, 2] = self.blueprint
+        actions = torch.zeros(len(legal), len(HEADS), dtype=torch.int64)
+        actions[:, HEADS.index("blueprint")] = self.blueprint
+        actions[:, HEADS.index("alpha_target")] = ALPHA_TARGETS.index(1.0)
         for op in (Op.GERMINATE, Op.ADVANCE, Op.FOSSILISE):
             able = legal[:, op].any(dim=1)
             actions[able, 0] = int(op)
