@@ -23,12 +23,9 @@ from overwatch.catalog.metric import (
 )
 
 _row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY)
-_seeds = partial(
-    _row, non_finite=NonFinite.UNDEFINED, comes_with="seed statistics of the morphogenesis world"
-)
-_shares = partial(_row, comes_with="reward parts of the morphogenesis world")
-_signs = partial(_shares, unit="1", direction=Direction.DOWN, non_finite=NonFinite.UNDEFINED, fmt=".0%")
-_part = partial(_shares, unit="{reward}", fmt="+.3f")
+_seeds = partial(_row, non_finite=NonFinite.UNDEFINED)
+_signs = partial(_row, unit="1", direction=Direction.DOWN, non_finite=NonFinite.UNDEFINED, fmt=".0%")
+_part = partial(_row, unit="{reward}", fmt="+.3f")
 
 
 def _cost(critical: float) -> Limits:
@@ -111,7 +108,7 @@ ROWS: Final = (
         label="rw hind",
         tele=("TELE-659",),
     ),
-    _shares(
+    _row(
         name="overwatch.policy.scaffolds",
         unit="{seed}",
         asks="How many seeds that were pruned were credited for having helped a fossil?",
@@ -119,7 +116,7 @@ ROWS: Final = (
         fmt=".0f",
         tele=("TELE-660",),
     ),
-    _shares(
+    _row(
         name="overwatch.policy.scaffold_delay",
         unit="{step}",
         asks="How many steps after their prune did that credit come, on average?",
@@ -148,7 +145,7 @@ ROWS: Final = (
         presets={"esper": _cost(-0.05)},
         tele=("TELE-664",),
     ),
-    _shares(
+    _row(
         name="overwatch.policy.shaping_share",
         unit="1",
         asks="What share of the reward, sizes of its parts added up, was shaping?",
@@ -164,7 +161,7 @@ ROWS: Final = (
         fix="a policy that lives on shaping learns the shaping: lower its weight",
         tele=("TELE-400",),
     ),
-    _shares(
+    _row(
         name="overwatch.policy.gaming_share",
         unit="1",
         asks="In what share of the steps did the rules against gaming the reward act?",
@@ -261,7 +258,7 @@ ROWS: Final = (
         limits=above(0.25),
         fix="new seeds act and hardly learn: raise alpha sooner, blend by adding, scale their learning rate",
     ),
-    _shares(
+    _row(
         name="overwatch.policy.rollbacks",
         unit="{rollback}",
         asks="How many hosts did the governor roll back in an update?",

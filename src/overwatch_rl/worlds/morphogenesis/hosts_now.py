@@ -93,6 +93,17 @@ class Hosts:
         gain = torch.where(is_live, found.gain, torch.nan)
         return Measured(accuracy=found.accuracy, loss=found.loss, contribution=gain)
 
+    def masked(self, wiring: Wiring, subsets: Tensor) -> Tensor:
+        """N M: accuracy with only the slots of each subset connected."""
+        alone = torch.zeros_like(wiring.isolated)
+        found = [
+            self._hosts.validate(
+                hosts.Wiring(alpha=wiring.alpha * subset, isolated=alone, blueprint=wiring.blueprint)
+            )
+            for subset in subsets
+        ]
+        return torch.stack([one.accuracy for one in found], dim=1)
+
     def keep(self, rows: Tensor) -> None:
         """Take a snapshot of these hosts."""
         state = self._state()

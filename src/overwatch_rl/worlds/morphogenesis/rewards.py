@@ -354,7 +354,7 @@ class Rewards:
             self._owed = torch.zeros(shape[0], len(PARTS))  # N R, earned and not yet paid
 
     def step(self, evidence: Evidence) -> Paid:
-        """What the step pays; an env whose episode ended begins anew."""
+        """What the step pays."""
         config, mode = self._config, self._mode
         bonus = self._fossil_bonus(evidence)
         hindsight, scaffolds, delays = self._hindsight(evidence)
@@ -373,10 +373,14 @@ class Rewards:
             earned += self._owed
             self._owed = earned.where(~evidence.is_end[:, None], 0.0)
             earned = earned - self._owed
-        self._restart(evidence.is_end)
         columns = {f"reward_{part.name}": earned[:, place] for place, part in enumerate(PARTS)}
         columns |= {"scaffolds": scaffolds, "scaffold_delay": delays}
         return Paid(reward=earned.sum(dim=1), columns=columns)
+
+    def restart(self, envs: Tensor) -> None:
+        """Forget the seeds of `envs` (N bool) and what is owed: a new episode begins."""
+        for tensor in self._state().values():
+            tensor.masked_fill_(envs.view(-1, *[1] * (tensor.dim() - 1)), 0)
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that the next step depends on."""
@@ -389,10 +393,6 @@ class Rewards:
 
     def _state(self) -> dict[str, Tensor]:
         return {name: getattr(self, f"_{name}") for name in ("bond", "credit", "delay", "owed")}
-
-    def _restart(self, ended: Tensor) -> None:
-        for tensor in (self._bond, self._credit, self._delay):
-            tensor.masked_fill_(ended[:, None, None], 0)
 
     def _action_cost(self, evidence: Evidence) -> Tensor:
         """What the operation costs, more where its gate refused it, and what the lifecycle had to prune."""
