@@ -494,6 +494,24 @@ def test_a_rolled_back_env_loses_what_learned() -> None:
     assert reasons[1].tolist() == [0] * 5
 
 
+def test_nothing_is_read_from_the_device() -> None:
+    """A step, its mask and its facts run on tensors without values, where any read would raise."""
+    config = MorphogenesisConfig(slots=3, auto_g1=True, auto_g2=True, auto_g3=True)
+    slots = Lifecycle(4, config, spec(3), "meta")
+    readings = torch.zeros(4, 3, device="meta")
+    for _ in range(2):
+        mask = slots.mask()
+        moved = slots.step(chosen(torch.zeros(4, len(HEADS), dtype=torch.int64, device="meta")), readings)
+        slots.learned(readings, readings)
+        slots.discard(moved.refused)
+        facts = slots.facts()
+        slots.grow_older()
+        slots.restart(moved.refused)
+
+    assert mask.shape == (4, spec(3).num_outputs)
+    assert {column.device.type for column in facts.values()} == {"meta"}
+
+
 def test_words_of_gates_follow_their_strictness() -> None:
     """What a strict gate asks besides has a name behind the others'."""
     gates = {
