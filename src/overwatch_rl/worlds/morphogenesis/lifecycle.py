@@ -17,7 +17,7 @@ from torch import Tensor
 
 from overwatch.catalog.stages import BY_CODE, TRANSITIONS, Stage
 from overwatch_rl.types import Factored, Head, SeedFacts
-from overwatch_rl.worlds.morphogenesis.blueprints import BLUEPRINTS
+from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP
 
 
 class Op(IntEnum):
@@ -110,7 +110,7 @@ def action_spec(num_slots: int) -> Factored:
         heads=(
             Head(name="op", labels=tuple(op.name.lower() for op in Op)),
             Head(name="slot", labels=slot_names(num_slots)),
-            Head(name="blueprint", labels=tuple(blueprint.id for blueprint in BLUEPRINTS)),
+            Head(name="blueprint", labels=tuple(blueprint.id for blueprint in MLP)),
         ),
         uses=tuple(uses.get(op, (True, True, False)) for op in Op),
     )
@@ -121,7 +121,7 @@ def seed_facts(num_slots: int) -> SeedFacts:
     return SeedFacts(
         slots=slot_names(num_slots),
         embargo=EMBARGO_STEPS,
-        blueprints=tuple((blueprint.id, blueprint.code) for blueprint in BLUEPRINTS),
+        blueprints=tuple((blueprint.id, blueprint.code) for blueprint in MLP),
         reasons=REASONS,
         gates=tuple((gate.name, gate.checks) for gate in GATES),
     )
@@ -203,8 +203,9 @@ class Lifecycle:
         slots = self.legal_slots()
         ops = slots.any(dim=2)
         ops[:, Op.WAIT] = True
-        blueprints = torch.zeros(len(slots), len(Op), len(BLUEPRINTS), dtype=torch.bool)
+        blueprints = torch.zeros(len(slots), len(Op), len(MLP), dtype=torch.bool)
         blueprints[:, Op.GERMINATE] = ops[:, Op.GERMINATE, None]
+        blueprints[:, :, 0] = False  # the no-op
         return torch.cat([ops, slots.flatten(1), blueprints.flatten(1)], dim=1)
 
     def step(self, actions: Tensor, gain: Tensor) -> Tensor:

@@ -23,8 +23,9 @@ from overwatch.events import MetricInfo
 from overwatch_rl.settings import configured
 from overwatch_rl.types import Observation, ObservationSpec, Step, WorldSpec
 from overwatch_rl.worlds.base import MAX_SLOTS, World, WorldConfig, check_legal
-from overwatch_rl.worlds.morphogenesis.blueprints import BLUEPRINTS, relative_size
-from overwatch_rl.worlds.morphogenesis.hosts import Hosts, Validation, Wiring
+from overwatch_rl.worlds.morphogenesis.data import digits
+from overwatch_rl.worlds.morphogenesis.hosts import HOSTS, Measured, Wiring
+from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP
 from overwatch_rl.worlds.morphogenesis.lifecycle import Lifecycle, action_spec, seed_facts
 
 EPISODE_STEPS: Final = 60
@@ -66,15 +67,15 @@ class Morphogenesis:
         if config.device != "cpu":
             raise ValueError(f"device is {config.device!r}; morphogenesis runs on 'cpu'")
         self._num_envs, self._num_slots = config.num_envs, own.slots
-        self._hosts = Hosts(config.num_envs, own.slots)
+        self._hosts = HOSTS["mlp"](config.num_envs, own.slots, digits(), torch.device("cpu"))
         self._slots = Lifecycle(config.num_envs, own.slots)
-        self._rates = torch.tensor([relative_size(blueprint) for blueprint in BLUEPRINTS])
+        self._rates = self._hosts.sizes / self._hosts.sizes[1]
         self._clock = 0
         self._measured = self._hosts.validate(self._wiring())
         self._progress = torch.zeros(config.num_envs)  # N, accuracy gained by the last step
         self._fossils = torch.zeros(config.num_envs, dtype=torch.int64)  # N, of the running episode
         self._mask = self._slots.mask()
-        width = _GLOBAL_FEATURES + own.slots * (len(BY_CODE) + 3 + len(BLUEPRINTS))
+        width = _GLOBAL_FEATURES + own.slots * (len(BY_CODE) + 3 + len(MLP))
         self._action = action_spec(own.slots)
         self.spec = WorldSpec(
             task="digits",
@@ -96,9 +97,9 @@ class Morphogenesis:
         """Act, train, validate, pay; actions: N 3 int64, legal under the last mask, else `ValueError`."""
         check_legal(self._action, self._mask, actions)
         before = self._measured.accuracy
-        self._hosts.germinate(self._slots.step(actions, self._measured.gain))
+        self._hosts.germinate(self._slots.step(actions, self._measured.contribution.nan_to_num(0.0)))
         wiring = self._wiring()
-        self._slots.learned(self._hosts.train(wiring))
+        self._slots.learned(self._hosts.train(wiring).health)
         self._measured = self._hosts.validate(wiring)
         self._progress = self._measured.accuracy - before
         fossils = self._slots.within(Stage.FOSSILISED).sum(dim=1)
@@ -127,7 +128,7 @@ class Morphogenesis:
         measured = {
             "accuracy": self._measured.accuracy,
             "loss": self._measured.loss,
-            "gain": self._measured.gain,
+            "contribution": self._measured.contribution,
         }
         state |= {f"measured.{name}": value.clone() for name, value in measured.items()}
         return state | {"clock": torch.tensor(self._clock), "progress": self._progress.clone()}
@@ -141,7 +142,7 @@ class Morphogenesis:
 
         self._hosts.load_state_dict(part("hosts"))
         self._slots.load_state_dict(part("slots"))
-        self._measured = Validation(**part("measured"))
+        self._measured = Measured(**part("measured"))
         self._clock, self._progress = int(state["clock"]), state["progress"].clone()
         self._fossils = self._slots.within(Stage.FOSSILISED).sum(dim=1)
         return self._observe()
@@ -157,7 +158,10 @@ class Morphogenesis:
     def _wiring(self) -> Wiring:
         alpha = torch.where(self._slots.within(*CONNECTED), self._slots.alpha, 0.0)
         isolated = self._slots.within(Stage.TRAINING)
-        return Wiring(alpha=alpha, isolated=isolated, blueprint=self._slots.blueprint)
+        blueprint = self._slots.blueprint
+        return Wiring(
+            alpha=alpha, isolated=isolated, blueprint=blueprint, algorithm=torch.zeros_like(blueprint)
+        )
 
     def _rent(self) -> Tensor:
         """N float32: what each env pays for this step."""
@@ -172,7 +176,7 @@ class Morphogenesis:
         columns = [left, measured.accuracy, self._progress * 10.0, measured.loss / 2.3]
         columns += [slots.within(stages).float().mean(dim=1) for stages in (Stage.FOSSILISED,)]
         columns.append(slots.within(*GROWING).float().mean(dim=1))
-        kind = functional.one_hot(slots.blueprint + 1, len(BLUEPRINTS) + 1)[..., 1:]
+        kind = functional.one_hot(slots.blueprint + 1, len(MLP) + 1)[..., 1:]
         per_slot = [
             functional.one_hot(slots.stage, len(BY_CODE)).float(),
             slots.alpha[..., None],
@@ -185,6 +189,6 @@ class Morphogenesis:
         return Observation(features=features, mask=self._mask)
 
 
-def _gain_feature(measured: Validation) -> Tensor:
+def _gain_feature(measured: Measured) -> Tensor:
     """N K: the gain of each seed in tens of per cent, cut to -1..1."""
-    return (measured.gain * 10.0).clamp(-1.0, 1.0)
+    return (measured.contribution.nan_to_num(0.0) * 10.0).clamp(-1.0, 1.0)
