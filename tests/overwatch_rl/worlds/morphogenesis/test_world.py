@@ -13,8 +13,8 @@ from overwatch.catalog.stages import Stage
 from overwatch_rl.types import Factored
 from overwatch_rl.worlds.base import WorldConfig
 from overwatch_rl.worlds.evaluation import play
-from overwatch_rl.worlds.morphogenesis.blueprints import BLUEPRINTS
 from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
+from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP
 from overwatch_rl.worlds.morphogenesis.rewards import CONNECTED, RewardConfig
 from overwatch_rl.worlds.morphogenesis.world import GLOBAL_FEATURES, SLOT_FEATURES, Morphogenesis
 from overwatch_rl.worlds.schedules import Schedule, always_wait, uniform
@@ -22,8 +22,8 @@ from overwatch_rl.worlds.schedules import Schedule, always_wait, uniform
 EPISODE_STEPS = MorphogenesisConfig().steps
 PRICED = RewardConfig()
 PENALTY = PRICED.scale * PRICED.rollback
-HOST = 235
-"""Parameters of a host."""
+HOST, SMALL = 235, 460
+"""Parameters of a host, and of its smallest branch that does something."""
 CONNECTED_CODES = torch.tensor([stage.code for stage in CONNECTED])
 NUM_ENVS = 3
 
@@ -62,7 +62,7 @@ def made(envs: int, slots: int, judge: Fake | None = None, **own: int) -> Morpho
     return Morphogenesis(WorldConfig(num_envs=envs), MorphogenesisConfig(slots=slots, **own), judge)
 
 
-def grower(env: Morphogenesis, blueprint: int = 0, num_slots: int | None = None) -> Schedule:
+def grower(env: Morphogenesis, blueprint: int = 1, num_slots: int | None = None) -> Schedule:
     """A fixed schedule for such a world."""
     spec = env.spec.action
     assert isinstance(spec, Factored)
@@ -77,7 +77,7 @@ def test_reward_is_the_sum_of_parts_that_follow_from_the_columns() -> None:
     env = made(1, 2)
     act = grower(env, blueprint=1)
     observation = env.reset(1)
-    accuracy, size, fossils = float(observation.features[0, 1]), BLUEPRINTS[1].num_parameters, 0
+    accuracy, size, fossils = float(observation.features[0, 1]), SMALL, 0
     for number in range(EPISODE_STEPS):
         step = env.step(act(observation))
         columns = {name: column[0] for name, column in step.columns.items()}
@@ -153,7 +153,7 @@ def test_a_host_that_is_ruined_is_rolled_back_by_the_governor() -> None:
     for number in range(12):
         if number == 8:
             state = env.state_dict()
-            state["hosts.hosts.2"][0] = torch.nan
+            state["hosts.hosts.0"][0] = torch.nan
             observation = env.load_state_dict(state)
         step = env.step(act(observation))
         observation = step.observation
@@ -184,11 +184,11 @@ def test_the_observation_is_of_the_env_then_of_each_slot_in_turn() -> None:
     """What one slot shows stands in its own stretch of features, of the same width for all."""
     env = made(1, 3)
     observation = env.reset(1)
-    width = SLOT_FEATURES + len(BLUEPRINTS)
+    width = SLOT_FEATURES + len(MLP)
     assert env.spec.observation.shape == (GLOBAL_FEATURES + 3 * width,)
     empty = observation.features[0, GLOBAL_FEATURES:].view(3, width)
     assert torch.equal(empty[0], empty[1])
-    germinate = torch.tensor([[1, 1, 0, 0, 0, 2, 0, 0]])
+    germinate = torch.tensor([[1, 1, 1, 0, 0, 2, 0, 0]])
     slots = env.step(germinate).observation.features[0, GLOBAL_FEATURES:].view(3, width)
 
     assert torch.equal(slots[0], slots[2])
@@ -211,7 +211,7 @@ def test_columns_follow_their_sources() -> None:
         best = max(best, columns["metric"])
         assert (columns["metric_best"], columns["stalled_steps"]) == (best, since)
         is_fossil = columns["slot_stage"] == Stage.FOSSILISED.code
-        assert columns["fossil_parameters"] == (BLUEPRINTS[0].num_parameters if is_fossil else 0)
+        assert columns["fossil_parameters"] == (SMALL if is_fossil else 0)
         assert (columns["growth_ratio"] > 1) == is_fossil
         for name, value in columns.items():
             if value == value:  # noqa: PLR0124 NaN is absent
@@ -221,14 +221,6 @@ def test_columns_follow_their_sources() -> None:
         "host_loss", "metric_best", "stalled_steps", "fossil_parameters", "growth_ratio", "seed_share",
         "slot_contribution", "slot_grad",
     }  # fmt: skip
-
-
-def test_blueprints_differ_in_size_and_price() -> None:
-    """At least three, each with its own id, code and size."""
-    assert len(BLUEPRINTS) >= 3
-    for field in ("id", "code", "num_parameters"):
-        assert len({getattr(blueprint, field) for blueprint in BLUEPRINTS}) == len(BLUEPRINTS)
-    assert all(len(blueprint.code) == 2 for blueprint in BLUEPRINTS)
 
 
 def test_growing_one_seed_beats_waiting_and_beats_growing_all(capsys: pytest.CaptureFixture[str]) -> None:
@@ -255,9 +247,9 @@ def test_growing_one_seed_beats_waiting_and_beats_growing_all(capsys: pytest.Cap
 def test_what_is_grown_never_changes_a_hosts_data() -> None:
     """Two policies that grow differently see the same hosts at the beginning of the second episode."""
     seen = []
-    for kind in (0, 1):
+    for kind in (1, 2):
         env = made(2, 2)
-        act = grower(env, blueprint=kind, num_slots=1 + kind)
+        act = grower(env, blueprint=kind, num_slots=kind)
         observation = env.reset(5)
         for _ in range(EPISODE_STEPS):
             observation = env.step(act(observation)).observation
