@@ -51,7 +51,8 @@ _BY_REASON: Final[Mapping[str, tuple[str, ...]]] = {
     "Early stops and gradients that are not finite skip them, and both are judged.": ("minibatches_skipped",),
     _WORLD: (
         "reward_stage_bonus", "reward_hindsight", "scaffolds", "scaffold_delay", "reward_fossil_bonus",
-        "hypervolume", "germination_rate", "fossilise_rate",
+        "reward_rent", "reward_occupancy", "reward_action_cost", "reward_terminal", "hypervolume",
+        "germination_rate", "fossilise_rate",
     ),
     "It describes the network that an env grows; its metric and its returns are judged.": (
         "env host_loss", "env metric_best", "env stalled_steps", "env fossil_parameters", "env growth_ratio",
@@ -61,6 +62,7 @@ _BY_REASON: Final[Mapping[str, tuple[str, ...]]] = {
     "What a seed adds may be nothing for long; rewards and returns are judged.": (
         "slot contribution", "slot interaction", "slot boost", "slot shapley",
     ),
+    "What a rollback costs; that hosts are rolled back is judged by its own row.": ("reward_penalty",),
     _GOODHART: ("goodhart_gap", "survival"),
     _SEED: ("slot alpha", "slot age", "slot grad"),
     _CAUSE: ("gpu temperature_c",),
