@@ -88,7 +88,7 @@ FACTS: Final = {
     "event:phase_ended": PhaseEnded,
 }
 """Facts from which rows follow."""
-FAULTY: Final = ("event:env_crashed", "event:non_finite_seen")
+FAULTY: Final = ("event:env_crashed", "event:env_rolled_back", "event:non_finite_seen")
 """Facts that need a fault; tests/overwatch_rl/worlds/test_gym.py and algorithms/test_ppo.py make it."""
 
 

@@ -81,6 +81,9 @@ def seed_facts(action: Factored, codes: tuple[str, ...], config: MorphogenesisCo
         blueprints=tuple(zip(labels["blueprint"], codes, strict=True)),
         reasons=REASONS,
         gates=tuple((gate.name, gate.checks(is_strict=config.is_strict)) for gate in GATES),
+        styles=labels["style"],
+        curves=labels["alpha_curve"],
+        tempos=labels["tempo"],
     )
 
 

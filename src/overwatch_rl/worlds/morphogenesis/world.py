@@ -15,6 +15,7 @@ storage or telemetry.
 Shape letters: N envs, K slots, D features.
 """
 
+from dataclasses import replace
 from typing import Final, Protocol
 
 import torch
@@ -31,7 +32,7 @@ from overwatch_rl.worlds.morphogenesis.alpha import Mode
 from overwatch_rl.worlds.morphogenesis.attribution import Attribution, attribute, subsets_of
 from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
 from overwatch_rl.worlds.morphogenesis.data import digits
-from overwatch_rl.worlds.morphogenesis.governor import Governor, GovernorConfig
+from overwatch_rl.worlds.morphogenesis.governor import REASONS, Governor, GovernorConfig
 from overwatch_rl.worlds.morphogenesis.hosts import HOSTS, Learned, Measured, Wiring
 from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP
 from overwatch_rl.worlds.morphogenesis.lifecycle import CONNECTED, GROWING, Lifecycle, Moved, seed_facts
@@ -101,12 +102,14 @@ class Morphogenesis:
         self._rewards = Rewards(shape, self._priced, self._action.heads[0].labels, config.device)
         self._subsets = subsets_of(own.slots).to(config.device)
         self._unknown = _unknown(*shape, config.device)
+        self._shown = torch.full((config.num_envs, 3 + 3 * own.slots), torch.nan)  # the newest attribution
         self._born = torch.full(shape, torch.nan)  # N K, accuracy just before each seed germinated
         self._steps = torch.zeros((), dtype=torch.int64)  # of the world since its reset
         codes = tuple(blueprint.code for blueprint in MLP)
         self._all = torch.ones(config.num_envs, dtype=torch.bool, device=self._device)
         self._clock = torch.zeros(config.num_envs, dtype=torch.int64)  # N, steps of the running episode
         self._rollbacks = torch.zeros_like(self._clock)  # N, in the running episode
+        self._pruned = torch.zeros_like(self._clock)  # N, seeds pruned in the running episode
         self._progress = torch.zeros(config.num_envs)  # N, accuracy gained by the last step
         self._best = torch.zeros(config.num_envs)  # N, best accuracy of the running episode
         self._stalled = torch.zeros_like(self._clock)  # N, steps since it was reached
@@ -119,7 +122,11 @@ class Morphogenesis:
             reward_mode=own.reward_mode,
             observation=ObservationSpec(shape=(width,)),
             action=self._action,
-            seeds=seed_facts(self._action, codes, own),
+            seeds=replace(
+                seed_facts(self._action, codes, own),
+                sizes=tuple(int(size) for size in self._hosts.sizes.tolist()),
+                panics=REASONS,
+            ),
             summary=summary,
             summarised=SUMMARISED,
         )
@@ -148,10 +155,13 @@ class Morphogenesis:
         ended = (self._clock >= self._own.steps) | (self._rollbacks >= self._own.max_rollbacks)
         self._keep(moved.fossilised.any(dim=1) & ~ended)
         attributed = self._attribute()
+        self._show(attributed, moved.germinated)
+        new = self._slots.within(Stage.PRUNED) & (moved.stage_before != Stage.PRUNED.code)
+        self._pruned = self._pruned + new.sum(dim=1)
         evidence = self._evidence(action, moved, judged, ended, attributed.pairs)
         paid = self._rewards.step(evidence)
         columns = {
-            **self._columns(learned, evidence, attributed),
+            **self._columns(learned, evidence),
             **paid.columns,
             **counted(evidence, self._priced),
         }
@@ -210,6 +220,8 @@ class Morphogenesis:
         self._judge.restart(envs)
         self._rewards.restart(envs)
         self._born = self._born.where(~envs[:, None], torch.nan)
+        self._shown = self._shown.where(~envs[:, None], torch.nan)
+        self._pruned = torch.where(envs, 0, self._pruned)
         self._hosts.keep(rows)
         self._clock = torch.where(envs, 0, self._clock)
         self._rollbacks = torch.where(envs, 0, self._rollbacks)
@@ -274,6 +286,16 @@ class Morphogenesis:
         accuracies = self._hosts.masked(wiring, self._subsets)
         return attribute(accuracies, self._subsets, wiring.alpha > 0)
 
+    def _show(self, found: Attribution, germinated: Tensor) -> None:
+        """Keep what was attributed last for the columns, and count how old it is; a new seed has nothing."""
+        if found is not self._unknown:
+            of_env = torch.stack([found.synergy, found.baseline, torch.zeros_like(found.synergy)], dim=1)
+            self._shown = torch.cat([of_env, found.interaction, found.boost, found.shapley], dim=1)
+            return
+        of_env = self._shown[:, :3] + torch.tensor([0.0, 0.0, 1.0])
+        of_slots = self._shown[:, 3:].where(~germinated.repeat(1, 3), torch.nan)
+        self._shown = torch.cat([of_env, of_slots], dim=1)
+
     def _evidence(
         self, action: Chosen, moved: Moved, judged: Tensor, ended: Tensor, pairs: Tensor
     ) -> Evidence:
@@ -308,8 +330,10 @@ class Morphogenesis:
         found = share.gather(1, life.argmin(dim=1, keepdim=True)).squeeze(1)
         return torch.where(is_seen.any(dim=1), found, torch.nan)
 
-    def _columns(self, learned: Learned, evidence: Evidence, attributed: Attribution) -> dict[str, Tensor]:
+    def _columns(self, learned: Learned, evidence: Evidence) -> dict[str, Tensor]:
         """What telemetry and the summary see of the step, beside what it paid."""
+        synergy, without, age = self._shown[:, :3].unbind(dim=1)
+        interaction, boost, shapley = self._shown[:, 3:].chunk(3, dim=1)
         fossil = (self._sizes() * self._slots.within(Stage.FOSSILISED)).sum(dim=1)
         return {
             "metric": self._measured.accuracy,
@@ -320,12 +344,15 @@ class Morphogenesis:
             "fossil_parameters": fossil,
             "growth_ratio": 1 + fossil / self._hosts.num_parameters,
             "seed_share": self._newest(learned.share),
-            "synergy": attributed.synergy,
-            "metric_without": attributed.baseline,
+            "synergy": synergy,
+            "metric_without": without,
+            "attribution_age": age,
+            "episode_fossils": self._slots.within(Stage.FOSSILISED).sum(dim=1).to(torch.int16),
+            "episode_prunes": self._pruned.to(torch.int16),
             "governor": evidence.governor.to(torch.uint8),
-            "slot_interaction": attributed.interaction,
-            "slot_boost": attributed.boost,
-            "slot_shapley": attributed.shapley,
+            "slot_interaction": interaction,
+            "slot_boost": boost,
+            "slot_shapley": shapley,
             **self._slots.facts(),
         }
 
@@ -364,7 +391,7 @@ class Morphogenesis:
         return Observation(features=torch.cat(features, dim=1), mask=self._mask)
 
 
-_OWN: Final = ("clock", "rollbacks", "progress", "best", "stalled", "born", "steps")
+_OWN: Final = ("clock", "rollbacks", "pruned", "shown", "progress", "best", "stalled", "born", "steps")
 """Tensors of envs that the next step depends on."""
 
 

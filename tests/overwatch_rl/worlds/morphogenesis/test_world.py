@@ -98,7 +98,7 @@ def test_reward_is_the_sum_of_parts_that_follow_from_the_columns() -> None:
 
 
 def test_what_is_attributed_adds_up_to_what_branches_gain() -> None:
-    """Now and then, from a real host: Shapley values, synergy and interactions of connected branches."""
+    """Now and then, from a real host, and shown with its age until the next time."""
     env = made(4, 3, attribute_every=5)
     act = grower(env)
     observation = env.reset(1)
@@ -107,10 +107,12 @@ def test_what_is_attributed_adds_up_to_what_branches_gain() -> None:
         columns = (step := env.step(act(observation))).columns
         observation = step.observation
         is_due = number % 5 == 0
-        assert bool(columns["metric_without"].isfinite().all()) is is_due
+        assert bool(columns["metric_without"].isfinite().all()) is (number >= 5)
+        if number >= 5:
+            assert columns["attribution_age"].tolist() == [number % 5] * 4
         connected = torch.isin(columns["slot_stage"], CONNECTED_CODES) & (columns["slot_alpha"] > 0)
-        assert torch.equal(columns["slot_shapley"].isfinite(), connected & is_due)
         if is_due:
+            assert torch.equal(columns["slot_shapley"].isfinite(), connected)
             gained = columns["metric"] - columns["metric_without"]
             assert torch.allclose(columns["slot_shapley"].nan_to_num().sum(dim=1), gained, atol=1e-5)
             few = connected.sum(dim=1) < 2
