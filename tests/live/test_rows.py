@@ -89,7 +89,8 @@ FACTS: Final = {
 }
 """Facts from which rows follow."""
 FAULTY: Final = ("event:env_crashed", "event:env_rolled_back", "event:non_finite_seen")
-"""Facts that need a fault; tests/overwatch_rl/worlds/test_gym.py and algorithms/test_ppo.py make it."""
+"""Facts that need a fault; tests/overwatch_rl/worlds/test_gym.py and algorithms/test_ppo.py make it,
+and worlds/morphogenesis/test_world.py."""
 
 
 @dataclass(frozen=True)
