@@ -8,7 +8,8 @@ Owns the three signs, each of one host alone:
 - `divergence`: the loss is above a limit, above its mean by several standard deviations, and several times
   its mean; three in a row.
 
-Mean and deviation are those of all finite losses of the episode but such a row (Welford 1962). Rules:
+Mean and deviation are those of all finite losses of the episode but such a row (Welford 1962). A host that
+goes back is judged anew: it is another one, without the seeds that made it good. Rules:
 vectorised, nothing read from the device; holds no weights, and does not know what is kept of a host.
 """
 
@@ -92,11 +93,11 @@ class Governor:
         ):
             code.masked_fill_(holds, reason)
         self._learn(seen, finite & ~above & ~lost)
-        self._row = torch.where(code > 0, 0, self._row)
+        self.restart(code > 0)
         return code
 
     def restart(self, envs: Tensor) -> None:
-        """Forget what was seen of the hosts of `envs` (N bool): a new episode begins."""
+        """Forget what was seen of the hosts of `envs` (N bool): they are others now."""
         for name, tensor in self._state().items():
             tensor.masked_fill_(envs, math.inf if name == "best" else 0)
 

@@ -238,8 +238,9 @@ class Morphogenesis:
         self._measure_again(envs)
 
     def _keep(self, also: Tensor) -> None:
-        """Take snapshots: of `also` (N bool), and of every host now and then."""
+        """Take snapshots of sound hosts: of `also` (N bool), and of each now and then."""
         due = also | (self._clock % self._own.snapshot_every == 0)
+        due &= self._measured.loss < self._own.diverged_loss
         if bool(due.any()):
             self._hosts.keep(_rows(due))
 
