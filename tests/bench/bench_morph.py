@@ -75,7 +75,7 @@ def wired(num_hosts: int, *, live: float = 1.0) -> Wiring:
     return Wiring(
         alpha=torch.where(present & ~isolated, 0.5, 0.0),
         isolated=isolated,
-        blueprint=torch.randint(1, len(MLP), shape, generator=random),
+        blueprint=torch.randint(len(MLP) - 1, shape, generator=random),
         algorithm=torch.randint(0, 3, shape, generator=random),
     )
 

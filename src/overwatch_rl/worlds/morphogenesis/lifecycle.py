@@ -205,7 +205,7 @@ class Lifecycle:
         ops[:, Op.WAIT] = True
         blueprints = torch.zeros(len(slots), len(Op), len(MLP), dtype=torch.bool)
         blueprints[:, Op.GERMINATE] = ops[:, Op.GERMINATE, None]
-        blueprints[:, :, 0] = False  # the no-op
+        blueprints[:, :, -1] = False  # the no-op
         return torch.cat([ops, slots.flatten(1), blueprints.flatten(1)], dim=1)
 
     def step(self, actions: Tensor, gain: Tensor) -> Tensor:

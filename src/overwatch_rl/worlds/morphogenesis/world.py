@@ -69,7 +69,7 @@ class Morphogenesis:
         self._num_envs, self._num_slots = config.num_envs, own.slots
         self._hosts = HOSTS["mlp"](config.num_envs, own.slots, digits(), torch.device("cpu"))
         self._slots = Lifecycle(config.num_envs, own.slots)
-        self._rates = self._hosts.sizes / self._hosts.sizes[1]
+        self._rates = self._hosts.sizes / self._hosts.sizes[0]
         self._clock = 0
         self._measured = self._hosts.validate(self._wiring())
         self._progress = torch.zeros(config.num_envs)  # N, accuracy gained by the last step

@@ -1,4 +1,4 @@
-"""Data of hosts: digits by default, CIFAR's formats from a folder, loaded ahead without changing the order."""
+"""Data of hosts: digits by default, CIFAR's formats from a folder, loaded ahead in the same order."""
 
 import pickle
 from pathlib import Path

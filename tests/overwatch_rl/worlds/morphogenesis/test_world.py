@@ -9,7 +9,8 @@ from overwatch.catalog.stages import Stage
 from overwatch_rl.types import Factored
 from overwatch_rl.worlds.base import WorldConfig
 from overwatch_rl.worlds.evaluation import play
-from overwatch_rl.worlds.morphogenesis.blueprints import BLUEPRINTS, relative_size
+from overwatch_rl.worlds.morphogenesis.data import digits
+from overwatch_rl.worlds.morphogenesis.hosts.mlp import MLPHosts
 from overwatch_rl.worlds.morphogenesis.lifecycle import action_spec
 from overwatch_rl.worlds.morphogenesis.world import (
     EPISODE_STEPS,
@@ -33,6 +34,7 @@ def grower(slots: int, blueprint: int = 0, num_slots: int | None = None) -> Sche
     return Schedule(spec=spec, blueprint=blueprint, num_slots=num_slots)
 
 
+SIZES = MLPHosts(1, 1, digits(), torch.device("cpu")).sizes.tolist()
 GROWING = {Stage.GERMINATED, Stage.TRAINING, Stage.BLENDING, Stage.HOLDING}
 
 
@@ -52,7 +54,7 @@ def test_reward_is_gain_less_rent_plus_bonus() -> None:
         )
         new = stages.count(Stage.FOSSILISED) - fossils
         rent, metric = float(columns["rent"]), float(columns["metric"])
-        assert rent == pytest.approx(RENT * relative_size(BLUEPRINTS[1]) * share)
+        assert rent == pytest.approx(RENT * SIZES[1] / SIZES[0] * share)
         paid = metric - accuracy - rent + FOSSIL_BONUS * new
         assert float(step.reward) == pytest.approx(paid, abs=1e-6)
         accuracy, observation, fossils = metric, step.observation, fossils + new
@@ -74,14 +76,6 @@ def test_the_end_of_an_episode_is_a_termination_that_the_policy_can_see_coming()
         assert not bool(step.truncated.any())
 
     assert left == pytest.approx([1 - number / EPISODE_STEPS for number in range(EPISODE_STEPS)])
-
-
-def test_blueprints_differ_in_size_and_price() -> None:
-    """At least three, each with its own id, code and size."""
-    assert len(BLUEPRINTS) >= 3
-    for field in ("id", "code", "num_parameters"):
-        assert len({getattr(blueprint, field) for blueprint in BLUEPRINTS}) == len(BLUEPRINTS)
-    assert all(len(blueprint.code) == 2 for blueprint in BLUEPRINTS)
 
 
 def test_growing_by_a_fixed_schedule_beats_waiting(capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,10 +31,9 @@ from overwatch_rl.worlds.morphogenesis.hosts.stacked import Stacked
 from overwatch_rl.worlds.morphogenesis.hosts.state import State
 
 BLOCKS: Final = 3
-CHANNELS: Final = 4
+CHANNELS: Final = 6
 BATCH_SIZE: Final = 64
 BATCHES_PER_STEP: Final = 2
-RATE: Final = 0.01
 _EPS: Final = 1e-5
 
 
@@ -69,10 +68,11 @@ def _attention(x: Tensor, weights: list[Tensor]) -> Tensor:
 
 
 def _chain(x: Tensor, weights: list[Tensor]) -> Tensor:
-    """Convolutions with ReLU between them."""
-    for weight in weights[:-1]:
+    """Convolutions with ReLU between them, and a bias at last."""
+    *between, last, bias = weights
+    for weight in between:
         x = functional.relu(_conv(x, weight))
-    return _conv(x, weights[-1])
+    return _conv(x, last) + bias[..., None, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class _Form:
 
     shapes: tuple[tuple[int, ...], ...]
     run: Callable[[Tensor, list[Tensor]], Tensor]
-    zeros: int = 1
+    zeros: int = 2
 
     @property
     def size(self) -> int:
@@ -97,14 +97,14 @@ class _Form:
 
 _C, _D = CHANNELS, CHANNELS // 2
 FORMS: Final = {
+    "norm": _Form(shapes=((_C,), (_C,)), run=_norm),
+    "attention": _Form(shapes=((_D, _C), (_C, _D)), run=_attention, zeros=1),
+    "conv_small": _Form(shapes=((_C, _C, 1, 1), (_C,)), run=_chain),
+    "bottleneck": _Form(shapes=((_D, _C, 1, 1), (_D, _D, 3, 3), (_C, _D, 1, 1), (_C,)), run=_chain),
+    "depthwise": _Form(shapes=((_C, 1, 3, 3), (_C, _C, 1, 1), (_C,)), run=_chain),
+    "conv_light": _Form(shapes=((_C, _C, 3, 3), (_C,)), run=_chain),
+    "conv_heavy": _Form(shapes=((_C, _C, 3, 3), (_C, _C, 3, 3), (_C,)), run=_chain),
     "noop": _Form(shapes=(), run=lambda x, _: torch.zeros_like(x)),
-    "norm": _Form(shapes=((_C,), (_C,)), run=_norm, zeros=2),
-    "attention": _Form(shapes=((_D, _C), (_C, _D)), run=_attention),
-    "conv_small": _Form(shapes=((_C, _C, 1, 1),), run=_chain),
-    "bottleneck": _Form(shapes=((_D, _C, 1, 1), (_D, _D, 3, 3), (_C, _D, 1, 1)), run=_chain),
-    "depthwise": _Form(shapes=((_C, 1, 3, 3), (_C, _C, 1, 1)), run=_chain),
-    "conv_light": _Form(shapes=((_C, _C, 3, 3),), run=_chain),
-    "conv_heavy": _Form(shapes=((_C, _C, 3, 3), (_C, _C, 3, 3)), run=_chain),
 }
 """By blueprint."""
 _FORMS: Final = tuple(FORMS[blueprint.id] for blueprint in CNN)
@@ -167,8 +167,8 @@ class CNNHosts(State):
         branches = self.branches.take(present.rows)
         for _ in range(BATCHES_PER_STEP):
             found = self._gradients(branches.weights[0], net, self.batches.take())
-            self.hosts.descend(found.hosts, RATE)
-            branches.descend(found.branches, RATE)
+            self.hosts.descend(found.hosts)
+            branches.descend(found.branches)
         self.branches.put(present.rows, branches)
         return learned(found, present, self.num_slots, (self.num_parameters, self.sizes))
 
@@ -180,7 +180,7 @@ class CNNHosts(State):
         )
         accuracy, loss = self._measured(wiring, torch.cat([wiring.alpha[None], others]))
         change = torch.where(wiring.isolated, 1.0, -1.0) * (accuracy[1:] - accuracy[0]).T
-        contribution = change.masked_fill(~which(wiring), torch.nan)
+        contribution = change.masked_fill(~which(wiring, len(CNN)), torch.nan)
         return Measured(accuracy=accuracy[0], loss=loss[0], contribution=contribution)
 
     def masked(self, wiring: Wiring, subsets: Tensor) -> Tensor:
@@ -212,7 +212,7 @@ class CNNHosts(State):
         for block in range(BLOCKS):
             x = functional.relu(_conv(x, layers[block]) + layers[BLOCKS + block][..., None, None])
             x = _grown(x, branches, net, (alpha, block))
-            x = functional.avg_pool2d(x.flatten(0, 1), 2).unflatten(0, x.shape[:2])
+            x = functional.max_pool2d(x.flatten(0, 1), 2).unflatten(0, x.shape[:2])
             x = _grown(x, branches, net, (alpha, block + BLOCKS))
         return torch.einsum("snc,noc->sno", x.mean(dim=(3, 4)), last) + last_bias
 
@@ -241,10 +241,10 @@ class CNNHosts(State):
         """Live branches sorted by slot and blueprint, and where each kind of them lies."""
         slots = torch.arange(self.num_slots, device=self._device)
         nowhere = self.num_slots * len(_FORMS)
-        kind = torch.where(which(wiring), slots * len(_FORMS) + wiring.blueprint, nowhere).flatten()
+        kind = torch.where(which(wiring, len(CNN)), slots * len(_FORMS) + wiring.blueprint, nowhere).flatten()
         order = kind.argsort(stable=True)
         with sync_point("hosts.live"):
-            isolated = (wiring.isolated & which(wiring)).sum()
+            isolated = (wiring.isolated & which(wiring, len(CNN))).sum()
             *counts, _, num_isolated = torch.cat(
                 [kind.bincount(minlength=nowhere + 1), isolated[None]]
             ).tolist()

@@ -37,14 +37,15 @@ class Live(Rows):
     counts: tuple[int, ...]  # B, how many branches of each blueprint
 
 
-def which(wiring: Wiring) -> Tensor:
-    """N K bool: which branches learn or count; blueprint 0 never does."""
-    return (wiring.isolated | (wiring.alpha > 0)) & (wiring.blueprint > 0)
+def which(wiring: Wiring, num_blueprints: int) -> Tensor:
+    """N K bool: which branches learn or count; the last blueprint, the no-op, never does."""
+    is_grown = (wiring.blueprint >= 0) & (wiring.blueprint < num_blueprints - 1)
+    return (wiring.isolated | (wiring.alpha > 0)) & is_grown
 
 
 def live(wiring: Wiring, num_blueprints: int) -> Live:
     """Of blueprints 0 to B - 1."""
-    is_live = which(wiring)
+    is_live = which(wiring, num_blueprints)
     kind = torch.where(is_live, wiring.algorithm, len(Blend)).flatten()
     order = kind.argsort(stable=True)
     grown = torch.where(is_live, wiring.blueprint, -1).flatten()

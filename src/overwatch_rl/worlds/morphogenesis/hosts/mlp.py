@@ -180,7 +180,7 @@ class MLPHosts(State):
     def _units(self, first: Tensor, floor: Tensor) -> Tensor:
         """R W S: units on all validation images, as one product."""
         rows, width, pixels = first.shape
-        units = (first.reshape(rows * width, pixels) @ self._valid_x).view(rows, width, -1)
+        units = (first.reshape(rows * width, pixels) @ self._valid_x).view(rows, width, len(self._valid_y))
         return torch.maximum(units, floor, out=units)
 
     def _validated(self, wiring: Wiring, part: slice) -> tuple[Tensor, Tensor, Tensor]:
