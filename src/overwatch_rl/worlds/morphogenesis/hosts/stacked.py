@@ -76,4 +76,5 @@ class Stacked:
 
 def squared_norm(gradients: Sequence[Tensor]) -> Tensor:
     """R: of each network's gradient, whatever tensors it lies in."""
-    return torch.stack([gradient.flatten(1).square().sum(dim=1) for gradient in gradients]).sum(dim=0)
+    norms = [torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients]
+    return torch.stack(norms).square().sum(dim=0)
