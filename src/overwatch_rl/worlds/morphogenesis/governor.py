@@ -38,7 +38,7 @@ class GovernorConfig:
     """Share of a guess's loss within which a loss is that of a guess."""
     chance: float = 2.0
     """Times the accuracy of a guess up to which an accuracy is near chance."""
-    loss: float = 12.0
+    diverged_loss: float = 12.0
     """A loss above this may be divergence."""
     deviations: float = 6.0
     """Standard deviations above the mean from which on it is."""
@@ -54,7 +54,7 @@ class GovernorConfig:
             value = getattr(self, name)
             if value < least:
                 raise ValueError(f"governor {name} is {value}; use at least {least}")
-        for name in ("good", "tolerance", "chance", "loss", "deviations", "times"):
+        for name in ("good", "tolerance", "chance", "diverged_loss", "deviations", "times"):
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"governor {name} is {value}; use a number above 0")
@@ -79,7 +79,7 @@ class Governor:
         finite = is_finite & loss.isfinite() & accuracy.isfinite()
         seen = loss.where(finite, self._guess)
         deviation = (self._squares / self._count.clamp(min=1.0)).sqrt()
-        above = (seen > config.loss) & (seen > self._mean + config.deviations * deviation)
+        above = (seen > config.diverged_loss) & (seen > self._mean + config.deviations * deviation)
         above &= (seen > config.times * self._mean) & (self._count >= config.known) & finite
         self._row = torch.where(above, self._row + 1, 0)
         is_guess = (seen - self._guess).abs() <= config.tolerance * self._guess

@@ -92,11 +92,9 @@ class Morphogenesis:
         self._hosts = HOSTS["mlp"](config.num_envs, own.slots, digits(), torch.device(config.device))
         self._slots = Lifecycle(config.num_envs, own, self._action, config.device)
         self._judge = judge or Governor(
-            config.num_envs, GovernorConfig(loss=own.diverged_loss), config.device
+            config.num_envs, GovernorConfig(diverged_loss=own.diverged_loss), config.device
         )
-        self._priced = RewardConfig(
-            mode=own.reward_mode, rent=own.rent, scale=own.shaping, discount=own.gamma
-        )
+        self._priced = RewardConfig(mode=own.reward_mode, rent=own.rent, shaping=own.shaping, gamma=own.gamma)
         shape = (config.num_envs, own.slots)
         self._rewards = Rewards(shape, self._priced, self._action.heads[0].labels, config.device)
         self._subsets = subsets_of(own.slots).to(config.device)

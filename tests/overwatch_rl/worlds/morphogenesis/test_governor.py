@@ -117,7 +117,11 @@ class Plain:
             return 1
         mean = sum(self.usual) / len(self.usual) if self.usual else 0.0
         spread = math.sqrt(sum((one - mean) ** 2 for one in self.usual) / max(len(self.usual), 1))
-        above = loss > config.loss and loss > mean + config.deviations * spread and loss > config.times * mean
+        above = (
+            loss > config.diverged_loss
+            and loss > mean + config.deviations * spread
+            and loss > config.times * mean
+        )
         above = above and len(self.usual) >= config.known
         self.row = self.row + 1 if above else 0
         was_good = min(self.usual, default=math.inf) < config.good * guess
@@ -168,7 +172,7 @@ def test_a_governor_goes_on_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("classes", 1), ("in_a_row", 0), ("loss", 0.0), ("good", math.nan)]
+    ("name", "value"), [("classes", 1), ("in_a_row", 0), ("diverged_loss", 0.0), ("good", math.nan)]
 )
 def test_a_setting_that_means_nothing_is_refused(name: str, value: float) -> None:
     """The error names it and its value."""

@@ -21,7 +21,7 @@ from overwatch_rl.worlds.schedules import Schedule, always_wait, uniform
 
 EPISODE_STEPS = MorphogenesisConfig().steps
 PRICED = RewardConfig()
-PENALTY = PRICED.scale * PRICED.rollback
+PENALTY = PRICED.shaping * PRICED.rollback
 HOST, SMALL = 235, 460
 """Parameters of a host, and of its smallest branch that does something."""
 CONNECTED_CODES = torch.tensor([stage.code for stage in CONNECTED])
