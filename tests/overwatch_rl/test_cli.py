@@ -197,7 +197,11 @@ def test_flags_come_before_the_environment_and_that_before_a_file(tmp_path: Path
 
     assert result.exit_code == 0, result.output
     assert (summary["updates"], summary["steps"]) == (1, 4)
-    assert (config["envs"], config["settings"], config["ppo"]["learning_rate"]) == (2, {"slots": "2"}, 0.001)
+    assert (config["envs"], config["settings"], config["ppo"]["learning_rate"]) == (
+        2,
+        {"slots": "2", "gamma": 0.75},
+        0.001,
+    )
     assert config["ppo"]["returns"]["gamma"] == 0.75
     assert (config["ppo"]["anneal_updates"], config["ppo"]["normalise_observations"]) == (3, True)
 

@@ -126,7 +126,7 @@ def test_two_discounts_in_one_run_are_refused() -> None:
 
 def test_a_world_without_shaping_is_given_no_discount() -> None:
     """It has no such setting."""
-    assert "gamma" not in train_settings(given(gamma=0.5)).world_settings
+    assert "gamma" not in train_settings(given(world="gym:CartPole-v1", gamma=0.5)).world_settings
 
 
 @pytest.mark.parametrize(("value", "word"), [(True, "--normalise-observations"), (None, None)])

@@ -258,14 +258,14 @@ ROWS: Final = (
         limits=above(0.25),
         fix="new seeds act and hardly learn: raise alpha sooner, blend by adding, scale their learning rate",
     ),
-    _row(
+    _seeds(
         name="overwatch.policy.rollbacks",
         unit="{rollback}",
-        asks="How many hosts did the governor roll back in an update?",
+        asks="How often did the governor roll a host back in an episode, on average?",
         label="rollback",
-        limits=above(0.0),
-        hold=(2, 5),
-        fmt=".0f",
+        limits=above(0.25),
+        direction=Direction.DOWN,
+        fmt=".2f",
         fix="hosts are ruined again and again: lower the hosts' learning rate, or what the policy may do to "
         "alpha in one step",
     ),

@@ -53,7 +53,7 @@ def episode(chance: torch.Generator, *, ails: bool) -> dict[str, float]:
         adds = 0.2 if step >= PATH.index(Stage.BLENDING) else 0.0
         progress, accuracy = skill + adds - accuracy, skill + adds
         loss = torch.where(
-            torch.rand(HOSTS, generator=chance) < (0.02 if ails else 0.0), torch.inf, -accuracy.log()
+            torch.rand(HOSTS, generator=chance) < (0.05 if ails else 0.0), torch.inf, -accuracy.log()
         )
         code = governor.step(loss, accuracy, torch.ones(HOSTS, dtype=torch.bool))
         evidence = Evidence(

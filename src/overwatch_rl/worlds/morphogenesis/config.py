@@ -9,6 +9,8 @@ from typing import Final
 
 from overwatch_rl.worlds.base import MAX_SLOTS
 
+HOST_KINDS: Final = ("mlp", "cnn")
+DIGITS: Final = "digits"
 STRICTNESS: Final = ("permissive", "strict")
 _SHARES: Final = ("min_health", "min_ratio", "min_improvement", "min_contribution")
 _AT_LEAST_ONE: Final = ("steps", "min_prune_age", "embargo", "max_hold", "snapshot_every", "max_rollbacks")
@@ -23,6 +25,10 @@ class MorphogenesisConfig:
     """Slots of each environment."""
     steps: int = 60
     """Steps of an episode."""
+    hosts: str = "mlp"
+    """Kind of host networks: `mlp` or `cnn`."""
+    data: str = "digits"
+    """What hosts learn: `digits`, or a folder with CIFAR-10 in its own formats."""
     max_seeds: int | None = None
     """Most seeds that an env holds at a time, fossils included; `none` allows one a slot."""
     gates: str = "permissive"
@@ -77,6 +83,8 @@ class MorphogenesisConfig:
             raise ValueError(f"slots is {self.slots}; use 1 to {MAX_SLOTS}")
         if self.max_seeds is not None and self.max_seeds < 1:
             raise ValueError(f"max_seeds is {self.max_seeds}; use 1 or more, or none")
+        if self.hosts not in HOST_KINDS:
+            raise ValueError(f"hosts is {self.hosts!r}; use {' or '.join(HOST_KINDS)}")
         if self.gates not in STRICTNESS:
             raise ValueError(f"gates is {self.gates!r}; use {' or '.join(STRICTNESS)}")
         for names, least in ((_AT_LEAST_ONE, 1), (_AT_LEAST_ZERO, 0)):

@@ -8,7 +8,8 @@ Owns the three signs, each of one host alone:
 - `divergence`: the loss is above a limit, above its mean by several standard deviations, and several times
   its mean; three in a row.
 
-Mean and deviation are those of all finite losses of the episode but such a row (Welford 1962). Rules:
+Mean and deviation are those of all finite losses of the episode but such a row (Welford 1962). A host that
+goes back is judged anew: it is another one, without the seeds that made it good. Rules:
 vectorised, nothing read from the device; holds no weights, and does not know what is kept of a host.
 """
 
@@ -37,7 +38,7 @@ class GovernorConfig:
     """Share of a guess's loss within which a loss is that of a guess."""
     chance: float = 2.0
     """Times the accuracy of a guess up to which an accuracy is near chance."""
-    loss: float = 12.0
+    diverged_loss: float = 12.0
     """A loss above this may be divergence."""
     deviations: float = 6.0
     """Standard deviations above the mean from which on it is."""
@@ -53,7 +54,7 @@ class GovernorConfig:
             value = getattr(self, name)
             if value < least:
                 raise ValueError(f"governor {name} is {value}; use at least {least}")
-        for name in ("good", "tolerance", "chance", "loss", "deviations", "times"):
+        for name in ("good", "tolerance", "chance", "diverged_loss", "deviations", "times"):
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"governor {name} is {value}; use a number above 0")
@@ -78,7 +79,7 @@ class Governor:
         finite = is_finite & loss.isfinite() & accuracy.isfinite()
         seen = loss.where(finite, self._guess)
         deviation = (self._squares / self._count.clamp(min=1.0)).sqrt()
-        above = (seen > config.loss) & (seen > self._mean + config.deviations * deviation)
+        above = (seen > config.diverged_loss) & (seen > self._mean + config.deviations * deviation)
         above &= (seen > config.times * self._mean) & (self._count >= config.known) & finite
         self._row = torch.where(above, self._row + 1, 0)
         is_guess = (seen - self._guess).abs() <= config.tolerance * self._guess
@@ -92,11 +93,11 @@ class Governor:
         ):
             code.masked_fill_(holds, reason)
         self._learn(seen, finite & ~above & ~lost)
-        self._row = torch.where(code > 0, 0, self._row)
+        self.restart(code > 0)
         return code
 
     def restart(self, envs: Tensor) -> None:
-        """Forget what was seen of the hosts of `envs` (N bool): a new episode begins."""
+        """Forget what was seen of the hosts of `envs` (N bool): they are others now."""
         for name, tensor in self._state().items():
             tensor.masked_fill_(envs, math.inf if name == "best" else 0)
 

@@ -2,7 +2,7 @@
 
 Owns the formulas and their settings. Accuracy is 0..1. Terms of the original system were in percentage points
 of accuracy and in rewards of several units an episode; they keep its numbers here and are multiplied by
-`scale`, so that what a task earns (a gain of accuracy) stays the largest part. Rules: every part is bounded,
+`shaping`, so that what a task earns (gains of accuracy) stays the largest part. Rules: every part is bounded,
 has one sign unless it says otherwise, and is 0 where nothing happened; a number that was not measured pays
 nothing. Pure but for the credit that waits, which `Rewards` holds; must not know networks or policies.
 
@@ -43,10 +43,10 @@ class RewardConfig:
     """Of each step, times what all connected seeds contribute."""
     attribution: float = 0.004
     """Of each step, times what each connected seed contributed that also showed as progress."""
-    scale: float = 0.02
+    shaping: float = 0.02
     """What one unit of the original's reward is worth in accuracy."""
 
-    discount: float = 0.995
+    gamma: float = 0.995
     """The learner's: with another one the stage bonus would move what is optimal."""
     stage_weight: float = 0.3
     alpha_shock: float = 0.1958
@@ -69,11 +69,11 @@ class RewardConfig:
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
-            raise ValueError(f"reward mode is {self.mode!r}; use {', '.join(MODES)}")
+            raise ValueError(f"reward_mode is {self.mode!r}; use {', '.join(MODES)}")
         for name, least in (("warm_up", 1), ("legitimate_after", 1), ("patience", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}; use at least {least}")
-        for name in ("discount", "scaffold_decay"):
+        for name in ("gamma", "scaffold_decay"):
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; use a number above 0, at most 1")
         for name in (*_AMOUNTS, "ratio", "scaffold_full"):
@@ -84,7 +84,7 @@ class RewardConfig:
 
 
 _AMOUNTS: Final = (
-    "rent", "max_rent", "occupancy", "fossil_rent", "contribution", "attribution", "scale", "stage_weight",
+    "rent", "max_rent", "occupancy", "fossil_rent", "contribution", "attribution", "shaping", "stage_weight",
     "alpha_shock", "ratio_penalty", "scaffold", "rollback",
 )  # fmt: skip
 
@@ -219,41 +219,41 @@ def stage_bonus(evidence: Evidence, config: RewardConfig) -> Tensor:
     """
     potentials = _potentials(evidence.stage.device)
     before, after = (potentials[codes].sum(dim=1) for codes in (evidence.stage_before, evidence.stage))
-    return (
-        config.scale * config.stage_weight * (config.discount * after.where(~evidence.is_end, 0.0) - before)
-    )
+    return config.shaping * config.stage_weight * (config.gamma * after.where(~evidence.is_end, 0.0) - before)
 
 
 def alpha_shock(evidence: Evidence, config: RewardConfig) -> Tensor:
     """-0.1958 Σ (Δα)², at most 1: many small changes cost less than one jump."""
     shock = config.alpha_shock * evidence.alpha_change.square().sum(dim=1)
-    return -config.scale * shock.clamp(max=1.0)
+    return -config.shaping * shock.clamp(max=1.0)
 
 
 def attribution_penalty(evidence: Evidence, config: RewardConfig) -> Tensor:
     """For seeds tried out whose contribution is far beyond their improvement; full at twice the ratio."""
     excess = ((_ratio(evidence) - config.ratio) / config.ratio).clamp(0.0, 1.0)
     return (
-        -config.scale * config.ratio_penalty * excess.where(_claims(evidence), 0.0).sum(dim=1).clamp(max=1.0)
+        -config.shaping
+        * config.ratio_penalty
+        * excess.where(_claims(evidence), 0.0).sum(dim=1).clamp(max=1.0)
     )
 
 
 def blending_warning(evidence: Evidence, config: RewardConfig) -> Tensor:
     """-0.1 for each blending seed that does harm, 0.05 more each step, at most 0.4 a seed."""
     harmful = evidence.within(Stage.BLENDING) & (evidence.contribution < 0)
-    return -config.scale * (0.1 + 0.05 * (evidence.age - 1)).clamp(max=0.4).where(harmful, 0.0).sum(dim=1)
+    return -config.shaping * (0.1 + 0.05 * (evidence.age - 1)).clamp(max=0.4).where(harmful, 0.0).sum(dim=1)
 
 
 def holding_warning(evidence: Evidence, config: RewardConfig) -> Tensor:
     """-0.1 for each seed held beyond the patience, 0.05 more each step, at most 0.3 a seed."""
     beyond = evidence.age - config.patience
     late = evidence.within(Stage.HOLDING) & (beyond > 0)
-    return -config.scale * (0.1 + 0.05 * (beyond - 1)).clamp(max=0.3).where(late, 0.0).sum(dim=1)
+    return -config.shaping * (0.1 + 0.05 * (beyond - 1)).clamp(max=0.3).where(late, 0.0).sum(dim=1)
 
 
 def penalty(evidence: Evidence, config: RewardConfig) -> Tensor:
     """-10 for a rollback by the governor."""
-    return -config.scale * config.rollback * (evidence.governor > 0)
+    return -config.shaping * config.rollback * (evidence.governor > 0)
 
 
 def overclaims(evidence: Evidence, config: RewardConfig) -> Tensor:
@@ -362,7 +362,7 @@ class Rewards:
             "action_cost": self._action_cost(evidence),
             "fossil_bonus": bonus,
             "hindsight": hindsight,
-            "terminal": config.scale
+            "terminal": config.shaping
             * mode.terminal
             * _PERCENT
             * evidence.accuracy.where(evidence.is_end, 0.0),
@@ -402,7 +402,7 @@ class Rewards:
                 evidence.stage_before.gather(1, evidence.slot[:, None])[:, 0] == Stage.TRAINING.code
             )
             cost += ADVANCE_COST * (from_training & (evidence.op == self._ops.index("advance")))
-        return -self._config.scale * (cost + AUTO_PRUNE * evidence.auto_pruned.sum(dim=1))
+        return -self._config.shaping * (cost + AUTO_PRUNE * evidence.auto_pruned.sum(dim=1))
 
     def _fossil_bonus(self, evidence: Evidence) -> Tensor:
         """0.5 + 0.1 c (in percentage points) + 3 tanh(1/3) + 0.1 tanh(I / 2) for a fossil that contributes.
@@ -416,7 +416,7 @@ class Rewards:
         bonus = 0.5 + 0.1 * worth + 3.0 * math.tanh(1 / 3) + 0.1 * synergy
         legitimacy = (evidence.age_before / self._config.legitimate_after).clamp(max=1.0)
         earns = evidence.reached(Stage.FOSSILISED) & (worth > 0)
-        return self._config.scale * (bonus * legitimacy).where(earns, 0.0).sum(dim=1)
+        return self._config.shaping * (bonus * legitimacy).where(earns, 0.0).sum(dim=1)
 
     def _hindsight(self, evidence: Evidence) -> tuple[Tensor, Tensor, Tensor]:
         """Credit for seeds that helped another one and were pruned before that one became part of the host.
@@ -435,5 +435,5 @@ class Rewards:
         scaffolds, delays = due.sum(dim=(1, 2)), self._delay.where(due, 0).sum(dim=(1, 2))
         self._credit = self._credit.where(~due & seeded[:, None, :], 0.0)
         self._bond = self._bond.where(seeded[:, :, None] & seeded[:, None, :], 0.0)
-        credit = config.scale * config.scaffold * paid.sum(dim=(1, 2)).clamp(max=1.0)
+        credit = config.shaping * config.scaffold * paid.sum(dim=(1, 2)).clamp(max=1.0)
         return credit, scaffolds.to(torch.uint8), delays.to(torch.int32)

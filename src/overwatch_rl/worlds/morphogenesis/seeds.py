@@ -102,7 +102,7 @@ def summary(columns: Mapping[str, Tensor], ended: Tensor) -> dict[str, Tensor]:
         "overclaimed_seeds": counts["overclaimed"] / counts["tried"],
         "ransom_seeds": counts["ransomed"] / counts["tried"],
         "starved_seeds": (share < STARVED).sum() / share.isfinite().sum(),
-        "rollbacks": (columns["governor"] > 0).sum().float(),
+        "rollbacks": (columns["governor"] > 0).sum() / episodes,
     }
 
 

@@ -16,6 +16,7 @@ Shape letters: N envs, K slots, D features.
 """
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Final, Protocol
 
 import torch
@@ -30,11 +31,11 @@ from overwatch_rl.worlds.base import World, WorldConfig, check_legal
 from overwatch_rl.worlds.morphogenesis.actions import Chosen, Style, action_spec, chosen
 from overwatch_rl.worlds.morphogenesis.alpha import Mode
 from overwatch_rl.worlds.morphogenesis.attribution import Attribution, attribute, subsets_of
-from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
-from overwatch_rl.worlds.morphogenesis.data import digits
+from overwatch_rl.worlds.morphogenesis.config import DIGITS, MorphogenesisConfig
+from overwatch_rl.worlds.morphogenesis.data import cifar, digits
 from overwatch_rl.worlds.morphogenesis.governor import REASONS, Governor, GovernorConfig
 from overwatch_rl.worlds.morphogenesis.hosts import HOSTS, Learned, Measured, Wiring
-from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP
+from overwatch_rl.worlds.morphogenesis.hosts.blueprints import BLUEPRINTS
 from overwatch_rl.worlds.morphogenesis.lifecycle import CONNECTED, GROWING, Lifecycle, Moved, seed_facts
 from overwatch_rl.worlds.morphogenesis.rewards import Evidence, RewardConfig, Rewards, occupancy, rent
 from overwatch_rl.worlds.morphogenesis.seeds import SUMMARISED, counted, summary
@@ -86,18 +87,17 @@ class Morphogenesis:
         """`judge` replaces the governor."""
         if config.device != "cpu":
             raise ValueError(f"device is {config.device!r}; morphogenesis runs on 'cpu'")
-        self._own = own
+        self._own, self._blueprints = own, BLUEPRINTS[own.hosts]
+        data = digits() if own.data == DIGITS else cifar(Path(own.data))
         self._device = config.device
         self._num_envs, self._num_slots = config.num_envs, own.slots
-        self._action = action_spec(own.slots, tuple(blueprint.id for blueprint in MLP))
-        self._hosts = HOSTS["mlp"](config.num_envs, own.slots, digits(), torch.device(config.device))
+        self._action = action_spec(own.slots, tuple(blueprint.id for blueprint in self._blueprints))
+        self._hosts = HOSTS[own.hosts](config.num_envs, own.slots, data, torch.device(config.device))
         self._slots = Lifecycle(config.num_envs, own, self._action, config.device)
         self._judge = judge or Governor(
-            config.num_envs, GovernorConfig(loss=own.diverged_loss), config.device
+            config.num_envs, GovernorConfig(diverged_loss=own.diverged_loss), config.device
         )
-        self._priced = RewardConfig(
-            mode=own.reward_mode, rent=own.rent, scale=own.shaping, discount=own.gamma
-        )
+        self._priced = RewardConfig(mode=own.reward_mode, rent=own.rent, shaping=own.shaping, gamma=own.gamma)
         shape = (config.num_envs, own.slots)
         self._rewards = Rewards(shape, self._priced, self._action.heads[0].labels, config.device)
         self._subsets = subsets_of(own.slots).to(config.device)
@@ -105,7 +105,7 @@ class Morphogenesis:
         self._shown = torch.full((config.num_envs, 3 + 3 * own.slots), torch.nan)  # the newest attribution
         self._born = torch.full(shape, torch.nan)  # N K, accuracy just before each seed germinated
         self._steps = torch.zeros((), dtype=torch.int64)  # of the world since its reset
-        codes = tuple(blueprint.code for blueprint in MLP)
+        codes = tuple(blueprint.code for blueprint in self._blueprints)
         self._all = torch.ones(config.num_envs, dtype=torch.bool, device=self._device)
         self._clock = torch.zeros(config.num_envs, dtype=torch.int64)  # N, steps of the running episode
         self._rollbacks = torch.zeros_like(self._clock)  # N, in the running episode
@@ -115,9 +115,9 @@ class Morphogenesis:
         self._stalled = torch.zeros_like(self._clock)  # N, steps since it was reached
         self._measured = self._hosts.validate(self._wiring())
         self._mask = self._slots.mask()
-        width = GLOBAL_FEATURES + own.slots * (SLOT_FEATURES + len(MLP))
+        width = GLOBAL_FEATURES + own.slots * (SLOT_FEATURES + len(self._blueprints))
         self.spec = WorldSpec(
-            task="digits",
+            task=DIGITS if own.data == DIGITS else "cifar",
             metric=MetricInfo(name="acc", unit="1", higher_is_better=True),
             reward_mode=own.reward_mode,
             observation=ObservationSpec(shape=(width,)),
@@ -250,8 +250,9 @@ class Morphogenesis:
         self._measure_again(envs)
 
     def _keep(self, also: Tensor) -> None:
-        """Take snapshots: of `also` (N bool), and of every host now and then."""
+        """Take snapshots of sound hosts: of `also` (N bool), and of each now and then."""
         due = also | (self._clock % self._own.snapshot_every == 0)
+        due &= self._measured.loss < self._own.diverged_loss
         if bool(due.any()):
             self._hosts.keep(_rows(due))
 
@@ -382,7 +383,7 @@ class Morphogenesis:
         ]
         per_slot = [
             functional.one_hot(slots.stage, len(BY_CODE)),
-            functional.one_hot(slots.blueprint + 1, len(MLP) + 1)[..., 1:],
+            functional.one_hot(slots.blueprint + 1, len(self._blueprints) + 1)[..., 1:],
             functional.one_hot(slots.style + 1, len(Style) + 1)[..., 1:],
             torch.stack(numbers, dim=2),
         ]

@@ -83,6 +83,12 @@ def test_a_host_that_is_hardly_known_is_not_judged_by_its_mean() -> None:
     assert watched([1.0] * 4 + [20.0] * 3) == [""] * 7
 
 
+def test_a_host_that_went_back_is_judged_anew() -> None:
+    """Without what made it good it may guess for a while, and is no second lobotomy."""
+    assert watched([0.5, GUESS, GUESS, GUESS]) == ["", "lobotomy", "", ""]
+    assert watched([0.5, GUESS, 0.5, GUESS]) == ["", "lobotomy", "", "lobotomy"]
+
+
 def test_a_new_episode_forgets_the_last_one() -> None:
     """A host that was good in an episode begins the next with a guess, which is no lobotomy."""
     governor = Governor(2, CONFIG)
@@ -107,11 +113,15 @@ class Plain:
         """The code of a step."""
         config, guess = self.config, math.log(self.config.classes)
         if not math.isfinite(loss):
-            self.row = 0
+            self.__post_init__()
             return 1
         mean = sum(self.usual) / len(self.usual) if self.usual else 0.0
         spread = math.sqrt(sum((one - mean) ** 2 for one in self.usual) / max(len(self.usual), 1))
-        above = loss > config.loss and loss > mean + config.deviations * spread and loss > config.times * mean
+        above = (
+            loss > config.diverged_loss
+            and loss > mean + config.deviations * spread
+            and loss > config.times * mean
+        )
         above = above and len(self.usual) >= config.known
         self.row = self.row + 1 if above else 0
         was_good = min(self.usual, default=math.inf) < config.good * guess
@@ -119,10 +129,10 @@ class Plain:
             abs(loss - guess) <= config.tolerance * guess and accuracy <= config.chance / config.classes
         )
         if was_good and is_guess:
-            self.row = 0
+            self.__post_init__()
             return 2
         if self.row >= config.in_a_row:
-            self.row = 0
+            self.__post_init__()
             return 3
         if not above:
             self.usual.append(loss)
@@ -162,7 +172,7 @@ def test_a_governor_goes_on_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("classes", 1), ("in_a_row", 0), ("loss", 0.0), ("good", math.nan)]
+    ("name", "value"), [("classes", 1), ("in_a_row", 0), ("diverged_loss", 0.0), ("good", math.nan)]
 )
 def test_a_setting_that_means_nothing_is_refused(name: str, value: float) -> None:
     """The error names it and its value."""

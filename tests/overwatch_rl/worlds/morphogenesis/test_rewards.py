@@ -22,7 +22,7 @@ from overwatch_rl.worlds.morphogenesis.rewards import (
 from tests.overwatch_rl.worlds.morphogenesis.evidence import OPS, B, D, F, G, H, T, nothing, one, random_steps
 
 CONFIG = RewardConfig()
-UNIT = CONFIG.scale
+UNIT = CONFIG.shaping
 NAMES = tuple(part.name for part in PARTS)
 
 
@@ -167,7 +167,7 @@ def test_warnings_grow_with_age_up_to_their_bounds() -> None:
 def test_the_stage_bonus_telescopes(seed: int, slots: int) -> None:
     """Whatever the moves, rollbacks included: its discounted sum is that of the potentials at both ends."""
     steps = random_steps(seed, 12, 3, slots)
-    config = replace(CONFIG, discount=0.9)
+    config = replace(CONFIG, gamma=0.9)
     source = rewards(config, 3, slots)
     total = sum(
         0.9**number * source.step(step).columns["reward_stage_bonus"] for number, step in enumerate(steps)
@@ -280,6 +280,7 @@ def test_credit_is_paid_once_and_lost_with_the_seed_it_waits_for() -> None:
         source.step(one(stages=(B, H), pairs=bond))
         source.step(one(stages=(PRUNED, H), before=(B, H)))
         source.step(lost)
+        source.restart(lost.is_end)
         for stages, before in (((D, H), (D, B)), ((D, F), (D, H)), ((D, F), (D, F))):
             assert not float(source.step(one(stages=stages, before=before)).columns["reward_hindsight"])
 
@@ -389,9 +390,9 @@ def test_rewards_go_on_as_they_were() -> None:
     [
         ("mode", "escrow", "shaped, simplified, minimal, sparse"),
         ("rent", -0.1, "at least 0"),
-        ("scale", math.nan, "at least 0"),
+        ("shaping", math.nan, "at least 0"),
         ("ratio", 0.0, "above 0"),
-        ("discount", 1.5, "at most 1"),
+        ("gamma", 1.5, "at most 1"),
         ("warm_up", 0, "at least 1"),
     ],
 )

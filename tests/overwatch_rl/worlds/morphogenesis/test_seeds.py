@@ -63,6 +63,7 @@ def test_every_row_is_named_and_a_quiet_rollout_has_no_row_that_means_nothing() 
         "germination_rate",
         "prune_rate",
         "fossilise_rate",
+        "rollbacks",
     }
 
 
@@ -83,7 +84,7 @@ def test_every_row_is_named_and_a_quiet_rollout_has_no_row_that_means_nothing() 
         ("ransom_seeds", {"seeds_ransomed": 1, "seeds_tried": 2}, 0.5),
         ("starved_seeds", {"seed_share": 0.001}, 1.0),
         ("starved_seeds", {"seed_share": 0.5}, 0.0),
-        ("rollbacks", {"governor": 2}, 1.0),
+        ("rollbacks", {"governor": 2}, 0.5),
     ],
 )
 def test_a_row_moves_with_its_source_alone(row: str, changes: dict[str, float], expected: float) -> None:
