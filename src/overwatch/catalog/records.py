@@ -50,7 +50,6 @@ class Later:
 
 Place = InRow | InEvent | InField | Later
 
-_HEADS: Final = "numbers of single heads of the policy"
 _HOST: Final = "host statistics of the morphogenesis world"
 _ATTRIBUTION: Final = "attribution in the morphogenesis world"
 _GOVERNOR: Final = "governor of the morphogenesis world"
@@ -72,13 +71,13 @@ ELSEWHERE: Final[Mapping[str, InEvent | InField | Later]] = MappingProxyType(
         "TELE-124": InField("policy.*.status", "entropy collapsed"),
         "TELE-133": InField("policy.*.history", "policy-loss history"),
         "TELE-134": InField("policy.*.history", "value-loss history"),
-        "TELE-151": Later(_HEADS, "per-head ratio max"),
+        "TELE-151": InField("policy.*.value", "per-head ratio max"),
         "TELE-170": InField("policy.*.value", "per-head entropy"),
         "TELE-302": InEvent("non_finite_seen", "metric", "per-head NaN latch"),
         "TELE-303": InEvent("non_finite_seen", "metric", "per-head Inf latch"),
         "TELE-311": InField("policy.*.history", "gradient-norm history"),
-        "TELE-320": Later(_HEADS, "per-head gradient norm"),
-        "TELE-321": Later(_HEADS, "previous per-head norm"),
+        "TELE-320": InField("policy.*.value", "per-head gradient norm"),
+        "TELE-321": InField("policy.*.history", "previous per-head norm"),
         "TELE-500": InField("run.slots", "total slots"),
         "TELE-502": InField("aggregates.seed_census", "active seeds"),
         "TELE-503": InEvent("seed_stage_changed", "after", "seeds fossilised"),

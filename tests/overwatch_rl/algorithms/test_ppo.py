@@ -118,9 +118,8 @@ def test_an_update_reports_each_head_where_there_are_several() -> None:
     found = numbers(stats)
 
     assert len(names) > 1
-    assert {name for name in found if "/" in name} == {
-        f"{row}/{name}" for row in ("entropy", "kl_divergence", "clip_fraction") for name in names
-    }
+    rows = ("entropy", "kl_divergence", "clip_fraction", "ratio_max", "grad_norm")
+    assert {name for name in found if "/" in name} == {f"{row}/{name}" for row in rows for name in names}
     assert all(0 <= found[f"clip_fraction/{name}"] <= 1 for name in names)
     assert [0 < found[f"entropy/{name}"] < 1 for name in names] == [True, False, True]
     assert math.isnan(found[f"entropy/{names[1]}"])  # one slot is legal, which leaves no choice

@@ -21,7 +21,7 @@ from torch.nn import functional
 from overwatch.catalog.stages import BY_CODE, Life, Stage, of_life
 from overwatch.events import MetricInfo
 from overwatch_rl.settings import configured
-from overwatch_rl.types import Observation, ObservationSpec, Step, WorldSpec
+from overwatch_rl.types import Observation, ObservationSpec, SlotLayout, Step, WorldSpec
 from overwatch_rl.worlds.base import MAX_SLOTS, World, WorldConfig, check_legal
 from overwatch_rl.worlds.morphogenesis.blueprints import BLUEPRINTS, relative_size
 from overwatch_rl.worlds.morphogenesis.hosts import Hosts, Validation, Wiring
@@ -74,13 +74,15 @@ class Morphogenesis:
         self._progress = torch.zeros(config.num_envs)  # N, accuracy gained by the last step
         self._fossils = torch.zeros(config.num_envs, dtype=torch.int64)  # N, of the running episode
         self._mask = self._slots.mask()
-        width = _GLOBAL_FEATURES + own.slots * (len(BY_CODE) + 3 + len(BLUEPRINTS))
+        layout = SlotLayout(
+            shared=_GLOBAL_FEATURES, count=own.slots, width=len(BY_CODE) + 3 + len(BLUEPRINTS)
+        )
         self._action = action_spec(own.slots)
         self.spec = WorldSpec(
             task="digits",
             metric=MetricInfo(name="acc", unit="1", higher_is_better=True),
             reward_mode="shaped",
-            observation=ObservationSpec(shape=(width,)),
+            observation=ObservationSpec(shape=(layout.shared + layout.count * layout.width,), slots=layout),
             action=self._action,
             seeds=seed_facts(own.slots),
         )
