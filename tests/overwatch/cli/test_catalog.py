@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from overwatch.catalog import KL, ROWS
+from overwatch.catalog import KL, ROWS, Scope
 from overwatch.catalog.presets import PRESETS
 from overwatch.cli import main
 

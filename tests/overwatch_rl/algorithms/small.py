@@ -124,7 +124,7 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 
 class Walk:
-    """A resumable world of random observations, in which episodes end in both ways, by their env's own clock."""
+    """A resumable world of random observations; episodes end in both ways, by each env's own clock."""
 
     def __init__(self, num_envs: int, seen: ObservationSpec = SLOTS, horizon: int = 4) -> None:
         self.spec = replace(world_spec(SPEC, seen), horizon=horizon)
