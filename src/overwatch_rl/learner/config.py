@@ -116,8 +116,8 @@ class LearnerConfig(Section):
         if kind.has_memory(learned):
             name = cast("Any", learned).network
             raise ValueError(
-                f"{path}.network is {name!r}, whose memory experience does not hold; use a network without, or "
-                "`overwatch-rl train`, which acts and learns in one process"
+                f"{path}.network is {name!r}, whose memory experience does not hold; use a network without, "
+                "or `overwatch-rl train`, which acts and learns in one process"
             )
         bound = kind.rows_at_least
         if bound is not None and (least := getattr(learned, bound)) > self.rows:

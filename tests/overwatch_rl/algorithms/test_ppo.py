@@ -229,7 +229,7 @@ def test_an_update_of_rows_that_stand_alone_is_a_plain_loop() -> None:
 
 
 def test_ratio_and_gradient_of_a_head_equal_a_hand_computation() -> None:
-    """The largest ratio of rows that used it; the norm of those rows of the last layer that are its logits."""
+    """The largest ratio of rows that used it; the norm of those weights that give its logits."""
     config = PPOConfig(epochs=1, minibatches=1, max_grad_norm=1e-3)
     data, made = batch(ppo(config, seed=0)), ppo(config, seed=1)
     twin = made.twin()
