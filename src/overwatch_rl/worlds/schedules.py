@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from overwatch_rl.types import ActionSpec, Box, Factored, Observation
-from overwatch_rl.worlds.morphogenesis.lifecycle import Op
+from overwatch_rl.worlds.morphogenesis.actions import ALPHA_TARGETS, HEADS, Op
 
 Act: TypeAlias = Callable[[Observation], Tensor]
 """From an observation to actions, N H int64 or N D float32."""
@@ -65,19 +65,24 @@ class Schedule:
     """Grow one blueprint in the first slots as early as the gates allow, and keep what has grown."""
 
     spec: Factored
-    blueprint: int = 0
+    blueprint: int | None = None
+    """Its number; `None` for the first that may be grown."""
     num_slots: int | None = None
     """How many slots to fill; `None` for all."""
 
     def __call__(self, observation: Observation) -> Tensor:
-        """N 3 int64: move the first seed that can move, else germinate, else wait."""
+        """N 8 int64: move the first seed that can move, else germinate, else wait."""
         if observation.mask is None:
             raise AssertionError("a world with slots has a mask of legal choices")
-        legal = self.spec.unpack(observation.mask)[1].clone()
+        blocks = self.spec.unpack(observation.mask)
+        legal = blocks[HEADS.index("slot")].clone()
         if self.num_slots is not None:
             legal[:, Op.GERMINATE, self.num_slots :] = False
-        actions = torch.zeros(len(legal), 3, dtype=torch.int64)
-        actions[:, 2] = self.blueprint
+        actions = torch.zeros(len(legal), len(HEADS), dtype=torch.int64)
+        place = HEADS.index("blueprint")
+        first = blocks[place][:, Op.GERMINATE].to(torch.uint8).argmax(dim=1)
+        actions[:, place] = first if self.blueprint is None else self.blueprint
+        actions[:, HEADS.index("alpha_target")] = ALPHA_TARGETS.index(1.0)
         for op in (Op.GERMINATE, Op.ADVANCE, Op.FOSSILISE):
             able = legal[:, op].any(dim=1)
             actions[able, 0] = int(op)

@@ -8,6 +8,7 @@ import pytest
 from overwatch_rl.worlds import WORLDS
 from overwatch_rl.worlds.goodhart.config import PARTS, GoodhartConfig
 from overwatch_rl.worlds.gym import GymConfig
+from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
 
 PAGE = (Path(__file__).parents[3] / "docs" / "worlds.md").read_text(encoding="utf-8")
 
@@ -17,7 +18,7 @@ def word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-@pytest.mark.parametrize("kind", [GoodhartConfig, GymConfig])
+@pytest.mark.parametrize("kind", [GoodhartConfig, GymConfig, MorphogenesisConfig])
 def test_every_setting_stands_there_with_its_default(kind: type) -> None:
     """A row each."""
     rows = [f"| `{field.name}` | `{word(field.default)}` |" for field in dataclasses.fields(kind)]

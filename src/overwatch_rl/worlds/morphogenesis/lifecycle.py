@@ -1,281 +1,412 @@
-"""The seed lifecycle of all slots: stages, gates, and the facts they give.
+"""The seed lifecycle of all slots: stages, gates, alpha, and the facts they give.
 
-Owns which operation is legal where, what a gate asks, and every move between stages. Rules: a move that the
-catalogue's table of transitions does not allow is a bug and asserted; what a slot can know of itself (age,
-alpha) is in the mask, what must be measured (gain) is left to the gate, which may refuse. Must not know
-networks, rewards or policies.
+Owns which operation is legal where, and every move between stages, as operations on N x K tensors: no loop
+over envs or slots, nothing read from the device. Rules: a move is made only where the catalogue's table of
+transitions allows it; a slot moves at most once a step; an env asks at most one gate a step, first the one
+that its action asks, else the first that is due by itself. Must not know networks, rewards or policies.
 
-Shape letters: N envs, K slots, P operations, B blueprints.
+In one step: what follows a prune by itself; the action, or else a gate that asks itself; a seed that held too
+long is pruned; every alpha takes a step, and a seed that has faded out is pruned.
+
+Shape letters: N envs, K slots, P operations, C choices of one head.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from overwatch.catalog.stages import BY_CODE, TRANSITIONS, Stage
-from overwatch_rl.types import Factored, Head, SeedFacts
-from overwatch_rl.worlds.morphogenesis.blueprints import BLUEPRINTS
-
-
-class Op(IntEnum):
-    """What a policy may do in one step of one env."""
-
-    WAIT = 0
-    GERMINATE = 1
-    ADVANCE = 2
-    FOSSILISE = 3
-    PRUNE = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
-    """The condition of one move that a policy may ask for."""
-
-    name: str
-    op: Op
-    before: Stage
-    after: Stage
-    min_age: int = 0
-    """Steps in `before`; part of the mask."""
-    measured: str | None = None
-    """Name of the check that the seed's measured gain is above zero; `None` where nothing is measured."""
-
-    @property
-    def checks(self) -> tuple[str, ...]:
-        """Names of what it asks, in order."""
-        requested = {
-            "stage": True,
-            "age": self.min_age > 0,
-            "alpha": self.after is Stage.HOLDING,
-            self.measured: self.measured is not None,
-        }
-        return tuple(name for name, is_requested in requested.items() if is_requested and name is not None)
-
-
-GATES: Final = (
-    Gate(name="G0", op=Op.GERMINATE, before=Stage.DORMANT, after=Stage.GERMINATED),
-    Gate(name="G1", op=Op.ADVANCE, before=Stage.GERMINATED, after=Stage.TRAINING, min_age=1),
-    Gate(name="G2", op=Op.ADVANCE, before=Stage.TRAINING, after=Stage.BLENDING, min_age=3, measured="health"),
-    Gate(name="G3", op=Op.ADVANCE, before=Stage.BLENDING, after=Stage.HOLDING),
-    Gate(
-        name="G5",
-        op=Op.FOSSILISE,
-        before=Stage.HOLDING,
-        after=Stage.FOSSILISED,
-        min_age=2,
-        measured="contribution",
-    ),
+from overwatch.catalog.stages import BY_CODE, TRANSITIONS, Life, Stage, of_life
+from overwatch_rl.types import Factored, SeedFacts
+from overwatch_rl.worlds.morphogenesis.actions import (
+    ALGORITHMS,
+    ALPHA_SPEEDS,
+    ALPHA_TARGETS,
+    BLEND_CURVES,
+    NO_OP,
+    TEMPOS,
+    Chosen,
+    Op,
 )
+from overwatch_rl.worlds.morphogenesis.alpha import Alpha, Mode
+from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
+from overwatch_rl.worlds.morphogenesis.gates import CHECKS, GATES, KNOWN_BEFORE, SCORES
 
-PRUNABLE: Final = (Stage.GERMINATED, Stage.TRAINING, Stage.BLENDING, Stage.HOLDING)
+GROWING: Final = of_life(Life.GROWING)
+CLEANING: Final = of_life(Life.CLEANING)
+CONNECTED: Final = (Stage.BLENDING, Stage.HOLDING, Stage.FOSSILISED)
+"""Stages in which a branch is part of its host."""
+BUSY: Final = (Stage.GERMINATED, Stage.TRAINING, *CLEANING)
+"""While a slot of an env is in one of these, no other seed germinates there."""
 
-EMBARGO_STEPS: Final = 3
-"""Steps for which a slot stays embargoed after a prune."""
-
-AUTOMATIC: Final = (
-    (Stage.PRUNED, 1, Stage.EMBARGOED, "pruned"),
-    (Stage.EMBARGOED, EMBARGO_STEPS, Stage.RESETTING, "embargo over"),
-    (Stage.RESETTING, 1, Stage.DORMANT, "reset"),
-)
-"""Stage, steps in it, stage after it, reason."""
-
-ALPHA_STEP: Final = 0.25
-"""How much of a blending seed is let in each step."""
-
-PRUNED_BY_POLICY: Final = "pruned by the policy"
+BY_POLICY: Final = "pruned by the policy"
+FADING: Final = "fading out"
+RETARGETED: Final = "new alpha target"
+TOO_LONG: Final = "held too long"
+ROLLED_BACK: Final = "rolled back"
+_BY_ITSELF: Final = {
+    Stage.PRUNED: (Stage.EMBARGOED, "pruned"),
+    Stage.EMBARGOED: (Stage.RESETTING, "embargo over"),
+    Stage.RESETTING: (Stage.DORMANT, "reset"),
+}
+"""What follows a prune, and why."""
 REASONS: Final = (
-    PRUNED_BY_POLICY,
-    *(reason for *_, reason in AUTOMATIC),
+    BY_POLICY,
+    *(reason for _, reason in _BY_ITSELF.values()),
     *(f"passed {gate.name}" for gate in GATES),
+    FADING,
+    RETARGETED,
+    TOO_LONG,
+    ROLLED_BACK,
 )
 """Why a stage was left; the code of a reason is its place, from 1."""
 
-_FULL: Final = {Stage.HOLDING: 1.0, Stage.FOSSILISED: 1.0}
-_GATE_BY_MOVE: Final = {(gate.op, gate.before): gate for gate in GATES}
-_NO_ARGUMENTS: Final = (True, False, False)
+MAY_FOLLOW: Final = torch.tensor([[after in TRANSITIONS[before] for after in BY_CODE] for before in BY_CODE])
+"""Whether a stage (column) may follow another (row), by code."""
+_CHOICES: Final = ("blueprint", "style", "tempo", "alpha_target")
+"""What a slot keeps of the action that germinated its seed; -1 where it has none."""
+_READINGS: Final = ("health", "ratio", "contribution")
+_KEPT: Final = ("stage", "age", "life", *_CHOICES, *_READINGS)
 
 
-def slot_names(num_slots: int) -> tuple[str, ...]:
-    """`r{row}c{column}`, three to a row."""
-    return tuple(f"r{index // 3}c{index % 3}" for index in range(num_slots))
-
-
-def action_spec(num_slots: int) -> Factored:
-    """Heads op, slot and blueprint; waiting uses no argument, only germinating names a blueprint."""
-    uses = {Op.WAIT: _NO_ARGUMENTS, Op.GERMINATE: (True, True, True)}
-    return Factored(
-        heads=(
-            Head(name="op", labels=tuple(op.name.lower() for op in Op)),
-            Head(name="slot", labels=slot_names(num_slots)),
-            Head(name="blueprint", labels=tuple(blueprint.id for blueprint in BLUEPRINTS)),
-        ),
-        uses=tuple(uses.get(op, (True, True, False)) for op in Op),
-    )
-
-
-def seed_facts(num_slots: int) -> SeedFacts:
-    """The words that the columns of `Lifecycle.facts` count into."""
+def seed_facts(action: Factored, codes: tuple[str, ...], config: MorphogenesisConfig) -> SeedFacts:
+    """The words that the columns of `Lifecycle.facts` count into; `codes`: two letters a blueprint."""
+    labels = {head.name: head.labels for head in action.heads}
     return SeedFacts(
-        slots=slot_names(num_slots),
-        embargo=EMBARGO_STEPS,
-        blueprints=tuple((blueprint.id, blueprint.code) for blueprint in BLUEPRINTS),
+        slots=labels["slot"],
+        embargo=config.embargo,
+        blueprints=tuple(zip(labels["blueprint"], codes, strict=True)),
         reasons=REASONS,
-        gates=tuple((gate.name, gate.checks) for gate in GATES),
+        gates=tuple((gate.name, gate.checks(is_strict=config.is_strict)) for gate in GATES),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """What one step did."""
+
+    germinated: Tensor  # N K bool
+    fossilised: Tensor  # N K bool
+    auto_pruned: Tensor  # N K bool, pruned because it held too long
+    refused: Tensor  # N bool, a gate that the action asked refused
+    stage_before: Tensor  # N K int64
+    age_before: Tensor  # N K int64
+    alpha_before: Tensor  # N K float32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """The gate before each slot."""
+
+    gate: Tensor  # N K int64, its code, 0 is none
+    is_due: Tensor  # N K bool, whether all that the slot knows of itself lets it pass
+    failed: Tensor  # N K int64, a bit for each check that would refuse it
+
+
+class _Tables:
+    """What is looked up by code: of a stage, of a gate (0 is none), of a choice."""
+
+    def __init__(self, config: MorphogenesisConfig, action: Factored, device: str) -> None:
+        def table(values: Sequence[object]) -> Tensor:
+            return torch.tensor(values, device=device)
+
+        self._stages: dict[tuple[Stage, ...], Tensor] = {}
+        self._device = device
+        self.may_follow = MAY_FOLLOW.to(device)
+        least = {Stage.TRAINING: config.min_train, Stage.BLENDING: config.min_blend}
+        least |= {Stage.HOLDING: config.min_hold, Stage.EMBARGOED: config.embargo}
+        self.least_age = table([least.get(stage, 1) for stage in BY_CODE])
+        self.shows = table([stage.shows_blueprint for stage in BY_CODE])
+        self.next = table([_BY_ITSELF.get(stage, (stage,))[0].code for stage in BY_CODE])
+        self.next_reason = table([_code(_BY_ITSELF[s][1]) if s in _BY_ITSELF else 0 for s in BY_CODE])
+        before = {gate.before: place for place, gate in enumerate(GATES, start=1)}
+        self.gate = table([before.get(stage, 0) for stage in BY_CODE])
+        self.gate_op = table([Op.WAIT, *(gate.op for gate in GATES)])
+        self.gate_after = table([Stage.UNKNOWN.code, *(gate.after.code for gate in GATES)])
+        self.gate_reason = table([0, *(_code(f"passed {gate.name}") for gate in GATES)])
+        self.gate_auto = table([False, *(gate.name in config.auto_gates for gate in GATES)])
+        self.gate_score = table([0, *(SCORES.index(gate.score) for gate in GATES)])
+        asked = [(), *(gate.checks(is_strict=config.is_strict) for gate in GATES)]
+        bits = [[1 << names.index(check) if check in names else 0 for check in CHECKS] for names in asked]
+        self.bits = table(bits)
+        self.known_bits = self.bits * table([check in KNOWN_BEFORE for check in CHECKS])
+        self.targets, self.tempos = table(ALPHA_TARGETS), table([steps for _, steps in TEMPOS])
+        self.speeds = table([steps for _, steps in ALPHA_SPEEDS])
+        self.curves, self.algorithms = table(BLEND_CURVES), table(ALGORITHMS)
+        self.allowed = [
+            table([row[number] for row in action.uses])[:, None]
+            & table([one != NO_OP for one in head.labels])
+            for number, head in list(enumerate(action.heads))[2:]
+        ]
+        """Of each head after the slot, P C: which choices an operation has where it is legal."""
+
+    def of(self, stages: tuple[Stage, ...]) -> Tensor:
+        """Bool by code: whether a stage is one of these."""
+        if stages not in self._stages:
+            self._stages[stages] = torch.tensor([stage in stages for stage in BY_CODE], device=self._device)
+        return self._stages[stages]
 
 
 class Lifecycle:
     """N x K slots and the seeds in them."""
 
-    def __init__(self, num_envs: int, num_slots: int) -> None:
-        shape = (num_envs, num_slots)
-        self.stage = torch.full(shape, Stage.DORMANT.code)  # N K int64
-        self.age = torch.zeros(shape, dtype=torch.int64)  # N K, steps in the stage
-        self.alpha = torch.zeros(shape)  # N K float32
-        self.blueprint = torch.full(shape, -1)  # N K int64, -1 where there is none
-        self.grad = torch.full(shape, torch.nan)  # N K float32, gradient health, NaN where there is none
+    def __init__(
+        self, num_envs: int, config: MorphogenesisConfig, action: Factored, device: str = "cpu"
+    ) -> None:
+        self._config, self._device = config, device
+        self._tables = _Tables(config, action, device)
+        shape = (num_envs, config.slots)
+        zeros = torch.zeros(shape, dtype=torch.int64, device=device)
+        self.stage = zeros + Stage.DORMANT.code  # N K int64
+        self.age = zeros.clone()  # N K, steps in the stage
+        self.life = zeros.clone()  # N K, steps since the seed germinated
+        self.blueprint = zeros - 1  # N K int64, -1 where there is none; so the next three
+        self.style = zeros - 1
+        self.tempo = zeros - 1
+        self.alpha_target = zeros - 1
+        self.alpha = Alpha(*shape, device)
+        self.health = torch.full(shape, torch.nan, device=device)  # N K, of gradients, NaN where unknown
+        self.ratio = torch.full(shape, torch.nan, device=device)  # N K, gradient a weight over the host's
+        self.contribution = torch.full(shape, torch.nan, device=device)  # N K, NaN where there is no branch
         self._begin_step()
 
     def _begin_step(self) -> None:
-        num_envs = len(self.stage)
-        self._reason = torch.zeros_like(self.stage, dtype=torch.uint8)  # N K, code of `REASONS`, 0 is no move
-        self._gate = torch.zeros(num_envs, dtype=torch.uint8)  # code of `GATES`, 0 is none
-        self._gate_slot = torch.zeros(num_envs, dtype=torch.uint8)
-        self._gate_passed = torch.zeros(num_envs, dtype=torch.bool)
-        self._gate_score = torch.full((num_envs,), torch.nan)  # NaN where nothing is measured
-        self._gate_failed = torch.zeros(num_envs, dtype=torch.uint8)  # a bit for each of the gate's checks
+        envs = len(self.stage)
+        device = self._device
+        self._reason = torch.zeros_like(self.stage)  # N K, code of `REASONS`, 0 is no move
+        self._gate = torch.zeros(envs, dtype=torch.int64, device=device)  # code of `GATES`, 0 is none
+        self._gate_slot = torch.zeros_like(self._gate)
+        self._gate_score = torch.full((envs,), torch.nan, device=device)  # NaN where nothing is measured
+        self._gate_failed = torch.zeros_like(self._gate)  # a bit for each of the gate's checks
 
-    def restart(self) -> None:
-        """All slots dormant, as a new episode finds them."""
-        self.stage.fill_(Stage.DORMANT.code)
-        self.age.zero_()
-        self.alpha.zero_()
-        self.blueprint.fill_(-1)
-        self.grad.fill_(torch.nan)
+    def restart(self, envs: Tensor) -> None:
+        """All slots of `envs` (N bool) dormant, as a new episode finds them."""
+        here = envs[:, None].expand_as(self.stage)
+        self.stage = torch.where(here, Stage.DORMANT.code, self.stage)
+        self.age = torch.where(here, 0, self.age)
+        for name in _READINGS:
+            setattr(self, name, torch.where(here, torch.nan, getattr(self, name)))
+        self._settle()
 
     def facts(self) -> dict[str, Tensor]:
         """Every slot after the step, N K each, and the gate that each env asked, N each; copies."""
         return {
             "slot_stage": self.stage.to(torch.uint8),
             "slot_blueprint": self.blueprint.to(torch.int16),
-            "slot_alpha": self.alpha.clone(),
+            "slot_alpha": self.alpha.value.clone(),
             "slot_age": self.age.to(torch.int32),
-            "slot_grad": self.grad.clone(),
-            "slot_reason": self._reason,
-            "gate": self._gate,
-            "gate_slot": self._gate_slot,
-            "gate_passed": self._gate_passed,
+            "slot_grad": self.health.clone(),
+            "slot_reason": self._reason.to(torch.uint8),
+            "slot_contribution": self.contribution.clone(),
+            "slot_style": self.style.to(torch.int8),
+            "slot_tempo": self.tempo.to(torch.int8),
+            "slot_curve": torch.where(self.blueprint >= 0, self.alpha.curve, -1).to(torch.int8),
+            "gate": self._gate.to(torch.uint8),
+            "gate_slot": self._gate_slot.to(torch.uint8),
+            "gate_passed": (self._gate > 0) & (self._gate_failed == 0),
             "gate_score": self._gate_score,
-            "gate_failed": self._gate_failed,
+            "gate_failed": self._gate_failed.to(torch.uint8),
         }
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that the next step depends on."""
-        names = ("stage", "age", "alpha", "blueprint", "grad")
-        return {name: getattr(self, name).clone() for name in names}
+        own = {name: getattr(self, name).clone() for name in _KEPT}
+        return own | {f"alpha.{name}": value for name, value in self.alpha.state_dict().items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Become as it was."""
-        for name, value in state.items():
-            getattr(self, name).copy_(value)
+        for name in _KEPT:
+            setattr(self, name, state[name].clone())
+        self.alpha.load_state_dict(
+            {key.removeprefix("alpha."): value for key, value in state.items() if key.startswith("alpha.")}
+        )
 
     def within(self, *stages: Stage) -> Tensor:
         """N K bool: which slots are in one of `stages`."""
-        return torch.isin(self.stage, torch.tensor([stage.code for stage in stages]))
+        return self._tables.of(stages)[self.stage]
+
+    @property
+    def algorithm(self) -> Tensor:
+        """N K int64: how each branch is combined, 0 added, 1 multiplied, 2 gated."""
+        return self._tables.algorithms[self.style.clamp(min=0)]
 
     def legal_slots(self) -> Tensor:
         """N P K bool: on which slot each operation is legal; waiting has none."""
-        num_envs, num_slots = self.stage.shape
-        legal = torch.zeros(num_envs, len(Op), num_slots, dtype=torch.bool)
-        for gate in GATES:
-            ready = self.within(gate.before) & (self.age >= gate.min_age)
-            if gate.after is Stage.HOLDING:
-                ready &= self.alpha >= 1.0
-            legal[:, gate.op] |= ready
-        legal[:, Op.PRUNE] = self.within(*PRUNABLE) & (self.age >= 1)
-        return legal
+        return self._legal(self._look())
+
+    def _legal(self, look: _Look) -> Tensor:
+        num_slots = self.stage.shape[1]
+        holds = self.alpha.mode == Mode.HOLD
+        seeds = self.within(*GROWING, Stage.FOSSILISED).sum(dim=1)
+        is_free = ~self.within(*BUSY).any(dim=1) & (seeds < (self._config.max_seeds or num_slots))
+        by_op = {
+            op: look.is_due & (self._tables.gate_op[look.gate] == op) for op in {gate.op for gate in GATES}
+        }
+        by_op[Op.GERMINATE] &= is_free[:, None]
+        by_op[Op.SET_ALPHA_TARGET] = self.within(Stage.BLENDING, Stage.HOLDING) & holds
+        by_op[Op.PRUNE] = self.within(*GROWING) & holds & (self.life >= self._config.min_prune_age)
+        nowhere = torch.zeros_like(holds)
+        return torch.stack([by_op.get(op, nowhere) for op in Op], dim=1)
 
     def mask(self) -> Tensor:
-        """N L bool in the flat layout of `action_spec`."""
+        """N L bool in the flat layout of the action."""
         slots = self.legal_slots()
         ops = slots.any(dim=2)
         ops[:, Op.WAIT] = True
-        blueprints = torch.zeros(len(slots), len(Op), len(BLUEPRINTS), dtype=torch.bool)
-        blueprints[:, Op.GERMINATE] = ops[:, Op.GERMINATE, None]
-        return torch.cat([ops, slots.flatten(1), blueprints.flatten(1)], dim=1)
+        arguments = [(ops[:, :, None] & allowed).flatten(1) for allowed in self._tables.allowed]
+        return torch.cat([ops, slots.flatten(1), *arguments], dim=1)
 
-    def step(self, actions: Tensor, gain: Tensor) -> Tensor:
-        """Move what moves by itself, then what the actions ask for, then let blending seeds in further.
+    def step(self, action: Chosen, contribution: Tensor) -> Moved:
+        """Take one step; an action that `mask()` forbids is not done.
 
-        `actions`: N 3 int64, legal under `mask()`; `gain`: N K float32, as last measured. Returns the rows
-        (int64, env x K + slot) of the seeds that germinated.
+        `contribution`: N K float32 as last measured, NaN where unknown.
         """
         self._begin_step()
-        for stage, min_age, after, reason in AUTOMATIC:
-            due = (self.within(stage) & (self.age >= min_age)).nonzero().tolist()
-            for env, slot in due:
-                self._move(env, slot, after, reason)
-        germinated: list[int] = []
-        num_slots = self.stage.shape[1]
-        for env, (op, slot, blueprint) in enumerate(actions.tolist()):
-            if op == Op.PRUNE:
-                self._move(env, slot, Stage.PRUNED, PRUNED_BY_POLICY)
-                continue
-            if op == Op.WAIT:
-                continue
-            gate = _GATE_BY_MOVE[Op(op), self._stage(env, slot)]
-            if op == Op.GERMINATE:
-                self.blueprint[env, slot] = blueprint
-                germinated.append(env * num_slots + slot)
-            if self._query(gate, env, slot, float(gain[env, slot])):
-                self._move(env, slot, gate.after, f"passed {gate.name}")
-        blending = self.within(Stage.BLENDING)
-        self.alpha = torch.where(blending, (self.alpha + ALPHA_STEP).clamp(max=1.0), self.alpha)
-        return torch.tensor(germinated, dtype=torch.int64)
+        self.contribution = contribution
+        stage_before, age_before, alpha_before = self.stage, self.age, self.alpha.value
+        everyone = torch.arange(len(self.stage), device=self._device)
+        aimed = functional.one_hot(action.slot, self.stage.shape[1]).bool()
+        look = self._look()
+        aimed = aimed & self._legal(look)[everyone, action.op]
+        retargeted = aimed & (action.op == Op.SET_ALPHA_TARGET)[:, None]
+        pruned = aimed & (action.op == Op.PRUNE)[:, None]
+        by_action = aimed & ~retargeted & ~pruned
+        passed = self._ask(look, by_action, aimed)
+        refused = (by_action & ~passed).any(dim=1)
+        self._let(action, look.gate, passed, retargeted, pruned)
+        self.alpha.advance()
+        is_faded = self.within(Stage.BLENDING) & (self.alpha.target == 0) & (self.alpha.mode == Mode.HOLD)
+        self._move(is_faded, Stage.PRUNED, BY_POLICY)
+        self._settle()
+        changed = self.stage != stage_before
+        return Moved(
+            germinated=changed & self.within(Stage.GERMINATED),
+            fossilised=changed & self.within(Stage.FOSSILISED),
+            auto_pruned=changed & (self._reason == _code(TOO_LONG)),
+            refused=refused,
+            stage_before=stage_before,
+            age_before=age_before,
+            alpha_before=alpha_before,
+        )
 
-    def learned(self, health: Tensor) -> None:
-        """Keep this step's gradient health (N K, NaN where nothing learned); a pruned seed keeps its last."""
-        self.grad = torch.where(self.within(Stage.PRUNED), self.grad, health)
+    def discard(self, envs: Tensor) -> None:
+        """Prune every seed of `envs` (N bool) that learned and is no fossil: its host was rolled back."""
+        growing = self.within(Stage.TRAINING, Stage.BLENDING, Stage.HOLDING)
+        self._move(growing & envs[:, None], Stage.PRUNED, ROLLED_BACK)
+        self._settle()
+
+    def learned(self, health: Tensor, ratio: Tensor) -> None:
+        """Keep this step's gradients (N K, NaN where nothing learned); a pruned seed keeps its last."""
+        is_pruned = self.within(Stage.PRUNED)
+        self.health = torch.where(is_pruned, self.health, health)
+        self.ratio = torch.where(is_pruned, self.ratio, ratio)
 
     def grow_older(self) -> None:
         """Count the step that ended."""
-        self.age += 1
+        self.age = self.age + 1
+        self.life = torch.where(self.blueprint >= 0, self.life + 1, 0)
 
-    def _stage(self, env: int, slot: int) -> Stage:
-        return BY_CODE[int(self.stage[env, slot])]
-
-    def _query(self, gate: Gate, env: int, slot: int, gain: float) -> bool:
-        """Ask a gate and keep its answer as a fact."""
-        alpha = float(self.alpha[env, slot])
-        answers = {
-            "stage": self._stage(env, slot) is gate.before,
-            "age": int(self.age[env, slot]) >= gate.min_age,
-            "alpha": alpha >= 1.0,
-            gate.measured: gain > 0.0,
+    def _answers(self) -> Tensor:
+        """N K checks, bool: what each slot answers; what is unknown is no."""
+        config, contribution, alpha = self._config, self.contribution, self.alpha
+        yes = torch.ones_like(self.stage, dtype=torch.bool)
+        found = {
+            "ids": yes,
+            "stage": yes,
+            "age": self.age >= self._tables.least_age[self.stage],
+            "alpha": (alpha.value >= 1) & (alpha.target >= 1),
+            "hold": alpha.mode == Mode.HOLD,
+            "gradient": self.health.isfinite(),
+            "stable": self.ratio <= config.max_ratio,
+            "health": self.health >= config.min_health,
+            "improvement": contribution >= config.min_improvement,
+            "ratio": self.ratio >= config.min_ratio,
+            "counterfactual": contribution.isfinite(),
+            "positive": contribution > 0,
+            "contribution": contribution >= config.min_contribution,
         }
-        failed = sum(1 << place for place, name in enumerate(gate.checks) if not answers[name])
-        score = gain if gate.measured is not None else alpha if gate.after is Stage.HOLDING else torch.nan
-        self._gate[env] = GATES.index(gate) + 1
-        self._gate_slot[env] = slot
-        self._gate_passed[env] = not failed
-        self._gate_score[env] = score
-        self._gate_failed[env] = failed
-        return not failed
+        return torch.stack([found[check] for check in CHECKS], dim=2)
 
-    def _move(self, env: int, slot: int, after: Stage, reason: str) -> None:
-        """Change the stage of one slot and keep why."""
-        before = self._stage(env, slot)
-        if after not in TRANSITIONS[before]:
-            raise AssertionError(f"{before.label} to {after.label} is no legal move")
-        self._reason[env, slot] = REASONS.index(reason) + 1
-        self.stage[env, slot] = after.code
-        self.age[env, slot] = 0
-        if after in _FULL:
-            self.alpha[env, slot] = _FULL[after]
-        elif after is not Stage.BLENDING:
-            self.alpha[env, slot] = 0.0
-        if not after.shows_blueprint:
-            self.blueprint[env, slot] = -1
+    def _look(self) -> _Look:
+        """At the gate before each slot."""
+        gate = self._tables.gate[self.stage]
+        wrong = ~self._answers()
+        is_due = ((self._tables.known_bits[gate] * wrong).sum(dim=2) == 0) & (gate > 0)
+        return _Look(gate=gate, is_due=is_due, failed=(self._tables.bits[gate] * wrong).sum(dim=2))
+
+    def _ask(self, look: _Look, by_action: Tensor, touched: Tensor) -> Tensor:
+        """Ask at most one gate an env, keep its answer, and return which slots passed (N K bool).
+
+        That of the action; where it asks none, that of the first slot whose gate asks itself, beside those
+        that the action `touched`.
+        """
+        failed, gate = look.failed, look.gate
+        due = look.is_due & self._tables.gate_auto[gate] & ~touched & ~by_action.any(dim=1, keepdim=True)
+        asked = by_action | (due & (due.cumsum(dim=1) == 1))
+        here, slot = asked.any(dim=1), asked.to(torch.uint8).argmax(dim=1)
+        readings = [torch.full_like(self.health, torch.nan), self.health, self.alpha.value, self.contribution]
+        score = torch.stack(readings, dim=2).gather(2, self._tables.gate_score[gate][..., None]).squeeze(2)
+        self._gate = torch.where(here, _at(gate, slot), 0)
+        self._gate_slot = torch.where(here, slot, 0)
+        self._gate_failed = torch.where(here, _at(failed, slot), 0)
+        self._gate_score = torch.where(here, _at(score, slot), torch.nan)
+        return asked & (failed == 0)
+
+    def _let(self, action: Chosen, gate: Tensor, passed: Tensor, retargeted: Tensor, pruned: Tensor) -> None:
+        """Make the moves of one step; passed, retargeted and pruned: N K bool, no slot in two of them."""
+        tables = self._tables
+        holds, trains = self.within(Stage.HOLDING), self.within(Stage.TRAINING)
+        for name in _CHOICES:
+            self._choose(passed & self.within(Stage.DORMANT), name, getattr(action, name))
+        for name in ("style", "alpha_target"):
+            self._choose(retargeted, name, getattr(action, name))
+        speed = tables.speeds[action.alpha_speed][:, None]
+        fades = pruned & self.within(*CONNECTED) & (speed > 0)
+        blends = passed & trains
+        target = torch.where(fades, 0.0, tables.targets[self.alpha_target.clamp(min=0)])
+        steps = torch.where(blends, tables.tempos[self.tempo.clamp(min=0)], speed)
+        curve = torch.where(blends, tables.curves[self.style.clamp(min=0)], action.alpha_curve[:, None])
+        self.alpha.move(fades | blends | retargeted, target, steps, curve)
+        cleans = self.within(*CLEANING) & (self.age >= tables.least_age[self.stage])
+        late = holds & (self.age >= self._config.max_hold) & ~passed
+        self._change(cleans, tables.next[self.stage], tables.next_reason[self.stage])
+        self._change(passed, tables.gate_after[gate], tables.gate_reason[gate])
+        self._move(pruned & ~fades, Stage.PRUNED, BY_POLICY)
+        self._move(fades & holds, Stage.BLENDING, FADING)
+        self._move(retargeted & holds & (target < 1), Stage.BLENDING, RETARGETED)
+        self._move(late & (self._reason == 0), Stage.PRUNED, TOO_LONG)
+
+    def _choose(self, where: Tensor, name: str, choice: Tensor) -> None:
+        setattr(self, name, torch.where(where, choice[:, None], getattr(self, name)))
+
+    def _move(self, where: Tensor, after: Stage, reason: str) -> None:
+        """Change the stage of the slots `where` (N K bool) where the table allows it, and keep why."""
+        after_all = torch.full_like(self.stage, after.code)
+        self._change(where, after_all, torch.full_like(self.stage, _code(reason)))
+
+    def _change(self, where: Tensor, after: Tensor, reason: Tensor) -> None:
+        """The same by codes, N K int64."""
+        moves = where & self._tables.may_follow[self.stage, after]
+        self._reason = torch.where(moves, reason, self._reason)
+        self.stage = torch.where(moves, after, self.stage)
+        self.age = torch.where(moves, 0, self.age)
+
+    def _settle(self) -> None:
+        """Only a connected seed has alpha; nothing is left of one whose stage names no blueprint."""
+        is_gone = ~self._tables.shows[self.stage]
+        for name in _CHOICES:
+            setattr(self, name, torch.where(is_gone, -1, getattr(self, name)))
+        self.life = torch.where(is_gone, 0, self.life)
+        self.alpha.hold(~self.within(*CONNECTED), 0.0)
+
+
+def _code(reason: str) -> int:
+    return REASONS.index(reason) + 1
+
+
+def _at(values: Tensor, slot: Tensor) -> Tensor:
+    """N: of N K the one of each env's slot."""
+    return values.gather(1, slot[:, None]).squeeze(1)

@@ -1,9 +1,13 @@
 """Morphogenesis: a policy grows networks that learn, and pays rent for what it has grown.
 
-Every env is a small host that trains on digits. In each step the policy may germinate a seed in a slot, move
-it on through its gates, or prune it; then the host trains and is validated. Reward is the gain in accuracy,
-less the rent of what is grown, plus a small bonus a fossilisation. The horizon is finite and the same for
-all envs; the observation holds what is left of it, so the end of an episode is a termination.
+Every env is a small host that learns a task. In each step the policy may germinate a seed in a slot, move it
+on through its gates, change how far it is let in, or prune it; then the host trains and is validated, the
+governor judges it, and the reward is paid. The horizon is finite and the observation holds what is left of
+it, so the end of an episode is a termination.
+
+A host that the governor judges sick is rolled back to its newest snapshot in the same step: seeds that
+learned since and are no fossils are pruned, the env pays for it, and its episode goes on; the last rollback
+that is allowed ends it. An episode has one end, whatever ended it.
 
 Rules: two streams of randomness, so what is grown never changes a host's data. Must not know algorithms,
 storage or telemetry.
@@ -11,45 +15,70 @@ storage or telemetry.
 Shape letters: N envs, K slots, D features.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from overwatch.catalog.stages import BY_CODE, Life, Stage, of_life
+from overwatch.catalog.stages import BY_CODE, Stage
 from overwatch.events import MetricInfo
 from overwatch_rl.settings import configured
 from overwatch_rl.types import Observation, ObservationSpec, SlotLayout, Step, WorldSpec
-from overwatch_rl.worlds.base import MAX_SLOTS, World, WorldConfig, check_legal
-from overwatch_rl.worlds.morphogenesis.blueprints import BLUEPRINTS, relative_size
-from overwatch_rl.worlds.morphogenesis.hosts import Hosts, Validation, Wiring
-from overwatch_rl.worlds.morphogenesis.lifecycle import Lifecycle, action_spec, seed_facts
+from overwatch_rl.worlds.base import World, WorldConfig, check_legal
+from overwatch_rl.worlds.morphogenesis.actions import Chosen, Style, action_spec, chosen
+from overwatch_rl.worlds.morphogenesis.alpha import Mode
+from overwatch_rl.worlds.morphogenesis.blueprints import BLUEPRINTS
+from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
+from overwatch_rl.worlds.morphogenesis.hosts_now import Hosts, Learned, Measured, Wiring
+from overwatch_rl.worlds.morphogenesis.lifecycle import CONNECTED, GROWING, Lifecycle, Moved, seed_facts
+from overwatch_rl.worlds.morphogenesis.reward_now import Evidence, parts
 
-EPISODE_STEPS: Final = 60
-RENT: Final = 0.002
-"""Reward that one seed of unit size costs a step while it grows."""
-FOSSIL_SHARE: Final = 0.5
-"""What a fossil pays of that."""
-FOSSIL_BONUS: Final = 0.02
-
-GROWING: Final = of_life(Life.GROWING)
-CONNECTED: Final = (Stage.BLENDING, Stage.HOLDING, Stage.FOSSILISED)
+GLOBAL_FEATURES: Final = 8
+SLOT_FEATURES: Final = len(BY_CODE) + len(Style) + 8
+"""Beside one for each blueprint."""
 _LONG_AGE: Final = 10
-_GLOBAL_FEATURES: Final = 6
+_LONG_LIFE: Final = 30
+_LONG_MOVE: Final = 8
+_ONE_NAT_OF_TEN: Final = 2.3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MorphogenesisConfig:
-    """Settings of this world alone."""
+class Judge(Protocol):
+    """What decides that a host is sick."""
 
-    slots: int = 3
-    """Slots of each environment."""
+    def step(self, loss: Tensor, accuracy: Tensor, is_finite: Tensor) -> Tensor:
+        """N uint8: 0 where a host is fine, else why it is rolled back."""
+        ...
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.slots <= MAX_SLOTS:
-            raise ValueError(f"slots is {self.slots}; use 1 to {MAX_SLOTS}")
+    def restart(self, envs: Tensor) -> None:
+        """Forget the past of `envs` (N bool): a new episode begins."""
+        ...
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that the next judgement depends on."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Become as it was."""
+        ...
+
+
+class Lenient:
+    """A judge to whom every host is fine."""
+
+    def step(self, loss: Tensor, accuracy: Tensor, is_finite: Tensor) -> Tensor:  # noqa: ARG002 all are
+        """0 everywhere."""
+        return torch.zeros_like(accuracy, dtype=torch.uint8)
+
+    def restart(self, envs: Tensor) -> None:
+        """There is no past."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Nothing."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Nothing."""
 
 
 def make(part: str, config: WorldConfig, settings: dict[str, object]) -> World:
@@ -60,79 +89,91 @@ def make(part: str, config: WorldConfig, settings: dict[str, object]) -> World:
 
 
 class Morphogenesis:
-    """N hosts with K slots each, as one batched computation on the CPU."""
+    """N hosts with K slots each, as one batched computation."""
 
-    def __init__(self, config: WorldConfig, own: MorphogenesisConfig) -> None:
+    def __init__(self, config: WorldConfig, own: MorphogenesisConfig, judge: Judge | None = None) -> None:
+        """`judge` replaces the governor."""
         if config.device != "cpu":
             raise ValueError(f"device is {config.device!r}; morphogenesis runs on 'cpu'")
+        self._own = own
+        self._device = config.device
         self._num_envs, self._num_slots = config.num_envs, own.slots
+        self._action = action_spec(own.slots, tuple(blueprint.id for blueprint in BLUEPRINTS))
         self._hosts = Hosts(config.num_envs, own.slots)
-        self._slots = Lifecycle(config.num_envs, own.slots)
-        self._rates = torch.tensor([relative_size(blueprint) for blueprint in BLUEPRINTS])
-        self._clock = 0
-        self._measured = self._hosts.validate(self._wiring())
+        self._slots = Lifecycle(config.num_envs, own, self._action, config.device)
+        self._judge = judge or Lenient()
+        codes = tuple(blueprint.code for blueprint in BLUEPRINTS)
+        self._all = torch.ones(config.num_envs, dtype=torch.bool, device=self._device)
+        self._clock = torch.zeros(config.num_envs, dtype=torch.int64)  # N, steps of the running episode
+        self._rollbacks = torch.zeros_like(self._clock)  # N, in the running episode
         self._progress = torch.zeros(config.num_envs)  # N, accuracy gained by the last step
-        self._fossils = torch.zeros(config.num_envs, dtype=torch.int64)  # N, of the running episode
+        self._best = torch.zeros(config.num_envs)  # N, best accuracy of the running episode
+        self._stalled = torch.zeros_like(self._clock)  # N, steps since it was reached
+        self._measured = self._hosts.validate(self._wiring())
         self._mask = self._slots.mask()
-        layout = SlotLayout(
-            shared=_GLOBAL_FEATURES, count=own.slots, width=len(BY_CODE) + 3 + len(BLUEPRINTS)
-        )
-        self._action = action_spec(own.slots)
+        width = SLOT_FEATURES + len(BLUEPRINTS)
         self.spec = WorldSpec(
             task="digits",
             metric=MetricInfo(name="acc", unit="1", higher_is_better=True),
             reward_mode="shaped",
-            observation=ObservationSpec(shape=(layout.shared + layout.count * layout.width,), slots=layout),
+            observation=ObservationSpec(
+                shape=(GLOBAL_FEATURES + own.slots * width,),
+                slots=SlotLayout(shared=GLOBAL_FEATURES, count=own.slots, width=width),
+            ),
             action=self._action,
-            seeds=seed_facts(own.slots),
+            seeds=seed_facts(self._action, codes, own),
         )
-        """Task digits, metric acc, heads op, slot and blueprint."""
+        """Task digits, metric acc, eight heads."""
 
     def reset(self, seed: int) -> Observation:
         """Begin new episodes everywhere; the same seed and actions give the same numbers."""
         self._hosts.seed(seed)
-        self._begin_episodes()
+        self._begin_episodes(self._all)
         return self._observe()
 
     def step(self, actions: Tensor) -> Step:
-        """Act, train, validate, pay; actions: N 3 int64, legal under the last mask, else `ValueError`."""
+        """Act, train, validate, judge, pay; actions: N 8 int64; `ValueError` where the mask forbids one."""
         check_legal(self._action, self._mask, actions)
-        before = self._measured.accuracy
-        self._hosts.germinate(self._slots.step(actions, self._measured.gain))
-        wiring = self._wiring()
-        self._slots.learned(self._hosts.train(wiring))
-        self._measured = self._hosts.validate(wiring)
-        self._progress = self._measured.accuracy - before
-        fossils = self._slots.within(Stage.FOSSILISED).sum(dim=1)
-        bonus = FOSSIL_BONUS * (fossils - self._fossils)
-        rent = self._rent()
-        self._fossils = fossils
-        columns = {"metric": self._measured.accuracy, "rent": rent, **self._slots.facts()}
+        action, before = chosen(actions), self._measured.accuracy
+        moved = self._slots.step(action, self._measured.contribution)
+        self._hosts.germinate(_rows(moved.germinated))
+        learned = self._hosts.train(self._wiring())
+        self._slots.learned(learned.health, learned.ratio)
+        self._measured = self._hosts.validate(self._wiring())
+        judged = self._judge.step(self._measured.loss, self._measured.accuracy, learned.is_finite)
+        self._roll_back(judged > 0)
+        self._count(before)
+        ended = (self._clock >= self._own.steps) | (self._rollbacks >= self._own.max_rollbacks)
+        self._keep(moved.fossilised.any(dim=1) & ~ended)
+        evidence = self._evidence(action, moved, judged, ended)
+        paid = parts(evidence, self._sizes())
+        reward = torch.stack(list(paid.values())).sum(dim=0)
+        columns = self._columns(learned, judged, paid)
         self._slots.grow_older()
-        self._clock += 1
-        reward = self._progress - rent + bonus
-        ended = self._clock >= EPISODE_STEPS
-        if ended:
-            self._begin_episodes()
+        if bool(ended.any()):
+            self._begin_episodes(ended)
         return Step(
             observation=self._observe(),
             reward=reward,
-            terminated=torch.full((self._num_envs,), ended),
-            truncated=torch.zeros(self._num_envs, dtype=torch.bool),
+            terminated=ended,
+            truncated=torch.zeros_like(ended),
             columns=columns,
         )
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that the next step depends on, generators included."""
-        state = {f"hosts.{name}": value for name, value in self._hosts.state_dict().items()}
-        state |= {f"slots.{name}": value for name, value in self._slots.state_dict().items()}
-        measured = {
-            "accuracy": self._measured.accuracy,
-            "loss": self._measured.loss,
-            "gain": self._measured.gain,
+        parts_of = {"hosts": self._hosts, "slots": self._slots, "judge": self._judge}
+        state = {
+            f"{part}.{name}": value
+            for part, holder in parts_of.items()
+            for name, value in holder.state_dict().items()  # type: ignore[attr-defined]  # all of them have it
         }
-        state |= {f"measured.{name}": value.clone() for name, value in measured.items()}
-        return state | {"clock": torch.tensor(self._clock), "progress": self._progress.clone()}
+        measured = self._measured
+        state |= {
+            f"measured.{name}": getattr(measured, name).clone()
+            for name in ("accuracy", "loss", "contribution")
+        }
+        return state | {f"env.{name}": getattr(self, f"_{name}").clone() for name in _OWN}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> Observation:
         """Become as it was when `state` was taken; the observation of that moment."""
@@ -143,50 +184,160 @@ class Morphogenesis:
 
         self._hosts.load_state_dict(part("hosts"))
         self._slots.load_state_dict(part("slots"))
-        self._measured = Validation(**part("measured"))
-        self._clock, self._progress = int(state["clock"]), state["progress"].clone()
-        self._fossils = self._slots.within(Stage.FOSSILISED).sum(dim=1)
+        self._judge.load_state_dict(part("judge"))
+        self._measured = Measured(**part("measured"))
+        for name, value in part("env").items():
+            setattr(self, f"_{name}", value.clone())
         return self._observe()
 
-    def _begin_episodes(self) -> None:
-        self._clock = 0
-        self._hosts.restart()
-        self._slots.restart()
-        self._measured = self._hosts.validate(self._wiring())
-        self._progress = torch.zeros(self._num_envs)
-        self._fossils = torch.zeros(self._num_envs, dtype=torch.int64)  # N, of the running episode
+    def _begin_episodes(self, envs: Tensor) -> None:
+        """New hosts and empty slots in `envs` (N bool)."""
+        rows = _rows(envs)
+        self._hosts.restart(rows)
+        self._slots.restart(envs)
+        self._judge.restart(envs)
+        self._hosts.keep(rows)
+        self._clock = torch.where(envs, 0, self._clock)
+        self._rollbacks = torch.where(envs, 0, self._rollbacks)
+        self._stalled = torch.where(envs, 0, self._stalled)
+        self._progress = torch.where(envs, 0.0, self._progress)
+        self._measure_again(envs)
+        self._best = torch.where(envs, self._measured.accuracy, self._best)
+
+    def _measure_again(self, envs: Tensor) -> None:
+        """Validate the hosts of `envs` (N bool), which are others now."""
+        new, old = self._hosts.validate(self._wiring()), self._measured
+        self._measured = Measured(
+            accuracy=torch.where(envs, new.accuracy, old.accuracy),
+            loss=torch.where(envs, new.loss, old.loss),
+            contribution=torch.where(envs[:, None], new.contribution, old.contribution),
+        )
+
+    def _roll_back(self, envs: Tensor) -> None:
+        """The hosts of `envs` (N bool) become as in their snapshots; a germinated seed begins anew."""
+        if not bool(envs.any()):
+            return
+        self._rollbacks = self._rollbacks + envs
+        self._hosts.roll_back(_rows(envs))
+        self._slots.discard(envs)
+        self._hosts.germinate(_rows(self._slots.within(Stage.GERMINATED) & envs[:, None]))
+        self._measure_again(envs)
+
+    def _keep(self, also: Tensor) -> None:
+        """Take snapshots: of `also` (N bool), and of every host now and then."""
+        due = also | (self._clock % self._own.snapshot_every == 0)
+        if bool(due.any()):
+            self._hosts.keep(_rows(due))
+
+    def _count(self, before: Tensor) -> None:
+        """Time, progress since the accuracy `before` (N), and the best so far."""
+        accuracy = self._measured.accuracy
+        self._clock = self._clock + 1
+        self._progress = accuracy - before
+        is_best = accuracy > self._best
+        self._best = torch.maximum(self._best, accuracy)
+        self._stalled = torch.where(is_best, 0, self._stalled + 1)
 
     def _wiring(self) -> Wiring:
-        alpha = torch.where(self._slots.within(*CONNECTED), self._slots.alpha, 0.0)
-        isolated = self._slots.within(Stage.TRAINING)
-        return Wiring(alpha=alpha, isolated=isolated, blueprint=self._slots.blueprint)
+        alpha = torch.where(self._slots.within(*CONNECTED), self._slots.alpha.value, 0.0)
+        return Wiring(
+            alpha=alpha,
+            isolated=self._slots.within(Stage.TRAINING),
+            blueprint=self._slots.blueprint,
+            algorithm=self._slots.algorithm,
+        )
 
-    def _rent(self) -> Tensor:
-        """N float32: what each env pays for this step."""
-        share = self._slots.within(*GROWING).float()
-        share += FOSSIL_SHARE * self._slots.within(Stage.FOSSILISED)
-        return RENT * (share * self._rates[self._slots.blueprint.clamp(min=0)]).sum(dim=1)
+    def _sizes(self) -> Tensor:
+        """N K float32: parameters of each branch, 0 where there is none."""
+        blueprint = self._slots.blueprint
+        return self._hosts.sizes[blueprint.clamp(min=0)] * (blueprint >= 0)
+
+    def _evidence(self, action: Chosen, moved: Moved, judged: Tensor, ended: Tensor) -> Evidence:
+        slots = self._slots
+        grown = self._sizes() * slots.within(*GROWING, Stage.FOSSILISED)
+        return Evidence(
+            progress=self._progress,
+            accuracy=self._measured.accuracy,
+            contribution=self._measured.contribution,
+            stage_before=moved.stage_before,
+            stage=slots.stage,
+            age=slots.age + 1,
+            age_before=moved.age_before,
+            auto_pruned=moved.auto_pruned,
+            alpha_change=slots.alpha.value - moved.alpha_before,
+            overhead=grown.sum(dim=1) / self._hosts.num_parameters,
+            op=action.op,
+            slot=action.slot,
+            refused=moved.refused,
+            fossilised=moved.fossilised,
+            governor=judged,
+            step=self._clock - 1,
+            is_end=ended,
+        )
+
+    def _newest(self, share: Tensor) -> Tensor:
+        """N: what the newest connected seed has of `share` (N K); NaN where no seed is connected."""
+        is_seen = self._slots.within(Stage.BLENDING, Stage.HOLDING) & share.isfinite()
+        life = torch.where(is_seen, self._slots.life, self._own.steps + 1)
+        found = share.gather(1, life.argmin(dim=1, keepdim=True)).squeeze(1)
+        return torch.where(is_seen.any(dim=1), found, torch.nan)
+
+    def _columns(self, learned: Learned, judged: Tensor, paid: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What telemetry and the summary see of the step."""
+        fossil = (self._sizes() * self._slots.within(Stage.FOSSILISED)).sum(dim=1)
+        return {
+            "metric": self._measured.accuracy,
+            "rent": -paid["rent"],
+            "host_loss": self._measured.loss,
+            "metric_best": self._best,
+            "stalled_steps": self._stalled.to(torch.int32),
+            "fossil_parameters": fossil,
+            "growth_ratio": 1 + fossil / self._hosts.num_parameters,
+            "seed_share": self._newest(learned.share),
+            "governor": judged.to(torch.uint8),
+            **{f"reward_{name}": part for name, part in paid.items()},
+            **self._slots.facts(),
+        }
 
     def _observe(self) -> Observation:
-        """Features N D, all of order one, and the mask."""
-        slots, measured = self._slots, self._measured
-        left = torch.full((self._num_envs,), 1.0 - self._clock / EPISODE_STEPS)
-        columns = [left, measured.accuracy, self._progress * 10.0, measured.loss / 2.3]
-        columns += [slots.within(stages).float().mean(dim=1) for stages in (Stage.FOSSILISED,)]
-        columns.append(slots.within(*GROWING).float().mean(dim=1))
-        kind = functional.one_hot(slots.blueprint + 1, len(BLUEPRINTS) + 1)[..., 1:]
+        """Features N D, all of order one: of the env, then of each slot in turn; and the mask."""
+        slots, measured, own = self._slots, self._measured, self._own
+        columns = [
+            1.0 - self._clock / own.steps,
+            measured.accuracy,
+            self._progress * 10.0,
+            (measured.loss / _ONE_NAT_OF_TEN).nan_to_num().clamp(max=10.0),
+            slots.within(Stage.FOSSILISED).float().mean(dim=1),
+            slots.within(*GROWING).float().mean(dim=1),
+            self._stalled.clamp(max=_LONG_AGE) / _LONG_AGE,
+            self._rollbacks / own.max_rollbacks,
+        ]
+        alpha = slots.alpha
+        numbers = [
+            alpha.value,
+            alpha.target,
+            (alpha.mode == Mode.UP).float() - (alpha.mode == Mode.DOWN).float(),
+            alpha.left / _LONG_MOVE,
+            slots.age.clamp(max=_LONG_AGE) / _LONG_AGE,
+            slots.life.clamp(max=_LONG_LIFE) / _LONG_LIFE,
+            (measured.contribution * 10.0).nan_to_num().clamp(-1.0, 1.0),
+            slots.health.nan_to_num().clamp(0.0, 1.0),
+        ]
         per_slot = [
-            functional.one_hot(slots.stage, len(BY_CODE)).float(),
-            slots.alpha[..., None],
-            slots.age.clamp(max=_LONG_AGE)[..., None] / _LONG_AGE,
-            _gain_feature(measured)[..., None],
-            kind.float(),
+            functional.one_hot(slots.stage, len(BY_CODE)),
+            functional.one_hot(slots.blueprint + 1, len(BLUEPRINTS) + 1)[..., 1:],
+            functional.one_hot(slots.style + 1, len(Style) + 1)[..., 1:],
+            torch.stack(numbers, dim=2),
         ]
         self._mask = slots.mask()
-        features = torch.cat([torch.stack(columns, dim=1), torch.cat(per_slot, dim=2).flatten(1)], dim=1)
-        return Observation(features=features, mask=self._mask)
+        features = [torch.stack(columns, dim=1), torch.cat(per_slot, dim=2).flatten(1)]
+        return Observation(features=torch.cat(features, dim=1), mask=self._mask)
 
 
-def _gain_feature(measured: Validation) -> Tensor:
-    """N K: the gain of each seed in tens of per cent, cut to -1..1."""
-    return (measured.gain * 10.0).clamp(-1.0, 1.0)
+_OWN: Final = ("clock", "rollbacks", "progress", "best", "stalled")
+"""Tensors of envs that the next step depends on."""
+
+
+def _rows(where: Tensor) -> Tensor:
+    """Places that are true, counted through all dimensions, int64."""
+    return where.flatten().nonzero().squeeze(1)

@@ -1,35 +1,65 @@
-"""The world's economy: what is paid, what is charged, and that growing is worth it."""
+"""The world's economy: what is paid, what is charged, and that growing is worth it; rollbacks and ends."""
 
 import sys
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
 
 from overwatch.catalog.stages import Stage
 from overwatch_rl.types import Factored
 from overwatch_rl.worlds.base import WorldConfig
 from overwatch_rl.worlds.evaluation import play
 from overwatch_rl.worlds.morphogenesis.blueprints import BLUEPRINTS, relative_size
-from overwatch_rl.worlds.morphogenesis.lifecycle import action_spec
-from overwatch_rl.worlds.morphogenesis.world import (
-    EPISODE_STEPS,
-    FOSSIL_BONUS,
-    FOSSIL_SHARE,
-    RENT,
-    Morphogenesis,
-    MorphogenesisConfig,
-)
-from overwatch_rl.worlds.schedules import Schedule, always_wait
+from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
+from overwatch_rl.worlds.morphogenesis.reward_now import FOSSIL_BONUS, FOSSIL_SHARE, PENALTY, RENT
+from overwatch_rl.worlds.morphogenesis.world import GLOBAL_FEATURES, SLOT_FEATURES, Morphogenesis
+from overwatch_rl.worlds.schedules import Schedule, always_wait, uniform
+
+EPISODE_STEPS = MorphogenesisConfig().steps
+NUM_ENVS = 3
 
 
-def made(envs: int, slots: int) -> Morphogenesis:
+class Fake:
+    """A judge that condemns by a plan: which envs at each step, from the first of the run."""
+
+    def __init__(self, plan: list[list[int]]) -> None:
+        self.plan = plan
+        self.asked = 0
+        self.restarted: list[list[bool]] = []
+
+    def step(self, loss: Tensor, accuracy: Tensor, is_finite: Tensor) -> Tensor:  # noqa: ARG002 it has a plan
+        """As planned; none behind the plan."""
+        codes = torch.zeros_like(accuracy, dtype=torch.uint8)
+        if self.asked < len(self.plan):
+            codes[self.plan[self.asked]] = 2
+        self.asked += 1
+        return codes
+
+    def restart(self, envs: Tensor) -> None:
+        """Keep which."""
+        self.restarted.append(envs.tolist())
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """How far the plan is done."""
+        return {"asked": torch.tensor(self.asked)}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Go on from there."""
+        self.asked = int(state["asked"])
+
+
+def made(envs: int, slots: int, judge: Fake | None = None, **own: int) -> Morphogenesis:
     """The world in a size."""
-    return Morphogenesis(WorldConfig(num_envs=envs), MorphogenesisConfig(slots=slots))
+    return Morphogenesis(WorldConfig(num_envs=envs), MorphogenesisConfig(slots=slots, **own), judge)
 
 
-def grower(slots: int, blueprint: int = 0, num_slots: int | None = None) -> Schedule:
+def grower(env: Morphogenesis, blueprint: int = 0, num_slots: int | None = None) -> Schedule:
     """A fixed schedule for such a world."""
-    spec: Factored = action_spec(slots)
+    spec = env.spec.action
+    assert isinstance(spec, Factored)
     return Schedule(spec=spec, blueprint=blueprint, num_slots=num_slots)
 
 
@@ -37,8 +67,9 @@ GROWING = {Stage.GERMINATED, Stage.TRAINING, Stage.BLENDING, Stage.HOLDING}
 
 
 def test_reward_is_gain_less_rent_plus_bonus() -> None:
-    """Every step of a growing env adds up from what the step itself reports."""
-    env, act = made(1, 2), grower(2, blueprint=1)
+    """Every step of a growing env adds up from what the step itself reports, part by part."""
+    env = made(1, 2)
+    act = grower(env, blueprint=1)
     observation = env.reset(1)
     accuracy = float(observation.features[0, 1])
     fossils = 0
@@ -55,6 +86,8 @@ def test_reward_is_gain_less_rent_plus_bonus() -> None:
         assert rent == pytest.approx(RENT * relative_size(BLUEPRINTS[1]) * share)
         paid = metric - accuracy - rent + FOSSIL_BONUS * new
         assert float(step.reward) == pytest.approx(paid, abs=1e-6)
+        parts = [float(value) for name, value in columns.items() if name.startswith("reward_")]
+        assert sum(parts) == pytest.approx(paid, abs=1e-6)
         accuracy, observation, fossils = metric, step.observation, fossils + new
 
     assert fossils == 2
@@ -76,6 +109,49 @@ def test_the_end_of_an_episode_is_a_termination_that_the_policy_can_see_coming()
     assert left == pytest.approx([1 - number / EPISODE_STEPS for number in range(EPISODE_STEPS)])
 
 
+def test_the_observation_is_of_the_env_then_of_each_slot_in_turn() -> None:
+    """What one slot shows stands in its own stretch of features, of the same width for all."""
+    env = made(1, 3)
+    observation = env.reset(1)
+    width = SLOT_FEATURES + len(BLUEPRINTS)
+    assert env.spec.observation.shape == (GLOBAL_FEATURES + 3 * width,)
+    empty = observation.features[0, GLOBAL_FEATURES:].view(3, width)
+    assert torch.equal(empty[0], empty[1])
+    germinate = torch.tensor([[1, 1, 0, 0, 0, 2, 0, 0]])
+    slots = env.step(germinate).observation.features[0, GLOBAL_FEATURES:].view(3, width)
+
+    assert torch.equal(slots[0], slots[2])
+    assert slots[1, Stage.GERMINATED.code] == 1
+    assert not torch.equal(slots[0], slots[1])
+
+
+def test_columns_follow_their_sources() -> None:
+    """Best accuracy, steps since it, size and contribution are those of the steps so far."""
+    env = made(1, 1)
+    act = grower(env)
+    observation = env.reset(3)
+    best, since = float(observation.features[0, 1]), 0
+    seen: dict[str, set[float]] = {}
+    for _ in range(EPISODE_STEPS):
+        step = env.step(act(observation))
+        observation = step.observation
+        columns = {name: column.flatten()[0].item() for name, column in step.columns.items()}
+        since = 0 if columns["metric"] > best else since + 1
+        best = max(best, columns["metric"])
+        assert (columns["metric_best"], columns["stalled_steps"]) == (best, since)
+        is_fossil = columns["slot_stage"] == Stage.FOSSILISED.code
+        assert columns["fossil_parameters"] == (BLUEPRINTS[0].num_parameters if is_fossil else 0)
+        assert (columns["growth_ratio"] > 1) == is_fossil
+        for name, value in columns.items():
+            if value == value:  # noqa: PLR0124 NaN is absent
+                seen.setdefault(name, set()).add(value)
+
+    assert {name for name, values in seen.items() if len(values) > 1} >= {
+        "host_loss", "metric_best", "stalled_steps", "fossil_parameters", "growth_ratio", "seed_share",
+        "slot_contribution", "slot_grad",
+    }  # fmt: skip
+
+
 def test_blueprints_differ_in_size_and_price() -> None:
     """At least three, each with its own id, code and size."""
     assert len(BLUEPRINTS) >= 3
@@ -88,7 +164,7 @@ def test_growing_by_a_fixed_schedule_beats_waiting(capsys: pytest.CaptureFixture
     """The rent leaves growing worth it: by three standard errors of the difference, on the same episodes."""
     env = made(32, 3)
     waited = play(env, always_wait(env.spec.action), 7)
-    grown = play(env, grower(3), 7)
+    grown = play(env, grower(env), 7)
     difference = grown.returns - waited.returns
     error = float(difference.std() / len(difference) ** 0.5)
     with capsys.disabled():
@@ -105,7 +181,8 @@ def test_what_is_grown_never_changes_a_hosts_data() -> None:
     """Two policies that grow differently see the same hosts at the beginning of the second episode."""
     seen = []
     for kind in (0, 1):
-        env, act = made(2, 2), grower(2, blueprint=kind, num_slots=1 + kind)
+        env = made(2, 2)
+        act = grower(env, blueprint=kind, num_slots=1 + kind)
         observation = env.reset(5)
         for _ in range(EPISODE_STEPS):
             observation = env.step(act(observation)).observation
@@ -115,13 +192,16 @@ def test_what_is_grown_never_changes_a_hosts_data() -> None:
 
 
 def test_a_saved_world_goes_on_as_it_would_have() -> None:
-    """In the middle of an episode, to the last bit, random generators included."""
-    env, act = made(2, 2), grower(2)
+    """In the middle of an episode, to the last bit: generators, snapshots and the judge included."""
+    plan: list[list[int]] = [[] for _ in range(EPISODE_STEPS)]
+    for at, envs in ((12, [0]), (30, [0, 1]), (36, [1])):
+        plan[at] = envs
+    env, other = (made(2, 2, Fake(plan)) for _ in range(2))
+    act = grower(env)
     observation = env.reset(5)
-    for _ in range(EPISODE_STEPS + 7):
+    for _ in range(23):
         observation = env.step(act(observation)).observation
     state = {name: value.clone() for name, value in env.state_dict().items()}
-    other = made(2, 2)
     other.reset(1)
     again = other.load_state_dict(state)
     assert torch.equal(again.features, observation.features)
@@ -132,10 +212,67 @@ def test_a_saved_world_goes_on_as_it_would_have() -> None:
         assert torch.equal(observation.features, again.features)
 
 
-@pytest.mark.parametrize(
-    ("slots", "device", "error"), [(0, "cpu", "slots is 0"), (1, "cuda", "runs on 'cpu'")]
+@given(
+    plan=st.lists(st.lists(st.integers(0, NUM_ENVS - 1), max_size=NUM_ENVS, unique=True), max_size=30),
+    seed=st.integers(0, 1000),
 )
-def test_a_wrong_setting_is_named(slots: int, device: str, error: str) -> None:
+@settings(deadline=None, max_examples=8)
+def test_an_episode_has_one_end_whatever_is_rolled_back(plan: list[list[int]], seed: int) -> None:
+    """An env ends at its last step or its third rollback, once, and only there a new episode begins."""
+    steps, most = 8, 3
+    judge = Fake(plan)
+    env = made(NUM_ENVS, 2, judge, steps=steps, max_rollbacks=most)
+    act = uniform(env.spec.action, torch.Generator().manual_seed(seed))
+    observation = env.reset(seed)
+    judge.restarted.clear()
+    clock, rollbacks = [0] * NUM_ENVS, [0] * NUM_ENVS
+    for number in range(len(plan) + steps):
+        step = env.step(act(observation))
+        observation = step.observation
+        sick = plan[number] if number < len(plan) else []
+        ends = []
+        for one in range(NUM_ENVS):
+            clock[one] += 1
+            rollbacks[one] += one in sick
+            ends.append(clock[one] == steps or rollbacks[one] == most)
+            if ends[one]:
+                clock[one] = rollbacks[one] = 0
+        assert step.terminated.tolist() == ends
+        assert not bool(step.truncated.any())
+        assert step.columns["governor"].tolist() == [2 * (one in sick) for one in range(NUM_ENVS)]
+        paid = torch.tensor([-PENALTY * (one in sick) for one in range(NUM_ENVS)])
+        assert torch.equal(step.columns["reward_penalty"], paid)
+        assert observation.features[:, 0].tolist() == pytest.approx([1 - one / steps for one in clock])
+        assert judge.restarted == ([ends] if any(ends) else [])
+        judge.restarted.clear()
+
+
+def test_a_rolled_back_host_is_the_one_that_was_kept() -> None:
+    """Its accuracy is that of the snapshot; fossils stay, seeds that learned are pruned, other envs go on."""
+    every, sick = 5, 13
+    plan: list[list[int]] = [[] for _ in range(sick)] + [[0]]
+    env, untouched = made(2, 2, Fake(plan), snapshot_every=every), made(2, 2, snapshot_every=every)
+    act = grower(env)
+    observation, other = env.reset(2), untouched.reset(2)
+    kept = 0.0
+    for number in range(sick + 1):
+        taken = act(observation)
+        step, plain = env.step(taken), untouched.step(act(other))
+        observation, other = step.observation, plain.observation
+        fossils = (step.columns["slot_stage"][0] == Stage.FOSSILISED.code).sum()
+        if (number + 1) % every == 0 or int(taken[0, 0]) == 4:
+            kept = float(step.columns["metric"][0])
+    before, after = plain.columns, step.columns
+
+    assert float(after["metric"][0]) == pytest.approx(kept)
+    assert float(before["metric"][0]) != pytest.approx(kept)
+    assert int(fossils) == 1
+    assert Stage.PRUNED.code in after["slot_stage"][0].tolist()
+    assert torch.equal(after["slot_stage"][1], before["slot_stage"][1])
+    assert torch.equal(after["metric"][1], before["metric"][1])
+
+
+def test_a_device_that_it_cannot_use_is_named() -> None:
     """With what to use instead."""
-    with pytest.raises(ValueError, match=error):
-        Morphogenesis(WorldConfig(num_envs=1, device=device), MorphogenesisConfig(slots=slots))
+    with pytest.raises(ValueError, match="runs on 'cpu'"):
+        Morphogenesis(WorldConfig(num_envs=1, device="cuda"), MorphogenesisConfig())
