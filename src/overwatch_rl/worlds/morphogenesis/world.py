@@ -30,6 +30,7 @@ from overwatch_rl.worlds.morphogenesis.actions import Chosen, Style, action_spec
 from overwatch_rl.worlds.morphogenesis.alpha import Mode
 from overwatch_rl.worlds.morphogenesis.blueprints import BLUEPRINTS
 from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
+from overwatch_rl.worlds.morphogenesis.growth import gradients
 from overwatch_rl.worlds.morphogenesis.hosts_now import Hosts, Learned, Measured, Wiring
 from overwatch_rl.worlds.morphogenesis.lifecycle import CONNECTED, GROWING, Lifecycle, Moved, seed_facts
 from overwatch_rl.worlds.morphogenesis.reward_now import Evidence, parts
@@ -159,6 +160,15 @@ class Morphogenesis:
             truncated=torch.zeros_like(ended),
             columns=columns,
         )
+
+    def facts(self) -> dict[str, Tensor]:
+        """Columns of slots and `stalled_steps`, of what the policy sees now; for rules that do not learn."""
+        own = {"slot_contribution": self._measured.contribution, "stalled_steps": self._stalled}
+        return self._slots.facts() | {name: value.clone() for name, value in own.items()}
+
+    def gradients(self) -> Tensor:
+        """N K B: what a seed of each blueprint would have in each dormant slot; see `growth`."""
+        return gradients(self._hosts, self._wiring(), self._slots.within(Stage.DORMANT))
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that the next step depends on, generators included."""
