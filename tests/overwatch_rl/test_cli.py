@@ -120,7 +120,7 @@ def test_event_files_without_their_package_are_an_error_in_a_line(
 
 
 def test_baselines_need_no_policy() -> None:
-    """Without a folder there are the baselines, and the best schedule; one episode is too few for an error."""
+    """Without a folder there are the baselines and the best schedule; one episode is too few."""
     words = ["evaluate", "--episodes", "2", "--slots", "1", "--json"]
     result = CliRunner().invoke(main, [*words, "--search"])
     refused = CliRunner().invoke(main, ["evaluate", "--episodes", "1"])
