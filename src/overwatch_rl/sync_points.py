@@ -43,6 +43,11 @@ SYNC_POINTS: Final[dict[str, SyncPoint]] = {
         why="the errors of a batch become priorities in the table, which decide what is sampled next",
         how_often="once a gradient step, with dqn only",
     ),
+    "hosts.live": SyncPoint(
+        where="worlds/morphogenesis/hosts/live.py",
+        why="how many branches are live decides how much is computed",
+        how_often="once a training step and once a validation, in morphogenesis only",
+    ),
     "log.view": SyncPoint(
         where="telemetry/log.py",
         why="shows what one environment sees",

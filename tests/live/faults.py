@@ -246,6 +246,14 @@ PROOFS: Final = (
         "the critic's steps are more than twice too long",
         "CriticDiverged",
     ),
+    _proof(
+        _trainer("ailing", "hosts"),
+        "hosts forget what they knew while their seeds hardly learn; now and then a loss overflows",
+        "PolicyOverclaimedSeeds",
+        "PolicyRansomSeeds",
+        "PolicyStarvedSeeds",
+        "PolicyRollbacks",
+    ),
     _proof(_trainer("served-full", "served", "--fault full"), "its trainer takes nothing", "RolloutsFull"),
     _proof(
         _trainer("served-stale", "served", "--fault stale"),

@@ -39,6 +39,7 @@ from overwatch_rl.training.replayed import Replayed
 from overwatch_rl.training.trainer import Trainer, TrainerConfig
 from overwatch_rl.worlds import make
 from overwatch_rl.worlds.base import WorldConfig
+from overwatch_rl.worlds.morphogenesis.actions import HEADS
 from tests.overwatch.sdk.rollouts.local import Local as LocalRun
 from tests.overwatch_rl.grpo.local import Local as Answered
 from tests.overwatch_rl.grpo.local import training
@@ -214,9 +215,9 @@ def test_an_algorithm_without_ratios_has_no_numbers_of_them() -> None:
 
 
 def test_each_head_has_rows_of_its_own_where_there_are_several(emitted: Emitted) -> None:
-    """Morphogenesis has three heads, one slot leaves no choice; a policy with one head has none of them."""
+    """Morphogenesis has eight heads, one slot leaves no choice; a policy with one head has none of them."""
     rows = [f"{CUSTOM_PREFIX}{row.short}" for row in ROWS if row.parts]
-    names = {f"{row}/{head}" for row in rows for head in ("op", "slot", "blueprint")}
+    names = {f"{row}/{head}" for row in rows for head in HEADS}
     names.remove(f"{CUSTOM_PREFIX}entropy/slot")
 
     assert len(rows) == 5

@@ -1,7 +1,9 @@
 """Rows about parts of the reward and the lifecycle of seeds, as means of an update.
 
-Of worlds that grow a host. A reward's part is its mean over all steps of all envs of an update. The
-morphogenesis world here reports none of them: its reward is one number, and it sums up no seeds.
+Of worlds that grow a host. A reward's part is its mean over all steps of all envs of an update. Limits of the
+preset `esper` are in the original's units: rewards of several units an episode, accuracy in percentage
+points. The signs of a policy that games its reward are judged in every preset, and never
+critical: several critical rows would be taken for a collapse.
 """
 
 from functools import partial
@@ -21,9 +23,9 @@ from overwatch.catalog.metric import (
 )
 
 _row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY)
-_seeds = partial(_row, comes_with="seed statistics of the morphogenesis world")
-_shares = partial(_row, comes_with="reward parts of the morphogenesis world")
-_part = partial(_shares, unit="{reward}", fmt="+.3f")
+_seeds = partial(_row, non_finite=NonFinite.UNDEFINED)
+_signs = partial(_row, unit="1", direction=Direction.DOWN, non_finite=NonFinite.UNDEFINED, fmt=".0%")
+_part = partial(_row, unit="{reward}", fmt="+.3f")
 
 
 def _cost(critical: float) -> Limits:
@@ -43,7 +45,7 @@ ROWS: Final = (
     ),
     _part(
         name="overwatch.policy.reward_contribution",
-        asks="What did a step earn for what its seeds contribute?",
+        asks="What did a step earn for what its connected seeds contribute, by ablation?",
         label="rw contr",
         presets={"esper": below(0.0)},
         tele=("TELE-652",),
@@ -56,8 +58,18 @@ ROWS: Final = (
         tele=("TELE-653",),
     ),
     _part(
+        name="overwatch.policy.reward_rent",
+        asks="What did a step pay for parameters that were grown?",
+        label="rw rent",
+    ),
+    _part(
+        name="overwatch.policy.reward_occupancy",
+        asks="What did a step pay for slots that were taken?",
+        label="rw occup",
+    ),
+    _part(
         name="overwatch.policy.reward_stage_bonus",
-        asks="What did a step earn for moving seeds on?",
+        asks="What did a step earn for moving seeds on, less what seeds that went back cost?",
         label="rw stage",
         tele=("TELE-656",),
     ),
@@ -76,23 +88,38 @@ ROWS: Final = (
         tele=("TELE-658",),
     ),
     _part(
+        name="overwatch.policy.reward_action_cost",
+        asks="What did a step pay for its operation, and for prunes that were left to the lifecycle?",
+        label="rw op",
+    ),
+    _part(
+        name="overwatch.policy.reward_terminal",
+        asks="What did a step earn, on average, for accuracy at the end of its episode?",
+        label="rw end",
+    ),
+    _part(
+        name="overwatch.policy.reward_penalty",
+        asks="What did a step pay for rollbacks by the governor?",
+        label="rw roll",
+    ),
+    _part(
         name="overwatch.policy.reward_hindsight",
-        asks="What did a step earn later, for what it had prepared?",
+        asks="What did a step earn for seeds that had helped a fossil and were pruned before?",
         label="rw hind",
         tele=("TELE-659",),
     ),
-    _shares(
+    _row(
         name="overwatch.policy.scaffolds",
         unit="{seed}",
-        asks="How many seeds were credited later, for what they had prepared?",
+        asks="How many seeds that were pruned were credited for having helped a fossil?",
         label="scaffold",
         fmt=".0f",
         tele=("TELE-660",),
     ),
-    _shares(
+    _row(
         name="overwatch.policy.scaffold_delay",
         unit="{step}",
-        asks="After how many steps did that credit come, on average?",
+        asks="How many steps after their prune did that credit come, on average?",
         label="scf dly",
         non_finite=NonFinite.UNDEFINED,
         fmt=".1f",
@@ -100,7 +127,7 @@ ROWS: Final = (
     ),
     _part(
         name="overwatch.policy.reward_fossil_bonus",
-        asks="What did a step earn at its episode's end for seeds that became part of the host?",
+        asks="What did a step earn for seeds that became part of the host?",
         label="rw foss",
         tele=("TELE-662",),
     ),
@@ -118,10 +145,10 @@ ROWS: Final = (
         presets={"esper": _cost(-0.05)},
         tele=("TELE-664",),
     ),
-    _shares(
+    _row(
         name="overwatch.policy.shaping_share",
         unit="1",
-        asks="What share of the reward was shaping?",
+        asks="What share of the reward, sizes of its parts added up, was shaping?",
         label="shaping",
         presets={
             "esper": Limits(
@@ -134,7 +161,7 @@ ROWS: Final = (
         fix="a policy that lives on shaping learns the shaping: lower its weight",
         tele=("TELE-400",),
     ),
-    _shares(
+    _row(
         name="overwatch.policy.gaming_share",
         unit="1",
         asks="In what share of the steps did the rules against gaming the reward act?",
@@ -148,10 +175,9 @@ ROWS: Final = (
     _seeds(
         name="overwatch.policy.hypervolume",
         unit="{volume}",
-        asks="How good are the best trades between the task metric and size?",
+        asks="How good are the best trades between metric and size, from 0 to a perfect metric at no size?",
         label="hypervol",
         direction=Direction.UP,
-        non_finite=NonFinite.UNDEFINED,
         tele=("TELE-402",),
     ),
     _seeds(
@@ -192,11 +218,10 @@ ROWS: Final = (
     _seeds(
         name="overwatch.policy.blend_success",
         unit="1",
-        asks="What share of the seeds that began to blend became part of their host?",
+        asks="Of the seeds whose blending came to an end, what share became part of their host?",
         label="blend ok",
         presets={"esper": below(0.70, 0.50)},
         direction=Direction.UP,
-        non_finite=NonFinite.UNDEFINED,
         fmt=".0%",
         tele=("TELE-512",),
         depends_on=("event:seed_stage_changed",),
@@ -207,9 +232,41 @@ ROWS: Final = (
         asks="For how many steps did a seed live, on average?",
         label="lifespan",
         presets={"esper": below(10.0, 5.0)},
-        non_finite=NonFinite.UNDEFINED,
         fmt=".1f",
         tele=("TELE-513",),
         depends_on=("event:seed_stage_changed",),
+    ),
+    _signs(
+        name="overwatch.policy.overclaimed_seeds",
+        asks="Of the seeds on trial, at what share of steps did one contribute over 5 times its host's gain?",
+        label="overclm",
+        limits=above(0.2),
+        fix="the seeds make themselves needed: a lower alpha, longer training before they blend, less paid "
+        "for contribution",
+    ),
+    _signs(
+        name="overwatch.policy.ransom_seeds",
+        asks="Of the seeds on trial, at what share of steps was one needed by a host that is worse for it?",
+        label="ransom",
+        limits=above(0.2),
+        fix="such seeds cost accuracy and are missed when pruned: prune them early, pay for progress alone",
+    ),
+    _signs(
+        name="overwatch.policy.starved_seeds",
+        asks="In what share of the steps with new connected seeds did they get under 1 % of the gradient?",
+        label="starved",
+        limits=above(0.25),
+        fix="new seeds act and hardly learn: raise alpha sooner, blend by adding, scale their learning rate",
+    ),
+    _row(
+        name="overwatch.policy.rollbacks",
+        unit="{rollback}",
+        asks="How many hosts did the governor roll back in an update?",
+        label="rollback",
+        limits=above(0.0),
+        hold=(2, 5),
+        fmt=".0f",
+        fix="hosts are ruined again and again: lower the hosts' learning rate, or what the policy may do to "
+        "alpha in one step",
     ),
 )

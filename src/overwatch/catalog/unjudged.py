@@ -51,8 +51,10 @@ _BY_REASON: Final[Mapping[str, tuple[str, ...]]] = {
     "Early stops and gradients that are not finite skip them, and both are judged.": ("minibatches_skipped",),
     _WORLD: (
         "reward_stage_bonus", "reward_hindsight", "scaffolds", "scaffold_delay", "reward_fossil_bonus",
-        "hypervolume", "germination_rate", "fossilise_rate",
+        "reward_rent", "reward_occupancy", "reward_action_cost", "reward_terminal", "hypervolume",
+        "germination_rate", "fossilise_rate",
     ),
+    "What a rollback costs; that hosts are rolled back is judged by its own row.": ("reward_penalty",),
     _GOODHART: ("goodhart_gap", "survival"),
     _SEED: ("slot alpha", "slot age", "slot grad"),
     _CAUSE: ("gpu temperature_c",),

@@ -51,7 +51,8 @@ class Heuristic:
     """Grow one seed after another while each is worth it, keep what contributes, prune what does not."""
 
     world: Growing
-    blueprint: int = 0
+    blueprint: int | None = None
+    """Which it grows; `None` for the first that may be grown."""
 
     def __call__(self, observation: Observation) -> Tensor:
         """N 8 int64."""
@@ -69,7 +70,8 @@ class Heuristic:
             (Op.ADVANCE, legal[:, Op.ADVANCE]),
             (Op.GERMINATE, legal[:, Op.GERMINATE] & (stalls & pays)[:, None]),
         )
-        return _first(wishes, torch.full_like(facts["stalled_steps"], self.blueprint))
+        own = int(_growable(self.world.spec).float().argmax()) if self.blueprint is None else self.blueprint
+        return _first(wishes, torch.full_like(facts["stalled_steps"], own))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +91,12 @@ class LargestGradient:
         free = legal[:, Op.GERMINATE] & (grown < self.seeds)[:, None]
         blueprint, slot = torch.zeros_like(grown), free
         if bool(free.any()):
-            norms = self.world.gradients().nan_to_num(nan=-1.0) * _growable(self.world.spec)
-            most = norms.masked_fill(~free[..., None], -1.0).flatten(1).argmax(dim=1)
+            norms = self.world.gradients().nan_to_num(nan=0.0)
+            most = (
+                norms.masked_fill(~(free[..., None] & _growable(self.world.spec)), -1.0)
+                .flatten(1)
+                .argmax(dim=1)
+            )
             slots = torch.arange(free.shape[1], device=free.device)
             blueprint = most % norms.shape[2]
             slot = free & (slots == (most // norms.shape[2])[:, None])
@@ -141,9 +147,9 @@ def _legal_slots(spec: WorldSpec, observation: Observation) -> Tensor:
 
 
 def _growable(spec: WorldSpec) -> Tensor:
-    """B, 1 where a blueprint may be grown."""
+    """B bool: which blueprints may be grown."""
     labels = _action_of(spec).heads[HEADS.index("blueprint")].labels
-    return torch.tensor([float(label != NO_OP) for label in labels])
+    return torch.tensor([label != NO_OP for label in labels])
 
 
 def _first(wishes: Sequence[tuple[Op, Tensor]], blueprint: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from overwatch_rl.worlds.base import MAX_SLOTS
 STRICTNESS: Final = ("permissive", "strict")
 _SHARES: Final = ("min_health", "min_ratio", "min_improvement", "min_contribution")
 _AT_LEAST_ONE: Final = ("steps", "min_prune_age", "embargo", "max_hold", "snapshot_every", "max_rollbacks")
-_AT_LEAST_ZERO: Final = ("min_train", "min_blend", "min_hold")
+_AT_LEAST_ZERO: Final = ("min_train", "min_blend", "min_hold", "attribute_every")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +59,18 @@ class MorphogenesisConfig:
     """Steps between two snapshots of a host; one is taken when a seed fossilises too."""
     max_rollbacks: int = 3
     """Rollbacks that end an episode."""
+    diverged_loss: float = 12.0
+    """Loss above which a host may have diverged."""
+    reward_mode: str = "shaped"
+    """Which parts of the reward are paid: `shaped`, `simplified`, `minimal` or `sparse`."""
+    rent: float = 0.002
+    """Accuracy that a step costs, times ln(1 + parameters grown / parameters of the host)."""
+    shaping: float = 0.02
+    """Accuracy that one unit of the shaped terms is worth."""
+    gamma: float = 0.995
+    """Discount of the stage bonus; training sets it to the learner's: another would move the optimum."""
+    attribute_every: int = 10
+    """Steps of the world between two attributions; 0 attributes nothing."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.slots <= MAX_SLOTS:

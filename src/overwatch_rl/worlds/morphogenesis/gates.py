@@ -26,28 +26,28 @@ class Gate:
     op: Op
     before: Stage
     after: Stage
-    asks: tuple[str, ...]
+    checked: tuple[str, ...]
     """Checks that it always makes."""
-    asks_strictly: tuple[str, ...] = ()
+    checked_strictly: tuple[str, ...] = ()
     """Checks that a strict one makes besides."""
     score: str = ""
     """Which reading its score is, one of `SCORES`."""
 
     def checks(self, *, is_strict: bool) -> tuple[str, ...]:
         """Names of what it asks, in order."""
-        return self.asks + self.asks_strictly if is_strict else self.asks
+        return self.checked + self.checked_strictly if is_strict else self.checked
 
 
 GATES: Final = (
-    Gate(name="G0", op=Op.GERMINATE, before=Stage.DORMANT, after=Stage.GERMINATED, asks=("ids",)),
-    Gate(name="G1", op=Op.ADVANCE, before=Stage.GERMINATED, after=Stage.TRAINING, asks=("stage",)),
+    Gate(name="G0", op=Op.GERMINATE, before=Stage.DORMANT, after=Stage.GERMINATED, checked=("ids",)),
+    Gate(name="G1", op=Op.ADVANCE, before=Stage.GERMINATED, after=Stage.TRAINING, checked=("stage",)),
     Gate(
         name="G2",
         op=Op.ADVANCE,
         before=Stage.TRAINING,
         after=Stage.BLENDING,
-        asks=("age", "gradient", "stable", "health"),
-        asks_strictly=("improvement", "ratio"),
+        checked=("age", "gradient", "stable", "health"),
+        checked_strictly=("improvement", "ratio"),
         score="health",
     ),
     Gate(
@@ -55,8 +55,8 @@ GATES: Final = (
         op=Op.ADVANCE,
         before=Stage.BLENDING,
         after=Stage.HOLDING,
-        asks=("alpha", "hold"),
-        asks_strictly=("age",),
+        checked=("alpha", "hold"),
+        checked_strictly=("age",),
         score="alpha",
     ),
     Gate(
@@ -64,8 +64,8 @@ GATES: Final = (
         op=Op.FOSSILISE,
         before=Stage.HOLDING,
         after=Stage.FOSSILISED,
-        asks=("age", "counterfactual", "positive"),
-        asks_strictly=("contribution",),
+        checked=("age", "counterfactual", "positive"),
+        checked_strictly=("contribution",),
         score="contribution",
     ),
 )

@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from overwatch_rl.worlds.morphogenesis.hosts_now import Hosts, Wiring
+from overwatch_rl.worlds.morphogenesis.hosts.base import Hosts, Wiring
 
 
 def gradients(hosts: Hosts, wiring: Wiring, free: Tensor) -> Tensor:

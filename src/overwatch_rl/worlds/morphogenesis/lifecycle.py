@@ -91,7 +91,7 @@ class Moved:
     germinated: Tensor  # N K bool
     fossilised: Tensor  # N K bool
     auto_pruned: Tensor  # N K bool, pruned because it held too long
-    refused: Tensor  # N bool, a gate that the action asked refused
+    refused: Tensor  # N bool, a gate that the action queried refused
     stage_before: Tensor  # N K int64
     age_before: Tensor  # N K int64
     alpha_before: Tensor  # N K float32
@@ -129,8 +129,8 @@ class _Tables:
         self.gate_reason = table([0, *(_code(f"passed {gate.name}") for gate in GATES)])
         self.gate_auto = table([False, *(gate.name in config.auto_gates for gate in GATES)])
         self.gate_score = table([0, *(SCORES.index(gate.score) for gate in GATES)])
-        asked = [(), *(gate.checks(is_strict=config.is_strict) for gate in GATES)]
-        bits = [[1 << names.index(check) if check in names else 0 for check in CHECKS] for names in asked]
+        names_of = [(), *(gate.checks(is_strict=config.is_strict) for gate in GATES)]
+        bits = [[1 << names.index(check) if check in names else 0 for check in CHECKS] for names in names_of]
         self.bits = table(bits)
         self.known_bits = self.bits * table([check in KNOWN_BEFORE for check in CHECKS])
         self.targets, self.tempos = table(ALPHA_TARGETS), table([steps for _, steps in TEMPOS])
@@ -192,7 +192,7 @@ class Lifecycle:
         self._settle()
 
     def facts(self) -> dict[str, Tensor]:
-        """Every slot after the step, N K each, and the gate that each env asked, N each; copies."""
+        """Every slot after the step, N K each, and the gate that each env queried, N each; copies."""
         return {
             "slot_stage": self.stage.to(torch.uint8),
             "slot_blueprint": self.blueprint.to(torch.int16),
@@ -274,7 +274,7 @@ class Lifecycle:
         retargeted = aimed & (action.op == Op.SET_ALPHA_TARGET)[:, None]
         pruned = aimed & (action.op == Op.PRUNE)[:, None]
         by_action = aimed & ~retargeted & ~pruned
-        passed = self._ask(look, by_action, aimed)
+        passed = self._query(look, by_action, aimed)
         refused = (by_action & ~passed).any(dim=1)
         self._let(action, look.gate, passed, retargeted, pruned)
         self.alpha.advance()
@@ -337,7 +337,7 @@ class Lifecycle:
         is_due = ((self._tables.known_bits[gate] * wrong).sum(dim=2) == 0) & (gate > 0)
         return _Look(gate=gate, is_due=is_due, failed=(self._tables.bits[gate] * wrong).sum(dim=2))
 
-    def _ask(self, look: _Look, by_action: Tensor, touched: Tensor) -> Tensor:
+    def _query(self, look: _Look, by_action: Tensor, touched: Tensor) -> Tensor:
         """Ask at most one gate an env, keep its answer, and return which slots passed (N K bool).
 
         That of the action; where it asks none, that of the first slot whose gate asks itself, beside those
@@ -345,15 +345,15 @@ class Lifecycle:
         """
         failed, gate = look.failed, look.gate
         due = look.is_due & self._tables.gate_auto[gate] & ~touched & ~by_action.any(dim=1, keepdim=True)
-        asked = by_action | (due & (due.cumsum(dim=1) == 1))
-        here, slot = asked.any(dim=1), asked.to(torch.uint8).argmax(dim=1)
+        queried = by_action | (due & (due.cumsum(dim=1) == 1))
+        here, slot = queried.any(dim=1), queried.to(torch.uint8).argmax(dim=1)
         readings = [torch.full_like(self.health, torch.nan), self.health, self.alpha.value, self.contribution]
         score = torch.stack(readings, dim=2).gather(2, self._tables.gate_score[gate][..., None]).squeeze(2)
         self._gate = torch.where(here, _at(gate, slot), 0)
         self._gate_slot = torch.where(here, slot, 0)
         self._gate_failed = torch.where(here, _at(failed, slot), 0)
         self._gate_score = torch.where(here, _at(score, slot), torch.nan)
-        return asked & (failed == 0)
+        return queried & (failed == 0)
 
     def _let(self, action: Chosen, gate: Tensor, passed: Tensor, retargeted: Tensor, pruned: Tensor) -> None:
         """Make the moves of one step; passed, retargeted and pruned: N K bool, no slot in two of them."""

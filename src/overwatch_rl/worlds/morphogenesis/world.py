@@ -28,12 +28,16 @@ from overwatch_rl.types import Observation, ObservationSpec, SlotLayout, Step, W
 from overwatch_rl.worlds.base import World, WorldConfig, check_legal
 from overwatch_rl.worlds.morphogenesis.actions import Chosen, Style, action_spec, chosen
 from overwatch_rl.worlds.morphogenesis.alpha import Mode
-from overwatch_rl.worlds.morphogenesis.blueprints import BLUEPRINTS
+from overwatch_rl.worlds.morphogenesis.attribution import Attribution, attribute, subsets_of
 from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
+from overwatch_rl.worlds.morphogenesis.data import digits
+from overwatch_rl.worlds.morphogenesis.governor import Governor, GovernorConfig
 from overwatch_rl.worlds.morphogenesis.growth import gradients
-from overwatch_rl.worlds.morphogenesis.hosts_now import Hosts, Learned, Measured, Wiring
+from overwatch_rl.worlds.morphogenesis.hosts import HOSTS, Learned, Measured, Wiring
+from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP
 from overwatch_rl.worlds.morphogenesis.lifecycle import CONNECTED, GROWING, Lifecycle, Moved, seed_facts
-from overwatch_rl.worlds.morphogenesis.reward_now import Evidence, parts
+from overwatch_rl.worlds.morphogenesis.rewards import Evidence, RewardConfig, Rewards, occupancy, rent
+from overwatch_rl.worlds.morphogenesis.seeds import SUMMARISED, counted, summary
 
 GLOBAL_FEATURES: Final = 8
 SLOT_FEATURES: Final = len(BY_CODE) + len(Style) + 8
@@ -64,22 +68,8 @@ class Judge(Protocol):
         ...
 
 
-class Lenient:
-    """A judge to whom every host is fine."""
-
-    def step(self, loss: Tensor, accuracy: Tensor, is_finite: Tensor) -> Tensor:  # noqa: ARG002 all are
-        """0 everywhere."""
-        return torch.zeros_like(accuracy, dtype=torch.uint8)
-
-    def restart(self, envs: Tensor) -> None:
-        """There is no past."""
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Nothing."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Nothing."""
+IS_SHAPED: Final = True
+"""Its setting `gamma` must be the learner's discount."""
 
 
 def make(part: str, config: WorldConfig, settings: dict[str, object]) -> World:
@@ -99,11 +89,22 @@ class Morphogenesis:
         self._own = own
         self._device = config.device
         self._num_envs, self._num_slots = config.num_envs, own.slots
-        self._action = action_spec(own.slots, tuple(blueprint.id for blueprint in BLUEPRINTS))
-        self._hosts = Hosts(config.num_envs, own.slots)
+        self._action = action_spec(own.slots, tuple(blueprint.id for blueprint in MLP))
+        self._hosts = HOSTS["mlp"](config.num_envs, own.slots, digits(), torch.device(config.device))
         self._slots = Lifecycle(config.num_envs, own, self._action, config.device)
-        self._judge = judge or Lenient()
-        codes = tuple(blueprint.code for blueprint in BLUEPRINTS)
+        self._judge = judge or Governor(
+            config.num_envs, GovernorConfig(loss=own.diverged_loss), config.device
+        )
+        self._priced = RewardConfig(
+            mode=own.reward_mode, rent=own.rent, scale=own.shaping, discount=own.gamma
+        )
+        shape = (config.num_envs, own.slots)
+        self._rewards = Rewards(shape, self._priced, self._action.heads[0].labels, config.device)
+        self._subsets = subsets_of(own.slots).to(config.device)
+        self._unknown = _unknown(*shape, config.device)
+        self._born = torch.full(shape, torch.nan)  # N K, accuracy just before each seed germinated
+        self._steps = torch.zeros((), dtype=torch.int64)  # of the world since its reset
+        codes = tuple(blueprint.code for blueprint in MLP)
         self._all = torch.ones(config.num_envs, dtype=torch.bool, device=self._device)
         self._clock = torch.zeros(config.num_envs, dtype=torch.int64)  # N, steps of the running episode
         self._rollbacks = torch.zeros_like(self._clock)  # N, in the running episode
@@ -112,23 +113,26 @@ class Morphogenesis:
         self._stalled = torch.zeros_like(self._clock)  # N, steps since it was reached
         self._measured = self._hosts.validate(self._wiring())
         self._mask = self._slots.mask()
-        width = SLOT_FEATURES + len(BLUEPRINTS)
+        width = SLOT_FEATURES + len(MLP)
         self.spec = WorldSpec(
             task="digits",
             metric=MetricInfo(name="acc", unit="1", higher_is_better=True),
-            reward_mode="shaped",
+            reward_mode=own.reward_mode,
             observation=ObservationSpec(
                 shape=(GLOBAL_FEATURES + own.slots * width,),
                 slots=SlotLayout(shared=GLOBAL_FEATURES, count=own.slots, width=width),
             ),
             action=self._action,
             seeds=seed_facts(self._action, codes, own),
+            summary=summary,
+            summarised=SUMMARISED,
         )
         """Task digits, metric acc, eight heads."""
 
     def reset(self, seed: int) -> Observation:
         """Begin new episodes everywhere; the same seed and actions give the same numbers."""
         self._hosts.seed(seed)
+        self._steps = torch.zeros_like(self._steps)
         self._begin_episodes(self._all)
         return self._observe()
 
@@ -138,6 +142,7 @@ class Morphogenesis:
         action, before = chosen(actions), self._measured.accuracy
         moved = self._slots.step(action, self._measured.contribution)
         self._hosts.germinate(_rows(moved.germinated))
+        self._born = torch.where(moved.germinated, before[:, None], self._born)
         learned = self._hosts.train(self._wiring())
         self._slots.learned(learned.health, learned.ratio)
         self._measured = self._hosts.validate(self._wiring())
@@ -146,16 +151,20 @@ class Morphogenesis:
         self._count(before)
         ended = (self._clock >= self._own.steps) | (self._rollbacks >= self._own.max_rollbacks)
         self._keep(moved.fossilised.any(dim=1) & ~ended)
-        evidence = self._evidence(action, moved, judged, ended)
-        paid = parts(evidence, self._sizes())
-        reward = torch.stack(list(paid.values())).sum(dim=0)
-        columns = self._columns(learned, judged, paid)
+        attributed = self._attribute()
+        evidence = self._evidence(action, moved, judged, ended, attributed.pairs)
+        paid = self._rewards.step(evidence)
+        columns = {
+            **self._columns(learned, evidence, attributed),
+            **paid.columns,
+            **counted(evidence, self._priced),
+        }
         self._slots.grow_older()
         if bool(ended.any()):
             self._begin_episodes(ended)
         return Step(
             observation=self._observe(),
-            reward=reward,
+            reward=paid.reward,
             terminated=ended,
             truncated=torch.zeros_like(ended),
             columns=columns,
@@ -172,7 +181,12 @@ class Morphogenesis:
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that the next step depends on, generators included."""
-        parts_of = {"hosts": self._hosts, "slots": self._slots, "judge": self._judge}
+        parts_of = {
+            "hosts": self._hosts,
+            "slots": self._slots,
+            "judge": self._judge,
+            "rewards": self._rewards,
+        }
         state = {
             f"{part}.{name}": value
             for part, holder in parts_of.items()
@@ -195,6 +209,7 @@ class Morphogenesis:
         self._hosts.load_state_dict(part("hosts"))
         self._slots.load_state_dict(part("slots"))
         self._judge.load_state_dict(part("judge"))
+        self._rewards.load_state_dict(part("rewards"))
         self._measured = Measured(**part("measured"))
         for name, value in part("env").items():
             setattr(self, f"_{name}", value.clone())
@@ -206,6 +221,8 @@ class Morphogenesis:
         self._hosts.restart(rows)
         self._slots.restart(envs)
         self._judge.restart(envs)
+        self._rewards.restart(envs)
+        self._born = self._born.where(~envs[:, None], torch.nan)
         self._hosts.keep(rows)
         self._clock = torch.where(envs, 0, self._clock)
         self._rollbacks = torch.where(envs, 0, self._rollbacks)
@@ -234,15 +251,16 @@ class Morphogenesis:
         self._measure_again(envs)
 
     def _keep(self, also: Tensor) -> None:
-        """Take snapshots: of `also` (N bool), and of every host now and then."""
+        """Take snapshots of sound hosts: of `also` (N bool), and of each now and then."""
         due = also | (self._clock % self._own.snapshot_every == 0)
+        due &= self._measured.loss < self._own.diverged_loss
         if bool(due.any()):
             self._hosts.keep(_rows(due))
 
     def _count(self, before: Tensor) -> None:
         """Time, progress since the accuracy `before` (N), and the best so far."""
         accuracy = self._measured.accuracy
-        self._clock = self._clock + 1
+        self._clock, self._steps = self._clock + 1, self._steps + 1
         self._progress = accuracy - before
         is_best = accuracy > self._best
         self._best = torch.maximum(self._best, accuracy)
@@ -262,24 +280,36 @@ class Morphogenesis:
         blueprint = self._slots.blueprint
         return self._hosts.sizes[blueprint.clamp(min=0)] * (blueprint >= 0)
 
-    def _evidence(self, action: Chosen, moved: Moved, judged: Tensor, ended: Tensor) -> Evidence:
+    def _attribute(self) -> Attribution:
+        """What connected branches are worth now; NaN where it is not the time."""
+        every, wiring = self._own.attribute_every, self._wiring()
+        if not every or int(self._steps) % every:
+            return self._unknown
+        accuracies = self._hosts.masked(wiring, self._subsets)
+        return attribute(accuracies, self._subsets, wiring.alpha > 0)
+
+    def _evidence(
+        self, action: Chosen, moved: Moved, judged: Tensor, ended: Tensor, pairs: Tensor
+    ) -> Evidence:
         slots = self._slots
         grown = self._sizes() * slots.within(*GROWING, Stage.FOSSILISED)
         return Evidence(
             progress=self._progress,
             accuracy=self._measured.accuracy,
             contribution=self._measured.contribution,
+            improvement=self._measured.accuracy[:, None] - self._born,
+            pairs=pairs,
             stage_before=moved.stage_before,
             stage=slots.stage,
             age=slots.age + 1,
             age_before=moved.age_before,
+            life=slots.life,
             auto_pruned=moved.auto_pruned,
             alpha_change=slots.alpha.value - moved.alpha_before,
             overhead=grown.sum(dim=1) / self._hosts.num_parameters,
             op=action.op,
             slot=action.slot,
             refused=moved.refused,
-            fossilised=moved.fossilised,
             governor=judged,
             step=self._clock - 1,
             is_end=ended,
@@ -292,20 +322,24 @@ class Morphogenesis:
         found = share.gather(1, life.argmin(dim=1, keepdim=True)).squeeze(1)
         return torch.where(is_seen.any(dim=1), found, torch.nan)
 
-    def _columns(self, learned: Learned, judged: Tensor, paid: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What telemetry and the summary see of the step."""
+    def _columns(self, learned: Learned, evidence: Evidence, attributed: Attribution) -> dict[str, Tensor]:
+        """What telemetry and the summary see of the step, beside what it paid."""
         fossil = (self._sizes() * self._slots.within(Stage.FOSSILISED)).sum(dim=1)
         return {
             "metric": self._measured.accuracy,
-            "rent": -paid["rent"],
+            "rent": -(rent(evidence, self._priced) + occupancy(evidence, self._priced)),
             "host_loss": self._measured.loss,
             "metric_best": self._best,
             "stalled_steps": self._stalled.to(torch.int32),
             "fossil_parameters": fossil,
             "growth_ratio": 1 + fossil / self._hosts.num_parameters,
             "seed_share": self._newest(learned.share),
-            "governor": judged.to(torch.uint8),
-            **{f"reward_{name}": part for name, part in paid.items()},
+            "synergy": attributed.synergy,
+            "metric_without": attributed.baseline,
+            "governor": evidence.governor.to(torch.uint8),
+            "slot_interaction": attributed.interaction,
+            "slot_boost": attributed.boost,
+            "slot_shapley": attributed.shapley,
             **self._slots.facts(),
         }
 
@@ -335,7 +369,7 @@ class Morphogenesis:
         ]
         per_slot = [
             functional.one_hot(slots.stage, len(BY_CODE)),
-            functional.one_hot(slots.blueprint + 1, len(BLUEPRINTS) + 1)[..., 1:],
+            functional.one_hot(slots.blueprint + 1, len(MLP) + 1)[..., 1:],
             functional.one_hot(slots.style + 1, len(Style) + 1)[..., 1:],
             torch.stack(numbers, dim=2),
         ]
@@ -344,8 +378,24 @@ class Morphogenesis:
         return Observation(features=torch.cat(features, dim=1), mask=self._mask)
 
 
-_OWN: Final = ("clock", "rollbacks", "progress", "best", "stalled")
+_OWN: Final = ("clock", "rollbacks", "progress", "best", "stalled", "born", "steps")
 """Tensors of envs that the next step depends on."""
+
+
+def _unknown(envs: int, slots: int, device: str) -> Attribution:
+    """Nothing was attributed."""
+    of_pair = torch.full((envs, slots, slots), torch.nan, device=device)
+    of_slot, of_env = of_pair[:, :, 0], of_pair[:, 0, 0]
+    return Attribution(
+        baseline=of_env,
+        combined=of_env,
+        individual=of_slot,
+        pairs=of_pair,
+        synergy=of_env,
+        shapley=of_slot,
+        interaction=of_slot,
+        boost=of_slot,
+    )
 
 
 def _rows(where: Tensor) -> Tensor:

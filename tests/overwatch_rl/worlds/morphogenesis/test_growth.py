@@ -3,16 +3,18 @@
 import pytest
 import torch
 
-from overwatch_rl.worlds.morphogenesis.blueprints import BLUEPRINTS
+from overwatch_rl.worlds.morphogenesis.data import digits
 from overwatch_rl.worlds.morphogenesis.growth import gradients
-from overwatch_rl.worlds.morphogenesis.hosts_now import Hosts, Wiring
+from overwatch_rl.worlds.morphogenesis.hosts import HOSTS as KINDS
+from overwatch_rl.worlds.morphogenesis.hosts import Hosts, Wiring
+from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP, NOOP
 
 HOSTS, SLOTS = 3, 2
 
 
 def made() -> tuple[Hosts, Wiring]:
     """Hosts that learned a little, one with a branch."""
-    hosts = Hosts(HOSTS, SLOTS)
+    hosts = KINDS["mlp"](HOSTS, SLOTS, digits(), torch.device("cpu"))
     hosts.seed(4)
     hosts.restart()
     blueprint = torch.full((HOSTS, SLOTS), -1)
@@ -42,7 +44,7 @@ def test_hosts_and_generators_stay_as_they_were() -> None:
     assert all(torch.equal(value, hosts.state_dict()[name]) for name, value in other.state_dict().items())
 
 
-@pytest.mark.parametrize("number", range(len(BLUEPRINTS)))
+@pytest.mark.parametrize("number", [number for number, one in enumerate(MLP) if one.id != NOOP])
 def test_a_gradient_is_that_of_the_branch_that_is_grown(number: int) -> None:
     """In free slots alone; over the host's, by the root of its weights."""
     hosts, wiring = made()
@@ -55,7 +57,8 @@ def test_a_gradient_is_that_of_the_branch_that_is_grown(number: int) -> None:
     )  # fmt: skip
     ratio = hosts.train(grown).ratio
 
-    assert found.shape == (HOSTS, SLOTS, len(BLUEPRINTS))
+    assert found.shape == (HOSTS, SLOTS, len(MLP))
     assert torch.equal(found[..., number].isnan(), ~free)
     assert torch.allclose(found[..., number][free], (ratio * hosts.sizes[number].sqrt())[free])
-    assert bool((found[free] > 0).all())
+    assert bool((found[free][:, number] > 0).all())
+    assert bool(found[..., 0].isnan().all())  # what does nothing has no gradient
