@@ -173,10 +173,11 @@ def train_settings(flags: TrainFlags) -> TrainSettings:
     own = _discounted(flags, kind.discount(learned))
     world = WorldConfig(num_envs=envs, device=device_named(flags["device"] or preset.device))
     bound = kind.rows_at_least
-    if bound is not None and steps * envs < (least := getattr(learned, bound)):
-        raise ValueError(
-            f"{steps} steps of {envs} envs are too few for {least} {bound}; use more steps or envs"
-        )
+    is_whole = kind.has_memory(learned)
+    if bound is not None and (envs if is_whole else steps * envs) < (least := getattr(learned, bound)):
+        what, fix = ("whole envs", "envs") if is_whole else (f"steps of {envs} envs", "steps or envs")
+        count = envs if is_whole else steps
+        raise ValueError(f"{count} {what} are too few for {least} {bound}; use more {fix}")
     tower = TowerConfig(
         run_id=flags["run_id"],
         endpoint=flags["endpoint"],

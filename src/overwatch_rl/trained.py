@@ -1,7 +1,7 @@
 """A policy that was trained and kept, as something that acts."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -53,10 +53,18 @@ class TrainedPolicy:
 
 
 def player(policy: Acting, generator: torch.Generator | None = None) -> Callable[[Observation], Tensor]:
-    """A frozen policy as a function from an observation to actions; drawn with a generator."""
+    """A frozen policy as a function from an observation to actions; drawn with a generator.
+
+    One with memory remembers what it is shown: it plays one episode of each env.
+    """
+    memory: Tensor | None = None
 
     def act(observation: Observation) -> Tensor:
-        return policy.act(observation, generator, greedy=generator is None).actions
+        nonlocal memory
+        seen = observation if memory is None else replace(observation, memory=memory)
+        decision = policy.act(seen, generator, greedy=generator is None)
+        memory = decision.memory
+        return decision.actions
 
     return act
 

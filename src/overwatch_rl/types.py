@@ -10,6 +10,7 @@ Shape letters, on every field that holds a tensor:
     P  operations                  C  choices of one argument head
     B  rows of a batch (T x N)     H  action heads; 1 where actions are continuous
     K  slots of an environment     D  dimensions of a continuous action
+    M  memory of a recurrent policy
 """
 
 from collections.abc import Callable, Mapping
@@ -118,6 +119,25 @@ ActionSpec: TypeAlias = Factored | Box
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SlotLayout:
+    """Where the features of slots are in a flat observation: `shared` features, then `width` of each slot."""
+
+    shared: int
+    """Features of the whole environment."""
+    count: int
+    """K."""
+    width: int
+    """Features of one slot, in the same order for each."""
+    head: str = "slot"
+    """The head of the action that chooses a slot."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("shared", 0), ("count", 1), ("width", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} of the slots is {getattr(self, name)}; use {least} or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationSpec:
     """What an observation of one environment is."""
 
@@ -128,6 +148,16 @@ class ObservationSpec:
     """For a grid of codes: the channels of each code, which the network's first operation looks up."""
     glyphs: str = ""
     """For a grid of codes: a character for each, as a screen shows it."""
+    slots: SlotLayout | None = None
+    """For a vector with features of slots: where they are."""
+
+    def __post_init__(self) -> None:
+        slots = self.slots
+        if slots is not None and self.shape != (slots.shared + slots.count * slots.width,):
+            raise ValueError(
+                f"an observation of {slots.shared} features and {slots.count} slots of {slots.width} has "
+                f"another shape than {self.shape}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +219,8 @@ class Observation:
 
     features: Tensor  # N S, in the dtype of the spec
     mask: Tensor | None = None  # N L bool, true where a choice is legal; None where all always are
+    memory: Tensor | None = None  # N M, of a recurrent policy before this step; None at a beginning, and in
+    # worlds, which know nothing of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +249,8 @@ class Decision:
     actions: Tensor  # N H int64, 0 where unused; N D float32 where continuous
     log_probs: Tensor  # N H, 0 where unused
     values: Tensor  # N, in the scale of returns
+    choices: Tensor | None = None  # N P, the probability of each operation; None where there are none
+    memory: Tensor | None = None  # N M, of a recurrent policy after this step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +270,7 @@ class Rollout:
     last: Observation  # after the last step
     columns: Mapping[str, Tensor]  # T N or T N K each
     age: Tensor | None = None  # T N int64, versions of the policy behind; None where all steps are its own
+    memory: Tensor | None = None  # N M, of a recurrent policy before the first step; None is all zero
 
 
 Stats: TypeAlias = dict[str, Tensor]

@@ -61,7 +61,12 @@ class Program:
 
 
 PROGRAMS: Final = (
-    Program("morphogenesis", {"slots": 1}, 60, {"target_kl": 1e-7}),
+    Program(
+        "morphogenesis",
+        {"slots": 1},
+        60,
+        {"target_kl": 1e-7, "network": "slots_recurrent", "minibatches": 2},
+    ),
     Program("goodhart:small", {"mode": "proxy"}, 64, {}),
     Program("gym:Pendulum-v1", {}, 16, {"normalise_observations": True}, is_compiled=True),
     Program("gym:CartPole-v1", {"workers": "subprocess"}, 48, {}),
@@ -216,7 +221,7 @@ def test_each_head_has_rows_of_its_own_where_there_are_several(emitted: Emitted)
     names = {f"{row}/{head}" for row in rows for head in HEADS}
     names.remove(f"{CUSTOM_PREFIX}entropy/slot")
 
-    assert len(rows) == 3
+    assert len(rows) == 5
     assert emitted.heads == {
         program.world: names if program.world == "morphogenesis" else set() for program in PROGRAMS
     }

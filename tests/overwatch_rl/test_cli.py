@@ -91,7 +91,8 @@ def test_training_and_evaluating_end_to_end(tmp_path: Path) -> None:
         2,
     ]
     assert json.loads((tmp_path / "summary.json").read_text())["outcome"] == "completed"
-    assert list(json.loads(figures.output)) == ["policy", "always-wait", "random", "schedule"]
+    rules = ["heuristic", "largest-gradient"]
+    assert list(json.loads(figures.output)) == ["policy", "always-wait", "random", "schedule", *rules]
     assert [line.split()[0] for line in table.output.splitlines()[1:]] == list(json.loads(figures.output))
 
 
@@ -119,11 +120,15 @@ def test_event_files_without_their_package_are_an_error_in_a_line(
 
 
 def test_baselines_need_no_policy() -> None:
-    """Without a folder there are the baselines; one episode is too few for an error."""
-    result = CliRunner().invoke(main, ["evaluate", "--episodes", "2", "--slots", "1", "--json"])
+    """Without a folder there are the baselines and the best schedule; one episode is too few."""
+    words = ["evaluate", "--episodes", "2", "--slots", "1", "--json"]
+    result = CliRunner().invoke(main, [*words, "--search"])
     refused = CliRunner().invoke(main, ["evaluate", "--episodes", "1"])
 
-    assert list(json.loads(result.output)) == ["always-wait", "random", "schedule"]
+    first, best, rules = (list(json.loads(result.output))[part] for part in (slice(3), 3, slice(4, None)))
+    assert first == ["always-wait", "random", "schedule"]
+    assert best.startswith("best: ")
+    assert rules == ["heuristic", "largest-gradient"]
     assert (refused.exit_code, "episodes is 1; use 2 or more" in refused.output) == (2, True)
 
 

@@ -57,6 +57,16 @@ def test_a_setting_of_ppo_that_is_wrong_is_named(word: str, error: str) -> None:
         _settings(word)
 
 
+def test_a_policy_with_memory_needs_an_env_for_each_minibatch() -> None:
+    """Its batch is cut between envs only; the error gives both numbers."""
+    own = {"ppo": ("network=slots_recurrent",)}
+    with pytest.raises(ValueError, match="2 whole envs are too few for 3 minibatches; use more envs"):
+        train_settings(given(own=own, minibatches=3))
+    assert train_settings(given(own=own, minibatches=2)).learned.network == "slots_recurrent"
+    with pytest.raises(ValueError, match="8 steps of 2 envs are too few for 17 minibatches"):
+        train_settings(given(minibatches=17))
+
+
 def test_a_run_declares_what_its_numbers_are_judged_by() -> None:
     """The tower is told the target KL and the norm at which gradients are clipped; not where files go."""
     described = train_settings(given(slots=1)).described

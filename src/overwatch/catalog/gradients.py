@@ -107,7 +107,6 @@ ROWS: Final = (
         },
         fmt=".2f",
         tele=("TELE-340",),
-        comes_with="recurrent policies",
     ),
     _row(
         name="overwatch.policy.total_loss",

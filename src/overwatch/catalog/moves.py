@@ -160,6 +160,7 @@ CLIP_DOWN: Final = _row(
 WEIGHT_MAX: Final = _row(
     name="overwatch.policy.importance_max",
     short="ratio_max",
+    parts="head",
     unit="{weight}",
     asks="What was the largest ratio of new to old probability of all heads together?",
     label="rat max",

@@ -109,6 +109,7 @@ EXPLAINED_VARIANCE: Final = Metric(
 
 GRAD_NORM: Final = Metric(
     name="overwatch.policy.grad_norm",
+    parts="head",
     kind=Kind.GAUGE,
     unit="{norm}",
     scope=Scope.POLICY,

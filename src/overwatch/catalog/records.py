@@ -58,7 +58,6 @@ class StruckOut:
 
 Place = InRow | InEvent | InField | Later | StruckOut
 
-_HEADS: Final = "numbers of single heads of the policy"
 _PAIRS: Final = "as many numbers an env as pairs of slots: `slot.interaction` is what those of a seed come to"
 _BESIDE: Final = "the few values stand beside each other in the drawer"
 
@@ -78,13 +77,13 @@ ELSEWHERE: Final[Mapping[str, InEvent | InField | Later | StruckOut]] = MappingP
         "TELE-124": InField("policy.*.status", "entropy collapsed"),
         "TELE-133": InField("policy.*.history", "policy-loss history"),
         "TELE-134": InField("policy.*.history", "value-loss history"),
-        "TELE-151": Later(_HEADS, "per-head ratio max"),
+        "TELE-151": InField("policy.*.value", "per-head ratio max"),
         "TELE-170": InField("policy.*.value", "per-head entropy"),
         "TELE-302": InEvent("non_finite_seen", "metric", "per-head NaN latch"),
         "TELE-303": InEvent("non_finite_seen", "metric", "per-head Inf latch"),
         "TELE-311": InField("policy.*.history", "gradient-norm history"),
-        "TELE-320": Later(_HEADS, "per-head gradient norm"),
-        "TELE-321": Later(_HEADS, "previous per-head norm"),
+        "TELE-320": InField("policy.*.value", "per-head gradient norm"),
+        "TELE-321": InField("policy.*.history", "previous per-head norm"),
         "TELE-500": InField("run.slots", "total slots"),
         "TELE-502": InField("aggregates.seed_census", "active seeds"),
         "TELE-503": InEvent("seed_stage_changed", "after", "seeds fossilised"),

@@ -31,6 +31,7 @@ class Judged:
     entropy: Tensor  # B H nat, 0 where unused
     used: Tensor  # B H bool, heads that the operation depends on
     possible: Tensor  # B H nat, the entropy of choosing uniformly among what was legal; NaN where continuous
+    ops: Tensor | None = None  # B P, log-probability of each operation; None where continuous
 
 
 class Distribution(Protocol):
@@ -87,6 +88,7 @@ class Categorical(nn.Module):
         rows = torch.arange(len(logits), device=logits.device)
         columns: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         ops = rows
+        of_ops: Tensor | None = None
         for number, (block, legal) in enumerate(zip(blocks, masks, strict=True)):
             scores = block if number == 0 else block[rows, ops]
             if legal is None:
@@ -96,6 +98,7 @@ class Categorical(nn.Module):
                 scores = scores.masked_fill(~allowed, _ILLEGAL)
                 possible = allowed.sum(dim=1).clamp(min=1).to(scores.dtype).log()
             log_probs = scores.log_softmax(dim=1)
+            of_ops = log_probs if number == 0 else of_ops
             chosen = choose(log_probs, number)
             entropy = -(log_probs.exp() * log_probs).sum(dim=1)
             columns.append((chosen, log_probs.gather(1, chosen[:, None]).squeeze(1), entropy, possible))
@@ -110,6 +113,7 @@ class Categorical(nn.Module):
             entropy=entropy * used,
             used=used,
             possible=possible * used,
+            ops=of_ops,
         )
 
 

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.batch import Transitions
-from overwatch_rl.algorithms.gate import gated_step
+from overwatch_rl.algorithms.gate import averaged, gated_step
 from overwatch_rl.algorithms.moments import below, load_moments, moments_of
 from overwatch_rl.algorithms.networks import action_values
 from overwatch_rl.algorithms.optimisers import Adam
@@ -165,7 +165,9 @@ class DQN:
         self._optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         stopped = torch.zeros((), dtype=torch.bool, device=self.device)
-        layers, norm = gated_step(self._optimizer, self._parameters, Alone(), stopped, config.max_grad_norm)
+        alone = Alone()
+        gradients = averaged(self._parameters, alone)
+        layers, norm = gated_step(self._optimizer, gradients, alone, stopped, config.max_grad_norm)
         self.gradient_steps += 1
         if self.gradient_steps % config.target_every == 0:
             self.target.load_state_dict(self.policy.state_dict())

@@ -13,17 +13,22 @@ from torch import Tensor
 from overwatch_rl.algorithms.ranks import Ranks
 
 
+def averaged(parameters: Sequence[Tensor], ranks: Ranks) -> list[Tensor]:
+    """The gradient of each parameter over all ranks, in place; zero where it has none."""
+    gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in parameters]
+    ranks.average(gradients)
+    return gradients
+
+
 @torch.no_grad()
 def gated_step(
     optimizer: torch.optim.Optimizer,
-    parameters: Sequence[Tensor],
+    gradients: list[Tensor],
     ranks: Ranks,
     stopped: Tensor,
     max_grad_norm: float,
 ) -> tuple[Tensor, Tensor]:
-    """Clip and take the step unless the gate is shut; the norm of each gradient, and of all."""
-    gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in parameters]
-    ranks.average(gradients)
+    """Clip `averaged` gradients and step unless the gate is shut; the norm of each before, and of all."""
     norms = torch.stack(torch._foreach_norm(gradients))  # noqa: SLF001 as torch's own clipping does
     norm = torch.linalg.vector_norm(norms)
     torch._foreach_mul_(gradients, (max_grad_norm / (norm + 1e-6)).clamp(max=1.0))

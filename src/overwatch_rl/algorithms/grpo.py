@@ -42,7 +42,7 @@ from overwatch.catalog.policy import GRAD_NORM
 from overwatch.events import Event, NonFiniteSeen
 from overwatch_rl.algorithms import diagnostics
 from overwatch_rl.algorithms.base import Plan
-from overwatch_rl.algorithms.gate import gated_step
+from overwatch_rl.algorithms.gate import averaged, gated_step
 from overwatch_rl.algorithms.moments import below, load_moments, moments_of
 from overwatch_rl.algorithms.optimisers import Adam
 from overwatch_rl.algorithms.ppo import k3
@@ -299,8 +299,9 @@ class GRPO:
                 torch.autograd.backward(total / tokens.clamp(min=1))
                 # Without a token to learn from, momentum alone would move the weights.
                 is_empty = tokens == 0
+                gradients = averaged(self._parameters, self._ranks)
                 norms, norm = gated_step(
-                    self._optimizer, self._parameters, self._ranks, open_gate | is_empty, config.max_grad_norm
+                    self._optimizer, gradients, self._ranks, open_gate | is_empty, config.max_grad_norm
                 )
                 seen.add(terms, tokens, norms, norm)
         self.version += 1

@@ -6,13 +6,18 @@ count for nothing. Must not know losses, networks or optimisers.
 Shape letters as in `types`: H heads; M minibatches of an update.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 from torch import Tensor
 
 from overwatch_rl.algorithms import diagnostics
 from overwatch_rl.types import Stats
+
+HIDDEN_SQUARE: Final = "hidden_square"
+"""The sum over rows of the mean square of a memory; not there without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +29,7 @@ class Terms:
     heads: Tensor  # 6 H: entropy in nat, the most it could be, and rows, over rows with a choice; then KL,
     # rows, and rows whose ratio of the head alone is beyond the clip, over rows that used it
     most: dict[str, Tensor]
-    """Scalars of which the largest counts."""
+    """Scalars, or numbers of each head, of which the largest counts."""
 
     def plus(self, other: "Terms") -> "Terms":
         """Both together."""
@@ -33,6 +38,15 @@ class Terms:
             heads=self.heads + other.heads,
             most={name: torch.maximum(value, other.most[name]) for name, value in self.most.items()},
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Norms:
+    """Of the gradient of a minibatch, before clipping."""
+
+    layers: Tensor  # of each parameter
+    whole: Tensor  # scalar
+    heads: Tensor  # H, of the last layer of each head
 
 
 def relative_entropy(entropy: Tensor, possible: Tensor, rows: Tensor) -> Tensor:
@@ -48,15 +62,13 @@ class Minibatches:
         """`planned` minibatches, so many an epoch; `heads` are named where there are several."""
         self._per_epoch, self._planned, self._heads = per_epoch, planned, heads
         self._terms: list[tuple[Terms, int]] = []
-        self._norms: list[Tensor] = []
-        self._layers: list[Tensor] = []
+        self._norms: list[Norms] = []
         self._live: list[Tensor] = []
 
-    def add(self, terms: Terms, rows: int, layers: Tensor, norm: Tensor, live: Tensor) -> None:
+    def add(self, terms: Terms, rows: int, norms: Norms, live: Tensor) -> None:
         """Keep one; `live` is false where the update had stopped before it."""
         self._terms.append((terms, rows))
-        self._layers.append(layers)
-        self._norms.append(norm)
+        self._norms.append(norms)
         self._live.append(live)
 
     def epoch_kl(self) -> Tensor:
@@ -64,13 +76,18 @@ class Minibatches:
         newest = self._terms[-self._per_epoch :]
         return torch.stack([terms.sums["kl_joint"] / rows for terms, rows in newest]).mean()
 
-    def _of_heads(self, heads: Tensor, last: Tensor) -> Stats:
+    def _of_heads(self, heads: Tensor, last: Tensor, live: Tensor) -> Stats:
         """Of each head: from 6 H, sums over the minibatches that ran, and over those of the last epoch."""
         if not self._heads:
             return {}
+        ran = live[:, None] > 0
+        ratios = torch.stack([terms.most["ratio_max_of_heads"] for terms, _ in self._terms])
+        ratio = torch.where(ran, ratios, -torch.inf).amax(dim=0)
+        norms = torch.where(ran, torch.stack([one.heads for one in self._norms]), 0.0).sum(dim=0)
         found = {
             "entropy": heads[0] / heads[1], "kl_divergence": last[3] / last[4],
-            "clip_fraction": heads[5] / heads[4],
+            "clip_fraction": heads[5] / heads[4], "grad_norm": norms / live.sum(),
+            "ratio_max": torch.where(heads[4] > 0, ratio, torch.nan),
         }  # fmt: skip
         return {
             f"{row}/{head}": value
@@ -78,10 +95,18 @@ class Minibatches:
             for head, value in zip(self._heads, values.unbind(), strict=True)
         }
 
+    def _of_memory(self, mean: Callable[[Tensor], Tensor]) -> Stats:
+        """How large it was over all steps; of a policy without it nothing."""
+        if HIDDEN_SQUARE not in self._terms[0][0].sums:
+            return {}
+        squares = torch.stack([terms.sums[HIDDEN_SQUARE] / rows for terms, rows in self._terms])
+        return {"hidden_rms": mean(squares).sqrt()}
+
     def stats(self) -> Stats:
         """All numbers."""
         live = torch.stack(self._live).to(torch.float32)  # M
-        norms = torch.stack(self._norms)
+        norms = torch.stack([one.whole for one in self._norms])
+        layers = torch.stack([one.layers for one in self._norms])
         not_finite = (~torch.isfinite(norms) & (live > 0)).sum()
 
         def column(name: str) -> Tensor:
@@ -111,7 +136,7 @@ class Minibatches:
         means = {name: mean(column(name)) for name in names}
         return (
             means
-            | diagnostics.of_gradients(norms, torch.stack(self._layers), live)
+            | diagnostics.of_gradients(norms, layers, live)
             | {
                 "clip_fraction": means["clip_fraction_up"] + means["clip_fraction_down"],
                 "kl_divergence": last_epoch(kl),
@@ -126,5 +151,6 @@ class Minibatches:
                 "minibatches_skipped": self._planned - live.sum() + not_finite,
                 "minibatches_not_finite": not_finite,
             }
-            | self._of_heads(heads, ran.index_select(0, newest).squeeze(0))
+            | self._of_heads(heads, ran.index_select(0, newest).squeeze(0), live)
+            | self._of_memory(mean)
         )

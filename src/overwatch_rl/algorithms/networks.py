@@ -2,19 +2,20 @@
 
 Rules: the first operation turns the world's compact observations into what the network computes with; the
 last layers compute in fp32 whatever the precision around them, as rounded logits would make a policy another
-one with each size of batch; that of the value is named `value`. Must not know
-actions, losses or worlds.
+one with each size of batch; that of the value is named `value`. A network with memory is `Recurrent` too.
+Must not know distributions, losses or worlds.
 
-Shape letters as in `types`: B rows, S the shape of an observation, L outputs.
+Shape letters as in `types`: B rows, S the shape of an observation, L outputs, P operations, K slots, T steps,
+M memory; W units of a layer.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Final, Protocol, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
-from overwatch_rl.types import ObservationSpec
+from overwatch_rl.types import ActionSpec, Factored, ObservationSpec, SlotLayout
 
 HIDDEN: Final = 64
 CHANNELS: Final = (32, 64, 64)
@@ -37,16 +38,36 @@ class Network(Protocol):
         """All that is learned."""
         ...
 
+    def last_layers(self) -> list[tuple[nn.Linear, list[int]]]:
+        """Those of the outputs, each with the head of the action that each of its rows is of."""
+        ...
+
+
+@runtime_checkable
+class Recurrent(Protocol):
+    """What a network with memory has beside: called without it, every row begins an episode."""
+
+    num_memory: int
+    """M."""
+
+    def unroll(self, features: Tensor, memory: Tensor, begins: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Step by step: T B S, the memory before the first B M, and where an episode begins T B bool.
+
+        Outputs T B L, values T B, and the memory after each step T B M.
+        """
+        ...
+
 
 class Mlp(nn.Module):
     """Two tanh networks of two layers: one for the outputs, one for the value."""
 
-    def __init__(self, spec: ObservationSpec, num_outputs: int, generator: torch.Generator) -> None:
+    def __init__(self, spec: ObservationSpec, action: ActionSpec, generator: torch.Generator) -> None:
         super().__init__()
         self.encode = Encoder(spec)
+        self._rows = rows_of_heads(action)
         width = self.encode.num_features
         self.actor = nn.Sequential(
-            *_hidden(width, generator), _linear(HIDDEN, num_outputs, generator, _POLICY_GAIN)
+            *_hidden(width, generator), _linear(HIDDEN, action.num_outputs, generator, _POLICY_GAIN)
         )
         self.critic = nn.Sequential(*_hidden(width, generator))
         self.value = _linear(HIDDEN, 1, generator, _VALUE_GAIN)
@@ -60,13 +81,18 @@ class Mlp(nn.Module):
             found = layer(found)
         return _fp32(last, found), _fp32(self.value, self.critic(flat)).squeeze(-1)
 
+    def last_layers(self) -> list[tuple[nn.Linear, list[int]]]:
+        """One, of all heads."""
+        return [(cast("nn.Linear", self.actor[-1]), self._rows)]
+
 
 class Conv(nn.Module):
     """Three 3 x 3 convolutions and a layer of 512, shared by the outputs and the value."""
 
-    def __init__(self, spec: ObservationSpec, num_outputs: int, generator: torch.Generator) -> None:
+    def __init__(self, spec: ObservationSpec, action: ActionSpec, generator: torch.Generator) -> None:
         super().__init__()
         self.encode = Encoder(spec)
+        self._rows = rows_of_heads(action)
         if len(self.encode.shape) != 3:
             raise ValueError(
                 f"network 'conv' needs a grid of codes or channels x rows x columns, not {spec.shape}; "
@@ -79,13 +105,153 @@ class Conv(nn.Module):
             channels = width
         self.body = nn.Sequential(*layers)
         self.hidden = _linear(channels * rows * columns, WIDTH, generator, 2**0.5)
-        self.actor = _linear(WIDTH, num_outputs, generator, _POLICY_GAIN)
+        self.actor = _linear(WIDTH, action.num_outputs, generator, _POLICY_GAIN)
         self.value = _linear(WIDTH, 1, generator, _VALUE_GAIN)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """From B S to outputs B L and values B."""
         hidden = torch.relu(self.hidden(self.body(self.encode(features)).flatten(1)))
         return _fp32(self.actor, hidden), _fp32(self.value, hidden).squeeze(-1)
+
+    def last_layers(self) -> list[tuple[nn.Linear, list[int]]]:
+        """One, of all heads."""
+        return [(self.actor, self._rows)]
+
+
+class Slots(nn.Module):
+    """Two networks, for the outputs and for the value, that encode every slot by the same weights.
+
+    A slot's own choice is scored from its own encoding, so slots that change places change their scores with
+    it and nothing else (Zaheer et al. 2017, "Deep sets"). No weight depends on K: what was learned with some
+    slots acts with any number of them.
+    """
+
+    def __init__(self, spec: ObservationSpec, action: ActionSpec, generator: torch.Generator) -> None:
+        super().__init__()
+        layout = _layout_of("slots", spec, action)
+        self.encode = Encoder(spec)
+        self.actor, self.critic = SlotBody(layout, generator), SlotBody(layout, generator)
+        self.choose = SlotChoices(layout, cast("Factored", action), generator)
+        self.value = _linear(HIDDEN, 1, generator, _VALUE_GAIN)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """From B S to outputs B L and values B."""
+        flat = self.encode(features)
+        outputs = self.choose(*self.actor(flat))
+        return outputs, _fp32(self.value, self.critic(flat)[0]).squeeze(-1)
+
+    def last_layers(self) -> list[tuple[nn.Linear, list[int]]]:
+        """Of the slot's head, and of all others."""
+        return self.choose.last_layers()
+
+
+class RecurrentSlots(nn.Module):
+    """As `Slots` with one body for outputs and value, and a memory of what it saw in the episode so far.
+
+    The memory is that of a cell with gates (Hochreiter & Schmidhuber 1997, "Long short-term memory"); what it
+    gives is added to what the body sees now.
+    """
+
+    def __init__(self, spec: ObservationSpec, action: ActionSpec, generator: torch.Generator) -> None:
+        super().__init__()
+        layout = _layout_of("slots_recurrent", spec, action)
+        self.encode = Encoder(spec)
+        self.body = SlotBody(layout, generator)
+        self.remember = Memory(HIDDEN, generator)
+        self.num_memory = 2 * HIDDEN
+        self.choose = SlotChoices(layout, cast("Factored", action), generator)
+        self.value = _linear(HIDDEN, 1, generator, _VALUE_GAIN)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """From B S to outputs B L and values B of first steps."""
+        nothing = torch.zeros(len(features), self.num_memory, device=features.device)
+        begins = torch.zeros(1, len(features), dtype=torch.bool, device=features.device)
+        outputs, values, _ = self.unroll(features[None], nothing, begins)
+        return outputs[0], values[0]
+
+    def unroll(self, features: Tensor, memory: Tensor, begins: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """As `Recurrent.unroll`."""
+        steps, rows = begins.shape
+        seen, slots = self.body(self.encode(features.flatten(0, 1)))
+        memories = self.remember(seen.view(steps, rows, -1), memory, begins)
+        found = seen + memories[..., :HIDDEN].flatten(0, 1)
+        outputs = self.choose(found, slots)
+        return outputs.view(steps, rows, -1), _fp32(self.value, found).view(steps, rows), memories
+
+    def last_layers(self) -> list[tuple[nn.Linear, list[int]]]:
+        """Of the slot's head, and of all others."""
+        return self.choose.last_layers()
+
+
+class SlotBody(nn.Module):
+    """What is to be known of an environment with slots, whatever their order and number."""
+
+    def __init__(self, layout: SlotLayout, generator: torch.Generator) -> None:
+        super().__init__()
+        self._shared, self._width = layout.shared, layout.width
+        self.slot = nn.Sequential(_linear(layout.width, HIDDEN, generator, 2**0.5), nn.Tanh())
+        self.whole = nn.Sequential(*_hidden(layout.shared + 2 * HIDDEN, generator))
+
+    def forward(self, flat: Tensor) -> tuple[Tensor, Tensor]:
+        """From B S to the environment as B W, by mean and maximum over slots, and to each slot as B K W."""
+        shared, slots = flat[:, : self._shared], flat[:, self._shared :]
+        each = self.slot(slots.reshape(len(flat), -1, self._width))
+        return self.whole(torch.cat([shared, each.mean(dim=1), each.amax(dim=1)], dim=1)), each
+
+
+class SlotChoices(nn.Module):
+    """Outputs of a factored action of which one head chooses a slot."""
+
+    def __init__(self, layout: SlotLayout, action: Factored, generator: torch.Generator) -> None:
+        super().__init__()
+        number = [head.name for head in action.heads].index(layout.head)
+        self._number, self._num_ops = number, action.num_ops
+        self._sizes = [size for head, size in enumerate(action.sizes) if head != number]
+        self._rows = [head for head in rows_of_heads(action) if head != number]
+        self.whole, self.own = (_linear(HIDDEN, HIDDEN, generator, 2**0.5) for _ in range(2))
+        self.slot = _linear(HIDDEN, action.num_ops, generator, _POLICY_GAIN)
+        self.others = _linear(HIDDEN, sum(self._sizes), generator, _POLICY_GAIN)
+
+    def forward(self, whole: Tensor, each: Tensor) -> Tensor:
+        """B L in the flat layout of the action, from the environment B W and its slots B K W."""
+        blocks = list(torch.split(_fp32(self.others, whole), self._sizes, dim=1))
+        hidden = torch.tanh(self.whole(whole)[:, None] + self.own(each))
+        blocks.insert(self._number, _fp32(self.slot, hidden).transpose(1, 2).flatten(1))
+        return torch.cat(blocks, dim=1)
+
+    def last_layers(self) -> list[tuple[nn.Linear, list[int]]]:
+        """That of the slot's head has a row for each operation."""
+        return [(self.slot, [self._number] * self._num_ops), (self.others, self._rows)]
+
+
+class Memory(nn.Module):
+    """A cell with input, forget and output gates; its memory B 2W is what it gives, then what it holds.
+
+    In fp32 whatever the precision around it: what is rounded at each step adds up over an episode.
+    """
+
+    def __init__(self, width: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.seen, self.given = nn.Linear(width, 4 * width), nn.Linear(width, 4 * width, bias=False)
+        for layer in (self.seen, self.given):
+            for gate in torch.split(layer.weight.data, width):
+                nn.init.orthogonal_(gate, generator=generator)
+        # It forgets nothing before it has learned what (Jozefowicz et al. 2015, "An empirical exploration of
+        # recurrent network architectures").
+        nn.init.zeros_(self.seen.bias)
+        nn.init.ones_(self.seen.bias.data[width : 2 * width])
+
+    def forward(self, seen: Tensor, memory: Tensor, begins: Tensor) -> Tensor:
+        """The memory after each step, T B 2W; seen: T B W, memory: B 2W, begins: T B bool."""
+        drives = _fp32(self.seen, seen)
+        found: list[Tensor] = []
+        for drive, begin in zip(drives.unbind(), begins.unbind(), strict=True):
+            given, held = torch.where(begin[:, None], 0.0, memory).chunk(2, dim=1)
+            enter, keep, new, leave = (drive + _fp32(self.given, given)).chunk(4, dim=1)
+            held = keep.sigmoid() * held + enter.sigmoid() * new.tanh()
+            memory = torch.cat([leave.sigmoid() * held.tanh(), held], dim=1)
+            found.append(memory)
+        return torch.stack(found)
 
 
 class Encoder(nn.Module):
@@ -158,16 +324,38 @@ def _started(layer: nn.Linear | nn.Conv2d, generator: torch.Generator, gain: flo
     return layer
 
 
-NETWORKS: Final[dict[str, Callable[[ObservationSpec, int, torch.Generator], nn.Module]]] = {
+def rows_of_heads(action: ActionSpec) -> list[int]:
+    """Of each output, in the flat layout, the number of its head."""
+    sizes: Sequence[int] = action.sizes if isinstance(action, Factored) else (action.num_outputs,)
+    return [head for head, size in enumerate(sizes) for _ in range(size)]
+
+
+def _layout_of(name: str, spec: ObservationSpec, action: ActionSpec) -> SlotLayout:
+    """Where the slots are; raises `ValueError` for a world without them."""
+    layout = spec.slots
+    heads = {head.name: len(head.labels) for head in action.heads} if isinstance(action, Factored) else {}
+    if layout is None or heads.get(layout.head) != layout.count:
+        raise ValueError(f"network {name!r} needs a world with slots that an action chooses; use 'mlp'")
+    return layout
+
+
+NETWORKS: Final[dict[str, Callable[[ObservationSpec, ActionSpec, torch.Generator], nn.Module]]] = {
     "mlp": Mlp,
     "conv": Conv,
+    "slots": Slots,
+    "slots_recurrent": RecurrentSlots,
 }
-"""Name to what makes one, on the CPU, from the observation, the number of outputs and a generator."""
+"""Name to what makes one, on the CPU, from the observation, the action and a generator."""
 
 
-def network(name: str, spec: ObservationSpec, num_outputs: int, generator: torch.Generator) -> nn.Module:
+def has_memory(name: str) -> bool:
+    """Whether the network called `name` is `Recurrent`; not where there is none."""
+    return hasattr(NETWORKS.get(name), "unroll")
+
+
+def network(name: str, spec: ObservationSpec, action: ActionSpec, generator: torch.Generator) -> nn.Module:
     """The network called `name`; raises `ValueError` when there is none or it does not fit."""
     made = NETWORKS.get(name)
     if made is None:
         raise ValueError(f"network {name!r} does not exist; use one of {', '.join(sorted(NETWORKS))}")
-    return made(spec, num_outputs, generator)
+    return made(spec, action, generator)

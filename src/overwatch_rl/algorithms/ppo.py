@@ -21,14 +21,20 @@ The numbers, where there is a choice:
   minibatch of the update.
 - Entropy is relative: for each head the mean over the rows that used it with more than one legal choice,
   summed over heads, as a share of the same sum of ln(legal choices). NaN where actions are continuous.
-- Where there are several heads, `entropy/HEAD`, `kl_divergence/HEAD` and `clip_fraction/HEAD` are those of
-  one, over the rows that used it, the last by the head's own ratio; NaN where no row did.
+- Where there are several heads, `entropy/HEAD`, `kl_divergence/HEAD`, `clip_fraction/HEAD` and
+  `ratio_max/HEAD` are those of one, over the rows that used it, the last two by the head's own ratio; NaN
+  where no row did. `grad_norm/HEAD` is that of the weights which give the head's logits.
+- `hidden_rms` is the root of the mean square of a recurrent policy's memory over all steps of the rollout.
 - The advantage is normalised in each minibatch, over all ranks, by the deviation of a whole population.
   Losses, clip fractions and gradient norms (before clipping) are means over the minibatches that ran; value
   losses are in the critic's units.
 - Explained variance is of the collecting policy's values before the update; NaN when returns do not vary.
 
-Shape letters as in `types`: T, N, B, S, L, H; M minibatches of an update.
+A policy with memory (`networks.Recurrent`) learns from whole envs: a rollout has the memory before its first
+step, the update goes through all steps anew from there, and forgets where an episode begins. That memory was
+left by older weights; nothing is learned through the border of a rollout.
+
+Shape letters as in `types`: T, N, B, S, L, H; M minibatches of an update, or the memory of an env.
 """
 
 import copy
@@ -45,12 +51,12 @@ from overwatch.catalog.policy import GRAD_NORM
 from overwatch.events import EarlyStopped, Event, NonFiniteSeen
 from overwatch_rl.algorithms import diagnostics
 from overwatch_rl.algorithms.base import Plan
-from overwatch_rl.algorithms.batch import Batch
+from overwatch_rl.algorithms.batch import Batch, Sequences
 from overwatch_rl.algorithms.distributions import Distribution, Gaussian, Judged, distribution
-from overwatch_rl.algorithms.gate import gated_step
-from overwatch_rl.algorithms.minibatches import Minibatches, Terms
+from overwatch_rl.algorithms.gate import averaged, gated_step
+from overwatch_rl.algorithms.minibatches import HIDDEN_SQUARE, Minibatches, Norms, Terms
 from overwatch_rl.algorithms.moments import below, laid_like, load_moments, moments_of
-from overwatch_rl.algorithms.networks import Encoder, Network, network
+from overwatch_rl.algorithms.networks import Encoder, Network, Recurrent, network
 from overwatch_rl.algorithms.optimisers import Adam
 from overwatch_rl.algorithms.ranks import Alone, Ranks
 from overwatch_rl.algorithms.returns import ReturnsConfig, advantages, following_values
@@ -182,6 +188,9 @@ def loss(judged: Judged, values: Tensor, batch: Batch, config: PPOConfig) -> tup
             "log_prob_max": taken.max(),
             "log_prob_min": -taken.min(),
         }
+        if log_ratio.shape[1] > 1:
+            own = log_ratio.clamp(-_LOG_RATIO_LIMIT, _LOG_RATIO_LIMIT).exp()
+            most["ratio_max_of_heads"] = torch.where(judged.used, own, -torch.inf).amax(dim=0)
     return total.sum(), Terms(
         sums={name: value.detach() for name, value in sums.items()}, heads=heads, most=most
     )
@@ -205,8 +214,9 @@ class PPO:
         self.device = torch.device(device)
         self._ranks: Ranks = Alone() if ranks is None else ranks
         init = torch.Generator().manual_seed(seed)
-        made = network(config.network, spec.observation, spec.action.num_outputs, init)
+        made = network(config.network, spec.observation, spec.action, init)
         self.network = cast("Network", made.to(self.device))
+        self._recurrent = made if isinstance(made, Recurrent) else None
         self.actions: Distribution = distribution(spec.action, config.logit_scale)
         self.popart = PopArt()
         parts = {"network": made, "actions": cast("nn.Module", self.actions), "popart": self.popart}
@@ -233,6 +243,9 @@ class PPO:
         self._forward: Callable[[Tensor], tuple[Tensor, Tensor]] = self.network
         named = spec.action.heads if isinstance(spec.action, Factored) else ()
         self._heads = tuple(head.name for head in named) if len(named) > 1 else ()
+        self._last_layers = [
+            (layer, torch.tensor(rows, device=self.device)) for layer, rows in self.network.last_layers()
+        ]
 
     @property
     def _is_gated(self) -> bool:
@@ -273,35 +286,68 @@ class PPO:
         self._backward(self._scaled(batch), len(batch))
 
     def outputs(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """B L and B, in the critic's units, in the plan's precision."""
-        kind = "cpu" if self.device.type == "meta" else self.device.type
+        """B L and B, in the critic's units, in the plan's precision; of first steps where there is memory."""
         seen = features if self.normaliser is None else self.normaliser(features)
-        with torch.autocast(kind, dtype=torch.bfloat16, enabled=self.plan.precision == "bf16"):
+        with self._precision():
             return self._forward(seen)
+
+    def _precision(self) -> torch.autocast:
+        kind = "cpu" if self.device.type == "meta" else self.device.type
+        return torch.autocast(kind, dtype=torch.bfloat16, enabled=self.plan.precision == "bf16")
+
+    def _unrolled(self, features: Tensor, memory: Tensor, begins: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """As `outputs`, of T B S step by step with a memory: T B L, T B, and the memory after each, T B M."""
+        if self._recurrent is None:
+            raise AssertionError(f"network {self.config.network!r} has no memory")
+        seen = features if self.normaliser is None else self.normaliser(features)
+        with self._precision():
+            return self._recurrent.unroll(seen, memory, begins)
+
+    def _now(self, features: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """One step: B L, B, and the memory after it, B M or none."""
+        if self._recurrent is None:
+            return *self.outputs(features), None
+        rows = len(features)
+        if memory is None:
+            memory = torch.zeros(rows, self._recurrent.num_memory, device=self.device)
+        begins = torch.zeros(1, rows, dtype=torch.bool, device=self.device)
+        outputs, values, memories = self._unrolled(features[None], memory, begins)
+        return outputs[0], values[0], memories[0]
 
     @torch.no_grad()
     def act(
         self, observation: Observation, generator: torch.Generator | None, *, greedy: bool = False
     ) -> Decision:
         """Actions with their log-probabilities and values; drawn, or the likeliest."""
-        outputs, values = self.outputs(observation.features)
+        outputs, values, memory = self._now(observation.features, observation.memory)
         judged = self.actions.sample(outputs, observation.mask, generator, greedy=greedy)
-        return Decision(actions=judged.actions, log_probs=judged.log_probs, values=self._raw(values))
+        return Decision(
+            actions=judged.actions,
+            log_probs=judged.log_probs,
+            values=self._raw(values),
+            choices=None if judged.ops is None else judged.ops.exp(),
+            memory=memory,
+        )
 
     @torch.no_grad()
     def prepare(self, rollout: Rollout) -> Batch:
-        """The rollout as one batch, with advantages and the returns that the critic shall predict."""
+        """The rollout as one batch, with advantages and the returns that the critic shall predict.
+
+        Raises `ValueError` where a policy with memory is given what older policies collected.
+        """
         stale: Stats = {}
+        sequences = self._sequences(rollout)
         log_ratio = trust = None
         if rollout.age is not None:
             rollout, log_ratio = self._judged_again(rollout)
             trust = log_ratio.exp().clamp(max=1.0)
             stale = diagnostics.of_staleness(log_ratio.flatten(), self.config.importance_cap)
-        last = self._raw(self.outputs(rollout.last.features)[1])
+        last = self._raw(self._now(rollout.last.features, rollout.last.memory)[1])
         final = None
-        if rollout.final is not None:
-            places = rollout.final.flatten(0, 1)
-            final = self._raw(self.outputs(places)[1]).view(rollout.final.shape[:2])
+        if rollout.final is not None and rollout.final_at is not None:
+            left = None if sequences is None else self._left(rollout.features, sequences, rollout.final_at)
+            values = self._now(rollout.final.flatten(0, 1), left)[1]
+            final = self._raw(values).view(rollout.final.shape[:2])
         following = following_values(rollout, last, final)
         ahead = advantages(rollout, following, self.config.returns, trust)
         td_errors = rollout.rewards + self.config.returns.gamma * following - rollout.values
@@ -319,6 +365,7 @@ class PPO:
             weights=None
             if log_ratio is None
             else log_ratio.flatten().exp().clamp(max=self.config.importance_cap),
+            sequences=sequences,
             stats=diagnostics.merged(
                 [
                     stale,
@@ -328,6 +375,27 @@ class PPO:
                 ]
             ),
         )
+
+    def _sequences(self, rollout: Rollout) -> Sequences | None:
+        """Where its episodes begin, and from which memory it starts; `None` without one."""
+        if self._recurrent is None:
+            return None
+        if rollout.age is not None:
+            raise ValueError(
+                f"network {self.config.network!r} has a memory, which experience of other processes does not "
+                "hold; use a network without, or train in one process"
+            )
+        ended = rollout.terminated | rollout.truncated
+        memory = rollout.memory
+        if memory is None:
+            memory = torch.zeros(ended.shape[1], self._recurrent.num_memory, device=self.device)
+        return Sequences(begins=torch.cat([torch.zeros_like(ended[:1]), ended[:-1]]), memory=memory)
+
+    def _left(self, features: Tensor, sequences: Sequences, at: Tensor) -> Tensor:
+        """The memory after the steps `at` (F N; any where T), as FN M; features: T N S."""
+        memories = self._unrolled(features, sequences.memory, sequences.begins)[2]
+        places = at.clamp(max=len(memories) - 1)[..., None].expand(-1, -1, memories.shape[2])
+        return memories.gather(0, places).flatten(0, 1)
 
     def _judged_again(self, rollout: Rollout) -> tuple[Rollout, Tensor]:
         """With log-probabilities and values of now; and how far they moved, T N, joint and clamped."""
@@ -352,18 +420,22 @@ class PPO:
                 group["lr"] = rate
 
     def update(self, batch: Batch) -> Stats:
-        """Learn from one batch, which has at least as many rows as there are minibatches."""
+        """Learn from one batch, which has at least as many rows as there are minibatches.
+
+        Of a policy with memory it has as many envs.
+        """
         config = self.config
         scaled = self._scaled(batch)
         seen = Minibatches(config.minibatches, config.epochs * config.minibatches, self._heads)
         self.set_learning_rate(self._rate)
         stopped = torch.zeros((), dtype=torch.bool, device=self.device)
         for epoch in range(config.epochs):
-            order = torch.randperm(len(batch), generator=self._order, device=self.device)
-            for rows in order.tensor_split(config.minibatches):
+            order = torch.randperm(batch.units, generator=self._order, device=self.device)
+            for units in order.tensor_split(config.minibatches):
                 self._optimizer.zero_grad(set_to_none=True)
-                terms = self._backward(scaled.rows(rows), len(rows))
-                seen.add(terms, len(rows), *self._step(stopped), ~stopped)
+                minibatch = scaled.drawn(units)
+                terms = self._backward(minibatch, len(minibatch))
+                seen.add(terms, len(minibatch), self._step(stopped), ~stopped)
             if config.target_kl is not None and epoch + 1 < config.epochs:
                 moved = seen.epoch_kl() > _STOP_FACTOR * config.target_kl
                 stopped = self._ranks.any(stopped | moved)
@@ -408,18 +480,43 @@ class PPO:
         for chunk in minibatch.chunks(self.plan.chunk):
             # In float64: equal advantages then differ from their mean by nothing.
             part = replace(chunk, advantages=((chunk.advantages - mean) / spread).float())
-            outputs, values = self.outputs(chunk.features)
+            outputs, values, memory = self._outputs_of(chunk)
             judged = self.actions.judge(outputs, chunk.mask, chunk.actions)
             total, terms = loss(judged, values, part, self.config)
+            if memory is not None:
+                terms.sums[HIDDEN_SQUARE] = memory.detach().square().mean(dim=-1).sum()
             torch.autograd.backward(total / num_rows)
             found = terms if found is None else found.plus(terms)
         if found is None:
             raise AssertionError("a minibatch has no rows")
         return found
 
-    def _step(self, stopped: Tensor) -> tuple[Tensor, Tensor]:
-        """Take the step unless the gate is shut; the norm of each gradient, and of all."""
-        return gated_step(self._optimizer, self._parameters, self._ranks, stopped, self.config.max_grad_norm)
+    def _outputs_of(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor | None]:
+        """B L and B, and the memory after each step where there is one."""
+        sequences = batch.sequences
+        if sequences is None:
+            return *self.outputs(batch.features), None
+        features = batch.features.view(*sequences.begins.shape, *batch.features.shape[1:])
+        outputs, values, memories = self._unrolled(features, sequences.memory, sequences.begins)
+        return outputs.flatten(0, 1), values.flatten(), memories
+
+    def _step(self, stopped: Tensor) -> Norms:
+        """Take the step unless the gate is shut."""
+        gradients = averaged(self._parameters, self._ranks)
+        heads = self._norms_of_heads()
+        layers, whole = gated_step(
+            self._optimizer, gradients, self._ranks, stopped, self.config.max_grad_norm
+        )
+        return Norms(layers=layers, whole=whole, heads=heads)
+
+    def _norms_of_heads(self) -> Tensor:
+        """H; nothing where there is one head, whose layer is one among others."""
+        squares = torch.zeros(len(self._heads), device=self.device)
+        for layer, heads in self._last_layers if self._heads else ():
+            for gradient in (layer.weight.grad, layer.bias.grad):
+                if gradient is not None:
+                    squares.index_add_(0, heads, gradient.view(len(heads), -1).square().sum(dim=1))
+        return squares.sqrt()
 
     def events(self, index: int, values: dict[str, float], at_ns: int) -> list[Event]:
         """An early stop, and minibatches whose gradients were not finite."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from overwatch_rl.algorithms.dqn import DQN, DQNConfig
+from overwatch_rl.algorithms.networks import has_memory
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.types import Decision, Observation
 
@@ -63,7 +64,9 @@ class Kind:
     shown: Callable[[Any], dict[str, object]] = asdict
     """What a run declares of a config."""
     rows_at_least: str | None = None
-    """The setting of which a batch needs as many env steps."""
+    """The setting of which a batch needs as many env steps, or envs where `has_memory`."""
+    has_memory: Callable[[Any], bool] = lambda _: False
+    """Whether a policy of a config is recurrent: then it learns from whole envs, in the process that acts."""
     is_replayed: bool = False
     """Whether it learns from steps that are sampled again and again, rather than once from a rollout."""
 
@@ -102,6 +105,7 @@ ALGORITHMS: Final[dict[str, Kind]] = {
         },
         shown=_shown_of_ppo,
         rows_at_least="minibatches",
+        has_memory=lambda config: has_memory(config.network),
     ),
     "dqn": Kind(
         config=DQNConfig,

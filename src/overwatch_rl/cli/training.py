@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 
 import click
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from overwatch_rl.modes import Modes
     from overwatch_rl.trained import TrainedPolicy
     from overwatch_rl.worlds.goodhart.config import GoodhartConfig
+    from overwatch_rl.worlds.schedules import Act
 
 Command = TypeVar("Command", bound=Callable[..., object])
 EVALUATION_SEED: Final = 1_000_003
@@ -35,6 +36,7 @@ class _Episodes(TypedDict):
     episodes: int
     slots: int | None
     seed: int
+    search: bool
 
 
 def _own_settings(command: Command) -> Command:
@@ -222,6 +224,7 @@ def _follow(modes: "Modes") -> int:
 @click.option("--episodes", type=int, default=32, show_default=True, help="Episodes of each policy.")
 @click.option("--slots", type=int, help="Slots of each environment; the policy's own, else 3.")
 @click.option("--seed", type=int, default=EVALUATION_SEED, show_default=True, help="Which episodes.")
+@click.option("--search", is_flag=True, help="Play the best fixed schedule too; it is searched first.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option(
     "--post", "is_posted", is_flag=True,
@@ -255,10 +258,11 @@ def evaluate(
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
-    click.echo(f"{'policy':12}  {'return':>17}  {'metric':>6}  {'fossils':>7}")
+    width = max(12, *map(len, rows))
+    click.echo(f"{'policy':{width}}  {'return':>17}  {'metric':>6}  {'fossils':>7}")
     for name, row in rows.items():
         spread = f"{row['return']:+.3f} ± {row['standard_error']:.3f}"
-        click.echo(f"{name:12}  {spread:>17}  {row['metric']:6.3f}  {row['fossils']:7.2f}")
+        click.echo(f"{name:{width}}  {spread:>17}  {row['metric']:6.3f}  {row['fossils']:7.2f}")
 
 
 def _evaluate(
@@ -283,6 +287,8 @@ def _evaluate(
         world, own = policy.world, {**policy.settings, **own}
     made = make(world, WorldConfig(num_envs=episodes), own)
     acts = dict(baselines(made.spec.action, torch.Generator().manual_seed(seed)))
+    if world == "morphogenesis":
+        acts |= _rules(made, seed, is_searched=requested["search"])
     if policy is not None:
         acts = {"policy": policy.player(made.spec), **acts}
     rows = {}
@@ -295,6 +301,16 @@ def _evaluate(
             "fossils": float(played.fossils.double().mean()),
         }
     return rows, policy
+
+
+def _rules(world: Any, seed: int, *, is_searched: bool) -> "dict[str, Act]":
+    """Rules that look at a world of slots; the best fixed schedule is searched in other episodes."""
+    from overwatch_rl.worlds.morphogenesis.baselines import best_schedule, rules
+
+    if not is_searched:
+        return rules(world)
+    name, act = best_schedule(world, seed + 1)
+    return {f"best: {name}": act, **rules(world)}
 
 
 def _post(place: Path | str, version: "Version", mean_return: float, episodes: int) -> None:

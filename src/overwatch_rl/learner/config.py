@@ -113,6 +113,12 @@ class LearnerConfig(Section):
             value, bounds = getattr(learned, name), TUNABLES[name]
             if not bounds.includes(value):
                 raise ValueError(f"{path}.{name} is {value:g}; use a value in {bounds}")
+        if kind.has_memory(learned):
+            name = cast("Any", learned).network
+            raise ValueError(
+                f"{path}.network is {name!r}, whose memory experience does not hold; use a network without, "
+                "or `overwatch-rl train`, which acts and learns in one process"
+            )
         bound = kind.rows_at_least
         if bound is not None and (least := getattr(learned, bound)) > self.rows:
             raise ValueError(f"{path}.{bound} is {least}; batch.steps x batch.envs are only {self.rows} rows")

@@ -44,6 +44,7 @@ class RolloutBuffer:
         self._final_at = torch.full((places, num_envs), num_steps, device=device)
         self._finals = torch.zeros(num_envs, dtype=torch.int64, device=device)
         self._columns: dict[str, Tensor] = {}
+        self._memory: Tensor | None = None
         self.filled = 0
 
     def clear(self) -> None:
@@ -57,6 +58,7 @@ class RolloutBuffer:
         if self.filled == self._num_steps:
             raise IndexError(f"the buffer holds {self._num_steps} steps and is full; clear it first")
         row = self.filled
+        self._memory = seen.memory if row == 0 else self._memory
         self._features[row] = seen.features
         if seen.mask is not None:
             if self._mask is None:
@@ -93,6 +95,7 @@ class RolloutBuffer:
             final_at=self._final_at if has_finals else None,
             last=last,
             columns=self._columns,
+            memory=self._memory,
         )
 
     def rows(self) -> dict[str, Tensor]:

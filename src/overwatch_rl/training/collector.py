@@ -3,12 +3,12 @@
 Rules: between two rollouts nothing is left behind but the running episodes, the draws and the observation;
 nothing is read from the device. Must not know what learns from a rollout.
 
-Shapes: T steps, N envs.
+Shapes: T steps, N envs, P operations.
 """
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import torch
@@ -21,6 +21,8 @@ from overwatch_rl.worlds.base import World
 
 _OWN: Final = ("actions", "rewards", "terminated", "truncated", "episode_return", "episode_length")
 """Columns of `Rolled` that have a field."""
+OP_PROBS: Final = "op_probs"
+"""The column of the probabilities of the operations, N P."""
 
 
 class Actor(Protocol):
@@ -56,6 +58,19 @@ class Episodes:
         self.returns = torch.where(ended, 0.0, returns)
         self.lengths = torch.where(ended, 0, lengths)
         return {"episode_return": returns, "episode_length": lengths}
+
+
+def _beside(decision: Decision) -> dict[str, Tensor]:
+    """Columns of what was decided."""
+    return {} if decision.choices is None else {OP_PROBS: decision.choices}
+
+
+def _following(step: Step, decision: Decision) -> Observation:
+    """What the policy sees next, with its memory; an episode begins without one."""
+    if decision.memory is None:
+        return step.observation
+    ended = step.terminated | step.truncated
+    return replace(step.observation, memory=torch.where(ended[:, None], 0.0, decision.memory))
 
 
 class Collector:
@@ -104,8 +119,10 @@ class Collector:
         return self._buffer.num_bytes()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Running sums of episodes and the generator of draws; not copied."""
+        """Running sums of episodes, what a recurrent policy remembers, the generator of draws; not copied."""
         own = {"returns": self.episodes.returns, "lengths": self.episodes.lengths}
+        if self.observation.memory is not None:
+            own["memory"] = self.observation.memory
         return own if self._draws is None else own | {"draws": self._draws.get_state()}
 
     def go_on(self, own: Mapping[str, Tensor], world: dict[str, Tensor], *, steps: int, updates: int) -> None:
@@ -122,7 +139,9 @@ class Collector:
         if not world:
             self.observation = self._world.reset(self._config.seed + updates)
             return
-        self.observation = self._world.load_state_dict(world)
+        memory = own.get("memory")
+        seen = self._world.load_state_dict(world)
+        self.observation = replace(seen, memory=None if memory is None else memory.to(self._device))
         self.episodes.returns.copy_(own["returns"])
         self.episodes.lengths.copy_(own["lengths"])
 
@@ -139,8 +158,8 @@ class Collector:
             acted = time.perf_counter()
             step = self._world.step(decision.actions)
             stepped = time.perf_counter()
-            self._buffer.store(seen, decision, step, self.episodes.add(step))
-            self.observation = step.observation
+            self._buffer.store(seen, decision, step, self.episodes.add(step) | _beside(decision))
+            self.observation = _following(step, decision)
             self.steps_done += 1
             took = time.perf_counter() - began
             self._reporter.beat(self.steps_done, took)

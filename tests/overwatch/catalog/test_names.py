@@ -43,6 +43,8 @@ def test_a_label_is_the_translators(attribute: str, label: str) -> None:
     [
         ("entropy/op", ("entropy", "op")),
         (f"{CUSTOM_PREFIX}kl_divergence/slot/a", ("kl_divergence", "slot/a")),
+        ("grad_norm/op", ("grad_norm", "op")),
+        ("ratio_max/op", ("ratio_max", "op")),
         ("entropy/", None),
         ("entropy", None),
         ("action/op", None),

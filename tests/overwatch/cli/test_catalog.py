@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from overwatch.catalog import KL, ROWS
+from overwatch.catalog import KL, ROWS, Scope
 from overwatch.catalog.presets import PRESETS
 from overwatch.cli import main
 
@@ -83,7 +83,8 @@ def test_a_list_is_narrowed() -> None:
     assert "overwatch.policy.advantage_std" in judged
     assert "overwatch.policy.learning_rate" not in judged
     coming = _run("list", "--coming", "--scope", "policy").stdout
-    assert "comes with recurrent policies" in coming
+    waiting = {row.comes_with for row in ROWS if row.comes_with and row.scope is Scope.POLICY}
+    assert all(f"comes with {what}" in coming for what in waiting)
     assert "learner.sgd_steps" not in _run("list", "--coming").stdout
     assert KL.name not in _run("list", "--coming").stdout
     wrong = _run("list", "--preset", "espr")

@@ -1,5 +1,7 @@
 """Small specs, a policy, rollouts and batches for the tests of the algorithms."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -13,6 +15,7 @@ from overwatch_rl.types import (
     Observation,
     ObservationSpec,
     Rollout,
+    SlotLayout,
     Step,
     WorldSpec,
     discrete,
@@ -31,6 +34,8 @@ VECTOR = ObservationSpec(shape=(FEATURES,))
 CODES = ObservationSpec(
     shape=(3, 3), dtype=torch.int8, codes=tuple(tuple(float(i == j) for j in range(3)) for i in range(3))
 )
+SLOTS = ObservationSpec(shape=(2 + 2 * 3,), slots=SlotLayout(shared=2, count=2, width=3))
+"""Of the two slots that `SPEC` chooses from."""
 MOVES = discrete(("n", "e", "s", "w"))
 
 
@@ -48,8 +53,8 @@ def ppo(
     """An untrained one, with logits that differ enough to matter."""
     made = PPO(spec or world_spec(), config or PPOConfig(), seed=seed, device=device)
     with torch.no_grad():
-        layer = made.network.actor  # type: ignore[attr-defined]  # of both networks
-        (layer if isinstance(layer, torch.nn.Linear) else layer[-1]).weight.mul_(300.0)
+        for layer, _ in made.network.last_layers():
+            layer.weight.mul_(300.0)
     return made
 
 
@@ -116,6 +121,56 @@ def copied(state: dict[str, Tensor]) -> dict[str, Tensor]:
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     """Whether two states are equal to the bit."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+class Walk:
+    """A resumable world of random observations; episodes end in both ways, by each env's own clock."""
+
+    def __init__(self, num_envs: int, seen: ObservationSpec = SLOTS, horizon: int = 4) -> None:
+        self.spec = replace(world_spec(SPEC, seen), horizon=horizon)
+        self._draws = torch.Generator()
+        self._clock = torch.zeros(num_envs, dtype=torch.int64)
+        self._features = torch.zeros(num_envs, *seen.shape)
+
+    def _draw(self) -> Tensor:
+        return torch.randn(self._features.shape, generator=self._draws)
+
+    def _seen(self) -> Observation:
+        return Observation(features=self._features, mask=legal(len(self._features)))
+
+    def reset(self, seed: int) -> Observation:
+        """Begin; clocks differ from env to env."""
+        self._draws.manual_seed(seed)
+        self._clock = torch.arange(len(self._clock)) % self.spec.horizon
+        self._features = self._draw()
+        return self._seen()
+
+    def step(self, actions: Tensor) -> Step:
+        """One step; the reward is what was done."""
+        final, self._features = self._draw(), self._draw()
+        terminated = torch.rand(len(final), generator=self._draws) < 0.15
+        truncated = (self._clock + 1 >= (self.spec.horizon or 1)) & ~terminated
+        self._clock = torch.where(terminated | truncated, 0, self._clock + 1)
+        self._features = torch.where((terminated | truncated)[:, None], self._features, final)
+        return Step(
+            observation=self._seen(),
+            reward=actions[:, 0].float(),
+            terminated=terminated,
+            truncated=truncated,
+            final=final,
+        )
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All of it."""
+        return {
+            "draws": self._draws.get_state(), "clock": self._clock.clone(), "seen": self._features.clone()
+        }  # fmt: skip
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> Observation:
+        """Become as it was."""
+        self._draws.set_state(state["draws"])
+        self._clock, self._features = state["clock"].clone(), state["seen"].clone()
+        return self._seen()
 
 
 class Blank:

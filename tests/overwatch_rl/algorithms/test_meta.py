@@ -14,7 +14,7 @@ from overwatch_rl.algorithms.ppo import PPO, PPOConfig
 from overwatch_rl.telemetry.reporter import Silent
 from overwatch_rl.training.trainer import Trainer, TrainerConfig
 from overwatch_rl.types import Box, ObservationSpec
-from tests.overwatch_rl.algorithms.small import CODES, MOVES, SPEC, VECTOR, Blank
+from tests.overwatch_rl.algorithms.small import CODES, MOVES, SLOTS, SPEC, VECTOR, Blank
 
 CONV = PPOConfig(network="conv", popart=True, value_clip=0.2, target_kl=1e-9, anneal_updates=3)
 
@@ -32,8 +32,10 @@ def train(config: PPOConfig, world: Blank) -> str:
         (CONV, MOVES, CODES),
         (PPOConfig(popart=True, normalise_observations=True), Box(low=(-1.0,), high=(1.0,)), VECTOR),
         (PPOConfig(), SPEC, ObservationSpec(shape=(3, 4, 4), dtype=torch.uint8)),
+        (PPOConfig(network="slots", popart=True), SPEC, SLOTS),
+        (PPOConfig(network="slots_recurrent", normalise_observations=True, target_kl=1e-9), SPEC, SLOTS),
     ],
-    ids=["conv", "gaussian", "factored"],
+    ids=["conv", "gaussian", "factored", "slots", "recurrent"],
 )
 def test_the_loop_reads_nothing_from_the_device(
     config: PPOConfig, action: object, seen: ObservationSpec

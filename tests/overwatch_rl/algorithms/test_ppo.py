@@ -17,8 +17,10 @@ from overwatch.events import EarlyStopped, NonFiniteSeen
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.batch import Batch
 from overwatch_rl.algorithms.distributions import Judged
+from overwatch_rl.algorithms.gate import averaged, gated_step
 from overwatch_rl.algorithms.minibatches import relative_entropy
 from overwatch_rl.algorithms.ppo import PPO, PPOConfig, k3, loss
+from overwatch_rl.algorithms.ranks import Alone
 from overwatch_rl.types import Box, Observation, Stats, WorldSpec
 from tests.overwatch_rl.algorithms.small import (
     CODES,
@@ -118,9 +120,8 @@ def test_an_update_reports_each_head_where_there_are_several() -> None:
     found = numbers(stats)
 
     assert len(names) > 1
-    assert {name for name in found if "/" in name} == {
-        f"{row}/{name}" for row in ("entropy", "kl_divergence", "clip_fraction") for name in names
-    }
+    rows = ("entropy", "kl_divergence", "clip_fraction", "ratio_max", "grad_norm")
+    assert {name for name in found if "/" in name} == {f"{row}/{name}" for row in rows for name in names}
     assert all(0 <= found[f"clip_fraction/{name}"] <= 1 for name in names)
     assert [0 < found[f"entropy/{name}"] < 1 for name in names] == [True, False, True]
     assert math.isnan(found[f"entropy/{names[1]}"])  # one slot is legal, which leaves no choice
@@ -202,6 +203,64 @@ def test_the_loss_equals_that_of_stable_baselines() -> None:
     assert len(ours) == len(gradients) > 0
     for mine, their in zip(ours, gradients, strict=True):
         assert torch.allclose(mine, their, atol=1e-5)
+
+
+def test_an_update_of_rows_that_stand_alone_is_a_plain_loop() -> None:
+    """Over rows drawn anew each epoch, a mean loss and a step each: equal weights to the bit."""
+    config = PPOConfig(epochs=2, minibatches=3)
+    made, other = ppo(config), ppo(config)
+    data = batch(made)
+    made.update(data)
+
+    assert other._order is not None
+    for _ in range(config.epochs):
+        for rows in torch.randperm(len(data), generator=other._order).tensor_split(config.minibatches):
+            part = data.rows(rows)
+            ahead = part.advantages.double()
+            spread = ahead.var(unbiased=False).sqrt() + 1e-8
+            part = replace(part, advantages=((part.advantages - ahead.mean()) / spread).float())
+            outputs, values = other.network(part.features)
+            judged = other.actions.judge(outputs, part.mask, part.actions)
+            other._optimizer.zero_grad()
+            (loss(judged, values, part, config)[0] / len(rows)).backward()  # type: ignore[no-untyped-call]
+            gradients = averaged(other._parameters, Alone())
+            gated_step(other._optimizer, gradients, Alone(), torch.tensor(data=False), config.max_grad_norm)
+    assert same(dict(made.policy.state_dict()), dict(other.policy.state_dict()))
+
+
+def test_ratio_and_gradient_of_a_head_equal_a_hand_computation() -> None:
+    """The largest ratio of rows that used it; the norm of those weights that give its logits."""
+    config = PPOConfig(epochs=1, minibatches=1, max_grad_norm=1e-3)
+    data, made = batch(ppo(config, seed=0)), ppo(config, seed=1)
+    twin = made.twin()
+    twin.probe(data)
+    layer = twin.network.last_layers()[0][0]
+    assert layer.weight.grad is not None
+    assert layer.bias.grad is not None
+    both = torch.cat([layer.weight.grad, layer.bias.grad[:, None]], dim=1)
+    norms = [float(rows.norm()) for rows in both.split(made.actions.spec.sizes)]
+    with torch.no_grad():
+        outputs, _ = made.outputs(data.features)
+        judged = made.actions.judge(outputs, data.mask, data.actions)
+    changes = (judged.log_probs - data.log_probs).exp()
+    ratios = [float(changes[judged.used[:, head], head].max()) for head in range(len(norms))]
+    found = numbers(made.update(data))
+    names = [head.name for head in made.actions.spec.heads]
+
+    assert [found[f"grad_norm/{name}"] for name in names] == pytest.approx(norms, rel=1e-5)
+    assert [found[f"ratio_max/{name}"] for name in names] == pytest.approx(ratios, rel=1e-5)
+    assert len(set(norms)) == len(set(ratios)) == 3
+
+
+def test_a_head_that_no_row_used_has_no_ratio() -> None:
+    """NaN, not 1 and not minus infinity."""
+    made = ppo()
+    data = batch(made)
+    waiting = replace(data, actions=torch.zeros_like(data.actions))
+    found = numbers(made.update(waiting))
+
+    assert math.isnan(found["ratio_max/kind"])
+    assert math.isfinite(found["ratio_max/op"])
 
 
 @given(st.floats(-15, 15))

@@ -41,6 +41,14 @@ def test_every_algorithm_has_settings_of_its_own_name(name: str) -> None:
     assert 0 < kind.discount(config.learned) <= 1
 
 
+def test_a_policy_with_memory_is_refused() -> None:
+    """Chunks hold none; the error has the path, the value and what to do."""
+    named = r"ppo.network is 'slots_recurrent', whose memory .* `overwatch-rl train`"
+    with pytest.raises(ValueError, match=named):
+        learner_config({"world": "morphogenesis", "ppo": {"network": "slots_recurrent"}})
+    assert learner_config({"world": "morphogenesis", "ppo": {"network": "slots"}}).learned
+
+
 def test_a_table_that_is_sampled_paces_as_one_process_would() -> None:
     """An update has its gradient steps once its batch is there, and actors are one batch ahead at most."""
     config = learner_config({"world": "gym:CartPole-v1", "algorithm": "dqn", "seed": 4})

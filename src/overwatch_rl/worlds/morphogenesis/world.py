@@ -26,7 +26,7 @@ from torch.nn import functional
 from overwatch.catalog.stages import BY_CODE, Stage
 from overwatch.events import MetricInfo
 from overwatch_rl.settings import configured
-from overwatch_rl.types import Observation, ObservationSpec, Step, WorldSpec
+from overwatch_rl.types import Observation, ObservationSpec, SlotLayout, Step, WorldSpec
 from overwatch_rl.worlds.base import World, WorldConfig, check_legal
 from overwatch_rl.worlds.morphogenesis.actions import Chosen, Style, action_spec, chosen
 from overwatch_rl.worlds.morphogenesis.alpha import Mode
@@ -34,6 +34,7 @@ from overwatch_rl.worlds.morphogenesis.attribution import Attribution, attribute
 from overwatch_rl.worlds.morphogenesis.config import DIGITS, MorphogenesisConfig
 from overwatch_rl.worlds.morphogenesis.data import cifar, digits
 from overwatch_rl.worlds.morphogenesis.governor import REASONS, Governor, GovernorConfig
+from overwatch_rl.worlds.morphogenesis.growth import gradients
 from overwatch_rl.worlds.morphogenesis.hosts import HOSTS, Learned, Measured, Wiring
 from overwatch_rl.worlds.morphogenesis.hosts.blueprints import BLUEPRINTS
 from overwatch_rl.worlds.morphogenesis.lifecycle import CONNECTED, GROWING, Lifecycle, Moved, seed_facts
@@ -115,12 +116,15 @@ class Morphogenesis:
         self._stalled = torch.zeros_like(self._clock)  # N, steps since it was reached
         self._measured = self._hosts.validate(self._wiring())
         self._mask = self._slots.mask()
-        width = GLOBAL_FEATURES + own.slots * (SLOT_FEATURES + len(self._blueprints))
+        width = SLOT_FEATURES + len(self._blueprints)
         self.spec = WorldSpec(
             task=DIGITS if own.data == DIGITS else "cifar",
             metric=MetricInfo(name="acc", unit="1", higher_is_better=True),
             reward_mode=own.reward_mode,
-            observation=ObservationSpec(shape=(width,)),
+            observation=ObservationSpec(
+                shape=(GLOBAL_FEATURES + own.slots * width,),
+                slots=SlotLayout(shared=GLOBAL_FEATURES, count=own.slots, width=width),
+            ),
             action=self._action,
             seeds=replace(
                 seed_facts(self._action, codes, own),
@@ -175,6 +179,15 @@ class Morphogenesis:
             truncated=torch.zeros_like(ended),
             columns=columns,
         )
+
+    def facts(self) -> dict[str, Tensor]:
+        """Columns of slots and `stalled_steps`, of what the policy sees now; for rules that do not learn."""
+        own = {"slot_contribution": self._measured.contribution, "stalled_steps": self._stalled}
+        return self._slots.facts() | {name: value.clone() for name, value in own.items()}
+
+    def gradients(self) -> Tensor:
+        """N K B: what a seed of each blueprint would have in each dormant slot; see `growth`."""
+        return gradients(self._hosts, self._wiring(), self._slots.within(Stage.DORMANT))
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that the next step depends on, generators included."""

@@ -62,7 +62,9 @@ def shown(events: list[Event]) -> Snapshot:
 def test_a_choice_has_its_probability_and_the_likeliest_others() -> None:
     """Of three operations the one taken and both others, the likelier first."""
     action = next(event for event in emitted() if isinstance(event, ActionTaken))
-    assert action.confidence is not None and action.second is not None and action.third is not None
+    assert action.confidence is not None
+    assert action.second is not None
+    assert action.third is not None
     assert action.confidence.array().tolist() == [np.float32(0.7)] * N
     assert (action.second.words(), action.third.words()) == (["prune"] * N, ["germinate"] * N)
     chosen = shown(emitted()).detail
