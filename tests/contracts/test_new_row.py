@@ -18,7 +18,6 @@ ROW = """
         asks="How many states were never seen before?",
         label="novelty",
         limits=above(5.0),
-        comes_with=None,
         fix="look where it goes",
     ),
 )

@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import overwatch.sdk
 from overwatch.catalog import ROWS, Kind, Metric, Scope, of_scope, prometheus_name
+from overwatch.catalog.rewards import ROWS as GROWTH
 from overwatch.catalog.tallies import SERVICES, is_tally
 from overwatch.events import Column, EnvRolledBack, Measured, Origin, Record, Tallied
 from overwatch.fold import Fold, Frame, next_tick
@@ -299,7 +300,7 @@ def test_a_row_that_was_not_told_is_absent() -> None:
     frame = fold.advance(next_tick(now), [batch], [])
     (snapshot,) = frame.snapshots.values()
 
-    told_today = {row.short for row in of_scope(Scope.POLICY) if row.comes_with is None}
+    told_today = {row.short for row in of_scope(Scope.POLICY) if row not in GROWTH}
     assert set(snapshot.policy) == told_today
     for short in told_today - {"entropy"}:
         reading = snapshot.policy[short]

@@ -203,7 +203,7 @@ def _places(rows: Sequence[Metric], around: Surroundings) -> Iterator[str]:
             case records.InField():
                 if not around.is_field(place.path):
                     yield f"{record}: no field of the snapshot is at {place.path!r}"
-            case records.Later() | records.StruckOut():
+            case records.StruckOut():
                 pass
             case _:
                 assert_never(place)

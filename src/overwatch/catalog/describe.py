@@ -49,7 +49,6 @@ def describe(row: Metric) -> dict[str, Stated]:
         "also_on_metrics": list(row.also),
         "attributes": dict(row.attributes),
         "since": row.since,
-        "comes_with": row.comes_with,
     }
 
 

@@ -269,8 +269,6 @@ class Metric:
     """The preset that suits a run which emits this and names neither preset nor algorithm."""
     parts: str = ""
     """Of what it may come one by one, as `head`: `SHORT/NAME` is the number of one: shown, not judged."""
-    comes_with: str | None = None
-    """What is to emit it and is not there; `None` where something emits it today."""
 
     def __post_init__(self) -> None:
         short = self.short or self.name.rpartition(".")[2]

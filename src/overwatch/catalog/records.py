@@ -1,4 +1,4 @@
-"""Where each telemetry record of the original system lives here: row, event, field, or what is to come.
+"""Where each telemetry record of the original system lives here: row, event, field; or why nowhere.
 
 Rows name their own records; this page names all records, and those that are no row. A record is never both.
 Fields are paths from `Snapshot`, where `*` stands for every entry. Must not know snapshots: what a path leads
@@ -19,8 +19,6 @@ class InRow:
 
     name: str
     """Full name."""
-    comes_with: str | None = None
-    """Who will tell it; `None` where something tells it today."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +39,6 @@ class InField:
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
-    """Nothing yet: its producer comes with a world or a service."""
-
-    comes_with: str
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
 class StruckOut:
     """Not here, on purpose."""
 
@@ -56,12 +46,12 @@ class StruckOut:
     what: str
 
 
-Place = InRow | InEvent | InField | Later | StruckOut
+Place = InRow | InEvent | InField | StruckOut
 
 _PAIRS: Final = "as many numbers an env as pairs of slots: `slot.interaction` is what those of a seed come to"
 _BESIDE: Final = "the few values stand beside each other in the drawer"
 
-ELSEWHERE: Final[Mapping[str, InEvent | InField | Later | StruckOut]] = MappingProxyType(
+ELSEWHERE: Final[Mapping[str, InEvent | InField | StruckOut]] = MappingProxyType(
     {
         "TELE-001": InField("run.task", "task name"),
         "TELE-010": InField("run.episode", "current episode"),
@@ -184,5 +174,5 @@ def places(rows: Iterable[Metric]) -> dict[str, Place]:
     found: dict[str, Place] = {}
     for row in rows:
         for record in row.tele:
-            found.setdefault(record, InRow(row.name, row.comes_with))
+            found.setdefault(record, InRow(row.name))
     return dict(sorted({**ELSEWHERE, **found}.items()))

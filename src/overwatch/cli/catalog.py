@@ -28,7 +28,7 @@ from overwatch.catalog.describe import (
 )
 from overwatch.catalog.graph import arrows, backwards, reach
 from overwatch.catalog.presets import DEFAULT, PRESETS, parse_preset
-from overwatch.catalog.records import InEvent, InField, InRow, Later, Place, StruckOut, ids, places
+from overwatch.catalog.records import InEvent, InField, InRow, Place, StruckOut, ids, places
 from overwatch.cli.live_check import live_check
 from overwatch.cli.recordings import BadInputError
 from overwatch.cli.streams import format_option
@@ -75,9 +75,8 @@ def show(name: str, fmt: str) -> None:
 @click.option("--library", type=click.Choice([one.value for one in Library], case_sensitive=False),
               help="Only what this library tells, under its names.")  # fmt: skip
 @click.option("--judged", is_flag=True, help="Only what the preset has limits for.")
-@click.option("--coming", is_flag=True, help="Only what nothing tells yet.")
 @_FORMAT
-def list_(preset: str, fmt: str, *, judged: bool, coming: bool, **only: str | None) -> None:
+def list_(preset: str, fmt: str, *, judged: bool, **only: str | None) -> None:
     """All metrics with their limits, one a line."""
     try:
         parse_preset(preset)
@@ -85,7 +84,6 @@ def list_(preset: str, fmt: str, *, judged: bool, coming: bool, **only: str | No
         raise click.BadParameter(str(error), param_hint="--preset") from error
     scope, library = only["scope"], only["library"]
     rows = [row for row in ROWS if scope is None or row.scope.value == scope]
-    rows = [row for row in rows if not coming or row.comes_with]
     rows = [row for row in rows if library is None or _aliases(row, library)]
     rows = [row for row in rows if not judged or limits_text(row.limits_for(preset))]
     if fmt == "json":
@@ -94,7 +92,6 @@ def list_(preset: str, fmt: str, *, judged: bool, coming: bool, **only: str | No
     width = max((len(row.name) for row in rows), default=0)
     for row in rows:
         notes = [limits_text(row.limits_for(preset)), *(_aliases(row, library) if library else ())]
-        notes += [f"comes with {row.comes_with}"] if row.comes_with else []
         click.echo(f"{row.name:{width}}  {row.unit:10}  {'; '.join(note for note in notes if note)}".rstrip())
     click.echo(f"{len(rows)} metrics, limits of preset {preset} ({PRESETS[preset]})")
 
@@ -135,8 +132,6 @@ def check(fmt: str) -> None:
         "rows": len(ROWS),
         "aliases": sum(len(aliases_of(row)) for row in ROWS),
         "records": len(ids()),
-        "rows_to_come": sum(row.comes_with is not None for row in ROWS),
-        "records_to_come": sum(isinstance(place, Later) for place in places(ROWS).values()),
         "records_struck_out": sum(isinstance(place, StruckOut) for place in places(ROWS).values()),
     }
     if fmt == "json":
@@ -146,7 +141,6 @@ def check(fmt: str) -> None:
         raise click.ClickException("\n".join(wrong))
     click.echo(
         f"{held['rows']} rows, {held['aliases']} aliases, {held['records']} telemetry records are in order; "
-        f"{held['rows_to_come']} rows and {held['records_to_come']} records come later, "
         f"{held['records_struck_out']} records are struck out"
     )
 
@@ -211,8 +205,6 @@ def _words(place: Place) -> str:
             return f"{place.what}: field `{place.field}` of event `{place.tag}`"
         case InField():
             return f"{place.what}: `{place.path}` of the snapshot"
-        case Later():
-            return f"{place.what}: comes with {place.comes_with}"
         case StruckOut():
             return f"{place.what}: struck out, {place.why}"
 

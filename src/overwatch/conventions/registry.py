@@ -128,8 +128,6 @@ def _metric(row: Metric) -> MetricDef:
 
 def _note(row: Metric) -> str:
     stated = []
-    if row.comes_with:
-        stated.append(f"Nothing here emits it yet: it comes with {row.comes_with}.")
     if row.scope in (Scope.ENV, Scope.SLOT):
         stated.append("Overwatch's SDK emits it in `overwatch.measured` only; as a metric it is taken.")
     if row.estimator is not None:

@@ -24,6 +24,7 @@ from overwatch.catalog import (
 from overwatch.catalog.goodhart import GAP, PROXY, TRUE
 from overwatch.catalog.gradients import ENTROPY_NATS
 from overwatch.catalog.policy import ENTROPY
+from overwatch.catalog.rewards import ROWS as GROWTH
 from overwatch.diagnose import Judged
 from overwatch.diagnose.hacking import LEAST, WORDS
 from overwatch.events.adding import added
@@ -45,8 +46,8 @@ TREND_RESIDUALS: Final = 2.0
 def readings(state: RunState, judged: Judged) -> dict[str, Reading]:
     """All policy rows in catalogue order, then the run's own custom values by name.
 
-    A row that nothing was received of is there as absent, unless nothing emits it today. The entropy of a
-    policy that has converged is low and as it should be.
+    A row that nothing was received of is there as absent, unless only worlds that grow networks have it. The
+    entropy of a policy that has converged is low and as it should be.
     """
     tick = judged.assessment.tick
     found: dict[str, Reading] = {}
@@ -54,7 +55,7 @@ def readings(state: RunState, judged: Judged) -> dict[str, Reading]:
         series = state.policy.get(row.name)
         if series is not None:
             found[row.short] = reading(state, row, series, tick)
-        elif row.comes_with is None:
+        elif row not in GROWTH:
             found[row.short] = _ABSENT[row.short]
     for name in sorted(state.policy):
         if name not in BY_NAME:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from overwatch.catalog import KL, ROWS, Scope
+from overwatch.catalog import KL, ROWS
 from overwatch.catalog.presets import PRESETS
 from overwatch.cli import main
 
@@ -76,17 +76,12 @@ def test_all_metrics_are_listed() -> None:
 
 
 def test_a_list_is_narrowed() -> None:
-    """By scope, by library, by what a preset judges, by what is still to come."""
+    """By scope, by library, by what a preset judges."""
     assert "overwatch.policy" not in _run("list", "--scope", "gpu").stdout
     assert "actor/ppo_kl (k1" in _run("list", "--library", "verl").stdout
     judged = _run("list", "--judged", "--preset", "esper").stdout
     assert "overwatch.policy.advantage_std" in judged
     assert "overwatch.policy.learning_rate" not in judged
-    coming = _run("list", "--coming", "--scope", "policy").stdout
-    waiting = {row.comes_with for row in ROWS if row.comes_with and row.scope is Scope.POLICY}
-    assert all(f"comes with {what}" in coming for what in waiting)
-    assert "learner.sgd_steps" not in _run("list", "--coming").stdout
-    assert KL.name not in _run("list", "--coming").stdout
     wrong = _run("list", "--preset", "espr")
     assert wrong.exit_code != 0
     assert "did you mean 'esper'" in wrong.stderr
