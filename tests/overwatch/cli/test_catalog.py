@@ -52,9 +52,9 @@ def test_a_metric_is_shown_in_words() -> None:
 
 
 def test_a_record_that_is_no_metric_is_shown_too() -> None:
-    """A record leads to its field, its event, or to what it comes with."""
+    """A record leads to its field, its event, or to why it is struck out."""
     assert "`run.task` of the snapshot" in _run("show", "TELE-001").stdout
-    assert "comes with attribution in the morphogenesis world" in _run("show", "tele-530").stdout
+    assert "struck out" in _run("show", "tele-525").stdout
 
 
 @pytest.mark.parametrize("command", ["show", "graph"])
