@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from overwatch_rl.worlds.base import MAX_SLOTS
+from overwatch_rl.worlds.morphogenesis.hosts.blueprints import BLUEPRINTS
 
 STRICTNESS: Final = ("permissive", "strict")
 _SHARES: Final = ("min_health", "min_ratio", "min_improvement", "min_contribution")
@@ -21,6 +22,10 @@ class MorphogenesisConfig:
 
     slots: int = 3
     """Slots of each environment."""
+    hosts: str = "mlp"
+    """Which networks hosts are: `mlp` or `cnn`."""
+    images: str = ""
+    """Folder with images in CIFAR-10's format, which hosts learn; empty for scikit-learn's digits."""
     steps: int = 60
     """Steps of an episode."""
     max_seeds: int | None = None
@@ -75,6 +80,8 @@ class MorphogenesisConfig:
     def __post_init__(self) -> None:
         if not 1 <= self.slots <= MAX_SLOTS:
             raise ValueError(f"slots is {self.slots}; use 1 to {MAX_SLOTS}")
+        if self.hosts not in BLUEPRINTS:
+            raise ValueError(f"hosts is {self.hosts!r}; use {' or '.join(BLUEPRINTS)}")
         if self.max_seeds is not None and self.max_seeds < 1:
             raise ValueError(f"max_seeds is {self.max_seeds}; use 1 or more, or none")
         if self.gates not in STRICTNESS:

@@ -15,14 +15,18 @@ storage or telemetry.
 Shape letters: N envs, K slots, D features.
 """
 
+import time
+from pathlib import Path
 from typing import Final, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from overwatch import events
+from overwatch.catalog import Scope
+from overwatch.catalog.machine import LOADER_CAPACITY, LOADER_DEPTH
 from overwatch.catalog.stages import BY_CODE, Stage
-from overwatch.events import MetricInfo
 from overwatch_rl.settings import configured
 from overwatch_rl.types import Observation, ObservationSpec, Step, WorldSpec
 from overwatch_rl.worlds.base import World, WorldConfig, check_legal
@@ -30,10 +34,10 @@ from overwatch_rl.worlds.morphogenesis.actions import Chosen, Style, action_spec
 from overwatch_rl.worlds.morphogenesis.alpha import Mode
 from overwatch_rl.worlds.morphogenesis.attribution import Attribution, attribute, subsets_of
 from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
-from overwatch_rl.worlds.morphogenesis.data import digits
+from overwatch_rl.worlds.morphogenesis.data import AHEAD, cifar, digits
 from overwatch_rl.worlds.morphogenesis.governor import Governor, GovernorConfig
 from overwatch_rl.worlds.morphogenesis.hosts import HOSTS, Learned, Measured, Wiring
-from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP
+from overwatch_rl.worlds.morphogenesis.hosts.blueprints import BLUEPRINTS
 from overwatch_rl.worlds.morphogenesis.lifecycle import CONNECTED, GROWING, Lifecycle, Moved, seed_facts
 from overwatch_rl.worlds.morphogenesis.rewards import Evidence, RewardConfig, Rewards, occupancy, rent
 from overwatch_rl.worlds.morphogenesis.seeds import SUMMARISED, counted, summary
@@ -41,6 +45,8 @@ from overwatch_rl.worlds.morphogenesis.seeds import SUMMARISED, counted, summary
 GLOBAL_FEATURES: Final = 8
 SLOT_FEATURES: Final = len(BY_CODE) + len(Style) + 8
 """Beside one for each blueprint."""
+_LOADING_EVERY: Final = 10
+"""Steps between two reports of the loader."""
 _LONG_AGE: Final = 10
 _LONG_LIFE: Final = 30
 _LONG_MOVE: Final = 8
@@ -88,8 +94,11 @@ class Morphogenesis:
         self._own = own
         self._device = config.device
         self._num_envs, self._num_slots = config.num_envs, own.slots
-        self._action = action_spec(own.slots, tuple(blueprint.id for blueprint in MLP))
-        self._hosts = HOSTS["mlp"](config.num_envs, own.slots, digits(), torch.device(config.device))
+        grown = BLUEPRINTS[own.hosts]
+        self._num_blueprints = len(grown)
+        self._action = action_spec(own.slots, tuple(blueprint.id for blueprint in grown))
+        data = cifar(Path(own.images)) if own.images else digits()
+        self._hosts = HOSTS[own.hosts](config.num_envs, own.slots, data, torch.device(config.device))
         self._slots = Lifecycle(config.num_envs, own, self._action, config.device)
         self._judge = judge or Governor(
             config.num_envs, GovernorConfig(diverged_loss=own.diverged_loss), config.device
@@ -101,7 +110,7 @@ class Morphogenesis:
         self._unknown = _unknown(*shape, config.device)
         self._born = torch.full(shape, torch.nan)  # N K, accuracy just before each seed germinated
         self._steps = torch.zeros((), dtype=torch.int64)  # of the world since its reset
-        codes = tuple(blueprint.code for blueprint in MLP)
+        codes = tuple(blueprint.code for blueprint in grown)
         self._all = torch.ones(config.num_envs, dtype=torch.bool, device=self._device)
         self._clock = torch.zeros(config.num_envs, dtype=torch.int64)  # N, steps of the running episode
         self._rollbacks = torch.zeros_like(self._clock)  # N, in the running episode
@@ -110,10 +119,10 @@ class Morphogenesis:
         self._stalled = torch.zeros_like(self._clock)  # N, steps since it was reached
         self._measured = self._hosts.validate(self._wiring())
         self._mask = self._slots.mask()
-        width = GLOBAL_FEATURES + own.slots * (SLOT_FEATURES + len(MLP))
+        width = GLOBAL_FEATURES + own.slots * (SLOT_FEATURES + len(grown))
         self.spec = WorldSpec(
-            task="digits",
-            metric=MetricInfo(name="acc", unit="1", higher_is_better=True),
+            task=data.name,
+            metric=events.MetricInfo(name="acc", unit="1", higher_is_better=True),
             reward_mode=own.reward_mode,
             observation=ObservationSpec(shape=(width,)),
             action=self._action,
@@ -121,7 +130,7 @@ class Morphogenesis:
             summary=summary,
             summarised=SUMMARISED,
         )
-        """Task digits, metric acc, eight heads."""
+        """The name of the data, metric acc, eight heads."""
 
     def reset(self, seed: int) -> Observation:
         """Begin new episodes everywhere; the same seed and actions give the same numbers."""
@@ -162,6 +171,7 @@ class Morphogenesis:
             terminated=ended,
             truncated=torch.zeros_like(ended),
             columns=columns,
+            facts=self._loading(),
         )
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -300,6 +310,14 @@ class Morphogenesis:
             is_end=ended,
         )
 
+    def _loading(self) -> tuple[events.Event, ...]:
+        """Now and then how many minibatches are ready, where they are loaded as training goes on."""
+        depth = self._hosts.depth
+        if depth is None or int(self._steps) % _LOADING_EVERY:
+            return ()
+        values = events.scalars({LOADER_DEPTH.name: depth, LOADER_CAPACITY.name: float(AHEAD)})
+        return (events.Measured(at=time.time_ns(), scope=Scope.HOST, values=values),)
+
     def _newest(self, share: Tensor) -> Tensor:
         """N: what the newest connected seed has of `share` (N K); NaN where no seed is connected."""
         is_seen = self._slots.within(Stage.BLENDING, Stage.HOLDING) & share.isfinite()
@@ -354,7 +372,7 @@ class Morphogenesis:
         ]
         per_slot = [
             functional.one_hot(slots.stage, len(BY_CODE)),
-            functional.one_hot(slots.blueprint + 1, len(MLP) + 1)[..., 1:],
+            functional.one_hot(slots.blueprint + 1, self._num_blueprints + 1)[..., 1:],
             functional.one_hot(slots.style + 1, len(Style) + 1)[..., 1:],
             torch.stack(numbers, dim=2),
         ]

@@ -343,3 +343,9 @@ def test_a_device_that_it_cannot_use_is_named() -> None:
     """With what to use instead."""
     with pytest.raises(ValueError, match="runs on 'cpu'"):
         Morphogenesis(WorldConfig(num_envs=1, device="cuda"), MorphogenesisConfig())
+
+
+def test_images_that_are_not_there_are_named() -> None:
+    """With the file and what to do; digits never take their place."""
+    with pytest.raises(ValueError, match=r"no CIFAR data in /no/such/folder/.*train on digits"):
+        Morphogenesis(WorldConfig(num_envs=1), MorphogenesisConfig(images="/no/such/folder"))
