@@ -6,7 +6,7 @@ Runs in a Python that has JAX alone. Reads lines: `check` answers what the steps
     python tests/bench/peers/jax_hosts.py INPUTS_NPZ
 """
 
-# ruff: noqa: ANN001, ANN201, ANN202 plain array code for another Python
+# ruff: noqa: ANN001, ANN201 plain array code for another Python
 
 import functools
 import json

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from overwatch_rl.worlds.base import MAX_SLOTS
-from overwatch_rl.worlds.morphogenesis.hosts.blueprints import BLUEPRINTS
 
+HOST_KINDS: Final = ("mlp", "cnn")
+DIGITS: Final = "digits"
 STRICTNESS: Final = ("permissive", "strict")
 _SHARES: Final = ("min_health", "min_ratio", "min_improvement", "min_contribution")
 _AT_LEAST_ONE: Final = ("steps", "min_prune_age", "embargo", "max_hold", "snapshot_every", "max_rollbacks")
@@ -22,12 +23,12 @@ class MorphogenesisConfig:
 
     slots: int = 3
     """Slots of each environment."""
-    hosts: str = "mlp"
-    """Which networks hosts are: `mlp` or `cnn`."""
-    images: str = ""
-    """Folder with images in CIFAR-10's format, which hosts learn; empty for scikit-learn's digits."""
     steps: int = 60
     """Steps of an episode."""
+    hosts: str = "mlp"
+    """Kind of host networks: `mlp` or `cnn`."""
+    data: str = "digits"
+    """What hosts learn: `digits`, or a folder with CIFAR-10 in its own formats."""
     max_seeds: int | None = None
     """Most seeds that an env holds at a time, fossils included; `none` allows one a slot."""
     gates: str = "permissive"
@@ -80,10 +81,10 @@ class MorphogenesisConfig:
     def __post_init__(self) -> None:
         if not 1 <= self.slots <= MAX_SLOTS:
             raise ValueError(f"slots is {self.slots}; use 1 to {MAX_SLOTS}")
-        if self.hosts not in BLUEPRINTS:
-            raise ValueError(f"hosts is {self.hosts!r}; use {' or '.join(BLUEPRINTS)}")
         if self.max_seeds is not None and self.max_seeds < 1:
             raise ValueError(f"max_seeds is {self.max_seeds}; use 1 or more, or none")
+        if self.hosts not in HOST_KINDS:
+            raise ValueError(f"hosts is {self.hosts!r}; use {' or '.join(HOST_KINDS)}")
         if self.gates not in STRICTNESS:
             raise ValueError(f"gates is {self.gates!r}; use {' or '.join(STRICTNESS)}")
         for names, least in ((_AT_LEAST_ONE, 1), (_AT_LEAST_ZERO, 0)):

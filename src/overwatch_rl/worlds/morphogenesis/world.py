@@ -33,7 +33,7 @@ from overwatch_rl.worlds.base import World, WorldConfig, check_legal
 from overwatch_rl.worlds.morphogenesis.actions import Chosen, Style, action_spec, chosen
 from overwatch_rl.worlds.morphogenesis.alpha import Mode
 from overwatch_rl.worlds.morphogenesis.attribution import Attribution, attribute, subsets_of
-from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
+from overwatch_rl.worlds.morphogenesis.config import DIGITS, MorphogenesisConfig
 from overwatch_rl.worlds.morphogenesis.data import AHEAD, cifar, digits
 from overwatch_rl.worlds.morphogenesis.governor import Governor, GovernorConfig
 from overwatch_rl.worlds.morphogenesis.hosts import HOSTS, Learned, Measured, Wiring
@@ -91,13 +91,11 @@ class Morphogenesis:
         """`judge` replaces the governor."""
         if config.device != "cpu":
             raise ValueError(f"device is {config.device!r}; morphogenesis runs on 'cpu'")
-        self._own = own
+        self._own, self._blueprints = own, BLUEPRINTS[own.hosts]
+        data = digits() if own.data == DIGITS else cifar(Path(own.data))
         self._device = config.device
         self._num_envs, self._num_slots = config.num_envs, own.slots
-        grown = BLUEPRINTS[own.hosts]
-        self._num_blueprints = len(grown)
-        self._action = action_spec(own.slots, tuple(blueprint.id for blueprint in grown))
-        data = cifar(Path(own.images)) if own.images else digits()
+        self._action = action_spec(own.slots, tuple(blueprint.id for blueprint in self._blueprints))
         self._hosts = HOSTS[own.hosts](config.num_envs, own.slots, data, torch.device(config.device))
         self._slots = Lifecycle(config.num_envs, own, self._action, config.device)
         self._judge = judge or Governor(
@@ -110,7 +108,7 @@ class Morphogenesis:
         self._unknown = _unknown(*shape, config.device)
         self._born = torch.full(shape, torch.nan)  # N K, accuracy just before each seed germinated
         self._steps = torch.zeros((), dtype=torch.int64)  # of the world since its reset
-        codes = tuple(blueprint.code for blueprint in grown)
+        codes = tuple(blueprint.code for blueprint in self._blueprints)
         self._all = torch.ones(config.num_envs, dtype=torch.bool, device=self._device)
         self._clock = torch.zeros(config.num_envs, dtype=torch.int64)  # N, steps of the running episode
         self._rollbacks = torch.zeros_like(self._clock)  # N, in the running episode
@@ -119,9 +117,9 @@ class Morphogenesis:
         self._stalled = torch.zeros_like(self._clock)  # N, steps since it was reached
         self._measured = self._hosts.validate(self._wiring())
         self._mask = self._slots.mask()
-        width = GLOBAL_FEATURES + own.slots * (SLOT_FEATURES + len(grown))
+        width = GLOBAL_FEATURES + own.slots * (SLOT_FEATURES + len(self._blueprints))
         self.spec = WorldSpec(
-            task=data.name,
+            task=DIGITS if own.data == DIGITS else "cifar",
             metric=events.MetricInfo(name="acc", unit="1", higher_is_better=True),
             reward_mode=own.reward_mode,
             observation=ObservationSpec(shape=(width,)),
@@ -130,7 +128,7 @@ class Morphogenesis:
             summary=summary,
             summarised=SUMMARISED,
         )
-        """The name of the data, metric acc, eight heads."""
+        """Task digits, metric acc, eight heads."""
 
     def reset(self, seed: int) -> Observation:
         """Begin new episodes everywhere; the same seed and actions give the same numbers."""
@@ -372,7 +370,7 @@ class Morphogenesis:
         ]
         per_slot = [
             functional.one_hot(slots.stage, len(BY_CODE)),
-            functional.one_hot(slots.blueprint + 1, self._num_blueprints + 1)[..., 1:],
+            functional.one_hot(slots.blueprint + 1, len(self._blueprints) + 1)[..., 1:],
             functional.one_hot(slots.style + 1, len(Style) + 1)[..., 1:],
             torch.stack(numbers, dim=2),
         ]

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,15 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from overwatch.catalog import Scope
 from overwatch.catalog.stages import Stage
+from overwatch.events import Measured
 from overwatch_rl.types import Factored
 from overwatch_rl.worlds.base import WorldConfig
 from overwatch_rl.worlds.evaluation import play
 from overwatch_rl.worlds.morphogenesis.config import MorphogenesisConfig
-from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP
+from overwatch_rl.worlds.morphogenesis.data import AHEAD
+from overwatch_rl.worlds.morphogenesis.hosts.blueprints import CNN, MLP
 from overwatch_rl.worlds.morphogenesis.rewards import CONNECTED, RewardConfig
 from overwatch_rl.worlds.morphogenesis.world import GLOBAL_FEATURES, SLOT_FEATURES, Morphogenesis
 from overwatch_rl.worlds.schedules import Schedule, always_wait, uniform
+from tests.overwatch_rl.worlds.morphogenesis.test_data import written
 
 EPISODE_STEPS = MorphogenesisConfig().steps
 PRICED = RewardConfig()
@@ -62,7 +67,7 @@ def made(envs: int, slots: int, judge: Fake | None = None, **own: int) -> Morpho
     return Morphogenesis(WorldConfig(num_envs=envs), MorphogenesisConfig(slots=slots, **own), judge)
 
 
-def grower(env: Morphogenesis, blueprint: int = 1, num_slots: int | None = None) -> Schedule:
+def grower(env: Morphogenesis, blueprint: int = 0, num_slots: int | None = None) -> Schedule:
     """A fixed schedule for such a world."""
     spec = env.spec.action
     assert isinstance(spec, Factored)
@@ -75,7 +80,7 @@ GROWING = {Stage.GERMINATED, Stage.TRAINING, Stage.BLENDING, Stage.HOLDING}
 def test_reward_is_the_sum_of_parts_that_follow_from_the_columns() -> None:
     """Every step of a growing env adds up; gain and rent are worked out from what the step itself reports."""
     env = made(1, 2)
-    act = grower(env, blueprint=1)
+    act = grower(env, blueprint=0)
     observation = env.reset(1)
     accuracy, size, fossils = float(observation.features[0, 1]), SMALL, 0
     for number in range(EPISODE_STEPS):
@@ -188,7 +193,7 @@ def test_the_observation_is_of_the_env_then_of_each_slot_in_turn() -> None:
     assert env.spec.observation.shape == (GLOBAL_FEATURES + 3 * width,)
     empty = observation.features[0, GLOBAL_FEATURES:].view(3, width)
     assert torch.equal(empty[0], empty[1])
-    germinate = torch.tensor([[1, 1, 1, 0, 0, 2, 0, 0]])
+    germinate = torch.tensor([[1, 1, 0, 0, 0, 2, 0, 0]])
     slots = env.step(germinate).observation.features[0, GLOBAL_FEATURES:].view(3, width)
 
     assert torch.equal(slots[0], slots[2])
@@ -247,9 +252,9 @@ def test_growing_one_seed_beats_waiting_and_beats_growing_all(capsys: pytest.Cap
 def test_what_is_grown_never_changes_a_hosts_data() -> None:
     """Two policies that grow differently see the same hosts at the beginning of the second episode."""
     seen = []
-    for kind in (1, 2):
+    for kind in (0, 1):
         env = made(2, 2)
-        act = grower(env, blueprint=kind, num_slots=kind)
+        act = grower(env, blueprint=kind, num_slots=1 + kind)
         observation = env.reset(5)
         for _ in range(EPISODE_STEPS):
             observation = env.step(act(observation)).observation
@@ -345,7 +350,42 @@ def test_a_device_that_it_cannot_use_is_named() -> None:
         Morphogenesis(WorldConfig(num_envs=1, device="cuda"), MorphogenesisConfig())
 
 
+def test_hosts_of_the_other_kind_grow_their_own_branches() -> None:
+    """Convolutions on the same images: their blueprints are in the action, a seed grows and is measured."""
+    own = MorphogenesisConfig(slots=2, hosts="cnn", attribute_every=2)
+    env = Morphogenesis(WorldConfig(num_envs=2), own)
+    act = grower(env)
+    observation = env.reset(1)
+    for _ in range(10):
+        step = env.step(act(observation))
+        observation = step.observation
+    assert isinstance(env.spec.action, Factored)
+
+    assert env.spec.action.heads[2].labels == tuple(blueprint.id for blueprint in CNN)
+    assert Stage.HOLDING.code in step.columns["slot_stage"]
+    assert bool(step.columns["slot_shapley"].isfinite().any())
+
+
 def test_images_that_are_not_there_are_named() -> None:
     """With the file and what to do; digits never take their place."""
     with pytest.raises(ValueError, match=r"no CIFAR data in /no/such/folder/.*train on digits"):
-        Morphogenesis(WorldConfig(num_envs=1), MorphogenesisConfig(images="/no/such/folder"))
+        Morphogenesis(WorldConfig(num_envs=1), MorphogenesisConfig(data="/no/such/folder"))
+
+
+def test_images_that_are_loaded_ahead_are_counted(tmp_path: Path) -> None:
+    """Every tenth step says how many minibatches are ready of how many there may be; digits are resident."""
+    written(tmp_path, ".bin")
+    loaded = {}
+    for data in (str(tmp_path), "digits"):
+        env = Morphogenesis(WorldConfig(num_envs=1), MorphogenesisConfig(slots=1, data=data))
+        act, observation = always_wait(env.spec.action), env.reset(1)
+        steps = [env.step(act(observation)) for _ in range(20)]
+        loaded[data] = [fact for step in steps for fact in step.facts]
+
+    assert loaded["digits"] == []
+    assert len(loaded[str(tmp_path)]) == 2
+    for fact in loaded[str(tmp_path)]:
+        assert isinstance(fact, Measured)
+        depth, most = (column.first() for column in fact.values.values())
+        assert (fact.scope, most) == (Scope.HOST, AHEAD)
+        assert 0 <= depth <= AHEAD

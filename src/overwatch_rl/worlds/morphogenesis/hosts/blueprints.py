@@ -1,6 +1,6 @@
 """The registries of blueprints: which branches a policy may grow on each kind of host.
 
-They differ in size, so in what they gain and in the rent they cost. The first of each registry does nothing;
+They differ in size, so in what they gain and in the rent they cost. The last of each registry does nothing;
 no policy may choose it. Must not know hosts or the lifecycle.
 """
 
@@ -37,15 +37,14 @@ class Units(Blueprint):
 NOOP: Final = "noop"
 
 MLP: Final = (
-    Units(id=NOOP, code="no", width=0),
     Units(id="mlp_small", code="ms", width=6),
     Units(id="mlp_wide", code="mw", width=12),
     Units(id="linear", code="li", width=4, is_rectified=False),
     Units(id="mlp_centre", code="mc", width=12, margin=1),
+    Units(id=NOOP, code="no", width=0),
 )
 
 CNN: Final = (
-    Blueprint(id=NOOP, code="no"),
     Blueprint(id="norm", code="nm"),
     Blueprint(id="attention", code="at"),
     Blueprint(id="conv_small", code="cs"),
@@ -53,6 +52,7 @@ CNN: Final = (
     Blueprint(id="depthwise", code="dw"),
     Blueprint(id="conv_light", code="cl"),
     Blueprint(id="conv_heavy", code="ch"),
+    Blueprint(id=NOOP, code="no"),
 )
 
 BLUEPRINTS: Final[dict[str, tuple[Blueprint, ...]]] = {"mlp": MLP, "cnn": CNN}

@@ -60,6 +60,8 @@ class MLPHosts(State):
         self.sizes = (self._seen.sum(dim=(1, 2)) + (widths + 1) * NUM_CLASSES) * (widths > 0)
         self._valid_x = biased.valid_x.to(device).T.contiguous()  # I S
         self._valid_y = data.valid_y.to(device)
+        # Each branch's copy of its host's minibatch, kept: it is the largest tensor of a step.
+        self._copies = torch.empty(num_hosts * num_slots, BATCH_SIZE, biased.num_pixels, device=device)
 
     def first_values(self) -> list[Tensor]:
         """Of all hosts; output biases differ, so that one class is the largest where no unit is active."""
@@ -114,7 +116,8 @@ class MLPHosts(State):
         """Of the sum of all losses; x: N S I, y: N S."""
         (first, last), (branch_first, branch_last) = self.hosts.weights, branches.weights
         owner, alpha = present.owner, present.alpha[:, None, None]
-        x_of_branch, floor = x.index_select(0, owner), self._floors.index_select(0, present.blueprint)
+        x_of_branch = torch.index_select(x, 0, owner, out=self._copies[: len(owner)])
+        floor = self._floors.index_select(0, present.blueprint)
         host_units = torch.bmm(first, x.transpose(1, 2))
         torch.maximum(host_units, self._floor, out=host_units)
         units = torch.bmm(branch_first, x_of_branch.transpose(1, 2))
@@ -137,8 +140,8 @@ class MLPHosts(State):
             d_z[present.multiply] *= slopes.multiplied
         if slopes.gates is not None:
             d_z[present.gate] *= slopes.gates * (1.0 + z[present.gate] * (1.0 - slopes.gates))
-        d_host_units = torch.bmm(last.transpose(1, 2), d_host).mul_(host_units > self._floor)
-        d_units = torch.bmm(branch_last.transpose(1, 2), d_z).mul_(units > floor)
+        d_host_units = torch.bmm(last.transpose(1, 2), d_host).masked_fill_(host_units <= self._floor, 0.0)
+        d_units = torch.bmm(branch_last.transpose(1, 2), d_z).masked_fill_(units <= floor, 0.0)
         return Gradients(
             loss=loss,
             hosts=(torch.bmm(d_host_units, x), torch.bmm(d_host, host_units.transpose(1, 2))),
@@ -177,9 +180,7 @@ class MLPHosts(State):
     def _units(self, first: Tensor, floor: Tensor) -> Tensor:
         """R W S: units on all validation images, as one product."""
         rows, width, pixels = first.shape
-        units = (first.reshape(rows * width, pixels) @ self._valid_x).view(
-            rows, width, self._valid_x.shape[1]
-        )
+        units = (first.reshape(rows * width, pixels) @ self._valid_x).view(rows, width, len(self._valid_y))
         return torch.maximum(units, floor, out=units)
 
     def _validated(self, wiring: Wiring, part: slice) -> tuple[Tensor, Tensor, Tensor]:
