@@ -42,7 +42,7 @@ class Preset(Generic[C]):
 DQN_PRESET: Final = Preset(envs=4, steps=64, device="cpu", learned=DQNConfig())
 """What DQN is trained with in any world."""
 PRESETS: Final[dict[str, Preset[PPOConfig]]] = {
-    "morphogenesis": Preset(device="cpu", learned=PPOConfig()),
+    "morphogenesis": Preset(device="cpu", learned=PPOConfig(logit_scale=1.0, entropy_coef=0.005)),
     "goodhart": Preset(
         envs=192,
         steps=128,

@@ -6,12 +6,13 @@ that is far too high is seen in the KL.
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 
-from overwatch_rl.algorithms.ppo import PPO, PPOConfig
+from overwatch_rl.algorithms.ppo import PPO
+from overwatch_rl.config import PRESETS
 from overwatch_rl.trained import player
 from overwatch_rl.training.trainer import TrainerConfig
 from overwatch_rl.worlds import make
@@ -22,7 +23,8 @@ from tests.overwatch_rl.kept import Kept, trainer, weights
 
 EPISODES = 32
 HELD_OUT = 1_000_003
-HEALTHY = PPOConfig().learning_rate
+PRESET = PRESETS["morphogenesis"].learned
+HEALTHY = PRESET.learning_rate
 BEATEN = ("initial", "random", "always-wait")
 """What a trained policy must beat; it is only compared with the schedule."""
 
@@ -48,12 +50,12 @@ def lead(runs: list[Learned], over: str) -> tuple[float, float]:
 
 
 def learn(seed: int, *, envs: int, updates: int, is_greedy: bool = True) -> Learned:
-    """Train one seed with the defaults and play the held-out episodes, everything frozen.
+    """Train one seed with the preset and play the held-out episodes, everything frozen.
 
     A short training is judged by what it draws, as its beginning is; a whole one by its likeliest actions.
     """
     began = time.perf_counter()
-    made, algorithm, curve = trainer(TrainerConfig(updates=updates, seed=seed), envs=envs, slots=3)
+    made, algorithm, curve = trainer(TrainerConfig(updates=updates, seed=seed), PRESET, envs=envs, slots=3)
     held_out = make("morphogenesis", WorldConfig(num_envs=EPISODES), {"slots": 3})
     initial = PPO(held_out.spec, algorithm.config, seed=seed)
     initial.load_state_dict(weights(algorithm))
@@ -102,7 +104,7 @@ def test_a_learning_rate_times_thirty_is_seen_in_the_kl() -> None:
     """Within three updates KL is above 0.03, where the healthy rate stays below."""
     kls = {}
     for factor in (1, 30):
-        ppo = PPOConfig(learning_rate=HEALTHY * factor)
+        ppo = replace(PRESET, learning_rate=HEALTHY * factor)
         made, _, curve = trainer(TrainerConfig(updates=3), ppo, envs=16, slots=3)
         made.run()
         kls[factor] = [update["kl_divergence"] for update in curve.updates]
@@ -114,7 +116,7 @@ def test_a_learning_rate_times_thirty_is_seen_in_the_kl() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_five_seeds_learn(capsys: pytest.CaptureFixture[str]) -> None:
-    """The defaults over five seeds, pooled: above each by two standard errors; every seed fossilises."""
+    """The preset over five seeds, pooled: above each by two standard errors; every seed fossilises."""
     runs = [learn(seed, envs=32, updates=30) for seed in range(5)]
     with capsys.disabled():
         sys.stdout.write(table(runs))
