@@ -26,7 +26,7 @@ class Stacked:
         self, weights: Sequence[Tensor], means: Sequence[Tensor], squares: Sequence[Tensor], age: Tensor
     ) -> None:
         self.weights, self._means, self._squares, self._age = list(weights), list(means), list(squares), age
-        self._eps = torch.tensor(EPS_ROOT, device=age.device)
+        self._eps = torch.full((), EPS_ROOT, device=age.device)  # a fill, no copy
 
     @classmethod
     def zeros(cls, rows: int, shapes: Sequence[tuple[int, ...]], device: torch.device) -> "Stacked":
