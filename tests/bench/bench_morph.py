@@ -118,7 +118,11 @@ def _beside_jax(num_hosts: int, pairs: int, goals: Goals, missing: str | None) -
             ours.append(timed(hosts, wiring, steps))
             theirs.append(steps * num_hosts / peer(f"run {steps}")["cpu_s"])
             fewer.append(timed(hosts, some, steps))
-    for name, rates in (("ours", ours), ("jax.vmap and jit", theirs), ("ours, a third of the branches", fewer)):
+    for name, rates in (
+        ("ours", ours),
+        ("jax.vmap and jit", theirs),
+        ("ours, a third of the branches", fewer),
+    ):
         emit(f"  {name:30} {statistics.median(rates):10,.0f} ({min(rates):,.0f} to {max(rates):,.0f})")
     ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
     emit(f"  ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
@@ -141,7 +145,10 @@ def _jax(hosts: MLPHosts, wiring: Wiring) -> Iterator[Any]:
         "floor": hosts._floors[wiring.blueprint][..., :-1, 0],
         "index": index.view(CHECKED_STEPS, BATCHES_PER_STEP, *shape),
     }  # fmt: skip
-    for part, stacked, lead in (("host", hosts.hosts, shape[:1]), ("branch", hosts.branches, wiring.alpha.shape)):
+    for part, stacked, lead in (
+        ("host", hosts.hosts, shape[:1]),
+        ("branch", hosts.branches, wiring.alpha.shape),
+    ):
         for number, weight in enumerate(_plain(stacked.weights)):
             given[f"{part}{number}"] = weight.view(*lead, *weight.shape[1:])
     with tempfile.TemporaryDirectory() as folder:
@@ -166,7 +173,12 @@ def _jax(hosts: MLPHosts, wiring: Wiring) -> Iterator[Any]:
 def _plain(weights: list[Tensor]) -> list[Tensor]:
     """Two layers and their biases, inputs first, of networks whose last unit and pixel are 1."""
     first, last = (weight.transpose(1, 2) for weight in weights)
-    return [first[:, :-1, :-1].contiguous(), first[:, -1, :-1].contiguous(), last[:, :-1].contiguous(), last[:, -1]]
+    return [
+        first[:, :-1, :-1].contiguous(),
+        first[:, -1, :-1].contiguous(),
+        last[:, :-1].contiguous(),
+        last[:, -1],
+    ]
 
 
 def _difference(hosts: MLPHosts, wiring: Wiring, peer: Any) -> float:
@@ -177,7 +189,9 @@ def _difference(hosts: MLPHosts, wiring: Wiring, peer: Any) -> float:
     found = peer("check")
     ours = (loss, measured.accuracy, measured.loss, measured.contribution)
     theirs = (found["loss"], *found["measured"])
-    return max(float((mine - torch.tensor(other)).abs().max()) for mine, other in zip(ours, theirs, strict=True))
+    return max(
+        float((mine - torch.tensor(other)).abs().max()) for mine, other in zip(ours, theirs, strict=True)
+    )
 
 
 def _beside_loop(pairs: int, goals: Goals) -> None:
@@ -185,7 +199,9 @@ def _beside_loop(pairs: int, goals: Goals) -> None:
     num_hosts, steps = 32, 16
     wiring = wired(num_hosts)
     hosts, loop = begun(num_hosts, wiring), _Loop(wiring)
-    emit(f"\n== {num_hosts} hosts beside a loop over hosts (autograd, torch.optim.Adam), host-steps a CPU second")
+    emit(
+        f"\n== {num_hosts} hosts beside a loop over hosts (autograd, torch.optim.Adam), host-steps a CPU second"
+    )
     timed(hosts, wiring, steps)
     loop.timed(1)
     ours, theirs = [], []
@@ -205,7 +221,9 @@ class _Loop:
         self._wiring, self._data = wiring, digits()
         self._hosts = [self._host() for _ in wiring.alpha]
         self._adams = [
-            torch.optim.Adam([weight for network in host for weight in network], lr=LEARNING_RATE, betas=BETAS)
+            torch.optim.Adam(
+                [weight for network in host for weight in network], lr=LEARNING_RATE, betas=BETAS
+            )
             for host in self._hosts
         ]
 
