@@ -49,6 +49,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     config: dict[str, str]
     preset: str = "ppo"
+    algo: str = "ppo"
     reaches: float
     reached: float
     """Mean return of the trained policy over twenty episodes."""

@@ -144,7 +144,7 @@ CASES: Final[Mapping[str, Case]] = {
     ),
     "skrl": Case(
         example="skrl_ppo", task="PPO, Pendulum-v1", reaches=-250,
-        changes={"6_400": "16_000", "config.discount_factor": "config.value_clip = 0.0\nconfig.discount_factor"},
+        changes={"6_400": "16_000", "torch.manual_seed(1)": "PPO_CFG.value_clip = 0.0\ntorch.manual_seed(1)"},
         broken={"16_000": "6_400"}, words=("1e-3",), broken_words=("1",),
     ),
     "rsl_rl": Case(
@@ -181,7 +181,7 @@ CASES: Final[Mapping[str, Case]] = {
 programs of our own what a policy that learned its task earns, or the loss of a model that did."""
 
 
-_OF_TIME: Final = ("policy-update-time", "recompiles")
+OF_TIME: Final = ("policy-update-time", "recompiles")
 """Findings of the policy that are about time."""
 
 
@@ -214,7 +214,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     def named(self) -> Said | None:
         """The first finding that is about learning, and bad."""
         found = [one for one in self.said if one.scope == "policy" and one.severity != "info"]
-        found = [one for one in found if one.code not in _OF_TIME]
+        found = [one for one in found if one.code not in OF_TIME]
         return min(found, key=lambda one: one.update, default=None)
 
 
