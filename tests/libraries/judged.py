@@ -96,6 +96,8 @@ _RLOO: Final = {
     "from trl import GRPOConfig, GRPOTrainer": "from trl import RLOOConfig, RLOOTrainer",
     "trainer = GRPOTrainer(": "trainer = RLOOTrainer(",
     "args=GRPOConfig(": "args=RLOOConfig(",
+    # Its reference model is loaded by name, and this one has none.
+    "use_cpu=True,": "use_cpu=True,\n                beta=0.0,",
 }
 _LARGER: Final = {"n_embd=64, n_layer=1, n_head=2": "n_embd=256, n_layer=4, n_head=4"}
 """A model whose updates take as long as it takes to see each of them."""

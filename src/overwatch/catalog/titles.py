@@ -36,6 +36,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType({
     "learner-degraded": "degraded learner",
     "learner-stalled": "stalled learner",
     "learning-rate-zero": "zero learning rate",
+    "likelihood-displacement": "unlikely preferred answers",
     "loss-diverged": "diverged loss",
     "non-finite": "non-finite values",
     "oom-forecast": "memory about to run out",

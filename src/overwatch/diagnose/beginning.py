@@ -3,15 +3,16 @@
 Runs of other trainers often send little that has limits, and no limit of its own past knows a run that went
 wrong at once. Its first update still shows what an untrained policy, critic or model is like: a critic that
 errs by more than one that knows nothing, a loss above that of random weights, actions that spread further
-and further. What returns grew by is allowed for; a run whose returns come late, or begin at 0, is not judged
-so, nor one that learns from old experience, whose first errors are small because its critic predicts nothing
-yet. Pure.
+and further, preferred answers that become unlikely. What returns grew by is allowed for. A run whose returns
+come late, or begin at 0, is not judged so, nor one that learns from old experience, whose first errors are
+small because its critic predicts nothing yet. Pure.
 """
 
 from typing import Final
 
 from overwatch.catalog import Metric
 from overwatch.catalog.gradients import ACTION_STD, ENTROPY_NATS, TOTAL_LOSS
+from overwatch.catalog.language import CHOSEN
 from overwatch.catalog.policy import KL, POLICY_LOSS, RETURN, VALUE_LOSS
 from overwatch.catalog.presets import is_off_policy, is_supervised
 from overwatch.diagnose.problem import Problem, of_policy
@@ -21,6 +22,7 @@ from overwatch.state.run import RunState
 
 EXPLODES: Final = "entropy-explosion"
 LOSS: Final = "loss-diverged"
+DISPLACEMENT: Final = "likelihood-displacement"
 NEEDED: Final = 5
 """Newest updates that are looked at."""
 UNTRAINED: Final = 5.0
@@ -29,6 +31,8 @@ RETURNS: Final = 3
 """A return in one of so many updates is enough to know what returns grew by."""
 ABOVE: Final = 2.0
 """Times the first loss of a model from which it is worse than random weights."""
+DISPLACED: Final = 3.0
+"""Times the first log probability of preferred answers."""
 WIDER: Final = 2.0
 """Times the first spread of actions."""
 NATS: Final = 1.0
@@ -73,6 +77,23 @@ def loss_diverged(state: RunState) -> Problem | None:
             f"worse than before training in {NEEDED} updates"
         ),
         hint="stop: lower the learning rate, warm it up, clip gradients, and start again",
+    )
+
+
+def displaced(state: RunState) -> Problem | None:
+    """Preferred answers that became far less likely than before training, however well told apart."""
+    series = state.policy.get(CHOSEN.name)
+    newest = [] if series is None else _newest(series)
+    if series is None or series.first is None or series.first >= 0 or not newest:
+        return None
+    if max(newest) >= DISPLACED * series.first:
+        return None
+    return of_policy(
+        code=DISPLACEMENT,
+        subject=CHOSEN.short,
+        at=series.at,
+        message=(f"preferred answers became unlikely: {newest[-1]:.4g} nats, {series.first:.4g} at first"),
+        hint="lower the learning rate, raise beta, or add the loss of the preferred answers",
     )
 
 

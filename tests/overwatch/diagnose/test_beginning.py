@@ -80,6 +80,23 @@ def test_a_loss_of_values_grows_as_they_are_learned() -> None:
     assert _watched(_supervised, algo="dqn").opened == {}
 
 
+def test_preferred_answers_that_become_unlikely_are_named() -> None:
+    """As DPO at a thousand times its learning rate: its loss is near 0, and its model is ruined."""
+    rows: Rows = lambda n: {"total_loss": 0.69 / n**2, "chosen_log_prob": -20.0 * n * wobble(n)}  # noqa: E731 as a table
+    run = _watched(rows, algo="dpo")
+
+    assert run.severities() == {"likelihood-displacement": "warning"}
+    assert run.opened["likelihood-displacement"] <= 10
+
+
+@pytest.mark.parametrize("now", [-8.0, -30.0, -55.0])
+def test_preferred_answers_may_become_somewhat_less_likely(now: float) -> None:
+    """Both answers of a pair usually do, the other one by more."""
+    rows: Rows = lambda n: {"total_loss": 0.69 / n, "chosen_log_prob": (-20.0 if n == 1 else now) * wobble(n)}  # noqa: E731 as a table
+
+    assert _watched(rows, algo="dpo").opened == {}
+
+
 @pytest.mark.parametrize("row", ["action_std", "entropy_nats"])
 def test_actions_that_spread_further_and_further_are_named(row: str) -> None:
     """Twice the spread, or a nat more of entropy, and returns that do not rise."""

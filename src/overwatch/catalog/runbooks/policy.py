@@ -51,6 +51,15 @@ ENTRIES: Final = (
         act="Stop; lower `learning_rate`, warm it up, set `max_grad_norm`; start again from before.",
     ),
     Runbook(
+        code="likelihood-displacement",
+        means=(
+            "The log probability of preferred answers is three times as far below 0 as in the first update: "
+            "they are told apart from the others, and yet the model would hardly give them."
+        ),
+        confirm="The sparkline of `chosen_log_prob`; what the model answers to a few prompts.",
+        act="Lower `learning_rate`, raise beta, or add the loss of the preferred answers; start again.",
+    ),
+    Runbook(
         code="entropy-explosion",
         means=(
             "Actions spread twice as wide as at first, or entropy rose by a nat, and returns did not rise, "
