@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from overwatch.catalog import BY_NAME, Scope
 from overwatch.events import Column, Event, Measured, RunStarted
 from overwatch.feeds.recording import Recording as Reported
@@ -40,7 +42,7 @@ def converted(name: str, kind: str, folder: Path) -> Recording:
         seed=1,
         config={key: value for key, value in started.config.items() if key in CONFIG},
         preset=started.preset,
-        algo=started.algo or "ppo",
+        algo=started.algo or msgspec.UNSET,
         reaches=case.reaches,
         reached=math.nan if ran is None or ran.reached is None else ran.reached,
         reported=tuple(updates),

@@ -57,7 +57,7 @@ class Replayed:
 def events(recording: Recording) -> Iterator[Event]:
     """The run as its trainer told it, with what the library does not log beside it."""
     yield RunStarted(
-        at=START_NS, task=recording.task, algo=recording.algo, n_envs=recording.n_envs,
+        at=START_NS, task=recording.task, algo=recording.algo or "ppo", n_envs=recording.n_envs,
         preset=recording.preset, config=recording.config,
     )  # fmt: skip
     at, number = START_NS, 0
