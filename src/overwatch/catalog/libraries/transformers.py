@@ -21,6 +21,7 @@ NAMES: Final = Names(
         "total_loss": (_key(name="loss"), _key(name="train/loss")),
         "grad_norm": (_key(name="grad_norm"), _key(name="train/grad_norm")),
         "learning_rate": (_key(name="learning_rate"), _key(name="train/learning_rate")),
+        "chosen_log_prob": (_key(name="logps/chosen"), _key(name="train/logps/chosen")),
     },
     left={
         "entropy": _DATA,
