@@ -100,6 +100,11 @@ class Run:
         return self._latest.update
 
     @property
+    def is_on(self) -> bool:
+        """Whether telemetry began; otherwise everything is taken and nothing is sent."""
+        return self._channel.link is not None
+
+    @property
     def exporter_pid(self) -> int | None:
         """Id of the process that sends, while one lives."""
         link = self._channel.link
