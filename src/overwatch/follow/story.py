@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from overwatch.adapters.numbers import numbers, scalar
+from overwatch.adapters.scalars import SETTINGS
 from overwatch.catalog import BY_NAME, Scope
 from overwatch.catalog.policy import RETURN
 from overwatch.catalog.run import SDK_DROPPED, STEPS
 from overwatch.events import Conflated, Event, Measured, RunFinished, RunStarted, scalars
 from overwatch.follow.base import Logged
 from overwatch.follow.columns import ENV_STEPS, Chosen, Columns
+from overwatch.sdk.identity import config_text
 from overwatch.sdk.launch import with_max_entropy
 from overwatch.sdk.names import DIALECT, Dialect, Names
 from overwatch.sdk.values import RefusedError
@@ -100,9 +102,9 @@ class Story:
             yield Moment(at=at, events=(RunFinished(at=at, outcome=outcome, reason=reason),))
 
     def _start(self, at: int, config: Mapping[str, str]) -> Moment:
-        settings = with_max_entropy({**config, **self._declared.config})
-        algo = self._declared.algo or settings.get("algo")
-        task = self._declared.task or settings.get("env_id")
+        settings = with_max_entropy(config_text({**config, **self._declared.config}))
+        algo = self._declared.algo or _first(settings, SETTINGS["algo"])
+        task = self._declared.task or _first(settings, SETTINGS["task"])
         self.started = RunStarted(at=at, algo=algo, task=task, preset=self._declared.preset, config=settings)
         self._full = Names(Dialect(self.started.chosen), lambda *_: None, self._refuse)
         self.last_at = at
@@ -170,3 +172,7 @@ class Story:
         if known:
             return any(name not in _OF_EPISODES for name in known)
         return self.columns.library is None
+
+
+def _first(settings: Mapping[str, str], names: Iterable[str]) -> str | None:
+    return next((settings[name] for name in names if settings.get(name)), None)
