@@ -109,6 +109,19 @@ class File:
                 return rows
         return []
 
+    @property
+    def position(self) -> int:
+        """Bytes whose rows were given, or wait in the reader."""
+        return self._tail.position
+
+    def past(self, position: int) -> list[Logged]:
+        """The rows up to a place, of a file that was read up to there before."""
+        self._tail.until, found = position, list[Logged]()
+        while self._tail.position < position and (data := self._read()):
+            found += [row for row in self._fed(data) if self._is_new(row)]
+        self._tail.until = None
+        return found
+
     def _read(self) -> bytes:
         try:
             data, begins = self._tail.read()

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from overwatch.adapters.numbers import numbers, scalar
 from overwatch.adapters.scalars import SETTINGS
 from overwatch.catalog import BY_NAME, Scope
@@ -67,6 +69,8 @@ class Story:
         self.updates = 0
         self.started: RunStarted | None = None
         self.last_at = 0
+        self.is_away = False
+        """What was read so far was delivered before following began, and nothing since."""
         self._began_s: float | None = None
         """Unix seconds at which the elapsed ones begin."""
         self._step: float | None = None
@@ -82,6 +86,8 @@ class Story:
         for row, at in zip(rows, self._times(rows, file_ns), strict=True):
             if self.started is None:
                 yield self._start(at, config)
+            elif self.is_away:
+                yield from self.begin_again(at)
             yield from self.alive(at)
             self.last_at = at
             self.rows += 1
@@ -90,14 +96,21 @@ class Story:
 
     def alive(self, now: int) -> Iterator[Moment]:
         """Signs of life from the newest event to `now`."""
-        while self.started is not None and now - self.last_at > ALIVE_NS:
+        while self.started is not None and not self.is_away and now - self.last_at > ALIVE_NS:
             self.last_at += ALIVE_NS
             mark = Measured(at=self.last_at, scope=Scope.TOWER, values=scalars({SDK_DROPPED.name: 0.0}))
             yield Moment(at=self.last_at, events=(mark,))
 
+    def begin_again(self, at: int) -> Iterator[Moment]:
+        """Another life of the run, at its newest event's time or later."""
+        if self.started is not None:
+            self.is_away, self.last_at = False, max(at, self.last_at)
+            self.started = replace(self.started, at=self.last_at)
+            yield Moment(at=self.last_at, events=(self.started,))
+
     def finish(self, at: int, outcome: str, reason: str | None) -> Iterator[Moment]:
         """The end of the run, if it began."""
-        if self.started is not None:
+        if self.started is not None and not self.is_away:
             at = max(at, self.last_at)
             yield Moment(at=at, events=(RunFinished(at=at, outcome=outcome, reason=reason),))
 

@@ -1,4 +1,4 @@
-"""Settings of a run in TensorBoard's event files: of the hyperparameters' dashboard, and texts that hold them.
+"""Settings of a run in TensorBoard's event files: of the dashboard of hyperparameters, and of texts.
 
 Rules: a text is read where its tag says that it holds settings, as a table of Markdown with two columns or as
 an object of JSON; what is neither has none. Must not know scalars.
@@ -15,8 +15,8 @@ from overwatch.follow.readers.fields import fields, floating, text
 MARKS: Final = (b"_hparams_/", b"/text_summary")
 """A value of a summary without one of these in its tag holds no settings."""
 TAGS: Final = frozenset(
-    {"args", "arguments", "cfg", "config", "hparams", "hyperparameters", "hyperparams", "parameters", "params",
-     "settings"}
+    {"args", "arguments", "cfg", "config", "hparams", "hyperparameters", "hyperparams", "parameters",
+     "params", "settings"}
 )  # fmt: skip
 _SESSION: Final = "_hparams_/session_start_info"
 _TEXT: Final = "/text_summary"
