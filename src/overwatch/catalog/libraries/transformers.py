@@ -1,7 +1,7 @@
 """transformers: keys in the logs of its Trainer, bare and with the prefix that Weights & Biases gets.
 
-They are those of every trainer, also of TRL's that learn from data (SFT, DPO, KTO, ORPO, CPO, Reward): what these log
-besides is about data, not about a policy that acts.
+They are those of every trainer, also of TRL's that learn from data (SFT, DPO, KTO, ORPO, CPO, Reward): what
+these log besides is about data, not about a policy that acts.
 """
 
 from functools import partial
