@@ -44,6 +44,9 @@ class Remembered(msgspec.Struct, frozen=True):
     """Whether its end was delivered, too."""
 
 
+_remembered: Final = msgspec.json.Decoder(Remembered).decode
+
+
 def reached(path: Path, position: int) -> Reached | None:
     """The file as it is now; `None` where it cannot be read, or is shorter."""
     try:
@@ -66,7 +69,7 @@ class Memory:
     def recall(self, run_id: str, files: Sequence[Path]) -> Remembered | None:
         """How far a run of these files was delivered; `None` where that is unknown, or not true any more."""
         try:
-            found = msgspec.json.decode(self._file(run_id, files).read_bytes(), type=Remembered)
+            found = _remembered(self._file(run_id, files).read_bytes())
         except (OSError, msgspec.MsgspecError):
             return None
         return found if all(one.holds for one in found.files) else None

@@ -75,6 +75,7 @@ class Run:
     ) -> None:
         self.run_id = run_id
         """The run's id, shared by all of its processes."""
+        self.is_on = link is not None  # Whether telemetry began; otherwise nothing is sent.
         self._channel = channel = Channel(run_id, link, dialect)
         self._lifetime = Lifetime(channel, terminal)
         self._steps = Steps(channel, n_envs, words)
@@ -98,11 +99,6 @@ class Run:
     def last_update(self) -> int | None:
         """Number of the newest update."""
         return self._latest.update
-
-    @property
-    def is_on(self) -> bool:
-        """Whether telemetry began; otherwise everything is taken and nothing is sent."""
-        return self._channel.link is not None
 
     @property
     def exporter_pid(self) -> int | None:
