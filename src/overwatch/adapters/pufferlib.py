@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from overwatch import sdk
-from overwatch.adapters.envs import Bordered, EnvReporter, kept_out
+from overwatch.adapters.border import Bordered, kept_out
+from overwatch.adapters.envs import EnvReporter
 from overwatch.adapters.loops import Phases, replaced
 from overwatch.adapters.numbers import numbers
 from overwatch.adapters.spaces import choices, most_entropy
-from overwatch.adapters.watching import Turns, ended, plain
+from overwatch.adapters.watching import ended, plain
 from overwatch.catalog import Library
 
 
@@ -39,9 +40,7 @@ class _Trainer(Bordered):
         self._space = vecenv.single_action_space
         self.run = self._given or _started(trainer, self._space)
         self._phases = Phases(self.run)
-        self._turns = Turns(
-            EnvReporter(self.run, trainer.total_agents, choices=choices(self._space)), trainer.total_agents
-        )
+        self._report = EnvReporter(self.run, trainer.total_agents, choices=choices(self._space))
         self._acted: Any = None
         self._received_at = time.perf_counter()
         self._is_on = True
@@ -93,7 +92,7 @@ class _Trainer(Bordered):
         now = time.perf_counter()
         seconds, self._received_at = now - self._received_at, now
         rows = None if len(rewards) == self._trainer.total_agents else ids
-        self._turns.turn(rewards, terminals | truncations, seconds, rows=rows, actions=self._acted)
+        self._report.turn(rewards, seconds, terminals | truncations, rows=rows, actions=self._acted)
 
     def _trained(self, logs: Mapping[str, Any] | None) -> None:
         if logs is None:
@@ -112,7 +111,7 @@ class _Trainer(Bordered):
     def _end(self, error: BaseException | None) -> None:
         if self._is_on:
             self._is_on = False
-            self._turns.flush()
+            self._report.flush()
             self._phases.close()
             if self._given is None:
                 ended(self.run, error)

@@ -21,10 +21,11 @@ from stable_baselines3.common.logger import KVWriter
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from overwatch import sdk
-from overwatch.adapters.envs import Bordered, EnvReporter, kept_out
+from overwatch.adapters.border import Bordered, kept_out
+from overwatch.adapters.envs import EnvReporter
 from overwatch.adapters.failures import culprit, watch
 from overwatch.adapters.numbers import numbers
-from overwatch.adapters.spaces import most_entropy
+from overwatch.adapters.spaces import choices, most_entropy
 from overwatch.catalog import Library
 
 _LOOP: Final = ("collect_rollouts", "train", "dump_logs", "_dump_logs", "_do_one_update")
@@ -112,8 +113,7 @@ class OverwatchCallback(BaseCallback, Bordered):
         device = "cuda:0" if str(model.device) == "cuda" else str(model.device)
         self._run = self._given or self._start(device)
         self._numbers = Numbers(model, self._run)
-        choices = int(model.action_space.n) if isinstance(model.action_space, spaces.Discrete) else 0
-        self._report = EnvReporter(self._run, model.n_envs, device, choices=choices)
+        self._report = EnvReporter(self._run, model.n_envs, device, choices=choices(model.action_space))
         self._on_policy = isinstance(model, OnPolicyAlgorithm)
         self._phases = ExitStack()
         self._seen: object = None
@@ -163,7 +163,7 @@ class OverwatchCallback(BaseCallback, Bordered):
         seconds, self._turn = now - self._turn, now
         normalised = self.model.get_vec_normalize_env()
         rewards = paid if normalised is None else normalised.get_original_reward()
-        self._report.step(rewards, seconds, actions=self.locals.get("actions"))
+        self._report.turn(rewards, seconds, actions=self.locals.get("actions"))
         ended = {row: info["episode"] for row, info in enumerate(self.locals["infos"]) if "episode" in info}
         if ended:
             stated = ended.values()
@@ -172,7 +172,7 @@ class OverwatchCallback(BaseCallback, Bordered):
     @kept_out
     def _on_rollout_end(self) -> None:
         if self._on_policy:
-            self._report.send_episodes()
+            self._report.settle()
             self._phases.close()
             self._phases.enter_context(self._run.phase("learn"))
 

@@ -18,7 +18,7 @@ from typing import Final
 from weakref import WeakSet
 
 from overwatch import sdk
-from overwatch.adapters.envs import Bordered, kept_out
+from overwatch.adapters.border import Bordered, kept_out
 from overwatch.adapters.numbers import numbers, scalar
 from overwatch.catalog import CUSTOM_PREFIX, Library, parse_library
 from overwatch.catalog.libraries.guess import library_of

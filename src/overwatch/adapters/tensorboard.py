@@ -21,7 +21,7 @@ from pathlib import PurePath
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
-from overwatch.adapters.envs import Bordered, kept_out
+from overwatch.adapters.border import Bordered, kept_out
 from overwatch.adapters.scalars import Scalars, started
 from overwatch.sdk import Run
 

@@ -14,8 +14,9 @@ import time
 from typing import Any, Final
 
 from overwatch import sdk
-from overwatch.adapters.batches import Batches
-from overwatch.adapters.envs import Bordered, kept_out
+from overwatch.adapters.border import Bordered, kept_out
+from overwatch.adapters.envs import EnvReporter
+from overwatch.adapters.episodes import Ended
 from overwatch.adapters.loops import replaced
 from overwatch.adapters.numbers import numbers
 from overwatch.adapters.steps import Steps
@@ -59,7 +60,8 @@ class _Trainer:
         """At the trainer's log and at the batches that come in."""
         self._logged: dict[str, Any] = {}
         self._update = 0
-        self._envs: Batches | None = None
+        self._report: EnvReporter | None = None
+        self._ended: Ended | None = None
         trainer, after = self._trainer, self.watched.after
         after(trainer, "_pre_steps_log_hook", self._collected)
         after(trainer, "optim_steps", lambda *_, **__: None, "learn")
@@ -70,12 +72,16 @@ class _Trainer:
         """All was sent."""
 
     def _collected(self, _: Any, __: float, batch: Any) -> None:
-        if batch is not None:
-            rewards = batch["next", "reward"]
-            if self._envs is None:
-                self._envs = Batches(self.watched.run, rewards[..., 0, :].numel(), str(batch.device or "cpu"))
-            seconds = time.perf_counter() - self.watched.began
-            self._envs.batch(rewards, batch["next", "done"], seconds, batch.get("action", None))
+        if batch is None:
+            return
+        rewards = batch["next", "reward"]
+        actions, most = _numbered(batch.get("action", None), rewards.ndim)
+        if self._report is None:
+            envs, device = rewards[..., 0, :].numel(), str(batch.device or "cpu")
+            most = most or _choices(getattr(self._trainer.collector, "env", None))
+            self._report = EnvReporter(self.watched.run, envs, device, choices=most)
+        seconds = time.perf_counter() - self.watched.began
+        self._ended = self._report.batch(rewards, batch["next", "done"], seconds, actions)
 
     def _log(self, _: Any, __: float, **logged: Any) -> None:
         logged.pop("log_pbar", None)
@@ -91,8 +97,9 @@ class _Trainer:
         optimizer = self._trainer.optimizer
         if optimizer is not None:
             found["learning_rate"] = float(optimizer.param_groups[0]["lr"])
-        if self._envs is not None:
-            found |= self._envs.means()
+        if self._ended is not None:  # the trainer logs no means of them
+            returns, lengths = self._ended[1:]
+            found["return"], found["episode_length"] = float(returns.mean()), float(lengths.mean())
         self._update += 1
         self.watched.run.update(update=self._update, update_time=self.watched.update_time(), **found)
 
@@ -134,6 +141,15 @@ def _then(method: Any, see: Any) -> Any:
         return result
 
     return call
+
+
+def _numbered(actions: Any, dimensions: int) -> tuple[Any, int]:
+    """Actions that are choices as numbers, and how many there are where vectors show it."""
+    if actions is None or actions.is_floating_point():
+        return None, 0
+    if actions.ndim == dimensions and actions.shape[-1] > 1:
+        return actions.int().argmax(-1), actions.shape[-1]
+    return actions, 0
 
 
 def _choices(env: Any) -> int:

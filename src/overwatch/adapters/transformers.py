@@ -20,7 +20,7 @@ from typing import Any, Final
 from transformers import Trainer, TrainerCallback
 
 from overwatch import sdk
-from overwatch.adapters.envs import Bordered, kept_out
+from overwatch.adapters.border import Bordered, kept_out
 from overwatch.adapters.loops import Phases, caller, replaced
 from overwatch.adapters.numbers import numbers
 from overwatch.adapters.reward_functions import RewardFunctions

@@ -16,7 +16,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Final, Self
 
 from overwatch.adapters import tensorboard as writers
-from overwatch.adapters.envs import Bordered, kept_out
+from overwatch.adapters.border import Bordered, kept_out
 from overwatch.adapters.scalars import Scalars, started
 
 logger: Final = logging.getLogger("overwatch.adapters")
