@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from overwatch.adapters.episodes import Ended, Episodes, together
-from overwatch.adapters.turns import Block, Stated, Turns
+from overwatch.adapters.turns import Block, Stated, Turns, column
 from overwatch.sdk import Run
 
 INTERVAL_S: Final = 0.1
@@ -149,9 +149,3 @@ class EnvReporter:
         if self._words and self._actions is not None:
             chosen = column(self._actions).reshape(self._ids.size, -1)[:, -1].tolist()
             self._run.actions(env_id=self._ids, op=[self._words[one] for one in chosen], step=self.steps)
-
-
-def column(values: Any) -> npt.NDArray[Any]:
-    """One number an env, of an array or of a tensor on any device."""
-    host = values.numpy(force=True) if hasattr(values, "detach") else np.asarray(values)
-    return host if host.ndim == 1 else host.reshape(-1)

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from overwatch import sdk
-from overwatch.adapters.envs import EnvReporter, column
+from overwatch.adapters.envs import EnvReporter
 from overwatch.adapters.numbers import numbers
+from overwatch.adapters.turns import column
 from overwatch.adapters.watching import Watched, plain
 from overwatch.catalog import Library
 from overwatch.catalog.presets import preset_for

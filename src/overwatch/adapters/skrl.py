@@ -11,9 +11,10 @@ not. Where several agents learn at once the first fills the rows; the others' nu
 from typing import Any
 
 from overwatch import sdk
-from overwatch.adapters.envs import EnvReporter, column
+from overwatch.adapters.envs import EnvReporter
 from overwatch.adapters.numbers import numbers
 from overwatch.adapters.spaces import choices, most_entropy
+from overwatch.adapters.turns import column
 from overwatch.adapters.watching import Watched, plain
 from overwatch.catalog import Library
 from overwatch.catalog.presets import preset_for

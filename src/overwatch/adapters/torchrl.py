@@ -4,22 +4,18 @@
     watch(trainer)
 
 Rules: `trainer.train()` is a run, a batch of the collector an update. The numbers are those of the trainer's
-own log, also between its intervals. Of a logger that is watched instead, the numbers of one step are an
-update, sent when the next step begins; the run ends with `logger.shutdown()` or with the program.
+own log, also between its intervals. A loop by hand has a logger: see `torchrl_logger`.
 """
 
-import functools
 import math
 import time
 from typing import Any, Final
 
 from overwatch import sdk
-from overwatch.adapters.border import Bordered, kept_out
 from overwatch.adapters.envs import EnvReporter
 from overwatch.adapters.episodes import Ended
-from overwatch.adapters.loops import replaced
 from overwatch.adapters.numbers import numbers
-from overwatch.adapters.steps import Steps
+from overwatch.adapters.torchrl_logger import watch_logger
 from overwatch.adapters.watching import Watched, plain
 from overwatch.catalog import CUSTOM_PREFIX, Library
 from overwatch.catalog.presets import preset_for
@@ -31,7 +27,7 @@ _MINIBATCH: Final = f"{CUSTOM_PREFIX}explained_variance"
 def watch(watched: Any, run: sdk.Run | None = None, *, task: str | None = None) -> None:
     """Report each `train()` of a trainer, or what is logged by a logger, to `run`, or to a run of its own."""
     if hasattr(watched, "log_scalar"):
-        _Logger(watched, run)
+        watch_logger(watched, run)
     else:
         _Trainer(watched, run, task).watched.over(watched, "train")
 
@@ -102,45 +98,6 @@ class _Trainer:
             found["return"], found["episode_length"] = float(returns.mean()), float(lengths.mean())
         self._update += 1
         self.watched.run.update(update=self._update, update_time=self.watched.update_time(), **found)
-
-
-class _Logger(Bordered):
-    def __init__(self, logger: Any, run: sdk.Run | None) -> None:
-        self._given = run
-        self.run = run or sdk.start(task=getattr(logger, "exp_name", None))
-        self._steps = Steps()
-        seen = {"log_scalar": self._scalar, "log_metrics": self._metrics, "shutdown": self._end}
-        found = {name: see for name, see in seen.items() if hasattr(logger, name)}
-        replaced(logger, {name: _then(getattr(logger, name), see) for name, see in found.items()})
-
-    @kept_out
-    def _scalar(self, _: Any, /, name: str, value: Any, step: Any = None, *__: Any, **___: Any) -> None:
-        self._take(step, {name: value})
-
-    @kept_out
-    def _metrics(self, logged: Any, _: Any, /, step: int | None = None, **__: Any) -> None:
-        self._take(step, logged)
-
-    def _take(self, step: int | None, logged: Any) -> None:
-        if finished := self._steps.take(step, numbers(logged, Library.TORCHRL)):
-            self.run.update(update=None, **finished)
-
-    @kept_out
-    def _end(self, *_: Any, **__: Any) -> None:
-        if finished := self._steps.rest():
-            self.run.update(update=None, **finished)
-        if self._given is None:
-            self.run.close()
-
-
-def _then(method: Any, see: Any) -> Any:
-    @functools.wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        result = method(*args, **kwargs)
-        see(result, *args, **kwargs)
-        return result
-
-    return call
 
 
 def _numbered(actions: Any, dimensions: int) -> tuple[Any, int]:

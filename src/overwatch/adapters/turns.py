@@ -98,3 +98,9 @@ class Turns:
         """Envs were reset: their next turn is a step."""
         if self._resets is not None:
             self._resets[rows] = False
+
+
+def column(values: Any) -> npt.NDArray[Any]:
+    """One number an env, of an array or of a tensor on any device."""
+    host = values.numpy(force=True) if hasattr(values, "detach") else np.asarray(values)
+    return host if host.ndim == 1 else host.reshape(-1)

@@ -4,7 +4,6 @@ Rules: what the call returns or raises goes on unchanged; a method that is looke
 again when the call is over. Must not know which library calls.
 """
 
-import functools
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -12,7 +11,8 @@ from typing import Any, Protocol
 
 from overwatch import sdk
 from overwatch.adapters.border import Bordered, kept_out
-from overwatch.adapters.loops import Phases, replaced
+from overwatch.adapters.loops import Phases
+from overwatch.adapters.methods import watch
 
 See = Callable[..., None]
 """Takes what a method returned, the seconds that it took, and its arguments."""
@@ -44,27 +44,12 @@ class Watched(Bordered):
 
     def over(self, owner: object, name: str) -> None:
         """Each call of this method is a run."""
-        train = getattr(owner, name)
-
-        @functools.wraps(train)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self._begin(*args, **kwargs)
-            try:
-                result = train(*args, **kwargs)
-            except BaseException as error:
-                self._end(error)
-                raise
-            self._end(None)
-            return result
-
-        replaced(owner, {name: call})
+        watch(owner, {name: self._train})
 
     def after(self, owner: object, name: str, see: See, phase: str | None = None) -> None:
         """Call `see` after each call of this method that returns; the call may be a phase."""
-        method = getattr(owner, name)
 
-        @functools.wraps(method)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def around(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             began = time.perf_counter()
             if phase is None:
                 result = method(*args, **kwargs)
@@ -74,12 +59,22 @@ class Watched(Bordered):
             self._see(see, result, time.perf_counter() - began, *args, **kwargs)
             return result
 
-        self._hooks.callback(replaced(owner, {name: call}))
+        self._hooks.callback(watch(owner, {name: around}))
 
     def update_time(self) -> float:
         """Seconds since the update before, or since the call began."""
         began, self.began = self.began, time.perf_counter()
         return self.began - began
+
+    def _train(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self._begin(*args, **kwargs)
+        try:
+            result = method(*args, **kwargs)
+        except BaseException as error:
+            self._end(error)
+            raise
+        self._end(None)
+        return result
 
     @kept_out
     def _begin(self, *args: Any, **kwargs: Any) -> None:
