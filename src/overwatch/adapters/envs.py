@@ -51,15 +51,9 @@ class EnvReporter:
         return self._transitions // self._ids.size
 
     def turn(
-        self,
-        rewards: Any,
-        seconds: float,
-        ends: Any = None,
-        *,
-        rows: Any = None,
-        actions: Any = None,
+        self, rewards: Any, seconds: float, ends: Any = None, *, rows: Any = None, actions: Any = None,
         stated: Stated | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """One turn of all envs, or of those of `rows`: what it paid, how long it took, what ended with it.
 
         `stated` are episodes as the library has them: which envs', their returns and lengths.

@@ -30,7 +30,7 @@ class LoggedEpisodes:
         self._open: dict[str, float] = {}
         self._ended: dict[str, list[float]] = {}
 
-    def add(self, mean: str, number: float, run: Run) -> None:
+    def add(self, run: Run, mean: str, number: float) -> None:
         """A return or a length; those of one episode come one after the other."""
         if mean in self._open:
             self.end(run)

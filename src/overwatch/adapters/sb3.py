@@ -36,21 +36,15 @@ class OverwatchCallback(BaseCallback, Bordered):
         super().__init__()
         self._given = run
         self._is_on = False
-        self._watches: list[Callable[[], None]] = []
+        self._hooks = ExitStack()
 
     @kept_out
     def _on_training_start(self) -> None:
-        self._unwatch()
+        self._hooks.close()
         around = failing(self._fail)
         calls = {**dict.fromkeys(_LOOP, around), "_trigger_callback": self._evaluates}
-        self._watches = [
-            watch(self.model, calls),
-            watch(self.locals["callback"], {"on_training_end": around}),
-        ]
-
-    def _unwatch(self) -> None:
-        while self._watches:
-            self._watches.pop()()
+        self._hooks.callback(watch(self.model, calls))
+        self._hooks.callback(watch(self.locals["callback"], {"on_training_end": around}))
 
     def _begin(self) -> None:
         """With the first rollout: other callbacks have begun, and all that can go wrong is watched."""
@@ -144,7 +138,7 @@ class OverwatchCallback(BaseCallback, Bordered):
     def _end(self) -> None:
         """The loop is over; a run of its own ends by the exception that is being handled."""
         self._is_on = False
-        self._unwatch()
+        self._hooks.close()
         self._report.flush()
         self.logger.output_formats.remove(self._numbers)
         if self._given is None:

@@ -7,9 +7,10 @@ import itertools
 import logging
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from overwatch import sdk
 from overwatch.catalog import Library, parse_library
@@ -30,6 +31,19 @@ SETTINGS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 GENERIC: Final = frozenset({"summaries", ".summary", "summary", "logs", "log", "tb", "tensorboard", "runs"})
 """Names of folders that say nothing of the run in them."""
 _COUNT: Final = itertools.count(1)
+
+
+@dataclass
+class Start:
+    """Begins the run of a writer; holds no writer, which may be collected."""
+
+    given: Run | None
+    name: str
+    config: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self) -> Run:
+        """The run."""
+        return self.given or started(self.name, self.config)
 
 
 def started(name: str, config: Mapping[str, object]) -> Run:

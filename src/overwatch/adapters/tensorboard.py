@@ -13,14 +13,13 @@ import logging
 import sys
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
 from overwatch.adapters.border import Bordered, kept_out
 from overwatch.adapters.scalars import Scalars
-from overwatch.adapters.starting import run_name, settings, started
+from overwatch.adapters.starting import Start, run_name, settings
 from overwatch.adapters.summary_writers import WRITERS, class_of, real_writer
 from overwatch.sdk import Run
 
@@ -43,7 +42,7 @@ class SummaryWriter(Bordered):
         self._writer = None if real is None else real(*args, **kwargs)
         given = kwargs.get("log_dir") or kwargs.get("logdir") or next(iter(args), None)
         self.log_dir = str(given or getattr(self._writer, "log_dir", "runs"))
-        self._start = _Start(run, run_name(self.log_dir))
+        self._start = Start(run, run_name(self.log_dir))
         self._is_own = run is None and not shared
         self._scalars = shared[0] if shared and run is None else Scalars(self._start, library)
         self._collected = weakref.finalize(self, self._scalars.leave)
@@ -133,18 +132,6 @@ class SummaryWriter(Bordered):
     def _note_settings(self, table: str) -> None:
         self._start.config |= settings(table)
         _ = self._scalars.run
-
-
-@dataclass
-class _Start:
-    """Begins the run of a writer; holds no writer, which may be collected."""
-
-    given: Run | None
-    name: str
-    config: dict[str, Any] = field(default_factory=dict)
-
-    def __call__(self) -> Run:
-        return self.given or started(self.name, self.config)
 
 
 def install() -> None:

@@ -9,7 +9,6 @@ steps the last is reported, as the library logs it. Names are those that the lib
 """
 
 import functools
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from overwatch import sdk
 from overwatch.adapters.envs import EnvReporter
-from overwatch.adapters.numbers import numbers
+from overwatch.adapters.numbers import flat, numbers
 from overwatch.adapters.spaces import choices, most_entropy
 from overwatch.adapters.watching import Watched, plain
 from overwatch.catalog import Library
@@ -87,15 +86,15 @@ class _Algorithm:
         report.turn(rewards, seconds, np.logical_or(terminated, truncated), rows=rows, actions=actions)
 
     def _test(self, result: Any, *_: Any, **__: Any) -> None:
-        self._tested = dict(flat("test", asdict(result[0])))
+        self._tested = dict(flat(asdict(result[0]), "/", "test/"))
 
     def _trained(self, result: Any, _: float) -> None:
         collected, learned = result.get_collect_stats(), result.get_training_stats()
         logged, self._tested = self._tested, {}
         if collected is not None:
-            logged.update(flat("training", asdict(collected)))
+            logged.update(flat(asdict(collected), "/", "training/"))
         if learned is not None:
-            logged.update(flat("update", asdict(learned)))
+            logged.update(flat(asdict(learned), "/", "update/"))
         found = numbers(logged, Library.TIANSHOU)
         if self._most_entropy is not None and "entropy_nats" in found:
             found["entropy"] = found["entropy_nats"] / self._most_entropy
@@ -104,13 +103,3 @@ class _Algorithm:
             found["learning_rate"] = optim.state_dict()["param_groups"][0]["lr"]
         self._update += 1
         self.watched.run.update(update=self._update, update_time=self.watched.update_time(), **found)
-
-
-def flat(prefix: str, stats: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Statistics within statistics, by the tags that the library's TensorBoard logger gives them."""
-    for key, value in stats.items():
-        name = f"{prefix}/{key}"
-        if isinstance(value, Mapping):
-            yield from flat(name, value)
-        elif value is not None:
-            yield name, value

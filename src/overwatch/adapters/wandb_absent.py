@@ -1,6 +1,8 @@
-"""What stands for W&B's objects where W&B is not installed. Must not know runs."""
+"""W&B's package, and what stands for its objects where it is not installed. Must not know runs."""
 
+import importlib
 from collections.abc import Iterator, Mapping
+from types import ModuleType
 from typing import Any, Self
 
 
@@ -55,3 +57,11 @@ def entries_of(config: object) -> dict[str, Any]:
     if isinstance(config, Mapping):
         return {str(key): value for key, value in config.items()}
     return dict(vars(config)) if hasattr(config, "__dict__") else {}
+
+
+def installed() -> ModuleType | None:
+    """The package."""
+    try:
+        return importlib.import_module("wandb")
+    except ImportError:
+        return None

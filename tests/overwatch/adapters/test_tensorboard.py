@@ -127,14 +127,14 @@ def test_a_program_that_ends_without_close_ends_its_run(
 DROPPED = """
 from overwatch.adapters.tensorboard import SummaryWriter
 
-def trial(folder, error=None):
+def trial(folder, is_good=True):
     writer = SummaryWriter(folder)
     writer.add_scalar("losses/approx_kl", 0.25, 7)
-    if error is not None:
-        raise error
+    if not is_good:
+        raise ValueError("NaN in the policy")
 
 try:
-    trial("runs/first", ValueError("NaN in the policy"))
+    trial("runs/first", is_good=False)
 except ValueError:
     pass
 """
