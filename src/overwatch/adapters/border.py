@@ -1,12 +1,15 @@
-"""The border between a foreign training loop and its telemetry: errors are kept out.
+"""The border between a foreign training loop and its telemetry: errors are kept out, nothing is left behind.
 
-Rules: an error is counted, and the first one logged. Must not know what is reported.
+Rules: an error is counted, and the first one logged. What waits when the program ends is sent then. Must not
+know what is reported.
 """
 
+import atexit
 import functools
 import logging
 from collections.abc import Callable
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
+from weakref import WeakSet
 
 log: Final = logging.getLogger("overwatch.adapters")
 
@@ -35,3 +38,30 @@ def kept_out(method: Callable[Concatenate[B, P], None]) -> Callable[Concatenate[
                 log.warning("%s: %s: %s; counted, not logged again", where, type(error).__name__, error)
 
     return call
+
+
+class Flushed(Protocol):
+    """Something that gathers what it reports."""
+
+    def flush(self) -> None:
+        """Send what is left."""
+
+
+_OPEN: Final["WeakSet[Flushed]"] = WeakSet()
+
+
+def flush_at_exit(one: Flushed) -> None:
+    """Have it send what is left when the program ends, if it is still there."""
+    _OPEN.add(one)
+    _register()
+
+
+@functools.cache
+def _register() -> None:
+    """Where there is something to send the SDK has registered before, and closes its runs after this."""
+    atexit.register(_flush_all)
+
+
+def _flush_all() -> None:
+    for one in list(_OPEN):
+        one.flush()

@@ -4,13 +4,11 @@ Rules: the run starts with the first number. Nothing raises into training and no
 closes ends with the program. Must not know who logs: `tensorboard` and `wandb` do.
 """
 
-import atexit
 import sys
 from collections.abc import Callable, Mapping
 from typing import Final
-from weakref import WeakSet
 
-from overwatch.adapters.border import Bordered, kept_out
+from overwatch.adapters.border import Bordered, flush_at_exit, kept_out
 from overwatch.adapters.logged_updates import LoggedUpdates
 from overwatch.adapters.numbers import scalar
 from overwatch.adapters.starting import given_library
@@ -18,7 +16,6 @@ from overwatch.catalog import CUSTOM_PREFIX
 from overwatch.sdk import Run
 
 UNCLOSED: Final = "the SummaryWriter was dropped without close()"
-_OPEN: Final["WeakSet[Scalars]"] = WeakSet()
 _LEFT: Final[list["Scalars"]] = []
 """Those that nobody has any more and nobody closed."""
 
@@ -32,7 +29,7 @@ class Scalars(Bordered):
         self._updates = LoggedUpdates(given_library(library))
         self._shown = id(None)
         """The newest exception that nothing caught when the newest number came."""
-        _OPEN.add(self)
+        flush_at_exit(self)
 
     @property
     def run(self) -> Run:
@@ -66,13 +63,12 @@ class Scalars(Bordered):
     @kept_out
     def close(self, outcome: str | None = None, reason: str | None = None) -> None:
         """Send what is left and end the run, if it has started."""
-        self.finish()
-        _OPEN.discard(self)
+        self.flush()
         if self._run is not None:
             self._run.close(outcome=outcome, reason=reason)
 
     @kept_out
-    def finish(self) -> None:
+    def flush(self) -> None:
         """Send what is left."""
         if self._run is not None:
             self._updates.finish(self._run)
@@ -89,12 +85,5 @@ class Scalars(Bordered):
             self._run.note_error(error)
             self.close()
         else:
-            self.finish()
+            self.flush()
             _LEFT.append(self)
-
-
-@atexit.register
-def _finish_all() -> None:
-    """Before the SDK closes the runs of this process: it registered first, and comes last."""
-    for one in list(_OPEN):
-        one.finish()
