@@ -10,7 +10,6 @@ exception ends it. Episodes are those of the monitors. What the logger has is in
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from numbers import Real
 from typing import Any, Final
 
 from gymnasium import spaces
@@ -24,6 +23,7 @@ from overwatch.adapters.failures import culprit
 from overwatch.adapters.methods import failing, watch
 from overwatch.adapters.sb3_logger import Numbers
 from overwatch.adapters.spaces import choices
+from overwatch.adapters.watching import plain
 
 _LOOP: Final = ("collect_rollouts", "train", "dump_logs", "_dump_logs", "_do_one_update")
 """What `learn()` calls of a model, by any of SB3's and sb3-contrib's algorithms and versions."""
@@ -70,7 +70,7 @@ class OverwatchCallback(BaseCallback, Bordered):
             algo=type(model).__name__.lower(),
             n_envs=model.n_envs,
             devices=[device],
-            config={k: v for k, v in vars(model).items() if isinstance(v, Real | str) and k[0] != "_"},
+            config=plain(vars(model)),
             updates=steps and -(-self.locals["total_timesteps"] // steps),
             preset="ppo-continuous" if isinstance(model.action_space, spaces.Box) else None,
         )
