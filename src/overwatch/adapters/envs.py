@@ -1,9 +1,9 @@
 """What envs that step together did: numbers, episodes and actions of a run.
 
-Rules: a turn is copied, and summed up with those of a tenth of a second. Numbers are sent at most that
-often, the newest reward and action and the mean turn since the last time; a reward that is not finite is sent
-at once. Finished episodes are facts and all sent. Every transition counts, a reset does not. Must not know
-which library the envs come from.
+Rules: a turn is copied, and summed up with many others. Ten times a second at most all is sent: episodes that
+ended, which are facts, the newest reward and action, and the mean turn since the last time; beside them the
+first turn with a reward that is not finite. Every transition counts, a reset does not. Must not know which
+library the envs come from.
 """
 
 import time
@@ -41,9 +41,8 @@ class EnvReporter:
         self._waiting = Turns(num_envs, resets_next=resets_next)
         self._sums, self._ended = Episodes(num_envs), list[Ended]()
         self._transitions, self._turns, self._seconds = 0, 0, 0.0
-        self._rewards, self._is_finite = np.zeros(num_envs), True
+        self._rewards, self._is_finite, self._next = np.zeros(num_envs), True, 0.0
         self._actions: Any = None
-        self._next = 0.0
         flush_at_exit(self)
 
     @property
@@ -59,12 +58,14 @@ class EnvReporter:
 
         `stated` are episodes as the library has them: which envs', their returns and lengths.
         """
-        is_due = self._waiting.add(rewards, ends, rows, stated)
+        is_full = self._waiting.add(rewards, ends, rows, stated)
         self._turns += 1
         self._seconds += seconds
         self._actions = actions if rows is None else None
-        if is_due or time.monotonic() >= self._next:
+        if time.monotonic() >= self._next:
             self.settle()
+        elif is_full:
+            self._sum_up()
 
     def batch(self, rewards: Any, ends: Any, seconds: float, actions: Any = None) -> Ended | None:
         """Turns that come at once, of shape (envs, turns); the episodes that ended in them."""
@@ -82,10 +83,8 @@ class EnvReporter:
         self._ended.append((np.asarray(envs), np.asarray(returns, float), np.asarray(lengths, float)))
 
     def settle(self) -> None:
-        """Sum up the turns that wait; send episodes that have ended, and numbers where it is their time."""
-        block = self._waiting.take()
-        if block is not None:
-            self._add(block)
+        """Send the episodes that have ended, and numbers where it is their time."""
+        self._sum_up()
         ended, self._ended = together(self._ended), []
         if ended is not None:
             self._run.episodes(env_id=ended[0], episode_return=ended[1], length=ended[2])
@@ -102,7 +101,7 @@ class EnvReporter:
         """Envs were reset, all or those of `rows`: what ran there has no end, and the next turn is a step."""
         rows = slice(None) if rows is None else rows
         if not self._waiting.have_ended(rows):
-            self.settle()
+            self._sum_up()
             self._sums.forget(rows)
             self._waiting.begin(rows)
 
@@ -111,15 +110,21 @@ class EnvReporter:
         self.flush()
         self._run.env_crashed(env_id, error, step=self.steps)
 
+    def _sum_up(self) -> None:
+        block = self._waiting.take()
+        if block is not None:
+            self._add(block)
+
     def _add(self, block: Block) -> None:
         counted, finite = block.counted, np.isfinite(block.paid)
         if counted is not None:
             finite |= ~counted
         self._transitions += block.paid.size if counted is None else int(np.count_nonzero(counted))
-        self._see(block)
-        was_finite, self._is_finite = self._is_finite, bool(finite.all())
-        if was_finite and not self._is_finite:  # at the last turn, which did not wait for another
+        if self._is_finite and not finite.all():
+            self._see(block.until(int(finite.all(axis=1).argmin()) + 1))
             self._send_numbers()
+        self._see(block)
+        self._is_finite = bool(finite[-1].all())
         ended = self._sums.add(block)
         if ended is not None:
             self._ended.append(ended)

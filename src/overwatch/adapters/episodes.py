@@ -29,24 +29,25 @@ class Episodes:
             return self._one_by_one(block)
         if counted is not None:
             paid, over = np.where(counted, paid, 0.0), over & counted
-        steps = np.stack((paid, np.broadcast_to(1.0 if counted is None else counted, paid.shape)))
         if not np.count_nonzero(over):
-            self._sums += steps.sum(axis=1)
+            self._sums[0] += paid.sum(axis=0)
+            self._sums[1] += len(paid) if counted is None else counted.sum(axis=0)
             return None
-        sums = self._sums[:, None] + steps.cumsum(axis=1)
-        env, turn = over.T.nonzero()
-        at_ends = sums[:, turn, env]
+        turns = np.arange(1.0, len(paid) + 1)[:, None] if counted is None else counted.cumsum(axis=0)
+        sums = np.stack((self._sums[0] + paid.cumsum(axis=0), self._sums[1] + turns))
+        ends = np.flatnonzero(over)
+        env, at_ends = ends % paid.shape[1], sums.reshape(2, -1).take(ends, axis=1)
         before = np.zeros_like(self._sums)
         before[:, env] = at_ends  # of several the last
         self._sums = sums[:, -1] - before
         self._sums[:, over[-1]] = 0.0
-        own = at_ends.copy()
-        own[:, 1:] -= np.where(env[1:] == env[:-1], at_ends[:, :-1], 0.0)
+        own, order = at_ends.copy(), env.argsort(kind="stable")
+        again = env[order[1:]] == env[order[:-1]]
+        own[:, order[1:][again]] -= at_ends[:, order[:-1][again]]
         if block.stated is not None:
-            theirs = block.stated[:, turn, env]
+            theirs = block.stated.reshape(2, -1).take(ends, axis=1)
             own = np.where(theirs[1] >= own[1], theirs, own)
-        order = turn.argsort(kind="stable")
-        return env[order], own[0, order], own[1, order]
+        return env, own[0], own[1]
 
     def forget(self, rows: Any) -> None:
         """Envs were reset: what ran there has no end."""

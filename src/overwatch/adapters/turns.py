@@ -3,7 +3,6 @@
 Pure. Must not know what becomes of them, nor which library the envs come from.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -15,7 +14,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Stated: TypeAlias = tuple[Any, Any, Any]
 
 MOST_TURNS: Final = 64
-MOST_CELLS: Final = 65_536
+MOST_CELLS: Final = 8_192
 """Turns × envs of a block."""
 
 
@@ -58,7 +57,7 @@ class Turns:
         self._is_whole, self._is_stated, self._filled = True, False, 0
 
     def add(self, rewards: Any, ends: Any, rows: Any, stated: Stated | None) -> bool:
-        """Take a turn of all envs, or of those of `rows`; whether it must not wait for another."""
+        """Take a turn of all envs, or of those of `rows`; whether there is room for no other."""
         at = self._filled
         paid = self._paid[at]
         if rows is None:
@@ -72,7 +71,7 @@ class Turns:
             self._over[at] |= stated[0]
             self._stated[0, at], self._stated[1, at], self._is_stated = stated[1], stated[2], True
         self._filled = at + 1
-        return self._filled == len(self._paid) or not math.isfinite(paid.dot(paid))
+        return self._filled == len(self._paid)
 
     def take(self) -> Block | None:
         """What was added since the last time."""

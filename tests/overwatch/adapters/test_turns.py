@@ -1,7 +1,5 @@
 """Turns are copied as they come, and a block of them says what counted, what ended and what was stated."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -58,10 +56,3 @@ def test_a_block_is_bounded(num_envs: int, most: int) -> None:
     """By turns, and by numbers in all."""
     turns = Turns(num_envs)
     assert [turns.add(0.0, None, None, None) for _ in range(most)] == [False] * (most - 1) + [True]
-
-
-def test_a_reward_that_is_not_finite_waits_for_no_other() -> None:
-    """It may be the last one before a crash."""
-    turns = Turns(2)
-    due = [turns.add([1.0, paid], None, None, None) for paid in (1.0, math.nan, -math.inf)]
-    assert due == [False, True, True]
