@@ -1,9 +1,9 @@
 """What envs that step together did: numbers, episodes and actions of a run.
 
-Rules: a turn is copied, and summed up with many others. Ten times a second at most all is sent: episodes that
-ended, which are facts, the newest reward and action, and the mean turn since the last time; beside them the
-first turn with a reward that is not finite. Every transition counts, a reset does not. Must not know which
-library the envs come from.
+Rules: a turn is copied, and summed up with many others. Ten times a second at most, and in one percent of the
+thread's time, all is sent: episodes that ended, the newest reward and action, the mean turn since the last
+time; beside them the first turn with a reward that is not finite. Every transition counts, a reset does not.
+Must not know which library the envs come from.
 """
 
 import time
@@ -18,7 +18,9 @@ from overwatch.adapters.turns import Block, Stated, Turns, column
 from overwatch.sdk import Run
 
 INTERVAL_S: Final = 0.1
-"""Sums, a record of numbers and one of episodes cost 100 to 300 µs of the training thread."""
+REST: Final = 100
+"""How many times as long the training thread works for itself as it sends, on a busy machine too."""
+PATIENCE_S: Final = 1.0
 MOST_CHOICES: Final = 64
 """More actions than this are numbers, and no words."""
 MOST_ACTING: Final = 1024
@@ -40,15 +42,10 @@ class EnvReporter:
         self._words = [str(choice) for choice in range(choices if is_few else 0)]
         self._waiting = Turns(num_envs, resets_next=resets_next)
         self._sums, self._ended = Episodes(num_envs), list[Ended]()
-        self._transitions, self._turns, self._seconds = 0, 0, 0.0
-        self._rewards, self._is_finite, self._next = np.zeros(num_envs), True, 0.0
+        self._transitions, self._turns, self._seconds, self._next, self._rests_until = 0, 0, 0.0, 0.0, 0.0
+        self._rewards, self._is_finite = np.zeros(num_envs), True
         self._actions: Any = None
         flush_at_exit(self)
-
-    @property
-    def steps(self) -> int:
-        """Whole steps of an env so far."""
-        return self._transitions // self._ids.size
 
     def turn(
         self, rewards: Any, seconds: float, ends: Any = None, *, rows: Any = None, actions: Any = None,
@@ -62,8 +59,10 @@ class EnvReporter:
         self._turns += 1
         self._seconds += seconds
         self._actions = actions if rows is None else None
-        if time.monotonic() >= self._next:
+        if self._is_time():
+            began = time.thread_time()
             self.settle()
+            self._rests_until = time.thread_time() + REST * (time.thread_time() - began)
         elif is_full:
             self._sum_up()
 
@@ -108,11 +107,14 @@ class EnvReporter:
     def crashed(self, env_id: int, error: Exception) -> None:
         """An env raised: what ended before it is sent first."""
         self.flush()
-        self._run.env_crashed(env_id, error, step=self.steps)
+        self._run.env_crashed(env_id, error, step=self._transitions // self._ids.size)
+
+    def _is_time(self) -> bool:
+        late = time.monotonic() - self._next
+        return late >= 0 and (late >= PATIENCE_S or time.thread_time() >= self._rests_until)
 
     def _sum_up(self) -> None:
-        block = self._waiting.take()
-        if block is not None:
+        if (block := self._waiting.take()) is not None:
             self._add(block)
 
     def _add(self, block: Block) -> None:
@@ -139,12 +141,10 @@ class EnvReporter:
             np.copyto(self._rewards, block.paid[newest, self._ids], where=counted.any(axis=0))
 
     def _send_numbers(self) -> None:
-        seconds = self._seconds / self._turns
+        seconds, step = self._seconds / self._turns, self._transitions // self._ids.size
         self._turns, self._seconds = 0, 0.0
         self._next = time.monotonic() + INTERVAL_S
-        self._run.envs(
-            env_id=self._ids, step=self.steps, lane=self._lane, reward=self._rewards, step_time=seconds
-        )
+        self._run.envs(env_id=self._ids, step=step, lane=self._lane, reward=self._rewards, step_time=seconds)
         if self._words and self._actions is not None:
             chosen = column(self._actions).reshape(self._ids.size, -1)[:, -1].tolist()
-            self._run.actions(env_id=self._ids, op=[self._words[one] for one in chosen], step=self.steps)
+            self._run.actions(env_id=self._ids, op=[self._words[one] for one in chosen], step=step)

@@ -42,6 +42,40 @@ def test_rows_that_did_not_count_keep_their_reward_and_their_number_of_steps() -
     assert (last.index, last.values["overwatch.env.reward"].array().tolist()) == (2, [3.0, 3.0])
 
 
+@pytest.mark.parametrize(("took", "records"), [(0.0001, 15), (0.005, 3), (0.5, 2)])
+def test_what_sending_takes_is_a_small_share_of_the_thread(
+    monkeypatch: pytest.MonkeyPatch, took: float, records: int
+) -> None:
+    """A second and a half of turns on a busy machine, where the thread works half of the time."""
+    clock = Clock(took)
+    monkeypatch.setattr("overwatch.adapters.envs.time", clock)
+    report = EnvReporter(clock, 1)  # type: ignore[arg-type]  # counts what a run is given
+    for _ in range(150):
+        report.turn([1.0], 0.01)
+        clock.now += 0.01
+    assert clock.records == pytest.approx(records, abs=1)
+
+
+class Clock:
+    """The time, and a run that takes its time."""
+
+    def __init__(self, took: float) -> None:
+        self.now, self.records, self._took, self._sent = 100.0, 0, took, 0.0
+
+    def monotonic(self) -> float:
+        """Of everybody."""
+        return self.now
+
+    def thread_time(self) -> float:
+        """Of this thread."""
+        return self.now / 2 + self._sent
+
+    def envs(self, **_: object) -> None:
+        """Take a record."""
+        self.records += 1
+        self._sent += self._took
+
+
 def test_a_reward_that_is_not_finite_is_sent(sink: Sink) -> None:
     """A NaN between two records is a fact, though the next turn is healthy again."""
     run = sdk.start(run_id="r", sample=False)
