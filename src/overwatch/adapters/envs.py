@@ -10,7 +10,6 @@ import time
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from overwatch.adapters.border import flush_at_exit
 from overwatch.adapters.episodes import Ended, Episodes, together
@@ -42,7 +41,8 @@ class EnvReporter:
         self._words = [str(choice) for choice in range(choices if is_few else 0)]
         self._waiting = Turns(num_envs, resets_next=resets_next)
         self._sums, self._ended = Episodes(num_envs), list[Ended]()
-        self._transitions, self._turns, self._seconds, self._next, self._rests_until = 0, 0, 0.0, 0.0, 0.0
+        self._transitions, self._turns, self._seconds = 0, 0, 0.0
+        self._next = self._latest = self._rests_until = 0.0
         self._rewards, self._is_finite = np.zeros(num_envs), True
         self._actions: Any = None
         flush_at_exit(self)
@@ -59,12 +59,13 @@ class EnvReporter:
         self._turns += 1
         self._seconds += seconds
         self._actions = actions if rows is None else None
-        if self._is_time():
-            began = time.thread_time()
+        now = time.monotonic()
+        if now >= self._next and self._is_time(now):
+            began, self._latest = time.thread_time(), now + PATIENCE_S
             self.settle()
             self._rests_until = time.thread_time() + REST * (time.thread_time() - began)
         elif is_full:
-            self._sum_up()
+            self._add(self._waiting.take())
 
     def batch(self, rewards: Any, ends: Any, seconds: float, actions: Any = None) -> Ended | None:
         """Turns that come at once, of shape (envs, turns); the episodes that ended in them."""
@@ -77,13 +78,13 @@ class EnvReporter:
         self.flush()
         return ended
 
-    def episodes(self, envs: npt.ArrayLike, returns: npt.ArrayLike, lengths: npt.ArrayLike) -> None:
+    def episodes(self, envs: Any, returns: Any, lengths: Any) -> None:
         """Episodes that the library states where no turn is given its ends."""
         self._ended.append((np.asarray(envs), np.asarray(returns, float), np.asarray(lengths, float)))
 
     def settle(self) -> None:
         """Send the episodes that have ended, and numbers where it is their time."""
-        self._sum_up()
+        self._add(self._waiting.take())
         ended, self._ended = together(self._ended), []
         if ended is not None:
             self._run.episodes(env_id=ended[0], episode_return=ended[1], length=ended[2])
@@ -100,7 +101,7 @@ class EnvReporter:
         """Envs were reset, all or those of `rows`: what ran there has no end, and the next turn is a step."""
         rows = slice(None) if rows is None else rows
         if not self._waiting.have_ended(rows):
-            self._sum_up()
+            self._add(self._waiting.take())
             self._sums.forget(rows)
             self._waiting.begin(rows)
 
@@ -109,18 +110,17 @@ class EnvReporter:
         self.flush()
         self._run.env_crashed(env_id, error, step=self._transitions // self._ids.size)
 
-    def _is_time(self) -> bool:
-        late = time.monotonic() - self._next
-        return late >= 0 and (late >= PATIENCE_S or time.thread_time() >= self._rests_until)
+    def _is_time(self, now: float) -> bool:
+        """Whether the thread has worked long enough for itself; it cannot have before `_next`."""
+        rest = self._rests_until - time.thread_time()
+        self._next = min(now + max(rest, 0.0), max(self._latest, now))
+        return self._next <= now
 
-    def _sum_up(self) -> None:
-        if (block := self._waiting.take()) is not None:
-            self._add(block)
-
-    def _add(self, block: Block) -> None:
+    def _add(self, block: Block | None) -> None:
+        if block is None:
+            return
         counted, finite = block.counted, np.isfinite(block.paid)
-        if counted is not None:
-            finite |= ~counted
+        finite |= False if counted is None else ~counted
         self._transitions += block.paid.size if counted is None else int(np.count_nonzero(counted))
         if self._is_finite and not finite.all():
             self._see(block.until(int(finite.all(axis=1).argmin()) + 1))

@@ -5,7 +5,7 @@ Pure. Must not know where turns come from, nor where episodes go.
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ from overwatch.adapters.turns import Block, Floats
 
 Ended: TypeAlias = tuple[npt.NDArray[np.int64], Floats, Floats]
 """Episodes: their envs, returns and lengths, in the order of their ends."""
+
+FEW: Final = 64
+"""Envs whose rewards of one turn are a few lines of the processor's cache."""
 
 
 class Episodes:
@@ -33,8 +36,8 @@ class Episodes:
             self._sums[0] += paid.sum(axis=0)
             self._sums[1] += len(paid) if counted is None else counted.sum(axis=0)
             return None
-        turns = np.arange(1.0, len(paid) + 1)[:, None] if counted is None else counted.cumsum(axis=0)
-        sums = np.stack((self._sums[0] + paid.cumsum(axis=0), self._sums[1] + turns))
+        turns = np.arange(1.0, len(paid) + 1)[:, None] if counted is None else _running(counted)
+        sums = np.stack((self._sums[0] + _running(paid), self._sums[1] + turns))
         ends = np.flatnonzero(over)
         env, at_ends = ends % paid.shape[1], sums.reshape(2, -1).take(ends, axis=1)
         before = np.zeros_like(self._sums)
@@ -57,6 +60,16 @@ class Episodes:
         """A sum that is not finite ends with its episode, which differences of sums would not show."""
         rows = (block.part(slice(turn, turn + 1)) for turn in range(len(block.paid)))
         return together([ended for row in rows if (ended := self.add(row)) is not None])
+
+
+def _running(values: npt.NDArray[Any]) -> Floats:
+    """Sums so far, turn by turn; of many envs row by row, which is the faster way through memory."""
+    if values.shape[1] <= FEW:
+        return values.cumsum(axis=0, dtype=np.float64)
+    sums = values.astype(np.float64)
+    for turn in range(1, len(sums)):
+        sums[turn] += sums[turn - 1]
+    return sums
 
 
 def together(ended: Sequence[Ended]) -> Ended | None:

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch.adapters.episodes import Ended, Episodes, together
+from overwatch.adapters.episodes import FEW, Ended, Episodes, together
 from overwatch.adapters.turns import Block
 
 Rows = list[tuple[int, float, float]]
@@ -33,8 +33,8 @@ def _one_by_one(block: Block) -> Rows:
 
 
 @given(
-    turns=st.integers(1, 9), envs=st.integers(1, 3), seed=st.integers(0, 10_000), cut=st.integers(0, 9),
-    is_whole=st.booleans(), has_nan=st.booleans(),
+    turns=st.integers(1, 9), envs=st.sampled_from([1, 2, 3, FEW + 1]), seed=st.integers(0, 10_000),
+    cut=st.integers(0, 9), is_whole=st.booleans(), has_nan=st.booleans(),
 )  # fmt: skip
 def test_blocks_add_up_to_what_single_turns_do(
     *, turns: int, envs: int, seed: int, cut: int, is_whole: bool, has_nan: bool
