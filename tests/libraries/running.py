@@ -34,6 +34,10 @@ _LAUNCHERS: Final = (
 )
 
 
+class UnfitError(Exception):
+    """A program that cannot be run here, with the reason."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """A program that ended, and its runs."""
@@ -83,11 +87,14 @@ def python_of(example: Example) -> Path:
     """The interpreter that has an example's packages; it is made where this one lacks some.
 
     A virtual environment over this one: what is here already, PyTorch above all, is not installed again.
+    Raises `UnfitError` where pip cannot install them. A file `.whole` in it marks one that is whole; so an
+    environment that was made by hand is taken too.
     """
     if not example.lacks:
         return Path(sys.executable)
     listed = "\n".join(str(needed) for needed in example.requirements)
-    folder = ENVIRONMENTS / f"{example.name}-{hashlib.sha256(listed.encode()).hexdigest()[:8]}"
+    name = f"{example.requirements[0].name}-{hashlib.sha256(listed.encode()).hexdigest()[:8]}"
+    folder = ENVIRONMENTS / name
     python = folder / "bin" / "python"
     if not (folder / ".whole").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
@@ -95,7 +102,9 @@ def python_of(example: Example) -> Path:
         here = sysconfig.get_path("purelib")
         (own / "overwatch-project.pth").write_text(f"import site; site.addsitedir({here!r})\n")
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, *listed.splitlines()], check=True)
+        done = subprocess.run([*pip, *listed.splitlines()], stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            raise UnfitError(f"{example.name}: pip cannot install it into {folder}:\n{done.stderr[-1500:]}")
         (folder / ".whole").touch()
     return python
 
