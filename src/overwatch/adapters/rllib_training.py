@@ -16,7 +16,7 @@ from typing import Any, Final
 from gymnasium import spaces
 
 from overwatch import events, sdk
-from overwatch.adapters.envs import Bordered, kept_out
+from overwatch.adapters.border import Bordered, kept_out
 from overwatch.adapters.ray_hooks import Phases, around, cause, timed
 from overwatch.adapters.ray_results import rllib_numbers, settings
 from overwatch.adapters.rllib_envs import attach, join

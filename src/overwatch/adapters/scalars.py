@@ -8,37 +8,22 @@ waits. Must not know who logs: `tensorboard` and `wandb` do.
 """
 
 import atexit
-import itertools
-import logging
-import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 from weakref import WeakSet
 
-from overwatch import sdk
-from overwatch.adapters.envs import Bordered, kept_out
+from overwatch.adapters.border import Bordered, kept_out
+from overwatch.adapters.logged_episodes import EPISODES, MEANS, LoggedEpisodes
 from overwatch.adapters.numbers import numbers, scalar
-from overwatch.catalog import CUSTOM_PREFIX, Library, parse_library
+from overwatch.adapters.starting import given_library
+from overwatch.catalog import CUSTOM_PREFIX, Library
 from overwatch.catalog.libraries.guess import library_of
 from overwatch.events import PhaseEnded
 from overwatch.sdk import Run
 
-log: Final = logging.getLogger("overwatch.adapters")
-
-LIBRARY_ENV: Final = "OVERWATCH_LIBRARY"
-MEANS: Final = frozenset({"return", "episode_length"})
-"""Rows that a library may log apart from its updates."""
-EPISODES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "charts/episodic_return": "return",
-        "charts/episodic_length": "episode_length",
-        "charts/episode_reward": "return",
-        "charts/episode_length": "episode_length",
-    }
-)
-"""CleanRL's names of single episodes: the row that is their mean."""
 PHASES: Final[Mapping[Library, Mapping[str, str]]] = MappingProxyType(
     {
         Library.RL_GAMES: {
@@ -51,17 +36,10 @@ PHASES: Final[Mapping[Library, Mapping[str, str]]] = MappingProxyType(
 """Names of the seconds that an update spent in a phase of the loop."""
 BY_CLOCK: Final = {Library.RL_GAMES: "/time", Library.RSL_RL: "/time"}
 """The end of names whose step is seconds."""
-SETTINGS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "task": ("env_id", "env_name", "gym_id", "env", "task"),
-        "algo": ("algo", "algorithm", "exp_name"),
-        "n_envs": ("num_envs", "n_envs", "num_actors"),
-        "updates": ("num_iterations", "num_updates", "max_iterations", "max_epochs"),
-    }
-)
-"""What of a configuration names its run and counts it, by the names that programs use, the surest first."""
-_COUNT: Final = itertools.count(1)
+UNCLOSED: Final = "the SummaryWriter was dropped without close()"
 _OPEN: Final["WeakSet[Scalars]"] = WeakSet()
+_LEFT: Final[list["Scalars"]] = []
+"""Those that nobody has any more and nobody closed."""
 
 
 class Scalars(Bordered):
@@ -84,14 +62,17 @@ class Scalars(Bordered):
         """Names of the newest whole update: one that has them all need not wait for the next step."""
         self._number = 0
         self._means: dict[str, float] = {}
-        self._episode: dict[str, float] = {}
-        self._ended: dict[str, list[float]] = {}
+        self._episodes = LoggedEpisodes()
+        self._shown = id(None)
+        """The newest exception that nothing caught when the newest number came."""
         _OPEN.add(self)
 
     @property
     def run(self) -> Run:
         """The run, which starts here at the latest."""
         if self._run is None:
+            while _LEFT:
+                _LEFT.pop().close("completed", UNCLOSED)
             self._run = self._begin()
         return self._run
 
@@ -101,16 +82,16 @@ class Scalars(Bordered):
         number = scalar(value)
         if number is None:
             return
-        _ = self.run
+        _, self._shown = self.run, id(getattr(sys, "last_value", None))
         if name not in self._seen and self._given is None:
             self._seen.add(name)
             self._library = library_of(self._seen)
         if self._names and self._is_next(name, step):
             self._end_update()
         if self._library is Library.CLEANRL and name in EPISODES:
-            self._add_episode(EPISODES[name], number)
+            self._episodes.add(EPISODES[name], number, self.run)
             return
-        self._end_episode()
+        self._episodes.end(self.run)
         if not self._names:
             self._step = step
         self._names.add(name)
@@ -121,8 +102,9 @@ class Scalars(Bordered):
     @kept_out
     def end(self) -> None:
         """The open update is whole."""
-        self._end_episode()
-        self._end_update()
+        if self._run is not None:
+            self._episodes.end(self._run)
+            self._end_update()
 
     @kept_out
     def aside(self, values: Mapping[str, object]) -> None:
@@ -145,6 +127,21 @@ class Scalars(Bordered):
         if self._number and self._means:
             self.run.update(update=self._number, **self._means)
             self._means = {}
+
+    @kept_out
+    def leave(self) -> None:
+        """Nobody can log any more, and nobody has closed it: what is left is sent.
+
+        A notebook shows the exception that ended its cell; one that was caught leaves nothing behind. Without
+        one the run ends when another begins, else with the program, as the program ends.
+        """
+        error = getattr(sys, "last_value", None)
+        if self._run is not None and error is not None and id(error) != self._shown:
+            self._run.note_error(error)
+            self.close()
+        else:
+            self.finish()
+            _LEFT.append(self)
 
     def _is_next(self, name: str, step: float | None) -> bool:
         """Whether a scalar belongs to another update than the open one."""
@@ -175,8 +172,8 @@ class Scalars(Bordered):
                 return
             self._is_update = True
             self._number += 1
-            means, self._means, ended, self._ended = self._means, {}, self._ended, {}
-            found = means | {name: sum(all_) / len(all_) for name, all_ in ended.items()} | found
+            means, self._means = self._means, {}
+            found = means | self._episodes.means() | found
         self.run.update(update=self._number, **found)
         for name, phase in PHASES.get(self._library, {}).items() if self._library is not None else ():
             if name in logged:
@@ -184,61 +181,6 @@ class Scalars(Bordered):
                 self.run.fact(
                     PhaseEnded(at=time.time_ns(), phase=phase, duration_s=took, update=self._number)
                 )
-
-    def _add_episode(self, mean: str, number: float) -> None:
-        """A return or a length; those of one episode come one after the other."""
-        if mean in self._episode:
-            self._end_episode()
-        self._episode[mean] = number
-        if len(self._episode) == len(MEANS):
-            self._end_episode()
-
-    def _end_episode(self) -> None:
-        ended, self._episode = self._episode, {}
-        for mean, number in ended.items():
-            self._ended.setdefault(mean, []).append(number)
-        if "return" in ended:
-            length = ended.get("episode_length")
-            lengths = None if length is None else [length]
-            self.run.episodes(env_id=[0], episode_return=[ended["return"]], length=lengths)
-
-
-def started(name: str, config: Mapping[str, object]) -> Run:
-    """A run of its own, named after what its configuration has by the names that programs use.
-
-    The id of the environment is the first such run's alone: several in one process are several runs.
-    """
-    first = {row: next((str(config[key]) for key in keys if config.get(key) is not None), None)
-             for row, keys in SETTINGS.items()}  # fmt: skip
-    return sdk.start(
-        run_id=_own_id(),
-        task=first["task"] or name,
-        algo=first["algo"],
-        n_envs=_whole(first["n_envs"]),
-        updates=_whole(first["updates"]),
-        config=dict(config),
-    )
-
-
-def _whole(word: str | None) -> int | None:
-    return int(word) if word is not None and word.isdecimal() else None
-
-
-def _own_id() -> str | None:
-    """`None` for the first run of this process; a number behind the environment's id for each later one."""
-    given = os.environ.get("OVERWATCH_RUN_ID", "").strip()
-    nth = next(_COUNT)
-    return f"{given}-{nth}" if given and nth > 1 else None
-
-
-def given_library(name: str | None) -> Library | None:
-    """The library of an argument, else of the environment; what is no library is logged."""
-    wanted = name or os.environ.get(LIBRARY_ENV, "").strip()
-    try:
-        return parse_library(wanted) if wanted else None
-    except ValueError as error:
-        log.warning("%s; it is recognised by the names it logs", error)
-        return None
 
 
 @atexit.register

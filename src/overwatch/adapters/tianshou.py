@@ -19,7 +19,7 @@ from overwatch import sdk
 from overwatch.adapters.envs import EnvReporter
 from overwatch.adapters.numbers import numbers
 from overwatch.adapters.spaces import choices, most_entropy
-from overwatch.adapters.watching import Turns, Watched, plain
+from overwatch.adapters.watching import Watched, plain
 from overwatch.catalog import Library
 from overwatch.catalog.presets import preset_for
 
@@ -33,7 +33,7 @@ class _Algorithm:
     def __init__(self, algorithm: Any, run: sdk.Run | None) -> None:
         self.watched = Watched(self, run)
         self._algorithm = algorithm
-        self._turns: Turns | None = None
+        self._report: EnvReporter | None = None
         self._tested: dict[str, Any] = {}
 
     def start(self, params: Any) -> sdk.Run:
@@ -53,37 +53,38 @@ class _Algorithm:
 
     def look(self) -> None:
         """At the trainer that is made now."""
-        self._turns, self._tested, self._update = None, {}, 0
-        self._space = self._algorithm.policy.action_space
-        self._most_entropy = most_entropy(self._space)
+        self._report, self._tested, self._update = None, {}, 0
+        self._choices = choices(self._algorithm.policy.action_space)
+        self._most_entropy = most_entropy(self._algorithm.policy.action_space)
         self.watched.after(self._algorithm, "create_trainer", self._made)
 
     def settle(self) -> None:
         """The newest rewards; a last evaluation has no update after it."""
-        if self._turns is not None:
-            self._turns.flush()
+        if self._report is not None:
+            self._report.flush()
         if self._tested:
             self.watched.run.update(update=self._update, **numbers(self._tested, Library.TIANSHOU))
 
     def _made(self, trainer: Any, _: float, params: Any) -> None:
         self._trainer = trainer
         if collector := getattr(params, "training_collector", None):
-            report = EnvReporter(self.watched.run, collector.env_num, choices=choices(self._space))
-            turns = self._turns = Turns(report, collector.env_num)
-            self.watched.after(collector.env, "step", functools.partial(self._step, turns))
-            self.watched.after(collector.env, "reset", lambda _, __, env_id=None, **___: turns.forget(env_id))
+            report = EnvReporter(self.watched.run, collector.env_num, choices=self._choices)
+            self._report = report
+            self.watched.after(collector.env, "step", functools.partial(self._step, collector.env, report))
+            self.watched.after(
+                collector.env, "reset", lambda _, __, env_id=None, **___: report.forget(env_id)
+            )
         self.watched.after(self._algorithm, "update", lambda *_, **__: None, "learn")
         self.watched.after(trainer, "_training_step", self._trained)
         self.watched.after(trainer, "_test_step", self._test, "evaluation")
 
     def _step(
-        self, turns: Turns, result: Any, seconds: float, action: Any = None, *_: Any, **__: Any
+        self, env: Any, report: EnvReporter, result: Any, seconds: float, *acted: Any, **_: Any
     ) -> None:
         _, rewards, terminated, truncated, infos = result
-        env = self._trainer.params.training_collector.env
         rows = None if len(rewards) == len(env) and not env.is_async else [info["env_id"] for info in infos]
-        acted = action if choices(self._space) else None
-        turns.turn(rewards, np.logical_or(terminated, truncated), seconds, rows=rows, actions=acted)
+        actions = acted[0] if acted and self._choices else None
+        report.turn(rewards, seconds, np.logical_or(terminated, truncated), rows=rows, actions=actions)
 
     def _test(self, result: Any, *_: Any, **__: Any) -> None:
         self._tested = dict(flat("test", asdict(result[0])))

@@ -16,59 +16,15 @@ from types import ModuleType, TracebackType
 from typing import Any, Final, Self
 
 from overwatch.adapters import tensorboard as writers
-from overwatch.adapters.envs import Bordered, kept_out
-from overwatch.adapters.scalars import Scalars, started
+from overwatch.adapters.border import Bordered, kept_out
+from overwatch.adapters.scalars import Scalars
+from overwatch.adapters.starting import started
+from overwatch.adapters.wandb_absent import Entries, Nothing, entries_of
 
 logger: Final = logging.getLogger("overwatch.adapters")
 
 FORWARDED: Final = ("config", "summary")
 """What the module has of the run in progress."""
-
-
-class Entries(dict[str, Any]):
-    """W&B's configuration or summary where W&B is not installed: keys are attributes too."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError as error:
-            raise AttributeError(name) from error
-
-    def __setattr__(self, name: str, value: object) -> None:
-        self[name] = value
-
-    def update(self, *args: Any, allow_val_change: bool | None = None, **kwargs: Any) -> None:  # noqa: ARG002 W&B's
-        """Take entries of a mapping or a namespace."""
-        super().update(*(entries_of(one) for one in args), **kwargs)
-
-    def setdefaults(self, defaults: object) -> None:
-        """Take those entries that are not there."""
-        super().update(entries_of(defaults) | self)
-
-
-class Nothing:
-    """Stands for whatever W&B would have; every use of it does nothing."""
-
-    def __call__(self, *_: object, **__: object) -> Self:
-        """Nothing again."""
-        return self
-
-    def __getattr__(self, name: str) -> Self:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing to end."""
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(())
-
-    def __bool__(self) -> bool:
-        return False
 
 
 class Tracked(Bordered):
@@ -179,13 +135,6 @@ def finish(*args: Any, **kwargs: Any) -> None:
     """End the newest run."""
     if _current:
         _current[-1].finish(*args, **kwargs)
-
-
-def entries_of(config: object) -> dict[str, Any]:
-    """A mapping, or the attributes of a namespace; nothing for anything else."""
-    if isinstance(config, Mapping):
-        return {str(key): value for key, value in config.items()}
-    return dict(vars(config)) if hasattr(config, "__dict__") else {}
 
 
 def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
