@@ -32,11 +32,13 @@ example, to which so many lines of Overwatch were added.
 
 - **rows**: rows of the catalogue that had a value, those that the tower makes of others too. **Custom**:
   further numbers of the library, shown and not judged. **Missing**: rows that a recording of the library's
-  names holds and this run did not.
+  names holds and this run did not: of what an example does without, such as evaluations.
 - **envs**: rows of the board. **Findings**: those that stood at any time.
 - **cost**: thread time in Overwatch's files ÷ thread time of the main thread, imports left out of both. A
   sampler looks at the stack after each millisecond of CPU; what Overwatch calls of NumPy and PyTorch counts
-  as its own. **once**: what it took, in milliseconds, to start and to end the run; not in the cost.
+  as its own. Reports go by the clock, at most ten a second: on a machine that was busy, as this one was, a
+  program gets less CPU between two of them, and their share is larger than on a quiet one.
+- **once**: what it took, in milliseconds, to start and to end the run; not in the cost.
 - **A/B**: CPU of the program with Overwatch ÷ without its lines, start and imports included; **A/A**:
   without ÷ without, which is how much two equal runs differ. Medians of runs in turns, on a shared machine.
 
@@ -59,9 +61,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     findings: dict[str, dict[str, int]]
     cost: float
     once_ms: float
-    with_ours: float
-    """CPU with Overwatch over that without."""
-    without: float
+    with_ours: float | None
+    """CPU with Overwatch over that without; not measured with no rounds."""
+    without: float | None
     """CPU without over that without."""
 
 
@@ -82,8 +84,8 @@ def measured(example: Example, rounds: int = ROUNDS) -> Result:
         missing=sorted(logged_rows(example.name, seen.algorithms) - known),
         findings={severity: dict(sorted(codes.items())) for severity, codes in sorted(seen.findings.items())},
         cost=spent["ours"] / (spent["ours"] + spent["theirs"]), once_ms=spent["once"] / 1e6,
-        with_ours=statistics.median(one / two for one, two, _ in pairs),
-        without=statistics.median(three / two for _, two, three in pairs),
+        with_ours=statistics.median(one / two for one, two, _ in pairs) if pairs else None,
+        without=statistics.median(three / two for _, two, three in pairs) if pairs else None,
     )  # fmt: skip
 
 
@@ -153,15 +155,16 @@ def page(results: Iterable[Result]) -> str:
 
 
 def _line(one: Result) -> str:
-    found = "; ".join(
+    stood = "; ".join(
         f"{severity}: "
         + ", ".join(f"{code} ×{count}" if count > 1 else code for code, count in codes.items())
         for severity, codes in one.findings.items()
     )
     cells = [
         f"[{one.name}](#{one.name.replace('_', '-')})", one.added, one.updates or "–", len(one.rows),
-        len(one.custom), ", ".join(f"`{row}`" for row in one.missing) or 0, one.envs, found or 0,
-        f"{one.cost:.2%}", f"{one.once_ms:.0f}", f"{one.with_ours:.3f}", f"{one.without:.3f}",
+        len(one.custom), ", ".join(f"`{row}`" for row in one.missing) or 0, one.envs, stood or 0,
+        f"{one.cost:.2%}", f"{one.once_ms:.0f}",
+        *("–" if found is None else f"{found:.3f}" for found in (one.with_ours, one.without)),
     ]  # fmt: skip
     return "| " + " | ".join(str(cell) for cell in cells) + " |"
 
@@ -213,7 +216,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="of the examples; all where none is named")
     parser.add_argument("--run", action="store_true")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="pairs of A/B and A/A; 0 leaves them out")
     flags = parser.parse_args()
     found = {one.name: one for one in kept()}
     present = [one for one in examples(FOLDER) if not flags.names or one.name in flags.names]
