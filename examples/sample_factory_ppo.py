@@ -23,8 +23,9 @@ def make(_name: str, _cfg: Any, _env_config: Any, render_mode: str | None = None
     return gym.make("CartPole-v1", render_mode=render_mode)
 
 
-tensorboard.install()  # Overwatch
-register_env("cartpole", make)
-arguments = [*ARGUMENTS.split(), f"--train_dir={tempfile.mkdtemp()}"]
-parser, _ = parse_sf_args(arguments)
-raise SystemExit(run_rl(parse_full_cfg(parser, arguments)))
+if __name__ == "__main__":
+    tensorboard.install()  # Overwatch
+    register_env("cartpole", make)
+    arguments = [*ARGUMENTS.split(), f"--train_dir={tempfile.mkdtemp()}"]
+    parser, _ = parse_sf_args(arguments)
+    raise SystemExit(run_rl(parse_full_cfg(parser, arguments)))
