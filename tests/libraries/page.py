@@ -147,10 +147,13 @@ def _length(path: Path) -> int:
     return len(path.stem)
 
 
-def page(results: Iterable[Result]) -> str:
-    """The whole page."""
+def page(results: Iterable[Result], programs: Sequence[Example] = ()) -> str:
+    """The whole page; programs without a result are named."""
     kept = sorted(results, key=lambda one: one.name)
-    lines = [_HEAD + "\n".join(_line(one) for one in kept), *_seen(kept), *_unrun()]
+    left = [f"`{one.name}`" for one in programs if one.name not in {two.name for two in kept}]
+    lines = [_HEAD + "\n".join(_line(one) for one in kept)]
+    lines += ["", f"Programs not measured: {', '.join(left)}."] if left else []
+    lines += [*_seen(kept), *_unrun()]
     return "\n".join(lines) + "\n"
 
 
@@ -237,7 +240,7 @@ def main() -> None:
 def _write(results: list[Result]) -> None:
     ordered = sorted(results, key=lambda one: one.name)
     KEPT.write_bytes(msgspec.json.format(msgspec.json.encode(ordered), indent=1) + b"\n")
-    PAGE.write_text(page(ordered), encoding="utf-8")
+    PAGE.write_text(page(ordered, examples()), encoding="utf-8")
 
 
 if __name__ == "__main__":
