@@ -59,10 +59,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     missing: list[str]
     envs: int
     findings: dict[str, dict[str, int]]
-    cost: float
-    once_ms: float
+    cost: float | None
+    """Not measured where it is absent, as what follows."""
+    once_ms: float | None
     with_ours: float | None
-    """CPU with Overwatch over that without; not measured with no rounds."""
+    """CPU with Overwatch over that without."""
     without: float | None
     """CPU without over that without."""
 
@@ -166,10 +167,14 @@ def _line(one: Result) -> str:
     cells = [
         f"[{one.name}](#{one.name.replace('_', '-')})", one.added, one.updates or "–", len(one.rows),
         len(one.custom), ", ".join(f"`{row}`" for row in one.missing) or 0, one.envs, stood or 0,
-        f"{one.cost:.2%}", f"{one.once_ms:.0f}",
-        *("–" if found is None else f"{found:.3f}" for found in (one.with_ours, one.without)),
+        _number(one.cost, ".2%"), _number(one.once_ms, ".0f"),
+        _number(one.with_ours, ".3f"), _number(one.without, ".3f"),
     ]  # fmt: skip
     return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
+def _number(found: float | None, spec: str) -> str:
+    return "–" if found is None else format(found, spec)
 
 
 def _seen(results: Sequence[Result]) -> list[str]:
