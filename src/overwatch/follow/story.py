@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from overwatch.adapters.numbers import numbers, scalar
-from overwatch.adapters.scalars import SETTINGS
+from overwatch.adapters.starting import SETTINGS
 from overwatch.catalog import BY_NAME, Scope
 from overwatch.catalog.policy import RETURN
 from overwatch.catalog.run import SDK_DROPPED, STEPS
