@@ -13,7 +13,7 @@ BENCH_FLAGS ?=
 # Python's byte code is kept: each worker of the tests and each program that they start would compile anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick pythons test check gates lint types types-linux types-darwin imports slow calibration corpus learning libraries long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-train bench-replay bench-rollouts bench-learner bench-morph generate screenshots constraints docs release clean
+.PHONY: demo quick pythons test check gates lint types types-linux types-darwin imports slow calibration corpus learning libraries libraries-judged long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-train bench-replay bench-rollouts bench-learner bench-morph generate screenshots constraints docs release clean
 
 $(VENV)/.installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -126,6 +126,9 @@ learning: $(VENV)/.installed  ## train what docs/learning.md shows and is not ke
 
 libraries: $(VENV)/.installed  ## run each program of examples/ and write docs/adapters-table.md; ONLY="sb3 trl_grpo", DRAW=1
 	$(BIN)/python -m tests.libraries.page $(ONLY) $(if $(DRAW),,--run)
+
+libraries-judged: $(VENV)/.installed  ## train other libraries' programs, healthy and at 1,000 times their rate; ONLY="skrl", DRAW=1
+	$(BIN)/python -m tests.libraries.judged $(ONLY) $(if $(DRAW),,--run)
 
 corpus: $(VENV)/.installed  ## how soon each labelled fault is found, and what is said of healthy runs
 	$(BIN)/python -m tests.calibration.corpus

@@ -21,7 +21,7 @@ class Args:
     env_id: str = "CartPole-v1"
     seed: int = 1
     total_timesteps: int = 25_600
-    learning_rate: float = 2.5e-3
+    learning_rate: float = 1e-3
     num_envs: int = 4
     num_steps: int = 128
     gamma: float = 0.99

@@ -7,7 +7,7 @@ from overwatch.adapters.rllib import OverwatchRLlibCallback  # Overwatch
 config = (
     PPOConfig()
     .environment("CartPole-v1")
-    .env_runners(num_env_runners=1)
+    .env_runners(num_env_runners=1, sample_timeout_s=600)
     .training(train_batch_size_per_learner=512, num_epochs=4)
     .callbacks(OverwatchRLlibCallback)  # Overwatch
 )

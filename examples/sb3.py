@@ -7,4 +7,7 @@ from overwatch.adapters.sb3 import OverwatchCallback  # Overwatch
 
 env = gym.make("CartPole-v1")
 model = PPO("MlpPolicy", env, verbose=1)
-model.learn(total_timesteps=10_000, callback=OverwatchCallback())  # Overwatch
+model.learn(
+    total_timesteps=10_000,
+    callback=OverwatchCallback(),  # Overwatch
+)

@@ -144,9 +144,14 @@ def peer_of(line: socket.socket) -> tuple[int, int]:
 
 def own_handle() -> int | None:
     """A descriptor that becomes readable when this process is gone; `None` where there is none."""
+    return handle_of(os.getpid())
+
+
+def handle_of(pid: int) -> int | None:
+    """A descriptor that becomes readable when a process is gone; `None` where there is none."""
     if (open_handle := getattr(os, "pidfd_open", None)) is not None:
         with contextlib.suppress(OSError):
-            handle: int = open_handle(os.getpid())
+            handle: int = open_handle(pid)
             return handle
     return None
 

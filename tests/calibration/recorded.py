@@ -49,6 +49,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     config: dict[str, str]
     preset: str = "ppo"
+    algo: str | msgspec.UnsetType = msgspec.UNSET
+    """Where it is not PPO."""
     reaches: float
     reached: float
     """Mean return of the trained policy over twenty episodes."""

@@ -57,8 +57,8 @@ class Replayed:
 def events(recording: Recording) -> Iterator[Event]:
     """The run as its trainer told it, with what the library does not log beside it."""
     yield RunStarted(
-        at=START_NS, task=recording.task, algo="ppo", n_envs=recording.n_envs, preset=recording.preset,
-        config=recording.config,
+        at=START_NS, task=recording.task, algo=recording.algo or "ppo", n_envs=recording.n_envs,
+        preset=recording.preset, config=recording.config,
     )  # fmt: skip
     at, number = START_NS, 0
     for reported in recording.reported:

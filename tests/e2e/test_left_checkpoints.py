@@ -24,7 +24,7 @@ from overwatch.feeds.recording import Recording
 from overwatch.fold import FAST_NS, SLOW_NS
 from overwatch.otlp.encode import request
 from overwatch.recordings.checkpoints import FOLDER, left_in, read_left
-from overwatch.snapshot import Finding, Snapshot, View
+from overwatch.snapshot import Snapshot, View
 from tests import fakes
 from tests.e2e.collecting import until
 from tests.e2e.fast_collector import EVERY_NS, SPEED, its_time
@@ -39,6 +39,8 @@ ROTATING = (
 WHOLE = (*ROTATING, "exporters.otlp_file.thinning.enabled=false")
 MOST_NS = 900 * SLOW_NS
 """The collector's time within which something is thinned."""
+GONE_ENV = 7
+"""Crashes and reports no more, so that its finding stays open."""
 THINNING = (*ROTATING, "exporters.otlp_file.thinning.whole_minutes=0.1")
 
 
@@ -118,21 +120,19 @@ def living(
 
 
 def acknowledge(endpoints: Endpoints, run_id: str) -> None:
-    """Acknowledge whatever is found first."""
+    """Acknowledge whatever is found first; one that has cleared since is followed by another."""
     assert endpoints.view is not None
-
-    def found() -> Finding | None:
-        shown = fetch_snapshot(str(endpoints.view), run_id)
-        return next(iter(shown.findings), None)
-
-    finding = until(found, "a finding")
     view = endpoints.view.replace("ws", "http", 1)
-    url = f"{view}/api/v1/findings/{quote(finding.id, safe='')}/ack?run={run_id}"
-    tokens = endpoints.tokens
-    headers = (
-        {} if tokens is None or tokens.control is None else {"authorization": f"Bearer {tokens.control}"}
-    )
-    assert http(url, b"", "POST", **headers).status == 200
+    control = None if endpoints.tokens is None else endpoints.tokens.control
+    headers = {} if control is None else {"authorization": f"Bearer {control}"}
+
+    def acknowledged() -> bool:
+        for finding in fetch_snapshot(str(endpoints.view), run_id).findings[:1]:
+            url = f"{view}/api/v1/findings/{quote(finding.id, safe='')}/ack?run={run_id}"
+            return http(url, b"", "POST", **headers).status == 200
+        return False
+
+    until(acknowledged, "a finding that is open to be acknowledged")
 
 
 def lives(folder: Path, *sets: str, thins: bool = False) -> None:
@@ -145,7 +145,7 @@ def lives(folder: Path, *sets: str, thins: bool = False) -> None:
     with living(folder, began, *sets, killed=True) as endpoints:
         first.emit(endpoints, fakes.started(first.now))
         first.train(endpoints, 20)
-        first.emit(endpoints, fakes.crashed(first.now, 1))
+        first.emit(endpoints, fakes.crashed(first.now, GONE_ENV))
         first.train(endpoints, 10)
         acknowledge(endpoints, "run-a")
         first.train(endpoints, 10)

@@ -17,7 +17,7 @@ from overwatch.catalog import Library, recognise
 from overwatch.catalog.libraries import LIBRARIES
 from tests.libraries import cost
 from tests.libraries.examples import FOLDER, ROOT, Example, examples
-from tests.libraries.running import Seen, python_of, ran, reporting, watched
+from tests.libraries.running import Seen, UnfitError, python_of, ran, reporting, watched
 
 PAGE: Final = ROOT / "docs" / "adapters-table.md"
 PAGES: Final = ROOT / "docs" / "adapters"
@@ -32,11 +32,13 @@ example, to which so many lines of Overwatch were added.
 
 - **rows**: rows of the catalogue that had a value, those that the tower makes of others too. **Custom**:
   further numbers of the library, shown and not judged. **Missing**: rows that a recording of the library's
-  names holds and this run did not.
+  names holds and this run did not: of what an example does without, such as evaluations.
 - **envs**: rows of the board. **Findings**: those that stood at any time.
 - **cost**: thread time in Overwatch's files ÷ thread time of the main thread, imports left out of both. A
   sampler looks at the stack after each millisecond of CPU; what Overwatch calls of NumPy and PyTorch counts
-  as its own. **once**: what it took, in milliseconds, to start and to end the run; not in the cost.
+  as its own. Reports go by the clock, at most ten a second: on a machine that was busy, as this one was, a
+  program gets less CPU between two of them, and their share is larger than on a quiet one.
+- **once**: what it took, in milliseconds, to start and to end the run; not in the cost.
 - **A/B**: CPU of the program with Overwatch ÷ without its lines, start and imports included; **A/A**:
   without ÷ without, which is how much two equal runs differ. Medians of runs in turns, on a shared machine.
 
@@ -57,22 +59,24 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     missing: list[str]
     envs: int
     findings: dict[str, dict[str, int]]
-    cost: float
-    once_ms: float
-    with_ours: float
+    cost: float | None
+    """Not measured where it is absent, as what follows."""
+    once_ms: float | None
+    with_ours: float | None
     """CPU with Overwatch over that without."""
-    without: float
+    without: float | None
     """CPU without over that without."""
 
 
 def measured(example: Example, rounds: int = ROUNDS) -> Result:
     """Run an example as often as the page needs it."""
     python = python_of(example)
+    command = [str(python), str(example.script)]
     with tempfile.TemporaryDirectory(prefix="overwatch-") as name:
         folder = Path(name)
-        seen = _good(example, watched([str(python), str(example.script)], python, _made(folder / "seen")))
+        seen = _good(example, watched(command, python, _made(folder / "seen")))
         spent = _spent(example, python, _made(folder / "cost"))
-        pairs = _pairs(example, python, _made(folder / "pairs"), rounds)
+        pairs = _pairs(example, seen, python, _made(folder / "pairs"), rounds)
     known = seen.rows
     return Result(
         name=example.name, versions=example.versions, added=example.added,
@@ -81,8 +85,8 @@ def measured(example: Example, rounds: int = ROUNDS) -> Result:
         missing=sorted(logged_rows(example.name, seen.algorithms) - known),
         findings={severity: dict(sorted(codes.items())) for severity, codes in sorted(seen.findings.items())},
         cost=spent["ours"] / (spent["ours"] + spent["theirs"]), once_ms=spent["once"] / 1e6,
-        with_ours=statistics.median(one / two for one, two, _ in pairs),
-        without=statistics.median(three / two for _, two, three in pairs),
+        with_ours=statistics.median(one / two for one, two, _ in pairs) if pairs else None,
+        without=statistics.median(three / two for _, two, three in pairs) if pairs else None,
     )  # fmt: skip
 
 
@@ -93,7 +97,7 @@ def _made(folder: Path) -> Path:
 
 def _good(example: Example, seen: Seen) -> Seen:
     if seen.status != 0:
-        raise SystemExit(f"{example.name} ended with {seen.status}:\n{seen.output[-5000:]}")
+        raise UnfitError(f"{example.name} ended with {seen.status}:\n{seen.output[-5000:]}")
     return seen
 
 
@@ -105,17 +109,20 @@ def _spent(example: Example, python: Path, folder: Path) -> dict[str, int]:
     return found
 
 
-def _pairs(example: Example, python: Path, folder: Path, rounds: int) -> list[tuple[float, float, float]]:
-    """CPU with Overwatch, without, and without again."""
+def _pairs(
+    example: Example, seen: Seen, python: Path, folder: Path, rounds: int
+) -> list[tuple[float, float, float]]:
+    """CPU with Overwatch, without, and without again; the run that was seen is the first one with it."""
     bare = folder / example.script.name
     bare.write_text(example.bare)
     with reporting(folder) as env:
+
+        def spent(script: Path) -> float:
+            return _good(example, ran([str(python), str(script)], python, folder, env)).cpu_s
+
         return [
-            tuple(  # type: ignore[misc] # three of them
-                _good(example, ran([str(python), str(script)], python, folder, env)).cpu_s
-                for script in (example.script, bare, bare)
-            )
-            for _ in range(rounds)
+            (spent(example.script) if turn else seen.cpu_s, spent(bare), spent(bare))
+            for turn in range(rounds)
         ]
 
 
@@ -141,25 +148,33 @@ def _length(path: Path) -> int:
     return len(path.stem)
 
 
-def page(results: Iterable[Result]) -> str:
-    """The whole page."""
+def page(results: Iterable[Result], programs: Sequence[Example] = ()) -> str:
+    """The whole page; programs without a result are named."""
     kept = sorted(results, key=lambda one: one.name)
-    lines = [_HEAD + "\n".join(_line(one) for one in kept), *_seen(kept), *_unrun()]
+    left = [f"`{one.name}`" for one in programs if one.name not in {two.name for two in kept}]
+    lines = [_HEAD + "\n".join(_line(one) for one in kept)]
+    lines += ["", f"Programs not measured: {', '.join(left)}."] if left else []
+    lines += [*_seen(kept), *_unrun()]
     return "\n".join(lines) + "\n"
 
 
 def _line(one: Result) -> str:
-    found = "; ".join(
+    stood = "; ".join(
         f"{severity}: "
         + ", ".join(f"{code} ×{count}" if count > 1 else code for code, count in codes.items())
         for severity, codes in one.findings.items()
     )
     cells = [
         f"[{one.name}](#{one.name.replace('_', '-')})", one.added, one.updates or "–", len(one.rows),
-        len(one.custom), ", ".join(f"`{row}`" for row in one.missing) or 0, one.envs, found or 0,
-        f"{one.cost:.2%}", f"{one.once_ms:.0f}", f"{one.with_ours:.3f}", f"{one.without:.3f}",
+        len(one.custom), ", ".join(f"`{row}`" for row in one.missing) or 0, one.envs, stood or 0,
+        _number(one.cost, ".2%"), _number(one.once_ms, ".0f"),
+        _number(one.with_ours, ".3f"), _number(one.without, ".3f"),
     ]  # fmt: skip
     return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
+def _number(found: float | None, spec: str) -> str:
+    return "–" if found is None else format(found, spec)
 
 
 def _seen(results: Sequence[Result]) -> list[str]:
@@ -209,21 +224,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="of the examples; all where none is named")
     parser.add_argument("--run", action="store_true")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="pairs of A/B and A/A; 0 leaves them out")
     flags = parser.parse_args()
     found = {one.name: one for one in kept()}
     present = [one for one in examples(FOLDER) if not flags.names or one.name in flags.names]
+    unfit = []
     for example in present if flags.run else []:
-        found[example.name] = one = measured(example, flags.rounds)
+        try:
+            found[example.name] = one = measured(example, flags.rounds)
+        except (UnfitError, AssertionError) as error:
+            unfit.append(str(error))
+            continue
         print(_line(one), flush=True)
         _write(list(found.values()))
     _write([one for one in found.values() if (FOLDER / f"{one.name}.py").exists()])
+    if unfit:
+        raise SystemExit("\n".join(["not measured, their lines are as they were:", *unfit]))
 
 
 def _write(results: list[Result]) -> None:
     ordered = sorted(results, key=lambda one: one.name)
     KEPT.write_bytes(msgspec.json.format(msgspec.json.encode(ordered), indent=1) + b"\n")
-    PAGE.write_text(page(ordered), encoding="utf-8")
+    PAGE.write_text(page(ordered, examples()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from tests.libraries.examples import ROOT, Example
 LIMIT_S: Final = 600
 """Of one program; alone on two cores each needs less than a minute."""
 ENVIRONMENTS: Final = ROOT / "build" / "libraries"
+_HIDDEN: Final = "hidden: Ray imports it where it is installed, and fails without ROCm"
 _OURS: Final = frozenset(row.short for row in ROWS if row.scope is Scope.POLICY)
 _LAUNCHERS: Final = (
     "OVERWATCH_",
@@ -32,6 +33,10 @@ _LAUNCHERS: Final = (
     "LOCAL_",
     "MASTER_",
 )
+
+
+class UnfitError(Exception):
+    """A program that cannot be run here, with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,19 +88,25 @@ def python_of(example: Example) -> Path:
     """The interpreter that has an example's packages; it is made where this one lacks some.
 
     A virtual environment over this one: what is here already, PyTorch above all, is not installed again.
+    Raises `UnfitError` where pip cannot install them. A file `.whole` in it marks one that is whole; so an
+    environment that was made by hand is taken too.
     """
     if not example.lacks:
         return Path(sys.executable)
     listed = "\n".join(str(needed) for needed in example.requirements)
-    folder = ENVIRONMENTS / f"{example.name}-{hashlib.sha256(listed.encode()).hexdigest()[:8]}"
+    name = f"{example.requirements[0].name}-{hashlib.sha256(listed.encode()).hexdigest()[:8]}"
+    folder = ENVIRONMENTS / name
     python = folder / "bin" / "python"
     if not (folder / ".whole").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
         own = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
         here = sysconfig.get_path("purelib")
         (own / "overwatch-project.pth").write_text(f"import site; site.addsitedir({here!r})\n")
+        (own / "amdsmi.py").write_text(f"raise ImportError({_HIDDEN!r})\n")
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, *listed.splitlines()], check=True)
+        done = subprocess.run([*pip, *listed.splitlines()], stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            raise UnfitError(f"{example.name}: pip cannot install it into {folder}:\n{done.stderr[-1500:]}")
         (folder / ".whole").touch()
     return python
 

@@ -9,12 +9,22 @@ from tests.libraries.page import PAGE, PAGES, kept, logged_rows, page
 
 def test_the_page_is_what_was_measured() -> None:
     """A result that was kept is on the page, and a library that was never run is named as such."""
-    assert PAGE.read_text(encoding="utf-8") == page(kept())
+    assert PAGE.read_text(encoding="utf-8") == page(kept(), examples())
 
 
-def test_every_result_is_of_an_example() -> None:
-    """A program that was removed leaves no line."""
-    assert {one.name for one in kept()} <= {one.name for one in examples()}
+def test_every_result_is_of_an_example_as_it_is() -> None:
+    """Of the packages and the lines that it has now; a program that was removed leaves no line."""
+    now = {one.name: (one.versions, one.added) for one in examples()}
+    assert [one.name for one in kept() if (one.versions, one.added) != now.get(one.name)] == []
+
+
+def test_an_example_that_was_not_measured_is_named(tmp_path: Path) -> None:
+    """Its line says so, instead of leaving it out."""
+    first, *_ = kept()
+    (tmp_path / "absent.py").write_text("")
+    (tmp_path / "absent.txt").write_text("")
+    assert "not measured: `absent`" in page([first], examples(tmp_path))
+    assert "not measured" not in page([first], [])
 
 
 def test_every_page_of_a_library_is_in_the_navigation() -> None:

@@ -15,20 +15,21 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 try:
-    from gymnasium.spaces import Discrete
     from gymnasium.vector import VectorEnv, VectorWrapper
 except ImportError as error:
     need = "overwatch.adapters.gymnasium needs Gymnasium 1.0 or later; pip install 'gymnasium>=1.0'"
     raise ImportError(need) from error
 
 from overwatch import sdk
-from overwatch.adapters.envs import Bordered, EnvReporter, Mask, kept_out
+from overwatch.adapters.border import Bordered, kept_out
+from overwatch.adapters.envs import EnvReporter
 from overwatch.adapters.failures import culprit
+from overwatch.adapters.spaces import choices
+from overwatch.adapters.turns import Stated
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Result = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
-Recorded = tuple[Mask, np.ndarray, np.ndarray]
 
 NEXT_STEP = "NextStep"
 
@@ -43,15 +44,14 @@ class OverwatchWrapper(VectorWrapper, Bordered):  # generic since 1.4 only
         self._owns = run is None
         self.run = run or sdk.start(task=env.spec.id if env.spec else None, n_envs=env.num_envs)
         """The run that is reported to; also where a trainer sends its `update`s."""
-        self._report = EnvReporter(self.run, env.num_envs, lane, choices=_choices(env))
+        self._report = EnvReporter(
+            self.run,
+            env.num_envs,
+            lane,
+            choices=choices(env.single_action_space),
+            resets_next=_mode(env) == NEXT_STEP,
+        )
         self._is_failing = False
-        self._resets_next = _mode(env) == NEXT_STEP
-        self._counted: Mask | None = None
-        """Of the next step: which rows are transitions; `None` where all are."""
-        self._turn = 0
-        self._returns = np.zeros(env.num_envs)
-        self._began = np.zeros(env.num_envs, dtype=np.int64)
-        """The last turn that is no part of each env's episode."""
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Reset all envs, or those of `options["reset_mask"]`."""
@@ -100,51 +100,14 @@ class OverwatchWrapper(VectorWrapper, Bordered):  # generic since 1.4 only
             self._report.crashed(env_id, error)
 
     @kept_out
-    def _forget(self, mask: Mask | None) -> None:
-        rows = slice(None) if mask is None else mask
-        self._returns[rows] = 0.0
-        self._began[rows] = self._turn
-        if self._counted is not None:
-            self._counted[rows] = True
+    def _forget(self, mask: Any) -> None:
+        self._report.forget(mask)
 
     @kept_out
     def _note(self, result: Result, actions: Any, seconds: float) -> None:
         _, rewards, terminations, truncations, infos = result
-        counted, self._counted = self._counted, None
-        self._turn += 1
-        self._report.step(rewards, seconds, counted, actions)
-        if counted is None:
-            self._returns += rewards
-        else:
-            np.add(self._returns, rewards, out=self._returns, where=counted)
-            self._began[~counted] = self._turn
-        recorded = _recorded(infos) if infos else None
-        if recorded is not None or np.count_nonzero(terminations) or np.count_nonzero(truncations):
-            self._note_ends(np.logical_or(terminations, truncations), counted, recorded)
-
-    def _note_ends(self, ends: Mask, counted: Mask | None, recorded: Recorded | None) -> None:
-        """Some envs ended on this turn."""
-        if recorded is None:
-            rows = np.flatnonzero(ends if counted is None else ends & counted)
-            returns, lengths = self._returns[rows], self._turn - self._began[rows]
-        else:
-            rows = np.flatnonzero(recorded[0])
-            returns, lengths = (column[rows] for column in recorded[1:])
-            # Gymnasium's recorder forgets running episodes when others are reset by mask: it lost a part.
-            seen = self._turn - self._began[rows]
-            lost = lengths < seen
-            returns, lengths = np.where(lost, self._returns[rows], returns), np.where(lost, seen, lengths)
-        self._report.episodes(rows, returns, lengths)
-        self._returns[ends] = 0.0
-        self._began[ends] = self._turn
-        if self._resets_next:
-            self._counted = ~ends
-
-
-def _choices(env: VectorEnv[Any, Any, Any]) -> int:
-    """How many actions there are, where each is a number from 0."""
-    space = env.single_action_space
-    return int(space.n) if isinstance(space, Discrete) and space.start == 0 else 0
+        ends = np.logical_or(terminations, truncations)
+        self._report.turn(rewards, seconds, ends, actions=actions, stated=_recorded(infos) if infos else None)
 
 
 def _mode(env: VectorEnv[Any, Any, Any]) -> str:
@@ -153,11 +116,12 @@ def _mode(env: VectorEnv[Any, Any, Any]) -> str:
     return str(getattr(mode, "value", mode))
 
 
-def _recorded(infos: Mapping[str, Any]) -> Recorded | None:
-    """What RecordEpisodeStatistics wrote: which envs ended, returns and lengths (zero elsewhere)."""
+def _recorded(infos: Mapping[str, Any]) -> Stated | None:
+    """What RecordEpisodeStatistics wrote: which envs ended, returns and lengths.
+
+    It forgets running episodes when others are reset by mask: then it lost a part.
+    """
     for found in (infos, infos.get("final_info")):
         if isinstance(found, Mapping) and "_episode" in found and isinstance(found.get("episode"), Mapping):
-            episode = found["episode"]
-            mask = np.asarray(found["_episode"], dtype=np.bool_)
-            return mask, np.asarray(episode["r"]), np.asarray(episode["l"])
+            return found["_episode"], found["episode"]["r"], found["episode"]["l"]
     return None

@@ -1,16 +1,16 @@
-"""A foreign training loop while it is watched: its phase, and the methods that take the place of its own.
+"""A foreign training loop while it is watched: its phase, and who calls.
 
 Rules: there is one phase at a time, however calls are nested: one that begins within another interrupts it,
-so that their times add up to the loop's; a pause (an evaluation, a checkpoint) is not interrupted. What was
-replaced is put back. Must not know which library calls.
+so that their times add up to the loop's; a pause (an evaluation, a checkpoint) is not interrupted. Must not
+know which library calls.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from overwatch.adapters.envs import Bordered, kept_out
+from overwatch.adapters.border import Bordered, kept_out
 from overwatch.catalog.phases import is_pause
 from overwatch.sdk import Run
 
@@ -50,20 +50,6 @@ class Phases(Bordered):
         """The loop is over; what still ends around it is no phase."""
         self.switch(None)
         self._run = None
-
-
-def replaced(owner: object, attributes: Mapping[str, Any]) -> Callable[[], None]:
-    """Give an object attributes of its own, until what this returns is called."""
-    own = vars(owner)
-    before = {name: own[name] for name in attributes if name in own}
-    own.update(attributes)
-
-    def restore() -> None:
-        for name in attributes:
-            own.pop(name, None)
-        own.update(before)
-
-    return restore
 
 
 def caller(kind: type[T]) -> T:

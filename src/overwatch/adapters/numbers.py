@@ -5,7 +5,7 @@ under its own name. What is no single number is left out; an array or a tensor o
 on whatever device. Must not know a library's classes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from numbers import Real
 from typing import Any
 
@@ -22,6 +22,15 @@ def scalar(value: object) -> float | None:
     if (size() if callable(size) else size) != 1 or not hasattr(value, "item"):
         return None
     return scalar(value.item())
+
+
+def flat(values: Mapping[str, Any], joint: str, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Values within mappings, by names that are joined."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, joint, f"{before}{key}{joint}")
+        else:
+            yield f"{before}{key}", value
 
 
 def numbers(logged: Mapping[str, Any], library: Library) -> dict[str, float]:

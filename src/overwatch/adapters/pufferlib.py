@@ -8,17 +8,19 @@ Rules: the run begins with `watch` and ends with `trainer.close()`, with an exce
 with the losses of that update: its own logger gets those of the report before. Rows are agents.
 """
 
-import functools
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from overwatch import sdk
-from overwatch.adapters.envs import Bordered, EnvReporter, kept_out
-from overwatch.adapters.loops import Phases, replaced
+from overwatch.adapters import methods
+from overwatch.adapters.border import Bordered, kept_out
+from overwatch.adapters.envs import EnvReporter
+from overwatch.adapters.loops import Phases
+from overwatch.adapters.methods import Around
 from overwatch.adapters.numbers import numbers
 from overwatch.adapters.spaces import choices, most_entropy
-from overwatch.adapters.watching import Turns, ended, plain
+from overwatch.adapters.watching import ended, plain
 from overwatch.catalog import Library
 
 
@@ -39,27 +41,23 @@ class _Trainer(Bordered):
         self._space = vecenv.single_action_space
         self.run = self._given or _started(trainer, self._space)
         self._phases = Phases(self.run)
-        self._turns = Turns(
-            EnvReporter(self.run, trainer.total_agents, choices=choices(self._space)), trainer.total_agents
-        )
+        self._choices = choices(self._space)
+        self._report = EnvReporter(self.run, trainer.total_agents, choices=self._choices)
         self._acted: Any = None
         self._received_at = time.perf_counter()
         self._is_on = True
-        calls = (
-            ("evaluate", None, "collect"),
-            ("train", self._trained, "learn"),
-            ("close", self._close, None),
+        methods.watch(
+            trainer,
+            {
+                "evaluate": self._around(None, "collect"),
+                "train": self._around(self._trained, "learn"),
+                "close": self._around(self._close),
+            },
         )
-        methods = {name: self._call(getattr(trainer, name), see, phase) for name, see, phase in calls}
-        replaced(trainer, methods)
-        replaced(
-            vecenv,
-            {"recv": self._call(vecenv.recv, self._received, None), "send": self._sending(vecenv.send)},
-        )
+        methods.watch(vecenv, {"recv": self._around(self._received), "send": self._sending})
 
-    def _call(self, method: Any, see: Any, phase: str | None) -> Any:
-        @functools.wraps(method)
-        def call(*args: Any, **kwargs: Any) -> Any:
+    def _around(self, see: Any, phase: str | None = None) -> Around:
+        def around(method: Any, *args: Any, **kwargs: Any) -> Any:
             try:
                 if phase is None:
                     result = method(*args, **kwargs)
@@ -73,15 +71,11 @@ class _Trainer(Bordered):
                 self._see(see, result)
             return result
 
-        return call
+        return around
 
-    def _sending(self, send: Any) -> Any:
-        @functools.wraps(send)
-        def call(actions: Any) -> Any:
-            self._acted = actions if choices(self._space) else None
-            return send(actions)
-
-        return call
+    def _sending(self, send: Any, *args: Any, **kwargs: Any) -> Any:
+        self._acted = args[0] if args and self._choices else None
+        return send(*args, **kwargs)
 
     @kept_out
     def _see(self, see: Any, result: Any) -> None:
@@ -93,7 +87,7 @@ class _Trainer(Bordered):
         now = time.perf_counter()
         seconds, self._received_at = now - self._received_at, now
         rows = None if len(rewards) == self._trainer.total_agents else ids
-        self._turns.turn(rewards, terminals | truncations, seconds, rows=rows, actions=self._acted)
+        self._report.turn(rewards, seconds, terminals | truncations, rows=rows, actions=self._acted)
 
     def _trained(self, logs: Mapping[str, Any] | None) -> None:
         if logs is None:
@@ -112,7 +106,7 @@ class _Trainer(Bordered):
     def _end(self, error: BaseException | None) -> None:
         if self._is_on:
             self._is_on = False
-            self._turns.flush()
+            self._report.flush()
             self._phases.close()
             if self._given is None:
                 ended(self.run, error)

@@ -1,7 +1,7 @@
 """Hooks where Ray's libraries have none: around a method of one object, and where RLlib measures time itself.
 
 Rules: what is hooked is called once, with its own arguments, and its result and its exception are passed on.
-Only the one object is changed, never its class. Must not know what is reported.
+Must not know what is reported.
 """
 
 import functools
@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from overwatch import sdk
+from overwatch.adapters.methods import watch
 from overwatch.events import PhaseEnded
 
 LEAST_S: Final = 0.1
@@ -21,26 +22,21 @@ Clock = Callable[[], AbstractContextManager[object]]
 
 def around(thing: Any, name: str, during: Callable[[Callable[[], Any]], Any]) -> None:
     """Have a method of one object called by `during`, which gets the call."""
-    method = getattr(thing, name)
 
-    @functools.wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def called(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return during(functools.partial(method, *args, **kwargs))
 
-    setattr(thing, name, call)
+    watch(thing, {name: called})
 
 
 def timed(metrics: Any, clocks: Mapping[str, Clock]) -> None:
     """Have what RLlib measures by some of its timers measured by other clocks too."""
-    log_time = metrics.log_time
 
-    @functools.wraps(log_time)
-    def both(key: Any, *args: Any, **kwargs: Any) -> AbstractContextManager[object]:
-        own: AbstractContextManager[object] = log_time(key, *args, **kwargs)
-        clock = clocks.get(key if isinstance(key, str) else key[-1])
+    def both(log_time: Callable[..., Any], key: Any, *args: Any, **kwargs: Any) -> Any:
+        own, clock = log_time(key, *args, **kwargs), clocks.get(key if isinstance(key, str) else key[-1])
         return own if clock is None else _within(own, clock())
 
-    metrics.log_time = both
+    watch(metrics, {"log_time": both})
 
 
 @contextmanager

@@ -8,12 +8,12 @@ states of its connectors and of the process is no number of training. Must not k
 
 import math
 from collections.abc import Iterator, Mapping
-from numbers import Real
 from typing import Any, Final
 
 from gymnasium import spaces
 
 from overwatch.adapters.numbers import numbers, scalar
+from overwatch.adapters.watching import plain
 from overwatch.catalog import CUSTOM_PREFIX, KL, Library
 
 _ALL_MODULES: Final = "__all_modules__"
@@ -80,12 +80,12 @@ def tune_numbers(result: Mapping[str, Any], config: Mapping[str, Any]) -> dict[s
 
 def settings(config: Mapping[str, Any], space: object) -> dict[str, Any]:
     """A configuration's plain entries, with what the judgement of entropy and of gradients needs."""
-    plain: dict[str, Any] = {name: value for name, value in config.items() if isinstance(value, Real | str)}
+    found = plain(config)
     if isinstance(space, spaces.Discrete):
-        plain["n_actions"] = int(space.n)
-    if plain.get("grad_clip_by") == "global_norm" and plain.get("grad_clip"):
-        plain["max_grad_norm"] = plain["grad_clip"]
-    return plain
+        found["n_actions"] = int(space.n)
+    if found.get("grad_clip_by") == "global_norm" and found.get("grad_clip"):
+        found["max_grad_norm"] = found["grad_clip"]
+    return found
 
 
 def flat(result: Mapping[str, Any]) -> dict[str, Any]:

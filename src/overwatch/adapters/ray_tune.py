@@ -17,7 +17,7 @@ from typing import Any
 from ray.tune import Callback
 
 from overwatch import sdk
-from overwatch.adapters.envs import Bordered, kept_out
+from overwatch.adapters.border import Bordered, kept_out
 from overwatch.adapters.ray_results import tune_numbers
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from ray.rllib.callbacks.callbacks import RLlibCallback
 
 from overwatch import sdk
-from overwatch.adapters.envs import Bordered, kept_out
+from overwatch.adapters.border import Bordered, kept_out
 from overwatch.adapters.rllib_envs import Envs
 from overwatch.adapters.rllib_training import Training
 

@@ -8,6 +8,7 @@ know what the numbers of a result mean, nor what an env runner reports.
 
 import functools
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import Any, Final
 from gymnasium import spaces
 
 from overwatch import events, sdk
-from overwatch.adapters.envs import Bordered, kept_out
+from overwatch.adapters.border import Bordered, kept_out
 from overwatch.adapters.ray_hooks import Phases, around, cause, timed
 from overwatch.adapters.ray_results import rllib_numbers, settings
 from overwatch.adapters.rllib_envs import attach, join
@@ -25,11 +26,27 @@ from overwatch.catalog.run import STEPS
 
 _PHASES: Final = {
     "env_runner_sampling_timer": "collect",
+    "sample": "collect",
     "replay_buffer_sampling_timer": "load",
     "learner_update_timer": "learn",
     "synch_weights": "weights",
 }
 """Phases by the timer within which RLlib does them."""
+_NO_TRIAL: Final = "default"
+_TRIAL: Final = re.compile(r"(?<=_)[0-9a-f]{5,8}_[0-9]{5}(?=_|$)")
+"""A trial's id in the name of its folder, unless its user names folders."""
+
+
+def trial_of(algorithm: Any) -> str | None:
+    """The id of the trial of Tune that an algorithm is; `None` where it is none.
+
+    An algorithm that Tune makes of a dictionary does not know its trial, only the folder of it.
+    """
+    if algorithm.trial_id not in {None, _NO_TRIAL}:
+        return str(algorithm.trial_id)
+    folder = getattr(getattr(algorithm, "_storage", None), "trial_dir_name", None)
+    found = None if folder is None else _TRIAL.search(folder)
+    return folder if found is None else found[0]
 
 
 class Training(Bordered):
@@ -38,6 +55,8 @@ class Training(Bordered):
     def __init__(self, algorithm: Any) -> None:
         self.run: sdk.Run | None = None
         self._algorithm = algorithm
+        self._has_runners: bool = algorithm.config.enable_env_runner_and_connector_v2
+        """Those of the new API stack."""
         self._phases = Phases()
         self._took: float | None = None
         self._begin()
@@ -51,23 +70,25 @@ class Training(Bordered):
     @kept_out
     def _begin(self) -> None:
         algorithm, config = self._algorithm, self._algorithm.config
-        trial, launched = algorithm.trial_id, os.environ.get("OVERWATCH_RUN_ID")
-        trial = None if trial in (None, "default") else f"{launched}-{trial}" if launched else trial
-        space = getattr(algorithm.get_module(), "action_space", None)  # of the only policy
+        trial, launched = trial_of(algorithm), os.environ.get("OVERWATCH_RUN_ID")
+        space = None  # on the old API stack there is no module, and what a runner's envs do is not reported
+        if self._has_runners:
+            space = getattr(algorithm.get_module(), "action_space", None)  # of the only policy
         self.run = self._phases.run = sdk.start(
-            run_id=trial,
+            run_id=f"{launched}-{trial}" if launched and trial else trial,
             task=getattr(config.env, "__name__", config.env),
             algo=type(algorithm).__name__.lower(),
             n_envs=max(config.num_env_runners, 1) * config.num_envs_per_env_runner,
             config=settings(config.to_dict(), space),
             preset="ppo-continuous" if isinstance(space, spaces.Box) else None,
         )
-        if config.num_env_runners == 0:
+        if config.num_env_runners == 0 and self._has_runners:
             attach(algorithm.env_runner, self.run)
         self._join(None)
 
     def _join(self, indices: Sequence[int] | None) -> None:
-        if self.run is not None:
+        # A runner that joined a run without telemetry would begin one of its own.
+        if self.run is not None and self.run.is_on and self._has_runners:
             joining = functools.partial(join, run_id=self.run.run_id)
             which = {"remote_worker_ids": indices, "local_env_runner": False}
             self._algorithm.env_runner_group.foreach_env_runner(joining, **which, timeout_seconds=0.0)

@@ -13,7 +13,8 @@ from typing import Any
 from overwatch import sdk
 from overwatch.adapters.envs import EnvReporter
 from overwatch.adapters.numbers import numbers
-from overwatch.adapters.watching import Turns, Watched, plain
+from overwatch.adapters.turns import column
+from overwatch.adapters.watching import Watched, plain
 from overwatch.catalog import Library
 from overwatch.catalog.presets import preset_for
 
@@ -46,20 +47,18 @@ class _Runner:
     def look(self) -> None:
         """At the env, the algorithm and the logger."""
         runner = self._runner
-        self._turns = Turns(
-            EnvReporter(self.watched.run, runner.env.num_envs, str(runner.device)), runner.env.num_envs
-        )
+        self._report = EnvReporter(self.watched.run, runner.env.num_envs, str(runner.device))
         self.watched.after(runner.env, "step", self._step)
         self.watched.after(runner.alg, "update", lambda *_: None, "learn")
         self.watched.after(runner.logger, "log", self._log)
 
     def settle(self) -> None:
         """The newest rewards."""
-        self._turns.flush()
+        self._report.flush()
 
     def _step(self, result: Any, seconds: float, *_: Any) -> None:
         _, rewards, dones, _ = result
-        self._turns.turn(rewards, dones, seconds)
+        self._report.turn(column(rewards), seconds, column(dones))
 
     def _log(self, _: Any, __: float, **logged: Any) -> None:
         found = numbers(written(self._runner.logger, logged), Library.RSL_RL)

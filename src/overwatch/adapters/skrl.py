@@ -10,13 +10,12 @@ not. Where several agents learn at once the first fills the rows; the others' nu
 
 from typing import Any
 
-import numpy as np
-
 from overwatch import sdk
 from overwatch.adapters.envs import EnvReporter
 from overwatch.adapters.numbers import numbers
 from overwatch.adapters.spaces import choices, most_entropy
-from overwatch.adapters.watching import Turns, Watched, column, plain
+from overwatch.adapters.turns import column
+from overwatch.adapters.watching import Watched, plain
 from overwatch.catalog import Library
 from overwatch.catalog.presets import preset_for
 
@@ -55,31 +54,26 @@ class _Trainer:
     def look(self) -> None:
         """At the envs and at each agent."""
         env, device = self._env, str(self._agents[0].device)
-        self._turns = Turns(
-            EnvReporter(self.watched.run, env.num_envs, device, choices=choices(env.action_space)),
+        self._choices = choices(env.action_space)
+        self._envs = EnvReporter(
+            self.watched.run,
             env.num_envs,
+            device,
+            choices=self._choices,
+            resets_next=_resets_next_step(env),
         )
-        self._resets_next = np.zeros(env.num_envs, dtype=np.bool_)
-        self._resets = _resets_next_step(env)
         self.watched.after(env, "step", self._step)
         for place, agent in enumerate(self._agents):
             self.watched.after(agent, "update", self._learned(agent, place), "learn")
 
     def settle(self) -> None:
         """The newest rewards."""
-        self._turns.flush()
+        self._envs.flush()
 
     def _step(self, result: Any, seconds: float, actions: Any) -> None:
         _, rewards, terminated, truncated, _ = result
-        ends = (column(terminated) + column(truncated)) > 0
-        if self._resets_next.any():
-            rows = np.flatnonzero(~self._resets_next)
-            self._turns.turn(column(rewards)[rows], ends[rows], seconds, rows=rows)
-        else:
-            acted = actions if choices(self._env.action_space) else None
-            self._turns.turn(rewards, ends, seconds, actions=acted)
-        if self._resets:
-            self._resets_next = ends
+        ends = column(terminated | truncated)
+        self._envs.turn(column(rewards), seconds, ends, actions=actions if self._choices else None)
 
     def _learned(self, agent: Any, place: int) -> Any:
         every = 1 if hasattr(agent.cfg, "rollouts") else max(int(agent.write_interval), 0) or EVERY
@@ -103,7 +97,7 @@ class _Trainer:
             found["entropy_nats"] = newest[ENTROPY_LOSS] / -scale
             if most := most_entropy(agent.action_space):
                 found["entropy"] = found["entropy_nats"] / most
-        if choices(self._env.action_space):
+        if self._choices:
             found.pop("action_std", None)  # a choice has none: it is NaN there
         if optimizer := getattr(agent, "optimizer", None) or getattr(agent, "policy_optimizer", None):
             found["learning_rate"] = optimizer.param_groups[0]["lr"]

@@ -9,31 +9,24 @@ writes scalars. Where neither package is installed scalars are reported all the 
 with one line of log. A writer is a run. Must not know what a tag means: `scalars` does.
 """
 
-import importlib
 import logging
-import os
 import sys
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import PurePath
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
-from overwatch.adapters.envs import Bordered, kept_out
-from overwatch.adapters.scalars import Scalars, started
+from overwatch.adapters.border import Bordered, kept_out
+from overwatch.adapters.scalars import Scalars
+from overwatch.adapters.starting import Start, run_name, settings
+from overwatch.adapters.summary_writers import WRITERS, class_of, real_writer
 from overwatch.sdk import Run
 
 log: Final = logging.getLogger("overwatch.adapters")
 
-WRITERS: Final = ("torch.utils.tensorboard", "tensorboardX")
 PARAMETERS: Final = "hyperparameters"
 """The tag under which CleanRL and its kind write their settings, as a table of Markdown."""
-GENERIC: Final = frozenset({"summaries", ".summary", "summary", "logs", "log", "tb", "tensorboard", "runs"})
-"""Names of folders that say nothing of the run in them."""
-UNCLOSED: Final = "the SummaryWriter was dropped without close()"
-
 shared: list[Scalars] = []
 """A run that all writers report to instead of one of their own: W&B's, under `sync_tensorboard`."""
 
@@ -49,10 +42,10 @@ class SummaryWriter(Bordered):
         self._writer = None if real is None else real(*args, **kwargs)
         given = kwargs.get("log_dir") or kwargs.get("logdir") or next(iter(args), None)
         self.log_dir = str(given or getattr(self._writer, "log_dir", "runs"))
-        self._start = _Start(run, run_name(self.log_dir))
+        self._start = Start(run, run_name(self.log_dir))
         self._is_own = run is None and not shared
         self._scalars = shared[0] if shared and run is None else Scalars(self._start, library)
-        self._collected = weakref.finalize(self, self._scalars.close, "interrupted", UNCLOSED)
+        self._collected = weakref.finalize(self, self._scalars.leave)
         self._collected.atexit = False
         if not self._is_own:
             self._collected.detach()
@@ -141,47 +134,10 @@ class SummaryWriter(Bordered):
         _ = self._scalars.run
 
 
-@dataclass
-class _Start:
-    """Begins the run of a writer; holds no writer, which may be collected."""
-
-    given: Run | None
-    name: str
-    config: dict[str, Any] = field(default_factory=dict)
-
-    def __call__(self) -> Run:
-        return self.given or started(self.name, self.config)
-
-
-def settings(table: str) -> dict[str, str]:
-    r"""A table of Markdown with two columns, without its head.
-
-    >>> settings("|param|value|\n|-|-|\n|env_id|CartPole-v1|\n|gamma|0.99|")
-    {'env_id': 'CartPole-v1', 'gamma': '0.99'}
-    """
-    rows = [line.strip().strip("|").split("|", 1) for line in table.splitlines()[2:]]
-    return {row[0]: row[1] for row in rows if len(row) == 2 and row[1] != "None"}
-
-
-def run_name(folder: str) -> str:
-    """The last part of a folder that says something.
-
-    >>> run_name("runs/cartpole_07-12/summaries")
-    'cartpole_07-12'
-    """
-    parts = [part for part in PurePath(folder).parts if part.lower() not in GENERIC and not part.isdigit()]
-    return parts[-1].strip(os.sep) or "run" if parts else "run"
-
-
-def real_writer() -> Callable[..., Any] | None:
-    """The class of whichever package is installed."""
-    return next((found for name in WRITERS if (found := _class_of(name)) is not None), None)
-
-
 def install() -> None:
     """Have every `SummaryWriter` that is made from now on be this one, also where it was imported before."""
     for name in WRITERS:
-        real = _class_of(name)
+        real = class_of(name)
         if real is None:
             continue
         mine = type("SummaryWriter", (SummaryWriter,), {"_real": staticmethod(real), "__module__": __name__})
@@ -189,13 +145,3 @@ def install() -> None:
             names = getattr(module, "__dict__", {})
             if names.get("SummaryWriter") is real and names.get("__name__") != real.__module__:
                 module.SummaryWriter = mine  # type: ignore[attr-defined]
-
-
-def _class_of(name: str) -> Callable[..., Any] | None:
-    """The real class of a package, also once `install` has taken its place; `None` without the package."""
-    try:
-        found: Any = importlib.import_module(name).SummaryWriter
-    except ImportError:
-        return None
-    real: Callable[..., Any] = getattr(found, "_real", found)
-    return real

@@ -9,7 +9,6 @@ steps the last is reported, as the library logs it. Names are those that the lib
 """
 
 import functools
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -17,9 +16,9 @@ import numpy as np
 
 from overwatch import sdk
 from overwatch.adapters.envs import EnvReporter
-from overwatch.adapters.numbers import numbers
+from overwatch.adapters.numbers import flat, numbers
 from overwatch.adapters.spaces import choices, most_entropy
-from overwatch.adapters.watching import Turns, Watched, plain
+from overwatch.adapters.watching import Watched, plain
 from overwatch.catalog import Library
 from overwatch.catalog.presets import preset_for
 
@@ -33,7 +32,7 @@ class _Algorithm:
     def __init__(self, algorithm: Any, run: sdk.Run | None) -> None:
         self.watched = Watched(self, run)
         self._algorithm = algorithm
-        self._turns: Turns | None = None
+        self._report: EnvReporter | None = None
         self._tested: dict[str, Any] = {}
 
     def start(self, params: Any) -> sdk.Run:
@@ -53,48 +52,49 @@ class _Algorithm:
 
     def look(self) -> None:
         """At the trainer that is made now."""
-        self._turns, self._tested, self._update = None, {}, 0
-        self._space = self._algorithm.policy.action_space
-        self._most_entropy = most_entropy(self._space)
+        self._report, self._tested, self._update = None, {}, 0
+        self._choices = choices(self._algorithm.policy.action_space)
+        self._most_entropy = most_entropy(self._algorithm.policy.action_space)
         self.watched.after(self._algorithm, "create_trainer", self._made)
 
     def settle(self) -> None:
         """The newest rewards; a last evaluation has no update after it."""
-        if self._turns is not None:
-            self._turns.flush()
+        if self._report is not None:
+            self._report.flush()
         if self._tested:
             self.watched.run.update(update=self._update, **numbers(self._tested, Library.TIANSHOU))
 
     def _made(self, trainer: Any, _: float, params: Any) -> None:
         self._trainer = trainer
         if collector := getattr(params, "training_collector", None):
-            report = EnvReporter(self.watched.run, collector.env_num, choices=choices(self._space))
-            turns = self._turns = Turns(report, collector.env_num)
-            self.watched.after(collector.env, "step", functools.partial(self._step, turns))
-            self.watched.after(collector.env, "reset", lambda _, __, env_id=None, **___: turns.forget(env_id))
+            report = EnvReporter(self.watched.run, collector.env_num, choices=self._choices)
+            self._report = report
+            self.watched.after(collector.env, "step", functools.partial(self._step, collector.env, report))
+            self.watched.after(
+                collector.env, "reset", lambda _, __, env_id=None, **___: report.forget(env_id)
+            )
         self.watched.after(self._algorithm, "update", lambda *_, **__: None, "learn")
         self.watched.after(trainer, "_training_step", self._trained)
         self.watched.after(trainer, "_test_step", self._test, "evaluation")
 
     def _step(
-        self, turns: Turns, result: Any, seconds: float, action: Any = None, *_: Any, **__: Any
+        self, env: Any, report: EnvReporter, result: Any, seconds: float, *acted: Any, **_: Any
     ) -> None:
         _, rewards, terminated, truncated, infos = result
-        env = self._trainer.params.training_collector.env
         rows = None if len(rewards) == len(env) and not env.is_async else [info["env_id"] for info in infos]
-        acted = action if choices(self._space) else None
-        turns.turn(rewards, np.logical_or(terminated, truncated), seconds, rows=rows, actions=acted)
+        actions = acted[0] if acted and self._choices else None
+        report.turn(rewards, seconds, np.logical_or(terminated, truncated), rows=rows, actions=actions)
 
     def _test(self, result: Any, *_: Any, **__: Any) -> None:
-        self._tested = dict(flat("test", asdict(result[0])))
+        self._tested = dict(flat(asdict(result[0]), "/", "test/"))
 
     def _trained(self, result: Any, _: float) -> None:
         collected, learned = result.get_collect_stats(), result.get_training_stats()
         logged, self._tested = self._tested, {}
         if collected is not None:
-            logged.update(flat("training", asdict(collected)))
+            logged.update(flat(asdict(collected), "/", "training/"))
         if learned is not None:
-            logged.update(flat("update", asdict(learned)))
+            logged.update(flat(asdict(learned), "/", "update/"))
         found = numbers(logged, Library.TIANSHOU)
         if self._most_entropy is not None and "entropy_nats" in found:
             found["entropy"] = found["entropy_nats"] / self._most_entropy
@@ -103,13 +103,3 @@ class _Algorithm:
             found["learning_rate"] = optim.state_dict()["param_groups"][0]["lr"]
         self._update += 1
         self.watched.run.update(update=self._update, update_time=self.watched.update_time(), **found)
-
-
-def flat(prefix: str, stats: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Statistics within statistics, by the tags that the library's TensorBoard logger gives them."""
-    for key, value in stats.items():
-        name = f"{prefix}/{key}"
-        if isinstance(value, Mapping):
-            yield from flat(name, value)
-        elif value is not None:
-            yield name, value

@@ -4,21 +4,18 @@
     watch(trainer)
 
 Rules: `trainer.train()` is a run, a batch of the collector an update. The numbers are those of the trainer's
-own log, also between its intervals. Of a logger that is watched instead, the numbers of one step are an
-update, sent when the next step begins; the run ends with `logger.shutdown()` or with the program.
+own log, also between its intervals. A loop by hand has a logger: see `torchrl_logger`.
 """
 
-import functools
 import math
 import time
 from typing import Any, Final
 
 from overwatch import sdk
-from overwatch.adapters.batches import Batches
-from overwatch.adapters.envs import Bordered, kept_out
-from overwatch.adapters.loops import replaced
+from overwatch.adapters.envs import EnvReporter
+from overwatch.adapters.episodes import Ended
 from overwatch.adapters.numbers import numbers
-from overwatch.adapters.steps import Steps
+from overwatch.adapters.torchrl_logger import watch_logger
 from overwatch.adapters.watching import Watched, plain
 from overwatch.catalog import CUSTOM_PREFIX, Library
 from overwatch.catalog.presets import preset_for
@@ -30,7 +27,7 @@ _MINIBATCH: Final = f"{CUSTOM_PREFIX}explained_variance"
 def watch(watched: Any, run: sdk.Run | None = None, *, task: str | None = None) -> None:
     """Report each `train()` of a trainer, or what is logged by a logger, to `run`, or to a run of its own."""
     if hasattr(watched, "log_scalar"):
-        _Logger(watched, run)
+        watch_logger(watched, run)
     else:
         _Trainer(watched, run, task).watched.over(watched, "train")
 
@@ -59,7 +56,8 @@ class _Trainer:
         """At the trainer's log and at the batches that come in."""
         self._logged: dict[str, Any] = {}
         self._update = 0
-        self._envs: Batches | None = None
+        self._report: EnvReporter | None = None
+        self._ended: Ended | None = None
         trainer, after = self._trainer, self.watched.after
         after(trainer, "_pre_steps_log_hook", self._collected)
         after(trainer, "optim_steps", lambda *_, **__: None, "learn")
@@ -70,12 +68,16 @@ class _Trainer:
         """All was sent."""
 
     def _collected(self, _: Any, __: float, batch: Any) -> None:
-        if batch is not None:
-            rewards = batch["next", "reward"]
-            if self._envs is None:
-                self._envs = Batches(self.watched.run, rewards[..., 0, :].numel(), str(batch.device or "cpu"))
-            seconds = time.perf_counter() - self.watched.began
-            self._envs.batch(rewards, batch["next", "done"], seconds, batch.get("action", None))
+        if batch is None:
+            return
+        rewards = batch["next", "reward"]
+        actions, most = _numbered(batch.get("action", None), rewards.ndim)
+        if self._report is None:
+            envs, device = rewards[..., 0, :].numel(), str(batch.device or "cpu")
+            most = most or _choices(getattr(self._trainer.collector, "env", None))
+            self._report = EnvReporter(self.watched.run, envs, device, choices=most)
+        seconds = time.perf_counter() - self.watched.began
+        self._ended = self._report.batch(rewards, batch["next", "done"], seconds, actions)
 
     def _log(self, _: Any, __: float, **logged: Any) -> None:
         logged.pop("log_pbar", None)
@@ -91,49 +93,20 @@ class _Trainer:
         optimizer = self._trainer.optimizer
         if optimizer is not None:
             found["learning_rate"] = float(optimizer.param_groups[0]["lr"])
-        if self._envs is not None:
-            found |= self._envs.means()
+        if self._ended is not None:  # the trainer logs no means of them
+            returns, lengths = self._ended[1:]
+            found["return"], found["episode_length"] = float(returns.mean()), float(lengths.mean())
         self._update += 1
         self.watched.run.update(update=self._update, update_time=self.watched.update_time(), **found)
 
 
-class _Logger(Bordered):
-    def __init__(self, logger: Any, run: sdk.Run | None) -> None:
-        self._given = run
-        self.run = run or sdk.start(task=getattr(logger, "exp_name", None))
-        self._steps = Steps()
-        seen = {"log_scalar": self._scalar, "log_metrics": self._metrics, "shutdown": self._end}
-        found = {name: see for name, see in seen.items() if hasattr(logger, name)}
-        replaced(logger, {name: _then(getattr(logger, name), see) for name, see in found.items()})
-
-    @kept_out
-    def _scalar(self, _: Any, /, name: str, value: Any, step: Any = None, *__: Any, **___: Any) -> None:
-        self._take(step, {name: value})
-
-    @kept_out
-    def _metrics(self, logged: Any, _: Any, /, step: int | None = None, **__: Any) -> None:
-        self._take(step, logged)
-
-    def _take(self, step: int | None, logged: Any) -> None:
-        if finished := self._steps.take(step, numbers(logged, Library.TORCHRL)):
-            self.run.update(update=None, **finished)
-
-    @kept_out
-    def _end(self, *_: Any, **__: Any) -> None:
-        if finished := self._steps.rest():
-            self.run.update(update=None, **finished)
-        if self._given is None:
-            self.run.close()
-
-
-def _then(method: Any, see: Any) -> Any:
-    @functools.wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        result = method(*args, **kwargs)
-        see(result, *args, **kwargs)
-        return result
-
-    return call
+def _numbered(actions: Any, dimensions: int) -> tuple[Any, int]:
+    """Actions that are choices as numbers, and how many there are where vectors show it."""
+    if actions is None or actions.is_floating_point():
+        return None, 0
+    if actions.ndim == dimensions and actions.shape[-1] > 1:
+        return actions.int().argmax(-1), actions.shape[-1]
+    return actions, 0
 
 
 def _choices(env: Any) -> int:

@@ -9,19 +9,19 @@ reports what is logged, each rank its time and phases. Trainer calls no hook whe
 methods of its loop are watched while it trains. Must not know a model, nor what an answer is.
 """
 
-import functools
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
 from transformers import Trainer, TrainerCallback
 
 from overwatch import sdk
-from overwatch.adapters.envs import Bordered, kept_out
-from overwatch.adapters.loops import Phases, caller, replaced
+from overwatch.adapters.border import Bordered, kept_out
+from overwatch.adapters.loops import Phases, caller
+from overwatch.adapters.methods import Around, watch
 from overwatch.adapters.numbers import numbers
 from overwatch.adapters.reward_functions import RewardFunctions
 from overwatch.catalog import Library
@@ -44,6 +44,7 @@ class OverwatchCallback(TrainerCallback, Bordered):  # type: ignore[misc]  # the
 
     def __init__(self, run: sdk.Run | None = None) -> None:
         self._given = run
+        self._hooks = ExitStack()
         self._is_on = False
 
     @kept_out
@@ -57,7 +58,7 @@ class OverwatchCallback(TrainerCallback, Bordered):  # type: ignore[misc]  # the
         self._phases = Phases(self._run)
         self._turn, self._took = time.perf_counter(), deque[float](maxlen=_steps_of_answers(args, trainer))
         self._rewards = RewardFunctions(self._run)
-        self._restore = replaced(trainer, self._watched(trainer))
+        self._watch(trainer)
         self._is_on = True
 
     @kept_out
@@ -96,23 +97,19 @@ class OverwatchCallback(TrainerCallback, Bordered):  # type: ignore[misc]  # the
         if self._is_on:
             self._is_on = False
             self._phases.close()
-            self._restore()
+            self._hooks.close()
             if self._given is None:
                 self._run.close()
 
-    def _watched(self, trainer: Trainer) -> dict[str, Any]:
-        """What takes the place of a trainer's methods, and of its functions that pay."""
-        methods = {name: getattr(trainer, name, None) for name in LOOP}
-        watched: dict[str, Any] = {
-            name: self._call(method, LOOP[name]) for name, method in methods.items() if method
-        }
+    def _watch(self, trainer: Trainer) -> None:
+        """Look at a trainer's methods, and at its functions that pay."""
+        self._hooks.callback(watch(trainer, {name: self._around(phase) for name, phase in LOOP.items()}))
         if isinstance(paying := vars(trainer).get("reward_funcs"), list):
-            watched["reward_funcs"] = self._rewards.timed(paying, trainer.reward_func_names)
-        return watched
+            trainer.reward_funcs = self._rewards.timed(paying, trainer.reward_func_names)
+            self._hooks.callback(setattr, trainer, "reward_funcs", paying)
 
-    def _call(self, method: Callable[..., Any], phase: str | None) -> Callable[..., Any]:
-        @functools.wraps(method)
-        def call(*args: Any, **kwargs: Any) -> Any:
+    def _around(self, phase: str | None) -> Around:
+        def around(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             if phase == "load":
                 self._turn = time.perf_counter()
             try:
@@ -122,7 +119,7 @@ class OverwatchCallback(TrainerCallback, Bordered):  # type: ignore[misc]  # the
                 self.on_train_end()
                 raise
 
-        return call
+        return around
 
 
 def algorithm(kind: type) -> str:

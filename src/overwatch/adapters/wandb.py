@@ -9,66 +9,22 @@ package the usual calls do nothing, with one line of log. Under `sync_tensorboar
 `overwatch.adapters.tensorboard` report to W&B's run. Must not know what a name means: `scalars` does.
 """
 
-import importlib
 import logging
-from collections.abc import Iterator, Mapping
-from types import ModuleType, TracebackType
+from collections.abc import Mapping
+from types import TracebackType
 from typing import Any, Final, Self
 
 from overwatch.adapters import tensorboard as writers
-from overwatch.adapters.envs import Bordered, kept_out
-from overwatch.adapters.scalars import Scalars, started
+from overwatch.adapters.border import Bordered, kept_out
+from overwatch.adapters.numbers import flat
+from overwatch.adapters.scalars import Scalars
+from overwatch.adapters.starting import started
+from overwatch.adapters.wandb_absent import Entries, Nothing, entries_of, installed
 
 logger: Final = logging.getLogger("overwatch.adapters")
 
 FORWARDED: Final = ("config", "summary")
 """What the module has of the run in progress."""
-
-
-class Entries(dict[str, Any]):
-    """W&B's configuration or summary where W&B is not installed: keys are attributes too."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError as error:
-            raise AttributeError(name) from error
-
-    def __setattr__(self, name: str, value: object) -> None:
-        self[name] = value
-
-    def update(self, *args: Any, allow_val_change: bool | None = None, **kwargs: Any) -> None:  # noqa: ARG002 W&B's
-        """Take entries of a mapping or a namespace."""
-        super().update(*(entries_of(one) for one in args), **kwargs)
-
-    def setdefaults(self, defaults: object) -> None:
-        """Take those entries that are not there."""
-        super().update(entries_of(defaults) | self)
-
-
-class Nothing:
-    """Stands for whatever W&B would have; every use of it does nothing."""
-
-    def __call__(self, *_: object, **__: object) -> Self:
-        """Nothing again."""
-        return self
-
-    def __getattr__(self, name: str) -> Self:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing to end."""
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(())
-
-    def __bool__(self) -> bool:
-        return False
 
 
 class Tracked(Bordered):
@@ -120,7 +76,7 @@ class Tracked(Bordered):
         if step is not None and step < self._step:
             return  # W&B drops it too, and warns
         self._step = self._step if step is None else step
-        for name, value in flat(data):
+        for name, value in flat(data, "."):
             self.scalars.add(name, value, self._step)
         if commit:
             self.scalars.end()
@@ -148,7 +104,7 @@ _current: Final[list[Tracked]] = []
 
 def init(*args: Any, **kwargs: Any) -> Tracked:
     """Begin a run; W&B's own arguments."""
-    module, reinit = _module(), kwargs.get("reinit")
+    module, reinit = installed(), kwargs.get("reinit")
     real = None if module is None else module.init(*args, **kwargs)
     if reinit in (None, False, "default", "return_previous") or real is not None:
         for one in _current:
@@ -181,29 +137,6 @@ def finish(*args: Any, **kwargs: Any) -> None:
         _current[-1].finish(*args, **kwargs)
 
 
-def entries_of(config: object) -> dict[str, Any]:
-    """A mapping, or the attributes of a namespace; nothing for anything else."""
-    if isinstance(config, Mapping):
-        return {str(key): value for key, value in config.items()}
-    return dict(vars(config)) if hasattr(config, "__dict__") else {}
-
-
-def flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Entries with nested names joined by dots, as W&B joins them."""
-    for key, value in data.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def _module() -> ModuleType | None:
-    try:
-        return importlib.import_module("wandb")
-    except ImportError:
-        return None
-
-
 def __getattr__(name: str) -> Any:
     """Whatever else W&B has."""
     if name.startswith("__") and name != "__version__":
@@ -212,5 +145,5 @@ def __getattr__(name: str) -> Any:
         return _current[-1] if _current else None
     if name in FORWARDED and _current:
         return getattr(_current[-1], name)
-    module = _module()
+    module = installed()
     return Nothing() if module is None else getattr(module, name)

@@ -151,7 +151,8 @@ def find(name: str, scope: Scope | None = None, preset: str | None = None) -> Me
     if row is None and scope is not None:
         name = WORDS.get(preset or "", {}).get(name, name) if scope is Scope.POLICY else name
         row = _BY_SHORT.get((scope, name)) or _BY_ALIAS.get((scope, name))
-        return _loosely(name) if row is None and scope is Scope.POLICY else row
+        is_loose = row is None and scope is Scope.POLICY and not name.startswith(CUSTOM_PREFIX)
+        return _loosely(name) if is_loose else row
     if row is None:
         meant = [found for one in Scope if (found := _BY_ALIAS.get((one, name))) is not None]
         row = meant[0] if len(meant) == 1 else None

@@ -71,6 +71,17 @@ FINDINGS: Final[tuple[FindingAlert, ...]] = (
     ),
     FindingAlert(code="policy-frozen", area=_POLICY, summary="No update moves the policy of a run any more."),
     FindingAlert(code="critic-diverged", area=_POLICY, summary="The critic of a run has diverged."),
+    FindingAlert(code="loss-diverged", area=_POLICY, summary="The loss of a run has diverged."),
+    FindingAlert(
+        code="likelihood-displacement",
+        area=_POLICY,
+        summary="A model finds the answers unlikely that it should prefer.",
+    ),
+    FindingAlert(
+        code="entropy-explosion",
+        area=_POLICY,
+        summary="Actions of a run spread further and further, and returns do not rise.",
+    ),
     FindingAlert(
         code="oom-forecast",
         area=_MACHINE,

@@ -31,6 +31,26 @@ ENTROPY_NATS: Final = _row(
     # Of a density it may be negative; what is low depends on the number of choices.
     fmt="+.3f",
     aliases=plain("policy_entropy", "mean_entropy"),
+    feeds=("finding:entropy-explosion",),
+)
+
+ACTION_STD: Final = _row(
+    name="overwatch.policy.action_std",
+    unit="{action}",
+    asks="How wide does a policy of continuous actions still try, as its mean standard deviation?",
+    label="act std",
+    fmt=".3f",
+    feeds=("finding:entropy-explosion",),
+)
+
+TOTAL_LOSS: Final = _row(
+    name="overwatch.policy.total_loss",
+    unit="{loss}",
+    asks="What was the loss as a whole, as the optimiser saw it?",
+    label="loss",
+    fmt="+.4f",
+    aliases=plain("loss"),
+    feeds=("finding:loss-diverged",),
 )
 
 ENTROPY_CLIP: Final = _row(
@@ -108,22 +128,9 @@ ROWS: Final = (
         fmt=".2f",
         tele=("TELE-340",),
     ),
-    _row(
-        name="overwatch.policy.total_loss",
-        unit="{loss}",
-        asks="What was the loss as a whole, as the optimiser saw it?",
-        label="loss",
-        fmt="+.4f",
-        aliases=plain("loss"),
-    ),
+    TOTAL_LOSS,
     ENTROPY_NATS,
-    _row(
-        name="overwatch.policy.action_std",
-        unit="{action}",
-        asks="How wide does a policy of continuous actions still try, as its mean standard deviation?",
-        label="act std",
-        fmt=".3f",
-    ),
+    ACTION_STD,
     _row(
         name="overwatch.policy.clip_range",
         unit="{clip}",

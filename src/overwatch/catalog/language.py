@@ -1,4 +1,4 @@
-"""Rows that only trainers of language models tell: groups of answers, their lengths, sampler against trainer.
+"""Rows that only trainers of language models tell: groups of answers, sampler against trainer, preferences.
 
 Limits are of the preset `grpo`. One value a policy update.
 """
@@ -12,7 +12,18 @@ from overwatch.catalog.metric import Direction, Kind, Metric, NonFinite, Scope, 
 _row = partial(Metric, kind=Kind.GAUGE, scope=Scope.POLICY)
 _MISMATCH: Final = "compare precision, kernels and weights of the sampler with the trainer's"
 
+CHOSEN: Final = _row(
+    name="overwatch.policy.chosen_log_prob",
+    unit="{nat}",
+    asks="How likely does the model find the preferred answers, as the log probability of a whole answer?",
+    label="chosen",
+    direction=Direction.UP,
+    fmt="+.1f",
+    feeds=("finding:likelihood-displacement",),
+)
+
 ROWS: Final = (
+    CHOSEN,
     _row(
         name="overwatch.policy.reward_std",
         unit="{reward}",

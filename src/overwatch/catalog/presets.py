@@ -32,14 +32,51 @@ ALGORITHMS: Final = MappingProxyType(
 """By preset, the algorithms that choose it where no preset is given; all others have the default."""
 
 
+OFF_POLICY: Final = frozenset(
+    {
+        "sac",
+        "td3",
+        "ddpg",
+        "tqc",
+        "redq",
+        "crossq",
+        "dqn",
+        "ddqn",
+        "qrdqn",
+        "rainbow",
+        "c51",
+        "iqn",
+        "cql",
+        "iql",
+    }
+)
+"""Algorithms that learn from what was collected long ago, also by another policy."""
+SUPERVISED: Final = frozenset({"sft", "dpo", "kto", "orpo", "cpo", "bco", "reward", "prm", "gkd"})
+"""Algorithms whose loss is of fixed data, so that it is comparable from the first update to the last."""
+
+
+def is_off_policy(algo: str | None) -> bool:
+    """Whether an algorithm is known to learn from old experience."""
+    return _word(algo) in OFF_POLICY
+
+
+def is_supervised(algo: str | None) -> bool:
+    """Whether an algorithm is known to learn from fixed data."""
+    return _word(algo) in SUPERVISED
+
+
 def preset_for(algo: str | None) -> str:
     """The preset that suits an algorithm, by its usual names.
 
     >>> preset_for("GRPO"), preset_for("ppo_continuous_action"), preset_for("PPO"), preset_for(None)
     ('grpo', 'ppo-continuous', 'ppo', 'ppo')
     """
-    word = "" if algo is None else "-".join(algo.lower().replace("_", " ").replace("-", " ").split())
+    word = _word(algo)
     return next((preset for preset, names in ALGORITHMS.items() if word in names), DEFAULT)
+
+
+def _word(algo: str | None) -> str:
+    return "" if algo is None else "-".join(algo.lower().replace("_", " ").replace("-", " ").split())
 
 
 def parse_preset(name: str) -> str:

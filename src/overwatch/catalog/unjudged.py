@@ -28,16 +28,16 @@ _SERVICE: Final = "It shows what a service does and how long that takes; what wa
 _SEED: Final = "It belongs to a stage of a seed; culls and failed gates are what is judged."
 
 _BY_REASON: Final[Mapping[str, tuple[str, ...]]] = {
-    _SETTING: ("learning_rate", "clip_range", "action_std", "epsilon"),
+    _SETTING: ("learning_rate", "clip_range", "epsilon"),
     "A policy that samples learns from what is old on purpose; returns and throughput are judged.": (
         "memory_fill", "memory_age",
     ),
     _BESIDE: (
-        "kl_joint", "kl_max", "policy_drift_rate", "trust_region_health", "entropy_nats",
+        "kl_joint", "kl_max", "policy_drift_rate", "trust_region_health",
         "value_loss_unclipped", "entropy_clip_correlation",
     ),
     _SCALE: (
-        "policy_loss", "total_loss", "value_mean", "value_min", "td_error_std", "reward_std",
+        "policy_loss", "value_mean", "value_min", "td_error_std", "reward_std",
         "episode_length", "popart_mean", "popart_std",
     ),
     _SHOWN: ("ratio_mean", "value_clipped"),

@@ -41,6 +41,13 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 _WIDTH: Final = 17
 
 
+def _library(_: click.Context, __: click.Parameter, name: str | None) -> Library | None:
+    try:
+        return None if name is None else parse_library(name)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 @click.group()
 def catalog() -> None:
     """Look up metrics: names, questions, limits, aliases."""
@@ -72,17 +79,15 @@ def show(name: str, fmt: str) -> None:
 @catalog.command("list")
 @click.option("--scope", type=click.Choice([scope.value for scope in Scope]), help="Only of this scope.")
 @click.option("--preset", default=DEFAULT, show_default=True, help="Whose limits to print.")
-@click.option("--library", type=click.Choice([one.value for one in Library], case_sensitive=False),
-              help="Only what this library tells, under its names.")  # fmt: skip
+@click.option("--library", callback=_library, help="Only rows that this library fills, with its names.")
 @click.option("--judged", is_flag=True, help="Only what the preset has limits for.")
 @_FORMAT
-def list_(preset: str, fmt: str, *, judged: bool, **only: str | None) -> None:
+def list_(preset: str, fmt: str, scope: str | None, library: Library | None, *, judged: bool) -> None:
     """All metrics with their limits, one a line."""
     try:
         parse_preset(preset)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--preset") from error
-    scope, library = only["scope"], only["library"]
     rows = [row for row in ROWS if scope is None or row.scope.value == scope]
     rows = [row for row in rows if library is None or _aliases(row, library)]
     rows = [row for row in rows if not judged or limits_text(row.limits_for(preset))]
@@ -97,15 +102,11 @@ def list_(preset: str, fmt: str, *, judged: bool, **only: str | None) -> None:
 
 
 @catalog.command()
-@click.argument("library")
+@click.argument("library", callback=_library)
 @_FORMAT
-def aliases(library: str, fmt: str) -> None:
+def aliases(library: Library, fmt: str) -> None:
     """What a library calls the metrics. LIBRARY: its name, e.g. `sb3`, `TRL`, `sample-factory`."""
-    try:
-        known = parse_library(library)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="LIBRARY") from error
-    names = next(names for names in LIBRARIES if names.library is known)
+    names = next(names for names in LIBRARIES if names.library is library)
     if fmt == "json":
         click.echo(_json(stated_names(names)))
         return
@@ -209,8 +210,8 @@ def _words(place: Place) -> str:
             return f"{place.what}: struck out, {place.why}"
 
 
-def _aliases(row: Metric, library: str) -> list[str]:
-    return [alias_text(one) for one in aliases_of(row) if one.library.value.lower() == library.lower()]
+def _aliases(row: Metric, library: Library) -> list[str]:
+    return [alias_text(one) for one in aliases_of(row) if one.library is library]
 
 
 @catalog.group("registry")

@@ -49,6 +49,7 @@ def reading_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--pid", type=click.IntRange(min=1), help="End when this process ends.")
 @click.option("--until-idle", "idle_s", type=click.FloatRange(min=0.1), metavar="SECONDS",
               help="A run ends when nothing was written for so long.")  # fmt: skip
+@click.option("--from-start", is_flag=True, help="Send again what was delivered before.")
 @click.option("--all", "is_all", is_flag=True, help="Of a folder also the runs that ended long ago.")
 def follow(path: Path, **options: Any) -> None:
     """Watch TensorBoard files, CSV, JSON lines, W&B's offline runs or text while a program writes them.

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import click
-import psutil
 
 from overwatch import discovery
 from overwatch.catalog import Library
@@ -19,14 +18,18 @@ from overwatch.cli.simulate import DEFAULT_ENDPOINT, DRAIN_S, SLICE_S
 from overwatch.cli.streams import warn
 from overwatch.follow.base import Reader
 from overwatch.follow.columns import Chosen
+from overwatch.follow.memory import Memory
 from overwatch.follow.output import Recorder
+from overwatch.follow.process import Process
 from overwatch.follow.readers import READERS
 from overwatch.follow.readers.pattern import PatternReader, parse_pattern
+from overwatch.follow.resuming import Resuming
 from overwatch.follow.runs import Run
 from overwatch.follow.standard_input import StandardInput
 from overwatch.follow.story import Declared
 from overwatch.follow.watched import Wanted, Watched
 from overwatch.os_signals import received
+from overwatch.sdk.exporter.spool import spool_root
 from overwatch.simulate.delivery import Reported, Sender
 
 LOOK_S: Final = 0.5
@@ -57,6 +60,13 @@ class Following:
         self._process = _process(options["pid"])
         self._sender = _sender(path, options["endpoint"], is_needed=options["out"] is None)
         self._recorder = None if options["out"] is None else _recorder(options["out"])
+        memory = None
+        # A recording is whole only from the beginning.
+        if self._sender is not None and self._recorder is None:
+            memory = Memory(spool_root() / "follow", self._sender.endpoint)
+        self._resuming = Resuming(memory, is_anew=options["from_start"])
+        self._requests = 0
+        """That were given to the sender."""
         self._began = time.monotonic()
         self._touched: dict[str, float] = {}
         """When each run was last written to, by the monotonic clock."""
@@ -79,7 +89,7 @@ class Following:
     def _until_end(self) -> End:
         scan_at = 0.0
         while True:
-            is_gone = self._process is not None and not _lives(self._process)
+            is_gone = self._process is not None and not self._process.lives()
             # A program that has ended may have begun a file since the last scan.
             if is_gone or time.monotonic() >= scan_at:
                 self._scan()
@@ -99,6 +109,8 @@ class Following:
             self._watched.scan(time.time_ns())
         except ValueError as error:
             raise click.UsageError(str(error)) from error
+        for line in self._resuming.recall(self._watched.runs.values(), time.time_ns()):
+            self._state(f"{line}; --from-start sends them again")
         if self._watched.left:
             self._state(
                 f"older runs of {self._path} are left out until they are written to; --all takes them too"
@@ -115,8 +127,11 @@ class Following:
                 self._touched[run.run_id] = time.monotonic()
                 self._state(run.known())
             self._put(run.alive(time.time_ns()))
+            self._resuming.sent(run, self._requests)
             for line in run.remarks():
                 self._state(line)
+        if self._sender is not None:
+            self._resuming.settled(self._sender.settled)
         trouble = self._sender.trouble if self._sender is not None else None
         if trouble is not None:
             self._state(f"the collector does not take it yet ({trouble}); trying on")
@@ -141,8 +156,8 @@ class Following:
             self._patient_until = self._patient_until or now + (0 if self._input is None else _PATIENCE_S)
             if now >= self._patient_until or len(self._interrupts) > 1:
                 return "interrupted", f"following ended by {signal.Signals(self._interrupts[0]).name}"
-        if is_gone and not is_new:
-            return "completed", f"process {self._options['pid']} ended; its exit status is not known here"
+        if self._process is not None and is_gone and not is_new:
+            return self._process.ending()
         if self._open():
             return None
         is_empty = not self._watched.runs
@@ -162,6 +177,7 @@ class Following:
         for reported in requests:
             if self._sender is not None:
                 self._sender.put(reported)
+                self._requests += 1
             if self._recorder is not None:
                 self._recorder.put(reported)
 
@@ -189,6 +205,9 @@ class Following:
             warn(f"  overwatch tui {self._options['out']}")
         lost = 0
         if self._sender is not None:
+            for run in self._watched.runs.values():
+                self._resuming.sent(run, self._requests)
+            self._resuming.settled(self._sender.settled)
             self._sender.close()
             lost = self._sender.losses.total()
             warn(f"{self._sender.delivered:,} records delivered" + (f", {lost:,} not" if lost else ""))
@@ -220,20 +239,11 @@ def _recorder(out: Path) -> Recorder:
         raise click.ClickException(f"--out {out} cannot be written: {error.strerror or error}") from error
 
 
-def _process(pid: int | None) -> psutil.Process | None:
+def _process(pid: int | None) -> Process | None:
     try:
-        return None if pid is None else psutil.Process(pid)
-    except psutil.NoSuchProcess:
-        raise click.UsageError(
-            f"--pid {pid} is no process; its id is what `pgrep -f train.py` prints"
-        ) from None
-
-
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
+        return None if pid is None else Process(pid)
+    except ValueError as error:
+        raise click.UsageError(f"--pid {error}") from None
 
 
 def wanted_of(path: Path, options: dict[str, Any], *, is_all: bool) -> Wanted:

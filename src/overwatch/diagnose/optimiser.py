@@ -22,6 +22,7 @@ from overwatch.catalog.policy import (
     RETURN,
     VALUE_LOSS,
 )
+from overwatch.diagnose.beginning import worse_than_untrained
 from overwatch.diagnose.problem import Problem, of_policy
 from overwatch.state.arrays import NORMAL, median
 from overwatch.state.policy import Series
@@ -120,6 +121,9 @@ def _lost_critic(state: RunState) -> str | None:
     loss = median(losses)
     if loss is None or (explained and max(explained) > NOTHING):
         return None
+    worse = worse_than_untrained(state)
+    if worse is not None:
+        return worse
     sent = state.policy.get(RETURN.name)
     ends = () if sent is None or sent.highest is None or sent.lowest is None else (sent.highest, sent.lowest)
     earned = max((abs(end) for end in ends), default=None)

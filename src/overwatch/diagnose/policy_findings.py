@@ -33,6 +33,7 @@ from overwatch.catalog.policy import (
     UPDATE_TIME,
     VALUE_LOSS,
 )
+from overwatch.diagnose.beginning import displaced, entropy_explodes, loss_diverged
 from overwatch.diagnose.drift import Away, Drift, away, drift_problems, drifts, rank_problems
 from overwatch.diagnose.factor import AnomalyLimits
 from overwatch.diagnose.factors import fleet_fell
@@ -54,6 +55,7 @@ from overwatch.diagnose.policy_rows import (
     CRITIC,
     NEWEST,
     earns_its_best,
+    earns_more,
     falls_fast,
     has_converged,
     has_risen,
@@ -446,7 +448,12 @@ def policy_problems(
     lost = critic_diverged(state, succeeded=succeeded)
     critic = set[str | None]() if lost is None else {row.short for row in CRITIC}
     rows = [row for row in rows if row.subject not in critic]
-    apart = [*([] if lost is None else [lost]), *optimiser, *ranks]
+    worse = (
+        loss_diverged(state),
+        displaced(state),
+        entropy_explodes(state, succeeded=succeeded or earns_more(state, fleet)),
+    )
+    apart = [one for one in (lost, *worse, *optimiser, *ranks) if one is not None]
     entropy = state.policy.get(ENTROPY.name)
     falling = entropy is not None and falls_fast(entropy)
     stands = _COLLAPSED in standing

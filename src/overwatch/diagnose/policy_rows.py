@@ -64,6 +64,8 @@ NEGLIGIBLE: Final = 0.01
 Untrained it errs by the targets' mean square; without any use it errs by their variance. So at this share
 they vary by less than a tenth of their size.
 """
+AT_CEILING: Final = 10
+"""Of the updates remembered, those with exactly the best return, from which it is the most there is."""
 VARIES: Final = 0.05
 """Returns vary from this scatter on, as a share of their mean; below, a critic has nothing to explain."""
 
@@ -132,6 +134,15 @@ def earns_more(state: RunState, fleet: Fleet) -> bool:
         return rises(earned)
     returns = fleet.returns
     return returns is not None and returns.fleet.recent > returns.fleet.earlier + returns.fleet.noise
+
+
+def is_at_ceiling(state: RunState) -> bool:
+    """Whether returns rose to the most that episodes can earn: the best one came many times, to the bit."""
+    sent = state.policy.get(RETURN.name)
+    if sent is None or sent.highest is None or not has_risen(state):
+        return False
+    at_it = sum(value == sent.highest for value in sent.window.items)
+    return at_it >= AT_CEILING and median(known_values(sent)[-LEVEL:]) == sent.highest
 
 
 def returns_vary(state: RunState, fleet: Fleet) -> bool:
@@ -305,8 +316,8 @@ def is_judged(state: RunState, fleet: Fleet, row: Metric, series: Series) -> boo
         return True
     if series.updates < SLOW_WARM_UP and not _critic_has_learned(state):
         return False
-    # A critic cannot explain what does not vary.
-    if not targets_vary(state):
+    # A critic cannot explain what does not vary, and nothing is left to gain by it at the ceiling.
+    if not targets_vary(state) or is_at_ceiling(state):
         return False
     return returns_vary(state, fleet) if row is EXPLAINED_VARIANCE else not _explains_well(state)
 
@@ -322,7 +333,7 @@ def _jumped(series: Series) -> bool:
 
 def is_harmless_drift(state: RunState, fleet: Fleet, row: Metric) -> bool:
     """Whether a row may creep as it likes: gradients that are clipped, or what returns do not suffer from."""
-    if row is GRAD_NORM and is_clipped(state):
+    if (row is GRAD_NORM and is_clipped(state)) or (row in CRITIC and is_at_ceiling(state)):
         return True
     return row in OF_BEFORE and earns_its_best(state, fleet)
 

@@ -6,6 +6,7 @@ file is. A row that was read is not given again where a program writes its file 
 """
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ _MOST_FILES: Final = 4096
 """Below one path."""
 _LONGEST: Final = 120
 """Characters of a run's id."""
+_SESSION: Final = re.compile(r"[0-9]{9,}\.[0-9]+")
+"""How PyTorch's `add_hparams` names the folder that it makes below a run's."""
 _MERGED: Final = frozenset({"wandb", "tensorboard"})
 """Formats of which all files of a folder are one run."""
 
@@ -41,6 +44,8 @@ def find(path: Path, wanted: str | None = None) -> list[Place]:
         kind = by_name(file.name)
         if kind is not None and wanted in (None, kind.name):
             by_folder.setdefault(file.parent, []).append((kind, file))
+    for folder in [one for one in by_folder if _SESSION.fullmatch(one.name) and one.parent in by_folder]:
+        by_folder[folder.parent] += by_folder.pop(folder)
     return [place for folder in sorted(by_folder) for place in _places(path, folder, by_folder[folder])]
 
 
@@ -103,6 +108,19 @@ class File:
             if rows:
                 return rows
         return []
+
+    @property
+    def position(self) -> int:
+        """Bytes whose rows were given, or wait in the reader."""
+        return self._tail.position
+
+    def past(self, position: int) -> list[Logged]:
+        """The rows up to a place, of a file that was read up to there before."""
+        self._tail.until, found = position, list[Logged]()
+        while self._tail.position < position and (data := self._read()):
+            found += [row for row in self._fed(data) if self._is_new(row)]
+        self._tail.until = None
+        return found
 
     def _read(self) -> bytes:
         try:

@@ -5,12 +5,15 @@ of following says. Must not know where events go.
 """
 
 import uuid
+from collections import deque
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from overwatch.events import Origin
 from overwatch.follow.base import Logged, Source
 from overwatch.follow.files import File, Place, newest
+from overwatch.follow.memory import Remembered, reached
 from overwatch.follow.story import Declared, Story
 from overwatch.simulate import Moment
 from overwatch.simulate.delivery import Packer, Reported
@@ -27,12 +30,33 @@ class Run:
         self.files = list(files)
         self.story = Story(declared)
         self.is_over = False
+        self._was_over = False
+        """Whether its end was delivered before following began."""
         self._packer: Packer | None = None
 
     def add(self, place: Place) -> None:
         """Files that appeared since."""
         known = {file.path for file in self.files}
         self.files += [File(path, place.kind.make) for path in place.files if path not in known]
+
+    def recall(self, found: Remembered, now: int) -> None:
+        """Take as read what was delivered before; a run that was not over goes on in another life."""
+        places = {one.path: one.position for one in found.files}
+        known = [file for file in self.files if isinstance(file, File) and str(file.path) in places]
+        rows = [row for file in known for row in file.past(places[str(file.path)])]
+        deque(self.story.moments(rows, self.config, min(self.changed_ns or now, now)), maxlen=0)
+        self.story.is_away = self.story.started is not None
+        self._was_over = found.is_over
+
+    def reached(self) -> Remembered:
+        """How far its files were read."""
+        files = [reached(file.path, file.position) for file in self.files if isinstance(file, File)]
+        return Remembered(tuple(one for one in files if one is not None), is_over=self.is_over)
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """Grows as its files are read, and with its end."""
+        return (*(file.position for file in self.files if isinstance(file, File)), self.is_over)
 
     def read(self, now: int) -> list[Reported]:
         """What was written since the last look, as requests."""
@@ -49,6 +73,8 @@ class Run:
 
     def alive(self, now: int) -> list[Reported]:
         """Signs of life up to now."""
+        if self.story.is_away and not self._was_over:
+            return self._packed(self.story.begin_again(now))
         return self._packed(self.story.alive(now))
 
     def finish(self, at: int, outcome: str, reason: str | None) -> list[Reported]:
@@ -59,6 +85,11 @@ class Run:
             if file.reader is not None and file.reader.known.ending is not None:
                 outcome, reason = file.reader.known.ending
         return self._packed(self.story.finish(at, outcome, reason))
+
+    @property
+    def paths(self) -> list[Path]:
+        """Where its files lie."""
+        return [file.path for file in self.files if isinstance(file, File)]
 
     @property
     def config(self) -> dict[str, str]:

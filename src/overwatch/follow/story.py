@@ -11,13 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from overwatch.adapters.numbers import numbers, scalar
+from overwatch.adapters.starting import SETTINGS
 from overwatch.catalog import BY_NAME, Scope
 from overwatch.catalog.policy import RETURN
 from overwatch.catalog.run import SDK_DROPPED, STEPS
 from overwatch.events import Conflated, Event, Measured, RunFinished, RunStarted, scalars
 from overwatch.follow.base import Logged
 from overwatch.follow.columns import ENV_STEPS, Chosen, Columns
+from overwatch.sdk.identity import config_text
 from overwatch.sdk.launch import with_max_entropy
 from overwatch.sdk.names import DIALECT, Dialect, Names
 from overwatch.sdk.values import RefusedError
@@ -65,6 +69,8 @@ class Story:
         self.updates = 0
         self.started: RunStarted | None = None
         self.last_at = 0
+        self.is_away = False
+        """What was read so far was delivered before following began, and nothing since."""
         self._began_s: float | None = None
         """Unix seconds at which the elapsed ones begin."""
         self._step: float | None = None
@@ -80,6 +86,8 @@ class Story:
         for row, at in zip(rows, self._times(rows, file_ns), strict=True):
             if self.started is None:
                 yield self._start(at, config)
+            elif self.is_away:
+                yield from self.begin_again(at)
             yield from self.alive(at)
             self.last_at = at
             self.rows += 1
@@ -88,21 +96,28 @@ class Story:
 
     def alive(self, now: int) -> Iterator[Moment]:
         """Signs of life from the newest event to `now`."""
-        while self.started is not None and now - self.last_at > ALIVE_NS:
+        while self.started is not None and not self.is_away and now - self.last_at > ALIVE_NS:
             self.last_at += ALIVE_NS
             mark = Measured(at=self.last_at, scope=Scope.TOWER, values=scalars({SDK_DROPPED.name: 0.0}))
             yield Moment(at=self.last_at, events=(mark,))
 
+    def begin_again(self, at: int) -> Iterator[Moment]:
+        """Another life of the run, at its newest event's time or later."""
+        if self.started is not None:
+            self.is_away, self.last_at = False, max(at, self.last_at)
+            self.started = replace(self.started, at=self.last_at)
+            yield Moment(at=self.last_at, events=(self.started,))
+
     def finish(self, at: int, outcome: str, reason: str | None) -> Iterator[Moment]:
         """The end of the run, if it began."""
-        if self.started is not None:
+        if self.started is not None and not self.is_away:
             at = max(at, self.last_at)
             yield Moment(at=at, events=(RunFinished(at=at, outcome=outcome, reason=reason),))
 
     def _start(self, at: int, config: Mapping[str, str]) -> Moment:
-        settings = with_max_entropy({**config, **self._declared.config})
-        algo = self._declared.algo or settings.get("algo")
-        task = self._declared.task or settings.get("env_id")
+        settings = with_max_entropy(config_text({**config, **self._declared.config}))
+        algo = self._declared.algo or _first(settings, SETTINGS["algo"])
+        task = self._declared.task or _first(settings, SETTINGS["task"])
         self.started = RunStarted(at=at, algo=algo, task=task, preset=self._declared.preset, config=settings)
         self._full = Names(Dialect(self.started.chosen), lambda *_: None, self._refuse)
         self.last_at = at
@@ -170,3 +185,7 @@ class Story:
         if known:
             return any(name not in _OF_EPISODES for name in known)
         return self.columns.library is None
+
+
+def _first(settings: Mapping[str, str], names: Iterable[str]) -> str | None:
+    return next((settings[name] for name in names if settings.get(name)), None)

@@ -41,6 +41,8 @@ class Tail:
         self.path = path
         self.position = 0
         """Bytes that were read of the file."""
+        self.until: int | None = None
+        """Where reading stops for now."""
         self._fd: int | None = None
         self._head = b""
         self._seen: tuple[int, int] | None = None
@@ -78,7 +80,8 @@ class Tail:
         return self._next(self._fd, begins)
 
     def _next(self, fd: int, begins: Begins) -> Appended:
-        data = os.pread(fd, _CHUNK, self.position)
+        most = _CHUNK if self.until is None else min(_CHUNK, self.until - self.position)
+        data = os.pread(fd, most, self.position)
         self._head += data[: max(_HEAD - self.position, 0)]
         self.position += len(data)
         return Appended(data, begins)

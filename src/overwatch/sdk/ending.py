@@ -15,7 +15,7 @@ class Ending(NamedTuple):
     """Outcome and reason of a run."""
 
     outcome: str
-    """`completed`, `failed`, `interrupted` or `lost`."""
+    """`completed`, `failed`, `interrupted` or `lost`; `ended` where no more is known."""
     reason: str | None = None
 
 
@@ -24,7 +24,7 @@ _STOPS: Final = frozenset({"KeyboardInterrupt", "GeneratorExit", "CancelledError
 """Exceptions that stop a program from outside, by the name of their class."""
 _EARLY: Final = frozenset({"TrialPruned"})
 """Exceptions with which a library ends a training that went well."""
-_ENDING: Final = frozenset(
+ENDING: Final = frozenset(
     {
         signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
         signal.SIGXCPU,
@@ -76,7 +76,7 @@ def of_status(status: int) -> Ending:
     if status == 0:
         return COMPLETED
     requested = status - _SHELL
-    if requested in _ENDING:
+    if requested in ENDING:
         return Ending("interrupted", f"exit status {status} ({signal.Signals(requested).name})")
     return Ending("failed", f"exit status {status}")
 
@@ -133,7 +133,7 @@ def signal_of(frames: Iterable[FrameType]) -> str | None:
         arguments = _arguments(frame)
         if any(one is caller for one in arguments):
             for one in arguments:
-                if isinstance(one, int) and one in _ENDING:
+                if isinstance(one, int) and one in ENDING:
                     return signal.Signals(one).name
     return None
 

@@ -149,7 +149,7 @@ class Names:
         if len(self._custom) >= MAX_CUSTOM:
             raise RefusedError(f"a run takes {MAX_CUSTOM} custom names; {name[:MAX_NAME]!r} is one more")
         self._custom.add(full)
-        if self._library is not None:
+        if self._library is not None or name.startswith(CUSTOM_PREFIX):
             return full
         if libraries := known_in(name):
             stated = ", ".join(repr(library.value) for library in libraries)
@@ -159,7 +159,7 @@ class Names:
             self._warn(f"library {name}", hint)
             return full
         close = difflib.get_close_matches(name.rpartition("/")[2], _TYPED, n=1, cutoff=0.8)
-        if close and not name.startswith(CUSTOM_PREFIX) and head_of(name) is None:
+        if close and head_of(name) is None:
             hint = f"no metric is called {name[:MAX_NAME]!r}; did you mean {close[0]!r}? Sent as {full}"
             self._warn(f"close name {name}", hint)
         return full

@@ -75,6 +75,7 @@ class Run:
     ) -> None:
         self.run_id = run_id
         """The run's id, shared by all of its processes."""
+        self.is_on = link is not None  # Whether telemetry began; otherwise nothing is sent.
         self._channel = channel = Channel(run_id, link, dialect)
         self._lifetime = Lifetime(channel, terminal)
         self._steps = Steps(channel, n_envs, words)

@@ -107,12 +107,15 @@ class Sender:
         """`most` bytes wait; raises `ValueError` for what is no address of OTLP/HTTP."""
         if not is_url(endpoint):
             raise ValueError(f"endpoint {endpoint!r} is no address; write it like http://127.0.0.1:4318")
+        self.endpoint = endpoint
         self._most = most
         self._waiting: deque[Reported] = deque()
         self._bytes = 0
         self._changed = threading.Condition()
         self.delivered = 0
         """Records that the collector took."""
+        self.settled = 0
+        """Requests that were taken or given up."""
         self.losses: Counter[str] = Counter()
         """Records that it did not get, by reason."""
         self.trouble: str | None = None
@@ -163,6 +166,7 @@ class Sender:
     def _settle(self) -> None:
         with self._changed:
             self._bytes -= len(self._waiting.popleft().body)
+            self.settled += 1
             self._changed.notify_all()
 
     def wait_empty(self, timeout_s: float) -> bool:

@@ -117,6 +117,8 @@ class Series(msgspec.Struct, kw_only=True):
     """Those for the median that relative limits use: none that were bad, or of a run in trouble."""
     statuses: Ring[int]
     """Statuses of the newest updates, for holds."""
+    first: float | None = None
+    """First finite value of the present task; of updates that came as one, the least."""
     highest: float | None = None
     """Largest finite value so far."""
     lowest: float | None = None
@@ -178,6 +180,7 @@ def _is_usual(series: Series, health: Health) -> bool:
 
 def _stretch(series: Series, value: float) -> None:
     """Widen the range of what was seen so far."""
+    series.first = value if series.first is None else series.first
     series.highest = value if series.highest is None else max(series.highest, value)
     series.lowest = value if series.lowest is None else min(series.lowest, value)
 
@@ -292,7 +295,7 @@ def unjudge(series: Series) -> None:
 
 def rebase(series: Series) -> None:
     """Forget what was best and usual, because the task is another one; what is shown stays."""
-    series.highest = series.lowest = series.highest_level = None
+    series.first = series.highest = series.lowest = series.highest_level = None
     series.judgement = None
     series.window, series.usual = Ring(MEDIAN_WINDOW), Ring(MEDIAN_WINDOW)
     series.statuses = Ring(STATUS_WINDOW)

@@ -285,6 +285,11 @@ class RunState(msgspec.Struct, kw_only=True):
     """The preset that the collector sets for every run; `None` leaves it to the run."""
 
     @property
+    def algo(self) -> str | None:
+        """The algorithm, as its start record or its origin names it."""
+        return (self.started.algo if self.started else None) or self.origin.algo
+
+    @property
     def preset(self) -> str:
         """Which limits judge this run."""
         algo = self.origin.algo

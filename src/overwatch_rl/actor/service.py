@@ -151,9 +151,14 @@ class Actor:
     def _until(self, is_done: Callable[[], bool]) -> str | None:
         """Try again until it is done; the outcome when it was asked to stop on the way."""
         while not is_done():
+            self._idle()
             if (stopped := self._stop()) is not None:
                 return stopped
         return None
+
+    def _idle(self) -> None:
+        """Report that it waits: a process that reports nothing for ten seconds is taken to be down."""
+        self._meter.count("steps", 0)
 
     def _append(self, chunks: Sequence[Chunk]) -> bool:
         status = self._experience.append(chunks)
@@ -181,6 +186,7 @@ class Actor:
                 self._log(f"weights: {self._fault or 'they come again'}")
             if self.version is not None and (self._is_due() or time.monotonic() >= until):
                 break
+            self._idle()
             self._weights.wait(max(0.0, min(_LOOK_S, until - time.monotonic())))
         self._report()
         return stopped

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from overwatch.adapters import pufferlib, rsl_rl, skrl, tianshou, torchrl
+from overwatch.adapters import pufferlib, rsl_rl, skrl, torchrl
 from overwatch.events import ActionTaken, EpisodeEnded
 from overwatch.sdk.frames import Update
 from tests.overwatch.adapters.hearing import Received, heard_run
@@ -26,17 +26,6 @@ def _ended(received: Received) -> list[tuple[int, float, float]]:
     return [
         row for group in columns for row in zip(*(column.array().tolist() for column in group), strict=True)
     ]
-
-
-def test_statistics_of_tianshou_get_the_tags_of_its_logger() -> None:
-    """Those within others by a path; what is absent is left out."""
-    stats = {"loss": {"mean": 1.0, "std": 0.5}, "gradient_steps": 3, "returns_stat": None}
-
-    assert dict(tianshou.flat("update", stats)) == {
-        "update/loss/mean": 1.0,
-        "update/loss/std": 0.5,
-        "update/gradient_steps": 3,
-    }
 
 
 def test_an_iteration_of_rsl_rl_gets_the_tags_of_its_writer() -> None:

@@ -1,21 +1,11 @@
-"""An exception that leaves a loop is noticed and unchanged; its env is named where its frames say so."""
+"""The env that raised is named where the frames of its exception say so."""
 
 import multiprocessing
 from multiprocessing.connection import Connection
 
 import pytest
 
-from overwatch.adapters.failures import culprit, watch
-
-
-class Loop:
-    """Something that trains."""
-
-    def train(self, error: BaseException | None) -> str:
-        """One update."""
-        if error is not None:
-            raise error
-        return "trained"
+from overwatch.adapters.failures import culprit
 
 
 class Env:
@@ -57,20 +47,6 @@ def _error(call: object) -> BaseException:
     with pytest.raises(Exception) as caught:  # noqa: PT011 whatever it raises
         call()  # type: ignore[operator]
     return caught.value
-
-
-def test_a_watched_loop_goes_on_as_before_but_for_the_notice() -> None:
-    """Same results, same exceptions, no attribute; then the class is its own again."""
-    loop, seen = Loop(), []
-    unwatch = watch(loop, ("train", "no_such_method"), seen.append, before={"train": seen.append})
-    error = KeyboardInterrupt()
-
-    assert loop.train(None) == "trained"
-    with pytest.raises(KeyboardInterrupt):
-        loop.train(error)
-    assert (seen, vars(loop), type(loop).__name__) == ([None, error, error], {}, "Loop")
-    unwatch()
-    assert type(loop) is Loop
 
 
 def test_the_env_at_hand_is_named_and_no_other() -> None:

@@ -16,7 +16,7 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics, TransformReward
 
 from overwatch.adapters.gymnasium import OverwatchWrapper
 from overwatch.catalog import KL
-from overwatch.events import ActionTaken, EnvCrashed, RunFinished, RunStarted
+from overwatch.events import ActionTaken, EnvCrashed, EpisodeEnded, Measured, RunFinished, RunStarted
 from overwatch.sdk.frames import Update
 from tests.overwatch.adapters.countdown import (
     EXPECTED,
@@ -243,3 +243,25 @@ def test_a_step_that_returns_what_is_no_step_is_the_trainers_business() -> None:
 
     assert envs.step(np.zeros((2, 1))) == ("all", "of it")
     assert envs.failures == 1
+
+
+NEVER_CLOSED = """
+import gymnasium, numpy
+from overwatch.adapters.gymnasium import OverwatchWrapper
+envs = OverwatchWrapper(gymnasium.make_vec("CartPole-v1", num_envs=1, vectorization_mode="sync"))
+envs.reset(seed=0)
+for _ in range(30):
+    envs.step(numpy.zeros(1, int))
+raise ValueError("NaN in the policy")
+"""
+
+
+def test_what_waits_when_the_program_ends_is_sent(sink: Sink) -> None:
+    """An exception in the learner leaves the envs as they are."""
+    subprocess.run([sys.executable, "-c", NEVER_CLOSED], check=False, capture_output=True)
+    ended = [length for one in sink.events(EpisodeEnded) for length in one.length.array().tolist()]
+    measured = [one.index for one in sink.events(Measured) if "overwatch.env.reward" in one.values]
+
+    assert len(ended) >= 2
+    assert measured[-1] == 30 - len(ended)
+    assert [event.outcome for event in sink.events(RunFinished)] == ["failed"]

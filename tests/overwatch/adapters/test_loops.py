@@ -1,8 +1,8 @@
-"""A foreign loop while it is watched: its phases add up, and what was replaced is put back."""
+"""A foreign loop while it is watched: its phases add up, and a hook finds who calls it."""
 
 import pytest
 
-from overwatch.adapters.loops import Phases, caller, replaced
+from overwatch.adapters.loops import Phases, caller
 from overwatch.events import PhaseBegan, PhaseEnded
 from tests.overwatch.adapters.hearing import Received, heard_run
 
@@ -74,18 +74,6 @@ class Hook:
     def looks(self) -> Owner:
         """The caller."""
         return caller(Owner)
-
-
-def test_what_was_replaced_is_put_back() -> None:
-    """An attribute that the object had is its own again, and one that it had not is the class's."""
-    owner = Owner()
-    vars(owner)["two"] = 2
-    restore = replaced(owner, {"one": lambda: 10, "two": 20})
-    assert (owner.one(), vars(owner)["two"]) == (10, 20)
-
-    restore()
-    restore()
-    assert (owner.one(), vars(owner)) == (1, {"two": 2})
 
 
 def test_a_hook_finds_who_calls_it() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from overwatch.adapters.numbers import numbers, scalar
+from overwatch.adapters.numbers import flat, numbers, scalar
 from overwatch.catalog import Library
 
 
@@ -62,3 +62,15 @@ def test_the_second_name_of_a_row_is_custom() -> None:
 def test_what_is_not_finite_stays_so() -> None:
     """It is judged, not hidden."""
     assert math.isnan(numbers({"train/approx_kl": math.nan}, Library.SB3)["kl_divergence"])
+
+
+def test_values_within_others_have_their_path_as_a_name() -> None:
+    """As Tianshou's logger and W&B join them."""
+    stats = {"loss": {"mean": 1.0, "std": 0.5}, "gradient_steps": 3}
+
+    assert dict(flat(stats, "/", "update/")) == {
+        "update/loss/mean": 1.0,
+        "update/loss/std": 0.5,
+        "update/gradient_steps": 3,
+    }
+    assert dict(flat(stats, ".")) == {"loss.mean": 1.0, "loss.std": 0.5, "gradient_steps": 3}

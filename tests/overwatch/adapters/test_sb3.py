@@ -24,7 +24,8 @@ from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecNormalize
 
-from overwatch.adapters.sb3 import Numbers, OverwatchCallback
+from overwatch.adapters.sb3 import OverwatchCallback
+from overwatch.adapters.sb3_logger import Numbers
 from overwatch.adapters.spaces import most_entropy
 from overwatch.catalog import KL
 from overwatch.diagnose import Assessment, assess

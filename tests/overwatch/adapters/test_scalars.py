@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from overwatch.adapters.scalars import Scalars, given_library
+from overwatch.adapters.scalars import Scalars
+from overwatch.adapters.starting import given_library
 from overwatch.catalog import KL, Library
 from overwatch.events import EpisodeEnded, Measured, PhaseEnded, RunFinished
 from overwatch.sdk.frames import Update

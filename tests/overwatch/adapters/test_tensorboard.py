@@ -14,7 +14,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.utils import tensorboard as real
 
 from overwatch.adapters import tensorboard
-from overwatch.adapters.tensorboard import SummaryWriter, run_name, settings
+from overwatch.adapters.starting import run_name, settings
+from overwatch.adapters.summary_writers import WRITERS
+from overwatch.adapters.tensorboard import SummaryWriter
 from overwatch.events import EpisodeEnded, Measured, RunFinished, RunStarted
 from tests.overwatch.adapters.hearing import heard_run
 from tests.overwatch.sdk.sink import Sink
@@ -103,15 +105,6 @@ def test_several_writers_are_several_runs(
     assert {start.task for start in sink.events(RunStarted)} == {"one", "two"}
 
 
-def test_a_writer_that_is_dropped_ends_its_run(sink: Sink, tmp_path: Path) -> None:
-    """Nobody knows how its loop ended; the reason names the fix."""
-    writer = SummaryWriter(str(tmp_path))
-    writer.add_scalar("losses/approx_kl", 0.25, 7)
-    del writer
-    gc.collect()
-    assert _ends(sink) == [("interrupted", "the SummaryWriter was dropped without close()")]
-
-
 @pytest.mark.parametrize(
     ("end", "outcome"), [("", "completed"), ("raise ValueError('x')", "failed"), ("sys.exit(3)", "failed")]
 )
@@ -131,11 +124,77 @@ def test_a_program_that_ends_without_close_ends_its_run(
     assert [one for one in sink.events(Measured) if "overwatch.policy.kl_divergence" in one.values]
 
 
+DROPPED = """
+from overwatch.adapters.tensorboard import SummaryWriter
+
+def trial(folder, is_good=True):
+    writer = SummaryWriter(folder)
+    writer.add_scalar("losses/approx_kl", 0.25, 7)
+    if not is_good:
+        raise ValueError("NaN in the policy")
+
+try:
+    trial("runs/first", is_good=False)
+except ValueError:
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "ends"),
+    [
+        ("", {"first": ("completed", None)}),
+        ("raise OSError('disk')", {"first": ("failed", "OSError: disk")}),
+        ("trial('runs/second')", {
+            "first": ("completed", "the SummaryWriter was dropped without close()"),
+            "second": ("completed", None),
+        }),
+    ],
+    ids=["program ends well", "program fails", "another begins"],
+)  # fmt: skip
+def test_a_writer_that_is_dropped_ends_its_run_as_far_as_is_known(
+    sink: Sink, tmp_path: Path, then: str, ends: dict[str, tuple[str, str | None]]
+) -> None:
+    """A caught exception leaves nothing behind: the run ends with the program, or before the next one."""
+    subprocess.run([sys.executable, "-c", DROPPED + then], check=False, capture_output=True, cwd=tmp_path)
+    names = {
+        record.origin.run_id: start.task
+        for record in sink.records()
+        if isinstance(start := record.event, RunStarted)
+    }
+    found = {
+        names[record.origin.run_id]: (end.outcome, end.reason)
+        for record in sink.records()
+        if isinstance(end := record.event, RunFinished)
+    }
+    assert found == ends
+
+
+def test_an_exception_that_a_notebook_has_shown_ends_the_run_of_its_writer(
+    sink: Sink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was shown before its last number is another's."""
+    for shown_before in (True, False):
+        writer = SummaryWriter(str(tmp_path))
+        error = ValueError("NaN in the policy")
+        if shown_before:
+            monkeypatch.setattr(sys, "last_value", error, raising=False)
+        writer.add_scalar("losses/approx_kl", 0.25, 7)
+        if not shown_before:
+            monkeypatch.setattr(sys, "last_value", error, raising=False)
+        del writer
+        gc.collect()
+    assert _ends(sink) == [
+        ("completed", "the SummaryWriter was dropped without close()"),
+        ("failed", "ValueError: NaN in the policy"),
+    ]
+
+
 def test_without_a_package_scalars_are_reported_and_the_rest_is_dropped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With one line of log."""
-    for name in tensorboard.WRITERS:
+    for name in WRITERS:
         monkeypatch.setitem(sys.modules, name, None)
     run, received = heard_run()
     writer = SummaryWriter("runs/mine", run=run)

@@ -1,15 +1,12 @@
 """A training that is one call is a run: it begins with the call, ends as the call ends, is not changed."""
 
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
 import pytest
 
 from overwatch import sdk
-from overwatch.adapters.envs import EnvReporter
-from overwatch.adapters.watching import Turns, Watched
-from overwatch.events import EpisodeEnded, PhaseEnded, RunFinished
+from overwatch.adapters.watching import Watched
+from overwatch.events import PhaseEnded, RunFinished
 from tests.overwatch.adapters.hearing import heard_run
 from tests.overwatch.sdk.sink import Sink
 
@@ -111,36 +108,3 @@ def test_a_run_of_its_own_ends_as_the_call_ends(
         assert watching.watched.failures == 0
 
     assert [event.outcome for event in sink.events(RunFinished)] == [outcome] * 2
-
-
-def _episodes(received: Any) -> list[tuple[int, float, float]]:
-    columns = [(one.env_id, one.episode_return, one.length) for one in received.of(EpisodeEnded)]
-    return [
-        row for group in columns for row in zip(*(column.array().tolist() for column in group), strict=True)
-    ]
-
-
-def test_episodes_are_added_up_env_by_env() -> None:
-    """Env 1 ends twice; rows that are left out neither earn nor live."""
-    run, received = heard_run(2)
-    turns = Turns(EnvReporter(run, 2), 2)
-
-    turns.turn(np.array([1.0, 2.0]), np.array([False, True]), 0.01)
-    turns.turn(np.array([4.0]), np.array([True]), 0.01, rows=[1])
-    turns.turn(np.array([1.0, 2.0]), np.array([True, False]), 0.01)
-    turns.flush()
-
-    assert sorted(_episodes(received)) == [(0, 2.0, 2.0), (1, 2.0, 1.0), (1, 4.0, 1.0)]
-
-
-def test_what_was_reset_before_its_end_is_forgotten() -> None:
-    """The next episode begins at nothing."""
-    run, received = heard_run(1)
-    turns = Turns(EnvReporter(run, 1), 1)
-
-    turns.turn([5.0], [False], 0.01)
-    turns.forget()
-    turns.turn([1.0], [True], 0.01)
-    turns.flush()
-
-    assert _episodes(received) == [(0, 1.0, 1.0)]

@@ -2,7 +2,14 @@
 
 import pytest
 
-from overwatch.catalog.presets import ALGORITHMS, PRESETS, parse_preset, preset_for
+from overwatch.catalog.presets import (
+    ALGORITHMS,
+    PRESETS,
+    is_off_policy,
+    is_supervised,
+    parse_preset,
+    preset_for,
+)
 
 
 def test_a_preset_is_known_by_its_name() -> None:
@@ -24,3 +31,21 @@ def test_an_unknown_preset_is_told_the_nearest() -> None:
         parse_preset("espr")
     with pytest.raises(ValueError, match="there is ppo, ppo-continuous, grpo, esper"):
         parse_preset("zzz")
+
+
+def test_what_an_algorithm_learns_from_is_known_by_its_name() -> None:
+    """Of a name that is not known neither is."""
+    assert [is_off_policy(algo) for algo in ("SAC", "dqn", "ppo", "mine", None)] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert [is_supervised(algo) for algo in ("SFT", "dpo", "grpo", "", None)] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]

@@ -79,6 +79,8 @@ def test_a_list_is_narrowed() -> None:
     """By scope, by library, by what a preset judges."""
     assert "overwatch.policy" not in _run("list", "--scope", "gpu").stdout
     assert "actor/ppo_kl (k1" in _run("list", "--library", "verl").stdout
+    assert _run("list", "--library", "sample-factory").stdout.count("train/fraction_clipped") == 1
+    assert "did you mean 'PufferLib'" in _run("list", "--library", "puferlib").stderr
     judged = _run("list", "--judged", "--preset", "esper").stdout
     assert "overwatch.policy.advantage_std" in judged
     assert "overwatch.policy.learning_rate" not in judged

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from overwatch.catalog import Scope
 from overwatch.cli import main
+from overwatch.events import Measured
 from overwatch.feeds.inputs import open_input
 from overwatch.snapshot import Snapshot
 from tests.overwatch.collector.running import eventually, running
+from tests.overwatch.sdk.sink import http_sink
 
 ROWS = [
     {"time/iterations": n, "time/time_elapsed": n * 2, "train/approx_kl": 0.2, "train/entropy_loss": -0.6}
@@ -174,3 +177,39 @@ def test_ctrl_c_ends_following_and_its_runs(tmp_path: Path) -> None:
         assert process.wait(30) == 128 + 15
 
     assert last_of(tmp_path / "rec")["x"].run.outcome == "interrupted"
+
+
+def test_following_that_is_killed_and_started_again_loses_nothing(tmp_path: Path) -> None:
+    """It is killed while rows come; the next one sends what the collector lacks, and little else."""
+    path = tmp_path / "a.jsonl"
+    environment = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "OVERWATCH_SPOOL_DIR": str(tmp_path)}
+
+    def grown(first: int, last: int) -> None:
+        with path.open("a") as file:
+            file.write(lines_of(ROWS[first:last]))
+
+    with http_sink() as sink:
+        command = [*FOLLOW, str(path), "--run", "x", "--endpoint", sink.endpoint]
+
+        def sent() -> list[tuple[str, int | None]]:
+            return [
+                (record.origin.epoch, record.event.index)
+                for record in sink.records()
+                if isinstance(record.event, Measured) and record.event.scope is Scope.POLICY
+            ]
+
+        grown(0, 20)
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment) as process:
+            eventually(lambda: len(sent()) == 20 and any(tmp_path.glob("follow/*.json")))
+            grown(20, 30)
+            process.kill()
+        grown(30, 40)
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=environment) as process:
+            eventually(lambda: (sent() or [("", 0)])[-1][1] == 40)
+            process.terminate()
+
+    assert {index for _, index in sent()} == set(range(1, 41))
+    lives = list(dict.fromkeys(epoch for epoch, _ in sent()))
+    assert len(lives) == 2
+    # Between the kill and the answer before it at most the second ten were sent.
+    assert next(index for epoch, index in sent() if epoch == lives[1]) in (21, 31)

@@ -132,3 +132,15 @@ def test_a_service_that_is_gone_is_down(role: str) -> None:
     assert list(services_down(reported.state, keys, at(20))) == [], "it has reported since it was looked at"
     reported.report(role, RunFinished(at=at(21), outcome="completed"), rank=1)
     assert list(services_down(reported.state, gone_sources(reported.state, at(22)), at(22))) == []
+
+
+def test_an_actor_that_reports_no_steps_is_not_down() -> None:
+    """It waits: for weights, or for room in replay."""
+    reported = Reported().report("learner", RunStarted(at=at(0)))
+    reported.report("actor", RunStarted(at=at(0)), rank=1)
+    for second in range(1, 60):
+        reported.report("learner", Measured(at=at(second), scope=Scope.RUN, values={}))
+        idle = Tallied(at=at(second), scope=Scope.ACTOR, series=(TallySeries(metric="actor.steps", sum=0.0),))
+        reported.report("actor", idle, rank=1)
+    assert reported.state is not None
+    assert gone_sources(reported.state, at(60)) == ()

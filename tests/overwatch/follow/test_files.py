@@ -43,6 +43,18 @@ def test_a_folder_is_a_run_and_the_surest_format_is_read(tmp_path: Path) -> None
     assert [place.run_id for place in find(tmp_path / "x/a", "csv")] == ["a"]
 
 
+def test_the_folder_of_hyperparameters_is_part_of_its_run(tmp_path: Path) -> None:
+    """PyTorch's `add_hparams` makes one below the run's, named by the time; another number is a run."""
+    for name in (
+        "a/events.out.tfevents.1",
+        "a/1760000000.12/events.out.tfevents.2",
+        "a/7/events.out.tfevents.3",
+    ):
+        touch(tmp_path / name)
+
+    assert [(place.run_id, len(place.files)) for place in find(tmp_path / "a")] == [("a", 2), ("a/7", 1)]
+
+
 def test_sb3s_csv_that_gets_columns_gives_each_row_once(tmp_path: Path) -> None:
     """SB3 writes the whole file anew when it logs a name that is new."""
     sb3 = pytest.importorskip("stable_baselines3.common.logger", reason="SB3 writes the file")

@@ -163,6 +163,27 @@ def test_a_record_with_a_wrong_checksum_is_passed_over(tmp_path: Path) -> None:
     assert broken.known.problems["stretches of bytes that are no record"] >= 1
 
 
+def test_an_event_file_has_settings_of_its_dashboard_and_of_texts(tmp_path: Path) -> None:
+    """As `add_hparams`, and as CleanRL's table or JSON under a tag that says so; another text has none."""
+    written_by = pytest.importorskip("torch.utils.tensorboard", reason="PyTorch writes the event files")
+    with written_by.SummaryWriter(str(tmp_path)) as writer:
+        writer.add_text("hyperparameters", "|param|value|\n|-|-|\n|env_id|CartPole-v1|\n|gamma|0.99|")
+        writer.add_text("run/config", '{"optim": {"lr": 0.001}, "tags": [1]}')
+        writer.add_text("notes", "|a|b|\n|-|-|\n|not|this|")
+        writer.add_text("config", "as before")
+        given = {"n_actions": 2, "clip": 0.2, "act": "relu"}
+        writer.add_hparams(given, {"hparam/return": 1.0}, run_name=".")
+    reader = READERS[1].make()
+    for file in sorted(tmp_path.glob("*tfevents*")):
+        rows_of(reader, file.read_bytes())
+        reader.restart()
+
+    assert reader.known.config == {
+        "env_id": "CartPole-v1", "gamma": "0.99", "optim/lr": "0.001", "tags": "[1]",
+        "n_actions": "2", "clip": "0.2", "act": "relu",
+    }  # fmt: skip
+
+
 def test_wandbs_run_has_history_settings_and_its_end() -> None:
     """40 steps as `wandb.log` took them, nested names joined, NaN as NaN; the settings; exit status 0."""
     reader = READERS[0].make()

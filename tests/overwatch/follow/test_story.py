@@ -158,6 +158,16 @@ def test_what_the_user_and_the_file_say_of_the_run_begins_it() -> None:
     assert started.config == {"lr": "0.1", "algo": "ppo", "n_actions": "2", "max_entropy": repr(math.log(2))}
 
 
+def test_cleanrls_settings_name_the_run_and_secrets_are_left_out() -> None:
+    """The experiment's name is its algorithm, as for the adapter."""
+    config = {"exp_name": "ppo", "env_id": "CartPole-v1", "api_key": "k"}
+    started = events(Story(Declared()), SB3_ROW, config=config)[0]
+
+    assert isinstance(started, RunStarted)
+    assert (started.algo, started.task) == ("ppo", "CartPole-v1")
+    assert started.config["api_key"] != "k"
+
+
 def test_a_run_that_never_began_has_no_end() -> None:
     """No row, no run; else the end is never before the last row."""
     empty, story = Story(Declared()), Story(Declared())

@@ -54,6 +54,13 @@ def test_only_what_changed_is_sent_and_all_of_it_counts_from_the_beginning(out: 
     assert (event.scope, [one.sum for one in event.series]) == (Scope.LEARNER, [5.0, 1.0])
 
 
+def test_nothing_that_was_counted_is_sent_too(out: Out) -> None:
+    """A process that idles reports so."""
+    for _ in range(2):
+        out.tallies.count("samples", 0, {"status": "ok"})
+        assert [one.sum for one in out.series()] == [0.0]
+
+
 def test_values_lie_in_the_buckets_of_their_row(out: Out) -> None:
     """A value that is a bound lies below it; one above all bounds is in the last bucket."""
     for value in (0.001, 0.002, 400, 0.0):

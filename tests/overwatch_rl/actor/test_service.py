@@ -1,5 +1,6 @@
 """An actor with real weights: what it acts with is what was signed, and how far behind that is."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -36,10 +37,11 @@ class Appended:
         self.versions: list[int] = []
         self.between: Callable[[int], None] = lambda _: None
         """Called after each rollout, with how many there are."""
+        self.is_away = False
 
     def declare(self, encoding: Encoding) -> bool:  # noqa: ARG002 nothing is read
-        """Done."""
-        return True
+        """Done, unless replay is away."""
+        return not self.is_away
 
     def append(self, chunks: Sequence[Chunk]) -> Status:
         """Keep of which version."""
@@ -49,11 +51,16 @@ class Appended:
 
 
 class Gauges(Meter):
-    """How things stood after each look for weights."""
+    """How things stood after each look for weights, and which steps were counted."""
 
     def __init__(self) -> None:
         super().__init__()
         self.behind: list[float] = []
+        self.steps: list[float] = []
+
+    def count(self, name: str, n: float = 1, **labels: object) -> None:  # noqa: ARG002 no label is read
+        """Keep the steps."""
+        self.steps += [n] if name == "steps" else []
 
     def gauge(self, **values: float) -> None:
         """Keep it."""
@@ -82,15 +89,16 @@ class Flight:
         self.publisher.publish(Version(1, number), tensors)
         assert waited(self.publisher).status == "ok"
 
-    def act(self, rollouts: int) -> str:
-        """So many, without waiting for newer weights."""
+    def act(self, rollouts: int, looks: float = math.inf) -> str:
+        """So many, without waiting for newer weights; interrupted after so many looks whether to stop."""
+        left = itertools.count()
         config = ActorConfig(
             source=Source(run="r", actor=0), steps=4, seed=0, is_checked=True, rollouts=rollouts,
             patience_s=0.0,
         )  # fmt: skip
         around = Around(
             weights=self.weights, experience=self.appended, reporter=self.kept, meter=self.gauges,
-            stop=lambda: None,
+            stop=lambda: "interrupted" if next(left) >= looks else None,
         )  # fmt: skip
         return Actor(self.world, self.policy, config, around).run()
 
@@ -145,3 +153,15 @@ def test_versions_behind_is_the_way_to_the_newest_that_is_published(flight: Flig
     lines = [fact.message for fact in flight.kept.facts if isinstance(fact, LogLine)]
     assert any("001-00000006" in line for line in lines)
     assert lines[-1] == "weights: they come again"
+
+
+@pytest.mark.parametrize("without", ["weights", "replay"])
+def test_an_actor_that_waits_reports_that_it_took_no_step(tmp_path: Path, without: str) -> None:
+    """It lives: with nothing of it for ten seconds it would be found to be down."""
+    made = Flight(tmp_path)
+    made.appended.is_away = without == "replay"
+    with closing(made.publisher), closing(made.weights):
+        assert made.act(1, looks=3) == "interrupted"
+
+    assert len(made.gauges.steps) >= 3
+    assert set(made.gauges.steps) == {0}

@@ -31,6 +31,7 @@ NAMES: Final = Names(
             _last(name="losses/qf_loss"),
             _last(name="losses/td_loss"),
         ),
+        "total_loss": (_last(name="losses/loss"),),
         "value_mean": (_last(name="losses/q_values"),),
         "return": (
             _key(name="charts/episodic_return"),

@@ -11,6 +11,6 @@ _key: Final = partial(Alias, library=Library.RAY_TUNE)
 NAMES: Final = Names(
     library=Library.RAY_TUNE,
     version="2.60.0",
-    is_run=False,
+    is_run=True,
     rows={"update_time": (_key(name="time_this_iter_s"),)},
 )

@@ -13,6 +13,7 @@ _LEFT: Final = {
     "loss_entropy": "minus the entropy times its coefficient",
     "explained_variance": "of one minibatch while it is learned from; the row is before the update",
     "max_ratio": "the mean of the minibatches' largest ratios",
+    "ESS": "how far this update has moved from the policy that acted; the row is of the experience's age",
     "value_clip_fraction": "the mean of minibatches; the trainer leaves it out unless values are clipped",
     "r_training": "what one step paid",
     "r_training_std": "how much what one step paid differed",

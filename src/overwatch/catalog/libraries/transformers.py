@@ -1,7 +1,7 @@
 """transformers: keys in the logs of its Trainer, bare and with the prefix that Weights & Biases gets.
 
-They are those of every trainer, also of TRL's that learn from data (SFT, DPO, KTO, Reward): what these log
-besides is about data, not about a policy that acts.
+They are those of every trainer, also of TRL's that learn from data (SFT, DPO, KTO, ORPO, CPO, Reward): what
+these log besides is about data, not about a policy that acts.
 """
 
 from functools import partial
@@ -21,12 +21,14 @@ NAMES: Final = Names(
         "total_loss": (_key(name="loss"), _key(name="train/loss")),
         "grad_norm": (_key(name="grad_norm"), _key(name="train/grad_norm")),
         "learning_rate": (_key(name="learning_rate"), _key(name="train/learning_rate")),
+        "chosen_log_prob": (_key(name="logps/chosen"), _key(name="train/logps/chosen")),
     },
     left={
         "entropy": _DATA,
         "mean_token_accuracy": _DATA,
         "kl": "KTO's is the baseline of its loss, from answers that belong to other prompts",
         "rewards/*": "is a log ratio to the reference model times beta, not a reward that was paid",
+        "nll_loss": "is a part of the loss of ORPO and CPO",
         "mean_reward": "is what a reward model that is being trained gives to a given text",
         "min_reward": "as `mean_reward`",
         "max_reward": "as `mean_reward`",

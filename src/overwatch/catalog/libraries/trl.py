@@ -1,7 +1,7 @@
 """TRL: keys in the logs of its trainers that learn from rewards, bare and as Weights & Biases has them.
 
-GRPO, RLOO and those made of them; `objective/…`, `policy/…`, `val/…` and `loss/…` are of the PPO trainer,
-which TRL has no more. The names of its other trainers are those of transformers' Trainer.
+GRPO, RLOO and those made of them; `objective/…` is of online DPO, `policy/…`, `val/…` and `loss/…` are of the
+PPO trainer, which TRL has no more. The names of its other trainers are those of transformers' Trainer.
 """
 
 from functools import partial
@@ -94,6 +94,7 @@ NAMES: Final = Names(
         "eval_*": _HELD_OUT,
         "rewards/*": "is what one of several reward functions paid; `reward` is their weighted sum",
         "train_loss": "is the mean over the whole training",
+        "objective/non_score_reward": "is what the distance to the reference model costs, paid by no reward",
         "objective/entropy": "is the sum over an answer's tokens, not a mean",
     },
 )

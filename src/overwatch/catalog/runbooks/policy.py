@@ -35,11 +35,41 @@ ENTRIES: Final = (
     Runbook(
         code="critic-diverged",
         means=(
-            "The critic's loss is thousands of times the square of all that was ever earned, and it explains "
-            "nothing."
+            "The critic's loss is thousands of times the square of all that was ever earned, or five times "
+            "what it was before the critic had learned anything, and it explains nothing."
         ),
-        confirm="Value loss against the largest return; explained variance of the newest updates.",
+        confirm="Value loss against the largest return and the first update; explained variance.",
         act="Stop; lower `learning_rate`, normalise rewards, set `max_grad_norm`; start again from before.",
+    ),
+    Runbook(
+        code="loss-diverged",
+        means=(
+            "The loss of a run that learns from fixed data is more than twice what it was in the first "
+            "update, so the model is worse than before."
+        ),
+        confirm="The sparkline of `total_loss`; the learning rate and the gradients of the first updates.",
+        act="Stop; lower `learning_rate`, warm it up, set `max_grad_norm`; start again from before.",
+    ),
+    Runbook(
+        code="likelihood-displacement",
+        means=(
+            "The log probability of preferred answers is three times as far below 0 as in the first update: "
+            "they are told apart from the others, and yet the model would hardly give them."
+        ),
+        confirm="The sparkline of `chosen_log_prob`; what the model answers to a few prompts.",
+        act="Lower `learning_rate`, raise beta, or add the loss of the preferred answers; start again.",
+    ),
+    Runbook(
+        code="entropy-explosion",
+        means=(
+            "Actions spread twice as wide as at first, or entropy rose by a nat, and returns did not rise, "
+            "so the policy acts more and more at random."
+        ),
+        confirm="Look at `action_std` or `entropy_nats` against the return, from the first update on.",
+        act=(
+            "Lower the learning rate or the entropy coefficient; bound the standard deviation of actions; go "
+            "back to a checkpoint from before it rose."
+        ),
     ),
     Runbook(
         code="zero-gradients",

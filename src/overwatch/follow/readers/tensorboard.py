@@ -2,7 +2,7 @@
 
 A record is its length, the masked CRC-32C of that, its bytes and the masked CRC-32C of these; the bytes are
 `tensorflow.Event`. Rules: a record with a wrong checksum is passed over, and a broken length up to the next
-one that is whole; histograms, images and text are no numbers.
+one that is whole; histograms, images and text are no numbers, and some texts are settings.
 """
 
 import struct
@@ -11,6 +11,7 @@ from typing import Final
 
 from overwatch.follow.base import MOST_BYTES, Known, Logged
 from overwatch.follow.readers.fields import fields, floating, text
+from overwatch.follow.readers.settings import MARKS, settings_of
 
 _HEADER: Final = struct.Struct("<QI")
 _MOST_BYTES: Final = 1 << 20
@@ -71,6 +72,8 @@ class EventReader:
         for record in self._records(data):
             try:
                 found = _event(record)
+                if any(mark in record for mark in MARKS):
+                    self.known.config.update(_settings(record))
             except ValueError:
                 self.known.problems["records that are no event"] += 1
                 continue
@@ -108,6 +111,13 @@ def _next_record(data: bytes, at: int) -> int:
             return at
         at += 1
     return max(at, len(data) - 11)
+
+
+def _settings(record: bytes) -> dict[str, str]:
+    """The settings in `tensorflow.Event`. Raises `ValueError`."""
+    summaries = [one for field, one in fields(record) if field == 5 and isinstance(one, bytes)]
+    values = [one for summary in summaries for inner, one in fields(summary) if inner == 1]
+    return {name: word for one in values if isinstance(one, bytes) for name, word in settings_of(one).items()}
 
 
 def _event(record: bytes) -> tuple[float, float, dict[str, float]]:
