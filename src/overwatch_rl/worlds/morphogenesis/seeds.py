@@ -54,7 +54,21 @@ def counted(evidence: Evidence, config: RewardConfig) -> dict[str, Tensor]:
 
 
 SUMMARISED: Final = (
-    *(f"reward_{part.name}" for part in PARTS),
+    "reward_gain",
+    "reward_contribution",
+    "reward_attribution",
+    "reward_rent",
+    "reward_occupancy",
+    "reward_stage_bonus",
+    "reward_alpha_shock",
+    "reward_attribution_penalty",
+    "reward_blending_warning",
+    "reward_holding_warning",
+    "reward_action_cost",
+    "reward_fossil_bonus",
+    "reward_hindsight",
+    "reward_terminal",
+    "reward_penalty",
     "shaping_share",
     "gaming_share",
     "scaffolds",
