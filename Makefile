@@ -123,6 +123,7 @@ calibration: $(VENV)/.installed  ## what the limits say of recorded trainings th
 
 learning: $(VENV)/.installed  ## train what docs/learning.md shows and is not kept, half an hour; DRAW=1 only draws it
 	$(BIN)/python -m tests.learning.page $(if $(DRAW),,--train)
+	$(BIN)/python -m tests.learning.growth $(if $(DRAW),,--train)
 
 libraries: $(VENV)/.installed  ## run each program of examples/ and write docs/adapters-table.md; ONLY="sb3 trl_grpo", DRAW=1
 	$(BIN)/python -m tests.libraries.page $(ONLY) $(if $(DRAW),,--run)

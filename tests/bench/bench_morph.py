@@ -30,6 +30,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from overwatch_rl.algorithms.ppo import PPO
+from overwatch_rl.config import PRESETS
+from overwatch_rl.telemetry.reporter import Silent
+from overwatch_rl.training.trainer import Trainer, TrainerConfig
+from overwatch_rl.worlds import make
+from overwatch_rl.worlds.base import WorldConfig
 from overwatch_rl.worlds.morphogenesis.data import digits
 from overwatch_rl.worlds.morphogenesis.hosts.base import Wiring
 from overwatch_rl.worlds.morphogenesis.hosts.blueprints import MLP
@@ -62,6 +68,7 @@ def main(arguments: list[str]) -> None:
         emit(f"\n== {num_hosts} hosts of {SLOTS} slots, host-steps a CPU second")
         _beside_jax(num_hosts, requested.pairs, goals, missing)
     _beside_loop(requested.pairs, goals)
+    _shares()
     emit("\n" + "\n".join(goals.lines))
     emit(weather.look())
 
@@ -215,6 +222,40 @@ def _beside_loop(pairs: int, goals: Goals) -> None:
     emit(f"  ours {statistics.median(ours):,.0f}, loop {statistics.median(theirs):,.0f}")
     emit(f"  ratio {statistics.median(ratios):.1f} ({min(ratios):.1f} to {max(ratios):.1f})")
     goals.least("ratio to a loop over hosts", statistics.median(ratios), 10)
+
+
+def _shares() -> None:
+    """Where the CPU of a training goes: the preset, three updates after one."""
+    preset = PRESETS["morphogenesis"]
+    emit(f"\n== {preset.envs} hosts, a training with the preset: shares of its CPU")
+    spent = dict.fromkeys(("world", "policy", "update"), 0.0)
+
+    def counted(owner: object, method: str, part: str) -> None:
+        call = getattr(owner, method)
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            began = time.process_time()
+            found = call(*args, **kwargs)
+            spent[part] += time.process_time() - began
+            return found
+
+        setattr(owner, method, wrapped)
+
+    for updates in (1, 3):
+        world = make("morphogenesis", WorldConfig(num_envs=preset.envs))
+        algorithm = PPO(world.spec, preset.learned, seed=0)
+        spent.update(dict.fromkeys(spent, 0.0))
+        for owner, method, part in (
+            (world, "step", "world"), (algorithm, "act", "policy"), (algorithm, "prepare", "update"),
+            (algorithm, "update", "update"),
+        ):  # fmt: skip
+            counted(owner, method, part)
+        began = time.process_time()
+        config = TrainerConfig(updates=updates, steps=preset.steps)
+        Trainer(world, algorithm, config, Silent(), lambda: None).run()
+        whole = time.process_time() - began
+    parts = {**spent, "rest": whole - sum(spent.values())}
+    emit("  " + ", ".join(f"{name} {seconds / whole:.1%}" for name, seconds in parts.items()))
 
 
 class _Loop:

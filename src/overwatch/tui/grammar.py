@@ -57,6 +57,7 @@ _OPS: Final = {
     "FOSSILISE": "FOSS",
     "FOSSILIZE": "FOSS",
     "SET_ALPHA": "SETA",
+    "SET_ALPHA_TARGET": "SETA",
 }
 _PREFIXES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 

@@ -69,7 +69,7 @@ def narrow(snapshot: Snapshot, env_id: int, width: int, ctx: Context) -> list[Li
         ("host", _flow(growth.host(detail), width - LABEL, " · ", 3)),
         ("chose", growth.choice(detail)),
         ("acts", _flow(_actions(detail), width - LABEL, "   ", 2)),
-        ("lives", growth.lives(detail, width - LABEL, snapshot.time)),
+        ("lives", growth.lives(detail, width - LABEL, _newest(snapshot))),
         ("seeds", _seed_events(snapshot, detail, width - LABEL, ctx)),
     ]
     lines: list[Line] = []
@@ -95,7 +95,7 @@ def wide(snapshot: Snapshot, env_id: int, width: int, ctx: Context) -> list[Line
     lines += [fit([Span("  "), *row], width) for row in _slots(snapshot, env, wide=True)]
     lines += _trend_pairs(snapshot, env, detail, width)
     host = _flow(growth.host(detail), width - 2, " · ", 2)
-    grown = [*growth.adds(detail), *growth.lives(detail, width - 2, snapshot.time)]
+    grown = [*growth.adds(detail), *growth.lives(detail, width - 2, _newest(snapshot))]
     if roomy and (host or grown):
         lines += [rule("GROWTH", [], width), *(fit([Span(" "), *row], width) for row in (*host, *grown))]
     acts = growth.choice(detail) if roomy else []
@@ -108,6 +108,11 @@ def wide(snapshot: Snapshot, env_id: int, width: int, ctx: Context) -> list[Line
     if events:
         lines += [rule("SEED EVENTS", [], width), *(fit([Span(" "), *row], width) for row in events)]
     return lines
+
+
+def _newest(snapshot: Snapshot) -> float:
+    """Unix time of the run's newest record: a strip ends there, however long ago that is."""
+    return snapshot.time if snapshot.link.last_at is None else min(snapshot.time, snapshot.link.last_at)
 
 
 def _missing(detail: Detail, ctx: Context) -> str:

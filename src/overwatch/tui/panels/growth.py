@@ -26,17 +26,21 @@ _OF_SLOTS: Final = (
 _HOST: Final[Sequence[tuple[str, Callable[[float], str]]]] = (
     ("host_loss", lambda value: f"loss {number(value, '.3f', 6)}"),
     ("metric_best", lambda value: f"best {number(value, '.2f', 6)}"),
-    ("stalled_steps", lambda value: f"{value:,.0f} steps ago"),
+    ("stalled_steps", lambda value: f"{_steps(value)} ago"),
     ("growth_ratio", lambda value: f"size ×{number(value, '.2f', 6)}"),
     ("fossil_parameters", lambda value: f"fossils {value:,.0f} parameters"),
     ("metric_without", lambda value: f"without seeds {number(value, '.2f', 6)}"),
     ("synergy", lambda value: f"synergy {number(value, '+.3f', 6)}"),
     ("seed_share", lambda value: f"gradient to new seeds {value:.0%}"),
-    ("attribution_age", lambda value: f"worked out {value:,.0f} steps ago"),
+    ("attribution_age", lambda value: f"worked out {_steps(value)} ago"),
     ("rollbacks", lambda value: f"set back {value:,.0f} ×"),
 )
 """Numbers of the env in their order, each with how it is shown."""
 _LEAST_STRIP: Final = 12
+
+
+def _steps(count: float) -> str:
+    return f"{count:,.0f} step{'' if count == 1 else 's'}"
 
 
 def host(detail: Detail) -> list[str]:
