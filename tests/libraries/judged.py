@@ -131,7 +131,7 @@ CASES: Final[Mapping[str, Case]] = {
         example="cleanrl_ppo", task="PPO, CartPole-v1", reaches=475,
         changes={"total_timesteps: int = 25_600": "total_timesteps: int = 102_400",
                  "num_iterations: int = 50": "num_iterations: int = 200"},
-        broken={"learning_rate: float = 2.5e-3": "learning_rate: float = 2.5",
+        broken={"learning_rate: float = 1e-3": "learning_rate: float = 1.0",
                 "total_timesteps: int = 102_400": "total_timesteps: int = 25_600",
                 "num_iterations: int = 200": "num_iterations: int = 50"},
     ),

@@ -345,8 +345,11 @@ WAITS: Final = {
     "GpuFault": "a GPU",
     "ThermalThrottle": "a GPU",
     "PowerThrottle": "a GPU",
+    "LossDiverged": "TRL in an environment of its own: `make libraries-judged ONLY=trl-sft`",
+    "LikelihoodDisplacement": "TRL in an environment of its own: `make libraries-judged ONLY=trl-dpo`",
+    "EntropyExplosion": "rsl_rl in an environment of its own: `make libraries-judged ONLY=rsl_rl`",
 }
-"""Alerts that no program here fires: about what no machine without a GPU has."""
+"""Alerts that no program here fires: about what no machine without a GPU has, or what a library has alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,6 +81,7 @@ WAITS: Final = {
         ),
         "actors that collect beside the update: tests/live/test_cluster.py",
     ),
+    "overwatch.policy.chosen_log_prob": "preferences: tests/calibration/test_libraries.py",
     "overwatch.policy.eval_return": "evaluations of a trainer: tests/overwatch/adapters/test_sb3.py",
     "overwatch.policy.warmup": "a network of convolutions: tests/overwatch_rl/training/test_warmup.py",
     "overwatch.run.gpu.idle": "a GPU",

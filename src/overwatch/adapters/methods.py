@@ -42,7 +42,8 @@ def watch(owner: Any, calls: Mapping[str, Around]) -> Callable[[], None]:
     of_object = live.keys() - of_class
     before = {name: attributes[name] for name in of_object if name in attributes}
     attributes.update({name: functools.partial(live[name], getattr(owner, name)) for name in of_object})
-    object.__setattr__(owner, "__class__", own)
+    if of_class:
+        object.__setattr__(owner, "__class__", own)
 
     def unwatch() -> None:
         live.clear()  # what still has one of these methods calls the library's

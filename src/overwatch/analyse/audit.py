@@ -17,8 +17,6 @@ from overwatch.analyse.findings import SEVERITIES
 from overwatch.analyse.rows import Row, rows
 from overwatch.analyse.run_history import RunHistory
 from overwatch.catalog import ROWS, Scope
-from overwatch.catalog.gradients import ACTION_STD, ENTROPY_NATS, TOTAL_LOSS
-from overwatch.catalog.language import CHOSEN
 from overwatch.catalog.policy import (
     CLIP_FRACTION,
     ENTROPY,
@@ -43,9 +41,6 @@ NEEDS: Final[Mapping[str, tuple[frozenset[str], ...]]] = MappingProxyType(
                 (KL, CLIP_FRACTION), (ENTROPY, EXPLAINED_VARIANCE, VALUE_LOSS, RETURN),
             ),
             "critic-diverged": ((VALUE_LOSS,),),
-            "loss-diverged": ((TOTAL_LOSS,),),
-            "likelihood-displacement": ((CHOSEN,),),
-            "entropy-explosion": ((ACTION_STD, ENTROPY_NATS),),
             "critic-failing": ((EXPLAINED_VARIANCE,), (VALUE_LOSS,)),
             "steps-too-large": ((KL,), (CLIP_FRACTION,)),
             "kl-spike": ((KL,),),

@@ -142,7 +142,8 @@ def is_at_ceiling(state: RunState) -> bool:
     if sent is None or sent.highest is None or not has_risen(state):
         return False
     at_it = sum(value == sent.highest for value in sent.window.items)
-    return at_it >= AT_CEILING and median(known_values(sent)[-LEVEL:]) == sent.highest
+    newest = known_values(sent)[-LEVEL:]
+    return at_it >= AT_CEILING and sum(value == sent.highest for value in newest) * 4 >= 3 * len(newest)
 
 
 def returns_vary(state: RunState, fleet: Fleet) -> bool:

@@ -129,6 +129,8 @@ KNOWN: Final[Mapping[str, Known]] = {
     "blueprint": Known(words=_head("blueprint"), needs="heads"),
     ACTIONS: Known(per=Per.HEAD, words=lambda tables: len(tables.ops), needs="heads"),
     CHOICES: Known(per=Per.CHOICE, dtype="<f4", words=lambda tables: len(tables.ops), needs="heads"),
+    **dict.fromkeys(("confidence", "second_confidence", "third_confidence"), Known(dtype="<f4")),
+    **dict.fromkeys(("second", "third"), Known(words=_head("op"), needs="heads")),
     "terminated": Known(dtype="|u1"),
     "truncated": Known(dtype="|u1"),
     "episode_return": Known(dtype="<f8"),

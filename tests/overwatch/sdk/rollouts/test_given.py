@@ -55,7 +55,8 @@ def test_a_column_that_cannot_be_taken_is_refused_alone(kind: str, caplog: pytes
 NEEDS = {
     "op": "heads", "slot": "heads", "blueprint": "heads", "actions": "heads", "gate": "gates",
     "slot_reason": "reasons", "slot_blueprint": "blueprints", "gate_slot": "slots",
-    "op_probs": "heads", "slot_style": "styles", "slot_curve": "curves", "slot_tempo": "tempos",
+    "op_probs": "heads", "second": "heads", "third": "heads",
+    "slot_style": "styles", "slot_curve": "curves", "slot_tempo": "tempos",
     "governor": "panics",
 }  # fmt: skip
 
