@@ -32,6 +32,8 @@ def remove(state: RunState, event: EnvsRemoved) -> None:
         ids = state.envs.end(ids, shorts, event.at)
     if ids.size:
         state.envs.remove(ids, event.at)
+        gone = set(ids.tolist())
+        state.best.episodes = [one for one in state.best.episodes if one.env_id not in gone]
         _count_actions(state)
 
 
