@@ -226,6 +226,8 @@ def test_a_run_of_its_own_starts_and_ends_with_learn(sink: Sink) -> None:
     model, callback = _ppo(make_vec_env("CartPole-v1", n_envs=2)), OverwatchCallback()
     for _ in range(2):
         model.learn(STEPS * 2, callback=callback)
+    # A run closes after two seconds; what a busy machine has not delivered by then comes after it.
+    sink.wait(lambda s: len(s.events(RunFinished)) == 2)
 
     starts = sink.events(RunStarted)
     assert [(run.task, run.algo, run.n_envs, run.updates) for run in starts] == [
