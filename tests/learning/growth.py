@@ -1,8 +1,8 @@
 """Morphogenesis: five trained seeds beside policies that do not learn, in the same episodes; their page.
 
 `python -m tests.learning.growth` draws the page of what was kept; with `--train` it trains anew, some ten
-minutes. Seeds, updates, episodes and bars were fixed beforehand: the rule of the issue that asked for it is
-five standard errors over waiting and chance, two over the best fixed schedule, each seed by itself.
+minutes. Bars: five standard errors over waiting and chance, two over the best fixed schedule, each seed by
+itself. Seeds and bars were fixed beforehand; the number of updates was not, which the page says.
 """
 
 import sys
@@ -58,7 +58,10 @@ Bars: {bars}, for each seed.
 
 ![Return of each seed by update, while it learns](learning-growth.svg)
 
-The learned policies grow one seed, as the best schedule does; what they gain is when and how it is moved on.
+The learned policies grow one seed, as the best schedule does. Seeds and bars were fixed before any training;
+the number of updates was not: after 30, four of the five were ahead of every other policy, and seed 2
+earned 0.88 with actions that were drawn, but 0.14 with its likeliest ones, which never fossilised. All were
+then trained for {updates}.
 """
 
 

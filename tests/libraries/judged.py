@@ -308,7 +308,7 @@ def is_learned(case: Case, ran: Ran) -> bool:
 def page(results: Iterable[Result]) -> str:
     """The whole page."""
     kept = [one for name in CASES for one in results if one.name == name]
-    lines = [_HEAD + _TABLE + "\n".join(_line(one) for one in kept), "", "## What each said", ""]
+    lines = [_HEAD + _TABLE + "\n".join(_line(one) for one in kept), "", "## What each showed", ""]
     for one in kept:
         lines += [f"- **{one.name}** ({one.versions or 'PyTorch alone'})"]
         for kind, ran in ((HEALTHY, one.healthy), ("rate × 1,000", one.broken)):

@@ -1,7 +1,7 @@
 """Scalars that a program logs by name and step become updates and episodes of a run.
 
-Rules: the run starts with the first number. Nothing raises into training and nothing waits. A run that nobody
-closes ends with the program. Must not know who logs: `tensorboard` and `wandb` do.
+Rules: the run starts with the first number. Nothing raises into training and nothing waits. A run that no
+program closes ends with the program. Must not know who logs: `tensorboard` and `wandb` do.
 """
 
 import sys
@@ -17,7 +17,7 @@ from overwatch.sdk import Run
 
 UNCLOSED: Final = "the SummaryWriter was dropped without close()"
 _LEFT: Final[list["Scalars"]] = []
-"""Those that nobody has any more and nobody closed."""
+"""Those that were dropped and never closed."""
 
 
 class Scalars(Bordered):
@@ -75,7 +75,7 @@ class Scalars(Bordered):
 
     @kept_out
     def leave(self) -> None:
-        """Nobody can log any more, and nobody has closed it: what is left is sent.
+        """It was dropped and never closed: what is left is sent.
 
         A notebook shows the exception that ended its cell; one that was caught leaves nothing behind. Without
         one the run ends when another begins, else with the program, as the program ends.

@@ -81,7 +81,7 @@ def loss_diverged(state: RunState) -> Problem | None:
 
 
 def displaced(state: RunState) -> Problem | None:
-    """Preferred answers that became far less likely than before training, however well told apart."""
+    """Preferred answers that became far less likely than before training, however well separated."""
     series = state.policy.get(CHOSEN.name)
     newest = [] if series is None else _newest(series)
     if series is None or series.first is None or series.first >= 0 or not newest:

@@ -1,6 +1,6 @@
 """The process whose files are followed: whether it lives, and how it ended.
 
-Rules: its exit status is its parent's to read; where the system shows it to nobody else, it has ended and no
+Rules: its exit status is its parent's to read; where the system shows it to no other, it has ended and no
 more is known. Must not know what the process wrote.
 """
 

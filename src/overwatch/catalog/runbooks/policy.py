@@ -54,7 +54,7 @@ ENTRIES: Final = (
         code="likelihood-displacement",
         means=(
             "The log probability of preferred answers is three times as far below 0 as in the first update: "
-            "they are told apart from the others, and yet the model would hardly give them."
+            "they are separated from the others, and yet the model would hardly give them."
         ),
         confirm="The sparkline of `chosen_log_prob`; what the model answers to a few prompts.",
         act="Lower `learning_rate`, raise beta, or add the loss of the preferred answers; start again.",

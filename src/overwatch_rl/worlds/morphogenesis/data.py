@@ -266,7 +266,7 @@ def _load_ahead(
             x = data.train_x.index_select(0, index).float().div_(MAX_BYTE).view(*shape, -1)
             y = data.train_y.index_select(0, index).view(shape)
             ready.put(_Ready(x=x, y=y, after=order.get_state()))
-    except BaseException as error:  # noqa: BLE001  # whoever takes the next batch raises it
+    except BaseException as error:  # noqa: BLE001  # taking the next batch raises it
         ready.put(_Ready(error=error))
 
 
