@@ -200,7 +200,8 @@ class Service:
                 self._begin(archive)
                 self.context.health.watch(ARCHIVE, lambda: archive.is_running)
             refusals = Refusals(self.context.health, self.config.one(AggregatorConfig).max_runs)
-            aggregator = self._make_aggregator([*sinks, refusals, self.context.notifier])
+            # Last: the metrics show the latest frame, so they count what the condition reports.
+            aggregator = self._make_aggregator([*sinks, self.context.notifier, refusals])
             self.context = replace(self.context, aggregator=aggregator)
         for sink in sinks:
             self._begin(sink)
