@@ -36,6 +36,8 @@ _NEAR: Final = 40
 """Ticks that are folded at once on the way to a moment..."""
 _NEAR_S: Final = 0.5
 """...and more where they take less."""
+_FASTEST_S: Final = 2e-4
+"""Of a tick."""
 _DETOUR: Final = 2
 """A way from the beginning is gone where it is no longer than so many times the shortest."""
 _REFRESH_S: Final = 1.0
@@ -137,7 +139,7 @@ class SharedReplay:
         return self._request(_place(at), lambda player: player.history(run_id, query), of_past=True)
 
     def timeline(self, run_id: str | None) -> "Future[Timeline | None]":
-        """The moments of a run, as far as they are known; `None` where there is no such run so far."""
+        """The moments of a run, as far as they are known; `None` once it is known that there is none."""
         return self._request(None, lambda player: self._line(player, run_id))
 
     def _request(
@@ -207,8 +209,7 @@ class SharedReplay:
 
     def _come_nearer(self, player: AnyPlayer, turn: int, *, is_due: bool) -> None:
         """A slice of the way to one of the far moments, each in turn."""
-        with self._changed:
-            jobs = tuple(self._jobs)
+        jobs = self._waiting
         if is_due and turn % (len(jobs) + 1) == 0:
             if self._approach(player, player.last):
                 self._show_end(player)
@@ -242,12 +243,18 @@ class SharedReplay:
 
     def _next(self, player: AnyPlayer) -> _Job | None:
         """The first that can be done at once; the others wait for what is looked through."""
-        with self._changed:
-            for job in tuple(self._jobs):
-                if job.place is None or job.coming.cancelled() or self._is_near(player, job.place):
+        for job in self._waiting:
+            if job.place is None or job.coming.cancelled() or self._is_near(player, job.place):
+                with self._changed:
                     self._jobs.remove(job)
-                    return job
+                return job
         return None
+
+    @property
+    def _waiting(self) -> tuple[_Job, ...]:
+        """Only this thread removes any; what takes long is not done under the lock."""
+        with self._changed:
+            return tuple(self._jobs)
 
     def _is_near(self, player: AnyPlayer, place: int) -> bool:
         return player.far(min(place, player.last)) <= max(_NEAR, _NEAR_S / self._tick_s)
@@ -261,7 +268,8 @@ class SharedReplay:
         """How many ticks fill a slice; learns what one takes."""
         ticks, began = max(1, int(_SLICE_S / self._tick_s)), self._clock()
         yield ticks
-        self._tick_s += 0.2 * ((self._clock() - began) / ticks - self._tick_s)
+        took_s = max(_FASTEST_S, (self._clock() - began) / ticks)
+        self._tick_s += 0.2 * (took_s - self._tick_s)
 
     def _do(self, player: AnyPlayer, job: _Job) -> None:
         if job.coming.cancelled():
@@ -275,6 +283,7 @@ class SharedReplay:
                 return
             found = job.work(player)
         except Cancelled:
+            job.coming.cancel()
             raise
         except Exception as error:  # noqa: BLE001 a named border: who requested it gets it
             if job.coming.set_running_or_notify_cancel():
@@ -343,16 +352,17 @@ class SharedReplay:
         runs = dict.fromkeys((*survey.runs, *(found for found, _ in player.frame.snapshots)))
         newest = self.frame.newest if self.frame is not None else next(reversed(runs), None)
         wanted = newest if run_id is None else run_id
-        if wanted is None or wanted not in runs:
+        is_known = self.frame is not None or self._surveyed
+        if is_known and wanted not in runs:
             return None
         return Timeline(
-            run_id=wanted,
+            run_id=wanted or "",
             first=player.first / _NS,
             last=player.last / _NS,
             live=False,
             past=True,
             read=self.read,
-            marks=tuple(map(_mark, survey.marks(wanted))),
+            marks=tuple(_mark(mark) for mark in survey.marks(wanted)),
         )
 
 

@@ -27,6 +27,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
     schema_version: str = TIMELINE_VERSION
     run_id: str
+    """Empty where none was met so far."""
     first: float
     """The first moment that can be shown, Unix seconds."""
     last: float
