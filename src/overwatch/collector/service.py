@@ -334,6 +334,8 @@ class Service:
             self._report()
         for name, url in self.context.urls.items():
             _log.info("%s at %s", name, url)
+        if self.endpoints.page is not None:
+            _log.info("page at %s", self.endpoints.page)
 
     def reload(self) -> None:
         """Take new tokens and certificates up; what cannot be used is logged, and the old ones hold on."""

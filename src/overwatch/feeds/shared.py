@@ -367,7 +367,8 @@ class SharedReplay:
 
 
 def _place(at: float | None) -> int:
-    return _END if at is None else int(at * _NS)
+    """The tick that a time is of: in seconds a tick may be a little less than it is."""
+    return _END if at is None else round(at * _NS / FAST_NS) * FAST_NS
 
 
 def _mark(mark: Mark) -> TimelineMark:
