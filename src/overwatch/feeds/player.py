@@ -25,6 +25,7 @@ from overwatch.fold import DEFAULT_VIEW, FAST_NS, SLOW_NS, Fold, Frame
 from overwatch.projection.history import of_snapshot, remember
 from overwatch.recordings.index import Located
 from overwatch.snapshot import Snapshot, View
+from overwatch.snapshot.heat import HeatMap, HeatQuery
 from overwatch.snapshot.history import History, HistoryQuery
 from overwatch.state.past import Past
 
@@ -258,6 +259,10 @@ class Player(Timeline):
     def history(self, run_id: str | None, query: HistoryQuery) -> History | None:
         """The past of a run, or of the newest, up to the current tick; `None` where there is no such run."""
         return None if self._fold is None else self._fold.history(run_id, query)
+
+    def heat(self, run_id: str | None, query: HeatQuery) -> HeatMap | None:
+        """Envs or lanes of a run over time, up to the current tick; `None` where there is no such run."""
+        return None if self._fold is None else self._fold.heat(run_id, query)
 
     def look_ahead(self, ticks: int) -> bool:
         """Look through the next so many ticks that were not seen yet; `False` when all were.

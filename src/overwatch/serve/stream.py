@@ -26,11 +26,14 @@ from overwatch.projection.filtering import FilterError, parse
 from overwatch.projection.run import aged, aged_snapshot, run_list
 from overwatch.serve.archive import Archive, ArchiveError, as_it_was
 from overwatch.snapshot import Finding, Snapshot, View
-from overwatch.snapshot.history import MOST_COLUMNS, History, HistoryQuery
+from overwatch.snapshot.heat import OF, HeatQuery
+from overwatch.snapshot.heat import SORTS as HEAT_SORTS
+from overwatch.snapshot.history import MOST_COLUMNS, HistoryQuery
 from overwatch.state.envs import MAX_ENVS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Future
 
     from multidict import MultiMapping
 
@@ -165,6 +168,7 @@ class ViewApi:
         app.router.add_get("/api/v1/snapshot", self._snapshot)
         app.router.add_get("/api/v1/stream", self._stream)
         app.router.add_get("/api/v1/history", self._history)
+        app.router.add_get("/api/v1/heat", self._heat)
         if self._keep is not None:
             app.router.add_post("/api/v1/findings/{finding}/ack", self._acknowledge)
         app.on_startup.append(self._attach)
@@ -322,21 +326,33 @@ class ViewApi:
 
     async def _history(self, request: web.Request) -> web.Response:
         run_id, wanted = request.query.get("run") or None, _requested(request.query)
-        found = await self._find(run_id, wanted)
+        kept = self._archive.history if self._archive else None
+        return await self._past(run_id, wanted, self._tower.history(run_id, wanted), kept)
+
+    async def _heat(self, request: web.Request) -> web.Response:
+        run_id, wanted = request.query.get("run") or None, _heat_query(request.query)
+        kept = self._archive.heat if self._archive else None
+        return await self._past(run_id, wanted, self._tower.heat(run_id, wanted), kept)
+
+    async def _past(
+        self,
+        run_id: str | None,
+        wanted: _A,
+        coming: "Future[_R | None]",
+        kept: Callable[[str, _A], _R | None] | None,
+    ) -> web.Response:
+        """What the tower has of a run's past, or else the archive."""
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                found = await asyncio.wrap_future(coming)
+        except TimeoutError:
+            raise BadRequest(503, "the collector has no tick yet; ask again in a moment", None) from None
+        if found is None and run_id is not None and kept is not None:
+            found = await self._opened(kept, run_id, wanted)
         if found is None:
             what = "no run has reported yet" if run_id is None else f"run {run_id!r} is not known here"
             raise BadRequest(404, f"{what}; GET /api/v1/runs lists those that are", "run")
         return answer(200, _encode(found))
-
-    async def _find(self, run_id: str | None, wanted: HistoryQuery) -> History | None:
-        try:
-            async with asyncio.timeout(ANSWER_S):
-                found = await asyncio.wrap_future(self._tower.history(run_id, wanted))
-        except TimeoutError:
-            raise BadRequest(503, "the collector has no tick yet; ask again in a moment", None) from None
-        if found is not None or run_id is None or self._archive is None:
-            return found
-        return await self._opened(self._archive.history, run_id, wanted)
 
     async def _acknowledge(self, request: web.Request) -> web.Response:
         """Acknowledge one finding that is open; who asks again gets the same answer."""
@@ -442,9 +458,7 @@ def _requested(query: "MultiMapping[str]") -> HistoryQuery:
     names = tuple(dict.fromkeys(name for name in query.getall("name", ()) if name))
     if len(names) > _MOST_NAMES:
         raise BadRequest(400, f"{len(names)} names; ask for at most {_MOST_NAMES}, or use a pattern", "name")
-    since, until = _time(query, "from"), _time(query, "to")
-    if since is not None and until is not None and since > until:
-        raise BadRequest(400, f"from={since:g} is after to={until:g}; exchange them", "from")
+    since, until = _span(query)
     columns = _number(query, "columns", MOST_COLUMNS, least=1)
     return HistoryQuery(
         names=names,
@@ -455,7 +469,32 @@ def _requested(query: "MultiMapping[str]") -> HistoryQuery:
     )
 
 
-def _time(query: "MultiMapping[str]", name: str) -> float | None:
+def _heat_query(query: Mapping[str, str]) -> HeatQuery:
+    """What the parameters ask of envs or lanes over time."""
+    only(query, frozenset({"run", "of", "from", "to", "columns", "offset", "rows", "sort", "filter"}))
+    usual, (since, until) = HeatQuery(), _span(query)
+    columns, rows = _number(query, "columns", MOST_COLUMNS, least=1), _number(query, "rows", MOST_ROWS)
+    return HeatQuery(
+        of=_word(query, "of", OF),
+        since=since,
+        until=until,
+        columns=usual.columns if columns is None else columns,
+        offset=_number(query, "offset", MAX_ENVS) or 0,
+        rows=usual.rows if rows is None else rows,
+        sort=_word(query, "sort", HEAT_SORTS),
+        filter=_filter(query),
+    )
+
+
+def _span(query: Mapping[str, str]) -> tuple[float | None, float | None]:
+    """From when until when."""
+    since, until = _time(query, "from"), _time(query, "to")
+    if since is not None and until is not None and since > until:
+        raise BadRequest(400, f"from={since:g} is after to={until:g}; exchange them", "from")
+    return since, until
+
+
+def _time(query: Mapping[str, str], name: str) -> float | None:
     text = query.get(name)
     if not text:
         return None
