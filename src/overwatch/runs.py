@@ -22,7 +22,7 @@ from overwatch.diagnose.assess import dump as dump_assessment
 from overwatch.diagnose.assess import load as load_assessment
 from overwatch.diagnose.assess import without_new
 from overwatch.diagnose.judging import Judging
-from overwatch.diagnose.liveness import OVER, QUIET, judge_link
+from overwatch.diagnose.liveness import OVER, STALE, judge_link
 from overwatch.diagnose.problem import Open
 from overwatch.projection import project_views
 from overwatch.projection.heat import heat_map
@@ -46,7 +46,6 @@ REST_NS: Final = 10_000_000_000
 """A run that rests is judged once in so long."""
 _DEFAULT: Final = View()
 _OVER: Final = OVER | {"silent"}
-_STALE: Final = QUIET - {"ended"}
 
 
 class _Saved(msgspec.Struct, frozen=True):
@@ -157,7 +156,7 @@ class Tracked(msgspec.Struct):
             moved=envs.moved,
             scores=anomalies.scores,
             crashed=anomalies.of_status("crashed"),
-            is_known=judged.link.state not in _STALE,
+            is_known=judged.link.state not in STALE,
         )
         self.heat.take_envs(now, scored)
         if self.heat.is_due(now):

@@ -7,14 +7,16 @@ import numpy as np
 
 from overwatch.catalog.bounds import ROWS
 from overwatch.diagnose import Judged
+from overwatch.diagnose.liveness import STALE
+from overwatch.events import Origin
 from overwatch.projection.board import choose
 from overwatch.projection.rows import BoardRows
 from overwatch.projection.text import safe, safe_or_none
-from overwatch.snapshot import View
+from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.heat import Cell, HeatMap, HeatQuery, HeatRow
 from overwatch.state import RunState
 from overwatch.state.arrays import Ints
-from overwatch.state.heat import BY_MARK, HIGHEST, MARKS, VERDICTS, Cells, Grid, Heat
+from overwatch.state.heat import BY_MARK, HIGHEST, MARKS, VERDICTS, Cells, Grid, Heat, Scored
 
 _LETTERS: Final = ("abcdefghijklmnopqrstuvw", "ABCDEFGHIJKLMNOPQRSTUVW", "0123456789:;<=>@[]^{|}~")
 """Of verdicts without a mark, with a warning, and critical ones."""
@@ -59,6 +61,25 @@ _CHARACTERS: Final = {
     "gpu": _table({code: character for code, (character, _) in _LANE_CELLS.items()}),
 }
 _LEGENDS: Final = {"env": dict(ENV_CELLS), "gpu": dict(LANE_CELLS)}
+
+
+def record(heat: Heat, snapshot: Snapshot) -> None:
+    """Add a snapshot of a run, where only snapshots of it are left."""
+    now = int(snapshot.time * 1e9)
+    is_known = snapshot.link.state not in STALE
+    ids = np.array([env.env_id for env in snapshot.envs], dtype=np.int64)
+    scores = np.array([env.anomaly.score for env in snapshot.envs])
+    crashed = np.array(
+        [place for place, env in enumerate(snapshot.envs) if env.status == "crashed"], np.int64
+    )
+    heat.take_envs(now, Scored(ids, now, scores, crashed, is_known))
+    bounds = {lane.gpu_id: lane.bound for lane in snapshot.system.gpus if lane.bound is not None}
+    heat.take_lanes(now, {name: (bound.state, bound.mark) for name, bound in bounds.items()})
+
+
+def of_log(run_id: str, heat: Heat, query: HeatQuery) -> HeatMap:
+    """As `heat_map`, where only snapshots are left: nothing is known of lanes and machines beside them."""
+    return heat_map(RunState(origin=Origin(run_id=run_id, ours=True)), None, heat, query)
 
 
 class _Span(NamedTuple):

@@ -1,0 +1,109 @@
+/** The page: which panels there are, where they lie, and how snapshots reach them. */
+
+import { attr, h, keyed, put } from "./dom.js";
+import { bind, press } from "./keys.js";
+import { Link } from "./link.js";
+import { Source } from "./source.js";
+import * as alarms from "./panels/alarms.js";
+import * as header from "./panels/header.js";
+
+/** @typedef {import("./types.js").Snapshot} Snapshot */
+/** @typedef {{link: Link, source: Source, snapshot: Snapshot | null, redraw: () => void, note: (text: string) => void,
+ *   window: {first: number, rows: number}}} Context */
+/** @typedef {{node: HTMLElement, update: (snapshot: Snapshot) => void}} Drawn */
+/** `pages`: where it is shown; every page where there are none. `where`: in the header, in the middle, at the side.
+ * @typedef {{name: string, title: string, where: "top" | "main" | "side", pages?: string[], make: (ctx: Context) => Drawn}} Panel */
+
+/** In the order in which they are shown. @type {Panel[]} */
+export const PANELS = [header.panel, alarms.panel];
+
+/** @type {[string, string][]} */
+export const PAGES = [["flight", "Flight"]];
+
+const ROWS = 60;
+
+/** @param {string} id */
+const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
+
+function start() {
+  const link = new Link();
+  let isDrawn = true;
+  const source = new Source(take, () => ctx.redraw());
+  /** @type {Context} */
+  const ctx = { link, source, snapshot: null, redraw, note, window: { first: 0, rows: ROWS } };
+  /** @type {Map<string, Drawn>} */
+  const made = new Map();
+
+  /** @param {Snapshot} snapshot */
+  function take(snapshot) {
+    ctx.snapshot = snapshot;
+    redraw();
+  }
+  function redraw() {
+    if (!isDrawn) return;
+    isDrawn = false;
+    requestAnimationFrame(draw);
+  }
+  function draw() {
+    isDrawn = true;
+    for (const panel of shown()) {
+      const drawn = made.get(panel.name) ?? panel.make(ctx);
+      made.set(panel.name, drawn);
+      if (ctx.snapshot) drawn.update(ctx.snapshot);
+    }
+    place();
+  }
+  function shown() {
+    return PANELS.filter((panel) => !panel.pages || panel.pages.includes(link.place.page));
+  }
+  function place() {
+    for (const [id, where] of /** @type {[string, string][]} */ ([["top", "top"], ["main", "main"], ["side", "side"]])) {
+      const parts = shown().filter((panel) => panel.where === where && made.has(panel.name));
+      keyed(byId(id), parts, (panel) => panel.name, (panel) => ({
+        node: /** @type {Drawn} */ (made.get(panel.name)).node, update: () => {},
+      }));
+    }
+  }
+  /** A line for what was just done, or could not be. @param {string} text */
+  function note(text) {
+    const line = byId("note") ?? document.body.appendChild(h("p", { id: "note", role: "status" }));
+    put(line, text);
+    attr(line, "hidden", !text);
+  }
+  function view() {
+    const { run, at, env, sort, order, filter, grouped } = link.place;
+    const rows = { rows: String(ctx.window.rows), offset: ctx.window.first ? String(ctx.window.first) : "" };
+    source.show({ run, at, env, sort, order: order === "desc" ? "" : order, filter, grouped, ...rows });
+  }
+
+  byId("main").replaceChildren();
+  link.listen(() => {
+    pages(link);
+    view();
+    redraw();
+  });
+  addEventListener("keydown", (event) => press(event, ctx));
+  bind([{ keys: ["Escape"], shown: "Esc", does: "close what is open", run: () => link.go({ env: "", slot: "", lane: "", finding: "" }) }]);
+  pages(link);
+  view();
+  redraw();
+  // Ages grow while nothing comes.
+  setInterval(redraw, 1000);
+}
+
+/** The pages, as links that keep the place. @param {Link} link */
+function pages(link) {
+  keyed(byId("pages"), PAGES, ([name]) => name, ([name, title]) => {
+    const node = h("a", { href: "", onclick: (/** @type {MouseEvent} */ event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      link.go({ page: name });
+    } }, title);
+    return { node, update: () => {
+      attr(node, "href", link.to({ page: name }));
+      attr(node, "aria-current", link.place.page === name ? "page" : null);
+    } };
+  });
+}
+
+start();

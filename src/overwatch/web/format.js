@@ -1,0 +1,94 @@
+/** Numbers and times as the terminal writes them: the rules of its grammar, held to it by tests. */
+
+export const ABSENT = "–";
+const BARS = "▁▂▃▄▅▆▇█";
+/** @type {[number, string][]} */
+const PREFIXES = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
+
+/** A number with so many digits behind the point, and its sign where it is wanted; an absent one is a dash.
+ * @param {number | null | undefined} value @param {number} [digits] @param {{signed?: boolean}} [how] */
+export function fixed(value, digits = 2, how = {}) {
+  if (value === null || value === undefined) return ABSENT;
+  if (!Number.isFinite(value)) return String(value);
+  return (how.signed && !(value < 0) ? "+" : "") + value.toFixed(digits);
+}
+
+/** @param {number | null | undefined} value */
+export function percent(value) {
+  return value === null || value === undefined ? ABSENT : `${fixed(100 * value, 0)}%`;
+}
+
+/** Three digits and a prefix: `31.2k`, `1.43G`, `42`. @param {number | null | undefined} value */
+export function short(value) {
+  if (value === null || value === undefined) return ABSENT;
+  for (const [scale, letter] of PREFIXES) {
+    if (Math.abs(value) >= scale) {
+      const scaled = Math.abs(value / scale);
+      return (value / scale).toFixed(scaled < 9.995 ? 2 : scaled < 99.95 ? 1 : 0) + letter;
+    }
+  }
+  return Math.abs(value) >= 10 || value === Math.trunc(value) ? value.toFixed(0) : value.toFixed(1);
+}
+
+/** A whole number with commas. @param {number | null | undefined} value */
+export function whole(value) {
+  return value === null || value === undefined ? ABSENT : Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+/** `0.84s`, `41s`, `4m12s`, `1h12m`, `2d3h`. @param {number | null | undefined} seconds @param {{coarse?: boolean}} [how] */
+export function duration(seconds, how = {}) {
+  if (seconds === null || seconds === undefined) return ABSENT;
+  if (seconds < 1) return `${Math.max(0, seconds).toFixed(2)}s`;
+  const all = Math.trunc(seconds);
+  if (all < 60) return `${all}s`;
+  const minutes = Math.trunc(all / 60);
+  if (minutes < 60) return how.coarse || !(all % 60) ? `${minutes}m` : `${minutes}m${two(all % 60)}s`;
+  const hours = Math.trunc(minutes / 60);
+  if (hours < 24) return minutes % 60 ? `${hours}h${two(minutes % 60)}m` : `${hours}h`;
+  return hours % 24 ? `${Math.trunc(hours / 24)}d${hours % 24}h` : `${Math.trunc(hours / 24)}d`;
+}
+
+/** Time of day here. @param {number | null | undefined} unix @param {{millis?: boolean}} [how] */
+export function clock(unix, how = {}) {
+  if (unix === null || unix === undefined) return ABSENT;
+  const when = new Date(unix * 1000);
+  const text = [when.getHours(), when.getMinutes(), when.getSeconds()].map(two).join(":");
+  return how.millis ? `${text}.${String(when.getMilliseconds()).padStart(3, "0")}` : text;
+}
+
+/** @param {number} value */
+const two = (value) => String(value).padStart(2, "0");
+
+/** @param {number | null | undefined} used @param {number | null | undefined} total */
+export function memory(used, total) {
+  if (used === null || used === undefined) return ABSENT;
+  const gib = (/** @type {number} */ bytes) => (bytes / 2 ** 30).toFixed(1);
+  return total === null || total === undefined ? `${gib(used)}G` : `${gib(used)}/${gib(total)}G`;
+}
+
+/** Bars of the newest values, as the terminal draws them: between the ends, else around the median.
+ * @param {readonly (number | null)[]} values @param {number} width @param {readonly number[] | null} [ends] */
+export function sparkline(values, width, ends = null) {
+  const shown = values.slice(-width);
+  const finite = /** @type {number[]} */ (shown.filter((one) => one !== null && Number.isFinite(one))).sort((a, b) => a - b);
+  const [low, high] = ends ?? window_(finite);
+  const bars = shown.map((one) => (one === null ? " " : Number.isFinite(one) ? BARS[level(one, low, high)] : "!"));
+  return bars.join("").padStart(width);
+}
+
+/** @param {number[]} finite */
+function window_(finite) {
+  if (!finite.length) return [0, 1];
+  const last = finite[finite.length - 1];
+  const least = 0.05 * Math.abs(finite[finite.length >> 1]) || 1e-9;
+  const span = Math.max(last - finite[0], least);
+  const middle = (finite[0] + last) / 2;
+  return [middle - span / 2, middle + span / 2];
+}
+
+/** @param {number} value @param {number} low @param {number} high */
+function level(value, low, high) {
+  if (low === high) return 0;
+  const share = (value - low) / (high - low);
+  return share >= 1 ? 7 : Math.min(6, Math.max(0, Math.round(share * 7)));
+}

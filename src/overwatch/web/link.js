@@ -1,0 +1,66 @@
+/** The state of the page, which is its address: who opens the link sees the same. */
+
+/** What an address may have, and what holds where it has it not. */
+export const DEFAULTS = {
+  page: "flight", run: "", at: "", env: "", slot: "", lane: "", finding: "", filter: "", sort: "anomaly",
+  order: "desc", grouped: "yes", first: "", search: "", level: "", from: "", to: "", name: "", beside: "", of: "env",
+  theme: "",
+};
+/** @typedef {typeof DEFAULTS} Place */
+/** @typedef {keyof Place} Key */
+
+export class Link {
+  constructor() {
+    /** @type {Place} */
+    this.place = read();
+    /** @type {Set<(place: Place, before: Place) => void>} */
+    this.listeners = new Set();
+    addEventListener("popstate", () => this.#change(read()));
+  }
+
+  /** Go to another place; what is left out stays. A step of its own in the browser's history unless `quiet`.
+   * @param {Partial<Place>} change @param {{quiet?: boolean}} [how] */
+  go(change, how = {}) {
+    const place = { ...this.place, ...change };
+    const address = href(place);
+    if (address === href(this.place)) return;
+    if (how.quiet) history.replaceState(null, "", address);
+    else history.pushState(null, "", address);
+    this.#change(place);
+  }
+
+  /** The address of another place. @param {Partial<Place>} change */
+  to(change) {
+    return href({ ...this.place, ...change });
+  }
+
+  /** @param {(place: Place, before: Place) => void} listener */
+  listen(listener) {
+    this.listeners.add(listener);
+  }
+
+  /** @param {Place} place */
+  #change(place) {
+    const before = this.place;
+    this.place = place;
+    for (const listener of this.listeners) listener(place, before);
+  }
+}
+
+/** @returns {Place} */
+function read() {
+  const query = new URLSearchParams(location.search);
+  const found = { ...DEFAULTS };
+  for (const name of /** @type {Key[]} */ (Object.keys(DEFAULTS))) found[name] = query.get(name) ?? DEFAULTS[name];
+  return found;
+}
+
+/** @param {Place} place */
+function href(place) {
+  const query = new URLSearchParams();
+  for (const name of /** @type {Key[]} */ (Object.keys(DEFAULTS))) {
+    if (place[name] !== DEFAULTS[name]) query.set(name, place[name]);
+  }
+  const text = query.toString();
+  return text ? `?${text}` : location.pathname;
+}

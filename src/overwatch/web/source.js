@@ -1,0 +1,134 @@
+/** Where snapshots come from: the view API of the collector that served the page. Read-only but for acknowledging. */
+
+/** @typedef {import("./types.js").Snapshot} Snapshot */
+/** @typedef {import("./types.js").History} History */
+/** @typedef {import("./types.js").RunList} RunList */
+/** @typedef {{state: "connecting" | "up" | "down" | "refused", reason: string, since: number}} Connection */
+
+const RETRY_MS = [500, 1000, 2000, 5000, 10000];
+
+export class ApiError extends Error {
+  /** @param {number} status @param {string} message */
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export class Source {
+  /** @param {(snapshot: Snapshot) => void} onSnapshot @param {(connection: Connection) => void} onConnection */
+  constructor(onSnapshot, onConnection) {
+    this.onSnapshot = onSnapshot;
+    this.onConnection = onConnection;
+    /** @type {Connection} */
+    this.connection = { state: "connecting", reason: "", since: Date.now() };
+    /** @type {Record<string, string>} */
+    this.view = {};
+    /** @type {WebSocket | null} */
+    this.socket = null;
+    this.tries = 0;
+    this.turn = 0;
+    addEventListener("online", () => this.#again());
+  }
+
+  /** Show another view: parameters of the view API, with `at` where a moment of the past is wanted.
+   * @param {Record<string, string>} view */
+  show(view) {
+    if (this.turn && JSON.stringify(view) === JSON.stringify(this.view)) return;
+    this.view = view;
+    this.tries = 0;
+    this.#again();
+  }
+
+  /** @param {string} path @param {Record<string, string | string[]>} [query] @param {RequestInit} [how] @returns {Promise<any>} */
+  async ask(path, query = {}, how = {}) {
+    const words = new URLSearchParams();
+    for (const [name, value] of Object.entries(query)) {
+      for (const one of Array.isArray(value) ? value : [value]) if (one !== "") words.append(name, one);
+    }
+    const text = words.toString();
+    const answer = await fetch(`/api/v1/${path}${text ? `?${text}` : ""}`, { credentials: "same-origin", ...how });
+    const body = await answer.json().catch(() => ({}));
+    if (!answer.ok) throw new ApiError(answer.status, body.error ?? `HTTP ${answer.status}`);
+    return body;
+  }
+
+  /** @returns {Promise<RunList>} */
+  runs() {
+    return this.ask("runs");
+  }
+
+  /** @param {Record<string, string | string[]>} query @returns {Promise<History>} */
+  history(query) {
+    return this.ask("history", query);
+  }
+
+  /** @param {string} finding @param {string} run */
+  acknowledge(finding, run) {
+    return this.ask(`findings/${encodeURIComponent(finding)}/ack`, { run }, { method: "POST" });
+  }
+
+  /** @param {string} token */
+  login(token) {
+    return this.ask("login", {}, { method: "POST", body: token });
+  }
+
+  #again() {
+    this.turn += 1;
+    this.socket?.close();
+    this.socket = null;
+    if (this.view.at) void this.#moment(this.turn);
+    else this.#stream(this.turn);
+  }
+
+  /** @param {number} turn */
+  async #moment(turn) {
+    try {
+      const snapshot = await this.ask("snapshot", this.view);
+      if (turn !== this.turn) return;
+      this.#set("up", "");
+      this.onSnapshot(snapshot);
+    } catch (error) {
+      if (turn === this.turn) this.#failed(error, turn);
+    }
+  }
+
+  /** @param {number} turn */
+  #stream(turn) {
+    const address = new URL("/api/v1/stream", location.href);
+    address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+    for (const [name, value] of Object.entries(this.view)) if (value !== "") address.searchParams.set(name, value);
+    const socket = new WebSocket(address);
+    this.socket = socket;
+    socket.onmessage = (event) => {
+      if (turn !== this.turn) return;
+      this.tries = 0;
+      this.#set("up", "");
+      this.onSnapshot(JSON.parse(event.data));
+    };
+    socket.onclose = async (event) => {
+      if (turn !== this.turn) return;
+      let why = new Error(event.reason || "the collector does not answer");
+      // A socket that is refused gives no reason; the same request over HTTP does.
+      if (this.connection.state !== "up") why = await this.ask("snapshot", this.view).then(() => why, (error) => error);
+      if (turn === this.turn) this.#failed(why, turn);
+    };
+  }
+
+  /** @param {unknown} error @param {number} turn */
+  #failed(error, turn) {
+    const status = error instanceof ApiError ? error.status : 0;
+    this.#set(status === 401 || status === 403 ? "refused" : "down", error instanceof Error ? error.message : "");
+    const wait = RETRY_MS[Math.min(this.tries, RETRY_MS.length - 1)];
+    this.tries += 1;
+    setTimeout(() => turn === this.turn && this.#again(), wait * (0.8 + 0.4 * Math.random()));
+  }
+
+  /** @param {Connection["state"]} state @param {string} reason */
+  #set(state, reason) {
+    if (state === this.connection.state && reason === this.connection.reason) return;
+    const since = state === this.connection.state ? this.connection.since : Date.now();
+    this.connection = { state, reason, since };
+    this.onConnection(this.connection);
+  }
+}
