@@ -22,10 +22,13 @@ from overwatch.feeds.recording import Recording, RecordingError, Segment
 from overwatch.feeds.snapshotlog import SnapshotLog
 from overwatch.feeds.survey import Survey
 from overwatch.fold import DEFAULT_VIEW, FAST_NS, SLOW_NS, Fold, Frame
+from overwatch.projection.heat import of_log, record
 from overwatch.projection.history import of_snapshot, remember
 from overwatch.recordings.index import Located
 from overwatch.snapshot import Snapshot, View
+from overwatch.snapshot.heat import HeatMap, HeatQuery
 from overwatch.snapshot.history import History, HistoryQuery
+from overwatch.state.heat import Heat
 from overwatch.state.past import Past
 
 _GAP_NS: Final = 60 * SLOW_NS
@@ -190,6 +193,10 @@ class Timeline(ABC):
         """The past of a run, or of the newest, up to the current tick; `None` where there is no such run."""
 
     @abstractmethod
+    def heat(self, run_id: str | None, query: HeatQuery) -> HeatMap | None:
+        """Envs or lanes of a run over time, as `history`."""
+
+    @abstractmethod
     def _show(self, tick: int) -> Frame:
         """Make the frame of a tick of a span."""
 
@@ -292,6 +299,10 @@ class Player(Timeline):
     def history(self, run_id: str | None, query: HistoryQuery) -> History | None:
         """The past of a run, or of the newest, up to the current tick; `None` where there is no such run."""
         return None if self._fold is None else self._fold.history(run_id, query)
+
+    def heat(self, run_id: str | None, query: HeatQuery) -> HeatMap | None:
+        """Envs or lanes of a run over time, up to the current tick; `None` where there is no such run."""
+        return None if self._fold is None else self._fold.heat(run_id, query)
 
     def look_ahead(self, ticks: int) -> bool:
         """Look through the next so many ticks that were not seen yet; `False` when all were.
@@ -447,6 +458,7 @@ class LogPlayer(Timeline):
         self._looked = 0
         self._pasts: dict[str, Past] = {}
         """Of what was looked through so far, by run."""
+        self._heats: dict[str, Heat] = {}
         self.survey = Survey()
         super().__init__(_stretches(self._ticks))
         self.seek(self.first)
@@ -470,11 +482,12 @@ class LogPlayer(Timeline):
         return True
 
     def look(self, run_id: str | None, view: View) -> Snapshot | None:
-        """The snapshot of the current tick, with no more envs than the view wants; `None` without one."""
+        """The snapshot of the current tick, with the envs of the view's window; `None` without one."""
         frame = self.frame
         wanted = frame.newest if run_id is None else run_id
         found = None if wanted is None else frame.snapshots.get((wanted, DEFAULT_VIEW))
-        return found and msgspec.structs.replace(found, envs=found.envs[: view.rows])
+        begin = view.offset or 0
+        return found and msgspec.structs.replace(found, envs=found.envs[begin : begin + view.rows])
 
     def history(self, run_id: str | None, query: HistoryQuery) -> History | None:
         """As far as the log was looked through, up to the current tick."""
@@ -485,12 +498,22 @@ class LogPlayer(Timeline):
         until = found.time if query.until is None else min(query.until, found.time)
         return of_snapshot(found, past, msgspec.structs.replace(query, until=until))
 
+    def heat(self, run_id: str | None, query: HeatQuery) -> HeatMap | None:
+        """As `history`; of the envs that were logged, whatever the filter."""
+        found = self.look(run_id, View())
+        heat = None if found is None else self._heats.get(found.run.run_id)
+        if found is None or heat is None:
+            return None
+        until = found.time if query.until is None else min(query.until, found.time)
+        return of_log(found.run.run_id, heat, msgspec.structs.replace(query, until=until, filter=""))
+
     def look_ahead(self, ticks: int) -> bool:
         """Read the next snapshots for the survey; `False` when all were."""
         for tick in self._ticks[self._looked : self._looked + ticks * _A_TICK]:
             for snapshot in self.recording.at(tick):
                 self.survey.take(snapshot)
                 remember(self._pasts.setdefault(snapshot.run.run_id, Past()), snapshot)
+                record(self._heats.setdefault(snapshot.run.run_id, Heat()), snapshot)
             self._looked += 1
         return self._looked < len(self._ticks)
 

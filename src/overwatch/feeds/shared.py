@@ -21,6 +21,7 @@ from overwatch.feeds.recording import RecordingError
 from overwatch.feeds.survey import Mark
 from overwatch.fold import DEFAULT_VIEW, FAST_NS, Frame
 from overwatch.snapshot import Snapshot, View
+from overwatch.snapshot.heat import HeatMap, HeatQuery
 from overwatch.snapshot.history import History, HistoryQuery
 from overwatch.snapshot.timeline import Timeline, TimelineMark
 
@@ -137,6 +138,10 @@ class SharedReplay:
     ) -> "Future[History | None]":
         """The past of a run as it was at a Unix time, at the end without one; `None` where there is none."""
         return self._request(_place(at), lambda player: player.history(run_id, query), of_past=True)
+
+    def heat(self, run_id: str | None, query: HeatQuery, at: float | None = None) -> "Future[HeatMap | None]":
+        """Envs or lanes of a run over time, as `history`."""
+        return self._request(_place(at), lambda player: player.heat(run_id, query), of_past=True)
 
     def timeline(self, run_id: str | None) -> "Future[Timeline | None]":
         """The moments of a run, as far as they are known; `None` once it is known that there is none."""

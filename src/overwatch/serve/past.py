@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeVar
 
 from overwatch.serve.answers import BadRequest
 from overwatch.snapshot import Snapshot, View
+from overwatch.snapshot.heat import HeatMap, HeatQuery
 from overwatch.snapshot.history import History, HistoryQuery
 from overwatch.snapshot.timeline import Timeline, TimelineMark
 
@@ -35,6 +36,10 @@ class Recorded(Protocol):
         self, run_id: str | None, query: HistoryQuery, at: float | None = None
     ) -> "Future[History | None]":
         """Its past as it was then."""
+        ...
+
+    def heat(self, run_id: str | None, query: HeatQuery, at: float | None = None) -> "Future[HeatMap | None]":
+        """Its envs or lanes over time, up to then."""
         ...
 
     def timeline(self, run_id: str | None) -> "Future[Timeline | None]":
@@ -73,6 +78,10 @@ class PastAnswers:
     async def history(self, run_id: str | None, query: HistoryQuery, at: float | None) -> History:
         """The past of a run at a Unix time, or at the end; raises `BadRequest`."""
         return await self._answer(run_id, lambda recorded: recorded.history(run_id, query, at))
+
+    async def heat(self, run_id: str | None, query: HeatQuery, at: float | None) -> HeatMap:
+        """Envs or lanes of a run up to a Unix time, or to the end; raises `BadRequest`."""
+        return await self._answer(run_id, lambda recorded: recorded.heat(run_id, query, at))
 
     async def timeline(self, run_id: str | None) -> Timeline:
         """The moments of a run; raises `BadRequest`."""

@@ -28,7 +28,10 @@ from overwatch.serve.answers import BadRequest, answer, only, problem
 from overwatch.serve.archive import Archive, ArchiveError, as_it_was
 from overwatch.serve.past import PastAnswers, live_timeline
 from overwatch.snapshot import Finding, Snapshot, View
+from overwatch.snapshot.heat import OF, HeatMap, HeatQuery
+from overwatch.snapshot.heat import SORTS as HEAT_SORTS
 from overwatch.snapshot.history import MOST_COLUMNS, History, HistoryQuery
+from overwatch.state.envs import MAX_ENVS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,6 +79,10 @@ class Tower(Protocol):
 
     def history(self, run_id: str | None, query: HistoryQuery) -> "Future[History | None]":
         """The past of a run; `None` where there is no such run."""
+        ...
+
+    def heat(self, run_id: str | None, query: HeatQuery) -> "Future[HeatMap | None]":
+        """Its envs or lanes over time."""
         ...
 
 
@@ -164,6 +171,7 @@ class ViewApi:
         app.router.add_get("/api/v1/snapshot", self._snapshot)
         app.router.add_get("/api/v1/stream", self._stream)
         app.router.add_get("/api/v1/history", self._history)
+        app.router.add_get("/api/v1/heat", self._heat)
         app.router.add_get("/api/v1/timeline", self._timeline)
         if self._keep is not None:
             app.router.add_post("/api/v1/findings/{finding}/ack", self._acknowledge)
@@ -330,11 +338,23 @@ class ViewApi:
         run_id, wanted = query.get("run") or None, _requested(query)
         if at is not None or self.past.is_all:
             return answer(200, _encode(await self.past.history(run_id, wanted, at)))
-        found = await self._find(run_id, wanted)
+        return answer(200, _encode(self._known(run_id, await self._find(run_id, wanted))))
+
+    async def _heat(self, request: web.Request) -> web.Response:
+        at, query = _moment(request.query)
+        run_id, wanted = query.get("run") or None, _heat_query(query)
+        if at is not None or self.past.is_all:
+            return answer(200, _encode(await self.past.heat(run_id, wanted, at)))
+        kept = None if self._archive is None else self._archive.heat
+        found = await self._past(run_id, wanted, self._tower.heat(run_id, wanted), kept)
+        return answer(200, _encode(self._known(run_id, found)))
+
+    def _known(self, run_id: str | None, found: _R | None) -> _R:
+        """What was found of a run; raises `BadRequest` where that is nothing."""
         if found is None:
             what = "no run has reported yet" if run_id is None else f"run {run_id!r} is not known here"
             raise BadRequest(404, f"{what}; GET /api/v1/runs lists those that are", "run")
-        return answer(200, _encode(found))
+        return found
 
     async def _timeline(self, request: web.Request) -> web.Response:
         only(request.query, frozenset({"run"}))
@@ -347,14 +367,25 @@ class ViewApi:
         return answer(200, _encode(live_timeline(found, frame.tick, past=self.past.is_there)))
 
     async def _find(self, run_id: str | None, wanted: HistoryQuery) -> History | None:
+        kept = None if self._archive is None else self._archive.history
+        return await self._past(run_id, wanted, self._tower.history(run_id, wanted), kept)
+
+    async def _past(
+        self,
+        run_id: str | None,
+        wanted: _A,
+        coming: "Future[_R | None]",
+        kept: Callable[[str, _A], _R | None] | None,
+    ) -> _R | None:
+        """What the tower has of a run's past, or else the archive."""
         try:
             async with asyncio.timeout(ANSWER_S):
-                found = await asyncio.wrap_future(self._tower.history(run_id, wanted))
+                found = await asyncio.wrap_future(coming)
         except TimeoutError:
             raise BadRequest(503, "the collector has no tick yet; ask again in a moment", None) from None
-        if found is not None or run_id is None or self._archive is None:
+        if found is not None or run_id is None or kept is None:
             return found
-        return await self._opened(self._archive.history, run_id, wanted)
+        return await self._opened(kept, run_id, wanted)
 
     async def _acknowledge(self, request: web.Request) -> web.Response:
         """Acknowledge one finding that is open; who asks again gets the same answer."""
@@ -413,7 +444,7 @@ async def _until_closed(socket: web.WebSocketResponse) -> None:
 
 
 def _query(query: Mapping[str, str]) -> ViewRequest:
-    only(query, frozenset({"run", "rows", "env", "sort", "order", "filter", "grouped"}))
+    only(query, frozenset({"run", "rows", "env", "sort", "order", "filter", "grouped", "offset"}))
     rows = _number(query, "rows", MOST_ROWS)
     view = View(
         rows=View().rows if rows is None else rows,
@@ -422,6 +453,7 @@ def _query(query: Mapping[str, str]) -> ViewRequest:
         descending=_word(query, "order", ("desc", "asc")) == "desc",
         filter=_filter(query),
         grouped=_word(query, "grouped", ("yes", "no")) == "yes",
+        offset=_number(query, "offset", MAX_ENVS),
     )
     return ViewRequest(run_id=query.get("run") or None, view=view)
 
@@ -459,9 +491,7 @@ def _requested(query: "MultiMapping[str]") -> HistoryQuery:
     names = tuple(dict.fromkeys(name for name in query.getall("name", ()) if name))
     if len(names) > _MOST_NAMES:
         raise BadRequest(400, f"{len(names)} names; ask for at most {_MOST_NAMES}, or use a pattern", "name")
-    since, until = _time(query, "from"), _time(query, "to")
-    if since is not None and until is not None and since > until:
-        raise BadRequest(400, f"from={since:g} is after to={until:g}; exchange them", "from")
+    since, until = _span(query)
     columns = _number(query, "columns", MOST_COLUMNS, least=1)
     return HistoryQuery(
         names=names,
@@ -470,6 +500,31 @@ def _requested(query: "MultiMapping[str]") -> HistoryQuery:
         until=until,
         about=_word(query, "about", ("no", "yes")) == "yes",
     )
+
+
+def _heat_query(query: Mapping[str, str]) -> HeatQuery:
+    """What the parameters ask of envs or lanes over time."""
+    only(query, frozenset({"run", "of", "from", "to", "columns", "offset", "rows", "sort", "filter"}))
+    usual, (since, until) = HeatQuery(), _span(query)
+    columns, rows = _number(query, "columns", MOST_COLUMNS, least=1), _number(query, "rows", MOST_ROWS)
+    return HeatQuery(
+        of=_word(query, "of", OF),
+        since=since,
+        until=until,
+        columns=usual.columns if columns is None else columns,
+        offset=_number(query, "offset", MAX_ENVS) or 0,
+        rows=usual.rows if rows is None else rows,
+        sort=_word(query, "sort", HEAT_SORTS),
+        filter=_filter(query),
+    )
+
+
+def _span(query: Mapping[str, str]) -> tuple[float | None, float | None]:
+    """From when until when."""
+    since, until = _time(query, "from"), _time(query, "to")
+    if since is not None and until is not None and since > until:
+        raise BadRequest(400, f"from={since:g} is after to={until:g}; exchange them", "from")
+    return since, until
 
 
 def _moment(query: "MultiMapping[str]") -> tuple[float | None, MultiDict[str]]:

@@ -17,6 +17,7 @@ from overwatch.feeds.shared import MOST_VIEWS, MOST_WAITING, BusyError, SharedRe
 from overwatch.fold import Frame
 from overwatch.simulate import Settings, parse_fault
 from overwatch.snapshot import View
+from overwatch.snapshot.heat import HeatQuery
 from overwatch.snapshot.history import HistoryQuery
 from tests.fakes import SECOND, START_NS
 from tests.overwatch.feeds.recordings import Written, two_lives
@@ -61,7 +62,7 @@ def test_the_end_is_shown_and_then_every_view_of_it(folder: Path) -> None:
 
 
 def test_every_second_of_the_past_is_what_a_player_shows(folder: Path) -> None:
-    """In whatever order it is requested, for snapshots and histories, by readers at once."""
+    """In whatever order it is requested, for snapshots, histories and envs over time, by readers at once."""
     player = player_of(open_input(folder))
     seconds = [9, 2, 7, 7, 1, 11, 4]
     with shared(folder) as (replay, _):
@@ -70,13 +71,15 @@ def test_every_second_of_the_past_is_what_a_player_shows(folder: Path) -> None:
             (
                 replay.snapshot(RUN, View(), begin + second),
                 replay.history(RUN, HistoryQuery(), begin + second),
+                replay.heat(RUN, HeatQuery(), begin + second),
             )
             for second in seconds
         ]
-        for second, (snapshot, history) in zip(seconds, found, strict=True):
+        for second, (snapshot, history, heat) in zip(seconds, found, strict=True):
             player.seek(player.first + second * SECOND)
             assert snapshot.result(WAIT_S) == player.look(RUN, View())
             assert history.result(WAIT_S) == player.history(RUN, HistoryQuery())
+            assert heat.result(WAIT_S) == player.heat(RUN, HeatQuery())
 
 
 def test_after_the_end_is_the_end_and_before_a_run_is_none(folder: Path) -> None:
