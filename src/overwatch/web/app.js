@@ -2,8 +2,9 @@
 
 import { attr, h, keyed, put } from "./dom.js";
 import { bind, press } from "./keys.js";
+import { kept } from "./kept.js";
 import { Link } from "./link.js";
-import { Source } from "./source.js";
+import { COLLECTOR, Source } from "./source.js";
 import { dialog } from "./login.js";
 import * as alarms from "./panels/alarms.js";
 import * as compare from "./panels/compare.js";
@@ -31,10 +32,10 @@ const ROWS = 60;
 /** @param {string} id */
 const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
-function start() {
+async function start() {
   const link = new Link();
   let isDrawn = true;
-  const source = new Source(take, (connection) => {
+  const source = new Source((await kept()) ?? COLLECTOR, take, (connection) => {
     if (connection.state === "refused") ctx.login();
     ctx.redraw();
   });
@@ -128,4 +129,4 @@ function pages(ctx) {
   });
 }
 
-start();
+void start();
