@@ -1,8 +1,8 @@
 """The page in Debian's Chromium, over the real view API: what the tests of the page start from.
 
 A page that is opened by `page_of` fails its test when the browser reports an error or a breach of the content
-policy, or asks another host for anything. Snapshots come from a whole collector (`collecting`), or from
-`Scene`, which puts given snapshots behind the real view API.
+policy, or asks another host for anything. Snapshots come from a whole collector (`collecting`), from a
+recording (`recorded`), or from `Scene`, which puts given snapshots behind the real view API.
 """
 
 import asyncio
@@ -29,7 +29,11 @@ from playwright.sync_api import (
 
 from overwatch.aggregator import Frame
 from overwatch.collector import Service
+from overwatch.collector.net import Address
+from overwatch.collector.recording_view import RecordingView
 from overwatch.events import Event
+from overwatch.feeds.inputs import open_input
+from overwatch.feeds.player import player_of
 from overwatch.fold import TowerStats
 from overwatch.serve.pages import Pages
 from overwatch.serve.stream import FrameNotifier, ViewApi
@@ -128,26 +132,23 @@ def text(page: Page, selector: str) -> str:
     return " ".join(page.locator(selector).first.inner_text().split())
 
 
-def with_past(app: web.Application) -> web.Application:
-    """The view API with a timeline that has nothing, where it has none of its own."""
-    path = "/api/v1/timeline"
-    if not any(resource.canonical == path for resource in app.router.resources()):
-
-        async def timeline(_: web.Request) -> web.Response:
-            return web.json_response({"first": None, "last": None, "live": True, "marks": []})
-
-        app.router.add_get(path, timeline)
-    return app
-
-
 @contextmanager
 def collecting(folder: Path, *sets: str) -> Iterator[tuple[Service, str]]:
     """A whole collector in this process, and the address of its page."""
-    bare = ViewApi.app
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ViewApi, "app", lambda self: with_past(bare(self)))
-        with running.running(folder, *sets) as service:
-            yield service, page_address(service)
+    with running.running(folder, *sets) as service:
+        yield service, page_address(service)
+
+
+@contextmanager
+def recorded(path: Path) -> Iterator[str]:
+    """The address of a recording's page, as `overwatch web` serves it."""
+    opened = open_input(path)
+    view = RecordingView(lambda: player_of(opened), Address(host="127.0.0.1", port=0))
+    view.start()
+    try:
+        yield view.url
+    finally:
+        view.stop()
 
 
 def page_address(service: Service) -> str:
@@ -218,7 +219,7 @@ class Scene:
         self.notifier.close()
 
     def _application(self) -> web.Application:
-        app = with_past(ViewApi(self, self.notifier).app())
+        app = ViewApi(self, self.notifier).app()
         Pages().add_to(app)
         return app
 
