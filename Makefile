@@ -65,8 +65,8 @@ $(NODE)/.installed: Makefile | $(VENV)/.installed
 	touch $@
 
 types-page: $(NODE)/.installed  ## the page's JavaScript, by the types of its comments and of the view API
-	$(BIN)/node $(NODE)/node_modules/typescript/bin/tsc --noEmit --allowJs --checkJs --strict --target es2022 \
-	  --module es2022 --lib es2022,dom,dom.iterable $$(find src/overwatch/web -name "*.js" -o -name "*.d.ts")
+	$(BIN)/node $(NODE)/node_modules/typescript/bin/tsc --noEmit --allowJs --checkJs --strict --target es2023 \
+	  --module es2022 --lib es2023,dom,dom.iterable $$(find src/overwatch/web -name "*.js" -o -name "*.d.ts")
 
 imports: $(VENV)/.installed
 	$(BIN)/lint-imports

@@ -57,6 +57,28 @@ export function duration(seconds, how = {}) {
   return hours % 24 ? `${Math.trunc(hours / 24)}d${hours % 24}h` : `${Math.trunc(hours / 24)}d`;
 }
 
+/** How long a finding is there, in five characters at most: `9m59s`, `29m`, `10h`. @param {number} seconds */
+export function since(seconds) {
+  if (seconds < 1) return "0s";
+  const exact = [1, 60, 3600, 86400].filter((unit) => seconds >= unit).map((unit) => duration(Math.floor(seconds / unit) * unit));
+  return exact.find((one) => one.length <= 5) ?? exact[exact.length - 1];
+}
+
+/** Moments of a text, which are in UTC, as time of day here; with the date where that is not the day of `now`.
+ * @param {string} text @param {number} now */
+export function moments(text, now) {
+  return text.replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, (found) => {
+    const at = Date.parse(found) / 1000;
+    return Number.isNaN(at) ? found : day(at) === day(now) ? clock(at) : `${day(at)} ${clock(at)}`;
+  });
+}
+
+/** @param {number} unix */
+function day(unix) {
+  const when = new Date(unix * 1000);
+  return `${when.getFullYear()}-${two(when.getMonth() + 1)}-${two(when.getDate())}`;
+}
+
 /** Time of day here. @param {number | null | undefined} unix @param {{millis?: boolean}} [how] */
 export function clock(unix, how = {}) {
   if (unix === null || unix === undefined) return ABSENT;

@@ -71,7 +71,8 @@ def browser() -> Iterator[Browser]:
 def page_of(browser: Browser) -> Iterator[PageOf]:
     """Opens addresses, each as a new user: `page_of(url, size=PHONE, scheme="dark", expected="pattern")`.
 
-    `expected` is a pattern of what the browser may report; everything else fails the test at its end.
+    `expected` is a pattern of what the browser may report; everything else fails the test at its end. Wait by
+    selectors and addresses: `wait_for_function` evaluates text, which the page's policy forbids.
     """
     faults: list[str] = []
 

@@ -3,11 +3,14 @@
 import math
 import random
 from collections.abc import Iterator
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 from overwatch.catalog.durations import duration
 from overwatch.tui import grammar
+from overwatch.tui.context import Context, freshness
+from overwatch.tui.panels.alarms import _since
+from overwatch.tui.panels.header import _local
 from overwatch.tui.panels.system import _memory
 from tests.overwatch.tui import scenario
 from tests.overwatch.web.browser import PageOf, Scene
@@ -56,9 +59,12 @@ def rows() -> Iterator[Row]:
     dice = random.Random(random.random())  # noqa: S311 seeded by the session
     for value in values(dice):
         yield "short", [value], grammar.short(value)
+        if abs(value) >= 1e15:  # Days are not exact any more.
+            continue
         yield "duration", [value], duration(value)
         yield "duration", [value, {"coarse": True}], duration(value, coarse=True)
         yield "age", [value], grammar.age(value)
+        yield "since", [value], _since(value)
         yield "memory", [abs(value), None], _memory(abs(value), None, digits=1)
         yield "memory", [abs(value), 2 * abs(value)], _memory(abs(value), 2 * abs(value), digits=1)
         if abs(value) < 1e9:
@@ -75,6 +81,17 @@ def rows() -> Iterator[Row]:
         moment = dice.uniform(1.6e9, 2e9)
         for millis in (False, True):
             yield "clock", [moment, {"millis": millis}], grammar.clock(moment, UTC, millis=millis)
+    ctx = Context(width=80, height=24, fresh=freshness(scenario.healthy().link, 0.0), zone=UTC)
+    for _ in range(100):
+        now = scenario.NOW + dice.uniform(-1e5, 1e5)
+        moment = datetime.fromtimestamp(round(now + dice.uniform(-1e5, 1e5)), UTC)
+        word = f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+        yield (
+            "moments",
+            [f"last {word}, from {word}", now],
+            "last {0}, from {0}".format(_local(word, now, ctx)),
+        )
+    yield "moments", ["2026-13-41T99:99:99Z", 0.0], "2026-13-41T99:99:99Z"
     yield from bars(dice)
 
 
