@@ -12,13 +12,24 @@ import html
 import posixpath
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
+
+from overwatch.analyse.page import Markup
 
 _IMPORT: Final = re.compile(r'^import (\{[^}]*\}|\* as \w+) from "(\.{1,2}/[\w./-]+)";$', re.MULTILINE)
 _EXPORT: Final = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
 _LEFT: Final = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
 _STYLE: Final = '<link rel="stylesheet" href="/web/style.css">'
+_WAITING: Final = '<p class="muted">Connecting …</p>'
 _SCRIPT: Final = '<script type="module" src="/web/app.js"></script>'
+
+
+class Report(NamedTuple):
+    """What is read first, with or without scripts."""
+
+    body: Markup
+    style: str
+    """Of what is in the element `#report` alone."""
 
 
 class BundleError(ValueError):
@@ -57,9 +68,9 @@ def _add(name: str, modules: Mapping[str, str], done: dict[str, str], above: tup
     done[name] = f'M["{name}"] = (() => {{\n{text}\nreturn {{ {", ".join(exported)} }};\n}})();'
 
 
-def page(files: Mapping[str, str], recorded: bytes, title: str) -> str:
-    """The whole page with `recorded`, which is JSON, in it. Raises `BundleError`."""
-    code, style = script(files, "app.js"), files["style.css"]
+def page(files: Mapping[str, str], recorded: bytes, title: str, report: Report) -> str:
+    """The whole page with a report and what is `recorded`, which is JSON. Raises `BundleError`."""
+    code, style = script(files, "app.js"), files["style.css"] + report.style
     for text, end in ((code, "</script"), (style, "</style")):
         if end in text:
             raise BundleError(f"{end!r} stands in what is to be put between tags")
@@ -76,6 +87,7 @@ def page(files: Mapping[str, str], recorded: bytes, title: str) -> str:
         ("<title>Overwatch</title>", f"<title>{html.escape(title)}</title>"),
         (_STYLE, f"<style>{style}</style>"),
         (_SCRIPT, ""),
+        (_WAITING, f'<section id="report">{report.body}</section>'),
         ("</body>", f'{_data(recorded)}\n<script type="module">{code}</script>\n</body>'),
     ):
         if shell.count(old) != 1:

@@ -3,7 +3,7 @@
 import { attr, h, keyed, put } from "./dom.js";
 import { bind, press } from "./keys.js";
 import { kept } from "./kept.js";
-import { Link } from "./link.js";
+import { DEFAULTS, Link } from "./link.js";
 import { COLLECTOR, Source } from "./source.js";
 import { dialog } from "./login.js";
 import * as alarms from "./panels/alarms.js";
@@ -33,6 +33,12 @@ const ROWS = 60;
 const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
 async function start() {
+  const report = document.getElementById("report");
+  if (report) {
+    DEFAULTS.page = "report";
+    PAGES.unshift(["report", "Report"]);
+    PANELS.push({ name: "report", title: "Report", where: "main", pages: ["report"], make: () => ({ node: report, update: () => {} }) });
+  }
   const link = new Link();
   let isDrawn = true;
   const source = new Source((await kept()) ?? COLLECTOR, take, (connection) => {
@@ -92,6 +98,7 @@ async function start() {
     };
   }
   function look() {
+    attr(document.body, "data-page", link.place.page);
     attr(document.documentElement, "data-theme", link.place.theme || null);
     attr(document.documentElement, "data-palette", link.place.palette || null);
   }
