@@ -4,23 +4,25 @@ import { attr, h, keyed, put } from "./dom.js";
 import { bind, press } from "./keys.js";
 import { Link } from "./link.js";
 import { Source } from "./source.js";
+import { ROWS } from "./rows.js";
 import * as alarms from "./panels/alarms.js";
+import * as board from "./panels/board.js";
 import * as header from "./panels/header.js";
+import * as policy from "./panels/policy.js";
+import * as system from "./panels/system.js";
 
 /** @typedef {import("./types.js").Snapshot} Snapshot */
 /** @typedef {{link: Link, source: Source, snapshot: Snapshot | null, redraw: () => void, note: (text: string) => void,
- *   window: {first: number, rows: number}}} Context */
+ *   window: {first: number | null, rows: number}, view: () => void}} Context */
 /** @typedef {{node: HTMLElement, update: (snapshot: Snapshot) => void}} Drawn */
 /** `pages`: where it is shown; every page where there are none. `where`: in the header, in the middle, at the side.
  * @typedef {{name: string, title: string, where: "top" | "main" | "side", pages?: string[], make: (ctx: Context) => Drawn}} Panel */
 
 /** In the order in which they are shown. @type {Panel[]} */
-export const PANELS = [header.panel, alarms.panel];
+export const PANELS = [header.panel, alarms.panel, policy.panel, system.panel, board.panel];
 
 /** @type {[string, string][]} */
 export const PAGES = [["flight", "Flight"]];
-
-const ROWS = 60;
 
 /** @param {string} id */
 const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
@@ -30,7 +32,7 @@ function start() {
   let isDrawn = true;
   const source = new Source(take, () => ctx.redraw());
   /** @type {Context} */
-  const ctx = { link, source, snapshot: null, redraw, note, window: { first: 0, rows: ROWS } };
+  const ctx = { link, source, snapshot: null, redraw, note, window: { first: null, rows: ROWS }, view };
   /** @type {Map<string, Drawn>} */
   const made = new Map();
 
@@ -72,7 +74,7 @@ function start() {
   }
   function view() {
     const { run, at, env, sort, order, filter, grouped } = link.place;
-    const rows = { rows: String(ctx.window.rows), offset: ctx.window.first ? String(ctx.window.first) : "" };
+    const rows = { rows: String(ctx.window.rows), offset: ctx.window.first === null ? "" : String(ctx.window.first) };
     source.show({ run, at, env, sort, order: order === "desc" ? "" : order, filter, grouped, ...rows });
   }
 
@@ -83,7 +85,10 @@ function start() {
     redraw();
   });
   addEventListener("keydown", (event) => press(event, ctx));
-  bind([{ keys: ["Escape"], shown: "Esc", does: "close what is open", run: () => link.go({ env: "", slot: "", lane: "", finding: "" }) }]);
+  bind([{ keys: ["Escape"], shown: "Esc", does: "close what is open, then drop the filter", run: () => {
+    const { env, slot, lane, finding } = link.place;
+    link.go(env || slot || lane || finding ? { env: "", slot: "", lane: "", finding: "" } : { filter: "" });
+  } }]);
   pages(link);
   view();
   redraw();

@@ -34,6 +34,16 @@ export class Link {
     return href({ ...this.place, ...change });
   }
 
+  /** What a click on an anchor does: go there, unless another tab or window is wanted.
+   * @param {() => Partial<Place>} change @returns {(event: MouseEvent) => void} */
+  follow(change) {
+    return (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      this.go(change());
+    };
+  }
+
   /** @param {(place: Place, before: Place) => void} listener */
   listen(listener) {
     this.listeners.add(listener);
