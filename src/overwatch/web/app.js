@@ -4,25 +4,33 @@ import { attr, h, keyed, put } from "./dom.js";
 import { bind, press } from "./keys.js";
 import { Link } from "./link.js";
 import { Source } from "./source.js";
+import { dialog } from "./login.js";
 import { ROWS } from "./rows.js";
 import * as alarms from "./panels/alarms.js";
 import * as board from "./panels/board.js";
+import * as compare from "./panels/compare.js";
 import * as header from "./panels/header.js";
+import * as help from "./panels/help.js";
 import * as policy from "./panels/policy.js";
+import * as runs from "./panels/runs.js";
 import * as system from "./panels/system.js";
+import * as transport from "./panels/transport.js";
 
 /** @typedef {import("./types.js").Snapshot} Snapshot */
 /** @typedef {{link: Link, source: Source, snapshot: Snapshot | null, redraw: () => void, note: (text: string) => void,
+ *   login: () => void, follow: (to: () => Partial<import("./link.js").Place>) => (event: MouseEvent) => void,
  *   window: {first: number | null, rows: number}, view: () => void}} Context */
 /** @typedef {{node: HTMLElement, update: (snapshot: Snapshot) => void}} Drawn */
 /** `pages`: where it is shown; every page where there are none. `where`: in the header, in the middle, at the side.
  * @typedef {{name: string, title: string, where: "top" | "main" | "side", pages?: string[], make: (ctx: Context) => Drawn}} Panel */
 
 /** In the order in which they are shown. @type {Panel[]} */
-export const PANELS = [header.panel, alarms.panel, policy.panel, system.panel, board.panel];
+export const PANELS = [
+  header.panel, transport.panel, alarms.panel, policy.panel, system.panel, board.panel, runs.panel, compare.panel, help.panel,
+];
 
 /** @type {[string, string][]} */
-export const PAGES = [["flight", "Flight"]];
+export const PAGES = [["flight", "Flight"], ["runs", "Runs"], ["compare", "Compare"], ["help", "Help"]];
 
 /** @param {string} id */
 const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
@@ -30,9 +38,15 @@ const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 function start() {
   const link = new Link();
   let isDrawn = true;
-  const source = new Source(take, () => ctx.redraw());
+  const source = new Source(take, (connection) => {
+    if (connection.state === "refused") ctx.login();
+    ctx.redraw();
+  });
   /** @type {Context} */
-  const ctx = { link, source, snapshot: null, redraw, note, window: { first: null, rows: ROWS }, view };
+  const ctx = {
+    link, source, snapshot: null, redraw, note, window: { first: null, rows: ROWS },
+    login: () => dialog(source, redraw), follow, view,
+  };
   /** @type {Map<string, Drawn>} */
   const made = new Map();
 
@@ -72,6 +86,18 @@ function start() {
     put(line, text);
     attr(line, "hidden", !text);
   }
+  /** What a link does when it is clicked, which stays a link for new tabs. @param {() => Partial<import("./link.js").Place>} to */
+  function follow(to) {
+    return (/** @type {MouseEvent} */ event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      link.go(to());
+    };
+  }
+  function look() {
+    attr(document.documentElement, "data-theme", link.place.theme || null);
+    attr(document.documentElement, "data-palette", link.place.palette || null);
+  }
   function view() {
     const { run, at, env, sort, order, filter, grouped } = link.place;
     const rows = { rows: String(ctx.window.rows), offset: ctx.window.first === null ? "" : String(ctx.window.first) };
@@ -80,7 +106,8 @@ function start() {
 
   byId("main").replaceChildren();
   link.listen(() => {
-    pages(link);
+    pages(ctx);
+    look();
     view();
     redraw();
   });
@@ -89,24 +116,21 @@ function start() {
     const { env, slot, lane, finding } = link.place;
     link.go(env || slot || lane || finding ? { env: "", slot: "", lane: "", finding: "" } : { filter: "" });
   } }]);
-  pages(link);
+  pages(ctx);
+  look();
   view();
   redraw();
   // Ages grow while nothing comes.
   setInterval(redraw, 1000);
 }
 
-/** The pages, as links that keep the place. @param {Link} link */
-function pages(link) {
+/** The pages, as links that keep the place. @param {Context} ctx */
+function pages(ctx) {
   keyed(byId("pages"), PAGES, ([name]) => name, ([name, title]) => {
-    const node = h("a", { href: "", onclick: (/** @type {MouseEvent} */ event) => {
-      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-      event.preventDefault();
-      link.go({ page: name });
-    } }, title);
+    const node = h("a", { onclick: ctx.follow(() => ({ page: name })) }, title);
     return { node, update: () => {
-      attr(node, "href", link.to({ page: name }));
-      attr(node, "aria-current", link.place.page === name ? "page" : null);
+      attr(node, "href", ctx.link.to({ page: name }));
+      attr(node, "aria-current", ctx.link.place.page === name ? "page" : null);
     } };
   });
 }

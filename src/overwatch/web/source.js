@@ -29,7 +29,9 @@ export class Source {
     this.socket = null;
     this.tries = 0;
     this.turn = 0;
-    addEventListener("online", () => this.#again());
+    /** Whether a moment was asked for and has not come. */
+    this.isWaiting = false;
+    addEventListener("online", () => this.again());
   }
 
   /** Whether values are marked as old. @param {Snapshot} snapshot */
@@ -43,7 +45,7 @@ export class Source {
     if (this.turn && JSON.stringify(view) === JSON.stringify(this.view)) return;
     this.view = view;
     this.tries = 0;
-    this.#again();
+    this.again();
   }
 
   /** @param {string} path @param {Record<string, string | string[]>} [query] @param {RequestInit} [how] @returns {Promise<any>} */
@@ -69,6 +71,12 @@ export class Source {
     return this.ask("history", query);
   }
 
+  /** What can be gone back to: first and last second, and the alarms. @param {string} run
+   * @returns {Promise<{first: number, last: number, live: boolean, marks: {place: number, severity: string, code: string}[]}>} */
+  timeline(run) {
+    return this.ask("timeline", { run });
+  }
+
   /** @param {string} finding @param {string} run */
   acknowledge(finding, run) {
     return this.ask(`findings/${encodeURIComponent(finding)}/ack`, { run }, { method: "POST" });
@@ -79,7 +87,8 @@ export class Source {
     return this.ask("login", {}, { method: "POST", body: token });
   }
 
-  #again() {
+  /** Begin anew, e.g. with another token. */
+  again() {
     this.turn += 1;
     this.socket?.close();
     this.socket = null;
@@ -89,13 +98,17 @@ export class Source {
 
   /** @param {number} turn */
   async #moment(turn) {
+    this.isWaiting = true;
     try {
       const snapshot = await this.ask("snapshot", this.view);
       if (turn !== this.turn) return;
+      this.isWaiting = false;
       this.#set("up", "");
       this.onSnapshot(snapshot);
     } catch (error) {
-      if (turn === this.turn) this.#failed(error, turn);
+      if (turn !== this.turn) return;
+      this.isWaiting = false;
+      this.#failed(error, turn);
     }
   }
 
@@ -127,7 +140,7 @@ export class Source {
     this.#set(status === 401 || status === 403 ? "refused" : "down", error instanceof Error ? error.message : "");
     const wait = RETRY_MS[Math.min(this.tries, RETRY_MS.length - 1)];
     this.tries += 1;
-    setTimeout(() => turn === this.turn && this.#again(), wait * (0.8 + 0.4 * Math.random()));
+    setTimeout(() => turn === this.turn && this.again(), wait * (0.8 + 0.4 * Math.random()));
   }
 
   /** @param {Connection["state"]} state @param {string} reason */

@@ -57,7 +57,7 @@ export const panel = {
     const cells = CELLS.map(([name, label]) => {
       const { nodes, update } = judged();
       const to = () => ({ page: "curves", name });
-      const node = h("a", { class: "p-cell", onclick: ctx.link.follow(to) }, h("span", { class: "p-name" }, label), ...nodes);
+      const node = h("a", { class: "p-cell", onclick: ctx.follow(to) }, h("span", { class: "p-name" }, label), ...nodes);
       return { node, update: (/** @type {Snapshot} */ snapshot) => {
         attr(node, "href", ctx.link.to(to()));
         update(snapshot.policy[name], ctx.source.isOld(snapshot));

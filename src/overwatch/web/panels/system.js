@@ -60,7 +60,7 @@ const spans = (names) => names.map((name) => h("span", { class: `s-${name}` }));
 /** @param {import("../app.js").Context} ctx @param {string} gpu */
 function makeLane(ctx, gpu) {
   const to = () => ({ lane: gpu });
-  const name = h("a", { class: "s-name", onclick: ctx.link.follow(to) }, gpu);
+  const name = h("a", { class: "s-name", onclick: ctx.follow(to) }, gpu);
   const [util, bars, ram, heat, power, clock, bound, why] = spans(["num", "bars", "mem", "num", "num", "num", "bound", "why"]);
   const node = h("li", { class: "s-line" }, name, util, bars, ram, heat, power, clock, bound, why);
   /** @param {Lane} lane */
@@ -124,7 +124,7 @@ export const panel = {
     const none = h("p", { class: "muted" });
     const [lanes, services] = [h("ul", { class: "s-list" }), h("ul", { class: "s-list" })];
     const host = makeHost();
-    const more = h("a", { onclick: ctx.link.follow(() => ({ page: "services" })) });
+    const more = h("a", { onclick: ctx.follow(() => ({ page: "services" })) });
     const node = h("section", { class: "system", "aria-label": "System" },
       h("div", { class: "row" }, h("h2", {}, "System"), global), none, lanes,
       h("ul", { class: "s-list" }, host.node), services, more);
