@@ -17,6 +17,8 @@ export const ROWS = 256;
 /** ...and of a window over all rows. */
 export const WINDOW = 128;
 const STEP = 32;
+/** Rows of a lane that are shown though nothing is wrong with them, where other lanes need the room. */
+const CALM = 3;
 const MOST_CHIPS = 8;
 const MOST_DOTS = 16;
 
@@ -105,19 +107,21 @@ export function dots(env, order) {
 /** The board's lines, and which rows it needs. @param {Snapshot} snapshot @param {ReadonlySet<string>} folded @param {boolean} isFlat
  * @returns {Lines} */
 export function layout(snapshot, folded, isFlat) {
-  const { groups, offset, total } = snapshot.board;
+  const { envs, board: { groups, offset, total, sort, direction } } = snapshot;
+  const isWindow = offset !== null;
+  const isShort = !isWindow && groups.length > 1 && sort === "anomaly" && direction === "desc";
   /** @type {Section[]} */
   const sections = [];
   let [begin, first] = [0, 0];
   for (const group of isFlat ? [null] : groups) {
-    const isWindow = offset != null;
-    const every = group === null ? (isWindow ? total ?? snapshot.envs.length : snapshot.envs.length) : group.n_envs;
-    const hidden = isWindow || group === null ? 0 : group.hidden;
+    const every = group?.n_envs ?? (isWindow ? total ?? 0 : envs.length);
+    const here = isWindow || !group ? every : envs.filter((env) => env.gpu_id === group.gpu_id).length;
+    const bad = isShort ? envs.slice(first, first + here).findLastIndex((env) => env.status !== "ok") + 1 : 0;
+    const rows = isShort ? Math.min(here, bad + CALM) : here;
     const isOpen = !folded.has(group?.gpu_id ?? "");
-    const rows = every - hidden;
-    sections.push({ group, isOpen, rows, hidden, begin, first });
-    begin += (group ? 1 : 0) + (isOpen ? rows + (hidden ? 1 : 0) : 0);
-    first += rows;
+    sections.push({ group, isOpen, rows, hidden: every - rows, begin, first });
+    begin += (group ? 1 : 0) + (isOpen ? rows + (every > rows ? 1 : 0) : 0);
+    first += here;
   }
   return { sections, count: begin };
 }
@@ -134,7 +138,7 @@ export function inOrder(snapshot, before) {
   const lanes = new Map(board.groups.map((group) => [group.gpu_id, group]));
   const isSame = before.envs.length === envs.length && before.board.groups.length === lanes.size
     && before.envs.every(({ env_id, gpu_id }) => placed.get(env_id)?.gpu_id === gpu_id)
-    && before.board.groups.every(({ gpu_id, hidden }) => lanes.get(gpu_id)?.hidden === hidden);
+    && before.board.groups.every(({ gpu_id }) => lanes.has(gpu_id));
   if (!isSame) return snapshot;
   return { ...snapshot, envs: before.envs.map(({ env_id }) => /** @type {Env} */ (placed.get(env_id))),
     board: { ...board, held: true, groups: before.board.groups.map(({ gpu_id }) => /** @type {Group} */ (lanes.get(gpu_id))) } };

@@ -17,6 +17,8 @@ import { makeRollups } from "../rollups.js";
 /** Where the cursor is: on an env, wherever that goes, else on a line. @typedef {{at: number, env: number | null}} Cursor */
 
 const HIGH = { wide: 24, narrow: 46 };
+/** Pixels below which a row has two lines. */
+const NARROW = 640;
 const SPARE = 6;
 const HOLD_MS = 2000;
 const ASK_MS = 200;
@@ -50,7 +52,7 @@ class Board {
     this.timer = 0;
     this.held = 0;
     this.asked = -Infinity;
-    this.phone = matchMedia("(max-width: 720px)");
+    this.high = HIGH.wide;
     this.note = h("span", { class: "muted" });
     this.head = h("div", { class: "b-line b-head", role: "row", "aria-rowindex": 1 });
     this.block = h("div", { class: "b-block", role: "rowgroup" });
@@ -63,9 +65,11 @@ class Board {
     this.rollups = makeRollups();
     this.node = h("section", { class: "board", "aria-label": "Flight board" },
       h("div", { class: "row" }, h("h2", {}, "Flight board"), this.note), this.tools.node, this.grid, this.empty, this.rollups.node);
-    this.phone.onchange = () => this.anew();
     new ResizeObserver(() => {
       this.tall = this.grid.clientHeight;
+      const isNarrow = this.grid.clientWidth < NARROW;
+      this.high = isNarrow ? HIGH.narrow : HIGH.wide;
+      attr(this.grid, "data-narrow", isNarrow);
       this.redraw();
     }).observe(this.grid);
     ctx.link.listen((place, before) => {
@@ -79,9 +83,6 @@ class Board {
   }
   get isWindow() {
     return this.isFlat || this.ctx.link.place.first !== "";
-  }
-  get high() {
-    return this.phone.matches ? HIGH.narrow : HIGH.wide;
   }
   isKeeping = false;
 
@@ -116,7 +117,7 @@ class Board {
     this.head.replaceChildren(...columns.map(title),
       ...(hasSlots ? [h("span", { class: "b-slots", role: "columnheader" }, ...[names].flat())] : []));
     const most = Math.max(6, ...snapshot.envs.map((env) => Object.keys(env.slots).length));
-    this.grid.style.setProperty("--slots", `${heads.length ? heads.length * 40 : Math.min(17, most + 1) * 12}px`);
+    this.grid.style.setProperty("--slots", `${heads.length ? heads.length * 46 : Math.min(17, most + 1) * 12}px`);
     this.anew();
   }
 
@@ -157,7 +158,7 @@ class Board {
     const { high, lines, shown, grid } = this;
     if (!shown) return;
     this.space.style.setProperty("height", `${lines.count * high}px`);
-    if (this.jump !== null && shown.board.offset != null) {
+    if (this.jump !== null && shown.board.offset !== null) {
       grid.scrollTop = this.jump * high;
       this.jump = null;
     }
