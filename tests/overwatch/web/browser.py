@@ -186,13 +186,17 @@ class Scene:
             self._snapshots |= {one.run.run_id: one for one in snapshots}
             newest = snapshots[-1].run.run_id if snapshots else next(reversed(self._snapshots), None)
             views = {View(), *(view for _, view in self._views)}
-            made = {(run, view): one for run, one in self._snapshots.items() for view in views}
+            made = {(run, view): self.of_view(one, view) for run, one in self._snapshots.items() for view in views}
             ticks = [one.time for one in self._snapshots.values()]
             self.frame = Frame(
                 tick=round(max(ticks, default=0.0) * 1e9), slow=True, newest=newest, snapshots=made,
                 recorded=(), tower=TowerStats(),
             )  # fmt: skip
         self.notifier.publish(self.frame)
+
+    def of_view(self, snapshot: Snapshot, view: View) -> Snapshot:
+        """What a view shows of a snapshot; a scene with more rows than one view has answers otherwise."""
+        return snapshot
 
     def watch(self, run_id: str | None, view: View) -> None:
         """Take a view, and publish what there is for it."""
