@@ -21,7 +21,7 @@ export function makeRow({ columns, hasSlots }) {
   const cells = names.map((name) => (parts[name] = h("span", { class: `b-${name}`, role: "gridcell" })));
   made += 1;
   return { parts, node: h("div", { class: "b-line", role: "row", id: `board-${made}` },
-    h("span", { class: "b-label", role: "gridcell" }, ...label), ...cells) };
+    h("span", { class: "b-label", role: "gridcell" }, ...label.flatMap((part) => [part, " "])), ...cells) };
 }
 
 /** @param {Row} row @param {Line} line @param {Snapshot} snapshot @param {Shape} shape @param {How} how */
@@ -29,7 +29,7 @@ export function fill({ node, parts }, line, snapshot, shape, { at, isHere, isOpe
   const { kind, section, env } = line;
   attr(node, "data-kind", kind);
   attr(node, "aria-rowindex", at + 2);
-  attr(node, "aria-selected", isHere);
+  attr(node, "aria-selected", isHere ? "true" : null);
   attr(node, "data-open", isOpen);
   attr(node, "data-status", env?.status);
   attr(node, "data-old", env !== null && (isOld || env.stale));

@@ -49,7 +49,7 @@ export function makeRollups() {
       attr(seeds, "hidden", !stages.length);
       keyed(census, stages, (stage) => stage, (stage) => {
         const count = h("span");
-        const node = h("span", { title: label(stage) }, h("b", { "data-tone": tone(stage) }, STAGES[stage][0]), " ", count);
+        const node = h("span", { title: label(stage) }, h("b", { "data-tone": tone(stage) }, STAGES[stage][0]), "\u00a0", count, " ");
         return { node, update: () => put(count, short(snapshot.aggregates.seed_census[stage])) };
       });
       parts.forEach(({ text, value }, place) => {

@@ -170,7 +170,10 @@ class Scene:
     """Given snapshots behind the real view API: each view of a run gets what `show` was given last."""
 
     def __init__(
-        self, *snapshots: Snapshot, history: Callable[[HistoryQuery], History | None] | None = None
+        self,
+        *snapshots: Snapshot,
+        history: Callable[[HistoryQuery], History | None] | None = None,
+        of_view: Callable[[Snapshot, View], Snapshot] | None = None,
     ) -> None:
         self.notifier = FrameNotifier()
         self.frame: Frame | None = None
@@ -178,6 +181,7 @@ class Scene:
         self._lock = threading.Lock()
         self._snapshots: dict[str, Snapshot] = {}
         self._history = history
+        self._of_view = of_view or (lambda snapshot, _: snapshot)
         self.show(*snapshots)
 
     def show(self, *snapshots: Snapshot) -> None:
@@ -186,17 +190,17 @@ class Scene:
             self._snapshots |= {one.run.run_id: one for one in snapshots}
             newest = snapshots[-1].run.run_id if snapshots else next(reversed(self._snapshots), None)
             views = {View(), *(view for _, view in self._views)}
-            made = {(run, view): self.of_view(one, view) for run, one in self._snapshots.items() for view in views}
+            made = {
+                (run, view): self._of_view(one, view)
+                for run, one in self._snapshots.items()
+                for view in views
+            }
             ticks = [one.time for one in self._snapshots.values()]
             self.frame = Frame(
                 tick=round(max(ticks, default=0.0) * 1e9), slow=True, newest=newest, snapshots=made,
                 recorded=(), tower=TowerStats(),
             )  # fmt: skip
         self.notifier.publish(self.frame)
-
-    def of_view(self, snapshot: Snapshot, view: View) -> Snapshot:
-        """What a view shows of a snapshot; a scene with more rows than one view has answers otherwise."""
-        return snapshot
 
     def watch(self, run_id: str | None, view: View) -> None:
         """Take a view, and publish what there is for it."""

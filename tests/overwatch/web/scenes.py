@@ -1,4 +1,4 @@
-"""Snapshots that every panel is shown with, by name, and a fleet whose rows the real board cuts into windows."""
+"""Snapshots that every panel is shown with, by name; a fleet whose rows the real board cuts into windows."""
 
 from functools import cache
 
@@ -55,9 +55,9 @@ class Fleet(Scene):
     """Every view has its own rows of the fleet, as a collector would cut them."""
 
     def __init__(self, n: int, lanes: int = 4) -> None:
-        self.known = fleet(n, lanes)
-        super().__init__(project(*self.known, View()))
+        self._known = fleet(n, lanes)
+        super().__init__(self.seen(View()), of_view=lambda _, view: self.seen(view))
 
-    def of_view(self, snapshot: Snapshot, view: View) -> Snapshot:
+    def seen(self, view: View) -> Snapshot:
         """What a view shows of the fleet."""
-        return project(*self.known, view)
+        return project(*self._known, view)

@@ -35,9 +35,7 @@ def test_the_pulse_is_the_snapshots(name: str, page_of: PageOf) -> None:
             for cell in cells.all()
         ]
         old = snapshot.link.state == "stale"
-        assert drawn == [
-            expected(snapshot.policy.get(cell.name, Reading()), old=old) for cell in CELLS
-        ]
+        assert drawn == [expected(snapshot.policy.get(cell.name, Reading()), old=old) for cell in CELLS]
         page.close()
 
 

@@ -56,7 +56,7 @@ def test_no_lane_and_no_host_are_said_in_words(page_of: PageOf) -> None:
 
 
 def test_services_come_after_the_machines(page_of: PageOf) -> None:
-    """Worst first as the snapshot has them, with a mark and their parts; eight at most, then how many more."""
+    """Worst first as they come, with a mark and their parts; eight at most, then how many more."""
     held = Service(name="replay", status="warning", age_s=1.0, parts=("fill 98%",),
                    bound=Bound(state="STARVED", why="no inserts"))  # fmt: skip
     silent = Service(name="rollout 1", status="silent", age_s=75.0)

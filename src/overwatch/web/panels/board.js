@@ -50,7 +50,6 @@ class Board {
     this.acts = false;
     this.isDrawn = true;
     this.timer = 0;
-    this.held = 0;
     this.asked = -Infinity;
     this.high = HIGH.wide;
     this.note = h("span", { class: "muted" });
@@ -59,7 +58,7 @@ class Board {
     this.space = h("div", { class: "b-space", role: "presentation" }, this.block);
     this.grid = h("div", { class: "b-grid", role: "grid", tabindex: 0, "aria-label": "Environments",
       onscroll: () => this.scrolled(), onclick: (/** @type {MouseEvent} */ event) => this.clicked(event),
-      onpointermove: () => this.hold() }, h("div", { role: "rowgroup", class: "b-top" }, this.head), this.space);
+      onpointermove: this.hold }, h("div", { role: "rowgroup", class: "b-top" }, this.head), this.space);
     this.empty = h("p", { class: "muted" });
     this.tools = makeTools(ctx, this);
     this.rollups = makeRollups();
@@ -85,6 +84,7 @@ class Board {
     return this.isFlat || this.ctx.link.place.first !== "";
   }
   isKeeping = false;
+  held = 0;
 
   /** @param {Snapshot} snapshot */
   update(snapshot) {
@@ -103,16 +103,14 @@ class Board {
     this.ask();
   }
 
-  hold() {
-    this.held = performance.now() + HOLD_MS;
-  }
+  hold = () => (this.held = performance.now() + HOLD_MS);
 
   /** Other columns: the head and all rows anew. @param {string} key @param {Snapshot} snapshot */
   rebuild(key, snapshot) {
     const { columns, heads, hasSlots } = this.shape;
     this.key = key;
     const title = (/** @type {rows.Column} */ { name, head, sort }) => h("span", { class: `b-${name}`, role: "columnheader",
-      "data-sort": sort }, sort ? h("button", { type: "button", tabindex: -1, onclick: () => this.sort(sort) }, head) : head);
+      "data-sort": sort }, sort ? h("button", { type: "button", onclick: () => this.sort(sort) }, head) : head);
     const names = heads.length ? heads.map((name) => h("span", { class: "b-chip" }, name)) : "slots";
     this.head.replaceChildren(...columns.map(title),
       ...(hasSlots ? [h("span", { class: "b-slots", role: "columnheader" }, ...[names].flat())] : []));
@@ -274,6 +272,7 @@ class Board {
   fold(section) {
     const lane = section.group?.gpu_id ?? "";
     if (!this.folded.delete(lane)) this.folded.add(lane);
+    this.cursor = { at: section.begin, env: null };
     if (this.shown) this.lines = rows.layout(this.shown, this.folded, this.isFlat);
     this.redraw();
   }
@@ -336,8 +335,9 @@ function makeTools(ctx, board) {
     const why = await ctx.source.ask("snapshot", { filter, rows: "1", run: ctx.link.place.run }).then(() => "", (bad) => bad.message);
     if (filter !== asked) return;
     put(error, why);
-    attr(field, "aria-invalid", why !== "");
-    if (!why) ctx.link.go({ filter, first: ctx.link.place.first && "0" }, { quiet: true });
+    attr(field, "aria-invalid", why ? "true" : null);
+    // An address with a filter that cannot be read shows all; the field keeps it beside the error.
+    if (!why || ctx.link.place.filter === filter) ctx.link.go({ filter: why ? "" : filter, first: ctx.link.place.first && "0" }, { quiet: true });
   }
   field.addEventListener("input", () => {
     clearTimeout(timer);
