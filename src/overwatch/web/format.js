@@ -44,6 +44,37 @@ export function whole(value) {
   return value === null || value === undefined ? ABSENT : Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
+/** A number in so many characters: with its digits, else with a prefix or an exponent, and never cut.
+ * @param {number | null | undefined} value @param {number} digits @param {number} width @param {{signed?: boolean}} [how] */
+export function number(value, digits, width, how = {}) {
+  let text = fixed(value, digits, how);
+  if (value === null || value === undefined) return text;
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "Inf" : "-Inf";
+  if (value && digits === 2 && !Number(text)) {
+    // A small value is not nothing: one digit more, where there is room without the leading zero.
+    const finer = bare(fixed(value, 3, how));
+    if (finer.length <= width && Number(finer)) text = finer;
+  }
+  if (text.length <= width) return text;
+  if (bare(text).length <= width) return bare(text);
+  const [scale, letter] = PREFIXES.find(([least]) => Math.abs(value) >= least) ?? [1, ""];
+  for (const fewer of [2, 1, 0]) {
+    text = fixed(value / scale, fewer, how) + letter;
+    if (text.length <= width) return text;
+  }
+  text = (how.signed && !(value < 0) ? "+" : "") + value.toExponential(0).replace("e+", "e");
+  return text.length <= width ? text : text.replace(/^\+/, "");
+}
+
+/** Without the zero before the point: `.94`. @param {string} text */
+const bare = (text) => text.replace(/^([+-]?)0\./, "$1.");
+
+/** An age that grows on the page: tenths below ten seconds, then as a duration. @param {number | null | undefined} seconds */
+export function age(seconds) {
+  if (seconds === null || seconds === undefined) return ABSENT;
+  return seconds < 9.95 ? `${fixed(Math.max(0, seconds), 1)}s` : duration(seconds);
+}
+
 /** `0.84s`, `41s`, `4m12s`, `1h12m`, `2d3h`. @param {number | null | undefined} seconds @param {{coarse?: boolean}} [how] */
 export function duration(seconds, how = {}) {
   if (seconds === null || seconds === undefined) return ABSENT;

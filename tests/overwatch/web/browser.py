@@ -172,7 +172,10 @@ class Scene:
     """Given snapshots behind the real view API: each view of a run gets what `show` was given last."""
 
     def __init__(
-        self, *snapshots: Snapshot, history: Callable[[HistoryQuery], History | None] | None = None
+        self,
+        *snapshots: Snapshot,
+        history: Callable[[HistoryQuery], History | None] | None = None,
+        of_view: Callable[[Snapshot, View], Snapshot] | None = None,
     ) -> None:
         self.notifier = FrameNotifier()
         self.frame: Frame | None = None
@@ -180,6 +183,7 @@ class Scene:
         self._lock = threading.Lock()
         self._snapshots: dict[str, Snapshot] = {}
         self._history = history
+        self._of_view = of_view or (lambda snapshot, _: snapshot)
         self.show(*snapshots)
 
     def show(self, *snapshots: Snapshot) -> None:
@@ -188,7 +192,11 @@ class Scene:
             self._snapshots |= {one.run.run_id: one for one in snapshots}
             newest = snapshots[-1].run.run_id if snapshots else next(reversed(self._snapshots), None)
             views = {View(), *(view for _, view in self._views)}
-            made = {(run, view): one for run, one in self._snapshots.items() for view in views}
+            made = {
+                (run, view): self._of_view(one, view)
+                for run, one in self._snapshots.items()
+                for view in views
+            }
             ticks = [one.time for one in self._snapshots.values()]
             self.frame = Frame(
                 tick=round(max(ticks, default=0.0) * 1e9), slow=True, newest=newest, snapshots=made,
