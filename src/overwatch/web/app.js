@@ -5,6 +5,7 @@ import { bind, press } from "./keys.js";
 import { Link } from "./link.js";
 import { Source } from "./source.js";
 import * as alarms from "./panels/alarms.js";
+import * as curves from "./panels/curves.js";
 import * as header from "./panels/header.js";
 
 /** @typedef {import("./types.js").Snapshot} Snapshot */
@@ -15,10 +16,10 @@ import * as header from "./panels/header.js";
  * @typedef {{name: string, title: string, where: "top" | "main" | "side", pages?: string[], make: (ctx: Context) => Drawn}} Panel */
 
 /** In the order in which they are shown. @type {Panel[]} */
-export const PANELS = [header.panel, alarms.panel];
+export const PANELS = [header.panel, alarms.panel, curves.panel];
 
 /** @type {[string, string][]} */
-export const PAGES = [["flight", "Flight"]];
+export const PAGES = [["flight", "Flight"], ["curves", "Curves"]];
 
 const ROWS = 60;
 

@@ -92,3 +92,56 @@ function level(value, low, high) {
   const share = (value - low) / (high - low);
   return share >= 1 ? 7 : Math.min(6, Math.max(0, Math.round(share * 7)));
 }
+
+/** A value as Python's `format` writes it: `.4f`, `+.2f`, `,.0f`, `.0%`, `.1e`, `.4g`.
+ * @param {number} value @param {string} how */
+export function spec(value, how) {
+  const [, plus, comma, digits, kind] = /^(\+?)(,?)\.(\d+)([fge%])$/.exec(how) ?? ["", "", "", "4", "g"];
+  const most = Number(digits);
+  let text = kind === "e" ? exponential(value, most) : kind === "g" ? general(value, most)
+    : kind === "%" ? `${(100 * value).toFixed(most)}%` : value.toFixed(most);
+  if (comma) text = text.replace(/^-?\d+/, (whole_) => whole_.replace(/\B(?=(\d{3})+$)/g, ","));
+  return plus && !text.startsWith("-") ? `+${text}` : text;
+}
+
+/** @param {number} value @param {number} digits */
+function exponential(value, digits) {
+  return value.toExponential(digits).replace(/e([+-])(\d)$/, "e$10$2");
+}
+
+/** @param {number} value @param {number} digits */
+function general(value, digits) {
+  if (value === 0) return "0";
+  const written = exponential(value, Math.max(0, digits - 1));
+  const power = Number(written.slice(written.indexOf("e") + 1));
+  if (power >= -4 && power < Math.max(1, digits)) return trimmed(value.toFixed(Math.max(0, digits - 1 - power)));
+  return written.replace(/^[^e]*/, trimmed);
+}
+
+/** @param {string} text */
+const trimmed = (text) => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
+
+/** A value in at most so many characters: by its format, else with a prefix or an exponent; never cut.
+ * @param {number | null | undefined} value @param {string} how @param {number} [width] */
+export function number(value, how, width = 9) {
+  if (value === null || value === undefined) return ABSENT;
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "Inf" : "-Inf";
+  let text = spec(value, how);
+  if (value && how.endsWith(".2f") && !Number(text)) {
+    const finer = noZero(spec(value, how.replace(".2f", ".3f")));
+    if (finer.length <= width && Number(finer)) text = finer;
+  }
+  if (text.length <= width) return text;
+  if (noZero(text).length <= width) return noZero(text);
+  const sign = how.startsWith("+") ? "+" : "";
+  const [scale, letter] = PREFIXES.find(([one]) => Math.abs(value) >= one) ?? [1, ""];
+  for (const digits of [2, 1, 0]) {
+    text = spec(value / scale, `${sign}.${digits}f`) + letter;
+    if (text.length <= width) return text;
+  }
+  text = spec(value, `${sign}.0e`).replace(/e([+-])0?/, (_, way) => (way === "-" ? "e-" : "e"));
+  return text.length <= width ? text : text.replace(/^\++/, "");
+}
+
+/** Without the zero before the point. @param {string} text */
+const noZero = (text) => text.replace(/^([+-]?)0\./, "$1.");
