@@ -4,22 +4,29 @@ import { attr, h, keyed, put } from "./dom.js";
 import { bind, press } from "./keys.js";
 import { Link } from "./link.js";
 import { Source } from "./source.js";
+import { dialog } from "./login.js";
 import * as alarms from "./panels/alarms.js";
+import * as compare from "./panels/compare.js";
 import * as curves from "./panels/curves.js";
 import * as header from "./panels/header.js";
+import * as help from "./panels/help.js";
+import * as runs from "./panels/runs.js";
+import * as transport from "./panels/transport.js";
 
 /** @typedef {import("./types.js").Snapshot} Snapshot */
 /** @typedef {{link: Link, source: Source, snapshot: Snapshot | null, redraw: () => void, note: (text: string) => void,
+ *   login: () => void, follow: (to: () => Partial<import("./link.js").Place>) => (event: MouseEvent) => void,
  *   window: {first: number, rows: number}}} Context */
 /** @typedef {{node: HTMLElement, update: (snapshot: Snapshot) => void}} Drawn */
 /** `pages`: where it is shown; every page where there are none. `where`: in the header, in the middle, at the side.
  * @typedef {{name: string, title: string, where: "top" | "main" | "side", pages?: string[], make: (ctx: Context) => Drawn}} Panel */
 
 /** In the order in which they are shown. @type {Panel[]} */
-export const PANELS = [header.panel, alarms.panel, curves.panel];
+export const PANELS = [header.panel, transport.panel, alarms.panel, curves.panel, runs.panel, compare.panel, help.panel];
 
 /** @type {[string, string][]} */
-export const PAGES = [["flight", "Flight"], ["curves", "Curves"]];
+export const PAGES = [["flight", "Flight"], ["curves", "Curves"],
+  ["runs", "Runs"], ["compare", "Compare"], ["help", "Help"]];
 
 const ROWS = 60;
 
@@ -29,9 +36,15 @@ const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 function start() {
   const link = new Link();
   let isDrawn = true;
-  const source = new Source(take, () => ctx.redraw());
+  const source = new Source(take, (connection) => {
+    if (connection.state === "refused") ctx.login();
+    ctx.redraw();
+  });
   /** @type {Context} */
-  const ctx = { link, source, snapshot: null, redraw, note, window: { first: 0, rows: ROWS } };
+  const ctx = {
+    link, source, snapshot: null, redraw, note, window: { first: 0, rows: ROWS },
+    login: () => dialog(source, redraw), follow,
+  };
   /** @type {Map<string, Drawn>} */
   const made = new Map();
 
@@ -71,6 +84,18 @@ function start() {
     put(line, text);
     attr(line, "hidden", !text);
   }
+  /** What a link does when it is clicked, which stays a link for new tabs. @param {() => Partial<import("./link.js").Place>} to */
+  function follow(to) {
+    return (/** @type {MouseEvent} */ event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      link.go(to());
+    };
+  }
+  function look() {
+    attr(document.documentElement, "data-theme", link.place.theme || null);
+    attr(document.documentElement, "data-palette", link.place.palette || null);
+  }
   function view() {
     const { run, at, env, sort, order, filter, grouped } = link.place;
     const rows = { rows: String(ctx.window.rows), offset: ctx.window.first ? String(ctx.window.first) : "" };
@@ -79,30 +104,28 @@ function start() {
 
   byId("main").replaceChildren();
   link.listen(() => {
-    pages(link);
+    pages(ctx);
+    look();
     view();
     redraw();
   });
   addEventListener("keydown", (event) => press(event, ctx));
   bind([{ keys: ["Escape"], shown: "Esc", does: "close what is open", run: () => link.go({ env: "", slot: "", lane: "", finding: "" }) }]);
-  pages(link);
+  pages(ctx);
+  look();
   view();
   redraw();
   // Ages grow while nothing comes.
   setInterval(redraw, 1000);
 }
 
-/** The pages, as links that keep the place. @param {Link} link */
-function pages(link) {
+/** The pages, as links that keep the place. @param {Context} ctx */
+function pages(ctx) {
   keyed(byId("pages"), PAGES, ([name]) => name, ([name, title]) => {
-    const node = h("a", { href: "", onclick: (/** @type {MouseEvent} */ event) => {
-      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-      event.preventDefault();
-      link.go({ page: name });
-    } }, title);
+    const node = h("a", { onclick: ctx.follow(() => ({ page: name })) }, title);
     return { node, update: () => {
-      attr(node, "href", link.to({ page: name }));
-      attr(node, "aria-current", link.place.page === name ? "page" : null);
+      attr(node, "href", ctx.link.to({ page: name }));
+      attr(node, "aria-current", ctx.link.place.page === name ? "page" : null);
     } };
   });
 }

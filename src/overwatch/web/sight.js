@@ -2,7 +2,6 @@
 
 import { bind } from "./keys.js";
 
-const WAIT_MS = 200;
 const PAGES = ["curves", "heat"];
 
 /** @type {WeakMap<import("./link.js").Link, Sight>} */
@@ -26,15 +25,12 @@ export class Sight {
     this.at = null;
     /** @type {Set<() => void>} */
     this.listeners = new Set();
-    /** What the address will be, once it was the same for a while. @type {{from: string, to: string} | null} */
-    this.pending = null;
-    this.timer = 0;
     link.listen((now, before) => (now.from !== before.from || now.to !== before.to) && this.#changed());
   }
 
   /** Begin and end of what is in sight. @returns {[number, number]} */
   get span() {
-    const { from, to } = this.pending ?? this.link.place;
+    const { from, to } = this.link.place;
     const [begin, end] = this.whole;
     const last = to === "" || !Number.isFinite(+to) ? end : +to;
     const first = from === "" || !Number.isFinite(+from) ? begin : +from < 0 ? last + +from : +from;
@@ -42,7 +38,7 @@ export class Sight {
   }
 
   get isZoomed() {
-    const { from, to } = this.pending ?? this.link.place;
+    const { from, to } = this.link.place;
     return from !== "" || to !== "";
   }
 
@@ -59,16 +55,8 @@ export class Sight {
     const wide = Math.min(end - begin, Math.max(last - first, 1e-4 * (end - begin), 0.1));
     const from = Math.min(Math.max(begin, (first + last - wide) / 2), end - wide);
     const isNewest = from + wide >= end - 1e-3 * wide;
-    this.pending = wide >= end - begin ? { from: "", to: "" }
-      : isNewest ? { from: `-${wide.toFixed(1)}`, to: "" }
-      : { from: from.toFixed(1), to: (from + wide).toFixed(1) };
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => {
-      const place = /** @type {{from: string, to: string}} */ (this.pending);
-      this.pending = null;
-      this.link.go(place, { quiet: true });
-    }, WAIT_MS);
-    this.#changed();
+    this.link.go(wide >= end - begin ? { from: "", to: "" } : isNewest ? { from: `-${wide.toFixed(1)}`, to: "" }
+      : { from: from.toFixed(1), to: (from + wide).toFixed(1) }, { quiet: true });
   }
 
   /** So many times as much in sight, around a time. @param {number} factor @param {number} [around] */

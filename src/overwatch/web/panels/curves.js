@@ -147,15 +147,12 @@ export const panel = {
         ctx.redraw();
       });
       charts.set(name, one);
-      const link = h("a", { onclick: (/** @type {MouseEvent} */ event) => {
-        if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-        event.preventDefault();
-        ctx.link.go({ name: ctx.link.place.name ? "" : name });
-      } });
+      const to = () => ({ name: ctx.link.place.name ? "" : name });
+      const link = h("a", { onclick: ctx.follow(to) });
       const node = h("figure", { tabindex: 0, "data-name": name }, h("figcaption", {}, link), one.node);
       return { node, update: () => {
         const series = seriesOf(name, past.runs, ctx);
-        attr(link, "href", ctx.link.to({ name: ctx.link.place.name ? "" : name }));
+        attr(link, "href", ctx.link.to(to()));
         put(link, series[0]?.curve.label ?? name);
         if (!series.length) return;
         const { by, log } = ctx.link.place;
@@ -172,7 +169,7 @@ export const panel = {
         const ordered = [...new Set([...FIRST.filter((one) => all.has(one)), ...all])]
           .filter((one) => (name ? one === name : passes(one, text) && !(over === "ranks" && one.includes("#"))));
         past.ask(snapshot, ordered.filter((one) => name || charts.get(one)?.it.isSeen));
-        const state = `${past.turn} ${location.search} ${ordered.length} ${snapshot.run.run_id}`;
+        const state = `${past.turn} ${ctx.link.to({})} ${ordered.length} ${snapshot.run.run_id}`;
         if (state === drawn) return;
         drawn = state;
         for (const one of toggles) one.update();
