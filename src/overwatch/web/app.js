@@ -8,8 +8,10 @@ import { dialog } from "./login.js";
 import * as alarms from "./panels/alarms.js";
 import * as compare from "./panels/compare.js";
 import * as curves from "./panels/curves.js";
+import * as heat from "./panels/heat.js";
 import * as header from "./panels/header.js";
 import * as help from "./panels/help.js";
+import * as policyPage from "./panels/policy_page.js";
 import * as runs from "./panels/runs.js";
 import * as transport from "./panels/transport.js";
 
@@ -22,10 +24,11 @@ import * as transport from "./panels/transport.js";
  * @typedef {{name: string, title: string, where: "top" | "main" | "side", pages?: string[], make: (ctx: Context) => Drawn}} Panel */
 
 /** In the order in which they are shown. @type {Panel[]} */
-export const PANELS = [header.panel, transport.panel, alarms.panel, curves.panel, runs.panel, compare.panel, help.panel];
+export const PANELS = [header.panel, transport.panel, alarms.panel, curves.panel, policyPage.panel,
+  heat.panel, runs.panel, compare.panel, help.panel];
 
 /** @type {[string, string][]} */
-export const PAGES = [["flight", "Flight"], ["curves", "Curves"],
+export const PAGES = [["flight", "Flight"], ["policy", "Policy"], ["curves", "Curves"], ["heat", "Heat"],
   ["runs", "Runs"], ["compare", "Compare"], ["help", "Help"]];
 
 const ROWS = 60;

@@ -224,7 +224,7 @@ export function chart(sight, onSeen) {
   }
   gestures(plot, chosen, sight, (px) => (frame ? frame.time(px) : 0));
   painted(it);
-  sight.listeners.add(() => it.isSeen && node.isConnected && repaint(it));
+  sight.listeners.add((isMoved) => it.isSeen && node.isConnected && (isMoved ? repaint(it) : showCursor()));
   /** @param {Drawing} next */
   function update(next) {
     drawing = next;
@@ -266,18 +266,20 @@ function table(node, { series: [{ curve }] }) {
   node.replaceChildren(head, ...rows.reverse());
 }
 
-/** Read under the pointer; drag, wheel or pinch to zoom; a double click shows all again.
- * @param {HTMLElement} plot @param {HTMLElement} chosen @param {import("./sight.js").Sight} sight @param {(px: number) => number} time */
-export function gestures(plot, chosen, sight, time) {
+/** Read under the pointer; drag, wheel or pinch to zoom; a double click shows all again, a click picks.
+ * @param {HTMLElement} plot @param {HTMLElement} chosen @param {import("./sight.js").Sight} sight
+ * @param {(px: number) => number} time @param {(event: PointerEvent) => void} [pick] */
+export function gestures(plot, chosen, sight, time, pick) {
   /** @type {Map<number, number>} */
   const held = new Map();
-  /** @type {number | null} */
-  let from = null;
+  let from = NaN;
+  let isDrag = false;
   attr(chosen, "hidden", true);
   plot.addEventListener("pointerdown", (event) => {
     held.set(event.pointerId, event.offsetX);
-    from = event.pointerType === "touch" || event.button ? null : event.offsetX;
-    if (from !== null) plot.setPointerCapture(event.pointerId);
+    from = event.offsetX;
+    isDrag = event.pointerType !== "touch" && !event.button;
+    if (isDrag) plot.setPointerCapture(event.pointerId);
   });
   plot.addEventListener("pointermove", (event) => {
     const before = [...held.values()];
@@ -288,7 +290,7 @@ export function gestures(plot, chosen, sight, time) {
       return sight.zoom(was / is, time((now[0] + now[1]) / 2));
     }
     sight.read(time(event.offsetX));
-    if (from === null) return undefined;
+    if (!isDrag) return undefined;
     attr(chosen, "hidden", Math.abs(event.offsetX - from) < NEAR);
     chosen.style.setProperty("left", `${Math.min(from, event.offsetX)}px`);
     chosen.style.setProperty("width", `${Math.abs(event.offsetX - from)}px`);
@@ -297,11 +299,11 @@ export function gestures(plot, chosen, sight, time) {
   const ended = (/** @type {PointerEvent} */ event) => {
     held.delete(event.pointerId);
     attr(chosen, "hidden", true);
-    const [start, x] = [from, event.offsetX];
-    from = null;
-    if (start !== null && event.type === "pointerup" && Math.abs(x - start) >= NEAR) {
-      sight.show(time(Math.min(start, x)), time(Math.max(start, x)));
-    }
+    const [start, x, wasDrag] = [from, event.offsetX, isDrag];
+    isDrag = false;
+    if (event.type !== "pointerup" || event.button) return;
+    if (Math.abs(x - start) < NEAR) pick?.(event);
+    else if (wasDrag) sight.show(time(Math.min(start, x)), time(Math.max(start, x)));
   };
   plot.addEventListener("pointerup", ended);
   plot.addEventListener("pointercancel", ended);

@@ -23,9 +23,9 @@ export class Sight {
     this.whole = [0, 1];
     /** The time that is read. @type {number | null} */
     this.at = null;
-    /** @type {Set<() => void>} */
+    /** Called with whether other times are in sight. @type {Set<(isMoved: boolean) => void>} */
     this.listeners = new Set();
-    link.listen((now, before) => (now.from !== before.from || now.to !== before.to) && this.#changed());
+    link.listen((now, before) => (now.from !== before.from || now.to !== before.to) && this.#changed(true));
   }
 
   /** Begin and end of what is in sight. @returns {[number, number]} */
@@ -46,7 +46,7 @@ export class Sight {
   read(at) {
     if (at === this.at) return;
     this.at = at;
-    this.#changed();
+    this.#changed(false);
   }
 
   /** Bring other times into sight. @param {number} first @param {number} last */
@@ -83,8 +83,9 @@ export class Sight {
     this.read(Math.min(last, Math.max(first, at)));
   }
 
-  #changed() {
-    for (const listener of this.listeners) listener();
+  /** @param {boolean} isMoved */
+  #changed(isMoved) {
+    for (const listener of this.listeners) listener(isMoved);
   }
 }
 

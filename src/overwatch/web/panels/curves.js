@@ -74,7 +74,6 @@ function pasts(ctx, charts) {
     if (isOwn && past.since != null) sight.whole = [past.since, Math.max(past.until ?? 0, past.since + 1)];
   }
   ctx.link.listen(stale);
-  sight.listeners.add(stale);
   return it;
 }
 
