@@ -33,7 +33,7 @@ export function logTicks(low, high) {
 /** A number as an axis shows it. @param {number} value */
 export function axisNumber(value) {
   const isFar = value !== 0 && (Math.abs(value) >= 1e5 || Math.abs(value) < 1e-3);
-  return isFar ? spec(value, ".1e").replace("e+0", "e").replace("e-0", "e-") : spec(value, ",.6g");
+  return isFar ? spec(value, ".2e").replace(/\.?0*e([+-])0?/, (_, way) => (way === "-" ? "e-" : "e")) : spec(value, ",.6g");
 }
 
 /** A time as an axis shows it. @param {number} value */

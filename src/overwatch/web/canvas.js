@@ -2,7 +2,7 @@
 
 const NAMES = ["ink", "muted", "line", "card", "accent", "ok", "info", "warning", "critical", "heat",
   "c0", "c1", "c2", "c3", "c4", "c5"];
-const BUDGET_MS = 8;
+const [BUDGET_MS, BUDGET] = [8, 4];
 
 /** `resize` takes the size of its place in the page, `paint` draws into the canvas's own pixels.
  * @typedef {{canvas: HTMLCanvasElement, wide: number, high: number, isSeen: boolean, onSeen?: () => void,
@@ -55,10 +55,13 @@ export function repaint(one) {
 function paintSome() {
   isPlanned = false;
   const until = performance.now() + BUDGET_MS;
+  let left = BUDGET;
   for (const one of dirty) {
-    if (performance.now() > until) break;
+    if (performance.now() > until || !left) break;
     dirty.delete(one);
-    if (one.isSeen && one.wide && one.high) paint(one);
+    if (!one.isSeen || !one.wide || !one.high) continue;
+    paint(one);
+    left -= 1;
   }
   const [next] = dirty;
   if (next) repaint(next);
@@ -74,7 +77,9 @@ function paint({ canvas, wide, high, paint: draw }) {
   g.setTransform(ratio, 0, 0, ratio, 0, 0);
   g.clearRect(0, 0, wide, high);
   g.font = "11px system-ui, sans-serif";
+  g.save();
   draw(g, palette());
+  g.restore();
 }
 
 /** The colours of the theme, as a canvas takes them. */

@@ -26,7 +26,7 @@ const NEAR = 5;
 /** Where things lie in a chart. @typedef {ReturnType<typeof framed>} Frame */
 /** @param {Drawing} drawing @param {[number, number]} span @param {{wide: number, high: number}} size @param {boolean} isZoomed */
 function framed(drawing, span, size, isZoomed) {
-  const { series, isLog } = drawing;
+  const { series } = drawing;
   const [{ curve, begin: origin }] = series;
   const isByUpdate = drawing.isByUpdate && curve.update.length > 1 && curve.update.at(-1) !== null;
   const to = (/** @type {number} */ time) => (isByUpdate ? along(curve.at, curve.update, time) : time - origin);
@@ -35,7 +35,9 @@ function framed(drawing, span, size, isZoomed) {
   const [left, right, top, bottom] = [LEFT, size.wide - RIGHT, TOP, size.high - BOTTOM];
   const x = (/** @type {number} */ one) => left + ((one - first) / (last - first)) * (right - left);
   const bands = series.map((one) => band(one, { first, last, x, isByUpdate }));
-  const values = bands.flatMap((one) => one.flatMap(([, low, high]) => [low, high])).filter((one) => !isLog || one > 0);
+  const all = bands.flatMap((one) => one.flatMap(([, low, high]) => [low, high]));
+  const isLog = drawing.isLog && all.some((one) => one > 0);
+  const values = isLog ? all.filter((one) => one > 0) : all;
   const limits = curve.limits.filter((one) => !isLog || one.value > 0);
   const logs = isLog ? fitted(values.map(Math.log10), limits.map((one) => ({ value: Math.log10(one.value) }))) : null;
   const ends = logs ?? (curve.scale && !isZoomed ? curve.scale : fitted(values, limits));
@@ -45,7 +47,7 @@ function framed(drawing, span, size, isZoomed) {
     return bottom - Math.min(1, Math.max(0, share)) * (bottom - top);
   };
   const inside = logs ? [10 ** low, 10 ** high] : [low, high];
-  return { left, right, top, bottom, first, last, x, y, low: inside[0], high: inside[1], bands, isByUpdate,
+  return { left, right, top, bottom, first, last, x, y, low: inside[0], high: inside[1], bands, isByUpdate, isLog,
     px: (/** @type {number} */ time) => x(to(time)),
     time: (/** @type {number} */ px) => from(first + ((px - left) / (right - left)) * (last - first)) };
 }
@@ -71,8 +73,8 @@ function band({ curve: { at, update, low, high }, begin }, { first, last, x, isB
   return found;
 }
 
-/** @param {Pen} g @param {Frame} frame @param {Colours} colours @param {boolean} isLog */
-function axes(g, { left, right, top, bottom, first, last, x, y, low, high, isByUpdate }, colours, isLog) {
+/** @param {Pen} g @param {Frame} frame @param {Colours} colours */
+function axes(g, { left, right, top, bottom, first, last, x, y, low, high, isByUpdate, isLog }, colours) {
   [g.lineWidth, g.strokeStyle, g.fillStyle] = [1, colours.line, colours.muted];
   g.textAlign = "right";
   for (const value of isLog ? logTicks(low, high) : ticks(low, high, Math.max(2, (bottom - top) / 32))) {
@@ -199,9 +201,12 @@ export function chart(sight, onSeen) {
     if (!drawing) return;
     const { series, moments, isLog } = drawing;
     frame = framed(drawing, sight.span, it, sight.isZoomed || isLog);
-    axes(g, frame, colours, isLog);
+    axes(g, frame, colours);
     limits(g, frame, series[0].curve, colours);
     marks(g, frame, moments, colours);
+    g.beginPath();
+    g.rect(frame.left - 1, 0, frame.right - frame.left + 2, it.high);
+    g.clip();
     for (let i = series.length - 1; i >= 0; i -= 1) {
       const own = series[0].curve.status;
       const colour = i ? colours[`c${i % 6}`] : own === "warning" || own === "critical" ? colours[own] : colours.c0;

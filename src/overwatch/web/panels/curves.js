@@ -175,7 +175,7 @@ export const panel = {
         attr(whole, "disabled", !sight.isZoomed);
         const field = /** @type {HTMLInputElement} */ (match);
         if (document.activeElement !== field) field.value = text;
-        put(title, `Curves: ${ordered.length} numbers${past.trouble ? ` · the past did not come: ${past.trouble}` : ""}`);
+        put(title, `Curves: ${name ? "one number; Enter shows all" : `${ordered.length} numbers`}${past.trouble ? ` · the past did not come: ${past.trouble}` : ""}`);
         attr(grid, "class", name ? "curves alone" : "curves");
         keyed(grid, ordered, (one) => one, make);
       },

@@ -11,7 +11,9 @@ import { sightOf } from "../sight.js";
 /** @typedef {{since: number, until: number, step_s: number, columns: number, total?: number,
  *   rows: {id: string | number, group: string | null, cells: string}[]}} Heat */
 
-const [REFRESH_MS, AGAIN_MS, ROW, LEFT, BOTTOM, MOST] = [2000, 120, 14, 104, 20, 512];
+const [REFRESH_MS, AGAIN_MS, ROW, BOTTOM, MOST] = [2000, 120, 14, 20, 512];
+/** @param {number} wide */
+const leftOf = (wide) => (wide < 500 ? 66 : 104);
 /** What a cell is drawn as, and in words: how much of its height, how opaque, in which colour.
  * @type {Record<"env" | "gpu", Record<string, {word: string, colour: string, share: number, alpha: number}>>} */
 const CELLS = { env: {}, gpu: {} };
@@ -55,19 +57,19 @@ function past(ctx) {
 }
 
 /** @param {CanvasRenderingContext2D} g @param {Record<string, string>} colours @param {Heat} heat
- * @param {{first: number, top: number, high: number, of: "env" | "gpu", x: (time: number) => number, end: number}} at */
-function cells(g, colours, heat, { first, top, high, of, x, end }) {
+ * @param {{first: number, top: number, high: number, of: "env" | "gpu", x: (time: number) => number, left: number, end: number}} at */
+function cells(g, colours, heat, { first, top, high, of, x, left: edge, end }) {
   g.textAlign = "right";
   heat.rows.forEach(({ id, group, cells: text }, row) => {
     const y = (first + row) * ROW - top;
     if (y < -ROW || y > high) return;
     [g.fillStyle, g.globalAlpha] = [colours.ink, 1];
-    g.fillText(`${of === "env" ? `${group ?? ""}  ` : ""}${id}`.slice(-16), LEFT - 6, y + 11, LEFT - 8);
+    g.fillText(`${of === "env" ? `${group ?? ""}  ` : ""}${id}`.slice(-16), edge - 6, y + 11, edge - 8);
     for (let i = 0; i < text.length;) {
       let next = i + 1;
       while (next < text.length && text[next] === text[i]) next += 1;
       const kind_ = CELLS[of][text[i]];
-      const [left, right] = [Math.max(LEFT, x(heat.since + i * heat.step_s)), Math.min(end, x(heat.since + next * heat.step_s))];
+      const [left, right] = [Math.max(edge, x(heat.since + i * heat.step_s)), Math.min(end, x(heat.since + next * heat.step_s))];
       i = next;
       if (!kind_ || right <= left) continue;
       [g.fillStyle, g.globalAlpha] = [colours[kind_.colour], kind_.alpha];
@@ -84,7 +86,7 @@ function axis(g, colours, [first, last], begin, { x, wide, high }) {
   [g.fillStyle, g.textAlign] = [colours.card, "center"];
   g.fillRect(0, high - BOTTOM, wide, BOTTOM);
   g.fillStyle = colours.muted;
-  for (const one of timeTicks(first - begin, last - begin, Math.max(2, (wide - LEFT) / 80))) {
+  for (const one of timeTicks(first - begin, last - begin, Math.max(2, wide / 90))) {
     g.fillText(axisTime(one), Math.min(wide - 14, x(begin + one)), high - 6);
   }
 }
@@ -119,13 +121,14 @@ export const panel = {
     /** @type {import("../canvas.js").Painted} */
     const it = { canvas: /** @type {HTMLCanvasElement} */ (canvas), wide: 0, high: 0, isSeen: false, onSeen: ctx.redraw, paint };
     const at = { top: 0, row: 0, rows: 0, legend: "" };
-    const x = (/** @type {number} */ time) => LEFT + ((time - sight.span[0]) / (sight.span[1] - sight.span[0])) * (it.wide - LEFT - 8);
-    const time = (/** @type {number} */ px) => sight.span[0] + ((px - LEFT) / (it.wide - LEFT - 8)) * (sight.span[1] - sight.span[0]);
+    const room = () => it.wide - leftOf(it.wide) - 8;
+    const x = (/** @type {number} */ time) => leftOf(it.wide) + ((time - sight.span[0]) / (sight.span[1] - sight.span[0])) * room();
+    const time = (/** @type {number} */ px) => sight.span[0] + ((px - leftOf(it.wide)) / room()) * (sight.span[1] - sight.span[0]);
     /** @param {CanvasRenderingContext2D} g @param {Record<string, string>} colours */
     function paint(g, colours) {
       const { heat, first } = asking;
       if (!heat) return;
-      const place = { first, top: at.top, high: it.high - BOTTOM, of: kind(ctx), x, end: it.wide - 8 };
+      const place = { first, top: at.top, high: it.high - BOTTOM, of: kind(ctx), x, left: leftOf(it.wide), end: it.wide - 8 };
       cells(g, colours, heat, place);
       axis(g, colours, sight.span, sight.whole[0], { x, wide: it.wide, high: it.high });
       point();
@@ -188,7 +191,7 @@ export const panel = {
         const isGpu = kind(ctx) === "gpu";
         at.rows = isGpu ? snapshot.system.gpus.length : heat?.total ?? snapshot.board.matched ?? snapshot.run.n_envs ?? heat?.rows.length ?? 0;
         const first = Math.max(0, Math.floor(at.top / ROW) - 10);
-        asking.ask(snapshot.run.run_id, first, Math.ceil(it.high / ROW) + 20, it.wide - LEFT);
+        asking.ask(snapshot.run.run_id, first, Math.ceil(it.high / ROW) + 20, room());
         scroller.style.setProperty("--tall", `${at.rows * ROW + BOTTOM}px`);
         put(title, `${isGpu ? "GPUs" : "Envs"} over time: ${whole(at.rows)}${asking.trouble ? ` · none came: ${asking.trouble}` : ""}`);
         put(of, isGpu ? "Show envs" : "Show GPUs");
