@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -32,16 +31,12 @@ from overwatch.aggregator import Frame
 from overwatch.collector import Service
 from overwatch.events import Event
 from overwatch.fold import TowerStats
+from overwatch.serve.pages import Pages
 from overwatch.serve.stream import FrameNotifier, ViewApi
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.history import History, HistoryQuery
 from tests.overwatch.collector import running
 
-PAGE = Path(str(files("overwatch.web")))
-CSP = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'"
-)
 REPORTS = "addEventListener('securitypolicyviolation', (e) => console.error('CSP', e.violatedDirective))"
 WIDE, PHONE = (1400, 900), (360, 740)
 UNREACHABLE = (
@@ -50,7 +45,6 @@ UNREACHABLE = (
 """What Chromium writes while the collector is not there; for `expected` of a page that outlives one."""
 
 PageOf = Callable[..., Page]
-_TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
 
 
 @pytest.fixture(scope="module")
@@ -134,26 +128,15 @@ def text(page: Page, selector: str) -> str:
     return " ".join(page.locator(selector).first.inner_text().split())
 
 
-def with_page(app: web.Application) -> web.Application:
-    """The view API with the page's files, where it has none of its own."""
-    if any(resource.canonical == "/" for resource in app.router.resources()):
-        return app
+def with_past(app: web.Application) -> web.Application:
+    """The view API with a timeline that has nothing, where it has none of its own."""
+    path = "/api/v1/timeline"
+    if not any(resource.canonical == path for resource in app.router.resources()):
 
-    async def file(request: web.Request) -> web.Response:
-        path = PAGE / request.match_info.get("path", "index.html")
-        if ".." in path.parts or path.suffix not in _TYPES or not path.is_file():
-            raise web.HTTPNotFound
-        return web.Response(
-            body=path.read_bytes(), content_type=_TYPES[path.suffix], charset="utf-8",
-            headers={"Content-Security-Policy": CSP},
-        )  # fmt: skip
+        async def timeline(_: web.Request) -> web.Response:
+            return web.json_response({"first": None, "last": None, "live": True, "marks": []})
 
-    async def timeline(_: web.Request) -> web.Response:
-        return web.json_response({"first": None, "last": None, "live": True, "marks": []})
-
-    app.router.add_get("/api/v1/timeline", timeline)
-    app.router.add_get("/", file)
-    app.router.add_get("/web/{path:.+}", file)
+        app.router.add_get(path, timeline)
     return app
 
 
@@ -162,7 +145,7 @@ def collecting(folder: Path, *sets: str) -> Iterator[tuple[Service, str]]:
     """A whole collector in this process, and the address of its page."""
     bare = ViewApi.app
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ViewApi, "app", lambda self: with_page(bare(self)))
+        patch.setattr(ViewApi, "app", lambda self: with_past(bare(self)))
         with running.running(folder, *sets) as service:
             yield service, page_address(service)
 
@@ -230,9 +213,14 @@ class Scene:
     @contextmanager
     def served(self, port: int = 0) -> Iterator[str]:
         """The address of its page, as long as it is served; nothing can be acknowledged."""
-        with served(lambda: with_page(ViewApi(self, self.notifier).app()), port) as url:
+        with served(self._application, port) as url:
             yield url
         self.notifier.close()
+
+    def _application(self) -> web.Application:
+        app = with_past(ViewApi(self, self.notifier).app())
+        Pages().add_to(app)
+        return app
 
 
 @contextmanager

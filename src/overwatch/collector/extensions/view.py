@@ -1,6 +1,7 @@
-"""The extension `view`: snapshots over HTTP and WebSocket, and what an operator has seen."""
+"""The extension `view`: snapshots over HTTP and WebSocket, their page, and what an operator has seen."""
 
 import asyncio
+import time
 from functools import partial
 from typing import Final
 
@@ -9,11 +10,13 @@ from aiohttp import web
 
 from overwatch.collector.auth import Role
 from overwatch.collector.context import Context
-from overwatch.collector.guard import Entry, Listener, Refused
+from overwatch.collector.guard import Entry, Guard, Listener, Refused
+from overwatch.collector.login import FREE, Login
 from overwatch.collector.tls import TlsConfig
 from overwatch.events import FindingAcknowledged, Origin, Record
 from overwatch.journal import Signal
 from overwatch.otlp.encode import request as encoded
+from overwatch.serve import pages
 from overwatch.serve.stream import ViewApi, problem
 
 
@@ -22,7 +25,10 @@ def _refused(_: web.Request, refused: Refused) -> web.Response:
 
 
 _ROLE: Final = "operator"
-_ENTRY: Final = Entry(name="view", scheme="ws", reads=Role.READ, acts=Role.CONTROL, answer=_refused)
+ENTRY: Final = Entry(
+    name="view", scheme="ws", reads=Role.READ, acts=Role.CONTROL, answer=_refused, free=FREE | pages.FREE
+)
+"""Of the view API, wherever it is served."""
 
 
 class ViewConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,6 +45,14 @@ class ViewConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return (Listener(path="endpoint", endpoint=self.endpoint, tls=self.tls, role=Role.READ),)
 
 
+def application(api: ViewApi, guard: Guard) -> web.Application:
+    """The view API with the page and its login; who may come in is for the guard to judge."""
+    app = api.app()
+    pages.Pages().add_to(app)
+    Login(guard, time.monotonic).add_to(app)
+    return app
+
+
 class ViewExtension:
     """The view API over the collector's aggregator."""
 
@@ -50,7 +64,7 @@ class ViewExtension:
         api = ViewApi(context.aggregator, context.notifier, self._keep, context.archive, may)
         guard.on_change(api.review)
         self._context = context
-        self._listener = context.web_listener(config.endpoint, api.app(), _ENTRY, config.tls)
+        self._listener = context.web_listener(config.endpoint, application(api, guard), ENTRY, config.tls)
 
     def start(self) -> None:
         """Serve."""
