@@ -424,11 +424,12 @@ class LogPlayer(Timeline):
         return min(1.0, self._looked / max(1, bisect_right(self._ticks, self.position)))
 
     def look(self, run_id: str | None, view: View) -> Snapshot | None:
-        """The snapshot of the current tick, with no more envs than the view wants; `None` without one."""
+        """The snapshot of the current tick, with the envs of the view's window; `None` without one."""
         frame = self.frame
         wanted = frame.newest if run_id is None else run_id
         found = None if wanted is None else frame.snapshots.get((wanted, DEFAULT_VIEW))
-        return found and msgspec.structs.replace(found, envs=found.envs[: view.rows])
+        begin = view.offset or 0
+        return found and msgspec.structs.replace(found, envs=found.envs[begin : begin + view.rows])
 
     def history(self, run_id: str | None, query: HistoryQuery) -> History | None:
         """As far as the log was looked through, up to the current tick."""

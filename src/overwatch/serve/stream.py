@@ -27,6 +27,7 @@ from overwatch.projection.run import aged, aged_snapshot, run_list
 from overwatch.serve.archive import Archive, ArchiveError, as_it_was
 from overwatch.snapshot import Finding, Snapshot, View
 from overwatch.snapshot.history import MOST_COLUMNS, History, HistoryQuery
+from overwatch.state.envs import MAX_ENVS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -394,7 +395,7 @@ async def _until_closed(socket: web.WebSocketResponse) -> None:
 
 
 def _query(query: Mapping[str, str]) -> ViewRequest:
-    only(query, frozenset({"run", "rows", "env", "sort", "order", "filter", "grouped"}))
+    only(query, frozenset({"run", "rows", "env", "sort", "order", "filter", "grouped", "offset"}))
     rows = _number(query, "rows", MOST_ROWS)
     view = View(
         rows=View().rows if rows is None else rows,
@@ -403,6 +404,7 @@ def _query(query: Mapping[str, str]) -> ViewRequest:
         descending=_word(query, "order", ("desc", "asc")) == "desc",
         filter=_filter(query),
         grouped=_word(query, "grouped", ("yes", "no")) == "yes",
+        offset=_number(query, "offset", MAX_ENVS),
     )
     return ViewRequest(run_id=query.get("run") or None, view=view)
 

@@ -5,33 +5,37 @@ import { bind, press } from "./keys.js";
 import { Link } from "./link.js";
 import { Source } from "./source.js";
 import { dialog } from "./login.js";
+import { ROWS } from "./rows.js";
 import * as alarms from "./panels/alarms.js";
+import * as board from "./panels/board.js";
 import * as compare from "./panels/compare.js";
 import * as curves from "./panels/curves.js";
 import * as heat from "./panels/heat.js";
 import * as header from "./panels/header.js";
 import * as help from "./panels/help.js";
+import * as policy from "./panels/policy.js";
 import * as policyPage from "./panels/policy_page.js";
 import * as runs from "./panels/runs.js";
+import * as system from "./panels/system.js";
 import * as transport from "./panels/transport.js";
 
 /** @typedef {import("./types.js").Snapshot} Snapshot */
 /** @typedef {{link: Link, source: Source, snapshot: Snapshot | null, redraw: () => void, note: (text: string) => void,
  *   login: () => void, follow: (to: () => Partial<import("./link.js").Place>) => (event: MouseEvent) => void,
- *   window: {first: number, rows: number}}} Context */
+ *   window: {first: number | null, rows: number}, view: () => void}} Context */
 /** @typedef {{node: HTMLElement, update: (snapshot: Snapshot) => void}} Drawn */
 /** `pages`: where it is shown; every page where there are none. `where`: in the header, in the middle, at the side.
  * @typedef {{name: string, title: string, where: "top" | "main" | "side", pages?: string[], make: (ctx: Context) => Drawn}} Panel */
 
 /** In the order in which they are shown. @type {Panel[]} */
-export const PANELS = [header.panel, transport.panel, alarms.panel, curves.panel, policyPage.panel,
-  heat.panel, runs.panel, compare.panel, help.panel];
+export const PANELS = [
+  header.panel, transport.panel, alarms.panel, policy.panel, system.panel, board.panel, policyPage.panel, curves.panel,
+  heat.panel, runs.panel, compare.panel, help.panel,
+];
 
 /** @type {[string, string][]} */
 export const PAGES = [["flight", "Flight"], ["policy", "Policy"], ["curves", "Curves"], ["heat", "Heat"],
   ["runs", "Runs"], ["compare", "Compare"], ["help", "Help"]];
-
-const ROWS = 60;
 
 /** @param {string} id */
 const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
@@ -45,8 +49,8 @@ function start() {
   });
   /** @type {Context} */
   const ctx = {
-    link, source, snapshot: null, redraw, note, window: { first: 0, rows: ROWS },
-    login: () => dialog(source, redraw), follow,
+    link, source, snapshot: null, redraw, note, window: { first: null, rows: ROWS },
+    login: () => dialog(source, redraw), follow, view,
   };
   /** @type {Map<string, Drawn>} */
   const made = new Map();
@@ -101,7 +105,7 @@ function start() {
   }
   function view() {
     const { run, at, env, sort, order, filter, grouped } = link.place;
-    const rows = { rows: String(ctx.window.rows), offset: ctx.window.first ? String(ctx.window.first) : "" };
+    const rows = { rows: String(ctx.window.rows), offset: ctx.window.first === null ? "" : String(ctx.window.first) };
     source.show({ run, at, env, sort, order: order === "desc" ? "" : order, filter, grouped, ...rows });
   }
 
@@ -113,7 +117,10 @@ function start() {
     redraw();
   });
   addEventListener("keydown", (event) => press(event, ctx));
-  bind([{ keys: ["Escape"], shown: "Esc", does: "close what is open", run: () => link.go({ env: "", slot: "", lane: "", finding: "" }) }]);
+  bind([{ keys: ["Escape"], shown: "Esc", does: "close what is open, then drop the filter", run: () => {
+    const { env, slot, lane, finding } = link.place;
+    link.go(env || slot || lane || finding ? { env: "", slot: "", lane: "", finding: "" } : { filter: "" });
+  } }]);
   pages(ctx);
   look();
   view();

@@ -4,7 +4,7 @@
 import { along, axisNumber, axisTime, fitted, logTicks, place, ticks, timeTicks } from "./axes.js";
 import { painted, repaint } from "./canvas.js";
 import { attr, h, keyed, put } from "./dom.js";
-import { ABSENT, clock, number } from "./format.js";
+import { ABSENT, clock, formatted } from "./format.js";
 
 /** @typedef {import("./types.js").Curve} Curve */
 /** @typedef {import("./types.js").Moment} Moment */
@@ -168,7 +168,7 @@ function reading({ curve, begin }, frame, time) {
   const x = frame.first + ((frame.px(time) - frame.left) / (frame.right - frame.left)) * (frame.last - frame.first);
   const i = Math.min(frame.isByUpdate ? place(curve.update, x - 1e-6) : place(curve.at, x + begin - 1e-6), curve.at.length - 1);
   if (i < 0) return ABSENT;
-  const [low, high] = [curve.low[i], curve.high[i]].map((one) => (one == null ? ABSENT : number(one, curve.fmt) + curve.suffix));
+  const [low, high] = [curve.low[i], curve.high[i]].map((one) => (one == null ? ABSENT : formatted(one, curve.fmt) + curve.suffix));
   const update = curve.update[i];
   return `${update == null ? "" : `@${update.toLocaleString("en")} `}${low === high ? low : `${low} to ${high}`}`;
 }
@@ -177,7 +177,7 @@ function reading({ curve, begin }, frame, time) {
 function notes(curve) {
   const words = curve.limits.map((one) => one.text);
   if (!words.length && curve.best !== null && curve.direction === "up") {
-    words.push(`best ${number(curve.best, curve.fmt)}${curve.suffix}${curve.best_update === null ? "" : ` @${curve.best_update}`}`);
+    words.push(`best ${formatted(curve.best, curve.fmt)}${curve.suffix}${curve.best_update === null ? "" : ` @${curve.best_update}`}`);
   }
   return [...words, curve.non_finite ? `${curve.non_finite} not finite` : ""].filter(Boolean).join(" ");
 }
@@ -264,7 +264,7 @@ function entry(word) {
 
 /** The columns in numbers, the newest first. @param {Element} node @param {Drawing} drawing */
 function table(node, { series: [{ curve }] }) {
-  const text = (/** @type {number | null} */ one) => (one === null ? ABSENT : number(one, curve.fmt, 12) + curve.suffix);
+  const text = (/** @type {number | null} */ one) => (one === null ? ABSENT : formatted(one, curve.fmt, 12) + curve.suffix);
   const head = h("tr", {}, ...["time", "update", "least", "most"].map((one) => h("th", { scope: "col" }, one)));
   const rows = curve.at.map((at, i) => h("tr", {}, ...[clock(at), curve.update[i] ?? ABSENT, text(curve.low[i]), text(curve.high[i])]
     .map((one) => h("td", {}, one))));

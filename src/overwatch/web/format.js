@@ -44,6 +44,19 @@ export function whole(value) {
   return value === null || value === undefined ? ABSENT : Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
+/** A number in so many characters: with its digits, else with a prefix or an exponent, and never cut.
+ * @param {number | null | undefined} value @param {number} digits @param {number} width @param {{signed?: boolean}} [how] */
+export const number = (value, digits, width, how = {}) => formatted(value, `${how.signed ? "+" : ""}.${digits}f`, width);
+
+/** Without the zero before the point: `.94`. @param {string} text */
+const bare = (text) => text.replace(/^([+-]?)0\./, "$1.");
+
+/** An age that grows on the page: tenths below ten seconds, then as a duration. @param {number | null | undefined} seconds */
+export function age(seconds) {
+  if (seconds === null || seconds === undefined) return ABSENT;
+  return seconds < 9.95 ? `${fixed(Math.max(0, seconds), 1)}s` : duration(seconds);
+}
+
 /** `0.84s`, `41s`, `4m12s`, `1h12m`, `2d3h`. @param {number | null | undefined} seconds @param {{coarse?: boolean}} [how] */
 export function duration(seconds, how = {}) {
   if (seconds === null || seconds === undefined) return ABSENT;
@@ -108,14 +121,17 @@ export function spec(value, how) {
   const [, plus, comma, digits, kind] = /^(\+?)(,?)\.(\d+)([fge%])$/.exec(how) ?? ["", "", "", "4", "g"];
   const most = Number(digits);
   let text = kind === "e" ? exponential(value, most) : kind === "g" ? general(value, most)
-    : kind === "%" ? `${(100 * value).toFixed(most)}%` : value.toFixed(most);
+    : kind === "%" ? `${rounded(100 * value, most)}%` : rounded(value, most);
   if (comma) text = text.replace(/^-?\d+/, (whole_) => whole_.replace(/\B(?=(\d{3})+$)/g, ","));
   return plus && !text.startsWith("-") ? `+${text}` : text;
 }
 
-/** @param {number} value @param {number} digits */
+/** Python's `e`, exact ties to the even digit. @param {number} value @param {number} digits */
 function exponential(value, digits) {
-  return value.toExponential(digits).replace(/e([+-])(\d)$/, "e$10$2");
+  let [mantissa, power] = value.toExponential(digits).split("e");
+  const isTie = /50{39}e/.test(value.toExponential(digits + 40));
+  if (isTie && Number(mantissa.at(-1)) % 2) mantissa = mantissa.slice(0, -1) + (Number(mantissa.at(-1)) - 1);
+  return `${mantissa}e${power.replace(/([+-])(\d)$/, "$10$2")}`;
 }
 
 /** @param {number} value @param {number} digits */
@@ -123,7 +139,7 @@ function general(value, digits) {
   if (value === 0) return "0";
   const written = exponential(value, Math.max(0, digits - 1));
   const power = Number(written.slice(written.indexOf("e") + 1));
-  if (power >= -4 && power < Math.max(1, digits)) return trimmed(value.toFixed(Math.max(0, digits - 1 - power)));
+  if (power >= -4 && power < Math.max(1, digits)) return trimmed(rounded(value, Math.max(0, digits - 1 - power)));
   return written.replace(/^[^e]*/, trimmed);
 }
 
@@ -132,16 +148,17 @@ const trimmed = (text) => (text.includes(".") ? text.replace(/\.?0+$/, "") : tex
 
 /** A value in at most so many characters: by its format, else with a prefix or an exponent; never cut.
  * @param {number | null | undefined} value @param {string} how @param {number} [width] */
-export function number(value, how, width = 9) {
+export function formatted(value, how, width = 9) {
   if (value === null || value === undefined) return ABSENT;
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "Inf" : "-Inf";
   let text = spec(value, how);
   if (value && how.endsWith(".2f") && !Number(text)) {
-    const finer = noZero(spec(value, how.replace(".2f", ".3f")));
+    // A small value is not nothing: one digit more, where there is room without the leading zero.
+    const finer = bare(spec(value, how.replace(".2f", ".3f")));
     if (finer.length <= width && Number(finer)) text = finer;
   }
   if (text.length <= width) return text;
-  if (noZero(text).length <= width) return noZero(text);
+  if (bare(text).length <= width) return bare(text);
   const sign = how.startsWith("+") ? "+" : "";
   const [scale, letter] = PREFIXES.find(([one]) => Math.abs(value) >= one) ?? [1, ""];
   for (const digits of [2, 1, 0]) {
@@ -151,6 +168,3 @@ export function number(value, how, width = 9) {
   text = spec(value, `${sign}.0e`).replace(/e([+-])0?/, (_, way) => (way === "-" ? "e-" : "e"));
   return text.length <= width ? text : text.replace(/^\++/, "");
 }
-
-/** Without the zero before the point. @param {string} text */
-const noZero = (text) => text.replace(/^([+-]?)0\./, "$1.");

@@ -5,6 +5,7 @@
 /** @typedef {import("./types.js").RunList} RunList */
 /** @typedef {{state: "connecting" | "up" | "down" | "refused", reason: string, since: number}} Connection */
 
+const OLD = ["stale", "silent", "lost"];
 const RETRY_MS = [500, 1000, 2000, 5000, 10000];
 
 export class ApiError extends Error {
@@ -31,6 +32,11 @@ export class Source {
     /** Whether a moment was asked for and has not come. */
     this.isWaiting = false;
     addEventListener("online", () => this.again());
+  }
+
+  /** Whether values are marked as old. @param {Snapshot} snapshot */
+  isOld(snapshot) {
+    return this.connection.state !== "up" || OLD.includes(snapshot.link.state);
   }
 
   /** Show another view: parameters of the view API, with `at` where a moment of the past is wanted.

@@ -298,6 +298,8 @@ export interface Board {
   readonly held: boolean;
   readonly counts: Readonly<Record<string, number>>;
   readonly matched: number | null;
+  readonly total: number | null;
+  readonly offset: number | null;
   readonly groups: readonly Group[];
   readonly columns: readonly string[];
 }
