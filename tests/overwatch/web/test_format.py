@@ -69,7 +69,7 @@ def rows() -> Iterator[Row]:
         for digits in (0, 1, 2, 3) if abs(value) < 1e12 else ():
             for signed in (False, True):
                 yield "fixed", [value, digits, {"signed": signed}], fixed(value, digits, signed=signed)
-        for spec in SPECS if 1e-250 < abs(value) < 1e15 else ():
+        for spec in SPECS if 1e-250 < abs(value) < 1e12 else ():
             yield "spec", [value, spec], format(value, spec)
             for width in (4, 6, 9):
                 yield "formatted", [value, spec, width], grammar.number(value, spec, width)

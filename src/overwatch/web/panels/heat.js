@@ -8,22 +8,19 @@ import { clock, whole } from "../format.js";
 import { bind } from "../keys.js";
 import { sightOf } from "../sight.js";
 
-/** @typedef {{since: number, until: number, step_s: number, columns: number, total?: number,
- *   rows: {id: string | number, group: string | null, cells: string}[]}} Heat */
+/** @typedef {{of: string, since: number | null, step_s: number | null, until: number | null, total: number,
+ *   rows: {id: number | string, group: string | null, cells: string}[], legend: Record<string, {text: string, mark: string}>}} HeatMap */
 
 const [REFRESH_MS, AGAIN_MS, ROW, BOTTOM, MOST] = [2000, 120, 14, 20, 512];
 /** @param {number} wide */
 const leftOf = (wide) => (wide < 500 ? 66 : 104);
-/** What a cell is drawn as, and in words: how much of its height, how opaque, in which colour.
- * @type {Record<"env" | "gpu", Record<string, {word: string, colour: string, share: number, alpha: number}>>} */
-const CELLS = { env: {}, gpu: {} };
-for (let i = 0; i < 10; i += 1) {
-  const word = i ? i < 9 ? `anomaly ${i - 1} to ${i}` : "anomaly above 8" : "nothing stands out";
-  CELLS.env[i] = { word, colour: "heat", share: 1, alpha: 0.05 + i * 0.1 };
+/** Colour, opacity and share of the row's height of a cell: what is worse differs in more than colour.
+ * @param {"env" | "gpu"} of @param {string} one @param {string | undefined} mark @returns {[string, number, number]} */
+function look(of, one, mark) {
+  if (mark === "?") return ["muted", 1, 0.15];
+  if (of === "env") return one === "x" ? ["ink", 1, 0.55] : ["heat", 0.05 + Number(one) * 0.1, 1];
+  return mark === "!!" ? ["critical", 1, 1] : mark === "!" ? ["warning", 0.9, 0.7] : ["ok", 0.4, 0.4];
 }
-CELLS.env.x = { word: "crashed", colour: "ink", share: 0.55, alpha: 1 };
-CELLS.env["?"] = { word: "unknown", colour: "muted", share: 0.15, alpha: 1 };
-const LEGEND = { env: ["0", "3", "6", "9", "x", "?"], gpu: Object.keys(CELLS.gpu) };
 
 /** @param {import("../app.js").Context} ctx */
 const kind = (ctx) => /** @type {"env" | "gpu"} */ (ctx.link.place.of === "gpu" ? "gpu" : "env");
@@ -31,7 +28,7 @@ const kind = (ctx) => /** @type {"env" | "gpu"} */ (ctx.link.place.of === "gpu" 
 /** Asks for the rows in sight, at most every two seconds while nothing else is wanted.
  * @param {import("../app.js").Context} ctx */
 function past(ctx) {
-  const it = { heat: /** @type {Heat | null} */ (null), first: 0, run: "", trouble: "", wanted: "", ask };
+  const it = { heat: /** @type {HeatMap | null} */ (null), first: 0, run: "", trouble: "", wanted: "", ask };
   let [asked, isAsking] = [0, false];
   /** @param {string} run @param {number} first @param {number} rows @param {number} wide */
   async function ask(run, first, rows, wide) {
@@ -56,9 +53,10 @@ function past(ctx) {
   return it;
 }
 
-/** @param {CanvasRenderingContext2D} g @param {Record<string, string>} colours @param {Heat} heat
+/** @param {CanvasRenderingContext2D} g @param {Record<string, string>} colours @param {HeatMap} heat
  * @param {{first: number, top: number, high: number, of: "env" | "gpu", x: (time: number) => number, left: number, end: number}} at */
 function cells(g, colours, heat, { first, top, high, of, x, left: edge, end }) {
+  const [since, step] = [heat.since ?? 0, heat.step_s ?? 1];
   g.textAlign = "right";
   heat.rows.forEach(({ id, group, cells: text }, row) => {
     const y = (first + row) * ROW - top;
@@ -68,12 +66,13 @@ function cells(g, colours, heat, { first, top, high, of, x, left: edge, end }) {
     for (let i = 0; i < text.length;) {
       let next = i + 1;
       while (next < text.length && text[next] === text[i]) next += 1;
-      const kind_ = CELLS[of][text[i]];
-      const [left, right] = [Math.max(edge, x(heat.since + i * heat.step_s)), Math.min(end, x(heat.since + next * heat.step_s))];
+      const one = text[i];
+      const [left, right] = [Math.max(edge, x(since + i * step)), Math.min(end, x(since + next * step))];
       i = next;
-      if (!kind_ || right <= left) continue;
-      [g.fillStyle, g.globalAlpha] = [colours[kind_.colour], kind_.alpha];
-      const tall = Math.max(2, (ROW - 1) * kind_.share);
+      if (one === " " || right <= left) continue;
+      const [colour, alpha, share] = look(of, one, heat.legend[one]?.mark);
+      [g.fillStyle, g.globalAlpha] = [colours[colour], alpha];
+      const tall = Math.max(2, (ROW - 1) * share);
       g.fillRect(left, y + (ROW - 1 - tall) / 2, Math.max(right - left, 1), tall);
     }
   });
@@ -91,17 +90,22 @@ function axis(g, colours, [first, last], begin, { x, wide, high }) {
   }
 }
 
-/** @param {import("../app.js").Context} ctx */
-function legend(ctx) {
-  const of = kind(ctx);
-  return LEGEND[of].map((one) => {
-    const { word, colour, share, alpha } = CELLS[of][one];
+/** What the cells in sight are drawn as, in the answer's words. @param {HeatMap} heat @param {string} those */
+function legend({ of, legend: words }, those) {
+  return [...those].map((one) => {
+    const [colour, alpha, share] = look(/** @type {"env"} */ (of), one, words[one]?.mark);
     const box = h("i");
-    for (const [name, value] of [["background", `var(--${colour})`], ["opacity", alpha], ["height", `${Math.max(2, 12 * share)}px`]]) {
-      box.style.setProperty(String(name), String(value));
-    }
-    return h("span", {}, box, word);
+    box.style.setProperty("background", `var(--${colour})`);
+    box.style.setProperty("opacity", String(alpha));
+    box.style.setProperty("height", `${Math.max(2, 12 * share)}px`);
+    return h("span", {}, box, words[one]?.text ?? one);
   });
+}
+
+/** The kinds of cells that have a place in the legend: of envs each third score, of GPUs those in sight. @param {HeatMap} heat */
+function those({ of, rows, legend: words }) {
+  const seen = new Set(rows.flatMap((row) => [...row.cells]));
+  return Object.keys(words).filter((one) => (of === "env" ? "0369x?".includes(one) : one !== " " && seen.has(one))).join("");
 }
 
 /** The page's map, for the keys. @type {{rows: number, row: number, move: (by: number) => void, open: () => void} | null} */
@@ -120,14 +124,14 @@ export const panel = {
     const scroller = h("div", { class: "heat", tabindex: 0, role: "group", "aria-label": "Rows" }, plot, space);
     /** @type {import("../canvas.js").Painted} */
     const it = { canvas: /** @type {HTMLCanvasElement} */ (canvas), wide: 0, high: 0, isSeen: false, onSeen: ctx.redraw, paint };
-    const at = { top: 0, row: 0, rows: 0, legend: "" };
+    const at = { top: 0, row: 0, rows: 0, legend: "", heat: /** @type {HeatMap | null} */ (null) };
     const room = () => it.wide - leftOf(it.wide) - 8;
     const x = (/** @type {number} */ time) => leftOf(it.wide) + ((time - sight.span[0]) / (sight.span[1] - sight.span[0])) * room();
     const time = (/** @type {number} */ px) => sight.span[0] + ((px - leftOf(it.wide)) / room()) * (sight.span[1] - sight.span[0]);
     /** @param {CanvasRenderingContext2D} g @param {Record<string, string>} colours */
     function paint(g, colours) {
       const { heat, first } = asking;
-      if (!heat) return;
+      if (!heat || heat.of !== kind(ctx)) return;
       const place = { first, top: at.top, high: it.high - BOTTOM, of: kind(ctx), x, left: leftOf(it.wide), end: it.wide - 8 };
       cells(g, colours, heat, place);
       axis(g, colours, sight.span, sight.whole[0], { x, wide: it.wide, high: it.high });
@@ -141,12 +145,13 @@ export const panel = {
       cursor.style.setProperty("transform", `translateX(${x(when)}px)`);
       attr(cursor, "hidden", sight.at === null);
       if (!found || !asking.heat) return put(read, "");
-      const column = Math.min(found.cells.length - 1, Math.floor((when - asking.heat.since) / asking.heat.step_s));
-      const begin = asking.heat.since + column * asking.heat.step_s;
+      const [since, step] = [asking.heat.since ?? 0, asking.heat.step_s ?? 1];
+      const column = Math.min(found.cells.length - 1, Math.floor((when - since) / step));
+      const begin = since + column * step;
       const env = ctx.snapshot?.envs.find((one) => one.env_id === found.id);
       const why = env?.anomaly.reasons.length && kind(ctx) === "env" ? ` · now ${env.status}: ${env.anomaly.reasons.join(" · ")}` : "";
-      put(read, `${kind(ctx)} ${found.id} ${found.group ?? ""} · ${clock(begin)} to ${clock(begin + asking.heat.step_s)} · `
-        + `${CELLS[kind(ctx)][found.cells[column]]?.word ?? "not there"}${why}`);
+      put(read, `${kind(ctx)} ${found.id} ${found.group ?? ""} · ${clock(begin)} to ${clock(begin + step)} · `
+        + `${asking.heat.legend[found.cells[column]]?.text ?? "not there"}${why}`);
     }
     function open() {
       const found = asking.heat?.rows[at.row - asking.first];
@@ -187,9 +192,9 @@ export const panel = {
       node: h("section", { "aria-label": "Heat" }, title, bar, words, read, scroller),
       update(snapshot) {
         const { heat } = asking;
-        if (!sight.isZoomed || !heat) sight.whole = [heat?.since ?? snapshot.run.started ?? 0, snapshot.time];
+        if (!sight.isZoomed || !heat) sight.whole = [heat?.since ?? snapshot.run.started ?? 0, Math.max(snapshot.time, heat?.until ?? 0)];
         const isGpu = kind(ctx) === "gpu";
-        at.rows = isGpu ? snapshot.system.gpus.length : heat?.total ?? snapshot.board.matched ?? snapshot.run.n_envs ?? heat?.rows.length ?? 0;
+        at.rows = heat?.total ?? 0;
         const first = Math.max(0, Math.floor(at.top / ROW) - 10);
         asking.ask(snapshot.run.run_id, first, Math.ceil(it.high / ROW) + 20, room());
         scroller.style.setProperty("--tall", `${at.rows * ROW + BOTTOM}px`);
@@ -198,9 +203,12 @@ export const panel = {
         put(sort, ctx.link.place.sort === "env" ? "Worst first" : "By id");
         if (document.activeElement !== filter) filter.value = ctx.link.place.filter;
         attr(canvas, "aria-label", `${at.rows} ${isGpu ? "GPUs" : "envs"} over time; j, k and the arrows read one cell`);
-        if (at.legend !== kind(ctx)) words.replaceChildren(...legend(ctx));
-        at.legend = kind(ctx);
-        if (heat) repaint(it);
+        if (!heat || heat === at.heat) return;
+        at.heat = heat;
+        const kinds = those(heat);
+        if (at.legend !== heat.of + kinds) words.replaceChildren(...legend(heat, kinds));
+        at.legend = heat.of + kinds;
+        repaint(it);
       },
     };
   },
