@@ -17,6 +17,7 @@ from tests.overwatch.tui.hostile import poisoned_snapshot
 from tests.overwatch.web.browser import PHONE, PageOf, Scene, shown
 
 ODD = "<b>\u202e' & \t\u0007 名"
+KL = next(one for one in pasts.of(scenario.storm()).curves if one.name == "kl_divergence")
 LEFT, RIGHT = 48, 8
 """Pixels of a chart's sides, as in chart.js."""
 
@@ -60,28 +61,28 @@ def test_all_numbers_of_the_past_are_charts(page_of: PageOf) -> None:
     with served(storm) as (url, _):
         page = shown(page_of(f"{url}?page=curves"))
         found = page.locator(chart(page, "kl_divergence"))
-        expect(found.locator(".values > span").first).to_have_text("0.0132")
+        expect(found.locator(".values > span").first).to_have_text(KL.text)
         expect(found.locator(".values > b")).to_have_text("OK")
         expect(found.locator(".read")).to_have_text(">.015 >.03")
         label = found.locator("canvas").get_attribute("aria-label")
         names = [one.get_attribute("data-name") for one in page.locator("figure").all()]
         page.close()
 
-    assert label == "KL 0.0132 OK; >.015 >.03"
+    assert label == f"KL {KL.text} OK; >.015 >.03"
     assert names[:3] == ["return", "kl_divergence", "entropy"]
     assert {one.name for one in pasts.of(storm).curves} <= set(names)
 
 
-@pytest.mark.parametrize("share, wanted", [(240.6 / 480, "0.0610"), (0.25, "0.0")])
-def test_one_cursor_reads_all_charts(page_of: PageOf, share: float, wanted: str) -> None:
+@pytest.mark.parametrize("column", [pasts.SPIKE, 120])
+def test_one_cursor_reads_all_charts(page_of: PageOf, column: int) -> None:
     """The value of that time; beside the mark of a finding, the finding with its severity as a word."""
     with served(scenario.storm()) as (url, _):
         page = shown(page_of(f"{url}?page=curves"))
         chart(page, "return")
-        hover(page, "kl_divergence", share)
+        hover(page, "kl_divergence", (column + 0.6) / 480)
         read = page.locator('figure[data-name="kl_divergence"] .read')
-        expect(read).to_contain_text(re.compile(rf"^\d\d:\d\d:\d\d @\d+ {wanted}"))
-        if share > 0.5:
+        expect(read).to_contain_text(re.compile(rf"^\d\d:\d\d:\d\d @{column} {KL.low[column]:.4f}"))
+        if column == pasts.SPIKE:
             expect(read).to_contain_text("WARN kl-divergence")
         else:
             expect(read).not_to_contain_text("WARN")
@@ -94,7 +95,7 @@ def test_one_cursor_reads_all_charts(page_of: PageOf, share: float, wanted: str)
 def test_what_is_missing_is_a_gap(page_of: PageOf) -> None:
     """Read as a dash, and nothing is drawn there."""
     with served(scenario.storm()) as (url, _):
-        page = shown(page_of(f"{url}?page=curves&name=mine"))
+        page = shown(page_of(f"{url}?page=curves&name=mine", expected="willReadFrequently"))
         hover(page, "mine", 140 / 480)
         expect(page.locator(".read")).to_contain_text("–")
         hover(page, "mine", 0.8)
@@ -191,7 +192,7 @@ def test_ranks_lie_over_their_number(page_of: PageOf) -> None:
         expect(legend.nth(1)).to_contain_text("a rank 1")
         dashes = [one.get_attribute("stroke-dasharray") for one in page.locator(".legend line").all()]
         hover(page, "kl_divergence", 240.6 / 480)
-        expect(legend.nth(1)).to_contain_text("0.0650")
+        expect(legend.nth(1)).to_contain_text(f"@240 {(KL.low[240] or 0) + 0.004:.4f}")
         page.close()
 
     assert dashes[0] != dashes[1]
@@ -219,7 +220,7 @@ def test_the_numbers_are_a_table(page_of: PageOf) -> None:
         chart(page, "kl_divergence")
         page.get_by_text("Numbers").click()
         expect(page.locator("figure tr")).to_have_count(481)
-        assert page.locator("figure tr").nth(1).locator("td").all_text_contents()[1:] == ["479", "0.0057", "0.0057"]
+        assert page.locator("figure tr").nth(1).locator("td").all_text_contents()[1:] == ["479", KL.text, KL.text]
         page.close()
 
 
