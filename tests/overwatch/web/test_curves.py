@@ -220,7 +220,11 @@ def test_the_numbers_are_a_table(page_of: PageOf) -> None:
         chart(page, "kl_divergence")
         page.get_by_text("Numbers").click()
         expect(page.locator("figure tr")).to_have_count(481)
-        assert page.locator("figure tr").nth(1).locator("td").all_text_contents()[1:] == ["479", KL.text, KL.text]
+        assert page.locator("figure tr").nth(1).locator("td").all_text_contents()[1:] == [
+            "479",
+            KL.text,
+            KL.text,
+        ]
         page.close()
 
 

@@ -75,7 +75,10 @@ def point(page: Page, row: int, column: int) -> Locator:
     return page.locator("p.read")
 
 
-@pytest.mark.parametrize("row, column, word", [(0, 5, "not there"), (0, 40, "score above 8"), (20, 80, "crashed"), (3, 80, "ok")])
+@pytest.mark.parametrize(
+    ("row", "column", "word"),
+    [(0, 5, "not there"), (0, 40, "score above 8"), (20, 80, "crashed"), (3, 80, "ok")],
+)
 def test_a_cell_is_read_in_words(page_of: PageOf, row: int, column: int, word: str) -> None:
     """The env, its lane, from when to when, and how it was: the answer's own words."""
     with opened(page_of, "page=heat") as (page, _):
@@ -140,7 +143,9 @@ def test_the_filter_and_the_order_are_the_boards(page_of: PageOf) -> None:
         field.fill("gpu=0")
         field.press("Enter")
         expect(page).to_have_url(re.compile("filter=gpu%3D0"))
-        page.wait_for_function("() => performance.getEntriesByType('resource').some((one) => /heat.*filter=gpu/.test(one.name))")
+        page.wait_for_function(
+            "() => performance.getEntriesByType('resource').some((one) => /heat.*filter=gpu/.test(one.name))"
+        )
 
     assert asked[-1]["filter"] == ["gpu=0"]
     assert "sort" not in asked[-1]
