@@ -12,9 +12,10 @@ import msgspec
 import msgspec.inspect as types
 
 from overwatch.snapshot import RunList, Snapshot
+from overwatch.snapshot.heat import HeatMap
 from overwatch.snapshot.history import History
 
-ANSWERS: Final = (Snapshot, RunList, History)
+ANSWERS: Final = (Snapshot, RunList, History, HeatMap)
 """What the view API answers with; their parts follow."""
 
 _HEAD: Final = (

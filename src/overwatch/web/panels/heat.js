@@ -8,8 +8,7 @@ import { clock, whole } from "../format.js";
 import { bind } from "../keys.js";
 import { sightOf } from "../sight.js";
 
-/** @typedef {{of: string, since: number | null, step_s: number | null, until: number | null, total: number,
- *   rows: {id: number | string, group: string | null, cells: string}[], legend: Record<string, {text: string, mark: string}>}} HeatMap */
+/** @typedef {import("../types.js").HeatMap} HeatMap */
 
 const [REFRESH_MS, AGAIN_MS, ROW, BOTTOM, MOST] = [2000, 120, 14, 20, 512];
 /** @param {number} wide */
