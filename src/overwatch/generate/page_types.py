@@ -12,10 +12,11 @@ import msgspec
 import msgspec.inspect as types
 
 from overwatch.snapshot import RunList, Snapshot
+from overwatch.snapshot.heat import HeatMap
 from overwatch.snapshot.history import History
 from overwatch.snapshot.timeline import Timeline
 
-ANSWERS: Final = (Snapshot, RunList, History, Timeline)
+ANSWERS: Final = (Snapshot, RunList, History, HeatMap, Timeline)
 """What the view API answers with; their parts follow."""
 
 _HEAD: Final = (

@@ -10,9 +10,12 @@ import { ROWS } from "./rows.js";
 import * as alarms from "./panels/alarms.js";
 import * as board from "./panels/board.js";
 import * as compare from "./panels/compare.js";
+import * as curves from "./panels/curves.js";
+import * as heat from "./panels/heat.js";
 import * as header from "./panels/header.js";
 import * as help from "./panels/help.js";
 import * as policy from "./panels/policy.js";
+import * as policyPage from "./panels/policy_page.js";
 import * as runs from "./panels/runs.js";
 import * as system from "./panels/system.js";
 import * as transport from "./panels/transport.js";
@@ -27,11 +30,13 @@ import * as transport from "./panels/transport.js";
 
 /** In the order in which they are shown. @type {Panel[]} */
 export const PANELS = [
-  header.panel, transport.panel, alarms.panel, policy.panel, system.panel, board.panel, runs.panel, compare.panel, help.panel,
+  header.panel, transport.panel, alarms.panel, policy.panel, system.panel, board.panel, policyPage.panel, curves.panel,
+  heat.panel, runs.panel, compare.panel, help.panel,
 ];
 
 /** @type {[string, string][]} */
-export const PAGES = [["flight", "Flight"], ["runs", "Runs"], ["compare", "Compare"], ["help", "Help"]];
+export const PAGES = [["flight", "Flight"], ["policy", "Policy"], ["curves", "Curves"], ["heat", "Heat"],
+  ["runs", "Runs"], ["compare", "Compare"], ["help", "Help"]];
 
 /** @param {string} id */
 const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));

@@ -46,25 +46,7 @@ export function whole(value) {
 
 /** A number in so many characters: with its digits, else with a prefix or an exponent, and never cut.
  * @param {number | null | undefined} value @param {number} digits @param {number} width @param {{signed?: boolean}} [how] */
-export function number(value, digits, width, how = {}) {
-  let text = fixed(value, digits, how);
-  if (value === null || value === undefined) return text;
-  if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "Inf" : "-Inf";
-  if (value && digits === 2 && !Number(text)) {
-    // A small value is not nothing: one digit more, where there is room without the leading zero.
-    const finer = bare(fixed(value, 3, how));
-    if (finer.length <= width && Number(finer)) text = finer;
-  }
-  if (text.length <= width) return text;
-  if (bare(text).length <= width) return bare(text);
-  const [scale, letter] = PREFIXES.find(([least]) => Math.abs(value) >= least) ?? [1, ""];
-  for (const fewer of [2, 1, 0]) {
-    text = fixed(value / scale, fewer, how) + letter;
-    if (text.length <= width) return text;
-  }
-  text = (how.signed && !(value < 0) ? "+" : "") + value.toExponential(0).replace("e+", "e");
-  return text.length <= width ? text : text.replace(/^\+/, "");
-}
+export const number = (value, digits, width, how = {}) => formatted(value, `${how.signed ? "+" : ""}.${digits}f`, width);
 
 /** Without the zero before the point: `.94`. @param {string} text */
 const bare = (text) => text.replace(/^([+-]?)0\./, "$1.");
@@ -153,4 +135,58 @@ function level(value, low, high) {
   if (low === high) return 0;
   const share = (value - low) / (high - low);
   return share >= 1 ? 7 : Math.min(6, Math.max(0, Math.round(share * 7)));
+}
+
+/** A value as Python's `format` writes it: `.4f`, `+.2f`, `,.0f`, `.0%`, `.1e`, `.4g`.
+ * @param {number} value @param {string} how */
+export function spec(value, how) {
+  const [, plus, comma, digits, kind] = /^(\+?)(,?)\.(\d+)([fge%])$/.exec(how) ?? ["", "", "", "4", "g"];
+  const most = Number(digits);
+  let text = kind === "e" ? exponential(value, most) : kind === "g" ? general(value, most)
+    : kind === "%" ? `${rounded(100 * value, most)}%` : rounded(value, most);
+  if (comma) text = text.replace(/^-?\d+/, (whole_) => whole_.replace(/\B(?=(\d{3})+$)/g, ","));
+  return plus && !text.startsWith("-") ? `+${text}` : text;
+}
+
+/** Python's `e`, exact ties to the even digit. @param {number} value @param {number} digits */
+function exponential(value, digits) {
+  let [mantissa, power] = value.toExponential(digits).split("e");
+  const isTie = /50{39}e/.test(value.toExponential(digits + 40));
+  if (isTie && Number(mantissa.at(-1)) % 2) mantissa = mantissa.slice(0, -1) + (Number(mantissa.at(-1)) - 1);
+  return `${mantissa}e${power.replace(/([+-])(\d)$/, "$10$2")}`;
+}
+
+/** @param {number} value @param {number} digits */
+function general(value, digits) {
+  if (value === 0) return "0";
+  const written = exponential(value, Math.max(0, digits - 1));
+  const power = Number(written.slice(written.indexOf("e") + 1));
+  if (power >= -4 && power < Math.max(1, digits)) return trimmed(rounded(value, Math.max(0, digits - 1 - power)));
+  return written.replace(/^[^e]*/, trimmed);
+}
+
+/** @param {string} text */
+const trimmed = (text) => (text.includes(".") ? text.replace(/\.?0+$/, "") : text);
+
+/** A value in at most so many characters: by its format, else with a prefix or an exponent; never cut.
+ * @param {number | null | undefined} value @param {string} how @param {number} [width] */
+export function formatted(value, how, width = 9) {
+  if (value === null || value === undefined) return ABSENT;
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "Inf" : "-Inf";
+  let text = spec(value, how);
+  if (value && how.endsWith(".2f") && !Number(text)) {
+    // A small value is not nothing: one digit more, where there is room without the leading zero.
+    const finer = bare(spec(value, how.replace(".2f", ".3f")));
+    if (finer.length <= width && Number(finer)) text = finer;
+  }
+  if (text.length <= width) return text;
+  if (bare(text).length <= width) return bare(text);
+  const sign = how.startsWith("+") ? "+" : "";
+  const [scale, letter] = PREFIXES.find(([one]) => Math.abs(value) >= one) ?? [1, ""];
+  for (const digits of [2, 1, 0]) {
+    text = spec(value / scale, `${sign}.${digits}f`) + letter;
+    if (text.length <= width) return text;
+  }
+  text = spec(value, `${sign}.0e`).replace(/e([+-])0?/, (_, way) => (way === "-" ? "e-" : "e"));
+  return text.length <= width ? text : text.replace(/^\++/, "");
 }

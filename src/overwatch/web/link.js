@@ -4,7 +4,7 @@
 export const DEFAULTS = {
   page: "flight", run: "", at: "", env: "", slot: "", lane: "", finding: "", filter: "", sort: "anomaly",
   order: "desc", grouped: "yes", first: "", search: "", level: "", from: "", to: "", name: "", beside: "", of: "env",
-  theme: "", palette: "",
+  match: "", over: "", by: "", log: "", theme: "", palette: "",
 };
 /** @typedef {typeof DEFAULTS} Place */
 /** @typedef {keyof Place} Key */

@@ -612,4 +612,31 @@ export interface Timeline {
   readonly past: boolean;
   readonly read: number;
   readonly marks: readonly TimelineMark[];
+/** One env or lane. */
+export interface HeatRow {
+  readonly id: number | string;
+  readonly group: string | null;
+  readonly cells: string;
+}
+
+/** What one character means. */
+export interface Cell {
+  readonly text: string;
+  readonly mark: string;
+}
+
+/** What was asked for. */
+export interface HeatMap {
+  readonly schema_version: string;
+  readonly run_id: string;
+  readonly of: string;
+  readonly since: number | null;
+  readonly until: number | null;
+  readonly step_s: number | null;
+  readonly columns: number;
+  readonly total: number;
+  readonly offset: number;
+  readonly let_go: number;
+  readonly rows: readonly HeatRow[];
+  readonly legend: Readonly<Record<string, Cell>>;
 }

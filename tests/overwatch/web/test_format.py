@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from overwatch.catalog import BY_NAME
 from overwatch.catalog.durations import duration
 from overwatch.tui import grammar
 from overwatch.tui.context import Context, freshness
@@ -25,6 +26,7 @@ EDGES = (
     10.5, 12.5, 59.999, 60.0, 99.949, 99.95, 100.5, 999.5, 999.95, 1000.0, 1005.0, 12_500.0, 9_995.0,
     99_950.0, 999_999.0, 1e6, 2.5e6, 1e9, 1.125e9, 1e12, 3.3e15, 1e18, 5e-324, 1e-9,
 )  # fmt: skip
+SPECS = sorted({row.fmt for row in BY_NAME.values()} | {".4g", ",.6g", ".2e"})
 Row = tuple[str, list[Any], str]
 
 
@@ -73,10 +75,18 @@ def rows() -> Iterator[Row]:
         for digits in (0, 1, 2, 3) if abs(value) < 1e12 else ():
             for signed in (False, True):
                 yield "fixed", [value, digits, {"signed": signed}], fixed(value, digits, signed=signed)
+        for spec in SPECS if 1e-250 < abs(value) < 1e12 else ():
+            yield "spec", [value, spec], format(value, spec)
+            for width in (4, 6, 9):
+                yield "formatted", [value, spec, width], grammar.number(value, spec, width)
+        if abs(value) < 1e12:
+            yield "number", [value, 2, 6, {"signed": True}], grammar.number(value, "+.2f", 6)
     for value in (math.nan, math.inf, -math.inf):
+        yield "formatted", [value, ".2f"], grammar.number(value, ".2f", 9)
         yield "fixed", [value], fixed(value, 2, signed=False)
     for name in ("short", "duration", "age", "memory", "percent", "whole", "fixed", "clock"):
         yield name, [None], grammar.ABSENT
+    yield "formatted", [None, ".2f"], grammar.ABSENT
     for _ in range(300):
         moment = dice.uniform(1.6e9, 2e9)
         for millis in (False, True):

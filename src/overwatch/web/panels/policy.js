@@ -7,7 +7,7 @@ import { ABSENT, age, sparkline, whole } from "../format.js";
 /** @typedef {import("../types.js").Reading} Reading */
 
 /** Short name in the snapshot's `policy`, and its label. @type {[string, string][]} */
-const CELLS = [
+export const CELLS = [
   ["return", "return"], ["kl_divergence", "KL"], ["entropy", "entropy"], ["explained_variance", "expl var"],
   ["clip_fraction", "clip"], ["grad_norm", "grad"], ["learning_rate", "lr"], ["update_time", "update"],
   ["value_loss", "val loss"],
