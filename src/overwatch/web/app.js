@@ -5,7 +5,12 @@ import { bind, press } from "./keys.js";
 import { Link } from "./link.js";
 import { Source } from "./source.js";
 import * as alarms from "./panels/alarms.js";
+import * as config from "./panels/config.js";
+import * as drawer from "./panels/drawer.js";
+import * as feed from "./panels/feed.js";
+import * as findings from "./panels/findings.js";
 import * as header from "./panels/header.js";
+import * as services from "./panels/services.js";
 
 /** @typedef {import("./types.js").Snapshot} Snapshot */
 /** @typedef {{link: Link, source: Source, snapshot: Snapshot | null, redraw: () => void, note: (text: string) => void,
@@ -15,10 +20,14 @@ import * as header from "./panels/header.js";
  * @typedef {{name: string, title: string, where: "top" | "main" | "side", pages?: string[], make: (ctx: Context) => Drawn}} Panel */
 
 /** In the order in which they are shown. @type {Panel[]} */
-export const PANELS = [header.panel, alarms.panel];
+export const PANELS = [
+  header.panel, alarms.panel, services.panel, feed.panel, findings.panel, config.panel, drawer.panel,
+];
 
 /** @type {[string, string][]} */
-export const PAGES = [["flight", "Flight"]];
+export const PAGES = [
+  ["flight", "Flight"], ["feed", "Feed"], ["findings", "Findings"], ["services", "Services"], ["config", "Configuration"],
+];
 
 const ROWS = 60;
 
