@@ -17,8 +17,8 @@ from typing import Any, Final
 import pytest
 
 TABLE: Final = Path(__file__).parent / "slow.txt"
-FOLDERS: Final = ("tests/e2e/", "tests/real/")
-"""Whole programs run here, whatever a test measures."""
+FOLDERS: Final = ("tests/e2e/", "tests/overwatch/web/", "tests/real/")
+"""Whole programs run here, a browser too, whatever a test measures."""
 CONTRACTS: Final = "tests/contracts/"
 """Worth their CPU in the inner loop, but no process."""
 SERVICE: Final = "tests.overwatch.collector.running"
@@ -30,8 +30,9 @@ FIXTURE_S: Final = 2.0
 STARTS: Final = frozenset(("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"))
 RECORD: Final = "OVERWATCH_RECORD_SLOW"
 HEAD: Final = f"""\
-# Tests that `make quick` leaves out, beside {" and ".join(FOLDERS)}: those that start a process,
-# and those that need {CPU_S} s of CPU. `make slow` measures them anew; a line may be added by hand.
+# Tests that `make quick` leaves out, beside {", ".join(FOLDERS)}:
+# those that start a process, and those that need {CPU_S} s of CPU. `make slow` measures them anew;
+# a line may be added by hand.
 """
 
 

@@ -15,6 +15,7 @@ from overwatch.generate.boards.uids import Board
 from overwatch.generate.bounds_page import bounds_page
 from overwatch.generate.catalog_page import catalog_page
 from overwatch.generate.conventions_page import conventions_page
+from overwatch.generate.page_types import page_types
 from overwatch.generate.rules import Plan, case_file, rule_file, steady_alerts, windowed_alerts
 from overwatch.generate.runbooks_page import runbooks_page
 from overwatch.generate.schema import snapshot_schema
@@ -58,6 +59,7 @@ def _copies(files: Mapping[str, Callable[[], str]]) -> dict[str, Callable[[], st
 _ORIGINALS: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(
     {
         "otel/snapshot.schema.json": snapshot_schema,
+        "src/overwatch/web/types.d.ts": page_types,
         "docs/catalog.md": catalog_page,
         "docs/runbooks.md": runbooks_page,
         "docs/bounds.md": bounds_page,

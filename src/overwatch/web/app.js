@@ -4,16 +4,22 @@ import { attr, h, keyed, put } from "./dom.js";
 import { bind, press } from "./keys.js";
 import { Link } from "./link.js";
 import { Source } from "./source.js";
+import { dialog } from "./login.js";
 import * as alarms from "./panels/alarms.js";
+import * as compare from "./panels/compare.js";
 import * as config from "./panels/config.js";
 import * as drawer from "./panels/drawer.js";
 import * as feed from "./panels/feed.js";
 import * as findings from "./panels/findings.js";
 import * as header from "./panels/header.js";
+import * as help from "./panels/help.js";
+import * as runs from "./panels/runs.js";
 import * as services from "./panels/services.js";
+import * as transport from "./panels/transport.js";
 
 /** @typedef {import("./types.js").Snapshot} Snapshot */
 /** @typedef {{link: Link, source: Source, snapshot: Snapshot | null, redraw: () => void, note: (text: string) => void,
+ *   login: () => void, follow: (to: () => Partial<import("./link.js").Place>) => (event: MouseEvent) => void,
  *   window: {first: number, rows: number}}} Context */
 /** @typedef {{node: HTMLElement, update: (snapshot: Snapshot) => void}} Drawn */
 /** `pages`: where it is shown; every page where there are none. `where`: in the header, in the middle, at the side.
@@ -21,12 +27,14 @@ import * as services from "./panels/services.js";
 
 /** In the order in which they are shown. @type {Panel[]} */
 export const PANELS = [
-  header.panel, alarms.panel, services.panel, feed.panel, findings.panel, config.panel, drawer.panel,
+  header.panel, transport.panel, alarms.panel, feed.panel, findings.panel, services.panel, config.panel,
+  runs.panel, compare.panel, help.panel, drawer.panel,
 ];
 
 /** @type {[string, string][]} */
 export const PAGES = [
-  ["flight", "Flight"], ["feed", "Feed"], ["findings", "Findings"], ["services", "Services"], ["config", "Configuration"],
+  ["flight", "Flight"], ["feed", "Feed"], ["findings", "Findings"], ["services", "Services"], ["runs", "Runs"],
+  ["compare", "Compare"], ["config", "Configuration"], ["help", "Help"],
 ];
 
 const ROWS = 60;
@@ -37,9 +45,15 @@ const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 function start() {
   const link = new Link();
   let isDrawn = true;
-  const source = new Source(take, () => ctx.redraw());
+  const source = new Source(take, (connection) => {
+    if (connection.state === "refused") ctx.login();
+    ctx.redraw();
+  });
   /** @type {Context} */
-  const ctx = { link, source, snapshot: null, redraw, note, window: { first: 0, rows: ROWS } };
+  const ctx = {
+    link, source, snapshot: null, redraw, note, window: { first: 0, rows: ROWS },
+    login: () => dialog(source, redraw), follow,
+  };
   /** @type {Map<string, Drawn>} */
   const made = new Map();
 
@@ -79,6 +93,18 @@ function start() {
     put(line, text);
     attr(line, "hidden", !text);
   }
+  /** What a link does when it is clicked, which stays a link for new tabs. @param {() => Partial<import("./link.js").Place>} to */
+  function follow(to) {
+    return (/** @type {MouseEvent} */ event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      link.go(to());
+    };
+  }
+  function look() {
+    attr(document.documentElement, "data-theme", link.place.theme || null);
+    attr(document.documentElement, "data-palette", link.place.palette || null);
+  }
   function view() {
     const { run, at, env, sort, order, filter, grouped } = link.place;
     const rows = { rows: String(ctx.window.rows), offset: ctx.window.first ? String(ctx.window.first) : "" };
@@ -87,30 +113,28 @@ function start() {
 
   byId("main").replaceChildren();
   link.listen(() => {
-    pages(link);
+    pages(ctx);
+    look();
     view();
     redraw();
   });
   addEventListener("keydown", (event) => press(event, ctx));
   bind([{ keys: ["Escape"], shown: "Esc", does: "close what is open", run: () => link.go({ env: "", slot: "", lane: "", finding: "" }) }]);
-  pages(link);
+  pages(ctx);
+  look();
   view();
   redraw();
   // Ages grow while nothing comes.
   setInterval(redraw, 1000);
 }
 
-/** The pages, as links that keep the place. @param {Link} link */
-function pages(link) {
+/** The pages, as links that keep the place. @param {Context} ctx */
+function pages(ctx) {
   keyed(byId("pages"), PAGES, ([name]) => name, ([name, title]) => {
-    const node = h("a", { href: "", onclick: (/** @type {MouseEvent} */ event) => {
-      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-      event.preventDefault();
-      link.go({ page: name });
-    } }, title);
+    const node = h("a", { onclick: ctx.follow(() => ({ page: name })) }, title);
     return { node, update: () => {
-      attr(node, "href", link.to({ page: name }));
-      attr(node, "aria-current", link.place.page === name ? "page" : null);
+      attr(node, "href", ctx.link.to({ page: name }));
+      attr(node, "aria-current", ctx.link.place.page === name ? "page" : null);
     } };
   });
 }

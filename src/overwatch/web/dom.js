@@ -56,7 +56,7 @@ export function keyed(parent, items, key, make) {
     before.delete(name);
     parts.set(name, part);
     part.update(item, place);
-    if (part.node === at) at = at.nextSibling;
+    if (at && part.node === at) at = at.nextSibling;
     else parent.insertBefore(part.node, at);
   });
   for (const gone of before.values()) gone.node.remove();

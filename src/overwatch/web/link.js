@@ -4,28 +4,40 @@
 export const DEFAULTS = {
   page: "flight", run: "", at: "", env: "", slot: "", lane: "", finding: "", filter: "", sort: "anomaly",
   order: "desc", grouped: "yes", first: "", search: "", level: "", from: "", to: "", name: "", beside: "", of: "env",
-  theme: "",
+  theme: "", palette: "",
 };
 /** @typedef {typeof DEFAULTS} Place */
 /** @typedef {keyof Place} Key */
 
+/** Browsers refuse an address that changes too often, so small moves are written together. */
+const WRITE_MS = 400;
+
 export class Link {
+  #due = 0;
+
   constructor() {
     /** @type {Place} */
     this.place = read();
     /** @type {Set<(place: Place, before: Place) => void>} */
     this.listeners = new Set();
-    addEventListener("popstate", () => this.#change(read()));
+    addEventListener("popstate", () => {
+      clearTimeout(this.#due);
+      this.#due = 0;
+      this.#change(read());
+    });
   }
 
   /** Go to another place; what is left out stays. A step of its own in the browser's history unless `quiet`.
    * @param {Partial<Place>} change @param {{quiet?: boolean}} [how] */
   go(change, how = {}) {
     const place = { ...this.place, ...change };
-    const address = href(place);
-    if (address === href(this.place)) return;
-    if (how.quiet) history.replaceState(null, "", address);
-    else history.pushState(null, "", address);
+    if (href(place) === href(this.place)) return;
+    if (how.quiet) {
+      this.#due ||= setTimeout(() => this.#write(), WRITE_MS);
+    } else {
+      if (this.#due) this.#write();
+      history.pushState(null, "", href(place));
+    }
     this.#change(place);
   }
 
@@ -37,6 +49,12 @@ export class Link {
   /** @param {(place: Place, before: Place) => void} listener */
   listen(listener) {
     this.listeners.add(listener);
+  }
+
+  #write() {
+    clearTimeout(this.#due);
+    this.#due = 0;
+    history.replaceState(null, "", href(this.place));
   }
 
   /** @param {Place} place */

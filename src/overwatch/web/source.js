@@ -28,7 +28,9 @@ export class Source {
     this.socket = null;
     this.tries = 0;
     this.turn = 0;
-    addEventListener("online", () => this.#again());
+    /** Whether a moment was asked for and has not come. */
+    this.isWaiting = false;
+    addEventListener("online", () => this.again());
   }
 
   /** Show another view: parameters of the view API, with `at` where a moment of the past is wanted.
@@ -37,7 +39,7 @@ export class Source {
     if (this.turn && JSON.stringify(view) === JSON.stringify(this.view)) return;
     this.view = view;
     this.tries = 0;
-    this.#again();
+    this.again();
   }
 
   /** @param {string} path @param {Record<string, string | string[]>} [query] @param {RequestInit} [how] @returns {Promise<any>} */
@@ -63,6 +65,12 @@ export class Source {
     return this.ask("history", query);
   }
 
+  /** What can be gone back to: first and last second, and the alarms. @param {string} run
+   * @returns {Promise<{first: number, last: number, live: boolean, marks: {place: number, severity: string, code: string}[]}>} */
+  timeline(run) {
+    return this.ask("timeline", { run });
+  }
+
   /** @param {string} finding @param {string} run */
   acknowledge(finding, run) {
     return this.ask(`findings/${encodeURIComponent(finding)}/ack`, { run }, { method: "POST" });
@@ -73,7 +81,8 @@ export class Source {
     return this.ask("login", {}, { method: "POST", body: token });
   }
 
-  #again() {
+  /** Begin anew, e.g. with another token. */
+  again() {
     this.turn += 1;
     this.socket?.close();
     this.socket = null;
@@ -83,13 +92,17 @@ export class Source {
 
   /** @param {number} turn */
   async #moment(turn) {
+    this.isWaiting = true;
     try {
       const snapshot = await this.ask("snapshot", this.view);
       if (turn !== this.turn) return;
+      this.isWaiting = false;
       this.#set("up", "");
       this.onSnapshot(snapshot);
     } catch (error) {
-      if (turn === this.turn) this.#failed(error, turn);
+      if (turn !== this.turn) return;
+      this.isWaiting = false;
+      this.#failed(error, turn);
     }
   }
 
@@ -121,7 +134,7 @@ export class Source {
     this.#set(status === 401 || status === 403 ? "refused" : "down", error instanceof Error ? error.message : "");
     const wait = RETRY_MS[Math.min(this.tries, RETRY_MS.length - 1)];
     this.tries += 1;
-    setTimeout(() => turn === this.turn && this.#again(), wait * (0.8 + 0.4 * Math.random()));
+    setTimeout(() => turn === this.turn && this.again(), wait * (0.8 + 0.4 * Math.random()));
   }
 
   /** @param {Connection["state"]} state @param {string} reason */

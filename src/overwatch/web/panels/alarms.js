@@ -29,11 +29,7 @@ export const panel = {
     /** @param {Finding} finding */
     function make(finding) {
       const [word, about, age, text, hint] = [h("b"), h("span"), h("span", { class: "num" }), h("span"), h("span", { class: "hint" })];
-      const link = h("a", { class: "alarm", onclick: (/** @type {MouseEvent} */ event) => {
-        if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-        event.preventDefault();
-        ctx.link.go({ finding: finding.id });
-      } }, word, about, age, text, hint);
+      const link = h("a", { class: "alarm", onclick: ctx.follow(() => ({ finding: finding.id })) }, word, about, age, text, hint);
       /** @param {Finding} one */
       function update(one) {
         const now = one.ended_at ?? /** @type {any} */ (ctx.snapshot).time;

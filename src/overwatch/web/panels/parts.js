@@ -27,11 +27,7 @@ const PLACES = new WeakMap();
 
 /** A link to another place, which keeps the rest of this one. @param {Context} ctx @param {To} to @param {string} text */
 export function jump(ctx, to, text) {
-  const node = h("a", { href: ctx.link.to(to), onclick: (/** @type {MouseEvent} */ event) => {
-    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-    event.preventDefault();
-    ctx.link.go(PLACES.get(node) ?? to);
-  } }, text);
+  const node = h("a", { href: ctx.link.to(to), onclick: ctx.follow(() => PLACES.get(node) ?? to) }, text);
   return node;
 }
 
@@ -54,9 +50,10 @@ export function show(ctx, node, cell) {
 /** Labelled rows of some lines each; a row without one is not there. @param {Context} ctx */
 export function facts(ctx) {
   const node = h("dl", { class: "facts" });
+  const isText = (/** @type {Cell} */ one) => (typeof one === "string" ? one : one.text) !== "";
   /** @param {Row[]} rows */
   function update(rows) {
-    const known = rows.map(([label, cells]) => ({ label, cells: [cells].flat().filter((one) => one && one.text !== "") }));
+    const known = rows.map(([label, cells]) => ({ label, cells: /** @type {Cell[]} */ ([cells]).flat().filter(isText) }));
     keyed(node, known.filter(({ cells }) => cells.length), ({ label }) => label, ({ label }) => {
       const lines = h("dd");
       return { node: h("div", {}, h("dt", {}, label), lines), update: ({ cells }) =>

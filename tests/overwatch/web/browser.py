@@ -1,0 +1,269 @@
+"""The page in Debian's Chromium, over the real view API: what the tests of the page start from.
+
+A page that is opened by `page_of` fails its test when the browser reports an error or a breach of the content
+policy, or asks another host for anything. Snapshots come from a whole collector (`collecting`), or from
+`Scene`, which puts given snapshots behind the real view API.
+"""
+
+import asyncio
+import os
+import re
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from aiohttp import web
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Page,
+    Request,
+    WebSocket,
+    sync_playwright,
+)
+
+from overwatch.aggregator import Frame
+from overwatch.collector import Service
+from overwatch.events import Event
+from overwatch.fold import TowerStats
+from overwatch.serve.stream import FrameNotifier, ViewApi
+from overwatch.snapshot import Snapshot, View
+from overwatch.snapshot.history import History, HistoryQuery
+from tests.overwatch.collector import running
+
+PAGE = Path(str(files("overwatch.web")))
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+)
+REPORTS = "addEventListener('securitypolicyviolation', (e) => console.error('CSP', e.violatedDirective))"
+WIDE, PHONE = (1400, 900), (360, 740)
+UNREACHABLE = (
+    r"ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|WebSocket connection to .* failed"
+)
+"""What Chromium writes while the collector is not there; for `expected` of a page that outlives one."""
+
+PageOf = Callable[..., Page]
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium for the tests of one module; until its end, Playwright keeps an event loop in this thread."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        why = "the page is tested in Chromium, which is missing: apt-get install chromium"
+        if os.environ.get("OVERWATCH_REQUIRE_REAL") == "1":
+            pytest.fail(why)
+        pytest.skip(why)
+    with sync_playwright() as playwright:
+        # Its own sandbox needs user namespaces, which a container seldom has; only our page is opened.
+        started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page_of(browser: Browser) -> Iterator[PageOf]:
+    """Opens addresses, each as a new user: `page_of(url, size=PHONE, scheme="dark", expected="pattern")`.
+
+    `expected` is a pattern of what the browser may report; everything else fails the test at its end.
+    """
+    faults: list[str] = []
+
+    def page_of(url: str, *, expected: str = "", **how: object) -> Page:
+        return opened(browser, url, faults, expected, **how)
+
+    yield page_of
+    for context in browser.contexts:
+        context.close()
+    if faults:
+        pytest.fail("the browser reported:\n" + "\n".join(faults))
+
+
+def opened(browser: Browser, url: str, faults: list[str], expected: str = "", **how: object) -> Page:
+    """A page of a new user; `how` takes `size`, `scheme`, and what a context of Playwright's takes."""
+    width, height = how.pop("size", WIDE)
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, color_scheme=how.pop("scheme", "light"),
+        timezone_id="UTC", locale="en-GB", **{"reduced_motion": "reduce", **how},
+    )  # fmt: skip
+    context.add_init_script(REPORTS)
+    page = context.new_page()
+    _watch(page, urlsplit(url).netloc, faults, expected)
+    page.goto(url)
+    return page
+
+
+def _watch(page: Page, host: str, faults: list[str], expected: str) -> None:
+    """Collect what a page must not do."""
+
+    def fault(text: str) -> None:
+        if not (expected and re.search(expected, text)):
+            faults.append(text)
+
+    def on_console(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            fault(f"console: {message.text} ({message.location.get('url', '')})")
+
+    def on_address(asked: Request | WebSocket) -> None:
+        parts = urlsplit(asked.url)
+        if parts.scheme not in ("data", "blob") and parts.netloc != host:
+            fault(f"another host: {asked.url}")
+
+    page.on("console", on_console)
+    page.on("pageerror", lambda error: fault(f"script: {error}"))
+    page.on("request", on_address)
+    page.on("websocket", on_address)
+
+
+def shown(page: Page) -> Page:
+    """The page once it has a snapshot."""
+    page.wait_for_selector("#top h1:not(:empty)")
+    return page
+
+
+def text(page: Page, selector: str) -> str:
+    """What a reader sees of a part, with single blanks."""
+    return " ".join(page.locator(selector).first.inner_text().split())
+
+
+def with_page(app: web.Application) -> web.Application:
+    """The view API with the page's files, where it has none of its own."""
+    if any(resource.canonical == "/" for resource in app.router.resources()):
+        return app
+
+    async def file(request: web.Request) -> web.Response:
+        path = PAGE / request.match_info.get("path", "index.html")
+        if ".." in path.parts or path.suffix not in _TYPES or not path.is_file():
+            raise web.HTTPNotFound
+        return web.Response(
+            body=path.read_bytes(), content_type=_TYPES[path.suffix], charset="utf-8",
+            headers={"Content-Security-Policy": CSP},
+        )  # fmt: skip
+
+    async def timeline(_: web.Request) -> web.Response:
+        return web.json_response({"first": None, "last": None, "live": True, "marks": []})
+
+    app.router.add_get("/api/v1/timeline", timeline)
+    app.router.add_get("/", file)
+    app.router.add_get("/web/{path:.+}", file)
+    return app
+
+
+@contextmanager
+def collecting(folder: Path, *sets: str) -> Iterator[tuple[Service, str]]:
+    """A whole collector in this process, and the address of its page."""
+    bare = ViewApi.app
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ViewApi, "app", lambda self: with_page(bare(self)))
+        with running.running(folder, *sets) as service:
+            yield service, page_address(service)
+
+
+def page_address(service: Service) -> str:
+    """Where a collector serves its page."""
+    view = service.endpoints.view
+    assert view is not None
+    return "http://" + view.partition("://")[2].rstrip("/") + "/"
+
+
+def trained(service: Service, run_id: str, events: Sequence[Event], first_seq: int = 1) -> None:
+    """What a trainer of ours sends to the collector."""
+    body = running.reported(run_id, events, first_seq)
+    answer = running.http(
+        f"{service.endpoints.otlp_http}/v1/logs", body, content_type="application/x-protobuf"
+    )
+    assert answer.status == 200, answer
+
+
+class Scene:
+    """Given snapshots behind the real view API: each view of a run gets what `show` was given last."""
+
+    def __init__(
+        self, *snapshots: Snapshot, history: Callable[[HistoryQuery], History | None] | None = None
+    ) -> None:
+        self.notifier = FrameNotifier()
+        self.frame: Frame | None = None
+        self._views: list[tuple[str | None, View]] = []
+        self._lock = threading.Lock()
+        self._snapshots: dict[str, Snapshot] = {}
+        self._history = history
+        self.show(*snapshots)
+
+    def show(self, *snapshots: Snapshot) -> None:
+        """Publish them, the last one as the newest run's; from any thread."""
+        with self._lock:
+            self._snapshots |= {one.run.run_id: one for one in snapshots}
+            newest = snapshots[-1].run.run_id if snapshots else next(reversed(self._snapshots), None)
+            views = {View(), *(view for _, view in self._views)}
+            made = {(run, view): one for run, one in self._snapshots.items() for view in views}
+            ticks = [one.time for one in self._snapshots.values()]
+            self.frame = Frame(
+                tick=round(max(ticks, default=0.0) * 1e9), slow=True, newest=newest, snapshots=made,
+                recorded=(), tower=TowerStats(),
+            )  # fmt: skip
+        self.notifier.publish(self.frame)
+
+    def watch(self, run_id: str | None, view: View) -> None:
+        """Take a view, and publish what there is for it."""
+        self._views.append((run_id, view))
+        self.show()
+
+    def unwatch(self, run_id: str | None, view: View) -> None:
+        """Leave a view."""
+        self._views.remove((run_id, view))
+
+    def history(self, run_id: str | None, wanted: HistoryQuery) -> "Future[History | None]":
+        """The past, if the test gave one; else that of a run without any."""
+        coming: Future[History | None] = Future()
+        run = run_id or (self.frame.newest if self.frame else None)
+        coming.set_result(self._history(wanted) if self._history else History(run_id=run) if run else None)
+        return coming
+
+    @contextmanager
+    def served(self, port: int = 0) -> Iterator[str]:
+        """The address of its page, as long as it is served; nothing can be acknowledged."""
+        with served(lambda: with_page(ViewApi(self, self.notifier).app()), port) as url:
+            yield url
+        self.notifier.close()
+
+
+@contextmanager
+def served(make: Callable[[], web.Application], port: int = 0) -> Iterator[str]:
+    """An application in a thread of its own, and its address."""
+    bound: Future[str] = Future()
+    over: list[Callable[[], None]] = []
+
+    async def serve() -> None:
+        ending = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        over.append(lambda: loop.call_soon_threadsafe(ending.set))
+        runner = web.AppRunner(make(), shutdown_timeout=0.1)
+        try:
+            await runner.setup()
+            await web.TCPSite(runner, "127.0.0.1", port, reuse_address=True).start()
+            host, taken = runner.addresses[0][:2]
+            bound.set_result(f"http://{host}:{taken}/")
+            await ending.wait()
+        except BaseException as error:
+            if bound.done():
+                raise
+            bound.set_exception(error)
+        finally:
+            await runner.cleanup()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),), name="page")
+    thread.start()
+    try:
+        yield bound.result(30)
+    finally:
+        for end in over:
+            end()
+        thread.join(30)
