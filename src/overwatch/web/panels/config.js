@@ -3,7 +3,7 @@
 import { h, put } from "../dom.js";
 import { asked, facts } from "./parts.js";
 
-const NONE = { none: "was sent; overwatch.run(config={...}) sends settings" };
+const NONE = { "–": "nothing was sent; overwatch.run(config={...}) sends settings" };
 
 /** @type {import("../app.js").Panel} */
 export const panel = {

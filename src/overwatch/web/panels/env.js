@@ -13,7 +13,7 @@ import { CLOSED, facts, severity, status, table } from "./parts.js";
 
 /** Digits of the numbers of an env, negative where the sign is shown too. @type {Record<string, number>} */
 const DIGITS = { return: -2, reward: -2, metric: 2, rent: 2, fps: 0 };
-const STRIP = 48;
+const STRIP = 40;
 const LINES = 20;
 
 /** @param {string} name @param {number | null} value */
@@ -89,7 +89,7 @@ function lives({ time, link }, detail) {
   const began = Math.min(...Object.values(detail.lives).flatMap((stays) => stays.map((stay) => stay.time)));
   const strips = Object.entries(detail.lives).map(([slot, stays]) => `${slot} ${Array.from({ length: STRIP }, (_, cell) =>
     stays.findLast((stay) => stay.time <= began + (cell + 1) * (now - began) / STRIP)?.glyph ?? " ").join("")}`);
-  return strips.length ? [...strips, `over ${duration(now - began)} until now`] : [];
+  return strips.length ? [{ text: strips.join("\n"), is: "strip" }, `over ${duration(now - began)} until now`] : [];
 }
 
 /** @param {Snapshot} snapshot @param {Detail} detail */
@@ -115,7 +115,7 @@ export function envPage(ctx) {
     ["blueprint", ([, one]) => one.blueprint ?? ABSENT], ["alpha", ([, one]) => alpha(one), "num"],
     ["age", ([, one]) => whole(one.age), "num"],
     ["gate", ([, one]) => ({ text: one.gate ?? ABSENT, is: one.gate?.includes("fail") ? "warning" : undefined })],
-    ["grad", ([, one]) => fixed(one.grad), "num"], ["", ([, , numbers]) => named(numbers)],
+    ["grad", ([, one]) => fixed(one.grad), "num"], ["", ([, , numbers]) => named(numbers), "long"],
   ], (/** @type {[string, Slot, Record<string, number> | undefined]} */ row) => row[0]);
   const node = h("div", {}, top.node, slots.node, trend.node, rest.node, feed, log.node);
   /** @param {Snapshot} snapshot */

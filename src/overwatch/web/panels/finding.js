@@ -65,7 +65,7 @@ function about(snapshot, one) {
     ["when", [when(snapshot, one), { text: `since ${clock(one.since)}`, to: momentOf(snapshot.run.run_id, one.since) }]],
     ["state", standing(one)],
     ["next", one.hint],
-    ["because", one.factors],
+    ["because", one.factors.join(" · ")],
     ["also", one.symptoms ? `${whole(one.symptoms)} symptoms counted under it` : ""],
     ["about", { text: subject(one.subject), to }],
     ["value", reading ? `${reading.text}${limit} ${sparkline(reading.history, 10, reading.scale)} last 10 updates` : ""],

@@ -37,8 +37,9 @@ export const panel = {
     const [title, note] = [h("h2"), h("p", { class: "muted" })];
     const list = table(ctx, "Those that stand, then those of before", [
       ["severity", ({ word }) => ({ text: severity(word), is: word })], ["about", (one) => one.about],
+      ["finding", ({ text, id, at }) => ({ text, to: { ...CLOSED, finding: id, ...at } }), "long"],
       ["since", (one) => clock(one.since)], ["lasted", (one) => one.lasted, "num"], ["state", (one) => one.state],
-      ["finding", ({ text, id, at }) => ({ text, to: { ...CLOSED, finding: id, ...at } })], ["next", (one) => one.hint],
+      ["next", (one) => one.hint, "long"],
     ], (/** @type {Listed} */ one) => `${one.id} ${one.since}`);
     return {
       node: h("section", { "aria-label": "Findings" }, title, list.node, note),

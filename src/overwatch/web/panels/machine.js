@@ -12,7 +12,7 @@ const UNITS = [
   [/_bytes$/, (value) => `${fixed(value / 2 ** 30, 1)} GiB`],
   [/_hz$/, (value) => `${whole(value / 1e6)} MHz`], [/_w$/, (value) => `${whole(value)} W`],
   [/_c$/, (value) => `${fixed(value, 0)}°C`], [/_s$/, (value) => duration(value)],
-  [/utilization|activity|share|busiest/, percent], [/confidence|score/, (value) => fixed(value)], [/$/, whole],
+  [/utilization|activity|share|busiest/, percent], [/confidence/, (value) => fixed(value)], [/$/, whole],
 ];
 const MARKS = { "!!": "critical", "!": "warning" };
 
@@ -23,8 +23,8 @@ export function fields(of) {
     const label = name.replace(end.source.startsWith("_") ? end : "", "").replaceAll("_", " ");
     if (value === null) return [];
     if (Array.isArray(value)) {
-      const isHistory = name.endsWith("history");
-      return /** @type {Row[]} */ ([[label, isHistory ? sparkline(value, value.length, [0, 1]) : value.map(line)]]);
+      const bars = name.endsWith("history") && sparkline(value, value.length, [0, 1]);
+      return /** @type {Row[]} */ ([[label, bars || (name === "processes" ? value.map(line) : value.join(" · "))]]);
     }
     if (typeof value !== "object") return /** @type {Row[]} */ ([[label, typeof value === "number" ? shown(value) : value]]);
     if ("p50" in value) return /** @type {Row[]} */ ([[label, `p50 ${shown(value.p50)}, p95 ${shown(value.p95)}`]]);
@@ -33,9 +33,8 @@ export function fields(of) {
   });
 }
 
-/** @param {string | import("../types.js").Process} one */
-const line = (one) => (typeof one === "string" ? one :
-  `${percent(one.cpu)} cpu, ${fixed(one.ram_bytes / 2 ** 30, 1)} GiB: ${one.name}, pid ${one.pid}`);
+/** @param {import("../types.js").Process} one */
+const line = ({ pid, name, cpu, ram_bytes: ram }) => `${percent(cpu)} cpu, ${fixed(ram / 2 ** 30, 1)} GiB: ${name}, pid ${pid}`;
 
 /** What grows and is done on a lane, and its worst envs.
  * @param {import("../types.js").Snapshot} snapshot @param {string} id @returns {Row[]} */
@@ -67,11 +66,11 @@ export function machinePage(ctx) {
   function update(snapshot) {
     const { lane: id } = ctx.link.place;
     const { gpus, host, bound } = snapshot.system;
-    const lane = gpus.find((one) => one.gpu_id === id);
     if (id === "host") return rows.update(fields({ bound, ...host ?? { host: "no readings of it yet" } }));
-    const none = { readings: "this lane has sent none" };
+    const { bound: held = null, anomaly = null, ...lane } = gpus.find((one) => one.gpu_id === id) ?? { readings: "none was sent" };
     const other = /** @type {Row} */ (["host", { text: "what else runs there", to: { ...CLOSED, lane: "host" } }]);
-    rows.update([...envs(snapshot, id), ...fields(lane ?? none), other]);
+    const apart = anomaly && `${fixed(anomaly.score, 1)}: ${anomaly.reasons.join(" · ") || "as the others"}`;
+    rows.update([...fields({ bound: held, anomaly: apart }), ...envs(snapshot, id), ...fields(lane), other]);
   }
   return { node: rows.node, update };
 }

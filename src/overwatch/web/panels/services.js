@@ -39,7 +39,7 @@ export const panel = {
   make(ctx) {
     const processes = table(ctx, "Processes, worst first", [
       ["process", (one) => one.name], ["status", ({ status }) => ({ text: status, is: status })],
-      ["age", (one) => duration(one.age_s), "num"], ["how it is", words],
+      ["age", (one) => duration(one.age_s), "num"], ["how it is", words, "long"],
     ], (/** @type {import("../types.js").Service} */ one) => one.name);
     const readings = table(ctx, "What they report", [
       ["process", ([, one]) => process(one)], ["number", ([name, one]) => one.label || name],
@@ -48,7 +48,7 @@ export const panel = {
       ["before", ([, one]) => sparkline(one.history, 10, one.scale), "bars"], ["name", ([name]) => name.split("#")[0]],
     ], (/** @type {[string, Reading]} */ [name]) => name);
     const counted = table(ctx, "What is counted, over all and by each", [
-      ["process", process], ["name", (one) => one.name], ["labels", ({ labels = {} }) => pairs(labels).join(" ")],
+      ["process", process], ["name", (one) => one.name], ["labels", ({ labels = {} }) => pairs(labels).join(" "), "long"],
       ["total", (one) => short(one.total), "num"], ["values", (one) => whole(one.count), "num"],
       ["a second", (one) => short(one.rate), "num"], ["p50", (one) => short(one.p50), "num"],
       ["p99", (one) => short(one.p99), "num"], ["spread", spread, "bars"],
