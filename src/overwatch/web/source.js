@@ -84,7 +84,10 @@ export class Source {
   /** Begin anew, e.g. with another token. */
   again() {
     this.turn += 1;
-    this.socket?.close();
+    const { socket } = this;
+    // To close one before it is open is an error to the browser.
+    if (socket?.readyState === WebSocket.CONNECTING) socket.onopen = () => socket.close();
+    else socket?.close();
     this.socket = null;
     if (this.view.at) void this.#moment(this.turn);
     else this.#stream(this.turn);

@@ -22,8 +22,10 @@ const now = ({ findings, time }) => findings.map((one) => ({
   lasted: lasted(one.since, one.cleared_at ?? one.ended_at ?? time), hint: one.hint, id: one.id,
 }));
 
-/** @param {import("../types.js").History} past @returns {Listed[]} */
-const before = ({ moments, run_id: run }) => moments.map((one) => ({
+/** Those that do not stand any more, the newest first.
+ * @param {import("../types.js").History} past @param {import("../types.js").Snapshot} snapshot @returns {Listed[]} */
+const before = ({ moments, run_id: run }, { findings }) => moments.filter(({ code, since }) =>
+  !findings.some((one) => one.code === code && one.since === since)).map((one) => ({
   word: one.severity, about: one.subject ?? "run", since: one.since, state: one.cleared_at === null ? "" : "cleared",
   text: one.message || one.code, lasted: lasted(one.since, one.cleared_at), hint: "",
   id: `${one.code}:${one.subject?.replace(" ", ":") ?? "run:"}`, at: momentOf(run, one.since),
@@ -46,8 +48,7 @@ export const panel = {
       update(snapshot) {
         const { answer, error } = past(snapshot.run.run_id);
         const standingOnes = now(snapshot);
-        const ids = new Set(standingOnes.map((one) => `${one.id} ${one.since}`));
-        const older = answer ? before(answer).filter((one) => !ids.has(`${one.id} ${one.since}`)) : [];
+        const older = answer ? before(answer, snapshot) : [];
         const open = standingOnes.filter((one) => one.state === "open").length;
         put(title, `Findings ${open} open, ${snapshot.verdict.acknowledged} acknowledged, ${older.length} before`);
         const left = answer?.moments_left_out ? `${whole(answer.moments_left_out)} older ones are not held any more` : "";
