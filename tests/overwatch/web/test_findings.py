@@ -1,5 +1,7 @@
 """The page of findings: those that stand and those of before, each with its state and its link."""
 
+import math
+
 import msgspec
 from playwright.sync_api import Page, expect
 
@@ -70,7 +72,7 @@ def test_each_opens_and_one_of_before_at_its_moment(page_of: PageOf) -> None:
         page.get_by_role("link", name="thermal throttle").click()
         expect(page.locator("#side h2")).to_contain_text("throttled")
         past = page.get_by_role("link", name="crash storm").get_attribute("href") or ""
-        assert f"run={scenario.RUN.run_id}&at={round(_AGO)}&finding=crash-storm%3Agpu%3Agpu1" in past
+        assert f"run={scenario.RUN.run_id}&at={math.ceil(_AGO)}&finding=crash-storm%3Agpu%3Agpu1" in past
         page.close()
 
 

@@ -13,7 +13,7 @@ def _served() -> Snapshot:
     bound = Bound(state="QUEUE-BOUND", why="waits 40% of its time", mark="!")
     depth = Reading(label="queue", text="3", status="warning", limit=Limit(text="<4", value=4.0), role="learner", rank=0)
     tally = Tally(
-        name="learner.sample.latency", role="learner", rank=1, labels={"table": "a b"}, total=12.5, count=30,
+        name="learner.sample.latency", role="learner", rank=1, labels={"table": "a b"}, total=12.25, count=30,
         bounds=(0.1, 1.0), counts=(10, 0, 20),
     )  # fmt: skip
     return msgspec.structs.replace(
@@ -29,7 +29,7 @@ def _served() -> Snapshot:
             "weights.age": msgspec.structs.replace(depth, label="weights", text="3s", limit=None),
         },
         tallies=(tally,),
-        totals={"learner.sample.latency": Total(total=12.5, count=30, rate=4.0, p50=0.2)},
+        totals={"learner.sample.latency": Total(total=12.25, count=30, rate=4.0, p50=0.2)},
     )
 
 
