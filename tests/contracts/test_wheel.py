@@ -31,6 +31,8 @@ def test_the_wheel_holds_what_the_commands_need(tmp_path: Path) -> None:
         Path(name).name for name in boards
     }
     assert "overwatch/dashboards/prometheus/prometheus.yml" in names
+    page = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src/overwatch/web").rglob("*.*")}
+    assert {name for name in page if name.endswith((".html", ".js", ".css"))} <= names
     assert not [name for name in names if name.startswith(("tests", "docs"))]
 
 

@@ -1,9 +1,10 @@
 """Bearer tokens by role: who may send, who may read, who may act.
 
 Rules: a role without tokens is open, save `control`, which gets a fresh token at each start; a token of
-`control` also reads. Tokens are compared by their SHA-256 in constant time, all of them at each look. A
-file that changes is taken up once two looks in a row found the same in it, as one may come while it is being
-written; a file that cannot be used leaves the tokens of its role as they were. Must not know transports.
+`control` also reads. Tokens are compared by their SHA-256 in constant time, all of them at each look. What a
+browser keeps is made of a token, admits where the token does, and does not reveal it. A file that changes is
+taken up once two looks in a row found the same in it, as one may come while it is being written; a file that
+cannot be used leaves the tokens of its role as they were. Must not know transports.
 """
 
 import hmac
@@ -92,6 +93,8 @@ class Tokens:
         self._seen: Mapping[Role, tuple[Secret, ...]] = {}
         """What the last look found."""
         self._digests: tuple[tuple[Role, bytes], ...] = ()
+        self._kept: tuple[tuple[Role, bytes], ...] = ()
+        """The same of what browsers keep."""
         self.changes = 0
         """How often the tokens changed; judgements of before the last time may not hold any more."""
 
@@ -121,7 +124,9 @@ class Tokens:
     def _hold(self, held: Mapping[Role, tuple[Secret, ...]]) -> None:
         if held == self._held:
             return
-        self._digests = tuple((role, _digest(one.reveal())) for role in Role for one in held[role])
+        texts = [(role, one.reveal()) for role in Role for one in held[role]]
+        self._digests = tuple((role, _digest(text)) for role, text in texts)
+        self._kept = tuple((role, _digest(kept_for(text))) for role, text in texts)
         self._held = held
         self.changes += 1
 
@@ -137,14 +142,25 @@ class Tokens:
 
     def judge(self, role: Role, authorization: Sequence[str]) -> Denial | None:
         """`None` where requests with these `authorization` headers have the role."""
+        return self._judged(role, _presented(authorization), self._digests)
+
+    def roles_of(self, token: str) -> frozenset[Role]:
+        """The roles for which this very token holds."""
+        presented = _digest(token)
+        return frozenset(role for role, digest in self._digests if hmac.compare_digest(digest, presented))
+
+    def judge_kept(self, role: Role, kept: str) -> Denial | None:
+        """The same of what a browser keeps."""
+        return self._judged(role, kept, self._kept)
+
+    def _judged(self, role: Role, given: str | None, known: tuple[tuple[Role, bytes], ...]) -> Denial | None:
         if not self._held.get(role):
             return None
-        given = _presented(authorization)
         if given is None:
             return Denial.UNAUTHENTICATED
         presented = _digest(given)
         # Every token is looked at, so that the time gives nothing away about which one is near.
-        matched = {held for held, digest in self._digests if hmac.compare_digest(digest, presented)}
+        matched = {held for held, digest in known if hmac.compare_digest(digest, presented)}
         if not matched:
             return Denial.UNAUTHENTICATED
         if role in matched or (role is Role.READ and Role.CONTROL in matched):
@@ -185,6 +201,11 @@ def _problem(token: str) -> str | None:
     if not all("!" <= character <= "~" for character in token):
         return "has a character that is not visible ASCII; no header can carry it"
     return None
+
+
+def kept_for(token: str) -> str:
+    """What a browser keeps instead of a token: it cannot be presented in a header, nor turned back."""
+    return hmac.new(token.encode(), b"overwatch page", sha256).hexdigest()
 
 
 def _presented(authorization: Sequence[str]) -> str | None:

@@ -2,7 +2,8 @@
 
 Rules: no HTTP door is made without a guard in front of all its routes; everything is judged before a byte
 of the body is read; a page of another origin, or a name that was rebound to this machine, is refused whatever
-token it has. Must not know what is served behind the doors.
+token it has. A cookie counts where no header has a token; as a browser sends it whatever page asks, to act
+with it takes the `Origin` of the collector's own page. Must not know what is served behind the doors.
 """
 
 import ipaddress
@@ -111,6 +112,8 @@ class Entry:
     """The role that all other methods need."""
     answer: Answer
     """Writes a refusal in the listener's own protocol."""
+    free: frozenset[str] = frozenset()
+    """Routes that need no token, as they were added; hosts and origins are judged there too."""
     scheme: str = "http"
     """Of its URL, without TLS."""
     bodies: bool = False
@@ -219,7 +222,7 @@ class Guard:
 
     def may(self, role: Role, request: web.Request) -> bool:
         """Whether a request has a role, for doors that show more to some."""
-        return self.tokens.judge(role, request.headers.getall(hdrs.AUTHORIZATION, [])) is None
+        return self._denial(role, request) is None
 
     def count(self, listener: str, reason: str) -> None:
         """Count one refusal."""
@@ -246,13 +249,8 @@ class Guard:
 
     def _origin(self, request: web.Request) -> Refused | None:
         origins = request.headers.getall(hdrs.ORIGIN, [])
-        if not origins:
+        if not origins or _is_own(request) or (len(origins) == 1 and self._is_allowed(origins[0])):
             return None
-        if len(origins) == 1:
-            scheme, _, authority = origins[0].partition("://")
-            ours = scheme in ("http", "https") and authority == request.headers[hdrs.HOST]
-            if ours or origins[0] in self._config.allowed_origins:
-                return None
         stated = ", ".join(origins)[:_SHOWN]
         return Refused(
             status=403,
@@ -260,15 +258,44 @@ class Guard:
             header="Origin",
         )
 
+    def _is_allowed(self, origin: str) -> bool:
+        return origin in self._config.allowed_origins
+
     def _token(self, request: web.Request, entry: Entry) -> Refused | None:
         role = entry.reads if request.method in SAFE else entry.acts
-        if role is None:
+        resource = request.match_info.route.resource
+        if role is None or (resource is not None and resource.canonical in entry.free):
             return None
-        denial = self.tokens.judge(role, request.headers.getall(hdrs.AUTHORIZATION, []))
-        if denial is None:
+        denial = self._denial(role, request)
+        if denial is not None:
+            status = 401 if denial is Denial.UNAUTHENTICATED else 403
+            return Refused(status=status, message=stated(denial, role), header="Authorization")
+        if request.method in SAFE or _is_own(request) or self._by_header(role, request) is None:
             return None
-        status = 401 if denial is Denial.UNAUTHENTICATED else 403
-        return Refused(status=status, message=stated(denial, role), header="Authorization")
+        message = "only this collector's own page may act by a cookie; send the token as a header"
+        return Refused(status=403, message=message, header="Origin")
+
+    def _denial(self, role: Role, request: web.Request) -> Denial | None:
+        denial, kept = self._by_header(role, request), request.cookies.get(cookie_of(request))
+        if denial is None or kept is None or hdrs.AUTHORIZATION in request.headers:
+            return denial
+        return self.tokens.judge_kept(role, kept)
+
+    def _by_header(self, role: Role, request: web.Request) -> Denial | None:
+        return self.tokens.judge(role, request.headers.getall(hdrs.AUTHORIZATION, []))
+
+
+def cookie_of(request: web.Request) -> str:
+    """The name of the cookie for this address, as a browser has the same ones for all ports of a host."""
+    port = request.headers.get(hdrs.HOST, "").rpartition(":")[2]
+    return f"overwatch-{port}" if port.isdigit() else "overwatch"
+
+
+def _is_own(request: web.Request) -> bool:
+    """Whether the page that asks is this collector's own."""
+    origins = request.headers.getall(hdrs.ORIGIN, [])
+    scheme, _, authority = origins[0].partition("://") if len(origins) == 1 else ("", "", "")
+    return scheme in ("http", "https") and authority == request.headers[hdrs.HOST]
 
 
 def stated(denial: Denial, role: Role) -> str:

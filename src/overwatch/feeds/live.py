@@ -254,6 +254,8 @@ def query_of(view: View) -> dict[str, str]:
         query["filter"] = view.filter
     if not view.grouped:
         query["grouped"] = "no"
+    if view.offset is not None:
+        query["offset"] = str(view.offset)
     return query
 
 

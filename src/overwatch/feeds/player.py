@@ -163,6 +163,14 @@ class Timeline(ABC):
             clock = min(clock, max(self._clock, self._reachable(clock, most_ticks)))
         return self.seek(clock)
 
+    @abstractmethod
+    def far(self, time: int) -> int:
+        """How many ticks have to be folded to be there, at most."""
+
+    @abstractmethod
+    def approach(self, time: int, ticks: int) -> bool:
+        """Come nearer by about so many ticks, and stay at the current place; whether the way is short now."""
+
     @property
     def known(self) -> float:
         """Which part of the past of the current tick is in `history`; a fold holds all of it."""
@@ -250,6 +258,32 @@ class Player(Timeline):
         """By the first batch of the first life: it may have waited long for a run."""
         return next((one.stamp for one in self._segments[0].entries if isinstance(one, Located)), self.first)
 
+    def far(self, time: int) -> int:
+        """From the nearest place before that is known; more than it is where the way leads over a gap."""
+        tick = self._settle(time)[1]
+        if self._frame is not None and self._frame.tick == tick:
+            return 0
+        root = self._segment(tick).root
+        known = self._known_before(root, tick)
+        if self._fold is not None and max(known, root.first) <= self.position < tick:
+            known = self.position
+        return (tick - known) // FAST_NS
+
+    def approach(self, time: int, ticks: int) -> bool:
+        """By a checkpoint after that many."""
+        tick = self._settle(time)[1]
+        segment = self._segment(tick)
+        fold, taken = self._kept_before(segment.root, tick)
+        for life, passed in segment.ticks(taken):
+            fold = self._left.going_on(fold, taken)
+            if passed >= tick:
+                break
+            self._pass(fold, life, passed, recent=False)
+            taken, ticks = passed, ticks - 1
+            if ticks <= 0 and passed in self._checkpoints:
+                return False
+        return True
+
     def look(self, run_id: str | None, view: View) -> Snapshot | None:
         """Another view of the current tick, of a run or of the newest; `None` where there is no such run."""
         seen = self._fold.look([(run_id, view)]) if self._fold is not None else {}
@@ -336,16 +370,20 @@ class Player(Timeline):
 
     def _nearest(self, root: Segment, tick: int) -> tuple[Fold, int]:
         """A fold that began in a life and the last tick it took, before `tick`."""
-        best = self._known_before(root, tick)
-        if self._fold is not None and max(best, root.first) <= self.position < tick:
+        if self._fold is not None and max(self._known_before(root, tick), root.first) <= self.position < tick:
             return self._fold, self.position
+        return self._kept_before(root, tick)
+
+    def _kept_before(self, root: Segment, tick: int) -> tuple[Fold, int]:
+        """As `_nearest`, and never the fold of the current place."""
+        best = self._known_before(root, tick)
         if best < root.first:
             return self.recording.fold(), best
         saved = self._recent.get(best)
         if saved is None and best in self._checkpoints:
             saved = self._checkpoints.read(best)
         fold = self._lasting.fold(best) if saved is None else self.recording.fold(saved)
-        return (fold, best) if fold is not None else self._nearest(root, tick)
+        return (fold, best) if fold is not None else self._kept_before(root, tick)
 
     def _known_before(self, root: Segment, tick: int) -> int:
         """The last tick before one at which a fold is kept, or else the one before the life began."""
@@ -423,12 +461,21 @@ class LogPlayer(Timeline):
         """By what was read for the survey, which the past comes with."""
         return min(1.0, self._looked / max(1, bisect_right(self._ticks, self.position)))
 
+    def far(self, _: int) -> int:
+        """Nothing is folded."""
+        return 0
+
+    def approach(self, _: int, __: int) -> bool:
+        """Every place costs the same."""
+        return True
+
     def look(self, run_id: str | None, view: View) -> Snapshot | None:
-        """The snapshot of the current tick, with no more envs than the view wants; `None` without one."""
+        """The snapshot of the current tick, with the envs of the view's window; `None` without one."""
         frame = self.frame
         wanted = frame.newest if run_id is None else run_id
         found = None if wanted is None else frame.snapshots.get((wanted, DEFAULT_VIEW))
-        return found and msgspec.structs.replace(found, envs=found.envs[: view.rows])
+        begin = view.offset or 0
+        return found and msgspec.structs.replace(found, envs=found.envs[begin : begin + view.rows])
 
     def history(self, run_id: str | None, query: HistoryQuery) -> History | None:
         """As far as the log was looked through, up to the current tick."""

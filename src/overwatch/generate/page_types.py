@@ -13,8 +13,9 @@ import msgspec.inspect as types
 
 from overwatch.snapshot import RunList, Snapshot
 from overwatch.snapshot.history import History
+from overwatch.snapshot.timeline import Timeline
 
-ANSWERS: Final = (Snapshot, RunList, History)
+ANSWERS: Final = (Snapshot, RunList, History, Timeline)
 """What the view API answers with; their parts follow."""
 
 _HEAD: Final = (

@@ -5,7 +5,7 @@ Works on whole columns, so that a filter over tens of thousands of envs costs a 
 cannot be read filters nothing: what takes one from a user checks it first. Pure.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -195,12 +195,12 @@ def _acted(rows: BoardRows, wanted: Wanted) -> Mask:
 
 
 def board(rows: BoardRows, view: View) -> tuple[Board, tuple[Env, ...]]:
-    """The board's head and at most `view.rows` env rows, as the view orders and filters them."""
+    """The board's head and at most `view.rows` env rows, as the view orders, filters and cuts them."""
     chosen = choose(rows, view)
-    shown = chosen.order[: view.rows]
     counts = _counts(rows, chosen)
     lanes = rows.lane_order if chosen.order is rows.order else rows.state.envs.lanes_by(chosen.order)
     by_lane: dict[int, list[int]] = {lane: [] for lane in lanes if lane in counts}
+    shown = _window(rows, chosen, view, {lane: sum(counts[lane]) for lane in by_lane})
     for row, lane in zip(shown.tolist(), rows.state.envs.lane[shown].tolist(), strict=True):
         by_lane[lane].append(row)
     head = Board(
@@ -209,11 +209,27 @@ def board(rows: BoardRows, view: View) -> tuple[Board, tuple[Env, ...]]:
         filter=chosen.filter,
         counts=_named([sum(of_lane) for of_lane in zip(*counts.values(), strict=True)]),
         matched=None if chosen.filter is None else int(chosen.order.size),
+        total=int(chosen.order.size),
+        offset=view.offset,
         groups=tuple(_group(rows, lane, chosen, counts[lane], len(some)) for lane, some in by_lane.items()),
         columns=rows.rollups.columns,
     )
     placed = [row for some in by_lane.values() for row in some] if view.grouped else shown.tolist()
     return head, env_views(rows, placed)
+
+
+def _window(rows: BoardRows, chosen: Chosen, view: View, sizes: Mapping[int, int]) -> Ints:
+    """The rows of the view, in its order; only lanes that it reaches into are looked at."""
+    begin = view.offset or 0
+    if view.offset is None or not view.grouped:
+        return chosen.order[begin : begin + view.rows]
+    lane, parts = rows.state.envs.lane[chosen.order], [chosen.order[:0]]
+    end, first = begin + view.rows, 0
+    for code, size in sizes.items():
+        if first < end and begin < first + size:
+            parts.append(chosen.order[lane == code][max(0, begin - first) : end - first])
+        first += size
+    return np.concatenate(parts)
 
 
 def _counts(rows: BoardRows, chosen: Chosen) -> dict[int, list[int]]:

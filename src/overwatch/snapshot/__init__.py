@@ -28,7 +28,7 @@ __all__ = [
 ]  # fmt: skip
 """What is known of machines and services is defined beside this module, and imported from here."""
 
-SCHEMA_VERSION: Final = "1.5"
+SCHEMA_VERSION: Final = "1.6"
 SIMULATOR: Final = "overwatch-simulate"
 """`service.name` of the producer of scripted runs."""
 
@@ -332,6 +332,10 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     """Envs by status, of those that pass the filter; the groups count these too."""
     matched: int | None = None
     """How many envs pass the filter; absent without one."""
+    total: int | None = None
+    """How many rows there are in this order, shown or not."""
+    offset: int | None = None
+    """How many of them come before the first that is shown; absent without a window."""
     groups: tuple[Group, ...] = ()
     columns: tuple[str, ...] = ()
     """Optional columns that this run reports, in order: `return`, `reward`, `metric`, `rent`, ..."""
@@ -545,6 +549,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Which envs the board shows, e.g. `status=degraded gpu=0`; all without."""
     grouped: bool = True
     """Rows lane by lane; otherwise in one order over all lanes."""
+    offset: int | None = None
+    """Where a window into all rows begins, as they are ordered and grouped. Without it the rows are the worst
+    of all lanes, grouped after they were chosen."""
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):

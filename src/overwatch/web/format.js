@@ -5,12 +5,21 @@ const BARS = "▁▂▃▄▅▆▇█";
 /** @type {[number, string][]} */
 const PREFIXES = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
 
+/** As Python writes it: the nearest, and of two that are as near the even one. @param {number} value @param {number} digits */
+function rounded(value, digits) {
+  const text = value.toFixed(digits);
+  const scaled = Math.abs(value) * 10 ** digits;
+  if (scaled % 1 !== 0.5 || !/50{39}$/.test(value.toFixed(digits + 40))) return text;
+  const even = 2 * Math.round(scaled / 2);
+  return (value < 0 ? "-" : "") + (even / 10 ** digits).toFixed(digits);
+}
+
 /** A number with so many digits behind the point, and its sign where it is wanted; an absent one is a dash.
  * @param {number | null | undefined} value @param {number} [digits] @param {{signed?: boolean}} [how] */
 export function fixed(value, digits = 2, how = {}) {
   if (value === null || value === undefined) return ABSENT;
-  if (!Number.isFinite(value)) return String(value);
-  return (how.signed && !(value < 0) ? "+" : "") + value.toFixed(digits);
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "Inf" : "-Inf";
+  return (how.signed && !(value < 0) ? "+" : "") + rounded(value, digits);
 }
 
 /** @param {number | null | undefined} value */
@@ -24,10 +33,10 @@ export function short(value) {
   for (const [scale, letter] of PREFIXES) {
     if (Math.abs(value) >= scale) {
       const scaled = Math.abs(value / scale);
-      return (value / scale).toFixed(scaled < 9.995 ? 2 : scaled < 99.95 ? 1 : 0) + letter;
+      return rounded(value / scale, scaled < 9.995 ? 2 : scaled < 99.95 ? 1 : 0) + letter;
     }
   }
-  return Math.abs(value) >= 10 || value === Math.trunc(value) ? value.toFixed(0) : value.toFixed(1);
+  return Math.abs(value) >= 10 || value === Math.trunc(value) ? rounded(value, 0) : rounded(value, 1);
 }
 
 /** A whole number with commas. @param {number | null | undefined} value */
@@ -38,7 +47,7 @@ export function whole(value) {
 /** `0.84s`, `41s`, `4m12s`, `1h12m`, `2d3h`. @param {number | null | undefined} seconds @param {{coarse?: boolean}} [how] */
 export function duration(seconds, how = {}) {
   if (seconds === null || seconds === undefined) return ABSENT;
-  if (seconds < 1) return `${Math.max(0, seconds).toFixed(2)}s`;
+  if (seconds < 1) return `${rounded(Math.max(0, seconds), 2)}s`;
   const all = Math.trunc(seconds);
   if (all < 60) return `${all}s`;
   const minutes = Math.trunc(all / 60);
@@ -46,6 +55,28 @@ export function duration(seconds, how = {}) {
   const hours = Math.trunc(minutes / 60);
   if (hours < 24) return minutes % 60 ? `${hours}h${two(minutes % 60)}m` : `${hours}h`;
   return hours % 24 ? `${Math.trunc(hours / 24)}d${hours % 24}h` : `${Math.trunc(hours / 24)}d`;
+}
+
+/** How long a finding is there, in five characters at most: `9m59s`, `29m`, `10h`. @param {number} seconds */
+export function since(seconds) {
+  if (seconds < 1) return "0s";
+  const exact = [1, 60, 3600, 86400].filter((unit) => seconds >= unit).map((unit) => duration(Math.floor(seconds / unit) * unit));
+  return exact.find((one) => one.length <= 5) ?? exact[exact.length - 1];
+}
+
+/** Moments of a text, which are in UTC, as time of day here; with the date where that is not the day of `now`.
+ * @param {string} text @param {number} now */
+export function moments(text, now) {
+  return text.replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g, (found) => {
+    const at = Date.parse(found) / 1000;
+    return Number.isNaN(at) ? found : day(at) === day(now) ? clock(at) : `${day(at)} ${clock(at)}`;
+  });
+}
+
+/** @param {number} unix */
+function day(unix) {
+  const when = new Date(unix * 1000);
+  return `${when.getFullYear()}-${two(when.getMonth() + 1)}-${two(when.getDate())}`;
 }
 
 /** Time of day here. @param {number | null | undefined} unix @param {{millis?: boolean}} [how] */
@@ -62,7 +93,7 @@ const two = (value) => String(value).padStart(2, "0");
 /** @param {number | null | undefined} used @param {number | null | undefined} total */
 export function memory(used, total) {
   if (used === null || used === undefined) return ABSENT;
-  const gib = (/** @type {number} */ bytes) => (bytes / 2 ** 30).toFixed(1);
+  const gib = (/** @type {number} */ bytes) => rounded(bytes / 2 ** 30, 1);
   return total === null || total === undefined ? `${gib(used)}G` : `${gib(used)}/${gib(total)}G`;
 }
 

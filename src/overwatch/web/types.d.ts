@@ -298,6 +298,8 @@ export interface Board {
   readonly held: boolean;
   readonly counts: Readonly<Record<string, number>>;
   readonly matched: number | null;
+  readonly total: number | null;
+  readonly offset: number | null;
   readonly groups: readonly Group[];
   readonly columns: readonly string[];
 }
@@ -588,4 +590,26 @@ export interface History {
   readonly moments: readonly Moment[];
   readonly moments_left_out: number;
   readonly about: About | null;
+}
+
+/** An alarm. */
+export interface TimelineMark {
+  readonly place: number;
+  readonly since: number;
+  readonly severity: string;
+  readonly code: string;
+  readonly subject: string | null;
+  readonly message: string;
+}
+
+/** Which moments there are to look at. */
+export interface Timeline {
+  readonly schema_version: string;
+  readonly run_id: string;
+  readonly first: number;
+  readonly last: number;
+  readonly live: boolean;
+  readonly past: boolean;
+  readonly read: number;
+  readonly marks: readonly TimelineMark[];
 }

@@ -218,9 +218,8 @@ def test_another_view_is_asked_for_without_a_gap() -> None:
             live = Live(f"ws://127.0.0.1:{port}", "r1", View(rows=64), waits_s=QUICK)
             async with asyncio.timeout(DEADLINE_S), aclosing(live.updates()) as updates:
                 seen = [await anext(updates), await anext(updates)]
-                live.select(
-                    View(rows=64, env_id=3, sort="env", descending=False, filter="gpu=0", grouped=False)
-                )
+                wanted = View(rows=64, env_id=3, sort="env", descending=False, filter="gpu=0", grouped=False)
+                live.select(msgspec.structs.replace(wanted, offset=0))
                 seen.append(await anext(updates))
 
         assert [update for update in seen if isinstance(update, Connection)] == [Connection(state="up")]
@@ -228,7 +227,7 @@ def test_another_view_is_asked_for_without_a_gap() -> None:
         assert server.queries[0] == {"run": "r1", "rows": "64"}
         assert server.queries[1] == {
             "run": "r1", "rows": "64", "env": "3", "sort": "env", "order": "asc", "filter": "gpu=0",
-            "grouped": "no",
+            "grouped": "no", "offset": "0",
         }  # fmt: skip
 
     asyncio.run(scenario())

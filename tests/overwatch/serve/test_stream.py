@@ -141,15 +141,15 @@ def test_a_view_can_be_sorted_filtered_and_flat() -> None:
     async def work(tower: HandDrivenTower, client: ClientSession) -> None:
         tower.publish(busy_run(tower.frames))
         requested = asyncio.create_task(
-            client.get("/api/v1/snapshot?sort=env&order=asc&filter=env=3-5&grouped=no")
+            client.get("/api/v1/snapshot?sort=env&order=asc&filter=env=3-5&grouped=no&offset=1")
         )
         await until(lambda: bool(tower.views))
-        view = View(sort="env", descending=False, filter="env=3-5", grouped=False)
+        view = View(sort="env", descending=False, filter="env=3-5", grouped=False, offset=1)
         assert tower.views == [(None, view)]
         tower.update("run-1", 2)
         snapshot = codec.decode(await (await requested).read())
 
-        assert [env.env_id for env in snapshot.envs] == [3, 4, 5]
+        assert [env.env_id for env in snapshot.envs] == [4, 5]
         assert (snapshot.board.matched, snapshot.board.direction) == (3, "asc")
 
     scenario(work)
@@ -161,6 +161,7 @@ def test_a_view_can_be_sorted_filtered_and_flat() -> None:
         ("sort=colour", "sort", "not one of anomaly, env"),
         ("order=up", "order", "not one of desc, asc"),
         ("grouped=maybe", "grouped", "not one of yes, no"),
+        ("offset=-1", "offset", "not a whole number from 0 to 131072"),
         ("filter=stge=pruned", "filter", "did you mean stage=?"),
     ],
 )

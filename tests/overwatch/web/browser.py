@@ -1,8 +1,8 @@
 """The page in Debian's Chromium, over the real view API: what the tests of the page start from.
 
 A page that is opened by `page_of` fails its test when the browser reports an error or a breach of the content
-policy, or asks another host for anything. Snapshots come from a whole collector (`collecting`), or from
-`Scene`, which puts given snapshots behind the real view API.
+policy, or asks another host for anything. Snapshots come from a whole collector (`collecting`), from a
+recording (`recorded`), or from `Scene`, which puts given snapshots behind the real view API.
 """
 
 import asyncio
@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -30,18 +29,18 @@ from playwright.sync_api import (
 
 from overwatch.aggregator import Frame
 from overwatch.collector import Service
+from overwatch.collector.net import Address
+from overwatch.collector.recording_view import RecordingView
 from overwatch.events import Event
+from overwatch.feeds.inputs import open_input
+from overwatch.feeds.player import player_of
 from overwatch.fold import TowerStats
+from overwatch.serve.pages import Pages
 from overwatch.serve.stream import FrameNotifier, ViewApi
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.history import History, HistoryQuery
 from tests.overwatch.collector import running
 
-PAGE = Path(str(files("overwatch.web")))
-CSP = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'"
-)
 REPORTS = "addEventListener('securitypolicyviolation', (e) => console.error('CSP', e.violatedDirective))"
 WIDE, PHONE = (1400, 900), (360, 740)
 UNREACHABLE = (
@@ -50,7 +49,6 @@ UNREACHABLE = (
 """What Chromium writes while the collector is not there; for `expected` of a page that outlives one."""
 
 PageOf = Callable[..., Page]
-_TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +71,8 @@ def browser() -> Iterator[Browser]:
 def page_of(browser: Browser) -> Iterator[PageOf]:
     """Opens addresses, each as a new user: `page_of(url, size=PHONE, scheme="dark", expected="pattern")`.
 
-    `expected` is a pattern of what the browser may report; everything else fails the test at its end.
+    `expected` is a pattern of what the browser may report; everything else fails the test at its end. Wait by
+    selectors and addresses: `wait_for_function` evaluates text, which the page's policy forbids.
     """
     faults: list[str] = []
 
@@ -134,37 +133,23 @@ def text(page: Page, selector: str) -> str:
     return " ".join(page.locator(selector).first.inner_text().split())
 
 
-def with_page(app: web.Application) -> web.Application:
-    """The view API with the page's files, where it has none of its own."""
-    if any(resource.canonical == "/" for resource in app.router.resources()):
-        return app
-
-    async def file(request: web.Request) -> web.Response:
-        path = PAGE / request.match_info.get("path", "index.html")
-        if ".." in path.parts or path.suffix not in _TYPES or not path.is_file():
-            raise web.HTTPNotFound
-        return web.Response(
-            body=path.read_bytes(), content_type=_TYPES[path.suffix], charset="utf-8",
-            headers={"Content-Security-Policy": CSP},
-        )  # fmt: skip
-
-    async def timeline(_: web.Request) -> web.Response:
-        return web.json_response({"first": None, "last": None, "live": True, "marks": []})
-
-    app.router.add_get("/api/v1/timeline", timeline)
-    app.router.add_get("/", file)
-    app.router.add_get("/web/{path:.+}", file)
-    return app
-
-
 @contextmanager
 def collecting(folder: Path, *sets: str) -> Iterator[tuple[Service, str]]:
     """A whole collector in this process, and the address of its page."""
-    bare = ViewApi.app
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ViewApi, "app", lambda self: with_page(bare(self)))
-        with running.running(folder, *sets) as service:
-            yield service, page_address(service)
+    with running.running(folder, *sets) as service:
+        yield service, page_address(service)
+
+
+@contextmanager
+def recorded(path: Path) -> Iterator[str]:
+    """The address of a recording's page, as `overwatch web` serves it."""
+    opened = open_input(path)
+    view = RecordingView(lambda: player_of(opened), Address(host="127.0.0.1", port=0))
+    view.start()
+    try:
+        yield view.url
+    finally:
+        view.stop()
 
 
 def page_address(service: Service) -> str:
@@ -230,9 +215,14 @@ class Scene:
     @contextmanager
     def served(self, port: int = 0) -> Iterator[str]:
         """The address of its page, as long as it is served; nothing can be acknowledged."""
-        with served(lambda: with_page(ViewApi(self, self.notifier).app()), port) as url:
+        with served(self._application, port) as url:
             yield url
         self.notifier.close()
+
+    def _application(self) -> web.Application:
+        app = ViewApi(self, self.notifier).app()
+        Pages().add_to(app)
+        return app
 
 
 @contextmanager

@@ -6,7 +6,8 @@ import pytest
 from aiohttp import web
 from playwright.sync_api import Browser
 
-from tests.overwatch.web.browser import CSP, opened, served
+from overwatch.serve.pages import POLICY
+from tests.overwatch.web.browser import opened, served
 
 BAD = {
     "an error": ("console.error('oh')", "console: oh"),
@@ -23,7 +24,7 @@ BAD = {
 def test_a_page_with_a_fault_is_found(browser: Browser, name: str) -> None:
     """Each kind, by what the browser itself says of it."""
     script, wanted = BAD[name]
-    policy = {} if name == "another host" else {"Content-Security-Policy": CSP}
+    policy = {} if name == "another host" else {"Content-Security-Policy": POLICY}
 
     def make() -> web.Application:
         async def page(_: web.Request) -> web.Response:

@@ -1,7 +1,7 @@
 /** Open findings, causes first, each with its age and the next step. */
 
 import { attr, h, keyed, put } from "../dom.js";
-import { duration } from "../format.js";
+import { since } from "../format.js";
 
 /** @typedef {import("../types.js").Finding} Finding */
 
@@ -28,19 +28,21 @@ export const panel = {
 
     /** @param {Finding} finding */
     function make(finding) {
-      const [word, about, age, text, hint] = [h("b"), h("span"), h("span", { class: "num" }), h("span"), h("span", { class: "hint" })];
-      const link = h("a", { class: "alarm", onclick: ctx.follow(() => ({ finding: finding.id })) }, word, about, age, text, hint);
+      const [word, about, age, text, hint, gone] = [h("b"), h("span"), h("span", { class: "num" }), h("span"),
+        h("span", { class: "hint" }), h("span", { class: "gone" })];
+      const link = h("a", { class: "alarm", onclick: ctx.follow(() => ({ finding: finding.id })) }, word, about, age, text, hint, gone);
       /** @param {Finding} one */
       function update(one) {
         const now = one.ended_at ?? /** @type {any} */ (ctx.snapshot).time;
         attr(link, "href", ctx.link.to({ finding: one.id }));
         attr(link, "data-severity", one.severity);
         attr(link, "data-cleared", one.cleared_at != null);
-        put(word, WORDS[/** @type {"info"} */ (one.severity)] ?? one.severity);
+        put(word, WORDS[/** @type {"info"} */ (one.severity)] ?? one.severity.slice(0, 4).toUpperCase());
         put(about, subject(one.subject));
-        put(age, duration(Math.max(0, now - one.since)));
-        put(text, one.message + (one.cleared_at == null ? "" : ` (cleared ${duration(now - one.cleared_at)})`));
+        put(age, since(now - one.since));
+        put(text, one.message);
         put(hint, one.hint ? `› ${one.hint}` : "");
+        put(gone, one.cleared_at == null ? "" : `cleared ${since(now - one.cleared_at)}`);
       }
       return { node: h("li", {}, link), update };
     }

@@ -96,7 +96,8 @@ export const panel = {
         attr(differing.node, "hidden", !other);
         if (other) numbers.update(readings(snapshot, other));
         [snapshot, other].forEach((one, place) => put(heads[place], one === null ? "" :
-          `${"AB"[place]} ${one.run.run_id} · update ${whole(one.run.update)} · ${duration(one.run.elapsed_s, { coarse: true })} · ${one.verdict.severity}: ${one.verdict.text}`));
+          [`${"AB"[place]} ${one.run.run_id}`, `update ${whole(one.run.update)}`,
+            duration(one.run.elapsed_s, { coarse: true }), `${one.verdict.severity}: ${one.verdict.text}`].join(" · ")));
       },
     };
   },

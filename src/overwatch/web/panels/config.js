@@ -11,7 +11,8 @@ export const panel = {
   make(ctx) {
     const past = asked(ctx, { about: "yes", name: "-", columns: "1" });
     const [state, lists] = [h("p", { class: "muted" }), [facts(ctx), facts(ctx), facts(ctx)]];
-    const parts = ["Revision", "Where it runs", "Settings"].map((name, place) => [h("h3", {}, name), lists[place].node]);
+    const names = ["Revision", "Where it runs", "Settings"];
+    const parts = names.map((name, place) => [h("h3", {}, name), lists[place].node]);
     return {
       node: h("section", { "aria-label": "Configuration" }, h("h2", {}, "Configuration"), state, parts.flat()),
       update({ run }) {

@@ -10,9 +10,10 @@ import { CLOSED } from "./parts.js";
 
 /** @typedef {import("../app.js").Context} Context */
 /** @typedef {import("../app.js").Drawn} Drawn */
+/** @typedef {import("../types.js").Snapshot} Snapshot */
 
-/** Each kind with its title.
- * @type {Record<string, [(ctx: Context) => Drawn, (ctx: Context, snapshot: import("../types.js").Snapshot) => string]>} */
+/** Each kind: its page, and its title.
+ * @type {Record<string, [(ctx: Context) => Drawn, (ctx: Context, snapshot: Snapshot) => string]>} */
 const KINDS = {
   finding: [findingPage, findingTitle],
   lane: [machinePage, ({ link: { place } }) => (place.lane === "host" ? "host" : `lane ${place.lane}`)],
@@ -37,8 +38,8 @@ function outlier(ctx, by) {
 function nextSlot(ctx) {
   const { env = null } = ctx.snapshot ? envOf(ctx, ctx.snapshot) : {};
   const slots = Object.entries(env?.slots ?? {});
-  const isResting = (/** @type {boolean} */ wanted) => slots.filter(([, { stage }]) => (stage === "dormant") === wanted);
-  const names = [...isResting(false), ...isResting(true)].map(([name]) => name);
+  const resting = slots.filter(([, { stage }]) => stage === "dormant");
+  const names = [...slots.filter((one) => !resting.includes(one)), ...resting].map(([name]) => name);
   if (!names.length) return ctx.note(env ? "this environment has no slots" : "no environment is open");
   ctx.link.go({ slot: names[(names.indexOf(ctx.link.place.slot) + 1) % names.length] });
 }

@@ -27,7 +27,8 @@ const stage = ({ stage: word, glyph }) => ({
   text: `${glyph} ${word === "fossilised" ? "FOSSILIZED" : word.toUpperCase()}`, glyph,
 });
 /** How far the seed is let in; of a pruned one, how far it had been. @param {Slot} slot */
-const alpha = (slot) => (slot.stage === "blending" || (slot.stage === "pruned" && slot.alpha) ? fixed(slot.alpha) : ABSENT);
+const alpha = ({ stage: word, alpha: share }) =>
+  (word === "blending" || (word === "pruned" && share) ? fixed(share) : ABSENT);
 
 /** What is known of the env that the address names. @param {Context} ctx @param {Snapshot} snapshot */
 export function envOf(ctx, { envs, detail }) {
@@ -42,7 +43,8 @@ export function envTitle(ctx, snapshot) {
   const lane = env?.gpu_id ? [env.gpu_id] : [];
   const state = env ? [...lane, `${status(env.status)} ${fixed(env.anomaly.score, 1)}`] : [];
   const { rank = null, num_envs: all = null } = detail ?? {};
-  return [`env ${id}`, ...state, ...(rank === null || all === null ? [] : [`${ordinal(rank)} of ${whole(all)}`])].join(" · ");
+  const place = rank === null || all === null ? [] : [`${ordinal(rank)} of ${whole(all)}`];
+  return [`env ${id}`, ...state, ...place].join(" · ");
 }
 
 /** @param {number} rank */
@@ -87,8 +89,9 @@ function did(snapshot, detail) {
 function lives({ time, link }, detail) {
   const now = Math.min(time, link.last_at ?? time);
   const began = Math.min(...Object.values(detail.lives).flatMap((stays) => stays.map((stay) => stay.time)));
-  const strips = Object.entries(detail.lives).map(([slot, stays]) => `${slot} ${Array.from({ length: STRIP }, (_, cell) =>
-    stays.findLast((stay) => stay.time <= began + (cell + 1) * (now - began) / STRIP)?.glyph ?? " ").join("")}`);
+  const ends = Array.from({ length: STRIP }, (_, cell) => began + (cell + 1) * (now - began) / STRIP);
+  const strips = Object.entries(detail.lives).map(([slot, stays]) =>
+    `${slot} ${ends.map((end) => stays.findLast((stay) => stay.time <= end)?.glyph ?? " ").join("")}`);
   return strips.length ? [{ text: strips.join("\n"), is: "strip" }, `over ${duration(now - began)} until now`] : [];
 }
 

@@ -28,7 +28,8 @@ const level = (ctx) => ctx.link.go({ level: ctx.link.place.level === "all" ? "" 
 bind([
   ...TOGGLES.map((word, place) => ({ keys: [String(place + 1)], shown: String(place + 1), pages,
     does: `only ${word}, or no longer`, run: (/** @type {Context} */ ctx) => toggle(ctx, word) })),
-  { keys: ["v"], shown: "v", does: "every line of the feed, or only facts and warnings", pages: ["feed", "flight"], run: level },
+  { keys: ["v"], shown: "v", does: "every line of the feed, or only facts and warnings",
+    pages: ["feed", "flight"], run: level },
   { keys: ["/"], shown: "/", does: "search the feed: words, or env=9", pages, run: () =>
     document.getElementById("feed-search")?.focus() },
   { keys: ["Escape"], shown: "Esc", does: "close what is open, else show all lines again", pages, run: (ctx) => {
@@ -47,9 +48,9 @@ bind([
 function controls(ctx) {
   const words = TOGGLES.map((word) => h("button", { type: "button", onclick: () => toggle(ctx, word) }, word));
   const every = h("button", { type: "button", onclick: () => level(ctx) }, "every line");
-  const search = /** @type {HTMLInputElement} */ (h("input", { id: "feed-search", type: "search", placeholder: "words, or env=9",
-    "aria-label": "Search the feed", oninput: (/** @type {any} */ event) =>
-      ctx.link.go({ search: event.target.value }, { quiet: true }) }));
+  const search = /** @type {HTMLInputElement} */ (h("input", { id: "feed-search", type: "search",
+    placeholder: "words, or env=9", "aria-label": "Search the feed",
+    oninput: () => ctx.link.go({ search: search.value }, { quiet: true }) }));
   const node = h("div", { class: "controls" }, words, every, search);
   /** @param {boolean} hasSeeds */
   function update(hasSeeds) {
@@ -57,21 +58,27 @@ function controls(ctx) {
     words.forEach((button, place) => attr(button, "aria-pressed", String(on.includes(TOGGLES[place]))));
     attr(words[1], "hidden", !hasSeeds);
     attr(every, "aria-pressed", String(ctx.link.place.level === "all"));
-    if (document.activeElement !== search && search.value !== ctx.link.place.search) search.value = ctx.link.place.search;
+    if (document.activeElement !== search) search.value = ctx.link.place.search;
   }
   return { node, update };
 }
+
+/** @param {string} of @param {string} search */
+const nothing = (of, search) => (of === "log" && !search ?
+  "no line of the trainer's own log has come; overwatch.sdk.logs has a handler for logging" :
+  of || search ? "no line passes; Esc shows all again" : "no line yet");
 
 /** @type {import("../app.js").Panel} */
 export const panel = {
   name: "feed", title: "Feed", where: "main", pages: ["flight", "feed"],
   make(ctx) {
-    const [list, choose, title] = [lines(ctx), controls(ctx), h("h2")];
+    const [list, choose] = [lines(ctx), controls(ctx)];
     const state = h("span", { class: "muted" });
     const more = jump(ctx, { page: "feed" }, "all of it");
     const none = h("p", { class: "muted" });
-    const box = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Lines of the feed" }, list.node);
-    const node = h("section", { class: "feed" }, h("div", { class: "row" }, title, state, more), choose.node, none, box);
+    const box = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Lines" }, list.node);
+    const head = h("div", { class: "row" }, h("h2", {}, "Feed"), state, more);
+    const node = h("section", { class: "feed" }, head, choose.node, none, box);
     let [isFollowing, drawn] = [true, ""];
     /** @type {readonly Kept[]} */
     let shown = [];
@@ -94,12 +101,10 @@ export const panel = {
         if (isFollowing && (about !== drawn || passed.at(-1)?.number !== newest)) list.update((shown = passed));
         drawn = about;
         const rate = snapshot.feed_rate == null ? "" : ` · ${short(snapshot.feed_rate)}/s`;
-        put(title, "Feed");
         put(state, (newer ? `${whole(newer)} newer below` : isFollowing ? "following" : "stopped") + rate);
-        const log = "no line of the trainer's own log has come; overwatch.sdk.logs has a handler for logging";
-        put(none, passed.length ? "" : of === "log" && !search ? log : search || of ? "no line passes; Esc shows all again" : "no line yet");
+        put(none, passed.length ? "" : nothing(of, search));
         attr(node, "data-whole", isWhole);
-        for (const part of [choose.node]) attr(part, "hidden", !isWhole);
+        attr(choose.node, "hidden", !isWhole);
         attr(more, "hidden", isWhole);
         choose.update(snapshot.run.slots_enabled);
       },

@@ -57,18 +57,19 @@ function when({ time }, one) {
 function about(snapshot, one) {
   const { subject: { scope, id }, runbook_url: url } = one;
   const reading = scope === "policy" ? snapshot.policy[id ?? ""] : undefined;
+  const moment = momentOf(snapshot.run.run_id, one.since);
   const limit = reading?.limit ? `, limit ${reading.limit.text}` : "";
   const to = scope === "env" && id ? { ...CLOSED, env: id } : scope === "gpu" && id ? { ...CLOSED, lane: id } :
     scope === "host" ? { ...CLOSED, lane: "host" } : undefined;
   return [
     ["what", one.message],
-    ["when", [when(snapshot, one), { text: `since ${clock(one.since)}`, to: momentOf(snapshot.run.run_id, one.since) }]],
+    ["when", [when(snapshot, one), { text: `since ${clock(one.since)}`, to: moment }]],
     ["state", standing(one)],
     ["next", one.hint],
     ["because", one.factors.join(" · ")],
     ["also", one.symptoms ? `${whole(one.symptoms)} symptoms counted under it` : ""],
     ["about", { text: subject(one.subject), to }],
-    ["value", reading ? `${reading.text}${limit} ${sparkline(reading.history, 10, reading.scale)} last 10 updates` : ""],
+    ["value", reading ? `${reading.text}${limit} ${sparkline(reading.history, 10, reading.scale)}` : ""],
     ["runbook", url && /^https?:\/\//i.test(url) ? { text: url, href: url } : url ?? ""],
   ];
 }

@@ -51,7 +51,8 @@ export const panel = {
         const older = answer ? before(answer, snapshot) : [];
         const open = standingOnes.filter((one) => one.state === "open").length;
         put(title, `Findings ${open} open, ${snapshot.verdict.acknowledged} acknowledged, ${older.length} before`);
-        const left = answer?.moments_left_out ? `${whole(answer.moments_left_out)} older ones are not held any more` : "";
+        const count = answer?.moments_left_out ?? 0;
+        const left = count ? `${whole(count)} older ones are not held any more` : "";
         const none = standingOnes.length + older.length ? "" : "nothing is wrong";
         put(note, error ? `those before are not known: ${error}` : left || none);
         list.update([...standingOnes, ...older]);

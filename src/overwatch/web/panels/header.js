@@ -1,7 +1,7 @@
 /** The first lines: which run this is, how far and how fresh; then the verdict, in the snapshot's own words. */
 
 import { attr, h, put } from "../dom.js";
-import { ABSENT, duration, percent, short, whole } from "../format.js";
+import { ABSENT, duration, moments, percent, short, whole } from "../format.js";
 
 /** @typedef {import("../types.js").Snapshot} Snapshot */
 
@@ -16,6 +16,7 @@ function progress(run) {
   if (run.episode != null) words.push(`episode ${whole(run.episode)}`);
   if (run.batch != null) words.push(`batch ${of(run.batch, run.batches)}`);
   words.push(`update ${of(run.update, run.updates)}`);
+  if (run.steps != null && run.episode == null) words.push(`frames ${short(run.steps)}`);
   const [done, planned] = run.batches ? [run.batch, run.batches] : [run.update, run.updates];
   if (done != null && planned) words.push(percent(Math.min(1, done / planned)));
   const coarse = (/** @type {number | null | undefined} */ s) => (s == null ? ABSENT : s >= 1 ? duration(s, { coarse: true }) : "0s");
@@ -23,6 +24,12 @@ function progress(run) {
   words.push(`ckpt ${coarse(run.checkpoint_age_s)}${run.checkpoint_age_s == null ? "" : " ago"}`);
   if (run.steps_per_s != null) words.push(`${short(run.steps_per_s)}/s`);
   return words.join(" · ");
+}
+
+/** Open findings by severity, and how many are acknowledged. @param {import("../types.js").Verdict} verdict */
+function counted({ counts, acknowledged }) {
+  const known = [[counts.critical, "crit"], [counts.warning, "warn"], [acknowledged, "acked"]];
+  return known.filter(([count]) => count).map((one) => one.join(" ")).join("  ");
 }
 
 /** @param {import("../types.js").Run} run */
@@ -65,8 +72,8 @@ export const panel = {
       attr(state, "data-state", isCut ? "stale" : link.state);
       const severity = isCut ? "critical" : of_.severity;
       put(word, WORDS[/** @type {"ok"} */ (severity)] ?? severity);
-      put(text, isCut ? `collector silent for ${duration(waited)}; reconnecting. ${reason}` : of_.text);
-      put(note, isCut ? "everything below is old" : of_.note ?? "");
+      put(text, isCut ? `collector silent for ${duration(waited)}; reconnecting. ${reason}` : moments(of_.text, time));
+      put(note, isCut ? "everything below is old" : of_.note ?? counted(of_));
       attr(verdict, "data-severity", severity);
       attr(document.body, "data-old", isCut);
       document.title = `${severity === "ok" ? "" : `${WORDS[/** @type {"ok"} */ (severity)]} `}${run.run_id} · Overwatch`;

@@ -32,12 +32,12 @@ export function scrollback(snapshot) {
 }
 
 /** @param {FeedLine} one @param {FeedLine} other */
-const isSame = (one, other) => one.time === other.time && one.message === other.message && one.env_id === other.env_id &&
-  one.slot === other.slot && one.subsystem === other.subsystem && one.kind === other.kind;
+const isSame = (one, other) => /** @type {const} */ (["time", "message", "env_id", "slot", "subsystem", "kind"])
+  .every((name) => one[name] === other[name]);
 
 /** @param {number} time @returns {FeedLine} */
-const gap = (time) => ({ time, severity: "info", subsystem: "page", message: "lines before this one were not received here",
-  env_id: null, gpu_id: null, slot: null, seed_id: null, kind: "gap", fields: {}, chip: null });
+const gap = (time) => ({ time, severity: "info", subsystem: "page", kind: "gap", fields: {}, chip: null,
+  message: "lines before this one were not received here", env_id: null, gpu_id: null, slot: null, seed_id: null });
 
 /** Which lines pass: of any of the toggled kinds, with every word of the search; with neither, facts and warnings,
  * or all of them. @param {readonly Kept[]} lines @param {string} level @param {string} search */
@@ -50,9 +50,9 @@ export function passing(lines, level, search) {
 }
 
 /** @param {FeedLine} line */
-function isFact(line) {
-  if (line.severity === "warning" || line.severity === "critical" || /(>FOSSILIZED|>PRUNED)$/.test(line.message)) return true;
-  return !SEEDS.includes(line.kind) && !["measured"].includes(line.kind) && !["debug", "trace"].includes(line.severity);
+function isFact({ severity: word, message, kind }) {
+  if (["warning", "critical"].includes(word) || /(>FOSSILIZED|>PRUNED)$/.test(message)) return true;
+  return ![...SEEDS, "measured"].includes(kind) && !["debug", "trace"].includes(word);
 }
 
 /** @param {FeedLine} line @param {string} toggle */
@@ -64,14 +64,16 @@ function is(line, toggle) {
   return POLICY.includes(line.kind) || "update" in line.fields || line.message.startsWith("update=");
 }
 
-/** A word anywhere in the line; `env=9` and its like are compared whole. @param {FeedLine} line @param {string} word */
+/** A word anywhere in the line; `env=9` and its like are compared whole.
+ * @param {FeedLine} line @param {string} word */
 function has(line, word) {
   const [, key, value] = word.match(/^(env|gpu|slot|seed)=(.*)$/s) ?? [];
   const lane = (line.gpu_id ?? "").toLowerCase();
   if (key === "env") return value === String(line.env_id ?? "");
   if (key === "gpu") return value === lane || value === lane.replace(/^gpu/, "");
   if (key) return value === ((key === "slot" ? line.slot : line.seed_id) ?? "").toLowerCase();
-  const texts = [line.subsystem, line.message, line.seed_id ?? "", line.slot ?? "", line.gpu_id ?? "", line.severity];
+  const { subsystem, message, seed_id: seed, slot, gpu_id: gpu, severity: level } = line;
+  const texts = [subsystem, message, seed ?? "", slot ?? "", gpu ?? "", level];
   const fields = Object.entries(line.fields).map(([name, text]) => `${name}=${text}`);
   const named = line.env_id == null ? "" : `env ${line.env_id}`;
   return [...texts, ...fields, named].join(" ").toLowerCase().includes(word);
@@ -81,7 +83,8 @@ function has(line, word) {
 export function lines(ctx) {
   const node = h("ol", { class: "lines" });
   /** @param {readonly Kept[]} shown */
-  const update = (shown) => keyed(node, shown, (line) => line.number, (line) => ({ node: row(ctx, line), update: () => {} }));
+  const update = (shown) => keyed(node, shown, (line) => line.number, (line) =>
+    ({ node: row(ctx, line), update: () => {} }));
   return { node, update };
 }
 

@@ -16,7 +16,8 @@ const UNITS = [
 ];
 const MARKS = { "!!": "critical", "!": "warning" };
 
-/** All that is known of something, a row a field; the fields of a part follow it. @param {object} of @returns {Row[]} */
+/** All that is known of something, a row a field; the fields of a part follow it.
+ * @param {object} of @returns {Row[]} */
 export function fields(of) {
   return Object.entries(of).flatMap(([name, value]) => {
     const [end, shown] = UNITS.find(([words]) => words.test(name)) ?? UNITS[0];
@@ -26,7 +27,8 @@ export function fields(of) {
       const bars = name.endsWith("history") && sparkline(value, value.length, [0, 1]);
       return /** @type {Row[]} */ ([[label, bars || (name === "processes" ? value.map(line) : value.join(" · "))]]);
     }
-    if (typeof value !== "object") return /** @type {Row[]} */ ([[label, typeof value === "number" ? shown(value) : value]]);
+    if (typeof value === "number") return /** @type {Row[]} */ ([[label, shown(value)]]);
+    if (typeof value === "string") return /** @type {Row[]} */ ([[label, value]]);
     if ("p50" in value) return /** @type {Row[]} */ ([[label, `p50 ${shown(value.p50)}, p95 ${shown(value.p95)}`]]);
     const { state = "", mark = "", ...rest } = value;
     return [[label, { text: `${state} ${mark}`.trim(), is: MARKS[/** @type {"!"} */ (mark)] }], ...fields(rest)];
@@ -34,7 +36,8 @@ export function fields(of) {
 }
 
 /** @param {import("../types.js").Process} one */
-const line = ({ pid, name, cpu, ram_bytes: ram }) => `${percent(cpu)} cpu, ${fixed(ram / 2 ** 30, 1)} GiB: ${name}, pid ${pid}`;
+const line = ({ pid, name, cpu, ram_bytes: ram }) =>
+  `${percent(cpu)} cpu, ${fixed(ram / 2 ** 30, 1)} GiB: ${name}, pid ${pid}`;
 
 /** What grows and is done on a lane, and its worst envs.
  * @param {import("../types.js").Snapshot} snapshot @param {string} id @returns {Row[]} */
@@ -67,7 +70,8 @@ export function machinePage(ctx) {
     const { lane: id } = ctx.link.place;
     const { gpus, host, bound } = snapshot.system;
     if (id === "host") return rows.update(fields({ bound, ...host ?? { host: "no readings of it yet" } }));
-    const { bound: held = null, anomaly = null, ...lane } = gpus.find((one) => one.gpu_id === id) ?? { readings: "none was sent" };
+    const found = gpus.find((one) => one.gpu_id === id) ?? { readings: "none was sent" };
+    const { bound: held = null, anomaly = null, ...lane } = /** @type {Partial<import("../types.js").Lane>} */ (found);
     const other = /** @type {Row} */ (["host", { text: "what else runs there", to: { ...CLOSED, lane: "host" } }]);
     const apart = anomaly && `${fixed(anomaly.score, 1)}: ${anomaly.reasons.join(" · ") || "as the others"}`;
     rows.update([...fields({ bound: held, anomaly: apart }), ...envs(snapshot, id), ...fields(lane), other]);

@@ -55,7 +55,8 @@ export const panel = {
     ], (/** @type {Counted} */ one) => JSON.stringify([one.name, one.role, one.rank, one.labels]));
     const none = h("p", { class: "muted" });
     return {
-      node: h("section", { "aria-label": "Services" }, h("h2", {}, "Services"), none, processes.node, readings.node, counted.node),
+      node: h("section", { "aria-label": "Services" }, h("h2", {}, "Services"), none,
+        processes.node, readings.node, counted.node),
       update({ processes: seen, services, totals, tallies }) {
         const all = Object.entries(totals).map(([name, one]) => ({ name, ...one }));
         const isAny = seen.length + all.length + Object.keys(services).length > 0;
