@@ -12,12 +12,17 @@ import * as board from "./panels/board.js";
 import * as compare from "./panels/compare.js";
 import * as curves from "./panels/curves.js";
 import * as heat from "./panels/heat.js";
+import * as config from "./panels/config.js";
+import * as drawer from "./panels/drawer.js";
+import * as feed from "./panels/feed.js";
+import * as findings from "./panels/findings.js";
 import * as header from "./panels/header.js";
 import * as help from "./panels/help.js";
 import * as policy from "./panels/policy.js";
 import * as policyPage from "./panels/policy_page.js";
 import * as runs from "./panels/runs.js";
 import * as system from "./panels/system.js";
+import * as services from "./panels/services.js";
 import * as transport from "./panels/transport.js";
 
 /** @typedef {import("./types.js").Snapshot} Snapshot */
@@ -30,13 +35,17 @@ import * as transport from "./panels/transport.js";
 
 /** In the order in which they are shown. @type {Panel[]} */
 export const PANELS = [
-  header.panel, transport.panel, alarms.panel, policy.panel, system.panel, board.panel, policyPage.panel, curves.panel,
-  heat.panel, runs.panel, compare.panel, help.panel,
+  header.panel, transport.panel, alarms.panel, policy.panel, system.panel, board.panel, feed.panel, policyPage.panel,
+  curves.panel, heat.panel, findings.panel, services.panel, config.panel, runs.panel, compare.panel, help.panel,
+  drawer.panel,
 ];
 
 /** @type {[string, string][]} */
-export const PAGES = [["flight", "Flight"], ["policy", "Policy"], ["curves", "Curves"], ["heat", "Heat"],
-  ["runs", "Runs"], ["compare", "Compare"], ["help", "Help"]];
+export const PAGES = [
+  ["flight", "Flight"], ["policy", "Policy"], ["curves", "Curves"], ["heat", "Heat"], ["findings", "Findings"],
+  ["feed", "Feed"], ["services", "Services"], ["runs", "Runs"], ["compare", "Compare"], ["config", "Configuration"],
+  ["help", "Help"],
+];
 
 /** @param {string} id */
 const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));

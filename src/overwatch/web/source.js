@@ -43,7 +43,9 @@ export const COLLECTOR = {
     socket.onclose = (event) => closed(event.reason);
     return () => {
       socket.onmessage = socket.onclose = null;
-      socket.close();
+      // To close one before it is open is an error to the browser.
+      if (socket.readyState === WebSocket.CONNECTING) socket.onopen = () => socket.close();
+      else socket.close();
     };
   },
 };

@@ -1,0 +1,113 @@
+/** The feed: the newest lines, structured; followed unless one scrolls up. On the first page a few of them. */
+
+import { attr, h, put } from "../dom.js";
+import { short, whole } from "../format.js";
+import { bind } from "../keys.js";
+import { lines, passing, scrollback, TOGGLES } from "./lines.js";
+import { CLOSED, jump } from "./parts.js";
+
+/** @typedef {import("../app.js").Context} Context */
+/** @typedef {import("./lines.js").Kept} Kept */
+
+const FEW = 8;
+const pages = ["feed"];
+
+/** The toggles that are on. @param {Context} ctx */
+const toggled = (ctx) => ctx.link.place.level.split(",").filter((one) => TOGGLES.includes(one));
+
+/** @param {Context} ctx @param {string} word */
+function toggle(ctx, word) {
+  const on = toggled(ctx);
+  const level = (on.includes(word) ? on.filter((one) => one !== word) : [...on, word]).join(",");
+  ctx.link.go({ level }, { quiet: true });
+}
+
+/** @param {Context} ctx */
+const level = (ctx) => ctx.link.go({ level: ctx.link.place.level === "all" ? "" : "all" }, { quiet: true });
+
+bind([
+  ...TOGGLES.map((word, place) => ({ keys: [String(place + 1)], shown: String(place + 1), pages,
+    does: `only ${word}, or no longer`, run: (/** @type {Context} */ ctx) => toggle(ctx, word) })),
+  { keys: ["v"], shown: "v", does: "every line of the feed, or only facts and warnings",
+    pages: ["feed", "flight"], run: level },
+  { keys: ["/"], shown: "/", does: "search the feed: words, or env=9", pages, run: () =>
+    document.getElementById("feed-search")?.focus() },
+  { keys: ["Escape"], shown: "Esc", does: "close what is open, else show all lines again", pages, run: (ctx) => {
+    const { env, lane, finding } = ctx.link.place;
+    ctx.link.go(env || lane || finding ? CLOSED : { search: "", level: "" });
+  } },
+  { keys: ["l"], shown: "l", does: "the feed, or back", run: (ctx) =>
+    ctx.link.go({ page: ctx.link.place.page === "feed" ? "flight" : "feed" }) },
+  { keys: ["O"], shown: "O", does: "the trainer's own log, or back", run: (ctx) => {
+    const isLog = ctx.link.place.page === "feed" && ctx.link.place.level === "log";
+    ctx.link.go(isLog ? { page: "flight", level: "" } : { page: "feed", level: "log" });
+  } },
+]);
+
+/** What chooses the lines. @param {Context} ctx */
+function controls(ctx) {
+  const words = TOGGLES.map((word) => h("button", { type: "button", onclick: () => toggle(ctx, word) }, word));
+  const every = h("button", { type: "button", onclick: () => level(ctx) }, "every line");
+  const search = /** @type {HTMLInputElement} */ (h("input", { id: "feed-search", type: "search",
+    placeholder: "words, or env=9", "aria-label": "Search the feed",
+    oninput: () => ctx.link.go({ search: search.value }, { quiet: true }) }));
+  const node = h("div", { class: "controls" }, words, every, search);
+  /** @param {boolean} hasSeeds */
+  function update(hasSeeds) {
+    const on = toggled(ctx);
+    words.forEach((button, place) => attr(button, "aria-pressed", String(on.includes(TOGGLES[place]))));
+    attr(words[1], "hidden", !hasSeeds);
+    attr(every, "aria-pressed", String(ctx.link.place.level === "all"));
+    if (document.activeElement !== search) search.value = ctx.link.place.search;
+  }
+  return { node, update };
+}
+
+/** @param {string} of @param {string} search */
+const nothing = (of, search) => (of === "log" && !search ?
+  "no line of the trainer's own log has come; overwatch.sdk.logs has a handler for logging" :
+  of || search ? "no line passes; Esc shows all again" : "no line yet");
+
+/** @type {import("../app.js").Panel} */
+export const panel = {
+  name: "feed", title: "Feed", where: "main", pages: ["flight", "feed"],
+  make(ctx) {
+    const [list, choose] = [lines(ctx), controls(ctx)];
+    const state = h("span", { class: "muted" });
+    const more = jump(ctx, { page: "feed" }, "all of it");
+    const none = h("p", { class: "muted" });
+    const box = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Lines" }, list.node);
+    const head = h("div", { class: "row" }, h("h2", {}, "Feed"), state, more);
+    const node = h("section", { class: "feed" }, head, choose.node, none, box);
+    let [isFollowing, drawn] = [true, ""];
+    /** @type {readonly Kept[]} */
+    let shown = [];
+    // The box is filled from below, so that its place is 0 while it is at the newest line.
+    box.addEventListener("scroll", () => {
+      isFollowing = box.scrollTop > -24;
+      ctx.redraw();
+    }, { passive: true });
+    return {
+      node,
+      update(snapshot) {
+        const { page, level: of, search } = ctx.link.place;
+        const isWhole = page === "feed";
+        const all = scrollback(snapshot);
+        const passed = isWhole ? passing(all, of, search) : passing(all, of === "all" ? of : "", "").slice(-FEW);
+        const about = JSON.stringify([snapshot.run.run_id, page, of, search]);
+        if (about !== drawn) isFollowing = true;
+        const newest = shown.at(-1)?.number ?? 0;
+        const newer = isFollowing ? 0 : passed.filter((line) => line.number > newest).length;
+        if (isFollowing && (about !== drawn || passed.at(-1)?.number !== newest)) list.update((shown = passed));
+        drawn = about;
+        const rate = snapshot.feed_rate == null ? "" : ` · ${short(snapshot.feed_rate)}/s`;
+        put(state, (newer ? `${whole(newer)} newer below` : isFollowing ? "following" : "stopped") + rate);
+        put(none, passed.length ? "" : nothing(of, search));
+        attr(node, "data-whole", isWhole);
+        attr(choose.node, "hidden", !isWhole);
+        attr(more, "hidden", isWhole);
+        choose.update(snapshot.run.slots_enabled);
+      },
+    };
+  },
+};
