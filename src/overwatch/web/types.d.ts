@@ -592,26 +592,6 @@ export interface History {
   readonly about: About | null;
 }
 
-/** An alarm. */
-export interface TimelineMark {
-  readonly place: number;
-  readonly since: number;
-  readonly severity: string;
-  readonly code: string;
-  readonly subject: string | null;
-  readonly message: string;
-}
-
-/** Which moments there are to look at. */
-export interface Timeline {
-  readonly schema_version: string;
-  readonly run_id: string;
-  readonly first: number;
-  readonly last: number;
-  readonly live: boolean;
-  readonly past: boolean;
-  readonly read: number;
-  readonly marks: readonly TimelineMark[];
 /** One env or lane. */
 export interface HeatRow {
   readonly id: number | string;
@@ -639,4 +619,26 @@ export interface HeatMap {
   readonly let_go: number;
   readonly rows: readonly HeatRow[];
   readonly legend: Readonly<Record<string, Cell>>;
+}
+
+/** An alarm. */
+export interface TimelineMark {
+  readonly place: number;
+  readonly since: number;
+  readonly severity: string;
+  readonly code: string;
+  readonly subject: string | null;
+  readonly message: string;
+}
+
+/** Which moments there are to look at. */
+export interface Timeline {
+  readonly schema_version: string;
+  readonly run_id: string;
+  readonly first: number;
+  readonly last: number;
+  readonly live: boolean;
+  readonly past: boolean;
+  readonly read: number;
+  readonly marks: readonly TimelineMark[];
 }
