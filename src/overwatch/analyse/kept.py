@@ -4,44 +4,31 @@ Owns which moments these are: the end, evenly spaced ones, and where findings be
 Must not know how a page is written.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from overwatch.analyse.findings import Found, subject_of
 from overwatch.analyse.run_history import RunHistory
 from overwatch.feeds.inputs import Input
 from overwatch.feeds.player import AnyPlayer, player_of
 from overwatch.projection.run import run_list
 from overwatch.snapshot import Detail, RunList, Snapshot, View
+from overwatch.snapshot.heat import OF, HeatMap, HeatQuery
 from overwatch.snapshot.history import MOST_COLUMNS, MOST_CURVES, History, HistoryQuery
+from overwatch.snapshot.timeline import Timeline, TimelineMark
 
 EVENLY: Final = 24
 """Moments from the beginning to the end."""
 MOST_FOUND: Final = 40
 """Further ones at which findings began, the worst first."""
+HEAT_ROWS: Final = 512
+"""Envs, or lanes, whose heat is kept, the worst first."""
 DETAILS: Final = 64
 """Envs whose details at the end are kept, in the board's order."""
 _NS: Final = 1_000_000_000
-_SEVERITIES: Final = ("critical", "warning", "info")
-
-
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """An alarm on the timeline."""
-
-    place: float
-    """Where it can be looked at, Unix seconds."""
-    severity: str
-    code: str
-
-
-class Span(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be gone to."""
-
-    first: float
-    last: float
-    live: bool = False
-    marks: tuple[Mark, ...] = ()
+_SEVERITIES: Final = ("critical", "warning")
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,17 +40,15 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     details: dict[str, Detail]
     """At the end, by env."""
     history: History
-    timeline: Span
-    heat: dict[str, object] = {}
+    timeline: Timeline
+    heat: dict[str, HeatMap] = {}
+    """By what it is of."""
 
 
 def kept(recorded: Input, run_history: RunHistory) -> bytes:
     """All of it as JSON. Raises `RecordingError` where the recording cannot be played."""
     player, run_id = player_of(recorded), run_history.run.run_id
-    marks = tuple(
-        Mark(place=run_history.began + one.seen, severity=one.severity, code=one.finding.code)
-        for one in run_history.findings
-    )
+    marks = tuple(_mark(one, run_history.began) for one in run_history.findings if one.severity != "info")
     first, last = run_history.first.time, run_history.last.time
     moments: list[Snapshot] = []
     for place in _places(first, last, marks):
@@ -75,9 +60,10 @@ def kept(recorded: Input, run_history: RunHistory) -> bytes:
     return kept_of(
         moments or [end],
         run_id,
-        timeline=Span(first=first, last=last, marks=marks),
+        timeline=_timeline(run_id, first, last, marks),
         details=dict(_details(player, run_id, end)),
         history=_past(player, run_id),
+        heat=dict(_heat(player, run_id)),
     )
 
 
@@ -85,9 +71,10 @@ def kept_of(
     moments: Sequence[Snapshot],
     run_id: str,
     *,
-    timeline: Span | None = None,
+    timeline: Timeline | None = None,
     details: Mapping[str, Detail] | None = None,
     history: History | None = None,
+    heat: Mapping[str, HeatMap] | None = None,
 ) -> bytes:
     """The same of what is there: moments, oldest first, and what else is known of the run."""
     first, end = moments[0], moments[-1]
@@ -97,19 +84,39 @@ def kept_of(
             moments=tuple(moments),
             details=dict(details or {}),
             history=history or History(run_id=run_id),
-            timeline=timeline or Span(first=first.time, last=end.time),
+            timeline=timeline or _timeline(run_id, first.time, end.time),
+            heat=dict(heat or {}),
         )
     )
 
 
-def _places(first: float, last: float, marks: Iterable[Mark]) -> list[float]:
+def _timeline(run_id: str, first: float, last: float, marks: tuple[TimelineMark, ...] = ()) -> Timeline:
+    return Timeline(run_id=run_id, first=first, last=last, live=False, past=True, marks=marks)
+
+
+def _mark(one: Found, began: float) -> TimelineMark:
+    return TimelineMark(
+        place=began + one.seen, since=began + one.since, severity=one.severity, code=one.finding.code,
+        subject=subject_of(one) or None, message=one.finding.message,
+    )  # fmt: skip
+
+
+def _heat(player: AnyPlayer, run_id: str) -> Iterator[tuple[str, HeatMap]]:
+    for of in OF:
+        query = HeatQuery(of=of, columns=MOST_COLUMNS, rows=HEAT_ROWS, sort="worst")
+        found = player.heat(run_id, query)
+        if found is not None:
+            yield of, found
+
+
+def _places(first: float, last: float, marks: Iterable[TimelineMark]) -> list[float]:
     """In order of time, the end among them."""
     worst = sorted(marks, key=lambda mark: _SEVERITIES.index(mark.severity))[:MOST_FOUND]
     evenly = (first + (last - first) * part / EVENLY for part in range(EVENLY + 1))
     return sorted({*evenly, *(mark.place for mark in worst)})
 
 
-def _details(player: AnyPlayer, run_id: str, end: Snapshot) -> "Iterable[tuple[str, Detail]]":
+def _details(player: AnyPlayer, run_id: str, end: Snapshot) -> Iterator[tuple[str, Detail]]:
     for env in end.envs[:DETAILS]:
         seen = player.look(run_id, View(rows=0, env_id=env.env_id))
         if seen is not None and seen.detail is not None:

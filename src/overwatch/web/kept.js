@@ -6,7 +6,7 @@ import { ApiError } from "./source.js";
 /** @typedef {import("./types.js").History} History */
 /** `moments` and `details` (by env) are of the one run. The heat is by what it is of.
  * @typedef {{runs: import("./types.js").RunList, moments: Snapshot[], details: Record<string, Snapshot["detail"]>,
- *   history: History, timeline: object, heat: Record<string, object>}} Recorded */
+ *   history: History, timeline: import("./types.js").Timeline, heat: Record<string, import("./types.js").HeatMap>}} Recorded */
 
 /** What is kept in this page; null in one that a collector serves. @returns {Promise<import("./source.js").Door | null>} */
 export async function kept() {
@@ -31,7 +31,11 @@ function answer(recorded, path, query) {
   if (path === "snapshot") return moment(recorded, query);
   if (path === "timeline") return recorded.timeline;
   if (path === "history") return past(recorded.history, query);
-  if (path === "heat" && recorded.heat[String(query.of ?? "env")]) return recorded.heat[String(query.of ?? "env")];
+  const heat = path === "heat" && recorded.heat[String(query.of || "env")];
+  if (heat) {
+    const offset = Number(query.offset) || 0;
+    return { ...heat, offset, rows: heat.rows.slice(offset, offset + (Number(query.rows) || 256)), total: heat.rows.length };
+  }
   throw new ApiError(404, "this file holds one run as it was; open the recording by `overwatch web` for that");
 }
 

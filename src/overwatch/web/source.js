@@ -99,7 +99,7 @@ export class Source {
   }
 
   /** What can be gone back to: first and last second, and the alarms. @param {string} run
-   * @returns {Promise<{first: number, last: number, live: boolean, marks: {place: number, severity: string, code: string}[]}>} */
+   * @returns {Promise<import("./types.js").Timeline>} */
   timeline(run) {
     return this.ask("timeline", { run });
   }

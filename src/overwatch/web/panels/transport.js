@@ -4,7 +4,7 @@ import { attr, h, keyed, put } from "../dom.js";
 import { clock } from "../format.js";
 import { bind } from "../keys.js";
 
-/** @typedef {{first: number, last: number, live: boolean, marks: {place: number, severity: string, code: string}[]}} Timeline */
+/** @typedef {import("../types.js").Timeline} Timeline */
 
 const [TICK_MS, EVERY_MS] = [100, 5000];
 /** What the keys move. */
@@ -97,8 +97,8 @@ export const panel = {
         const run = snapshot.run.run_id;
         if (run !== of || performance.now() - asked > EVERY_MS) ask(run);
         const line = state.line;
-        attr(node, "hidden", !line);
-        if (!line) return;
+        attr(node, "hidden", !line?.past);
+        if (!line?.past) return;
         if (!state.playing) played = performance.now();
         for (const [name, value] of [["min", line.first], ["max", line.last]]) attr(range, String(name), value);
         range.value = String(moment(ctx));
