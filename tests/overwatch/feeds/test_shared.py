@@ -228,6 +228,25 @@ def test_what_cannot_be_opened_is_the_answer_and_is_tried_again(folder: Path) ->
     replay.stop()
 
 
+def test_without_requests_the_recording_is_let_go_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is opened again by the next one."""
+    monkeypatch.setattr("overwatch.feeds.shared.IDLE_S", 0.001)
+    opened: list[AnyPlayer] = []
+
+    def again() -> AnyPlayer:
+        opened.append(player_of(open_input(folder)))
+        return opened[-1]
+
+    replay = SharedReplay(again)
+    for _ in range(1000):
+        assert replay.snapshot(RUN, View(), 9e9).result(WAIT_S) is not None
+        if len(opened) > 2:
+            break
+    replay.stop()
+
+    assert len(opened) > 2
+
+
 def test_a_log_of_snapshots_has_its_whole_past(folder: Path) -> None:
     """A history waits until what is before its moment was looked through."""
     player = player_of(open_input(folder / "snapshots.jsonl"))
