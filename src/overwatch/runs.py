@@ -209,8 +209,8 @@ def _where_raised(error: Exception) -> str:
 
 RUN_BYTES: Final = 64 << 10
 """What a run takes beside its envs: measured 64 KiB."""
-ENV_BYTES: Final = 2400
-"""What a row for an env takes, state and judgement together: measured 2,200."""
+ENV_BYTES: Final = 2912
+"""What a row for an env takes: state and judgement, measured 2,200, and up to 512 of its cells over time."""
 SLOT_BYTES: Final = 72
 """What a slot of a row takes."""
 FACT_BYTES: Final = 1024
@@ -278,10 +278,10 @@ def cut_down(runs: Mapping[str, Tracked], room: Room) -> tuple[Tracked, Ints] | 
 
 
 def _beside(run: Tracked) -> int:
-    """What it takes beside its envs' rows, its past and its heat among it."""
+    """What it takes beside its envs' rows, its past among it."""
     state = run.state
     numbers = len(state.envs.gone) + sum(len(source.gaps) for source in state.sources.values())
-    return RUN_BYTES + FACT_BYTES * state.facts.total + NUMBER_BYTES * numbers + run.past.size + run.heat.size
+    return RUN_BYTES + FACT_BYTES * state.facts.total + NUMBER_BYTES * numbers + run.past.size
 
 
 def _row(run: Tracked) -> int:

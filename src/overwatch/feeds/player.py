@@ -23,7 +23,7 @@ from overwatch.feeds.snapshotlog import SnapshotLog
 from overwatch.feeds.survey import Survey
 from overwatch.fold import DEFAULT_VIEW, FAST_NS, SLOW_NS, Fold, Frame
 from overwatch.projection.heat import of_log, record
-from overwatch.projection.history import of_snapshot, remember
+from overwatch.projection.history import of_snapshot, remember, with_closer
 from overwatch.recordings.index import Located
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.heat import HeatMap, HeatQuery
@@ -40,6 +40,8 @@ MOST_BYTES: Final = 1 << 30
 """Of its checkpoints on disk; beyond this every second one is let go and the time between them doubles."""
 RECENT: Final = 10
 """Recorded ticks just before the current one that are one tick away, for stepping back."""
+_CLOSE_NS: Final = 120 * SLOW_NS
+"""The past of so much recording time, and no more, is folded again to show every sample of it."""
 SLOWEST: Final = 0.1
 _OPENING_TICKS: Final = 60
 """A run is shown so many seconds after its first record at the latest."""
@@ -298,7 +300,15 @@ class Player(Timeline):
 
     def history(self, run_id: str | None, query: HistoryQuery) -> History | None:
         """The past of a run, or of the newest, up to the current tick; `None` where there is no such run."""
-        return None if self._fold is None else self._fold.history(run_id, query)
+        found = None if self._fold is None else self._fold.history(run_id, query)
+        if found is None or query.since is None or all(curve.each in (None, 1) for curve in found.curves):
+            return found
+        until = self.position if query.until is None else min(self.position, int(query.until * 1e9) + SLOW_NS)
+        since = int(query.since * 1e9)
+        if not 0 <= until - since <= _CLOSE_NS:
+            return found
+        closer = self._fold_anew(found.run_id, since, until).history(found.run_id, query)
+        return found if closer is None else with_closer(found, closer)
 
     def heat(self, run_id: str | None, query: HeatQuery) -> HeatMap | None:
         """Envs or lanes of a run over time, up to the current tick; `None` where there is no such run."""
@@ -367,6 +377,22 @@ class Player(Timeline):
         self._keep(fold, tick, recent=True)
         self._fold = fold
         return frame
+
+    def _fold_anew(self, run_id: str, since: int, until: int) -> Fold:
+        """A fold at a time whose past of a run begins at another one, or somewhat before it."""
+        tick = self._settle(until)[1]
+        segment = self._segment(tick)
+        fold, taken = self._kept_before(segment.root, min(tick, max(since, segment.root.first)))
+        run = fold.tracked(run_id)
+        if run is not None:
+            run.past.begin_anew()
+        for life, passed in segment.ticks(taken):
+            if passed > tick:
+                break
+            fold = self._left.going_on(fold, taken)
+            fold.take(passed, self.recording.read(life.at(passed)), self.recording.notes.muted(passed))
+            taken = passed
+        return fold
 
     def _pass(self, fold: Fold, life: Segment, tick: int, *, recent: bool) -> None:
         """Take one tick of which no frame is wanted."""

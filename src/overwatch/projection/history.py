@@ -98,6 +98,22 @@ def of_snapshot(snapshot: Snapshot, past: Past, query: HistoryQuery) -> History:
     return msgspec.structs.replace(found, curves=curves, about=about)
 
 
+def with_closer(found: History, closer: History) -> History:
+    """The answer with the columns of another one wherever those are more: that is of a part of the past."""
+    by_name = {curve.name: curve for curve in closer.curves}
+    return msgspec.structs.replace(
+        found, curves=tuple(_closer(curve, by_name.get(curve.name)) for curve in found.curves)
+    )
+
+
+def _closer(curve: Curve, other: Curve | None) -> Curve:
+    if other is None or len(other.at) <= len(curve.at):
+        return curve
+    return msgspec.structs.replace(
+        curve, at=other.at, update=other.update, low=other.low, high=other.high, each=other.each
+    )
+
+
 def _fits(name: str, requested: str) -> bool:
     return name == requested or fnmatchcase(name, requested)
 
@@ -145,7 +161,7 @@ def _curve(state: RunState, one: _Named, line: Series, query: HistoryQuery) -> C
     row, series = BY_NAME.get(one.full), None if one.rank is not None else state.series(one.full)
     machine, _, short = one.key.rpartition("/") if kind_of(one.key) == "machine" else ("", "", "")
     row = _READINGS.get(short, row) if machine else row
-    at, index, low, high = _columns(line, query)
+    each, at, index, low, high = _columns(line, query)
     newest = float(line.high[-1]) if line.high and line.high[-1] == line.high[-1] else None
     fmt, suffix = (_CUSTOM, "") if row is None else shown_as(state, row)
     best, best_at = (None, None) if row is None or one.rank is not None else _best(row, line)
@@ -158,6 +174,7 @@ def _curve(state: RunState, one: _Named, line: Series, query: HistoryQuery) -> C
         rank=one.rank,
         samples=line.samples,
         non_finite=line.blank,
+        each=each,
         at=at,
         update=index,
         low=low,
@@ -189,9 +206,15 @@ def _text(value: float | None, fmt: str, suffix: str) -> str:
     return format(value, fmt) + suffix
 
 
-def _columns(
-    line: Series, query: HistoryQuery
-) -> tuple[tuple[float, ...], tuple[int | None, ...], tuple[float | None, ...], tuple[float | None, ...]]:
+class _Columns(NamedTuple):
+    each: int | None
+    at: tuple[float, ...] = ()
+    update: tuple[int | None, ...] = ()
+    low: tuple[float | None, ...] = ()
+    high: tuple[float | None, ...] = ()
+
+
+def _columns(line: Series, query: HistoryQuery) -> _Columns:
     """The columns within the asked time, as many together as make no more than are wanted."""
     at = np.array(line.at, np.int64)
     begin = 0 if query.since is None else int(np.searchsorted(at, int(query.since * 1e9), "left"))
@@ -199,12 +222,13 @@ def _columns(
     at, index = at[begin:end], np.array(line.index, np.int64)[begin:end]
     low, high = np.array(line.low)[begin:end], np.array(line.high)[begin:end]
     if not at.size:
-        return (), (), (), ()
+        return _Columns(None)
     each = -(-at.size // max(1, query.columns))
     starts = np.arange(0, at.size, each)
     lasts = np.append(starts[1:] - 1, at.size - 1)
     lows, highs = np.fmin.reduceat(low, starts), np.fmax.reduceat(high, starts)
-    return (
+    return _Columns(
+        each * line.per,
         tuple((at[lasts] / 1e9).tolist()),
         tuple(None if one < 0 else one for one in index[lasts].tolist()),
         tuple(None if one != one else one for one in lows.tolist()),  # noqa: PLR0124

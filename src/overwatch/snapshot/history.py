@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-HISTORY_VERSION: Final = "1.1"
+HISTORY_VERSION: Final = "1.2"
 MOST_COLUMNS: Final = 512
 MOST_CURVES: Final = 64
 """Of one answer; further ones are asked for by name."""
@@ -55,6 +55,8 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     """Of the whole run."""
     non_finite: int
     """Samples among them that were not finite."""
+    each: int | None = None
+    """Samples that a column stands for at most: with 1 every sample is shown."""
     at: tuple[float, ...] = ()
     """Time of each column's newest sample, Unix seconds."""
     update: tuple[int | None, ...] = ()

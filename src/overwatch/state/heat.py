@@ -29,7 +29,7 @@ BYTES: Final = 8 << 20
 """Most that the cells of one run's envs, or lanes, take."""
 MOST_ROWS: Final = BYTES // FEWEST
 SECOND_NS: Final = 1_000_000_000
-LEAST_GONE: Final = 64
+LEAST_GONE: Final = 16
 """Removed envs that keep their row however few there are."""
 MOST_LANES: Final = 1024
 
@@ -103,7 +103,7 @@ class Grid(msgspec.Struct, kw_only=True):
         """What each row is at `now`, the worst of its column; the columns between hold what was before."""
         if not self.used:
             self.since = now // SECOND_NS * SECOND_NS
-        most = _most(self.cells.shape[1])
+        most = _most(self.n)
         while self.place(now) >= most:
             self._halve()
         place, used = self.place(now), self.used
@@ -120,11 +120,10 @@ class Grid(msgspec.Struct, kw_only=True):
         """Rows that were not there before."""
         need = self.n + rows
         if need > self.cells.shape[1]:
-            tall = max(need, min(2 * self.n, MOST_ROWS))
-            most = _most(tall)
+            most, spare = _most(need), self.n // 8
             while self.used > most:
                 self._halve()
-            self.cells = grown(self.cells, (min(self.cells.shape[0], most), tall), ABSENT)
+            self.cells = grown(self.cells, (min(self.cells.shape[0], most), need + spare), ABSENT)
         self.newest, self.n = grown(self.newest, (need,), ABSENT), need
 
     def keep(self, kept: Ints) -> None:
@@ -148,7 +147,7 @@ class Grid(msgspec.Struct, kw_only=True):
 
 
 def _most(rows: int) -> int:
-    """Columns that there may be, with room for so many rows."""
+    """Columns that there may be of so many rows."""
     most = COLUMNS
     while most > FEWEST and most * rows > BYTES:
         most //= 2
@@ -186,11 +185,6 @@ class Heat(msgspec.Struct):
     second: int = -1
     """When lanes were taken last, by the clock of the data."""
     seats: _Seats = msgspec.field(default_factory=_Seats)
-
-    @property
-    def size(self) -> int:
-        """What it takes in memory."""
-        return self.envs.cells.nbytes + self.lanes.cells.nbytes + 16 * self.ids.size
 
     def take_envs(self, now: int, scored: Scored) -> None:
         """How all envs are that are there."""

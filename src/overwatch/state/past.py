@@ -189,6 +189,10 @@ class Past(msgspec.Struct):
             line = self.lines[name] = Line(at)
         line.take(at, index, *value)
 
+    def begin_anew(self) -> None:
+        """Forget the numbers, so that those that come from now on are held as they are."""
+        self.lines, self.sizes, self.cut = {}, dict.fromkeys(MOST, 0), {}
+
     def _cut(self, name: str) -> None:
         if name in self.cut or len(self.cut) < MAX_CUT:
             self.cut[name] = self.cut.get(name, 0) + 1

@@ -23,7 +23,9 @@ from overwatch.snapshot import Link, Run, Snapshot, Verdict, View
 from overwatch.snapshot.heat import HeatQuery
 from overwatch.snapshot.history import Curve, History, HistoryQuery
 from tests import fakes
+from tests.fakes import START_NS
 from tests.overwatch.feeds import otlpfiles
+from tests.overwatch.feeds.recordings import Written
 from tests.overwatch.serve.framed import Frames, busy_run
 from tests.overwatch.serve.test_stream import HandDrivenTower
 
@@ -310,6 +312,35 @@ def test_a_recording_has_the_past_up_to_its_place(folder: Path) -> None:
     assert 0 < _kl(part).samples < _kl(whole).samples
     assert _kl(whole).high[: len(_kl(part).high)] == _kl(part).high
     assert player.history("other", requested) is None
+
+
+def test_a_part_of_a_recording_shows_every_sample_of_it(tmp_path: Path) -> None:
+    """Where the whole run has many samples a column, some seconds have one; all else is the same."""
+    written = Written(tmp_path)
+    written.start()
+    written.emit(0.0, [fakes.started(START_NS)])
+    for second in range(14):
+        at = START_NS + second * SLOW_NS
+        samples = [(at + place * SLOW_NS // 100, second * 100 + place) for place in range(100)]
+        written.emit(
+            second + 0.99,
+            [fakes.policy(when, number, kl_divergence=number / 1e5) for when, number in samples],
+        )
+    written.end(15.0)
+    player = Player(open_recording(written.close()))
+    player.seek(player.last)
+    begin = START_NS / 1e9
+    whole, part = (
+        _kl(player.history(None, HistoryQuery(since=since, until=until, columns=512)))
+        for since, until in ((begin, None), (begin + 5, begin + 7.5))
+    )
+    afterwards = _kl(player.history(None, HistoryQuery(columns=512)))
+
+    assert (whole.samples, whole.each) == (1400, 4)
+    assert part.update == tuple(range(500, 751))
+    assert part.high == part.low == tuple(number / 1e5 for number in range(500, 751))
+    assert (part.each, part.samples, part.status, part.text) == (1, 1400, whole.status, whole.text)
+    assert afterwards.at == whole.at
 
 
 def test_a_replay_answers_beside_its_snapshots(folder: Path) -> None:
