@@ -150,6 +150,7 @@ corpus: $(VENV)/.installed  ## how soon each labelled fault is found, and what i
 SCREENS := build/screens
 screenshots: $(VENV)/.installed  ## redraw the pictures of the docs: a real run, and a simulated storm
 	rm -rf $(SCREENS)
+	$(BIN)/python -m tests.overwatch.web.pictures
 	$(BIN)/overwatch demo --headless --seconds 75 --envs 16 --out $(SCREENS)/demo
 	$(BIN)/overwatch tui --replay $(SCREENS)/demo --at 70 --once --format svg > docs/overview.svg
 	$(BIN)/overwatch simulate --gpus 2 --envs 32 --slots 6 --seconds 90 --seed 3 --out $(SCREENS)/storm \

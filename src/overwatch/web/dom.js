@@ -1,5 +1,14 @@
 /** Elements: made once, changed only where they differ. All text goes in as text nodes. */
 
+const FOREIGN = /[^\P{Cc}\n\t]|[\p{Cf}\p{Zl}\p{Zp}]|\p{M}{3}/u;
+
+/** Text that turns nothing around and hides nothing: controls are `?`, what has no width goes, as in the terminal.
+ * @param {string} text */
+export function clean(text) {
+  if (!FOREIGN.test(text)) return text;
+  return text.replace(/\p{Cf}/gu, "").replace(/[^\P{Cc}\n\t]|[\p{Zl}\p{Zp}]/gu, "?").replace(/(\p{M}{2})\p{M}+/gu, "$1");
+}
+
 /** @typedef {string | number | Node | null | undefined | false} Child */
 /** @typedef {Record<string, string | number | boolean | null | undefined | ((event: any) => void)>} Attributes */
 
@@ -15,7 +24,7 @@ export function h(tag, attributes = {}, ...inside) {
 }
 
 /** @param {any} one @returns {Node | string} */
-const textual = (one) => (one instanceof Node ? one : String(one));
+const textual = (one) => (one instanceof Node ? one : clean(String(one)));
 
 /** Set an attribute, or remove it where the value is null or false.
  * @param {Element} node @param {string} name @param {unknown} value */
@@ -30,6 +39,7 @@ export function attr(node, name, value) {
 
 /** Set the text of a node that holds nothing else. @param {Node} node @param {string} text */
 export function put(node, text) {
+  text = clean(text);
   const only = node.firstChild;
   if (only instanceof Text && only === node.lastChild) {
     if (only.data !== text) only.data = text;

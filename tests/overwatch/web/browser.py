@@ -51,10 +51,15 @@ UNREACHABLE = (
 PageOf = Callable[..., Page]
 
 
+def chromium() -> str | None:
+    """The program of Debian's package, if it is installed."""
+    return shutil.which("chromium") or shutil.which("chromium-browser")
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium for the tests of one module; until its end, Playwright keeps an event loop in this thread."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    found = chromium()
     if found is None:
         why = "the page is tested in Chromium, which is missing: apt-get install chromium"
         if os.environ.get("OVERWATCH_REQUIRE_REAL") == "1":

@@ -42,6 +42,7 @@ export const panel = {
         put(age, since(now - one.since));
         put(text, one.message);
         put(hint, one.hint ? `› ${one.hint}` : "");
+        attr(gone, "hidden", one.cleared_at == null);
         put(gone, one.cleared_at == null ? "" : `cleared ${since(now - one.cleared_at)}`);
       }
       return { node: h("li", {}, link), update };

@@ -7,7 +7,7 @@ import { bind } from "../keys.js";
 /** @typedef {import("../types.js").RunLine} RunLine */
 
 const EVERY_MS = 2000;
-const HEADS = ["run", "task", "algo", "state", "update", "envs", "verdict", ""];
+const HEADS = ["run", "task", "algo", "state", "update", "envs", "verdict", "beside"];
 /** What belongs to one run, and is left behind with it. */
 const OF_RUN = { at: "", env: "", slot: "", lane: "", finding: "", from: "", to: "", first: "" };
 

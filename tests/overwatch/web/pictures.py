@@ -1,0 +1,77 @@
+"""The pictures of the page in docs/web/: `python -m tests.overwatch.web.pictures`, or `make screenshots`.
+
+Each is the page in Chromium over the real view API, which shows a snapshot of the tests' scenes.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from playwright.sync_api import sync_playwright
+
+from overwatch.snapshot import Snapshot
+from tests.overwatch.tui import drawers, hostile, scenario, states
+from tests.overwatch.web.browser import PHONE, Scene, chromium, opened, shown
+
+FOLDER = Path("docs/web")
+MOST_BYTES = 200_000
+STANDARD = (1280, 860)
+
+
+def many(count: int = 16_384) -> Snapshot:
+    """A large fleet: the worst rows, and how many there are."""
+    full = scenario.storm()
+    groups = tuple(
+        msgspec.structs.replace(group, n_envs=count // 2, hidden=count // 2 - 32)
+        for group in full.board.groups
+    )
+    counts = {**full.board.counts, "ok": count - 6}
+    board = msgspec.structs.replace(full.board, groups=groups, counts=counts)
+    return msgspec.structs.replace(full, run=msgspec.structs.replace(full.run, n_envs=count), board=board)
+
+
+def foreign() -> Snapshot:
+    """Markup behind every word."""
+    return hostile.poisoned_snapshot(drawers.opened(), "<b>x</b>\u202e")
+
+
+SCENES: dict[str, Callable[[], Snapshot]] = {
+    "healthy": scenario.healthy, "storm": scenario.storm, "ended-sick": states.ended_sick,
+    "stale": states.stale, "many": many, "hostile": foreign, "open": drawers.opened,
+}  # fmt: skip
+SHOTS: dict[str, tuple[str, str, tuple[int, int], str]] = {
+    **{name: (name, "", STANDARD, "light") for name in SCENES},
+    "open": ("open", "?env=9", STANDARD, "light"),
+    "dark": ("storm", "", STANDARD, "dark"),
+    "phone": ("storm", "", PHONE, "light"),
+    "phone-dark": ("open", "?env=9", PHONE, "dark"),
+    "help": ("storm", "?page=help", STANDARD, "light"),
+    "runs": ("storm", "?page=runs", STANDARD, "light"),
+}
+"""File to scene, address, size and scheme."""
+
+
+def main(names: list[str]) -> int:
+    """Take those pictures, or all; fails where the browser reports a fault or a picture is too large."""
+    faults: list[str] = []
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        for name in names or SHOTS:
+            scene, query, size, scheme = SHOTS[name]
+            with Scene(SCENES[scene]()).served() as url:
+                page = shown(opened(browser, url + query, faults, size=size, scheme=scheme))
+                page.wait_for_timeout(500)
+                taken = page.screenshot(path=FOLDER / f"{name}.png")
+                page.context.close()
+            if len(taken) > MOST_BYTES:
+                faults.append(f"{name}.png has {len(taken):,} bytes; {MOST_BYTES:,} are the most")
+            sys.stdout.write(f"{FOLDER / name}.png {len(taken):,} bytes\n")
+        browser.close()
+    sys.stderr.write("".join(f"{fault}\n" for fault in faults))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
