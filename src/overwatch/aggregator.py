@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from overwatch.fold import FAST_NS, SLOW_NS, Fold, Frame, TowerStats, life_of, n
 from overwatch.journal import Batch, Cursor, Signal
 from overwatch.runs import Tracked
 from overwatch.snapshot import View
+from overwatch.snapshot.heat import HeatMap, HeatQuery
 from overwatch.snapshot.history import History, HistoryQuery
 
 __all__ = ["Aggregator", "Checkpoint", "CheckpointSink", "Frame", "FrameSink", "Past", "Resumed"]
@@ -29,6 +30,8 @@ MAX_VIEWS: Final = 32
 
 LONGEST_SILENCE_NS: Final = 300 * SLOW_NS
 """Ticks without a batch that are folded again after a restart; what is longer is passed over."""
+
+_R = TypeVar("_R")
 
 _log = logging.getLogger("overwatch.aggregator")
 
@@ -120,8 +123,8 @@ class Aggregator:
         """The last tick in the fold."""
         self._views: Counter[tuple[str | None, View]] = Counter()
         self._views_lock = threading.Lock()
-        self._requested: deque[tuple[str | None, HistoryQuery, Future[History | None]]] = deque()
-        """Who waits for the past of a run."""
+        self._requested: deque[Callable[[], None]] = deque()
+        """What answers those who wait for the past of a run."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="aggregator", daemon=True)
         self._tick = next_tick(now())
@@ -173,19 +176,29 @@ class Aggregator:
 
         The result is `None` where there is no such run.
         """
-        coming: Future[History | None] = Future()
-        self._requested.append((run_id, query, coming))
+        return self._request(lambda: self._fold.history(run_id, query))
+
+    def heat(self, run_id: str | None, query: HeatQuery) -> "Future[HeatMap | None]":
+        """Envs or lanes of a run over time, as `history`."""
+        return self._request(lambda: self._fold.heat(run_id, query))
+
+    def _request(self, read: Callable[[], _R]) -> "Future[_R]":
+        coming: Future[_R] = Future()
+
+        def answer() -> None:
+            if not coming.set_running_or_notify_cancel():
+                return
+            try:
+                coming.set_result(read())
+            except Exception as error:  # noqa: BLE001 a named border: who asked gets it
+                coming.set_exception(error)
+
+        self._requested.append(answer)
         return coming
 
     def _answer(self) -> None:
         while self._requested:
-            run_id, query, coming = self._requested.popleft()
-            if not coming.set_running_or_notify_cancel():
-                continue
-            try:
-                coming.set_result(self._fold.history(run_id, query))
-            except Exception as error:  # noqa: BLE001 a named border: who asked gets it
-                coming.set_exception(error)
+            self._requested.popleft()()
 
     def _run(self) -> None:
         self._settle()

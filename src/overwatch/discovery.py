@@ -54,6 +54,15 @@ class Endpoints(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Tokens = Tokens()
     """What its doors ask for."""
 
+    @property
+    def page(self) -> str | None:
+        """The page for a browser, which is at the address of the view.
+
+        >>> Endpoints(pid=1, view="ws://127.0.0.1:4380").page
+        'http://127.0.0.1:4380/'
+        """
+        return None if self.view is None else f"{self.view.replace('ws', 'http', 1)}/"
+
 
 _endpoints: Final = msgspec.json.Decoder(Endpoints).decode
 

@@ -26,6 +26,7 @@ from overwatch.otlp.settle import settle
 from overwatch.otlp.totals import Totals
 from overwatch.runs import SILENT_NS, Room, Tracked, cost, cut_down, leaving, most_envs
 from overwatch.snapshot import Baseline, Snapshot, View
+from overwatch.snapshot.heat import HeatMap, HeatQuery
 from overwatch.snapshot.history import History, HistoryQuery
 from overwatch.state import apply, new_run
 from overwatch.state.caps import evict, wants_room
@@ -290,6 +291,11 @@ class Fold:
         """The past of a run, or of the newest; `None` where it is not there."""
         run = self._runs.get(self.newest or "" if run_id is None else run_id)
         return None if run is None else run.history(query)
+
+    def heat(self, run_id: str | None, query: HeatQuery) -> HeatMap | None:
+        """Envs or lanes of a run, or of the newest, over time; `None` where it is not there."""
+        run = self._runs.get(self.newest or "" if run_id is None else run_id)
+        return None if run is None else run.heat_map(query)
 
     def dump(self) -> bytes:
         """Everything that outlives a tick, packed run by run: a second copy of all is never there."""

@@ -22,17 +22,20 @@ from overwatch.diagnose.assess import dump as dump_assessment
 from overwatch.diagnose.assess import load as load_assessment
 from overwatch.diagnose.assess import without_new
 from overwatch.diagnose.judging import Judging
-from overwatch.diagnose.liveness import OVER, judge_link
+from overwatch.diagnose.liveness import OVER, STALE, judge_link
 from overwatch.diagnose.problem import Open
 from overwatch.projection import project_views
+from overwatch.projection.heat import heat_map
 from overwatch.projection.history import history
 from overwatch.snapshot import Baseline, Snapshot, View
+from overwatch.snapshot.heat import HeatMap, HeatQuery
 from overwatch.snapshot.history import History, HistoryQuery
 from overwatch.state import RunState
 from overwatch.state import dump as dump_state
 from overwatch.state import load as load_state
 from overwatch.state.arrays import Ints
 from overwatch.state.envs import MAX_ENVS
+from overwatch.state.heat import Heat, Scored
 from overwatch.state.past import Mark, Past
 
 LONG_NS: Final = 1_000_000_000
@@ -50,6 +53,8 @@ class _Saved(msgspec.Struct, frozen=True):
     assessment: bytes
     past: bytes
     logged_stamp: int
+    heat: bytes = b""
+    """Empty in a checkpoint of before there was any."""
 
 
 _saved: Final = msgspec.msgpack.Decoder(_Saved).decode
@@ -74,19 +79,22 @@ class Tracked(msgspec.Struct):
     """What the default view showed last; not part of a checkpoint."""
     past: Past = msgspec.field(default_factory=Past)
     """Its numbers over its whole length."""
+    heat: Heat = msgspec.field(default_factory=Heat)
+    """Its envs and lanes over its whole length."""
 
     def dump(self) -> bytes:
         """What outlives a life of the collector."""
         state, assessment = dump_state(self.state), dump_assessment(self.assessment)
-        return msgspec.msgpack.encode(_Saved(state, assessment, self.past.dump(), self.logged_stamp))
+        past, heat = self.past.dump(), self.heat.dump()
+        return msgspec.msgpack.encode(_Saved(state, assessment, past, self.logged_stamp, heat))
 
     @classmethod
     def load(cls, data: bytes) -> "Tracked":
         """The run of `dump`'s bytes; raises `ValueError` on anything else."""
         saved = _saved(data)
         state, assessment = load_state(saved.state), load_assessment(saved.assessment)
-        past = Past.load(saved.past)
-        return cls(state, assessment, saved.logged_stamp, looked_at=state.last_at, past=past)
+        past, heat = Past.load(saved.past), Heat.load(saved.heat)
+        return cls(state, assessment, saved.logged_stamp, looked_at=state.last_at, past=past, heat=heat)
 
     @property
     def is_long(self) -> bool:
@@ -135,9 +143,27 @@ class Tracked(msgspec.Struct):
             return
         self.judged = judged
         if not rests:
+            if not self.assessment.over:
+                self._take_heat(judged)
             self.assessment = judged.assessment
             for item in judged.assessment.findings.values():
                 self._mark(item)
+
+    def _take_heat(self, judged: Judged) -> None:
+        now, envs, anomalies = judged.assessment.watched.clock.now, self.state.envs, judged.anomalies
+        scored = Scored(
+            ids=envs.ids[: envs.n],
+            moved=envs.moved,
+            scores=anomalies.scores,
+            crashed=anomalies.of_status("crashed"),
+            is_known=judged.link.state not in STALE,
+        )
+        self.heat.take_envs(now, scored)
+        if self.heat.is_due(now):
+            # A verdict is held for seconds: none is missed by a look a second.
+            self.heat.take_lanes(
+                now, {name: (bound.state, bound.mark) for name, bound in judged.bounds.items()}
+            )
 
     def _mark(self, item: Open) -> None:
         problem = item.problem
@@ -150,6 +176,10 @@ class Tracked(msgspec.Struct):
     def history(self, query: HistoryQuery) -> History:
         """What was asked for of its past."""
         return history(self.state, self.past, query)
+
+    def heat_map(self, query: HeatQuery) -> HeatMap:
+        """What was asked for of its envs or lanes over time."""
+        return heat_map(self.state, self.judged, self.heat, query)
 
     def project(self, views: Sequence[View]) -> dict[View, Snapshot]:
         """What views show of it; nothing where it was not judged."""
@@ -248,10 +278,10 @@ def cut_down(runs: Mapping[str, Tracked], room: Room) -> tuple[Tracked, Ints] | 
 
 
 def _beside(run: Tracked) -> int:
-    """What it takes beside its envs' rows, its past among it."""
+    """What it takes beside its envs' rows, its past and its heat among it."""
     state = run.state
     numbers = len(state.envs.gone) + sum(len(source.gaps) for source in state.sources.values())
-    return RUN_BYTES + FACT_BYTES * state.facts.total + NUMBER_BYTES * numbers + run.past.size
+    return RUN_BYTES + FACT_BYTES * state.facts.total + NUMBER_BYTES * numbers + run.past.size + run.heat.size
 
 
 def _row(run: Tracked) -> int:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from overwatch import runs
@@ -179,3 +180,18 @@ def test_a_silent_run_of_a_producer_without_an_end_costs_what_an_ended_one_does(
     late = (tick + 2 * TIRED_NS) // REST_NS * REST_NS
     fold.advance(late, [], ())
     assert run.rests(late + SLOW_NS)
+
+
+def test_a_checkpoint_of_before_there_was_heat_is_loaded() -> None:
+    """Envs over time begin where it ends; all else is as it was."""
+    fold, tick = _two_runs()
+    fold.take(tick + SLOW_NS, [_batch(tick + 1, [fakes.envs(tick, [1, 2], reward=[1.0, 1.0])], first_seq=2)])
+    run = fold.tracked("run-1")
+    assert run is not None
+    saved = msgspec.msgpack.decode(run.dump())
+    assert len(saved.pop("heat")) > 0
+    old = runs.Tracked.load(msgspec.msgpack.encode(saved))
+
+    assert old.past.dump() == run.past.dump()
+    assert old.heat.ids.size == 0
+    assert runs.Tracked.load(run.dump()).heat.ids.tolist() == [1, 2]

@@ -112,11 +112,11 @@ def _attend(command: Sequence[str], wanted: _Wanted, *, screen: bool) -> int:
         if screen and endpoints.view is not None:
             _show(program, endpoints.view)
             if program.status is None:
-                _leave(program, collector)
+                _leave(program, collector, _look(endpoints))
                 ending.pop_all()
                 return 0
         else:
-            warn(f"overwatch: {program.shown} runs (pid {program.pid}); watch it: overwatch tui")
+            warn(f"overwatch: {program.shown} runs (pid {program.pid}); watch it: {_look(endpoints)}")
             with received((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), partial(_pass_on, program)):
                 program.wait()
         warn(f"{program.ended} after {time.time() - began:,.0f} s")
@@ -217,9 +217,14 @@ def _card(last: Snapshot) -> list[str]:
     return card(last, look(run_id), best_return(run_id, _END_S))
 
 
-def _leave(program: Program, collector: Program | None) -> None:
+def _look(endpoints: Endpoints) -> str:
+    """How a person looks at the run."""
+    return "overwatch tui" if endpoints.page is None else f"overwatch tui, or {endpoints.page}"
+
+
+def _leave(program: Program, collector: Program | None, look_again: str) -> None:
     """What goes on, and how to look again."""
-    click.echo(f"{program.shown} goes on (pid {program.pid}); watch it: overwatch tui")
+    click.echo(f"{program.shown} goes on (pid {program.pid}); watch it: {look_again}")
     click.echo(f"  console: {program.console}")
     click.echo(f"  end it:  kill -INT -{program.pid}")
     if collector is not None:

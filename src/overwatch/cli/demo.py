@@ -180,6 +180,8 @@ def _announce(endpoints: Endpoints, out: Path) -> None:
         click.echo(f"default ports are busy, taken instead: {', '.join(moved)}")
     click.echo(f"writing to {out}; metrics at {endpoints.metrics}/metrics; watch with")
     click.echo(f"  overwatch tui --connect {endpoints.view}")
+    if endpoints.page is not None:
+        click.echo(f"  {endpoints.page} in a browser")
 
 
 def _headless(options: DemoOptions, endpoints: Endpoints, trainer: Program, out: Path) -> Snapshot | None:

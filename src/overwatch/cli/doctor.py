@@ -342,6 +342,8 @@ def reach(endpoint: str | None) -> Iterator[Verdict]:
         listener.close()
     took_ms = (time.monotonic() - begin) * 1000
     yield _verdict(f"{to.shown} over {to.protocol}", answer, took_ms)
+    if endpoint is None and running is not None and running.page is not None:
+        yield ok(f"its page is at {running.page}")
 
 
 def _verdict(where: str, answer: Answer, took_ms: float) -> Verdict:

@@ -31,6 +31,7 @@ from overwatch.cli.recordings import audit, compare, export, query, report
 from overwatch.cli.stack import rules, stack, stack_folder
 from overwatch.cli.streams import Commands, format_option, log_to_stdout_without_stderr, until_unread, warn
 from overwatch.cli.watch import need_textual
+from overwatch.cli.web import web
 from overwatch.os_signals import received
 
 if TYPE_CHECKING:
@@ -349,6 +350,6 @@ def locate(what: str | None) -> None:
 
 
 for _command in (
-    attend, catalog, config, stack, query, audit, export, report, compare, rules, follow, import_,
+    attend, catalog, config, stack, query, audit, export, report, compare, rules, follow, import_, web,
 ):  # fmt: skip
     main.add_command(_command)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 from aiohttp import web
@@ -73,6 +74,8 @@ class Context:
     """Set for the components that are made after the aggregator."""
     archive: Archive | None = None
     """The runs that the aggregator evicted; only with a data folder."""
+    recording: Path | None = None
+    """The folder that a replay would read; `None` where nothing is recorded."""
 
     def listens(self, name: str, scheme: str, listening: Listening, *, secure: bool) -> None:
         """Note an address; one that moved is logged with the reason."""

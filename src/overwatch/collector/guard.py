@@ -286,7 +286,7 @@ class Guard:
 
 
 def cookie_of(request: web.Request) -> str:
-    """The cookie that a browser keeps for this address; a browser has the same ones for all ports of a host."""
+    """The name of the cookie for this address, as a browser has the same ones for all ports of a host."""
     port = request.headers.get(hdrs.HOST, "").rpartition(":")[2]
     return f"overwatch-{port}" if port.isdigit() else "overwatch"
 

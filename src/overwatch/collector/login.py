@@ -14,7 +14,7 @@ from aiohttp import web
 from overwatch import __version__
 from overwatch.collector.auth import LONGEST_TOKEN, Role, kept_for
 from overwatch.collector.guard import Guard, cookie_of
-from overwatch.serve.stream import BadRequest, answer, only, problem
+from overwatch.serve.answers import BadRequest, answer, only, problem
 
 LOGIN: Final = "/api/v1/login"
 ME: Final = "/api/v1/me"

@@ -120,6 +120,7 @@ class Service:
             exporting=config.exporting,
             settle=settle,
             fixed=fixed,
+            recording=self._recording,
         )
         """What the components see."""
         self._started: list[Component] = []
@@ -144,16 +145,16 @@ class Service:
             metrics=url("metrics"),
             telemetry=url("telemetry"),
             health=url("health_check"),
-            recording=self._recording,
+            recording=None if self._recording is None else str(self._recording.absolute()),
             tokens=self.context.guard.announced,
         )
 
     @property
-    def _recording(self) -> str | None:
+    def _recording(self) -> Path | None:
         """The folder that a replay would read: of several the first."""
         files = self.config.every(OtlpFileConfig)
         named = [name for name in files if name in self.config.signal_exporters]
-        return str(files[named[0]].path.absolute()) if named else None
+        return files[named[0]].path if named else None
 
     @property
     def _held_bytes(self) -> int:
@@ -333,6 +334,8 @@ class Service:
             self._report()
         for name, url in self.context.urls.items():
             _log.info("%s at %s", name, url)
+        if self.endpoints.page is not None:
+            _log.info("page at %s", self.endpoints.page)
 
     def reload(self) -> None:
         """Take new tokens and certificates up; what cannot be used is logged, and the old ones hold on."""

@@ -118,6 +118,8 @@ LOST_TIMES: Final = 4
 """Times its patience until a source that is stale is lost."""
 QUIET: Final = frozenset({"stale", "silent", "lost", "ended"})
 """Words for a run that emits nothing: what stood when it last did is kept, and not judged again."""
+STALE: Final = QUIET - {"ended"}
+"""Words for a run that may go on, of which nothing is known now."""
 OVER: Final = frozenset({"ended", "lost"})
 """Words for a run of which nothing more is expected."""
 

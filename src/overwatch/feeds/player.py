@@ -22,10 +22,13 @@ from overwatch.feeds.recording import Recording, RecordingError, Segment
 from overwatch.feeds.snapshotlog import SnapshotLog
 from overwatch.feeds.survey import Survey
 from overwatch.fold import DEFAULT_VIEW, FAST_NS, SLOW_NS, Fold, Frame
+from overwatch.projection.heat import of_log, record
 from overwatch.projection.history import of_snapshot, remember
 from overwatch.recordings.index import Located
 from overwatch.snapshot import Snapshot, View
+from overwatch.snapshot.heat import HeatMap, HeatQuery
 from overwatch.snapshot.history import History, HistoryQuery
+from overwatch.state.heat import Heat
 from overwatch.state.past import Past
 
 _GAP_NS: Final = 60 * SLOW_NS
@@ -163,6 +166,14 @@ class Timeline(ABC):
             clock = min(clock, max(self._clock, self._reachable(clock, most_ticks)))
         return self.seek(clock)
 
+    @abstractmethod
+    def far(self, time: int) -> int:
+        """How many ticks have to be folded to be there, at most."""
+
+    @abstractmethod
+    def approach(self, time: int, ticks: int) -> bool:
+        """Come nearer by about so many ticks, and stay at the current place; whether the way is short now."""
+
     @property
     def known(self) -> float:
         """Which part of the past of the current tick is in `history`; a fold holds all of it."""
@@ -180,6 +191,10 @@ class Timeline(ABC):
     @abstractmethod
     def history(self, run_id: str | None, query: HistoryQuery) -> History | None:
         """The past of a run, or of the newest, up to the current tick; `None` where there is no such run."""
+
+    @abstractmethod
+    def heat(self, run_id: str | None, query: HeatQuery) -> HeatMap | None:
+        """Envs or lanes of a run over time, as `history`."""
 
     @abstractmethod
     def _show(self, tick: int) -> Frame:
@@ -250,6 +265,32 @@ class Player(Timeline):
         """By the first batch of the first life: it may have waited long for a run."""
         return next((one.stamp for one in self._segments[0].entries if isinstance(one, Located)), self.first)
 
+    def far(self, time: int) -> int:
+        """From the nearest place before that is known; more than it is where the way leads over a gap."""
+        tick = self._settle(time)[1]
+        if self._frame is not None and self._frame.tick == tick:
+            return 0
+        root = self._segment(tick).root
+        known = self._known_before(root, tick)
+        if self._fold is not None and max(known, root.first) <= self.position < tick:
+            known = self.position
+        return (tick - known) // FAST_NS
+
+    def approach(self, time: int, ticks: int) -> bool:
+        """By a checkpoint after that many."""
+        tick = self._settle(time)[1]
+        segment = self._segment(tick)
+        fold, taken = self._kept_before(segment.root, tick)
+        for life, passed in segment.ticks(taken):
+            fold = self._left.going_on(fold, taken)
+            if passed >= tick:
+                break
+            self._pass(fold, life, passed, recent=False)
+            taken, ticks = passed, ticks - 1
+            if ticks <= 0 and passed in self._checkpoints:
+                return False
+        return True
+
     def look(self, run_id: str | None, view: View) -> Snapshot | None:
         """Another view of the current tick, of a run or of the newest; `None` where there is no such run."""
         seen = self._fold.look([(run_id, view)]) if self._fold is not None else {}
@@ -258,6 +299,10 @@ class Player(Timeline):
     def history(self, run_id: str | None, query: HistoryQuery) -> History | None:
         """The past of a run, or of the newest, up to the current tick; `None` where there is no such run."""
         return None if self._fold is None else self._fold.history(run_id, query)
+
+    def heat(self, run_id: str | None, query: HeatQuery) -> HeatMap | None:
+        """Envs or lanes of a run over time, up to the current tick; `None` where there is no such run."""
+        return None if self._fold is None else self._fold.heat(run_id, query)
 
     def look_ahead(self, ticks: int) -> bool:
         """Look through the next so many ticks that were not seen yet; `False` when all were.
@@ -336,16 +381,20 @@ class Player(Timeline):
 
     def _nearest(self, root: Segment, tick: int) -> tuple[Fold, int]:
         """A fold that began in a life and the last tick it took, before `tick`."""
-        best = self._known_before(root, tick)
-        if self._fold is not None and max(best, root.first) <= self.position < tick:
+        if self._fold is not None and max(self._known_before(root, tick), root.first) <= self.position < tick:
             return self._fold, self.position
+        return self._kept_before(root, tick)
+
+    def _kept_before(self, root: Segment, tick: int) -> tuple[Fold, int]:
+        """As `_nearest`, and never the fold of the current place."""
+        best = self._known_before(root, tick)
         if best < root.first:
             return self.recording.fold(), best
         saved = self._recent.get(best)
         if saved is None and best in self._checkpoints:
             saved = self._checkpoints.read(best)
         fold = self._lasting.fold(best) if saved is None else self.recording.fold(saved)
-        return (fold, best) if fold is not None else self._nearest(root, tick)
+        return (fold, best) if fold is not None else self._kept_before(root, tick)
 
     def _known_before(self, root: Segment, tick: int) -> int:
         """The last tick before one at which a fold is kept, or else the one before the life began."""
@@ -409,6 +458,7 @@ class LogPlayer(Timeline):
         self._looked = 0
         self._pasts: dict[str, Past] = {}
         """Of what was looked through so far, by run."""
+        self._heats: dict[str, Heat] = {}
         self.survey = Survey()
         super().__init__(_stretches(self._ticks))
         self.seek(self.first)
@@ -422,6 +472,14 @@ class LogPlayer(Timeline):
     def known(self) -> float:
         """By what was read for the survey, which the past comes with."""
         return min(1.0, self._looked / max(1, bisect_right(self._ticks, self.position)))
+
+    def far(self, _: int) -> int:
+        """Nothing is folded."""
+        return 0
+
+    def approach(self, _: int, __: int) -> bool:
+        """Every place costs the same."""
+        return True
 
     def look(self, run_id: str | None, view: View) -> Snapshot | None:
         """The snapshot of the current tick, with the envs of the view's window; `None` without one."""
@@ -440,12 +498,22 @@ class LogPlayer(Timeline):
         until = found.time if query.until is None else min(query.until, found.time)
         return of_snapshot(found, past, msgspec.structs.replace(query, until=until))
 
+    def heat(self, run_id: str | None, query: HeatQuery) -> HeatMap | None:
+        """As `history`; of the envs that were logged, whatever the filter."""
+        found = self.look(run_id, View())
+        heat = None if found is None else self._heats.get(found.run.run_id)
+        if found is None or heat is None:
+            return None
+        until = found.time if query.until is None else min(query.until, found.time)
+        return of_log(found.run.run_id, heat, msgspec.structs.replace(query, until=until, filter=""))
+
     def look_ahead(self, ticks: int) -> bool:
         """Read the next snapshots for the survey; `False` when all were."""
         for tick in self._ticks[self._looked : self._looked + ticks * _A_TICK]:
             for snapshot in self.recording.at(tick):
                 self.survey.take(snapshot)
                 remember(self._pasts.setdefault(snapshot.run.run_id, Past()), snapshot)
+                record(self._heats.setdefault(snapshot.run.run_id, Heat()), snapshot)
             self._looked += 1
         return self._looked < len(self._ticks)
 

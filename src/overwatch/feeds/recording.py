@@ -57,6 +57,8 @@ class Recording:
         """What throughput is compared with, instead of what was when it was recorded."""
         self.advanced: Callable[[float], object] = lambda _: None
         """Is called now and then while many ticks are folded, with the part of them that is done."""
+        self.keeps = True
+        """Whether checkpoints are kept for later replays, in the user's cache."""
         self.notes = Notes()
         """What the index holds beside batches; known once `segments` was called."""
         self.reached: Fold | None = None
@@ -156,7 +158,7 @@ class Recording:
     def lasting(self, segments: Sequence[Segment], left: LeftBehind) -> Lasting:
         """The checkpoints of an earlier replay of these."""
         # Standard input has no place at which it could be found again.
-        folder = cache_folder(self.folder) if self.folder.exists() else None
+        folder = cache_folder(self.folder) if self.keeps and self.folder.exists() else None
         return Lasting(folder, lambda tick: self._mark(segments, left, tick), left)
 
     def _mark(self, segments: Sequence[Segment], left: LeftBehind, tick: int) -> str:

@@ -27,6 +27,9 @@ class Mark:
     """What was found, with what it was about; its id where only the index has it."""
     seen: float | None = None
     """When it was first shown, which may be later than when it became true."""
+    finding: str = ""
+    """Its id within the run."""
+    message: str = ""
 
     @property
     def place(self) -> float:
@@ -55,7 +58,9 @@ class Survey:
             if one.severity in ALARMS:
                 marks = self._runs.setdefault(one.run, _OfRun()).marks
                 since, seen = one.since / _NS, one.tick / _NS
-                mark = Mark(time=since, severity=one.severity, code=one.finding, seen=seen)
+                mark = Mark(
+                    time=since, severity=one.severity, code=one.finding, seen=seen, finding=one.finding
+                )
                 marks.setdefault((one.finding, one.since // _NS), mark)
 
     def take(self, snapshot: Snapshot) -> None:
@@ -69,8 +74,9 @@ class Survey:
                 about = "" if finding.subject.id is None else f" {finding.subject.id}"
                 code = f"{finding.code}{about} {finding.id}"
                 reported.marks[key] = Mark(
-                    time=finding.since, severity=finding.severity, code=code, seen=seen
-                )
+                    time=finding.since, severity=finding.severity, code=code, seen=seen,
+                    finding=finding.id, message=finding.message,
+                )  # fmt: skip
         update = snapshot.run.update
         if update is not None:
             reported.updates[update] = min(snapshot.time, reported.updates.get(update, snapshot.time))

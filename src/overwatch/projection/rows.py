@@ -18,6 +18,7 @@ from overwatch.catalog.stages import BY_CODE, Life, of_life, parse_stage
 from overwatch.diagnose.anomaly import STATUSES
 from overwatch.diagnose.assess import Judged
 from overwatch.diagnose.fleet import fps_of
+from overwatch.diagnose.liveness import STALE
 from overwatch.projection.system import bound_view
 from overwatch.projection.text import safe, safe_all, safe_or_none
 from overwatch.snapshot import Anomaly, Choice, Detail, Env, Reason, SeedEvent, Slot, Stay, Trend
@@ -52,7 +53,7 @@ class BoardRows:
         self.rent = present(envs, "rent")
         self.reward = present(envs, "reward")
         self.step_time = present(envs, "step_time")
-        self.stale = judged.link.state in ("stale", "silent", "lost")
+        self.stale = judged.link.state in STALE
         codes = judged.anomalies.codes
         self.codes: Ints = np.where(codes == 0, UNKNOWN, codes) if self.stale else codes
         """Status of each env as its place among the words, shape (n,)."""

@@ -23,6 +23,7 @@ from overwatch.projection.run import run_line
 from overwatch.recordings.checkpoints import write_whole
 from overwatch.runs import Tracked
 from overwatch.snapshot import Baseline, RunLine, Snapshot, View
+from overwatch.snapshot.heat import HeatMap, HeatQuery
 from overwatch.snapshot.history import History, HistoryQuery
 
 AS_IT_WAS: Final = "archived: shown as it was"
@@ -142,6 +143,11 @@ class Archive:
         """The past of a run, `None` where it is not kept. Raises as `snapshot`."""
         run = self._ready(run_id)
         return None if run is None else run.history(query)
+
+    def heat(self, run_id: str, query: HeatQuery) -> HeatMap | None:
+        """Envs or lanes of a run over time, `None` where it is not kept. Raises as `snapshot`."""
+        run = self._ready(run_id)
+        return None if run is None else run.heat_map(query)
 
     def _ready(self, run_id: str) -> Tracked | None:
         with self._lock:

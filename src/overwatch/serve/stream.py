@@ -1,10 +1,9 @@
 """The view API: runs, snapshots, a stream of them, their past; JSON over HTTP and WebSocket.
 
 Rules: a slow reader gets the newest snapshot, never a backlog; views are registered while they are read.
-One route changes something: an
-operator's acknowledgement becomes an event like any other, and success is answered once that is as safe as
-what trainers emit. Errors are JSON and name the parameter. Must not know how snapshots are made or the past
-is kept, who may ask, or the collector that hosts it.
+One route changes something: an operator's acknowledgement becomes an event like any other, and success is
+answered once that is as safe as what trainers emit. Errors are JSON and name the parameter. Must not know how
+snapshots are made or the past is kept, who may ask, or what hosts it.
 """
 
 import asyncio
@@ -13,10 +12,11 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from aiohttp import WSMsgType, web
+from multidict import MultiDict
 
 from overwatch import codec
 from overwatch.events import FindingAcknowledged
@@ -24,17 +24,22 @@ from overwatch.journal import JournalFullError
 from overwatch.projection.board import SORTS
 from overwatch.projection.filtering import FilterError, parse
 from overwatch.projection.run import aged, aged_snapshot, run_list
+from overwatch.serve.answers import BadRequest, answer, only, problem
 from overwatch.serve.archive import Archive, ArchiveError, as_it_was
+from overwatch.serve.past import PastAnswers, live_timeline
 from overwatch.snapshot import Finding, Snapshot, View
+from overwatch.snapshot.heat import OF, HeatMap, HeatQuery
+from overwatch.snapshot.heat import SORTS as HEAT_SORTS
 from overwatch.snapshot.history import MOST_COLUMNS, History, HistoryQuery
 from overwatch.state.envs import MAX_ENVS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Future
 
     from multidict import MultiMapping
 
-    from overwatch.aggregator import Aggregator, Frame
+    from overwatch.aggregator import Frame
 
 MOST_ROWS: Final = 4096
 ANSWER_S: Final = 3.0
@@ -44,6 +49,8 @@ REVOKED: Final = 1008
 """Code that closes the stream of a reader that may not read any more; WebSocket's for a policy."""
 
 _MOST_NAMES: Final = 64
+_NO_NAME: Final = "-"
+"""A name that no number has: what else a history holds is wanted."""
 _LONGEST_NAME: Final = 100
 _HEARTBEAT_S: Final = 20.0
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
@@ -54,32 +61,29 @@ _R = TypeVar("_R")
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class BadRequest(Exception):  # noqa: N818 it is an answer, not a failure of ours
-    """An answer that is an error."""
+class Tower(Protocol):
+    """What makes the frames: an aggregator, or who stands at the end of a recording."""
 
-    def __init__(self, status: int, message: str, parameter: str | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.parameter = parameter
+    @property
+    def frame(self) -> "Frame | None":
+        """The newest one."""
+        ...
 
+    def watch(self, run_id: str | None, view: View) -> None:
+        """Make a view part of the frames to come; raises `ValueError` beyond the most."""
+        ...
 
-def only(query: Mapping[str, str], known: frozenset[str]) -> None:
-    """Refuse parameters that are not known; raises `BadRequest`."""
-    for name in query:
-        if name not in known:
-            takes = ", ".join(sorted(known)) or "none"
-            raise BadRequest(400, f"unknown parameter {name!r}; this address takes: {takes}", name)
+    def unwatch(self, run_id: str | None, view: View) -> None:
+        """Withdraw one `watch`."""
+        ...
 
+    def history(self, run_id: str | None, query: HistoryQuery) -> "Future[History | None]":
+        """The past of a run; `None` where there is no such run."""
+        ...
 
-def answer(status: int, body: bytes) -> web.Response:
-    """An answer of JSON that no cache keeps."""
-    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
-
-
-def problem(status: int, message: str, parameter: str | None) -> web.Response:
-    """An answer that is an error: what is wrong, and the parameter or header that it is about."""
-    return answer(status, msgspec.json.encode({"error": message, "parameter": parameter}))
+    def heat(self, run_id: str | None, query: HeatQuery) -> "Future[HeatMap | None]":
+        """Its envs or lanes over time."""
+        ...
 
 
 class FrameNotifier:
@@ -132,7 +136,7 @@ class ViewApi:
 
     def __init__(
         self,
-        tower: "Aggregator",
+        tower: "Tower",
         notifier: FrameNotifier,
         keep: Keep | None = None,
         archive: Archive | None = None,
@@ -149,6 +153,8 @@ class ViewApi:
         self._readers: Counter[ViewRequest] = Counter()
         self._encoded: dict[ViewRequest, tuple[Snapshot, bytes]] = {}
         self._admits = admits
+        self.past = PastAnswers(None)
+        """What answers `at`; set before it is served."""
         self._sockets: dict[web.WebSocketResponse, web.Request] = {}
         self._closing: set[asyncio.Future[bool]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -165,6 +171,8 @@ class ViewApi:
         app.router.add_get("/api/v1/snapshot", self._snapshot)
         app.router.add_get("/api/v1/stream", self._stream)
         app.router.add_get("/api/v1/history", self._history)
+        app.router.add_get("/api/v1/heat", self._heat)
+        app.router.add_get("/api/v1/timeline", self._timeline)
         if self._keep is not None:
             app.router.add_post("/api/v1/findings/{finding}/ack", self._acknowledge)
         app.on_startup.append(self._attach)
@@ -214,12 +222,17 @@ class ViewApi:
         return answer(200, msgspec.json.encode(listed))
 
     async def _snapshot(self, request: web.Request) -> web.Response:
-        wanted = _query(request.query)
+        at, query = _moment(request.query)
+        wanted = _query(query)
+        if at is not None:
+            return answer(200, codec.encode(await self.past.snapshot(wanted.run_id, wanted.view, at)))
         with self._reading(wanted):
             try:
                 async with asyncio.timeout(ANSWER_S):
                     snapshot = await self._first(wanted)
             except TimeoutError:
+                if self.past.is_all:
+                    raise self.past.late from None
                 raise BadRequest(404, self._missing(wanted), "run") from None
             return answer(200, self._encode(wanted, snapshot))
 
@@ -321,22 +334,58 @@ class ViewApi:
         return None if run_id is None else frame.snapshots.get((run_id, wanted.view))
 
     async def _history(self, request: web.Request) -> web.Response:
-        run_id, wanted = request.query.get("run") or None, _requested(request.query)
-        found = await self._find(run_id, wanted)
+        at, query = _moment(request.query)
+        run_id, wanted = query.get("run") or None, _requested(query)
+        if at is not None or self.past.is_all:
+            return answer(200, _encode(await self.past.history(run_id, wanted, at)))
+        return answer(200, _encode(self._known(run_id, await self._find(run_id, wanted))))
+
+    async def _heat(self, request: web.Request) -> web.Response:
+        at, query = _moment(request.query)
+        run_id, wanted = query.get("run") or None, _heat_query(query)
+        if at is not None or self.past.is_all:
+            return answer(200, _encode(await self.past.heat(run_id, wanted, at)))
+        kept = None if self._archive is None else self._archive.heat
+        found = await self._past(run_id, wanted, self._tower.heat(run_id, wanted), kept)
+        return answer(200, _encode(self._known(run_id, found)))
+
+    def _known(self, run_id: str | None, found: _R | None) -> _R:
+        """What was found of a run; raises `BadRequest` where that is nothing."""
         if found is None:
             what = "no run has reported yet" if run_id is None else f"run {run_id!r} is not known here"
             raise BadRequest(404, f"{what}; GET /api/v1/runs lists those that are", "run")
-        return answer(200, _encode(found))
+        return found
+
+    async def _timeline(self, request: web.Request) -> web.Response:
+        only(request.query, frozenset({"run"}))
+        run_id, frame = request.query.get("run") or None, self._tower.frame
+        if self.past.is_all:
+            return answer(200, _encode(await self.past.timeline(run_id)))
+        found = await self._find(run_id, HistoryQuery(names=(_NO_NAME,)))
+        if found is None or frame is None:
+            raise BadRequest(404, self._missing(ViewRequest(run_id=run_id, view=View())), "run")
+        return answer(200, _encode(live_timeline(found, frame.tick, past=self.past.is_there)))
 
     async def _find(self, run_id: str | None, wanted: HistoryQuery) -> History | None:
+        kept = None if self._archive is None else self._archive.history
+        return await self._past(run_id, wanted, self._tower.history(run_id, wanted), kept)
+
+    async def _past(
+        self,
+        run_id: str | None,
+        wanted: _A,
+        coming: "Future[_R | None]",
+        kept: Callable[[str, _A], _R | None] | None,
+    ) -> _R | None:
+        """What the tower has of a run's past, or else the archive."""
         try:
             async with asyncio.timeout(ANSWER_S):
-                found = await asyncio.wrap_future(self._tower.history(run_id, wanted))
+                found = await asyncio.wrap_future(coming)
         except TimeoutError:
             raise BadRequest(503, "the collector has no tick yet; ask again in a moment", None) from None
-        if found is not None or run_id is None or self._archive is None:
+        if found is not None or run_id is None or kept is None:
             return found
-        return await self._opened(self._archive.history, run_id, wanted)
+        return await self._opened(kept, run_id, wanted)
 
     async def _acknowledge(self, request: web.Request) -> web.Response:
         """Acknowledge one finding that is open; who asks again gets the same answer."""
@@ -442,9 +491,7 @@ def _requested(query: "MultiMapping[str]") -> HistoryQuery:
     names = tuple(dict.fromkeys(name for name in query.getall("name", ()) if name))
     if len(names) > _MOST_NAMES:
         raise BadRequest(400, f"{len(names)} names; ask for at most {_MOST_NAMES}, or use a pattern", "name")
-    since, until = _time(query, "from"), _time(query, "to")
-    if since is not None and until is not None and since > until:
-        raise BadRequest(400, f"from={since:g} is after to={until:g}; exchange them", "from")
+    since, until = _span(query)
     columns = _number(query, "columns", MOST_COLUMNS, least=1)
     return HistoryQuery(
         names=names,
@@ -455,7 +502,38 @@ def _requested(query: "MultiMapping[str]") -> HistoryQuery:
     )
 
 
-def _time(query: "MultiMapping[str]", name: str) -> float | None:
+def _heat_query(query: Mapping[str, str]) -> HeatQuery:
+    """What the parameters ask of envs or lanes over time."""
+    only(query, frozenset({"run", "of", "from", "to", "columns", "offset", "rows", "sort", "filter"}))
+    usual, (since, until) = HeatQuery(), _span(query)
+    columns, rows = _number(query, "columns", MOST_COLUMNS, least=1), _number(query, "rows", MOST_ROWS)
+    return HeatQuery(
+        of=_word(query, "of", OF),
+        since=since,
+        until=until,
+        columns=usual.columns if columns is None else columns,
+        offset=_number(query, "offset", MAX_ENVS) or 0,
+        rows=usual.rows if rows is None else rows,
+        sort=_word(query, "sort", HEAT_SORTS),
+        filter=_filter(query),
+    )
+
+
+def _span(query: Mapping[str, str]) -> tuple[float | None, float | None]:
+    """From when until when."""
+    since, until = _time(query, "from"), _time(query, "to")
+    if since is not None and until is not None and since > until:
+        raise BadRequest(400, f"from={since:g} is after to={until:g}; exchange them", "from")
+    return since, until
+
+
+def _moment(query: "MultiMapping[str]") -> tuple[float | None, MultiDict[str]]:
+    """The moment that is wanted, `None` for the newest, and all other parameters."""
+    rest = MultiDict(query)
+    return _time({"at": rest.popone("at", "")}, "at"), rest
+
+
+def _time(query: Mapping[str, str], name: str) -> float | None:
     text = query.get(name)
     if not text:
         return None

@@ -92,6 +92,7 @@ def test_q_leaves_the_trainer_running_and_prints_how_to_look_again(
                 shown = terminal.text(here)
                 pid = int(re.findall(r"train\.py goes on \(pid (\d+)\); watch it: overwatch tui", shown)[0])
                 assert f"kill -INT -{pid}" in shown
+                assert f"overwatch tui, or {service.endpoints.page}" in shown
                 assert "the collector goes on" not in shown
                 os.kill(pid, signal.SIGINT)
                 console = Path(re.findall(r"console: (\S+)", shown)[0])

@@ -20,10 +20,11 @@ from overwatch.fold import SLOW_NS
 from overwatch.serve.stream import FrameNotifier, ViewApi
 from overwatch.simulate import Settings
 from overwatch.snapshot import Link, Run, Snapshot, Verdict, View
+from overwatch.snapshot.heat import HeatQuery
 from overwatch.snapshot.history import Curve, History, HistoryQuery
 from tests import fakes
 from tests.overwatch.feeds import otlpfiles
-from tests.overwatch.serve.framed import Frames
+from tests.overwatch.serve.framed import Frames, busy_run
 from tests.overwatch.serve.test_stream import HandDrivenTower
 
 QUICK = (0.01, 0.05)
@@ -358,6 +359,29 @@ def test_a_log_of_snapshots_has_the_past_of_its_readings(tmp_path: Path) -> None
     assert whole.limits
     assert 0 < len(part.update) < 30
     assert player.history("other", HistoryQuery()) is None
+
+
+def test_a_log_of_snapshots_has_envs_over_time(tmp_path: Path) -> None:
+    """As they were logged, up to the place where it stands."""
+    frames = Frames()
+    lines = [codec.encode(busy_run(frames).snapshots["run-1", View()])]
+    lines += [codec.encode(frames.skip(10).snapshots["run-1", View()]) for _ in range(9)]
+    player = player_of(open_input(otlpfiles.written(tmp_path / "snapshots.jsonl", b"\n".join(lines) + b"\n")))
+    while player.look_ahead(1):
+        continue
+    player.seek(player.last)
+    whole, lanes = player.heat(None, HeatQuery()), player.heat(None, HeatQuery(of="gpu"))
+    player.seek(player.first + 4 * SLOW_NS)
+    part = player.heat("run-1", HeatQuery(filter="env=3"))
+
+    assert whole is not None
+    assert lanes is not None
+    assert part is not None
+    assert {row.id: row.cells for row in whole.rows}[3] == "x" * whole.columns
+    assert [row.id for row in lanes.rows] == ["cuda:0"]
+    assert (whole.total, part.total) == (32, 32)
+    assert 0 < part.columns < whole.columns
+    assert player.heat("other", HeatQuery()) is None
 
 
 def test_the_past_of_a_collector_comes_over_http() -> None:

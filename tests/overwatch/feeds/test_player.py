@@ -10,6 +10,7 @@ from overwatch.feeds.player import Player
 from overwatch.feeds.recording import Recording, RecordingError, open_recording
 from overwatch.fold import DEFAULT_VIEW, FAST_NS, SLOW_NS, Frame
 from overwatch.snapshot import View
+from overwatch.snapshot.heat import HeatQuery
 from tests.overwatch.feeds.recordings import Written, resumed_life, second_of, two_lives
 from tests.overwatch.simulate.runs import record
 
@@ -46,6 +47,28 @@ def test_any_jumps_show_what_was_live(storm: Recording, live: dict[int, dict[str
         tick = chance.choice(list(live))
         assert _bytes(player.seek(tick)) == live[tick]
         assert player.position == tick
+
+
+def test_any_way_to_a_place_has_the_same_envs_and_lanes_over_time(storm: Recording) -> None:
+    """Forward, back and far: the answers of straight play, up to that place and no further."""
+    chance = random.Random(11)  # noqa: S311 a test's own jumps
+    straight, jumping = Player(storm), Player(storm, checkpoint_ns=7 * SLOW_NS)
+    queries = (HeatQuery(), HeatQuery(of="gpu"), HeatQuery(columns=9, sort="worst"))
+    first = straight.first + 5 * SLOW_NS
+    live = {}
+    for tick in range(first, straight.last, 3 * SLOW_NS + FAST_NS):
+        straight.seek(tick)
+        live[tick] = [straight.heat(None, query) for query in queries]
+    for tick in chance.sample(list(live), 10):
+        jumping.seek(tick)
+        assert [jumping.heat(None, query) for query in queries] == live[tick]
+
+    newest = straight.heat(None, HeatQuery())
+    assert newest is not None
+    assert newest.since is not None
+    assert newest.columns >= 43
+    assert any("x" in row.cells for row in newest.rows)
+    assert straight.heat("nobody", HeatQuery()) is None
 
 
 def test_jumps_over_a_restart_show_what_was_live(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from overwatch.fold import FAST_NS, Fold, next_tick
 from overwatch.journal import Batch, Signal
 from overwatch.otlp.encode import request
 from overwatch.snapshot import View
+from overwatch.snapshot.heat import HeatMap, HeatQuery
 from overwatch.snapshot.history import History, HistoryQuery
 from tests import fakes
 from tests.fakes import START_NS
@@ -49,6 +50,10 @@ class Frames:
     def history(self, run_id: str | None, query: HistoryQuery) -> History | None:
         """The past of a run as of the newest frame."""
         return self._fold.history(run_id, query)
+
+    def heat(self, run_id: str | None, query: HeatQuery) -> HeatMap | None:
+        """Envs or lanes of a run over time, as of the newest frame."""
+        return self._fold.heat(run_id, query)
 
     def skip(self, ticks: int, views: Iterable[tuple[str | None, View]] = ()) -> Frame:
         """The last of `ticks` frames without news; those before it are judged and not projected."""

@@ -16,6 +16,7 @@ from overwatch.events import FindingAcknowledged
 from overwatch.serve.archive import AS_IT_WAS, Archive
 from overwatch.serve.stream import FrameNotifier, Keep, ViewApi
 from overwatch.snapshot import View
+from overwatch.snapshot.heat import HeatMap, HeatQuery
 from overwatch.snapshot.history import History, HistoryQuery
 from tests import fakes
 from tests.overwatch.serve.framed import Frames, busy_run
@@ -47,6 +48,12 @@ class HandDrivenTower:
         """Answer at once, from the fold."""
         coming: Future[History | None] = Future()
         coming.set_result(self.frames.history(run_id, wanted))
+        return coming
+
+    def heat(self, run_id: str | None, wanted: HeatQuery) -> "Future[HeatMap | None]":
+        """Answer at once, from the fold."""
+        coming: Future[HeatMap | None] = Future()
+        coming.set_result(self.frames.heat(run_id, wanted))
         return coming
 
     def publish(self, frame: Frame) -> None:

@@ -2,7 +2,9 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -14,10 +16,15 @@ from overwatch.collector.guard import Entry, Guard, Listener, Refused
 from overwatch.collector.login import FREE, Login
 from overwatch.collector.tls import TlsConfig
 from overwatch.events import FindingAcknowledged, Origin, Record
+from overwatch.feeds.player import AnyPlayer, Player
+from overwatch.feeds.recording import Recording
+from overwatch.feeds.shared import SharedReplay
 from overwatch.journal import Signal
 from overwatch.otlp.encode import request as encoded
 from overwatch.serve import pages
-from overwatch.serve.stream import ViewApi, problem
+from overwatch.serve.answers import problem
+from overwatch.serve.past import PastAnswers
+from overwatch.serve.stream import ViewApi
 
 
 def _refused(_: web.Request, refused: Refused) -> web.Response:
@@ -25,6 +32,8 @@ def _refused(_: web.Request, refused: Refused) -> web.Response:
 
 
 _ROLE: Final = "operator"
+_MOST_BYTES: Final = 256 << 20
+"""On disk, of the places of this collector's own recording that are kept near."""
 ENTRY: Final = Entry(
     name="view", scheme="ws", reads=Role.READ, acts=Role.CONTROL, answer=_refused, free=FREE | pages.FREE
 )
@@ -53,6 +62,17 @@ def application(api: ViewApi, guard: Guard) -> web.Application:
     return app
 
 
+def _recorded(folder: Path, settle: Callable[[], None]) -> SharedReplay:
+    """What this collector has recorded so far; nothing is read before a moment of the past is requested."""
+
+    def opened() -> AnyPlayer:
+        recording = Recording(folder)
+        recording.keeps = False
+        return Player(recording, most_bytes=_MOST_BYTES)
+
+    return SharedReplay(opened, settle=settle)
+
+
 class ViewExtension:
     """The view API over the collector's aggregator."""
 
@@ -63,6 +83,8 @@ class ViewExtension:
         may = partial(guard.may, Role.READ)
         api = ViewApi(context.aggregator, context.notifier, self._keep, context.archive, may)
         guard.on_change(api.review)
+        self._recorded = None if context.recording is None else _recorded(context.recording, context.settle)
+        api.past = PastAnswers(self._recorded)
         self._context = context
         self._listener = context.web_listener(config.endpoint, application(api, guard), ENTRY, config.tls)
 
@@ -79,3 +101,5 @@ class ViewExtension:
         """Hang up on all readers and serve no more."""
         self._context.notifier.close()
         self._listener.stop()
+        if self._recorded is not None:
+            self._recorded.stop()

@@ -1,0 +1,97 @@
+"""Moments of the past of a running collector: from what it records, or what to configure."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from overwatch.collector import Service
+from overwatch.events import EnvCrashed, Event
+from overwatch.feeds.player import Player
+from overwatch.feeds.recording import Recording
+from overwatch.snapshot import View
+from tests.overwatch.collector.running import eventually, http, reported, run_started, running, update
+
+RUN = "run-past"
+SECOND = 1_000_000_000
+
+
+def read(service: Service, path: str, **query: object) -> tuple[int, Any]:
+    """The answer of the view API."""
+    view = service.context.urls["view"].replace("ws", "http", 1)
+    reply = http(f"{view}/api/v1/{path}?{urlencode(query)}")
+    return reply.status, json.loads(reply.body)
+
+
+def send(service: Service, events: list[Event], first_seq: int) -> None:
+    """As a trainer does."""
+    url = f"{service.context.urls['otlp_http']}/v1/logs"
+    reply = http(url, reported(RUN, events, first_seq), content_type="application/x-protobuf")
+    assert reply.status == 200
+
+
+def newest(service: Service) -> Any:
+    """The newest snapshot of the run, once there is one."""
+
+    def shown() -> Any:
+        status, body = read(service, "snapshot")
+        return body if status == 200 else None
+
+    return eventually(shown)
+
+
+def test_a_moment_of_a_live_run_is_as_it_is_replayed(tmp_path: Path) -> None:
+    """While the run goes on and after it: the same bytes that a player shows at that time."""
+    with running(tmp_path) as service:
+        send(service, [run_started(), update(0.01)], 1)
+        eventually(lambda: newest(service)["run"]["update"] == 1)
+        at = newest(service)["time"]
+        send(service, [update(0.05, 2), EnvCrashed(at=time.time_ns(), env_id=3, error="boom")], 3)
+        eventually(lambda: newest(service)["findings"])
+
+        def recorded() -> Any:
+            status, body = read(service, "snapshot", run=RUN, at=at)
+            return body if status == 200 and body["run"]["update"] == 1 else None
+
+        shown = eventually(recorded)
+        status, past = read(service, "history", run=RUN, at=at, name="kl_divergence")
+        assert (status, past["curves"][0]["samples"]) == (200, 1)
+        assert read(service, "snapshot", run="other", at=at)[0] == 404
+        assert read(service, "snapshot", at="soon")[0] == 400
+
+    player = Player(Recording(tmp_path / "otlp"))
+    player.seek(round(at * 10) * SECOND // 10)
+    replayed = player.look(RUN, View())
+    assert replayed is not None
+    assert (shown["time"], shown["run"]["update"]) == (replayed.time, replayed.run.update)
+    assert shown["findings"] == []
+
+
+def test_the_timeline_of_a_live_run_has_its_alarms(tmp_path: Path) -> None:
+    """With what they are about, since when, and that moments can be requested."""
+    with running(tmp_path) as service:
+        assert read(service, "timeline")[0] == 404
+        send(service, [run_started(), update(0.01), EnvCrashed(at=time.time_ns(), env_id=3, error="boom")], 1)
+        finding = eventually(lambda: newest(service)["findings"])[0]
+        status, line = read(service, "timeline", run=RUN)
+        assert (status, line["run_id"], line["live"], line["past"]) == (200, RUN, True, True)
+        assert line["first"] <= finding["since"] <= line["last"]
+        assert [(one["code"], one["subject"], one["since"]) for one in line["marks"]] == [
+            (finding["code"], "env 3", finding["since"])
+        ]
+        assert read(service, "timeline", run="other")[0] == 404
+        assert read(service, "timeline", at=1)[0] == 400
+
+
+def test_a_collector_that_records_nothing_names_what_to_configure(tmp_path: Path) -> None:
+    """The newest moment is there as ever; another one is 404."""
+    pipelines = [f"service.pipelines.{name}.exporters=[aggregator]" for name in ("logs", "metrics", "traces")]
+    with running(tmp_path, *pipelines) as service:
+        send(service, [run_started(), update(0.01)], 1)
+        at = newest(service)["time"]
+        status, body = read(service, "snapshot", at=at)
+        assert (status, body["parameter"]) == (404, "at")
+        assert "otlp_file" in body["error"]
+        assert read(service, "history", at=at)[0] == 404
+        assert read(service, "timeline")[1]["past"] is False
