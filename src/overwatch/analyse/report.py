@@ -5,24 +5,28 @@ Owns the order of a report. One file that needs nothing else. Pure: the same rec
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+import overwatch.web
 from overwatch import __version__
 from overwatch.analyse.audit import config_keys, skipped, unknown
+from overwatch.analyse.bundle import Report, page
 from overwatch.analyse.compare import along
 from overwatch.analyse.curves import TASK_METRIC, in_order
 from overwatch.analyse.findings import SEVERITIES, Found, Group, foremost, groups, lasting, subject_of
 from overwatch.analyse.page import (
+    STYLE,
     Line,
     Markup,
     Scale,
     bar,
     chart,
     figure,
+    join,
     legend,
-    page,
     section,
     table,
     tag,
@@ -50,11 +54,23 @@ _STATUS_COLOURS: Final = {
 _WORDS: Final = ("critical", "warning", "info")
 
 
-def report(run_history: RunHistory) -> str:
-    """The page; ends without a newline."""
+def report(run_history: RunHistory, recorded: bytes) -> str:
+    """The page, with what is `kept` of the run for its other parts; ends without a newline."""
+    title = f"{run_history.run.run_id} · Overwatch"
+    style = f"#report{{{STYLE.replace(':root', '&')}}}"
+    return page(page_files(), recorded, title, Report(_body(run_history), style))
+
+
+def page_files() -> dict[str, str]:
+    """The modules of the page that a collector serves, by their paths."""
+    root = Path(overwatch.web.__file__).parent
+    files = (file for file in sorted(root.rglob("*")) if file.suffix in {".js", ".css", ".html"})
+    return {file.relative_to(root).as_posix(): file.read_text(encoding="utf-8") for file in files}
+
+
+def _body(run_history: RunHistory) -> Markup:
     found = groups(run_history.findings)
-    return page(
-        f"{run_history.run.run_id} · Overwatch",
+    parts = (
         _header(run_history),
         _banner(run_history, found),
         tag(
@@ -76,6 +92,7 @@ def report(run_history: RunHistory) -> str:
         _identity(run_history),
         _footer(run_history),
     )
+    return join(parts)
 
 
 def _header(run_history: RunHistory) -> Markup:

@@ -180,7 +180,7 @@ def machines(run_history: RunHistory) -> Markup:
         return Markup("")
     colours = legend((f"f{place}", lane) for place, lane in enumerate(lanes[:_MOST_CHARTED]))
     inside = [tag("div", _bounds(run_history), class_="card")] if any(run_history.bounds) else []
-    gap = tag("div", Markup(""), style="height:10px")
+    gap = tag("div", Markup(""), class_="gap")
     idle = sum(run_history.last.system.idle_gpu_s.values())
     note = f"{idle:,.0f} GPU-seconds in which nothing ran" if lanes else ""
     return section(
@@ -248,7 +248,7 @@ def seeds(run_history: RunHistory) -> Markup:
     chosen = list({seed.seed_id: seed for seed in (*worst, *longest)}.values())[:_MOST_SEEDS]
     shown = sorted(chosen, key=lambda seed: seed.moves[0].time)
     inside = tag("div", _blueprints(lives, ended), class_="card")
-    drawn = tag("figure", _strips(run_history, shown), _legend(), class_="card", style="margin-top:10px")
+    drawn = tag("figure", _strips(run_history, shown), _legend(), class_="card apart")
     return section("Seed lifecycles", inside, drawn, note=note, anchor="seeds")
 
 

@@ -45,12 +45,20 @@ def bad_input() -> Iterator[None]:
 
 
 def read_histories(
-    path: Path, run_id: str | None, *, every: bool = False, facts: bool = True
+    path: Path,
+    run_id: str | None,
+    *,
+    every: bool = False,
+    facts: bool = True,
+    recorded: "Input | None" = None,
 ) -> "list[RunHistory]":
-    """The run that is meant, or with `every` all where none is named; warns of what could not be read."""
+    """The run that is meant, or with `every` all where none is named; warns of what could not be read.
+
+    Of what was opened already where it is given, which standard input can be but once.
+    """
     from overwatch.analyse.run_history import histories, one_of, open_recorded
 
-    recorded = open_recorded(path)
+    recorded = recorded or open_recorded(path)
     with patience(path, recorded):
         found = histories(path, recorded, run_id, facts=facts)
     for line in recorded.remarks():
@@ -104,7 +112,8 @@ def report(path: Path, out: Path | None, run_id: str | None) -> None:
     """Write one self-contained page: what went wrong, when, why, and what to do.
 
     It needs no network and no other file: findings with their next steps, policy curves with their limits,
-    what held each GPU back, the worst envs, seed lifecycles, configuration. `-o -` prints it.
+    what held each GPU back, the worst envs, seed lifecycles, configuration; and behind it the page of the
+    run as a collector serves it, with some moments of it. `-o -` prints it.
 
     \b
       overwatch report runs/42 -o run.html
@@ -112,11 +121,15 @@ def report(path: Path, out: Path | None, run_id: str | None) -> None:
 
     Exit codes: 0 written, 2 bad input.
     """  # noqa: D301
+    from overwatch.analyse.kept import kept
     from overwatch.analyse.report import report as written
+    from overwatch.analyse.run_history import open_recorded
 
     with bad_input():
-        (run_history,) = read_histories(path, run_id)
-        text = written(run_history)
+        recorded = open_recorded(path)
+        (run_history,) = read_histories(path, run_id, recorded=recorded)
+        with patience(path, recorded):
+            text = written(run_history, kept(recorded, run_history))
         where = out or Path(_file_name(run_history.run.run_id))
         write(text, None if str(where) == "-" else where)
     if str(where) != "-":

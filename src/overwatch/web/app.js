@@ -2,8 +2,9 @@
 
 import { attr, h, keyed, put } from "./dom.js";
 import { bind, press } from "./keys.js";
-import { Link } from "./link.js";
-import { Source } from "./source.js";
+import { kept } from "./kept.js";
+import { DEFAULTS, Link } from "./link.js";
+import { COLLECTOR, Source } from "./source.js";
 import { dialog } from "./login.js";
 import { ROWS } from "./rows.js";
 import * as alarms from "./panels/alarms.js";
@@ -35,10 +36,16 @@ export const PAGES = [["flight", "Flight"], ["runs", "Runs"], ["compare", "Compa
 /** @param {string} id */
 const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
-function start() {
+async function start() {
+  const report = document.getElementById("report");
+  if (report) {
+    DEFAULTS.page = "report";
+    PAGES.unshift(["report", "Report"]);
+    PANELS.push({ name: "report", title: "Report", where: "main", pages: ["report"], make: () => ({ node: report, update: () => {} }) });
+  }
   const link = new Link();
   let isDrawn = true;
-  const source = new Source(take, (connection) => {
+  const source = new Source((await kept()) ?? COLLECTOR, take, (connection) => {
     if (connection.state === "refused") ctx.login();
     ctx.redraw();
   });
@@ -95,6 +102,7 @@ function start() {
     };
   }
   function look() {
+    attr(document.body, "data-page", link.place.page);
     attr(document.documentElement, "data-theme", link.place.theme || null);
     attr(document.documentElement, "data-palette", link.place.palette || null);
   }
@@ -135,4 +143,4 @@ function pages(ctx) {
   });
 }
 
-start();
+void start();

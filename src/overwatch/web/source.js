@@ -5,6 +5,10 @@
 /** @typedef {import("./types.js").RunList} RunList */
 /** @typedef {{state: "connecting" | "up" | "down" | "refused", reason: string, since: number}} Connection */
 
+/** @typedef {Record<string, string | string[]>} Query */
+/** What answers: a collector, or the file itself. `stream` gives a closer; `closed` is called unless that was.
+ * @typedef {{ask: (path: string, query: Query, how: RequestInit) => Promise<any>,
+ *   stream: (view: Record<string, string>, take: (snapshot: Snapshot) => void, closed: (reason: string) => void) => () => void}} Door */
 const OLD = ["stale", "silent", "lost"];
 const RETRY_MS = [500, 1000, 2000, 5000, 10000];
 
@@ -16,17 +20,45 @@ export class ApiError extends Error {
   }
 }
 
+/** The collector that served the page. @type {Door} */
+export const COLLECTOR = {
+  async ask(path, query, how) {
+    const words = new URLSearchParams();
+    for (const [name, value] of Object.entries(query)) {
+      for (const one of Array.isArray(value) ? value : [value]) if (one !== "") words.append(name, one);
+    }
+    const text = words.toString();
+    const answer = await fetch(`/api/v1/${path}${text ? `?${text}` : ""}`, { credentials: "same-origin", ...how });
+    const body = await answer.json().catch(() => ({}));
+    if (!answer.ok) throw new ApiError(answer.status, body.error ?? `HTTP ${answer.status}`);
+    return body;
+  },
+  stream(view, take, closed) {
+    const address = new URL("/api/v1/stream", location.href);
+    address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+    for (const [name, value] of Object.entries(view)) if (value !== "") address.searchParams.set(name, value);
+    const socket = new WebSocket(address);
+    socket.onmessage = (event) => take(JSON.parse(event.data));
+    socket.onclose = (event) => closed(event.reason);
+    return () => {
+      socket.onmessage = socket.onclose = null;
+      socket.close();
+    };
+  },
+};
+
 export class Source {
-  /** @param {(snapshot: Snapshot) => void} onSnapshot @param {(connection: Connection) => void} onConnection */
-  constructor(onSnapshot, onConnection) {
+  /** @param {Door} door @param {(snapshot: Snapshot) => void} onSnapshot
+   * @param {(connection: Connection) => void} onConnection */
+  constructor(door, onSnapshot, onConnection) {
+    this.door = door;
     this.onSnapshot = onSnapshot;
     this.onConnection = onConnection;
     /** @type {Connection} */
     this.connection = { state: "connecting", reason: "", since: Date.now() };
     /** @type {Record<string, string>} */
     this.view = {};
-    /** @type {WebSocket | null} */
-    this.socket = null;
+    this.close = () => {};
     this.tries = 0;
     this.turn = 0;
     /** Whether a moment was asked for and has not come. */
@@ -48,17 +80,9 @@ export class Source {
     this.again();
   }
 
-  /** @param {string} path @param {Record<string, string | string[]>} [query] @param {RequestInit} [how] @returns {Promise<any>} */
-  async ask(path, query = {}, how = {}) {
-    const words = new URLSearchParams();
-    for (const [name, value] of Object.entries(query)) {
-      for (const one of Array.isArray(value) ? value : [value]) if (one !== "") words.append(name, one);
-    }
-    const text = words.toString();
-    const answer = await fetch(`/api/v1/${path}${text ? `?${text}` : ""}`, { credentials: "same-origin", ...how });
-    const body = await answer.json().catch(() => ({}));
-    if (!answer.ok) throw new ApiError(answer.status, body.error ?? `HTTP ${answer.status}`);
-    return body;
+  /** @param {string} path @param {Query} [query] @param {RequestInit} [how] @returns {Promise<any>} */
+  ask(path, query = {}, how = {}) {
+    return this.door.ask(path, query, how);
   }
 
   /** @returns {Promise<RunList>} */
@@ -90,8 +114,8 @@ export class Source {
   /** Begin anew, e.g. with another token. */
   again() {
     this.turn += 1;
-    this.socket?.close();
-    this.socket = null;
+    this.close();
+    this.close = () => {};
     if (this.view.at) void this.#moment(this.turn);
     else this.#stream(this.turn);
   }
@@ -114,24 +138,16 @@ export class Source {
 
   /** @param {number} turn */
   #stream(turn) {
-    const address = new URL("/api/v1/stream", location.href);
-    address.protocol = location.protocol === "https:" ? "wss:" : "ws:";
-    for (const [name, value] of Object.entries(this.view)) if (value !== "") address.searchParams.set(name, value);
-    const socket = new WebSocket(address);
-    this.socket = socket;
-    socket.onmessage = (event) => {
-      if (turn !== this.turn) return;
+    this.close = this.door.stream(this.view, (snapshot) => {
       this.tries = 0;
       this.#set("up", "");
-      this.onSnapshot(JSON.parse(event.data));
-    };
-    socket.onclose = async (event) => {
-      if (turn !== this.turn) return;
-      let why = new Error(event.reason || "the collector does not answer");
+      this.onSnapshot(snapshot);
+    }, async (reason) => {
+      let why = new Error(reason || "the collector does not answer");
       // A socket that is refused gives no reason; the same request over HTTP does.
       if (this.connection.state !== "up") why = await this.ask("snapshot", this.view).then(() => why, (error) => error);
       if (turn === this.turn) this.#failed(why, turn);
-    };
+    });
   }
 
   /** @param {unknown} error @param {number} turn */

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from overwatch.analyse.findings import SEVERITIES, foremost, groups, subject_of
+from overwatch.analyse.kept import kept, kept_of
 from overwatch.analyse.page import table, text
 from overwatch.analyse.report import policy, report
 from overwatch.analyse.run_history import RunHistory
@@ -71,26 +72,41 @@ def page(storm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def written(path: Path) -> str:
+    """The report of the newest run of a recording."""
+    return report(read_history(path), kept(open_input(path), read_history(path)))
+
+
 def test_it_needs_nothing_but_itself(page: Path) -> None:
-    """No address, no script, nothing that loads; and a policy that would refuse it."""
+    """No address, no script but its own, nothing that loads; and a policy that would refuse it."""
     seen = _seen(page.read_text())
     whole = page.read_text()
 
     assert {tag for tag, _ in seen.tags} & {
-        "script",
-        "link",
         "img",
         "iframe",
         "object",
         "base",
         "form",
     } == set()
-    assert not any(name in ("src", "href", "srcset") for _, reported in seen.tags for name in reported)
+    loaded = [
+        (tag, value)
+        for tag, reported in seen.tags
+        for name, value in reported.items()
+        if name in ("src", "href", "srcset")
+    ]
+    assert loaded == [("link", "data:,"), ("a", "#main")]
+    assert [reported for tag, reported in seen.tags if tag == "script"] == [
+        {"type": "text/plain", "id": "recorded"},
+        {"type": "module"},
+    ]
+    assert not any("style" in reported for _, reported in seen.tags)
     assert not any(name.startswith("on") for _, reported in seen.tags for name in reported)
     assert "url(" not in whole
     assert "@import" not in whole
     policy = next(reported["content"] for tag, reported in seen.tags if reported.get("http-equiv"))
-    assert str(policy).startswith("default-src 'none'")
+    assert str(policy).startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in str(policy)
 
 
 def test_the_first_things_said_are_what_when_and_what_to_do(page: Path, run_history: RunHistory) -> None:
@@ -161,7 +177,7 @@ def test_nothing_that_cleared_stood(run_history: RunHistory, outcome: str | None
     )
     for key, found in run_history.found.by_key.items():
         run_history.found.by_key[key] = replace(found, open=False)
-    part = _text_of(report(run_history).partition('id="standing">')[2].split("</section>")[0])
+    part = _text_of(report(run_history, b"").partition('id="standing">')[2].split("</section>")[0])
 
     assert part == f"{heading} Nothing was open."
 
@@ -213,19 +229,22 @@ def test_text_of_telemetry_stays_text(run_history: RunHistory, tmp_path: Path) -
     for seed in run_history.facts.seeds.values():
         seed.blueprint = HOSTILE
     out = tmp_path / "hostile.html"
-    out.write_text(report(run_history))
+    shown = kept_of([run_history.last], HOSTILE)
+    out.write_text(report(run_history, shown))
     seen = _seen(out.read_text())
 
-    assert {tag for tag, _ in seen.tags} & {"script", "img"} == set()
+    assert [tag for tag, _ in seen.tags if tag in {"script", "img"}] == ["script", "script"]
     assert HOSTILE in seen.words
     done = opened(out, tmp_path / "profile")
-    assert "<script" not in done.stdout
+    assert done.stdout.count("<script") == 2
+    assert done.stdout.count(html.escape(HOSTILE[:16])) > 10
     assert "<img" not in done.stdout
+    assert "CONSOLE" not in done.stderr
 
 
 def test_a_calm_run_says_so(calm: Path) -> None:
     """Without cards of findings."""
-    whole = report(read_history(calm))
+    whole = written(calm)
 
     assert "Nothing was found wrong" in whole
     assert 'class="found"' not in whole
@@ -241,12 +260,12 @@ def test_a_run_of_one_snapshot_has_a_report(storm: Path, tmp_path: Path) -> None
     (tmp_path / "bare.jsonl").write_bytes(msgspec.json.encode(bare) + b"\n")
 
     for name in ("one.jsonl", "bare.jsonl"):
-        _seen(report(read_history(tmp_path / name)))
+        _seen(written(tmp_path / name))
 
 
 def test_the_same_recording_gives_the_same_page(storm: Path, page: Path) -> None:
     """To the byte."""
-    assert report(read_history(storm)) + "\n" == page.read_text()
+    assert written(storm) + "\n" == page.read_text()
 
 
 def test_it_is_printed_or_written_where_asked(
