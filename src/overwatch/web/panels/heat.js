@@ -198,6 +198,7 @@ export const panel = {
         asking.ask(snapshot.run.run_id, first, Math.ceil(it.high / ROW) + 20, room());
         scroller.style.setProperty("--tall", `${at.rows * ROW + BOTTOM}px`);
         put(title, `${isGpu ? "GPUs" : "Envs"} over time: ${whole(at.rows)}${asking.trouble ? ` · none came: ${asking.trouble}` : ""}`);
+        attr(filter, "hidden", isGpu);
         put(of, isGpu ? "Show envs" : "Show GPUs");
         put(sort, ctx.link.place.sort === "env" ? "Worst first" : "By id");
         if (document.activeElement !== filter) filter.value = ctx.link.place.filter;
