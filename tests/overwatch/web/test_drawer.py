@@ -80,7 +80,9 @@ def test_an_env_says_why_it_stands_out_and_what_it_did(opened: Page) -> None:
 
 def test_an_envs_slots_are_rows_with_what_is_known_of_each(opened: Page) -> None:
     """Stage, blueprint, alpha, age, gate and gradient; what is not known is a dash; its own numbers behind."""
-    rows = [" ".join(row.split()) for row in opened.locator("#side table >> nth=0 >> tbody tr").all_inner_texts()]
+    rows = [
+        " ".join(row.split()) for row in opened.locator("#side table >> nth=0 >> tbody tr").all_inner_texts()
+    ]
     assert rows[0] == "r0c0 ◔ TRAINING conv_small – 12 G2 0.71 0.62 contribution 0.0213"
     assert rows[4] == "r1c1 ✗ PRUNED conv_light 0.30 0 G2 fail: gradient ratio 0.04"
     assert rows[5] == "r1c2 · DORMANT – – – – –"
@@ -132,7 +134,10 @@ def test_what_an_env_does_not_report_is_a_dash_and_never_a_zero(page_of: PageOf)
     """No reasons, no trends, no slots."""
     full = scenario.storm()
     bare = msgspec.structs.replace(
-        full.envs[1], episode_return=None, slots={}, anomaly=msgspec.structs.replace(full.envs[1].anomaly, reasons=())
+        full.envs[1],
+        episode_return=None,
+        slots={},
+        anomaly=msgspec.structs.replace(full.envs[1].anomaly, reasons=()),
     )
     env = bare.env_id
     with Scene(_changed(full, envs=(bare,), detail=Detail(env_id=env, env=bare))).served() as url:
@@ -177,7 +182,8 @@ def test_the_host_shows_its_busiest_processes(page_of: PageOf) -> None:
     """By `B`; the run's bound as a whole stands above."""
     full = scenario.storm()
     host = msgspec.structs.replace(
-        full.system.host or Host(), processes=(Process(pid=41, name="python train.py", cpu=1.5, ram_bytes=2.0**31),)
+        full.system.host or Host(),
+        processes=(Process(pid=41, name="python train.py", cpu=1.5, ram_bytes=2.0**31),),
     )
     with Scene(_changed(full, system=msgspec.structs.replace(full.system, host=host))).served() as url:
         page = shown(page_of(url))
@@ -217,7 +223,9 @@ def test_a_finding_shows_all_of_itself_and_links_its_moment_and_runbook(page_of:
         page.close()
 
 
-@pytest.mark.parametrize("address", ["javascript:alert(1)", "docs/runbooks.md#kl", "data:text/html,x", "//evil.example/"])
+@pytest.mark.parametrize(
+    "address", ["javascript:alert(1)", "docs/runbooks.md#kl", "data:text/html,x", "//evil.example/"]
+)
 def test_only_a_web_address_becomes_a_link(page_of: PageOf, address: str) -> None:
     """Every other runbook is text."""
     with Scene(_changed(scenario.storm(), findings=(_finding(address),))).served() as url:
@@ -317,7 +325,9 @@ def test_strings_of_others_are_text(page_of: PageOf, query: str) -> None:
 
 def _crash(service: Service) -> None:
     """A run with a finding."""
-    trained(service, "digits-1", [running.run_started(), EnvCrashed(at=time.time_ns(), env_id=3, error="boom")])
+    trained(
+        service, "digits-1", [running.run_started(), EnvCrashed(at=time.time_ns(), env_id=3, error="boom")]
+    )
 
 
 def test_a_finding_is_acknowledged_by_its_button(tmp_path: Path, page_of: PageOf) -> None:
