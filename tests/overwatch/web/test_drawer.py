@@ -79,7 +79,7 @@ def test_an_env_says_why_it_stands_out_and_what_it_did(opened: Page) -> None:
 
 
 def test_an_envs_slots_are_rows_with_what_is_known_of_each(opened: Page) -> None:
-    """Stage, blueprint, alpha, age, gate and gradient; what is not known is a dash; its own numbers behind."""
+    """Stage, blueprint, alpha, age, gate and gradient; what is not known is a dash; then its numbers."""
     rows = [
         " ".join(row.split()) for row in opened.locator("#side table >> nth=0 >> tbody tr").all_inner_texts()
     ]
@@ -164,9 +164,11 @@ def test_a_lane_shows_every_field_that_is_known_and_its_envs(page_of: PageOf) ->
         side = text(page, "#side")
         assert side.startswith("lane gpu1 Close bound THROTTLED !!")
         for words in (
-            "why thermal: 1140 of 1980 MHz", "uuid GPU-1", "node n1", "rank 1", "utilization 97%", "sm activity 50%",
-            "dip share 31%", "dip p95 0.85s", "memory used 63.0 GiB", "process memory 1.0 GiB", "power 388 W",
-            "temperature 91°C", "clock 1,140 MHz", "pcie receive 2.5 MB/s", "ecc uncorrected 3", "oom 10m",
+            "why thermal: 1140 of 1980 MHz", "uuid GPU-1", "node n1", "rank 1", "utilization 97%",
+            "sm activity 50%", "dip share 31%", "dip p95 0.85s", "memory used 63.0 GiB",
+            "process memory 1.0 GiB",
+            "power 388 W", "temperature 91°C", "clock 1,140 MHz", "pcie receive 2.5 MB/s",
+            "ecc uncorrected 3", "oom 10m",
             "return median +0.38, p10 +0.22 to p90 +0.55", "env 17 CRASHED 10.0: crashed 1s ago",
         ):  # fmt: skip
             assert words in side, words
@@ -199,9 +201,10 @@ def test_the_host_shows_its_busiest_processes(page_of: PageOf) -> None:
 
 def _finding(url: str | None) -> Finding:
     return Finding(
-        id="kl:policy", code="policy-kl", severity="warning", subject=Subject(scope="policy", id="kl_divergence"),
-        since=scenario.NOW - 110, message="KL above 0.015", hint="lower the learning rate",
-        factors=("3 of 5 updates", "0.0231"), symptoms=4, runbook_url=url,
+        id="kl:policy", code="policy-kl", severity="warning",
+        subject=Subject(scope="policy", id="kl_divergence"), since=scenario.NOW - 110,
+        message="KL above 0.015",
+        hint="lower the learning rate", factors=("3 of 5 updates", "0.0231"), symptoms=4, runbook_url=url,
     )  # fmt: skip
 
 
@@ -212,8 +215,10 @@ def test_a_finding_shows_all_of_itself_and_links_its_moment_and_runbook(page_of:
         page = shown(page_of(f"{url}?finding=kl:policy"))
         side = text(page, "#side")
         for words in (
-            "WARN · policy · policy-kl", "what KL above 0.015", "when 1m50s ago", "next lower the learning rate",
-            "because 3 of 5 updates · 0.0231", "also 4 symptoms counted under it", "state open", "limit >.015",
+            "WARN · policy · policy-kl", "what KL above 0.015", "when 1m50s ago",
+            "next lower the learning rate", "because 3 of 5 updates · 0.0231",
+            "also 4 symptoms counted under it",
+            "state open", "limit >.015",
         ):  # fmt: skip
             assert words in side, words
         moment = page.get_by_role("link", name="since 12:39:")
@@ -308,7 +313,8 @@ def test_strings_of_others_are_text(page_of: PageOf, query: str) -> None:
     """Whatever a trainer calls things: no element is made of it, and no script runs."""
     snapshot = poisoned_snapshot(_grown(), HOSTILE)
     names = {
-        "env=9&slot=": f"{HOSTILE}r0c0", "lane=": snapshot.system.gpus[0].gpu_id, "finding=": snapshot.findings[0].id,
+        "env=9&slot=": f"{HOSTILE}r0c0", "lane=": snapshot.system.gpus[0].gpu_id,
+        "finding=": snapshot.findings[0].id,
     }  # fmt: skip
     with Scene(snapshot).served() as url:
         page = shown(page_of(url))
@@ -336,11 +342,12 @@ def test_a_finding_is_acknowledged_by_its_button(tmp_path: Path, page_of: PageOf
         _crash(service)
         token = {"authorization": f"Bearer {service.context.guard.announced.control}"}
         page = shown(page_of(url, extra_http_headers=token))
-        page.locator("a.alarm").first.click()
+        alarm = page.locator("a.alarm", has_text="boom")
+        alarm.click()
         page.get_by_role("button", name="Acknowledge").click()
         expect(page.locator("#note")).to_have_text("env-crashed: acknowledged")
         expect(page.get_by_role("button", name="Acknowledged")).to_be_disabled()
-        expect(page.locator("a.alarm")).to_have_count(0)
+        expect(alarm).to_have_count(0)
         page.keyboard.press("a")
         expect(page.locator("#note")).to_contain_text("is acknowledged already")
         page.close()
@@ -351,7 +358,7 @@ def test_who_may_not_acknowledge_is_asked_for_a_token(tmp_path: Path, page_of: P
     with collecting(tmp_path) as (service, url):
         _crash(service)
         page = shown(page_of(url, expected="401"))
-        page.locator("a.alarm").first.click()
+        page.locator("a.alarm", has_text="boom").click()
         page.keyboard.press("a")
         expect(page.locator("#note")).to_contain_text("env-crashed is not acknowledged: ")
         expect(page.locator("#dialog input[type=password]")).to_be_visible()
