@@ -19,7 +19,9 @@ def test_what_the_trainer_sent_is_shown(page_of: PageOf) -> None:
     config = {"lr": "3e-4", "note": "<img src=x onerror=alert(1)>"}
 
     def past(query: HistoryQuery) -> History:
-        return History(run_id="r", about=About(config=config, environment={"task": "ant"}) if query.about else None)
+        return History(
+            run_id="r", about=About(config=config, environment={"task": "ant"}) if query.about else None
+        )
 
     with Scene(scenario.storm(), history=past).served() as url:
         page = shown(page_of(f"{url}?page=config"))

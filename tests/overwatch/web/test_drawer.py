@@ -79,8 +79,10 @@ def test_an_env_says_why_it_stands_out_and_what_it_did(opened: Page) -> None:
 
 
 def test_an_envs_slots_are_rows_with_what_is_known_of_each(opened: Page) -> None:
-    """Stage, blueprint, alpha, age, gate and gradient; what is not known is a dash; its own numbers behind."""
-    rows = [" ".join(row.split()) for row in opened.locator("#side table >> nth=0 >> tbody tr").all_inner_texts()]
+    """Stage, blueprint, alpha, age, gate and gradient; what is not known is a dash; then its numbers."""
+    rows = [
+        " ".join(row.split()) for row in opened.locator("#side table >> nth=0 >> tbody tr").all_inner_texts()
+    ]
     assert rows[0] == "r0c0 ◔ TRAINING conv_small – 12 G2 0.71 0.62 contribution 0.0213"
     assert rows[4] == "r1c1 ✗ PRUNED conv_light 0.30 0 G2 fail: gradient ratio 0.04"
     assert rows[5] == "r1c2 · DORMANT – – – – –"
@@ -132,7 +134,10 @@ def test_what_an_env_does_not_report_is_a_dash_and_never_a_zero(page_of: PageOf)
     """No reasons, no trends, no slots."""
     full = scenario.storm()
     bare = msgspec.structs.replace(
-        full.envs[1], episode_return=None, slots={}, anomaly=msgspec.structs.replace(full.envs[1].anomaly, reasons=())
+        full.envs[1],
+        episode_return=None,
+        slots={},
+        anomaly=msgspec.structs.replace(full.envs[1].anomaly, reasons=()),
     )
     env = bare.env_id
     with Scene(_changed(full, envs=(bare,), detail=Detail(env_id=env, env=bare))).served() as url:
@@ -159,9 +164,11 @@ def test_a_lane_shows_every_field_that_is_known_and_its_envs(page_of: PageOf) ->
         side = text(page, "#side")
         assert side.startswith("lane gpu1 Close bound THROTTLED !!")
         for words in (
-            "why thermal: 1140 of 1980 MHz", "uuid GPU-1", "node n1", "rank 1", "utilization 97%", "sm activity 50%",
-            "dip share 31%", "dip p95 0.85s", "memory used 63.0 GiB", "process memory 1.0 GiB", "power 388 W",
-            "temperature 91°C", "clock 1,140 MHz", "pcie receive 2.5 MB/s", "ecc uncorrected 3", "oom 10m",
+            "why thermal: 1140 of 1980 MHz", "uuid GPU-1", "node n1", "rank 1", "utilization 97%",
+            "sm activity 50%", "dip share 31%", "dip p95 0.85s", "memory used 63.0 GiB",
+            "process memory 1.0 GiB",
+            "power 388 W", "temperature 91°C", "clock 1,140 MHz", "pcie receive 2.5 MB/s",
+            "ecc uncorrected 3", "oom 10m",
             "return median +0.38, p10 +0.22 to p90 +0.55", "env 17 CRASHED 10.0: crashed 1s ago",
         ):  # fmt: skip
             assert words in side, words
@@ -177,7 +184,8 @@ def test_the_host_shows_its_busiest_processes(page_of: PageOf) -> None:
     """By `B`; the run's bound as a whole stands above."""
     full = scenario.storm()
     host = msgspec.structs.replace(
-        full.system.host or Host(), processes=(Process(pid=41, name="python train.py", cpu=1.5, ram_bytes=2.0**31),)
+        full.system.host or Host(),
+        processes=(Process(pid=41, name="python train.py", cpu=1.5, ram_bytes=2.0**31),),
     )
     with Scene(_changed(full, system=msgspec.structs.replace(full.system, host=host))).served() as url:
         page = shown(page_of(url))
@@ -193,9 +201,10 @@ def test_the_host_shows_its_busiest_processes(page_of: PageOf) -> None:
 
 def _finding(url: str | None) -> Finding:
     return Finding(
-        id="kl:policy", code="policy-kl", severity="warning", subject=Subject(scope="policy", id="kl_divergence"),
-        since=scenario.NOW - 110, message="KL above 0.015", hint="lower the learning rate",
-        factors=("3 of 5 updates", "0.0231"), symptoms=4, runbook_url=url,
+        id="kl:policy", code="policy-kl", severity="warning",
+        subject=Subject(scope="policy", id="kl_divergence"), since=scenario.NOW - 110,
+        message="KL above 0.015",
+        hint="lower the learning rate", factors=("3 of 5 updates", "0.0231"), symptoms=4, runbook_url=url,
     )  # fmt: skip
 
 
@@ -206,8 +215,10 @@ def test_a_finding_shows_all_of_itself_and_links_its_moment_and_runbook(page_of:
         page = shown(page_of(f"{url}?finding=kl:policy"))
         side = text(page, "#side")
         for words in (
-            "WARN · policy · policy-kl", "what KL above 0.015", "when 1m50s ago", "next lower the learning rate",
-            "because 3 of 5 updates · 0.0231", "also 4 symptoms counted under it", "state open", "limit >.015",
+            "WARN · policy · policy-kl", "what KL above 0.015", "when 1m50s ago",
+            "next lower the learning rate", "because 3 of 5 updates · 0.0231",
+            "also 4 symptoms counted under it",
+            "state open", "limit >.015",
         ):  # fmt: skip
             assert words in side, words
         moment = page.get_by_role("link", name="since 12:39:")
@@ -217,7 +228,9 @@ def test_a_finding_shows_all_of_itself_and_links_its_moment_and_runbook(page_of:
         page.close()
 
 
-@pytest.mark.parametrize("address", ["javascript:alert(1)", "docs/runbooks.md#kl", "data:text/html,x", "//evil.example/"])
+@pytest.mark.parametrize(
+    "address", ["javascript:alert(1)", "docs/runbooks.md#kl", "data:text/html,x", "//evil.example/"]
+)
 def test_only_a_web_address_becomes_a_link(page_of: PageOf, address: str) -> None:
     """Every other runbook is text."""
     with Scene(_changed(scenario.storm(), findings=(_finding(address),))).served() as url:
@@ -300,7 +313,8 @@ def test_strings_of_others_are_text(page_of: PageOf, query: str) -> None:
     """Whatever a trainer calls things: no element is made of it, and no script runs."""
     snapshot = poisoned_snapshot(_grown(), HOSTILE)
     names = {
-        "env=9&slot=": f"{HOSTILE}r0c0", "lane=": snapshot.system.gpus[0].gpu_id, "finding=": snapshot.findings[0].id,
+        "env=9&slot=": f"{HOSTILE}r0c0", "lane=": snapshot.system.gpus[0].gpu_id,
+        "finding=": snapshot.findings[0].id,
     }  # fmt: skip
     with Scene(snapshot).served() as url:
         page = shown(page_of(url))
@@ -317,7 +331,9 @@ def test_strings_of_others_are_text(page_of: PageOf, query: str) -> None:
 
 def _crash(service: Service) -> None:
     """A run with a finding."""
-    trained(service, "digits-1", [running.run_started(), EnvCrashed(at=time.time_ns(), env_id=3, error="boom")])
+    trained(
+        service, "digits-1", [running.run_started(), EnvCrashed(at=time.time_ns(), env_id=3, error="boom")]
+    )
 
 
 def test_a_finding_is_acknowledged_by_its_button(tmp_path: Path, page_of: PageOf) -> None:
@@ -326,11 +342,12 @@ def test_a_finding_is_acknowledged_by_its_button(tmp_path: Path, page_of: PageOf
         _crash(service)
         token = {"authorization": f"Bearer {service.context.guard.announced.control}"}
         page = shown(page_of(url, extra_http_headers=token))
-        page.locator("a.alarm").first.click()
+        alarm = page.locator("a.alarm", has_text="boom")
+        alarm.click()
         page.get_by_role("button", name="Acknowledge").click()
         expect(page.locator("#note")).to_have_text("env-crashed: acknowledged")
         expect(page.get_by_role("button", name="Acknowledged")).to_be_disabled()
-        expect(page.locator("a.alarm")).to_have_count(0)
+        expect(alarm).to_have_count(0)
         page.keyboard.press("a")
         expect(page.locator("#note")).to_contain_text("is acknowledged already")
         page.close()
@@ -341,7 +358,7 @@ def test_who_may_not_acknowledge_is_asked_for_a_token(tmp_path: Path, page_of: P
     with collecting(tmp_path) as (service, url):
         _crash(service)
         page = shown(page_of(url, expected="401"))
-        page.locator("a.alarm").first.click()
+        page.locator("a.alarm", has_text="boom").click()
         page.keyboard.press("a")
         expect(page.locator("#note")).to_contain_text("env-crashed is not acknowledged: ")
         expect(page.locator("#dialog input[type=password]")).to_be_visible()

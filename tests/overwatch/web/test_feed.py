@@ -21,14 +21,20 @@ GO = "to => { history.pushState(null, '', to); dispatchEvent(new PopStateEvent('
 """Another place, as by the browser's own keys."""
 _LEVELS = ("", "all", "errors", "seeds", "policy", "log", "seeds,log")
 _SEARCHES = (
-    "", "env=9", "gpu=0", "gpu=gpu1", "slot=r1c1", "seed=44-r0c2-2", "kasmina CRASH", "step=88214", "a%b", "env 17", "x=",
+    "", "env=9", "gpu=0", "gpu=gpu1", "slot=r1c1", "seed=44-r0c2-2", "kasmina CRASH", "step=88214", "a%b",
+    "env 17", "x=",
 )  # fmt: skip
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
 
 
 def _line(second: float, message: str, kind: str = "log", severity: str = "info", **fields: str) -> FeedLine:
     return FeedLine(
-        time=scenario.NOW + second, severity=severity, subsystem="simic", message=message, kind=kind, fields=fields
+        time=scenario.NOW + second,
+        severity=severity,
+        subsystem="simic",
+        message=message,
+        kind=kind,
+        fields=fields,
     )
 
 

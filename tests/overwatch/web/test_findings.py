@@ -31,8 +31,8 @@ def _past(_: HistoryQuery) -> History:
     return History(
         run_id=scenario.RUN.run_id,
         moments=(
-            Moment(code="crash-storm", severity="critical", subject="gpu gpu1", since=_AGO, cleared_at=_AGO + 75,
-                   message="crash storm: 7 crashes"),
+            Moment(code="crash-storm", severity="critical", subject="gpu gpu1", since=_AGO,
+                   cleared_at=_AGO + 75, message="crash storm: 7 crashes"),
             Moment(code="stalled", severity="warning", since=_AGO + 100, message="stalled"),
             Moment(code=standing.code, severity="critical", subject="gpu gpu1", since=standing.since,
                    message=standing.message),

@@ -11,7 +11,9 @@ from tests.overwatch.web.browser import PHONE, PageOf, Scene, shown
 
 def _served() -> Snapshot:
     bound = Bound(state="QUEUE-BOUND", why="waits 40% of its time", mark="!")
-    depth = Reading(label="queue", text="3", status="warning", limit=Limit(text="<4", value=4.0), role="learner", rank=0)
+    depth = Reading(
+        label="queue", text="3", status="warning", limit=Limit(text="<4", value=4.0), role="learner", rank=0
+    )
     tally = Tally(
         name="learner.sample.latency", role="learner", rank=1, labels={"table": "a b"}, total=12.25, count=30,
         bounds=(0.1, 1.0), counts=(10, 0, 20),
@@ -24,7 +26,9 @@ def _served() -> Snapshot:
         ),
         services={
             "learner.queue.depth": depth,
-            "replay.items": msgspec.structs.replace(depth, label="items", text="512", status="ok", limit=None, role="replay"),
+            "replay.items": msgspec.structs.replace(
+                depth, label="items", text="512", status="ok", limit=None, role="replay"
+            ),
             "learner.queue.depth#learner/1": msgspec.structs.replace(depth, text="2", rank=1),
             "weights.age": msgspec.structs.replace(depth, label="weights", text="3s", limit=None),
         },
@@ -39,7 +43,7 @@ def _rows(page: Page, caption: str) -> list[str]:
 
 
 def test_processes_readings_and_counts_are_the_snapshots(page_of: PageOf) -> None:
-    """Worst first, readings of one process together, what is counted over all before each; missing is a dash."""
+    """Worst first, readings of one process together, sums before their parts; missing is a dash."""
     with Scene(_served()).served() as url:
         page = shown(page_of(f"{url}?page=services"))
         assert _rows(page, "Processes, worst first") == [

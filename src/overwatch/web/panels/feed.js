@@ -58,7 +58,7 @@ function controls(ctx) {
     words.forEach((button, place) => attr(button, "aria-pressed", String(on.includes(TOGGLES[place]))));
     attr(words[1], "hidden", !hasSeeds);
     attr(every, "aria-pressed", String(ctx.link.place.level === "all"));
-    if (document.activeElement !== search) search.value = ctx.link.place.search;
+    if (search.value !== ctx.link.place.search) search.value = ctx.link.place.search;
   }
   return { node, update };
 }
