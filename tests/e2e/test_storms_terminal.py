@@ -43,9 +43,9 @@ class Screen:
         command = ["tmux", "-L", self._name, *words]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
-    def until(self, pattern: str) -> str:
+    def until(self, pattern: str, patience_s: float = 30) -> str:
         """The screen once it matches."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + patience_s
         while not re.search(pattern, shown := self.shown()):
             assert time.monotonic() < deadline, f"{pattern} is not on\n{shown}"
             time.sleep(0.05)
