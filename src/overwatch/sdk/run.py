@@ -251,9 +251,11 @@ class Run:
         episode_return: Numbers,
         length: Numbers | None = None,
         metric: Numbers | None = None,
+        step: int | None = None,
     ) -> None:
-        """Episodes that ended at this step, one entry an env."""
+        """Episodes that ended at this step, one entry an env; `step` is its number, as of `envs`."""
         rows, at = common_rows(env_id, episode_return), time.time_ns()
+        number = self._maybe("step", whole, step)
         envs = ids(env_id, rows)
         values = Values(rows)
         values.add("episode_return", episode_return)
@@ -261,7 +263,7 @@ class Run:
             self._maybe(name, partial(values.add, name), column)
 
         def then(columns: dict[str, Any]) -> None:
-            self._send(events.EpisodeEnded(at=at, env_id=envs, **columns))
+            self._send(events.EpisodeEnded(at=at, env_id=envs, step=number, **columns))
 
         self._channel.when_there(values, then)
 
