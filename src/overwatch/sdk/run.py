@@ -255,9 +255,7 @@ class Run:
     ) -> None:
         """Episodes that ended at this step, one entry an env; `step` is its number, as of `envs`."""
         rows, at = common_rows(env_id, episode_return), time.time_ns()
-        number = self._maybe("step", whole, step)
-        envs = ids(env_id, rows)
-        values = Values(rows)
+        envs, number, values = ids(env_id, rows), self._maybe("step", whole, step), Values(rows)
         values.add("episode_return", episode_return)
         for name, column in (("length", length), ("metric", metric)):
             self._maybe(name, partial(values.add, name), column)
