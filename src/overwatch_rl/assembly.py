@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import click
@@ -173,14 +173,15 @@ class _Started:
         """Start the reporters."""
         settings, known = self._settings, self._checkpoint
         if settings.tower is not None:
-            self.tower = start_tower(settings.tower, spec, settings.world.num_envs, settings.described)
+            tower = replace(settings.tower, resumed=None if known is None else known.state.updates)
+            self.tower = start_tower(tower, spec, settings.world.num_envs, settings.described)
         given = self._keeping.run_id
         own = given if known is None else run_id_of(known, settings.out, given)
         self._run_id = self.tower.run_id if self.tower else named(own, spec.task)
         digest = hash_of(self._config)
         if settings.out is not None:
             about = {"run_id": self._run_id, "config_hash": digest, "config": self._config}
-            done = 0 if known is None else known.state.updates
+            done = (0, 0) if known is None else (known.state.updates, known.state.steps)
             self.reporters.append(Files(settings.out, about, done=done, tensorboard=settings.tensorboard))
         if self.tower is not None:
             self.reporters.append(self.tower)

@@ -48,6 +48,11 @@ SYNC_POINTS: Final[dict[str, SyncPoint]] = {
         why="how many branches are live decides how much is computed",
         how_often="once a training step and once a validation, in morphogenesis only",
     ),
+    "morphogenesis.envs": SyncPoint(
+        where="worlds/morphogenesis/world.py",
+        why="which envs begin, are rolled back or are kept decides what is computed; actions must be legal",
+        how_often="up to ten times a step, in morphogenesis only, which runs on a CPU",
+    ),
     "log.view": SyncPoint(
         where="telemetry/log.py",
         why="shows what one environment sees",

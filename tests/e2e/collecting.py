@@ -16,6 +16,8 @@ from overwatch.discovery import Endpoints
 from overwatch.snapshot import Snapshot
 
 T = TypeVar("T")
+LIMIT_S = 120.0
+"""For a collector to start, and to end, on a machine with much other work."""
 ENDPOINT_KEYS = (
     "receivers.otlp.protocols.http.endpoint", "receivers.otlp.protocols.grpc.endpoint",
     "exporters.prometheus.endpoint", "extensions.health_check.endpoint", "extensions.view.endpoint",
@@ -55,12 +57,12 @@ def collecting(folder: Path, *more: str) -> Iterator[Endpoints]:
     with (folder / "collector.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
     try:
-        until(lambda: ready.is_file() or process.poll() is not None, "the collector", 30)
+        until(lambda: ready.is_file() or process.poll() is not None, "the collector", LIMIT_S)
         assert process.poll() is None, (folder / "collector.log").read_text()
         yield msgspec.json.decode(ready.read_bytes(), type=Endpoints)
     finally:
         process.terminate()
-        code = process.wait(30)
+        code = process.wait(LIMIT_S)
     assert code == 0, (folder / "collector.log").read_text()
 
 

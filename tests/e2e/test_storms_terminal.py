@@ -43,13 +43,22 @@ class Screen:
         command = ["tmux", "-L", self._name, *words]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
-    def until(self, pattern: str) -> str:
+    def until(self, pattern: str, patience_s: float = 30) -> str:
         """The screen once it matches."""
-        deadline = time.monotonic() + 30
-        while not re.search(pattern, shown := self._tmux("capture-pane", "-p")):
+        deadline = time.monotonic() + patience_s
+        while not re.search(pattern, shown := self.shown()):
             assert time.monotonic() < deadline, f"{pattern} is not on\n{shown}"
             time.sleep(0.05)
         return shown
+
+    def shown(self) -> str:
+        """The screen as it is now."""
+        return self._tmux("capture-pane", "-p")
+
+    @property
+    def pid(self) -> int:
+        """Of the process in it."""
+        return int(self._tmux("display-message", "-p", "#{pane_pid}"))
 
     def press(self, key: str) -> None:
         """One key."""

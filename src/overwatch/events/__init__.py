@@ -104,6 +104,9 @@ class RunStarted(Fact, frozen=True, kw_only=True, tag="run_started"):
     """Whose limits judge the run; where it is left out, those that suit its algorithm."""
     updates: int | None = None
     """Planned number of updates."""
+    resumed: int | None = None
+    """Updates that it has behind it, where it goes on from a checkpoint: what it repeats of a life before is
+    counted once."""
     batches: int | None = None
     """Planned number of batches."""
     git_sha: str | None = None
@@ -228,6 +231,8 @@ class EpisodeEnded(Fact, frozen=True, kw_only=True, tag="episode_ended"):
     """Seeds that had become part of it."""
     prunes: Column | None = None
     """Seeds that were pruned."""
+    step: int | None = None
+    """Number of the env step."""
     trace_id: str | None = None
     """Of the span of the phase in which they ended, 32 hex digits."""
     span_id: str | None = None

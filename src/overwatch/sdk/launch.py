@@ -64,6 +64,7 @@ def start(
     preset: str | None = None,
     library: str | None = None,
     updates: int | None = None,
+    resumed: int | None = None,
     batches: int | None = None,
     modes: Mapping[str, object] | None = None,
     endpoint: str | None = None,
@@ -87,6 +88,8 @@ def start(
     - `preset`: whose limits judge this run, `ppo`, `ppo-continuous`, `grpo` or `esper`; else
       `OVERWATCH_PRESET`, else the one of `algo`, else `grpo` where names of GRPO come, else `ppo`.
     - `library`: whose names `run.update` is given, e.g. `sb3` or `TRL`: the library's own table comes first.
+    - `resumed`: updates that lie behind it, where it goes on from a checkpoint of the same run; what it
+      repeats of a life before, by the numbers of updates and steps, is counted once.
     - `modes`: `amp`, `compile`, `ddp`.
     - `endpoint`: of OTLP; else `OTEL_*`, else the collector found on this machine.
     - `group`: the arm of a comparison, e.g. `baseline`; else `OVERWATCH_GROUP`.
@@ -184,6 +187,7 @@ def _started(given: Mapping[str, Any], ident: identity.Identity) -> RunStarted:
         metric=taken("metric", metric),
         preset=taken("preset", parse_preset) or _wanted_preset(algo),
         updates=taken("updates", count),
+        resumed=taken("resumed", count),
         batches=taken("batches", count),
         amp=accepted("modes['amp']", modes.get("amp"), text_if_set),
         compile=accepted("modes['compile']", modes.get("compile"), bool),

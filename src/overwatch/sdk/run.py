@@ -251,17 +251,17 @@ class Run:
         episode_return: Numbers,
         length: Numbers | None = None,
         metric: Numbers | None = None,
+        step: int | None = None,
     ) -> None:
-        """Episodes that ended at this step, one entry an env."""
+        """Episodes that ended at this step, one entry an env; `step` is its number, as of `envs`."""
         rows, at = common_rows(env_id, episode_return), time.time_ns()
-        envs = ids(env_id, rows)
-        values = Values(rows)
+        envs, number, values = ids(env_id, rows), self._maybe("step", whole, step), Values(rows)
         values.add("episode_return", episode_return)
         for name, column in (("length", length), ("metric", metric)):
             self._maybe(name, partial(values.add, name), column)
 
         def then(columns: dict[str, Any]) -> None:
-            self._send(events.EpisodeEnded(at=at, env_id=envs, **columns))
+            self._send(events.EpisodeEnded(at=at, env_id=envs, step=number, **columns))
 
         self._channel.when_there(values, then)
 

@@ -28,6 +28,8 @@ from overwatch.state.machines import GPU_SUBSYSTEM, LaneHealth, note_processes
 from overwatch.state.measure import MARK_NS, codes, hand_over, measure
 from overwatch.state.places import Cells, ids_in
 from overwatch.state.policy import rebase
+from overwatch.state.repeats import begin as begin_life
+from overwatch.state.repeats import is_counted
 from overwatch.state.rhythm import Phase, Rhythm
 from overwatch.state.run import LANES, MAX_RANKS, PHASE_NAMES, SLOT_NAMES, Entry, Episode, RunState
 from overwatch.state.sources import LEARNS, Source, end_of, holder_of, source_key
@@ -139,9 +141,9 @@ def _fold(state: RunState, source: Source, record: events.Record, stamp: int) ->
         case events.Measured():
             _measure(state, source, record.origin, event, stamp)
         case events.EpisodeEnded():
-            _end_episodes(state, event)
+            _end_episodes(state, source, event)
         case events.ActionTaken():
-            _act(state, event)
+            _act(state, source, event)
         case events.SeedStageChanged():
             _move_seed(state, event)
         case events.GateEvaluated():
@@ -149,7 +151,7 @@ def _fold(state: RunState, source: Source, record: events.Record, stamp: int) ->
         case events.EnvCrashed():
             _crash(state, event)
         case events.EnvRolledBack():
-            _roll_back(state, event)
+            _roll_back(state, source, event)
         case events.EnvsRemoved():
             remove(state, event)
         case events.NonFiniteSeen():
@@ -207,7 +209,7 @@ def _measure(
     state: RunState, source: Source, origin: events.Origin, event: events.Measured, stamp: int
 ) -> None:
     steps = state.steps
-    measure(state, _settled(state, event), stamp, source.rank)
+    measure(state, _settled(state, event), stamp, source)
     if state.steps > steps and source.is_trainer and STEPS.name in event.values:
         _go_on(state, source, event.at)
     _note_lanes(state, source, event)
@@ -256,6 +258,7 @@ def _settled(state: RunState, event: events.Measured) -> events.Measured:
 
 def _start(state: RunState, source: Source, origin: events.Origin, event: events.RunStarted) -> None:
     state.started = state.ranks.started(origin, event)
+    begin_life(state, source, event.resumed)
     state.pace.restart()
     if source.rank in state.rhythms:
         state.rhythms[source.rank].begin()
@@ -319,14 +322,16 @@ def _note_drops(state: RunState, source: Source, event: events.Measured) -> None
                 source.dropped = counted(0, int(value))
 
 
-def _end_episodes(state: RunState, event: events.EpisodeEnded) -> None:
-    rows = state.envs.rows(ids_in(event.env_id))
-    state.envs.finish_episodes(rows, event.episode_return.array().astype(np.float64), event.at)
+def _end_episodes(state: RunState, source: Source, event: events.EpisodeEnded) -> None:
+    rows, returns = state.envs.rows(ids_in(event.env_id)), event.episode_return.array().astype(np.float64)
+    is_new = not is_counted(state, source, event.step)
+    state.envs.finish_episodes(rows, returns, event.at, is_new=is_new)
     if event.metric is not None:
         state.envs.measure("metric", rows, event.metric.array().astype(np.float64), event.at)
     state.envs.report(rows, event.at)
-    state.episodes += len(event.env_id)
-    _rank_episodes(state, event, rows)
+    if is_new:
+        state.episodes += len(event.env_id)
+        _rank_episodes(state, event, rows)
 
 
 _OF_EPISODE: Final = (
@@ -355,7 +360,9 @@ def _rank_episodes(state: RunState, event: events.EpisodeEnded, rows: np.ndarray
             ))  # fmt: skip
 
 
-def _act(state: RunState, event: events.ActionTaken) -> None:
+def _act(state: RunState, source: Source, event: events.ActionTaken) -> None:
+    if event.step is not None:
+        source.steps.widen(event.step, event.step)
     rows = state.envs.at(event.env_id).rows
     nothing = np.full(rows.size, -1, dtype=np.int64)
     ops = codes(event.op, state.op_names.code)
@@ -422,11 +429,12 @@ def _result(event: events.GateEvaluated) -> str:
     return f"fail: {failed[0].replace('_', ' ')}" if failed else "fail"
 
 
-def _roll_back(state: RunState, event: events.EnvRolledBack) -> None:
+def _roll_back(state: RunState, source: Source, event: events.EnvRolledBack) -> None:
     row = state.envs.row(event.env_id)
     state.envs.touch_one(row, event.at)
-    state.envs.rollbacks[row] += 1
-    state.rollbacks += 1
+    if not is_counted(state, source, event.step):
+        state.envs.rollbacks[row] += 1
+        state.rollbacks += 1
 
 
 def _crash(state: RunState, event: events.EnvCrashed) -> None:

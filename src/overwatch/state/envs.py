@@ -236,10 +236,13 @@ class Envs(msgspec.Struct, kw_only=True):
         for env_id, value in zip(self.ids[rows[bad]].tolist(), values[bad].tolist(), strict=True):
             self.non_finite[env_id] = f"{'nan' if value != value else 'inf'} in {name}"  # noqa: PLR0124 NaN
 
-    def finish_episodes(self, rows: Ints, returns: Floats, at: int) -> None:
-        """Remember the returns of episodes that ended at `at`, at most one a row a call."""
-        self.returns[rows, self.episodes[rows] % RETURNS] = returns
-        self.episodes[rows] += 1
+    def finish_episodes(self, rows: Ints, returns: Floats, at: int, *, is_new: bool = True) -> None:
+        """Remember the returns of episodes that ended at `at`, at most one a row a call.
+
+        One that is not new was counted: its return takes the place of the newest, since it is of now.
+        """
+        self.episodes[rows] = self.episodes[rows] + 1 if is_new else np.maximum(self.episodes[rows], 1)
+        self.returns[rows, (self.episodes[rows] - 1) % RETURNS] = returns
         self.episode_at[rows] = at
         self._fitted_sums().note(rows)
 

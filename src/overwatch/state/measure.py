@@ -28,8 +28,10 @@ from overwatch.state.env_tables import FURTHER, MEASURES
 from overwatch.state.machines import HOSTS, Gauge, HostReadings, LaneHealth, Peaks, Rested, Throttle
 from overwatch.state.places import looked_up
 from overwatch.state.policy import Many, health_of, new_series, observe, observe_conflated
+from overwatch.state.repeats import has_total_of_run, updates_counted
 from overwatch.state.rhythm import UPDATE, Rhythm
 from overwatch.state.run import LANES, MAX_RANKS, RunState
+from overwatch.state.sources import Source
 
 MARK_NS = 250_000_000
 """Least producer time between two marks of the step rate."""
@@ -47,11 +49,12 @@ _OF_SLOTS: Final = {row.name: row.short for row in (CONTRIBUTION, INTERACTION, B
 _COUNTERS: Final = [row for row in of_scope(Scope.RUN) if row.kind is Kind.COUNTER]
 
 
-def measure(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None:
-    """Fold one measurement of a rank, received at `stamp`."""
+def measure(state: RunState, event: Measured, stamp: int, source: Source) -> None:
+    """Fold one measurement of a producer, received at `stamp`."""
+    rank = source.rank
     match event.scope:
         case Scope.POLICY:
-            _policy(state, event, stamp, rank)
+            _policy(state, event, stamp, source)
         case Scope.ENV:
             _envs(state, event, rank)
         case Scope.SLOT:
@@ -61,7 +64,7 @@ def measure(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None
         case Scope.HOST:
             _host(state, event, stamp, rank)
         case Scope.RUN:
-            _numbers(state, event, stamp, rank)
+            _numbers(state, event, stamp, source)
         case Scope.TOWER:
             pass
         case Scope.LEARNER | Scope.ACTOR | Scope.REPLAY | Scope.ORCHESTRATOR | Scope.ROLLOUTS:
@@ -70,22 +73,24 @@ def measure(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None
             assert_never(event.scope)
 
 
-def _policy(state: RunState, event: Measured, stamp: int, rank: int) -> None:
-    _numbers(state, event, stamp)
+def _policy(state: RunState, event: Measured, stamp: int, source: Source) -> None:
+    _numbers(state, event, stamp, source)
     derive(state, event, stamp)
     state.pairs.take(event.values)
     if not state.updates:
         state.pace.restart()
-    more = event.updates(state.index)
+    again = updates_counted(state, source, event)
+    more = min(event.updates(state.index), event.updates(None) - again)
     if more:
         state.updates, state.index = counted(state.updates, more), event.index
     state.update = state.updates if event.index is None else event.index
     if state.kl_rest is not None and KL.name in event.values:
         state.kl_rest.last = state.update
     settle_stops(state)
-    if not any(parse_phase(name) is Turn.UPDATE for name in state.phases.get(rank, {})):
-        state.rhythms.setdefault(rank, Rhythm()).step(UPDATE, event.at)
-    state.pace.note(event.at, (state.steps, state.updates), state.phases)
+    if not any(parse_phase(name) is Turn.UPDATE for name in state.phases.get(source.rank, {})):
+        state.rhythms.setdefault(source.rank, Rhythm()).step(UPDATE, event.at)
+    if more or not again:
+        state.pace.note(event.at, (state.steps, state.updates), state.phases)
     state.last_update_at = max(state.last_update_at, event.at)
 
 
@@ -99,7 +104,7 @@ def hand_over(state: RunState, before: int) -> None:
     state.pairs.restart()
 
 
-def _numbers(state: RunState, event: Measured, stamp: int, rank: int = 0) -> None:
+def _numbers(state: RunState, event: Measured, stamp: int, source: Source) -> None:
     """Fold values of one subject into their series; an empty column ends its series."""
     health = health_of(state.policy)
     for name, column in event.values.items():
@@ -108,7 +113,7 @@ def _numbers(state: RunState, event: Measured, stamp: int, rank: int = 0) -> Non
             continue
         row = BY_NAME.get(name)
         if row is not None and row.scope is Scope.RUN:
-            _take_count(state, row, Reported(rank, event.at, column.first()))
+            _take_count(state, row, Reported(source, event.at, column.first()))
             continue
         if row is None and name not in state.policy and len(state.policy) >= MAX_CUSTOM:
             state.overflow.note("metric", name)
@@ -129,17 +134,22 @@ def _numbers(state: RunState, event: Measured, stamp: int, rank: int = 0) -> Non
 class Reported(NamedTuple):
     """A total as a producer reports it."""
 
-    rank: int
+    source: Source
     at: int
     total: float
 
 
 def _take_count(state: RunState, row: Metric, reported: Reported) -> None:
-    """Keep a counter of the run that its producers keep themselves; one that fell began again."""
-    key, most = f"{row.short} {reported.rank}", MAX_RANKS * len(_COUNTERS)
+    """Keep a counter of the run that its producers keep themselves.
+
+    One that fell began again, but where a checkpoint was gone on from: that total is the run's, and repeats.
+    """
+    key, most = f"{row.short} {reported.source.rank}", MAX_RANKS * len(_COUNTERS)
     if not 0 <= reported.total < math.inf or (key not in state.reported and len(state.reported) >= most):
         return
     total, before = min(reported.total, float(LARGEST)), state.reported.get(key, 0.0)
+    if has_total_of_run(state, reported.source):
+        total = max(total, before)
     state.reported[key] = total
     more = total - before if total >= before else total
     whole = min(state.reported_counts.get(row.short, 0.0) + more, float(LARGEST))

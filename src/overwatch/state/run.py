@@ -196,6 +196,8 @@ class RunState(msgspec.Struct, kw_only=True):
     no_shares: list[str] = msgspec.field(default_factory=list)
     """Full names of other shares that turned out to be none."""
     episodes: int = 0
+    has_resumed: bool = False
+    """Whether a life went on from a checkpoint of a life before."""
     steps: int = 0
     step_index: dict[int, int] = msgspec.field(default_factory=dict)
     """Newest env step number of each rank."""

@@ -61,6 +61,23 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
     """Producer's time of the first record."""
 
 
+class Span(msgspec.Struct, kw_only=True):
+    """The numbers from the first to the last that a life reported; empty before one."""
+
+    first: int = 0
+    last: int = -1
+
+    def widen(self, first: int, last: int) -> None:
+        """Take in the numbers from `first` to `last`."""
+        if self.last < self.first:
+            self.first, self.last = first, last
+        self.first, self.last = min(self.first, first), max(self.last, last)
+
+    def shared(self, first: int, last: int) -> int:
+        """How many numbers from `first` to `last` are in it."""
+        return max(0, min(self.last, last) - max(self.first, first) + 1)
+
+
 class Source(msgspec.Struct, kw_only=True):
     """One life of one producer process."""
 
@@ -94,6 +111,11 @@ class Source(msgspec.Struct, kw_only=True):
     """Its longest pause so far, in whole seconds; an outage is none."""
     ending: RunFinished | None = None
     """Its end record."""
+    resumed: bool = False
+    """Whether it goes on from a checkpoint of a life before."""
+    steps: Span = msgspec.field(default_factory=Span)
+    """Steps of envs of which it reported facts."""
+    updates: Span = msgspec.field(default_factory=Span)
 
     @property
     def finished(self) -> bool:

@@ -225,14 +225,15 @@ class _Reporters:
         spec = spec_of(settings)
         self.tower: Tower | None = None
         if settings.tower is not None:
-            self.tower = start_tower(
-                replace(settings.tower, run_id=own), spec, settings.handlers, described(settings)
-            )
+            resumed = None if checkpoint is None else checkpoint.state.updates
+            tower = replace(settings.tower, run_id=own, resumed=resumed)
+            self.tower = start_tower(tower, spec, settings.handlers, described(settings))
         self.run_id = self.tower.run_id if self.tower else named(own, spec.task)
         found: list[Reporter] = []
         if settings.out is not None:
             about = {"run_id": self.run_id, "config_hash": hash_of(self._config), "config": self._config}
-            done = 0 if checkpoint is None else checkpoint.state.updates
+            state = None if checkpoint is None else checkpoint.state
+            done = (0, 0) if state is None else (state.updates, state.steps)
             found.append(Files(settings.out, about, done=done))
         if self.tower is not None:
             found.append(self.tower)

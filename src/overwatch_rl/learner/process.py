@@ -9,7 +9,7 @@ learned from.
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
@@ -188,7 +188,9 @@ class _Begun:
             if settings.tower is not None:
                 shown = config.model_dump(exclude=set(ALGORITHMS)) | asdict(config.learned)
                 words = {name: str(value) for name, value in shown.items()}
-                self.tower = start_tower(settings.tower, self.spec, config.batch.envs, words)
+                done = None if self.checkpoint is None else self.checkpoint.state.updates
+                tower = replace(settings.tower, resumed=done)
+                self.tower = start_tower(tower, self.spec, config.batch.envs, words)
             self.reporter: Reporter = Fanout(self._reporters(settings))
             undo.pop_all()
 
@@ -199,7 +201,8 @@ class _Begun:
 
     def _reporters(self, settings: LearnerSettings) -> list[Reporter]:
         digest = settings.config.hash
-        done = 0 if self.checkpoint is None else self.checkpoint.state.updates
+        state = None if self.checkpoint is None else self.checkpoint.state
+        done = (0, 0) if state is None else (state.updates, state.steps)
         about = {"run_id": settings.run_id, "config_hash": digest, "config": settings.config.kept()}
         found: list[Reporter] = [Files(settings.out, about, done=done)]
         if self.tower is not None:

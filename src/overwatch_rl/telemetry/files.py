@@ -39,10 +39,10 @@ class Files(Silent):
         folder: Path,
         about: Mapping[str, object] | None = None,
         *,
-        done: int = 0,
+        done: tuple[int, int] = (0, 0),
         tensorboard: Path | None = None,
     ) -> None:
-        """Start the process; rows of the first `done` updates that lie there already stay.
+        """Start the process; rows that lie there already stay, of the first `done` updates and steps.
 
         `about` comes into the summary; event files go into the folder `tensorboard`. Raises `ValueError` when
         nothing can be written there.
@@ -56,12 +56,12 @@ class Files(Silent):
             )
         except OSError as error:
             raise ValueError(f"the process that writes {folder} cannot start: {error.strerror}") from error
-        self._update = done
+        self._update = done[0]
         self._waiting: deque[Note] = deque()
         self._dropped = {"rollouts": 0, "updates": 0}
         self._is_open = True
         board = None if tensorboard is None else str(tensorboard)
-        self._offer(Begin(about=dict(about or {}), done=done, tensorboard=board))
+        self._offer(Begin(about=dict(about or {}), done=done[0], steps=done[1], tensorboard=board))
 
     def rollout(self, rolled: Rolled) -> None:
         """Hand over what the ends of episodes are made of."""

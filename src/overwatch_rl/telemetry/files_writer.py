@@ -29,10 +29,11 @@ LOST: Final = "lost"
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The first: what the run is, and how many updates of it lie there already."""
+    """The first: what the run is, and how many updates and steps of it lie there already."""
 
     about: dict[str, object]
     done: int
+    steps: int = 0
     tensorboard: str | None = None
     """Folder of event files."""
 
@@ -88,8 +89,8 @@ class Lines:
 class Table:
     """A CSV file; a column that comes later is empty in the rows before."""
 
-    def __init__(self, path: Path, names: Sequence[str], done: int) -> None:
-        """Keep rows of the first `done` updates that lie there."""
+    def __init__(self, path: Path, names: Sequence[str], done: int, by: str = "update") -> None:
+        """Keep rows that lie there up to number `done` in the column `by`."""
         self._path = path
         self._names = list(names)
         rows = []
@@ -97,7 +98,7 @@ class Table:
             with path.open(encoding="utf-8", newline="") as file:
                 reader = csv.DictReader(file)
                 self._names = list(reader.fieldnames or self._names)
-                rows = [row for row in reader if _is_kept(row, done)]
+                rows = [row for row in reader if _is_kept(row, by, done)]
         self.kept = len(rows)
         self._lines = Lines(path, self._text(rows, header=True))
 
@@ -150,14 +151,9 @@ class Events:
         self._records.write(self._event(wall_time=time.time(), **fields).SerializeToString())
 
 
-def _is_kept(row: dict[str, Any], done: int) -> bool:
-    """Whether it is whole, and of the updates that stay."""
-    return (
-        None not in row.values()
-        and None not in row
-        and row["update"].isdecimal()
-        and int(row["update"]) <= done
-    )
+def _is_kept(row: dict[str, Any], by: str, done: int) -> bool:
+    """Whether it is whole, and of what stays."""
+    return None not in row.values() and None not in row and row[by].isdecimal() and int(row[by]) <= done
 
 
 def _replace(path: Path, text: str) -> None:
@@ -210,7 +206,9 @@ class Book:
         self._dropped: dict[str, int] = {}
         self._failed = 0
         self._updates = Table(folder / "updates.csv", ["update"], begin.done)
-        self._ends = Table(folder / "episodes.csv", ["env", "update", "step", "return", "length"], begin.done)
+        # By their step: a rollout that was cut short may lie behind the checkpoint's updates, and before it.
+        names = ["env", "update", "step", "return", "length"]
+        self._ends = Table(folder / "episodes.csv", names, begin.steps, by="step")
         self._episodes = self._ends.kept
         self._objects = Lines(folder / "updates.jsonl", _objects(folder / "updates.jsonl", begin.done))
         self._curves: tuple[Events, Events] | None = None

@@ -34,6 +34,8 @@ class TowerConfig:
     """Id of the device that trains."""
     updates: int | None = None
     """Planned updates."""
+    resumed: int | None = None
+    """Updates that lie behind it, where it goes on from a checkpoint."""
     role: str = "trainer"
     rank: int | None = None
     """Number among those of the same role; `None` lets the SDK find it."""
@@ -152,6 +154,7 @@ def start_tower(config: TowerConfig, spec: WorldSpec, num_envs: int, settings: M
         blueprints={} if seeds is None else dict(seeds.blueprints),
         metric=spec.metric,
         updates=config.updates,
+        resumed=config.resumed,
         modes={"compile": False},
         words=words_of(spec),
         endpoint=config.endpoint,

@@ -175,6 +175,7 @@ def test_every_event_arrives_over_http(sink: Sink) -> None:
         blueprints={"norm": "No"},
         metric=MetricInfo(name="accuracy", higher_is_better=True),
         updates=10,
+        resumed=4,
         modes={"amp": "bf16", "compile": True, "ddp": 2},
         sample=False,
     )
@@ -200,7 +201,7 @@ def test_every_event_arrives_over_http(sink: Sink) -> None:
         "net.url": "http://[redacted]@host/x",
     }
     assert (started.amp, started.compile, started.ddp, started.updates) == ("bf16", True, 2, 10)
-    assert (started.slots, started.embargo) == (("a", "b"), 5)
+    assert (started.slots, started.embargo, started.resumed) == (("a", "b"), 5, 4)
     assert started.node
     assert started.metric == MetricInfo(name="accuracy", higher_is_better=True)
 

@@ -11,6 +11,7 @@ from overwatch.catalog.policy import EXPLAINED_VARIANCE
 from overwatch.events import (
     Column,
     Conflated,
+    EnvRolledBack,
     EpisodeEnded,
     Event,
     GateEvaluated,
@@ -279,7 +280,7 @@ def test_a_restarted_exporter_does_not_keep_the_run_open() -> None:
     assert state.finished is not None
 
 
-@pytest.mark.parametrize(("saved", "ends"), [(3, True), (2, False)])
+@pytest.mark.parametrize(("saved", "ends"), [(3, True), (2, False), (1, False)])
 def test_a_run_that_is_resumed_is_one_run_that_goes_on(saved: int, ends: bool) -> None:  # noqa: FBT001
     """Its next life numbers on from its checkpoint: open again, and what it repeats is counted once."""
     first = [
@@ -288,7 +289,7 @@ def test_a_run_that_is_resumed_is_one_run_that_goes_on(saved: int, ends: bool) -
         *([fakes.finished(START_NS + 4)] if ends else []),
     ]
     second = [
-        fakes.started(START_NS + 5),
+        msgspec.structs.replace(fakes.started(START_NS + 5), resumed=saved),
         *(fakes.policy(START_NS + 5 + n, n, entropy=0.25) for n in range(saved + 1, 5)),
     ]
     reported = [_of_rank(0, event, seq, "first") for seq, event in enumerate(first, start=1)]
@@ -298,6 +299,89 @@ def test_a_run_that_is_resumed_is_one_run_that_goes_on(saved: int, ends: bool) -
         apply(state, record, START_NS + 10 + place)
 
     assert (state.finished, state.updates, state.update) == (None, 4, 4)
+
+
+def _repeating(resumed: int | None) -> dict[str, list[Event]]:
+    """Two lives: the first went on to update 6 and step 12, the second begins behind update 2 and step 4."""
+
+    def ended(at: int, step: int, ids: list[int], returns: list[float]) -> EpisodeEnded:
+        columns = {"env_id": Column.of(ids), "episode_return": Column.of(returns)}
+        return EpisodeEnded(at=START_NS + at, step=step, **columns)
+
+    def undone(at: int, step: int) -> EnvRolledBack:
+        return EnvRolledBack(at=START_NS + at, env_id=1, reason="nan", step=step)
+
+    def updates(at: int, first: int, last: int) -> Measured:
+        many = Conflated(n=last - first + 1, first=first, updates=last - first + 1)
+        return msgspec.structs.replace(fakes.policy(START_NS + at, last, entropy=0.5), conflated=many)
+
+    first = [
+        ended(1, 2, [0], [7.0]),
+        ended(2, 8, [0, 1], [1.0, 2.0]),
+        undone(3, 11),
+        ended(4, 12, [1], [3.0]),
+    ]
+    second = [ended(6, 8, [0, 1], [1.0, 2.0]), undone(7, 11), ended(8, 12, [1], [5.0])]
+    second += [ended(10, 16, [0], [4.0]), undone(11, 17), ended(12, 18, [1], [6.0])]
+
+    def steps(at: int, total: float) -> Measured:
+        return Measured(at=START_NS + at, scope=Scope.RUN, values=scalars({"overwatch.run.steps": total}))
+
+    first.append(steps(4, 24.0))
+    second = [steps(6, 16.0), *second, steps(12, 36.0)]
+    begun = msgspec.structs.replace(fakes.started(START_NS + 5), resumed=resumed)
+    return {
+        "first": [fakes.started(START_NS), *first, updates(4, 1, 6)],
+        "second": [begun, *second, updates(9, 3, 8)],
+    }
+
+
+def _lived(lives: dict[str, list[Event]]) -> RunState:
+    """The state after whole lives, one behind the other."""
+    reported = [
+        _of_rank(0, event, n, name) for name, all_of in lives.items() for n, event in enumerate(all_of, 1)
+    ]
+    state = new_run(reported[0])
+    for place, record in enumerate(reported):
+        apply(state, record, START_NS + 100 + place)
+    return state
+
+
+def test_what_a_resumed_run_repeats_is_counted_once() -> None:
+    """Updates that came as one, episodes and rollbacks by their step; the newest return is shown."""
+    state = _lived(_repeating(2))
+    envs = state.envs
+
+    assert state.steps == 36
+    assert (state.updates, state.episodes, state.rollbacks) == (8, 6, 2)
+    assert (envs.episodes[:2].tolist(), envs.rollbacks[:2].tolist()) == ([3, 3], [0, 2])
+    assert envs.mean_return().tolist() == pytest.approx([4.0, 13 / 3])
+    assert [(one.env_id, one.number, one.rank) for one in state.best.episodes] == [
+        (0, 1, 7.0), (1, 3, 6.0), (0, 3, 4.0), (1, 2, 3.0), (1, 1, 2.0),
+    ]  # fmt: skip
+
+
+def test_a_life_that_comes_late_counts_what_the_next_one_did_not_repeat() -> None:
+    """A spool that was delivered after the resumed run's records."""
+    lives = _repeating(2)
+    state = _lived({name: lives[name] for name in ("second", "first")})
+
+    assert (state.updates, state.episodes, state.rollbacks, state.steps) == (8, 6, 2, 36)
+    assert state.envs.episodes[:2].tolist() == [3, 3]
+
+
+def test_a_run_that_begins_anew_repeats_nothing() -> None:
+    """The same numbers without a checkpoint behind them are other episodes and updates."""
+    state = _lived(_repeating(None))
+
+    assert (state.updates, state.episodes, state.rollbacks, state.steps) == (12, 9, 3, 60)
+
+
+def test_episodes_without_a_step_all_count() -> None:
+    """What has no number cannot be a repetition."""
+    one = EpisodeEnded(at=START_NS, env_id=Column.of([0]), episode_return=Column.of([1.0]))
+
+    assert fakes.folded([one, one]).episodes == 2
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_a_run_that_goes_on_replaces_what_came_after_its_checkpoint(tmp_path: Pa
     """As in the tables: both files lie there, and TensorBoard shows the line that was kept."""
     board, folder = tmp_path / "board", tmp_path / "run"
     for done, count in ((0, 3), (1, 1)):
-        made = Files(folder, done=done, tensorboard=board)
+        made = Files(folder, done=(done, done * STEPS), tensorboard=board)
         for number in range(done, done + count):
             made.rollout(rolled(number))
             made.update(number + 1, {"return": 10.0 * done + number})

@@ -12,19 +12,25 @@ from tests.overwatch_rl.telemetry.test_files import curves
 
 
 def test_a_run_that_goes_on_keeps_the_rows_that_it_goes_on_from(tmp_path: Path) -> None:
-    """Rows of later updates, and one that was cut off, are of a line that was left."""
+    """Later rows, and one that was cut off, are of a line that was left.
+
+    An episode that ended in a rollout that was cut short, before the checkpoint that was made then, stays.
+    """
     (tmp_path / "updates.csv").write_text("update,return\n1,0.5\n2,0.25\n3,0.125\n")
-    (tmp_path / "episodes.csv").write_text("env,update,step,return,length,ended\n0,2,9,1.0,4,truncated\n1,2,")
+    (tmp_path / "episodes.csv").write_text(
+        "env,update,step,return,length,ended\n0,2,9,1.0,4,truncated\n0,3,10,2.0,1,truncated\n"
+        "0,3,11,3.0,1,truncated\n1,2,"
+    )
     (tmp_path / "updates.jsonl").write_text('{"update":1}\n{"update":3}\n{"upd')
-    book = Book(tmp_path, Begin(about={}, done=2))
+    book = Book(tmp_path, Begin(about={}, done=2, steps=10))
     book.close("completed", None, None)
 
     assert (tmp_path / "updates.csv").read_text() == "update,return\n1,0.5\n2,0.25\n"
     assert (tmp_path / "episodes.csv").read_text() == (
-        "env,update,step,return,length,ended\n0,2,9,1.0,4,truncated\n"
+        "env,update,step,return,length,ended\n0,2,9,1.0,4,truncated\n0,3,10,2.0,1,truncated\n"
     )
     assert (tmp_path / "updates.jsonl").read_text() == '{"update":1}\n'
-    assert json.loads((tmp_path / "summary.json").read_text())["episodes"] == 1
+    assert json.loads((tmp_path / "summary.json").read_text())["episodes"] == 2
 
 
 def test_a_new_run_begins_new_files(tmp_path: Path) -> None:

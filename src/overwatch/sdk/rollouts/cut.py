@@ -258,4 +258,5 @@ def episodes(span: Span, tables: Mapping[str, Array], row: int, ended: Array) ->
         growth_ratio=of_ended("growth_ratio"),
         fossils=of_ended("episode_fossils"),
         prunes=of_ended("episode_prunes"),
+        step=span.first_step + row,
     )

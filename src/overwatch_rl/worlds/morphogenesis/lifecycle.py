@@ -17,7 +17,6 @@ from typing import Final
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from overwatch.catalog.stages import BY_CODE, TRANSITIONS, Life, Stage, of_life
 from overwatch_rl.types import Factored, SeedFacts
@@ -271,7 +270,7 @@ class Lifecycle:
         self.contribution = contribution
         stage_before, age_before, alpha_before = self.stage, self.age, self.alpha.value
         everyone = torch.arange(len(self.stage), device=self._device)
-        aimed = functional.one_hot(action.slot, self.stage.shape[1]).bool()
+        aimed = one_hot(action.slot, self.stage.shape[1])
         look = self._look()
         aimed = aimed & self._legal(look)[everyone, action.op]
         retargeted = aimed & (action.op == Op.SET_ALPHA_TARGET)[:, None]
@@ -404,6 +403,11 @@ class Lifecycle:
             setattr(self, name, torch.where(is_gone, -1, getattr(self, name)))
         self.life = torch.where(is_gone, 0, self.life)
         self.alpha.hold(~self.within(*CONNECTED), 0.0)
+
+
+def one_hot(codes: Tensor, count: int) -> Tensor:
+    """... C bool: which of `count` codes each is; none where it is below 0. PyTorch's own reads the codes."""
+    return codes.unsqueeze(-1) == torch.arange(count, device=codes.device)
 
 
 def _code(reason: str) -> int:

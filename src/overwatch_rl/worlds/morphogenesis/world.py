@@ -22,13 +22,13 @@ from typing import Final, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from overwatch import events
 from overwatch.catalog import Scope
 from overwatch.catalog.machine import LOADER_CAPACITY, LOADER_DEPTH
 from overwatch.catalog.stages import BY_CODE, Stage
 from overwatch_rl.settings import configured
+from overwatch_rl.sync_points import sync_point
 from overwatch_rl.types import Observation, ObservationSpec, SlotLayout, Step, WorldSpec
 from overwatch_rl.worlds.base import World, WorldConfig, check_legal
 from overwatch_rl.worlds.morphogenesis.actions import Chosen, Style, action_spec, chosen
@@ -40,7 +40,14 @@ from overwatch_rl.worlds.morphogenesis.governor import REASONS, Governor, Govern
 from overwatch_rl.worlds.morphogenesis.growth import gradients
 from overwatch_rl.worlds.morphogenesis.hosts import HOSTS, Learned, Measured, Wiring
 from overwatch_rl.worlds.morphogenesis.hosts.blueprints import BLUEPRINTS
-from overwatch_rl.worlds.morphogenesis.lifecycle import CONNECTED, GROWING, Lifecycle, Moved, seed_facts
+from overwatch_rl.worlds.morphogenesis.lifecycle import (
+    CONNECTED,
+    GROWING,
+    Lifecycle,
+    Moved,
+    one_hot,
+    seed_facts,
+)
 from overwatch_rl.worlds.morphogenesis.rewards import Evidence, RewardConfig, Rewards, occupancy, rent
 from overwatch_rl.worlds.morphogenesis.seeds import SUMMARISED, counted, summary
 
@@ -75,6 +82,7 @@ class Judge(Protocol):
         ...
 
 
+_ENVS: Final = "morphogenesis.envs"
 IS_SHAPED: Final = True
 """Its setting `gamma` must be the learner's discount."""
 
@@ -110,7 +118,7 @@ class Morphogenesis:
         self._unknown = _unknown(*shape, config.device)
         self._shown = torch.full((config.num_envs, 3 + 3 * own.slots), torch.nan)  # the newest attribution
         self._born = torch.full(shape, torch.nan)  # N K, accuracy just before each seed germinated
-        self._steps = torch.zeros((), dtype=torch.int64)  # of the world since its reset
+        self._steps = 0  # of the world since its reset
         codes = tuple(blueprint.code for blueprint in self._blueprints)
         self._all = torch.ones(config.num_envs, dtype=torch.bool, device=self._device)
         self._clock = torch.zeros(config.num_envs, dtype=torch.int64)  # N, steps of the running episode
@@ -144,13 +152,14 @@ class Morphogenesis:
     def reset(self, seed: int) -> Observation:
         """Begin new episodes everywhere; the same seed and actions give the same numbers."""
         self._hosts.seed(seed)
-        self._steps = torch.zeros_like(self._steps)
+        self._steps = 0
         self._begin_episodes(self._all)
         return self._observe()
 
     def step(self, actions: Tensor) -> Step:
         """Act, train, validate, judge, pay; actions: N 8 int64; `ValueError` where the mask forbids one."""
-        check_legal(self._action, self._mask, actions)
+        with sync_point(_ENVS):
+            check_legal(self._action, self._mask, actions)
         action, before = chosen(actions), self._measured.accuracy
         moved = self._slots.step(action, self._measured.contribution)
         self._hosts.germinate(_rows(moved.germinated))
@@ -175,7 +184,7 @@ class Morphogenesis:
             **counted(evidence, self._priced),
         }
         self._slots.grow_older()
-        if bool(ended.any()):
+        if _any(ended):
             self._begin_episodes(ended)
         return Step(
             observation=self._observe(),
@@ -213,6 +222,7 @@ class Morphogenesis:
             f"measured.{name}": getattr(measured, name).clone()
             for name in ("accuracy", "loss", "contribution")
         }
+        state["env.steps"] = torch.tensor(self._steps)
         return state | {f"env.{name}": getattr(self, f"_{name}").clone() for name in _OWN}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> Observation:
@@ -227,7 +237,9 @@ class Morphogenesis:
         self._judge.load_state_dict(part("judge"))
         self._rewards.load_state_dict(part("rewards"))
         self._measured = Measured(**part("measured"))
-        for name, value in part("env").items():
+        own = part("env")
+        self._steps = int(own.pop("steps"))
+        for name, value in own.items():
             setattr(self, f"_{name}", value.clone())
         return self._observe()
 
@@ -260,7 +272,7 @@ class Morphogenesis:
 
     def _roll_back(self, envs: Tensor) -> None:
         """The hosts of `envs` (N bool) become as in their snapshots; a germinated seed begins anew."""
-        if not bool(envs.any()):
+        if not _any(envs):
             return
         self._rollbacks = self._rollbacks + envs
         self._hosts.roll_back(_rows(envs))
@@ -272,7 +284,7 @@ class Morphogenesis:
         """Take snapshots of sound hosts: of `also` (N bool), and of each now and then."""
         due = also | (self._clock % self._own.snapshot_every == 0)
         due &= self._measured.loss < self._own.diverged_loss
-        if bool(due.any()):
+        if _any(due):
             self._hosts.keep(_rows(due))
 
     def _count(self, before: Tensor) -> None:
@@ -301,7 +313,7 @@ class Morphogenesis:
     def _attribute(self) -> Attribution:
         """What connected branches are worth now; NaN where it is not the time."""
         every, wiring = self._own.attribute_every, self._wiring()
-        if not every or int(self._steps) % every:
+        if not every or self._steps % every:
             return self._unknown
         accuracies = self._hosts.masked(wiring, self._subsets)
         return attribute(accuracies, self._subsets, wiring.alpha > 0)
@@ -346,7 +358,7 @@ class Morphogenesis:
     def _loading(self) -> tuple[events.Event, ...]:
         """Now and then how many minibatches are ready, where they are loaded as training goes on."""
         depth = self._hosts.depth
-        if depth is None or int(self._steps) % _LOADING_EVERY:
+        if depth is None or self._steps % _LOADING_EVERY:
             return ()
         values = events.scalars({LOADER_DEPTH.name: depth, LOADER_CAPACITY.name: float(AHEAD)})
         return (events.Measured(at=time.time_ns(), scope=Scope.HOST, values=values),)
@@ -409,9 +421,9 @@ class Morphogenesis:
             slots.health.nan_to_num().clamp(0.0, 1.0),
         ]
         per_slot = [
-            functional.one_hot(slots.stage, len(BY_CODE)),
-            functional.one_hot(slots.blueprint + 1, len(self._blueprints) + 1)[..., 1:],
-            functional.one_hot(slots.style + 1, len(Style) + 1)[..., 1:],
+            one_hot(slots.stage, len(BY_CODE)),
+            one_hot(slots.blueprint, len(self._blueprints)),
+            one_hot(slots.style, len(Style)),
             torch.stack(numbers, dim=2),
         ]
         self._mask = slots.mask()
@@ -419,7 +431,7 @@ class Morphogenesis:
         return Observation(features=torch.cat(features, dim=1), mask=self._mask)
 
 
-_OWN: Final = ("clock", "rollbacks", "pruned", "shown", "progress", "best", "stalled", "born", "steps")
+_OWN: Final = ("clock", "rollbacks", "pruned", "shown", "progress", "best", "stalled", "born")
 """Tensors of envs that the next step depends on."""
 
 
@@ -441,4 +453,11 @@ def _unknown(envs: int, slots: int, device: str) -> Attribution:
 
 def _rows(where: Tensor) -> Tensor:
     """Places that are true, counted through all dimensions, int64."""
-    return where.flatten().nonzero().squeeze(1)
+    with sync_point(_ENVS):
+        return where.flatten().nonzero().squeeze(1)
+
+
+def _any(where: Tensor) -> bool:
+    """Whether one is true."""
+    with sync_point(_ENVS):
+        return bool(where.any())

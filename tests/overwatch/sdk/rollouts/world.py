@@ -195,6 +195,6 @@ class World:
             calls.append(
                 partial(
                     Run.episodes, env_id=ended, episode_return=row["episode_return"][ended],
-                    length=row["episode_length"][ended], metric=row["metric"][ended],
+                    length=row["episode_length"][ended], metric=row["metric"][ended], step=step,
                 )
             )  # fmt: skip

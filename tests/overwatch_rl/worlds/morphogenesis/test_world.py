@@ -3,16 +3,19 @@
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from overwatch.catalog import Scope
 from overwatch.catalog.stages import Stage
 from overwatch.events import Measured
+from overwatch_rl.sync_points import counts
 from overwatch_rl.types import Factored
 from overwatch_rl.worlds.base import WorldConfig
 from overwatch_rl.worlds.evaluation import play
@@ -350,6 +353,36 @@ def test_a_device_that_it_cannot_use_is_named() -> None:
     """With what to use instead."""
     with pytest.raises(ValueError, match="runs on 'cpu'"):
         Morphogenesis(WorldConfig(num_envs=1, device="cuda"), MorphogenesisConfig())
+
+
+class Reads(TorchDispatchMode):
+    """Counts what decides by the values of a tensor: truth values, numbers, places that are true."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Any operation."""
+        self.seen += func in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default)
+        return func(*args, **(kwargs or {}))
+
+
+def test_what_is_read_of_the_envs_is_named() -> None:
+    """Through episodes with rollbacks and ends, each read is one pass of the point in the table."""
+    env = made(3, 2, Fake([[], [1], [], [0, 2], [1]]), steps=7, max_rollbacks=2)
+    act = uniform(env.spec.action, torch.Generator().manual_seed(1))
+    observation = env.reset(1)
+    before, reads = counts["morphogenesis.envs"], 0
+    for _ in range(20):
+        actions = act(observation)
+        with Reads() as counted:
+            observation = env.step(actions).observation
+        reads += counted.seen
+
+    assert 0 < reads == counts["morphogenesis.envs"] - before
 
 
 def test_hosts_of_the_other_kind_grow_their_own_branches() -> None:
