@@ -89,9 +89,13 @@ _SAC: Final = {
     "import PPO": "import SAC",
     'PPO("MlpPolicy"': 'SAC("MlpPolicy"',
     'env = gym.make("CartPole-v1")': 'env = gym.make("Pendulum-v1")',
-    "env, verbose=1)": "env, seed=1, learning_rate=1e-3, learning_starts=200)",
-    "total_timesteps=10_000": "total_timesteps=8_000",
+    # Its return is a mean over episodes: of ten, so that the first ones are not in the last one's.
+    "env, verbose=1)": "env, seed=1, learning_rate=1e-3, learning_starts=200, stats_window_size=10)",
+    "total_timesteps=10_000": "total_timesteps=8_000, log_interval=1",
 }
+_OWN_CRITIC: Final = "DiscreteCritic(preprocess_net=Net(state_shape=(4,), hidden_sizes=(64, 64)))"
+_SHAPED: Final = "config.rewards_shaper = lambda rewards, *_: 0.01 * rewards"
+"""Unscaled, the critic's gradient is hundreds of times the policy's, and the clip of both leaves it none."""
 _RLOO: Final = {
     "from trl import GRPOConfig, GRPOTrainer": "from trl import RLOOConfig, RLOOTrainer",
     "trainer = GRPOTrainer(": "trainer = RLOOTrainer(",
@@ -141,12 +145,14 @@ CASES: Final[Mapping[str, Case]] = {
     ),
     "tianshou": Case(
         example="tianshou_ppo", task="PPO, CartPole-v1", reaches=475,
-        changes={"max_epochs=4": "max_epochs=8"}, broken={"max_epochs=8": "max_epochs=4"},
+        changes={"max_epochs=4": "max_epochs=16", "DiscreteCritic(preprocess_net=net)": _OWN_CRITIC},
+        broken={"max_epochs=16": "max_epochs=4"},
         words=("1e-3",), broken_words=("1",),
     ),
     "skrl": Case(
         example="skrl_ppo", task="PPO, Pendulum-v1", reaches=-250,
-        changes={"6_400": "16_000"}, words=("1e-3",), broken_words=("1",),
+        changes={"6_400": "16_000", "= 0.9, 0.95": f"= 0.9, 0.95\n{_SHAPED}"},
+        broken={"16_000": "6_400"}, words=("1e-3",), broken_words=("1",),
     ),
     "rsl_rl": Case(
         example="rsl_rl_ppo", task="PPO, point masses", reaches=-8, words=("1e-3",), broken_words=("1",),

@@ -5,7 +5,7 @@
 
 Rules: a fit is a run. What is logged goes through the `OverwatchLogger` among the trainer's, or through one
 that is lent for the fit. An update is a batch that stepped, with Lightning's number; each rank reports its
-own time and phases.
+own time and phases. A learning rate is reported where all optimisers have the same one.
 """
 
 import time
@@ -27,6 +27,7 @@ class OverwatchCallback(Callback, Bordered):  # type: ignore[misc]  # the librar
     def __init__(self, run: sdk.Run | None = None, **settings: Any) -> None:
         self._given, self._settings = run, settings
         self._phases: Phases | None = None
+        self._rates: set[Any] = set()
 
     @kept_out
     def on_fit_start(self, trainer: Trainer, _: LightningModule) -> None:
@@ -49,8 +50,9 @@ class OverwatchCallback(Callback, Bordered):  # type: ignore[misc]  # the librar
         self._wait()
 
     @kept_out
-    def on_train_batch_start(self, *_: object) -> None:
-        """A batch is there."""
+    def on_train_batch_start(self, trainer: Trainer, *_: object) -> None:
+        """A batch is there; the rates of its step are those that optimisers have now."""
+        self._rates = {group["lr"] for one in trainer.optimizers for group in one.param_groups}
         if self._phases is not None:
             self._phases.switch("update")
 
@@ -59,7 +61,11 @@ class OverwatchCallback(Callback, Bordered):  # type: ignore[misc]  # the librar
         """A step was taken; what is logged of it follows."""
         if self._phases is not None:
             step = trainer.fit_loop.epoch_loop._batches_that_stepped  # noqa: SLF001 the number that loggers get
-            self._logger.run.update(update=step, update_time=time.perf_counter() - self._turn)
+            numbers = {"update_time": time.perf_counter() - self._turn}
+            rate = self._rates.pop() if len(self._rates) == 1 else None
+            if isinstance(rate, float | int):  # a tensor may be on a device, which no callback waits for
+                numbers["learning_rate"] = rate
+            self._logger.run.update(update=step, **numbers)
         self._wait()
 
     @kept_out

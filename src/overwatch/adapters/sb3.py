@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any, Final
 
+import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
@@ -53,9 +54,8 @@ class OverwatchCallback(BaseCallback, Bordered):
         self._run = self._given or self._start(device)
         self._numbers = Numbers(model, self._run)
         self._report = EnvReporter(self._run, model.n_envs, device, choices=choices(model.action_space))
-        self._on_policy = isinstance(model, OnPolicyAlgorithm)
         self._normalised = model.get_vec_normalize_env()
-        self._phases, self._seen = ExitStack(), None
+        self._on_policy, self._phases, self._seen = isinstance(model, OnPolicyAlgorithm), ExitStack(), None
         self.logger.output_formats.append(self._numbers)
         self._is_on = True
 
@@ -106,7 +106,7 @@ class OverwatchCallback(BaseCallback, Bordered):
         seconds, self._turn = now - self._turn, now
         rewards = paid if self._normalised is None else self._normalised.get_original_reward()
         self._report.turn(rewards, seconds, actions=self.locals.get("actions"))
-        if any(self.locals["dones"]):
+        if np.count_nonzero(self.locals["dones"]):
             infos = enumerate(self.locals["infos"])
             ended = [(row, one["r"], one["l"]) for row, info in infos if (one := info.get("episode"))]
             if ended:

@@ -13,7 +13,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Stated: TypeAlias = tuple[Any, Any, Any]
 
-MOST_TURNS: Final = 64
+MOST_TURNS: Final = 256
 MOST_CELLS: Final = 8_192
 """Turns × envs of a block."""
 
@@ -52,6 +52,7 @@ class Turns:
         shape = max(1, min(MOST_TURNS, MOST_CELLS // num_envs)), num_envs
         self._paid, self._stated = np.zeros(shape), np.zeros((2, *shape))
         self._over, self._counted = np.zeros(shape, np.bool_), np.ones(shape, np.bool_)
+        self._rows = list(zip(self._paid, self._over, strict=True))  # indexing anew costs as much as a copy
         self._resets = np.zeros(num_envs, np.bool_) if resets_next else None
         """Which envs the next turn resets."""
         self._is_whole, self._is_stated, self._filled = True, False, 0
@@ -59,19 +60,19 @@ class Turns:
     def add(self, rewards: Any, ends: Any, rows: Any, stated: Stated | None) -> bool:
         """Take a turn of all envs, or of those of `rows`; whether there is room for no other."""
         at = self._filled
-        paid = self._paid[at]
+        paid, over = self._rows[at]
         if rows is None:
-            paid[:] = rewards
+            paid[...] = rewards
             if ends is not None:
-                self._over[at] = ends
+                over[...] = ends
         else:
-            self._is_whole, self._counted[at], paid[:] = False, False, 0.0
-            self._counted[at, rows], paid[rows], self._over[at, rows] = True, rewards, ends
+            self._is_whole, self._counted[at], paid[...] = False, False, 0.0
+            self._counted[at, rows], paid[rows], over[rows] = True, rewards, ends
         if stated is not None:
-            self._over[at] |= stated[0]
+            over |= stated[0]
             self._stated[0, at], self._stated[1, at], self._is_stated = stated[1], stated[2], True
         self._filled = at + 1
-        return self._filled == len(self._paid)
+        return self._filled == len(self._rows)
 
     def take(self) -> Block | None:
         """What was added since the last time."""

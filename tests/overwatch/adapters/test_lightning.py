@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from overwatch.catalog import CUSTOM_PREFIX
+from overwatch.catalog.policy import LEARNING_RATE
 from overwatch.events import CheckpointSaved, PhaseEnded, RunFinished
 from overwatch.sdk import Run
 from overwatch.sdk.frames import Update
@@ -128,6 +129,33 @@ def test_a_modules_own_names_are_those_of_an_update_where_it_learns_from_rewards
     assert f"{CUSTOM_PREFIX}policy_loss" not in _names(declared)
     assert given["algo"] == "ppo"
     assert {event.phase for event in declared.of(PhaseEnded)} == {"update", "rollout", "evaluation"}
+
+
+class Scheduled(Line):
+    """Halves the rate after each step; the bias may have a rate of its own."""
+
+    def __init__(self, of_bias: float) -> None:
+        super().__init__()
+        self.of_bias = of_bias
+
+    def configure_optimizers(self) -> Any:
+        """A rate for the weight and one for the bias."""
+        groups = [{"params": [self.line.weight]}, {"params": [self.line.bias], "lr": self.of_bias}]
+        optimizer = torch.optim.SGD(groups, lr=0.1)
+        halved = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        return [optimizer], [{"scheduler": halved, "interval": "step"}]
+
+
+@pytest.mark.parametrize(("of_bias", "rates"), [(0.1, [0.1, 0.05, 0.025, 0.0125]), (0.2, [None] * STEPS)])
+def test_a_step_has_the_rate_that_it_was_taken_with(
+    tmp_path: Path, own: Started, of_bias: float, rates: list[float | None]
+) -> None:
+    """Not the one that a schedule sets after it; none where there are two."""
+    _trainer(tmp_path, callbacks=(OverwatchCallback(),)).fit(Scheduled(of_bias))
+
+    ((_, received),) = own
+    updates = _merged(received)
+    assert [updates[step].get(LEARNING_RATE.name) for step in range(STEPS)] == rates
 
 
 @pytest.mark.parametrize("parts", ["logger", "callback", "both"])
