@@ -547,6 +547,7 @@ export interface Curve {
   readonly rank: number | null;
   readonly samples: number;
   readonly non_finite: number;
+  readonly each: number | null;
   readonly at: readonly number[];
   readonly update: readonly (number | null)[];
   readonly low: readonly (number | null)[];
