@@ -38,6 +38,7 @@ from overwatch.fold import TowerStats
 from overwatch.serve.pages import Pages
 from overwatch.serve.stream import FrameNotifier, ViewApi
 from overwatch.snapshot import Snapshot, View
+from overwatch.snapshot.heat import HeatMap, HeatQuery
 from overwatch.snapshot.history import History, HistoryQuery
 from tests.overwatch.collector import running
 
@@ -209,6 +210,10 @@ class Scene:
             )  # fmt: skip
         self.notifier.publish(self.frame)
 
+    def behind_s(self) -> float:
+        """What a test shows is of whatever time it likes."""
+        return 0.0
+
     def watch(self, run_id: str | None, view: View) -> None:
         """Take a view, and publish what there is for it."""
         self._views.append((run_id, view))
@@ -223,6 +228,13 @@ class Scene:
         coming: Future[History | None] = Future()
         run = run_id or (self.frame.newest if self.frame else None)
         coming.set_result(self._history(wanted) if self._history else History(run_id=run) if run else None)
+        return coming
+
+    def heat(self, run_id: str | None, wanted: HeatQuery) -> "Future[HeatMap | None]":
+        """Nothing was judged."""
+        coming: Future[HeatMap | None] = Future()
+        run = run_id or (self.frame.newest if self.frame else None)
+        coming.set_result(HeatMap(run_id=run, of=wanted.of) if run else None)
         return coming
 
     @contextmanager
