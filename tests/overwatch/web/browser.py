@@ -57,6 +57,10 @@ def chromium() -> str | None:
     return shutil.which("chromium") or shutil.which("chromium-browser")
 
 
+_GONE: set[str] = set()
+"""Hosts that were served and are no more: a page that is still open asks in vain."""
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium for the tests of one module; until its end, Playwright keeps an event loop in this thread."""
@@ -110,7 +114,8 @@ def _watch(page: Page, host: str, faults: list[str], expected: str) -> None:
     """Collect what a page must not do."""
 
     def fault(text: str) -> None:
-        if not (expected and re.search(expected, text)):
+        is_gone = host in _GONE and "ERR_CONNECTION_REFUSED" in text
+        if not is_gone and not (expected and re.search(expected, text)):
             faults.append(text)
 
     def on_console(message: ConsoleMessage) -> None:
@@ -143,7 +148,9 @@ def text(page: Page, selector: str) -> str:
 def collecting(folder: Path, *sets: str) -> Iterator[tuple[Service, str]]:
     """A whole collector in this process, and the address of its page."""
     with running.running(folder, *sets) as service:
+        _GONE.discard(urlsplit(page_address(service)).netloc)
         yield service, page_address(service)
+        _GONE.add(urlsplit(page_address(service)).netloc)
 
 
 @contextmanager
@@ -154,6 +161,7 @@ def recorded(path: Path) -> Iterator[str]:
     view.start()
     try:
         yield view.url
+        _GONE.add(urlsplit(view.url).netloc)
     finally:
         view.stop()
 
@@ -277,7 +285,10 @@ def served(make: Callable[[], web.Application], port: int = 0) -> Iterator[str]:
     thread = threading.Thread(target=asyncio.run, args=(serve(),), name="page")
     thread.start()
     try:
-        yield bound.result(30)
+        url = bound.result(30)
+        _GONE.discard(urlsplit(url).netloc)
+        yield url
+        _GONE.add(urlsplit(url).netloc)
     finally:
         for end in over:
             end()

@@ -63,7 +63,7 @@ export const panel = {
     const chosen = /** @type {HTMLSelectElement} */ (h("select", { id: "beside", onchange: () => ctx.link.go({ beside: chosen.value }) }));
     const curves = h("a", { onclick: ctx.follow(() => ({ page: "curves" })) }, "their curves, one over the other");
     const heads = [h("p"), h("p")];
-    const [numbers, differing] = [table("Readings", ["", "A", "B", "B − A"]), table("Settings that differ", ["", "A", "B"])];
+    const [numbers, differing] = [table("Readings", ["reading", "A", "B", "B − A"]), table("Settings that differ", ["setting", "A", "B"])];
     const node = h("div", {}, h("p", {}, h("label", { for: "beside" }, "A is the run above. B is "), chosen, " · ", curves),
       heads, numbers.node, differing.node);
     let [asked, pair] = [-EVERY_MS, ""];
