@@ -83,12 +83,19 @@ async function start() {
   }
   function draw() {
     isDrawn = true;
-    for (const panel of shown()) {
+    shown().forEach(drawOne);
+    place();
+  }
+  /** A panel that fails takes no other one with it. @param {Panel} panel */
+  function drawOne(panel) {
+    try {
       const drawn = made.get(panel.name) ?? panel.make(ctx);
       made.set(panel.name, drawn);
       if (ctx.snapshot) drawn.update(ctx.snapshot);
+    } catch (error) {
+      console.error(error);
+      note(`${panel.title} cannot be shown: ${error instanceof Error ? error.message : error}`);
     }
-    place();
   }
   function shown() {
     return PANELS.filter((panel) => !panel.pages || panel.pages.includes(link.place.page));

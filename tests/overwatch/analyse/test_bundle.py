@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import overwatch.web
-from overwatch.analyse.bundle import BundleError, page, script
+from overwatch.analyse.bundle import BundleError, Report, page, script
+from overwatch.analyse.page import Markup
 
 WEB = Path(overwatch.web.__file__).parent
 FILES = {
@@ -18,6 +19,8 @@ FILES = {
     for file in WEB.rglob("*")
     if file.suffix in {".js", ".css", ".html"}
 }
+
+REPORT = Report(Markup("<p>what went wrong</p>"), "#report{color:red}")
 
 
 def test_modules_come_after_what_they_need() -> None:
@@ -55,7 +58,7 @@ def test_what_cannot_stand_in_one_script_is_refused_by_name(modules: dict[str, s
 
 def test_the_page_runs_its_own_script_and_nothing_else() -> None:
     """The policy has the hashes of the one script and the one style that are there, and no other source."""
-    whole = page(FILES, b"{}", "run")
+    whole = page(FILES, b"{}", "run", REPORT)
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', whole)
     assert policy is not None
     for tag, source in (('script type="module"', "script-src"), ("style", "style-src")):
@@ -70,8 +73,8 @@ def test_the_page_runs_its_own_script_and_nothing_else() -> None:
 def test_what_is_kept_cannot_end_its_element() -> None:
     """Whatever a trainer called itself, it is data, and the title is text."""
     hostile = "</script></title><script>alert(1)</script>"
-    whole = page(FILES, json.dumps({"name": hostile}).encode(), hostile)
+    whole = page(FILES, json.dumps({"name": hostile}).encode(), hostile, REPORT)
     (packed,) = re.findall(r'<script type="text/plain" id="recorded">([\w+/=]*)</script>', whole)
     assert json.loads(gzip.decompress(base64.b64decode(packed))) == {"name": hostile}
     assert "alert(1)</script>" not in whole
-    assert page(FILES, b"{}", "run") == page(FILES, b"{}", "run")
+    assert page(FILES, b"{}", "run", REPORT) == page(FILES, b"{}", "run", REPORT)

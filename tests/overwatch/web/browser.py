@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import threading
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -137,6 +138,15 @@ def shown(page: Page) -> Page:
     """The page once it has a snapshot."""
     page.wait_for_selector("#top h1:not(:empty)")
     return page
+
+
+def cleaned(text: str) -> str:
+    """Without what turns text around or has no width; controls are `?`; two marks on a character at most."""
+    kept = "".join(one for one in text if unicodedata.category(one) != "Cf")
+    shown = "".join(
+        "?" if unicodedata.category(one) in ("Cc", "Zl", "Zp") and one not in "\n\t" else one for one in kept
+    )
+    return re.sub("([\u0300-\u036f\ufe00-\ufe0f]{2})[\u0300-\u036f\ufe00-\ufe0f]+", r"\1", shown)
 
 
 def text(page: Page, selector: str) -> str:

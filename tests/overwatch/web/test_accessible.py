@@ -57,6 +57,9 @@ def test_axe_finds_nothing(page_of: PageOf, axe: str, page_name: str) -> None:
             page.evaluate(
                 "(palette) => document.documentElement.setAttribute('data-palette', palette)", palette
             )
+            page.evaluate(
+                "() => new Promise((then) => requestAnimationFrame(() => requestAnimationFrame(then)))"
+            )
             found += [
                 (width, scheme, palette, one["id"], [node["html"][:160] for node in one["nodes"][:3]])
                 for one in page.evaluate(RUN, RULES)["violations"]

@@ -189,7 +189,7 @@ def test_a_filter_leaves_what_passes(page_of: PageOf) -> None:
         page.keyboard.press("/")
         page.keyboard.type("status=crashed")
         expect(page.locator(".board .row")).to_contain_text("4 of 300 env: 4 CRASHED")
-        assert "filter=status%3Dcrashed" in page.url
+        expect(page).to_have_url(re.compile("filter=status%3Dcrashed"))
         page.keyboard.press("Escape")
         expect(page.locator(".board .row")).to_contain_text("filter none · 300 env")
         page.close()

@@ -12,10 +12,9 @@ from playwright.sync_api import Page, expect
 
 from overwatch.snapshot import Snapshot
 from overwatch.snapshot.history import History, HistoryQuery
-from overwatch.tui.text import clean
 from tests.overwatch.tui import pasts, scenario, states
 from tests.overwatch.tui.hostile import poisoned_snapshot
-from tests.overwatch.web.browser import PHONE, PageOf, Scene, shown
+from tests.overwatch.web.browser import PHONE, PageOf, Scene, cleaned, shown
 
 ODD = "<b>\u202e' & \t\u0007 名"
 KL = next(one for one in pasts.of(scenario.storm()).curves if one.name == "kl_divergence")
@@ -56,11 +55,24 @@ def hover(page: Page, name: str, share: float) -> None:
     page.mouse.move(box["x"] + LEFT + share * (box["width"] - LEFT - RIGHT), box["y"] + 40)
 
 
+FRAMES = """async () => {
+  for (let i = 0; i < 12; i += 1) await new Promise(requestAnimationFrame);
+}"""
+"""A few canvases are drawn each frame: after these, all in sight are."""
+
+
+def painted(page: Page) -> Page:
+    """The page once its charts are drawn: before, there is nothing to point at."""
+    page.wait_for_selector("canvas:not([aria-label='no samples yet'])")
+    page.evaluate(FRAMES)
+    return page
+
+
 def test_all_numbers_of_the_past_are_charts(page_of: PageOf) -> None:
     """In the terminal's order, each with its newest value, its judgement and its limits in words."""
     storm = scenario.storm()
     with served(storm) as (url, _):
-        page = shown(page_of(f"{url}?page=curves"))
+        page = painted(shown(page_of(f"{url}?page=curves")))
         found = page.locator(chart(page, "kl_divergence"))
         expect(found.locator(".values > span").first).to_have_text(KL.text)
         expect(found.locator(".values > b")).to_have_text("OK")
@@ -78,7 +90,7 @@ def test_all_numbers_of_the_past_are_charts(page_of: PageOf) -> None:
 def test_one_cursor_reads_all_charts(page_of: PageOf, column: int) -> None:
     """The value of that time; beside the mark of a finding, the finding with its severity as a word."""
     with served(scenario.storm()) as (url, _):
-        page = shown(page_of(f"{url}?page=curves"))
+        page = painted(shown(page_of(f"{url}?page=curves")))
         chart(page, "return")
         hover(page, "kl_divergence", (column + 0.6) / 480)
         read = page.locator('figure[data-name="kl_divergence"] .read')
@@ -96,7 +108,7 @@ def test_one_cursor_reads_all_charts(page_of: PageOf, column: int) -> None:
 def test_what_is_missing_is_a_gap(page_of: PageOf) -> None:
     """Read as a dash, and nothing is drawn there."""
     with served(scenario.storm()) as (url, _):
-        page = shown(page_of(f"{url}?page=curves&name=mine", expected="willReadFrequently"))
+        page = painted(shown(page_of(f"{url}?page=curves&name=mine", expected="willReadFrequently")))
         hover(page, "mine", 140 / 480)
         expect(page.locator(".read")).to_contain_text("–")
         hover(page, "mine", 0.8)
@@ -124,7 +136,7 @@ def test_a_drag_zooms_and_the_address_has_it(page_of: PageOf) -> None:
     storm = scenario.storm()
     begin = storm.time - pasts.SECONDS
     with served(storm) as (url, asked):
-        page = shown(page_of(f"{url}?page=curves"))
+        page = painted(shown(page_of(f"{url}?page=curves")))
         hover(page, "return", 0.25)
         page.mouse.down()
         hover(page, "return", 0.5)
@@ -150,7 +162,7 @@ def test_a_drag_zooms_and_the_address_has_it(page_of: PageOf) -> None:
 def test_keys_zoom_move_and_read(page_of: PageOf) -> None:
     """As in the terminal: the last tenth goes on with the run, half of it earlier does not."""
     with served(scenario.storm()) as (url, _):
-        page = shown(page_of(f"{url}?page=curves&name=kl_divergence"))
+        page = painted(shown(page_of(f"{url}?page=curves&name=kl_divergence")))
         chart(page, "kl_divergence")
         page.keyboard.press("z")
         expect(page).to_have_url(re.compile("from=-60.0&name"))
@@ -167,7 +179,7 @@ def test_keys_zoom_move_and_read(page_of: PageOf) -> None:
 def test_one_alone_and_all_again(page_of: PageOf) -> None:
     """By Enter on the chart that has the focus, by Escape back; a filter leaves those that it names."""
     with served(scenario.storm()) as (url, _):
-        page = shown(page_of(f"{url}?page=curves"))
+        page = painted(shown(page_of(f"{url}?page=curves")))
         chart(page, "return")
         page.keyboard.press("j")
         page.keyboard.press("j")
@@ -189,7 +201,7 @@ def test_one_alone_and_all_again(page_of: PageOf) -> None:
 def test_ranks_lie_over_their_number(page_of: PageOf) -> None:
     """Each with a letter and dashes of its own beside its colour, and its value at the cursor."""
     with served(scenario.storm()) as (url, asked):
-        page = shown(page_of(f"{url}?page=curves&name=kl_divergence&over=ranks"))
+        page = painted(shown(page_of(f"{url}?page=curves&name=kl_divergence&over=ranks")))
         legend = page.locator(".legend > span")
         expect(legend).to_have_count(2)
         expect(legend.nth(1)).to_contain_text("a rank 1")
@@ -207,7 +219,7 @@ def test_another_run_lies_over_this_one(page_of: PageOf) -> None:
     one = scenario.storm()
     other = msgspec.structs.replace(one, run=msgspec.structs.replace(one.run, run_id="other"))
     with Scene(other, one, history=lambda _: pasts.of(one)).served() as url:
-        page = shown(page_of(f"{url}?page=curves&name=return&by=update"))
+        page = painted(shown(page_of(f"{url}?page=curves&name=return&by=update")))
         chart(page, "return")
         page.get_by_text("Other runs").click()
         page.get_by_label("other", exact=True).check()
@@ -219,7 +231,7 @@ def test_another_run_lies_over_this_one(page_of: PageOf) -> None:
 def test_the_numbers_are_a_table(page_of: PageOf) -> None:
     """Every column of the chart with its least and its most, the newest first."""
     with served(scenario.storm()) as (url, _):
-        page = shown(page_of(f"{url}?page=curves&name=kl_divergence"))
+        page = painted(shown(page_of(f"{url}?page=curves&name=kl_divergence")))
         chart(page, "kl_divergence")
         page.get_by_text("Numbers").click()
         expect(page.locator("figure tr")).to_have_count(481)
@@ -241,7 +253,7 @@ def test_every_run_has_a_page_of_curves(page_of: PageOf, name: str, size: tuple[
     }[name]  # fmt: skip
     with served(snapshot, text=ODD if name == "hostile" else None) as (url, _):
         page = shown(page_of(f"{url}?page=curves", size=size))
-        expect(page.locator("figure a").first).to_have_text(clean(ODD) if name == "hostile" else "return")
+        expect(page.locator("figure a").first).to_have_text(cleaned(ODD) if name == "hostile" else "return")
         wide = page.evaluate("document.documentElement.scrollWidth")
         page.close()
 

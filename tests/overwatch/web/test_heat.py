@@ -127,7 +127,7 @@ def test_gpus_are_shown_by_what_holds_them_back(page_of: PageOf) -> None:
 def test_of_many_envs_those_in_sight_are_asked_for(page_of: PageOf) -> None:
     """16,384 rows scroll, and no answer holds more than a screen and some."""
     with opened(page_of, "page=heat", total=16_384) as (page, asked):
-        expect(page.locator("h2").last).to_have_text("Envs over time: 16,384")
+        expect(page.locator("#main h2").last).to_have_text("Envs over time: 16,384")
         page.evaluate("document.querySelector('.heat').scrollTop = 14 * 10000")
         expect(point(page, 5, 40)).to_contain_text("env 10005")
 

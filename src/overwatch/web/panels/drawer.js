@@ -87,6 +87,8 @@ function newestWins({ link }) {
   });
 }
 
+const NARROW = matchMedia("(max-width: 1180px)");
+
 /** @type {import("../app.js").Panel} */
 export const panel = {
   name: "drawer", title: "Detail", where: "side",
@@ -100,10 +102,14 @@ export const panel = {
     /** Where the focus was before it came here. @type {Element | null} */
     let before = null;
     newestWins(ctx);
+    /** Where there is no room for both, it stands in the place of what is main. */
+    const side = /** @type {Element} */ (document.getElementById("side"));
+    const role = () => attr(side, "role", shown && NARROW.matches ? "main" : "complementary");
+    NARROW.addEventListener("change", role);
 
     /** @param {string} kind */
     function turn(kind) {
-      attr(/** @type {Element} */ (document.getElementById("side")), "hidden", !kind);
+      attr(side, "hidden", !kind);
       attr(document.body, "data-side", kind || null);
       if (!kind) {
         return /** @type {HTMLElement} */ (before?.isConnected ? before : document.getElementById("main")).focus();
@@ -120,6 +126,7 @@ export const panel = {
         if (kind) put(title, KINDS[kind][1](ctx, snapshot));
         if (kind !== shown) turn(kind);
         [shown, isLoaded] = [kind, true];
+        role();
         made.get(kind)?.update(snapshot);
       },
     };

@@ -21,7 +21,7 @@ export const panel = {
   name: "policy_page", title: "Policy", where: "main", pages: ["policy"],
   make(ctx) {
     const [title, body] = [h("h2"), h("tbody")];
-    const head = h("thead", {}, h("tr", {}, ...HEADS.map((word) => h("th", { scope: "col" }, word))));
+    const head = h("thead", {}, h("tr", {}, ...HEADS.map((word) => (word ? h("th", { scope: "col" }, word) : h("td")))));
     const table = h("table", { class: "policy-page" }, head, body);
     /** @param {string} name */
     function make(name) {
