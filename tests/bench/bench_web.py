@@ -1,7 +1,7 @@
-"""What the page costs in Chromium: the longest task while scrolling and zooming, scripting beside JSON.parse, bytes.
+"""What the page costs in Chromium: longest tasks, scripting beside JSON.parse, bytes beside the terminal's.
 
-Processor time of the page's main thread by the scheduler's clock, ours and the comparator in turn. Versions and load
-are printed; gates nothing.
+Processor time of the page's main thread by the scheduler's clock, ours and the comparator in turn. Versions
+and load are printed; gates nothing.
 
     python tests/bench/bench_web.py [--quick]
 """
@@ -17,20 +17,23 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-import aiohttp  # noqa: E402
-from playwright.sync_api import Browser, Page, sync_playwright  # noqa: E402
+import aiohttp
+from playwright.sync_api import Browser, Page, sync_playwright
 
-from overwatch.feeds.live import query_of  # noqa: E402
-from overwatch.snapshot import View  # noqa: E402
-from tests.bench.web import trace  # noqa: E402
-from tests.bench.web.pages import curves, fleet  # noqa: E402
-from tests.overwatch.web.browser import chromium, opened, shown  # noqa: E402
-from tests.overwatch.web.frames import COUNTING, Cost, Meter, ticking  # noqa: E402
+from overwatch.feeds.live import query_of
+from overwatch.snapshot import View
+from tests.bench.web import trace
+from tests.bench.web.pages import curves, fleet
+from tests.overwatch.web.browser import chromium, opened, shown
+from tests.overwatch.web.frames import COUNTING, Cost, Meter, ticking
 
 LOADING_S = 3.0
 """What a page does before counts nowhere."""
 ENVS, ROWS, POINTS = 1024, 16_384, 100_000
-BLANK = """(address) => { new WebSocket(address).onmessage = ({ data }) => { window.last_ = JSON.parse(data); }; }"""
+BLANK = """(address) => {
+  new WebSocket(address).onmessage = ({ data }) => { window.last_ = JSON.parse(data); };
+}"""
+"""A page that only parses."""
 
 
 def _emit(text: str) -> None:
@@ -54,8 +57,8 @@ def tasks(browser: Browser, seconds: float) -> None:
         if faults:
             raise RuntimeError("the browser reported:\n" + "\n".join(faults))
         _emit(
-            f"{title:28} {len(found):6} tasks  longest {max(found):6.1f} ms  p99.9 {_at(found, 0.999):6.1f} ms  "
-            f"over 50 ms: {sum(one > 50 for one in found)}  ({acts} acts)"
+            f"{title:28} {len(found):6} tasks  longest {max(found):6.1f} ms  "
+            f"p99.9 {_at(found, 0.999):6.1f} ms  over 50 ms: {sum(one > 50 for one in found)}  ({acts} acts)"
         )
 
 
@@ -80,8 +83,8 @@ def _scroll(page: Page, seconds: float) -> int:
 
 def _zoom(page: Page, seconds: float) -> int:
     """In and out by the wheel and keys, with the cursor that all charts share."""
-    until, acts = time.monotonic() + seconds, 0
-    page.locator("figure canvas").first.hover()
+    acts = _see_all(page)
+    until = time.monotonic() + seconds
     while time.monotonic() < until:
         acts += 1
         if acts % 10 == 0:
@@ -95,6 +98,17 @@ def _zoom(page: Page, seconds: float) -> int:
         page.mouse.move(300 + acts * 7 % 300, 350 + acts % 5)
         page.wait_for_timeout(30)
     return acts
+
+
+def _see_all(page: Page) -> int:
+    """Bring every chart into sight once, so that all points have come; back to the first."""
+    charts = page.locator("figure")
+    places = range(0, charts.count(), 12)
+    for place in places:
+        charts.nth(place).scroll_into_view_if_needed()
+        page.wait_for_timeout(150)
+    page.locator("figure canvas").first.hover()
+    return len(places)
 
 
 def _at(values: list[float], share: float) -> float:
@@ -121,7 +135,7 @@ def _fed(browser: Browser, url: str, blank: str | None, seconds: float) -> tuple
 
 
 def scripting(browser: Browser, seconds: float) -> None:
-    """Scripting a frame beside a page that parses, and the bytes of both streams; ours twice as A/A control."""
+    """Scripting a frame beside a page that parses, ours twice as A/A control; bytes of both streams."""
     with ticking(ENVS) as url:
         ours, address = _fed(browser, url, None, seconds)
         blank, _ = _fed(browser, url, address, seconds)
@@ -137,7 +151,10 @@ def scripting(browser: Browser, seconds: float) -> None:
         with ThreadPoolExecutor(1) as other_thread:
             coming = other_thread.submit(asyncio.run, _bytes([address, terminal], min(seconds, 10.0)))
             page, other = coming.result()
-    _emit(f"bytes a second: the page {page / 1e3:.0f} kB, the terminal {other / 1e3:.0f} kB: {page / other:.2f} times")
+    _emit(
+        f"bytes a second: the page {page / 1e3:.0f} kB, the terminal {other / 1e3:.0f} kB: "
+        f"{page / other:.2f} times"
+    )
 
 
 async def _bytes(addresses: list[str], seconds: float) -> list[float]:

@@ -15,7 +15,8 @@ from tests.overwatch.tui import scenario
 from tests.overwatch.web.browser import Scene
 from tests.overwatch.web.scenes import Fleet
 
-COLUMNS, RUN_S = 512, 36_000.0
+COLUMNS, RUN_S = 320, 36_000.0
+"""Of a chart on a page of 1,400 pixels, and the seconds of the run."""
 
 
 @contextmanager
@@ -51,30 +52,35 @@ def fleet(rows: int) -> Iterator[str]:
 
 @contextmanager
 def curves(points: int) -> Iterator[str]:
-    """As many numbers as it takes, each of 512 columns at any zoom, of 100,000 samples."""
+    """As many charts as it takes, each of as many columns as the page asks for."""
     storm = scenario.storm()
     names = tuple(f"number_{place:03}" for place in range(-(-points // COLUMNS)))
     begin = storm.time - RUN_S
+    moments = tuple(
+        Moment(code="kl-divergence", severity="warning", since=since, message="")
+        for since in np.linspace(begin, storm.time, 20).tolist()
+    )
 
     def history(wanted: HistoryQuery) -> History:
         first, last = wanted.since or begin, wanted.until or storm.time
         found = [name for name in names if any(fnmatchcase(name, one) for one in wanted.names)]
         return History(
             run_id=storm.run.run_id, since=begin, until=storm.time, names=names,
-            curves=tuple(_curve(name, place, max(first, begin), min(last, storm.time))
-                         for place, name in enumerate(found)),
-            moments=tuple(Moment(code="kl-divergence", severity="warning", since=begin + RUN_S * share, message="")
-                          for share in np.linspace(0.05, 0.95, 20).tolist()),
+            curves=tuple(_curve(name, wanted.columns, max(first, begin), min(last, storm.time))
+                         for name in found),
+            moments=moments,
         )  # fmt: skip
 
     with Scene(storm, history=history).served() as url:
         yield f"{url}?page=curves"
 
 
-def _curve(name: str, place: int, first: float, last: float) -> Curve:
-    at = np.linspace(first, last, COLUMNS)
-    low = np.sin(at / (60 + place)) + 0.1 * np.sin(at * 7.3)
+def _curve(name: str, columns: int, first: float, last: float) -> Curve:
+    at = np.linspace(first, last, columns)
+    # Noise is the dearest to draw: each line crosses the chart.
+    low = np.sin(at / 600) + np.random.default_rng(len(name)).normal(size=columns)
     return Curve(
         name=name, label=name, fmt=".3f", samples=100_000, non_finite=0, text="0.1", at=tuple(at.tolist()),
-        update=tuple((at - first).astype(int).tolist()), low=tuple(low.tolist()), high=tuple((low + 0.2).tolist()),
+        update=tuple((at - first).astype(int).tolist()), low=tuple(low.tolist()),
+        high=tuple((low + 0.2).tolist()),
     )  # fmt: skip

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 CATEGORIES = ["toplevel", "disabled-by-default-devtools.timeline", "devtools.timeline", "__metadata"]
-_TASKS = ("RunTask", "ThreadControllerImpl::RunTask")
+_TASK = "ThreadControllerImpl::RunTask"
 
 
 def tasks(trace: bytes) -> list[float]:
@@ -24,6 +24,6 @@ def threads(trace: bytes) -> dict[tuple[int, int], list[float]]:
     found: dict[tuple[int, int], list[float]] = {}
     for one in events:
         place = (one["pid"], one["tid"])
-        if place in mains and one["name"] in _TASKS and "tdur" in one:
+        if place in mains and one["name"] == _TASK and "tdur" in one:
             found.setdefault(place, []).append(one["tdur"] / 1e3)
     return found

@@ -1,7 +1,6 @@
 """Pages that go on: ten snapshots a second behind the real view API, and what a page costs in processor time.
 
-Costs are those of the page's main thread by the scheduler's clock, as Chromium counts them: other programs on the
-machine do not change them.
+Costs are those of the page's main thread by the scheduler's clock, as Chromium counts them.
 """
 
 import threading
@@ -99,6 +98,8 @@ class Meter:
         return int(self._session.send("Runtime.getHeapUsage")["usedSize"])
 
     def _read(self) -> tuple[float, float, float]:
-        metrics = {one["name"]: one["value"] for one in self._session.send("Performance.getMetrics")["metrics"]}
+        metrics = {
+            one["name"]: one["value"] for one in self._session.send("Performance.getMetrics")["metrics"]
+        }
         frames: int = self._page.evaluate("window.frames_")
         return frames, metrics["ScriptDuration"], metrics["TaskDuration"]
