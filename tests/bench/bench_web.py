@@ -78,6 +78,8 @@ def _scroll(page: Page, seconds: float) -> int:
         else:
             page.mouse.wheel(0, 700)
         page.wait_for_timeout(30)
+    if not page.locator(".board [role=grid]").evaluate("(grid) => grid.scrollTop"):
+        raise RuntimeError("the board was not scrolled: nothing was measured")
     return acts
 
 
