@@ -16,7 +16,7 @@ BENCH_FLAGS ?=
 # Python's byte code is kept: each worker of the tests and each program that they start would compile anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick pythons test check gates lint types types-linux types-darwin types-page imports slow calibration corpus learning libraries libraries-judged long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-train bench-replay bench-rollouts bench-learner bench-morph generate screenshots constraints docs release clean
+.PHONY: demo quick pythons test check gates lint types types-linux types-darwin types-page imports slow calibration corpus learning libraries libraries-judged long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-web bench-train bench-replay bench-rollouts bench-learner bench-morph generate screenshots constraints docs release clean
 
 $(VENV)/.installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -105,6 +105,9 @@ bench-doors: $(VENV)/.installed  ## metrics landed for each second of CPU, besid
 
 bench-tui: $(VENV)/.installed  ## paint, CPU beside a DataTable, bytes and keys, in a real pseudo-terminal
 	$(BIN)/python tests/bench/bench_tui.py $(BENCH_FLAGS)
+
+bench-web: $(VENV)/.installed  ## the page in Chromium: longest tasks, scripting beside JSON.parse, bytes beside the terminal's
+	$(BIN)/python tests/bench/bench_web.py $(BENCH_FLAGS)
 
 bench-train: $(VENV)/.installed  ## an update of PPO beside CleanRL's style and SB3, whole loops beside RLlib and JAX
 	$(BIN)/python tests/bench/bench_train.py $(BENCH_FLAGS)

@@ -2,7 +2,8 @@
 
 const NAMES = ["ink", "muted", "line", "card", "accent", "ok", "info", "warning", "critical", "heat",
   "c0", "c1", "c2", "c3", "c4", "c5"];
-const [BUDGET_MS, BUDGET] = [8, 4];
+// What is drawn is filled in when the frame is committed, at 8 ms of processor a chart of noise, so few a frame.
+const [BUDGET_MS, BUDGET] = [8, 2];
 
 /** `resize` takes the size of its place in the page, `paint` draws into the canvas's own pixels.
  * @typedef {{canvas: HTMLCanvasElement, wide: number, high: number, isSeen: boolean, onSeen?: () => void,
