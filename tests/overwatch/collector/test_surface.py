@@ -25,9 +25,10 @@ ROUTES = {
     "view": {
         (method, f"/api/v1/{name}")
         for method in ("GET", "HEAD")
-        for name in ("runs", "snapshot", "stream", "history")
+        for name in ("runs", "snapshot", "stream", "history", "heat", "timeline", "me")
     }
-    | {("POST", "/api/v1/findings/{finding}/ack")},
+    | {(method, path) for method in ("GET", "HEAD") for path in ("/", "/web/{name}")}
+    | {("POST", "/api/v1/findings/{finding}/ack"), ("POST", "/api/v1/login"), ("DELETE", "/api/v1/login")},
 }
 """What may be asked for: telemetry comes in, snapshots and numbers go out. A route that is added is listed
 here by whoever answers the question what it could do to a training run."""
