@@ -1,8 +1,6 @@
 /** Where snapshots come from: the view API of the collector that served the page. Read-only but for acknowledging. */
 
-/** @typedef {import("./types.js").Snapshot} Snapshot */
-/** @typedef {import("./types.js").History} History */
-/** @typedef {import("./types.js").RunList} RunList */
+/** @import {History, RunList, Snapshot, Timeline} from "./types.js" */
 /** @typedef {{state: "connecting" | "up" | "down" | "refused", reason: string, since: number}} Connection */
 
 /** @typedef {Record<string, string | string[]>} Query */
@@ -99,7 +97,7 @@ export class Source {
   }
 
   /** What can be gone back to: first and last second, and the alarms. @param {string} run
-   * @returns {Promise<import("./types.js").Timeline>} */
+   * @returns {Promise<Timeline>} */
   timeline(run) {
     return this.ask("timeline", { run });
   }

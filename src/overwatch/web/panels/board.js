@@ -11,9 +11,9 @@ import { fill, makeRow } from "../line.js";
 import * as rows from "../rows.js";
 import { makeRollups } from "../rollups.js";
 
-/** @typedef {import("../types.js").Snapshot} Snapshot */
-/** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../line.js").Row} Row */
+/** @import {Context, Panel} from "../app.js" */
+/** @import {Row, Shape} from "../line.js" */
+/** @import {Snapshot} from "../types.js" */
 /** Where the cursor is: on an env, wherever that goes, else on a line. @typedef {{at: number, env: number | null}} Cursor */
 
 const HIGH = { wide: 24, narrow: 46 };
@@ -34,7 +34,7 @@ class Board {
     this.folded = new Set();
     /** @type {Row[]} */
     this.rows = [];
-    /** @type {import("../line.js").Shape} */
+    /** @type {Shape} */
     this.shape = { columns: [], heads: [], hasSlots: false };
     this.key = "";
     /** @type {Cursor | null} */
@@ -390,7 +390,7 @@ bind([
   }) },
 ]);
 
-/** @type {import("../app.js").Panel} */
+/** @type {Panel} */
 export const panel = {
   name: "board", title: "Flight board", where: "main", pages,
   make(ctx) {

@@ -6,8 +6,8 @@ import { bind } from "../keys.js";
 import { lines, passing, scrollback, TOGGLES } from "./lines.js";
 import { CLOSED, jump } from "./parts.js";
 
-/** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("./lines.js").Kept} Kept */
+/** @import {Context, Panel} from "../app.js" */
+/** @import {Kept} from "./lines.js" */
 
 const FEW = 8;
 const pages = ["feed"];
@@ -68,7 +68,7 @@ const nothing = (of, search) => (of === "log" && !search ?
   "no line of the trainer's own log has come; overwatch.sdk.logs has a handler for logging" :
   of || search ? "no line passes; Esc shows all again" : "no line yet");
 
-/** @type {import("../app.js").Panel} */
+/** @type {Panel} */
 export const panel = {
   name: "feed", title: "Feed", where: "main", pages: ["flight", "feed"],
   make(ctx) {

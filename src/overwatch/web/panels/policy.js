@@ -3,8 +3,7 @@
 import { attr, h, put } from "../dom.js";
 import { ABSENT, age, sparkline, whole } from "../format.js";
 
-/** @typedef {import("../types.js").Snapshot} Snapshot */
-/** @typedef {import("../types.js").Reading} Reading */
+/** @import {Reading, Snapshot} from "../types.js" */
 
 /** Short name in the snapshot's `policy`, and its label. @type {[string, string][]} */
 export const CELLS = [

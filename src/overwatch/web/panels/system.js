@@ -3,10 +3,7 @@
 import { attr, h, keyed, put } from "../dom.js";
 import { ABSENT, age, duration, fixed, memory, percent, short, sparkline } from "../format.js";
 
-/** @typedef {import("../types.js").Snapshot} Snapshot */
-/** @typedef {import("../types.js").Lane} Lane */
-/** @typedef {import("../types.js").Bound} Bound */
-/** @typedef {import("../types.js").Service} Service */
+/** @import {Bound, Lane, Service, Snapshot} from "../types.js" */
 
 const BARS = 10;
 const MOST_SERVICES = 8;
