@@ -4,6 +4,7 @@ import { chart } from "../chart.js";
 import { attr, h, keyed, put } from "../dom.js";
 import { bind } from "../keys.js";
 import { sightOf } from "../sight.js";
+import { aim, jump } from "./parts.js";
 
 /** @import {Curve, History, Snapshot} from "../types.js" */
 /** The past of one run, as far as it was asked for. @typedef {{past: History, curves: Map<string, Curve>}} Past */
@@ -65,7 +66,7 @@ function pasts(ctx, charts) {
     const isPart = sight.isZoomed && shift === shift && (isOwn ? own : ctx.link.place.by !== "update");
     /** @type {Record<string, string>} */
     const span = isPart ? { from: String(Math.max(0, first + shift - wide)), to: String(last + shift + wide) } : {};
-    const past = await ctx.source.history({ ...wanted, ...span, run, at: isOwn ? wanted.at : "" });
+    const past = await ctx.source.ask("history", { ...wanted, ...span, run, at: isOwn ? wanted.at : "" });
     const curves = before?.curves ?? new Map();
     for (const curve of past.curves) curves.set(curve.name, curve);
     it.runs.set(run, { past, curves });
@@ -100,7 +101,7 @@ function seriesOf(name, runs, ctx) {
 function choice(ctx) {
   const list = h("div");
   const node = h("details", { class: "beside", ontoggle: async () => {
-    const { runs } = await ctx.source.runs();
+    const { runs } = await ctx.source.ask("runs");
     keyed(list, runs.filter((one) => one.run_id !== ctx.snapshot?.run.run_id), (one) => one.run_id, (one) => {
       const box = h("input", { type: "checkbox", onchange: (/** @type {Event} */ event) => {
         const rest = others(ctx).filter((run) => run !== one.run_id);
@@ -144,12 +145,11 @@ export const panel = {
         ctx.redraw();
       });
       charts.set(name, one);
-      const to = () => ({ name: ctx.link.place.name ? "" : name });
-      const link = h("a", { onclick: ctx.follow(to) });
+      const link = jump(ctx, { name });
       const node = h("figure", { tabindex: 0, "data-name": name }, h("figcaption", {}, link), one.node);
       return { node, update: () => {
         const series = seriesOf(name, past.runs, ctx);
-        attr(link, "href", ctx.link.to(to()));
+        aim(ctx, link, { name: ctx.link.place.name ? "" : name });
         put(link, series[0]?.curve.label ?? name);
         if (!series.length) return;
         const { by, log } = ctx.link.place;
@@ -189,8 +189,6 @@ function move(by) {
   all[now ? Math.min(all.length - 1, Math.max(0, all.indexOf(now) + by)) : 0]?.focus();
 }
 bind([
-  { keys: ["c"], shown: "c", does: "every number as a chart of the whole run, or back",
-    run: (ctx) => ctx.link.go({ page: ctx.link.place.page === "curves" ? "flight" : "curves" }) },
   { keys: ["j", "k"], shown: "j k", does: "to the next chart, to the one before", pages: ["curves"],
     run: (_, key) => move(key === "j" ? 1 : -1) },
   { keys: ["Enter"], shown: "Enter", does: "the chart alone, or all again", pages: ["curves"],

@@ -3,7 +3,8 @@
 import { h, put } from "../dom.js";
 import { ABSENT, clock, duration, fixed, percent, sparkline, whole } from "../format.js";
 import { lines, scrollback } from "./lines.js";
-import { CLOSED, facts, severity, status, table } from "./parts.js";
+import { status } from "../rows.js";
+import { CLOSED, facts, severity, table } from "./parts.js";
 
 /** @import {Context} from "../app.js" */
 /** @import {Detail, Slot, Snapshot} from "../types.js" */

@@ -36,8 +36,6 @@ bind([
     const { env, lane, finding } = ctx.link.place;
     ctx.link.go(env || lane || finding ? CLOSED : { search: "", level: "" });
   } },
-  { keys: ["l"], shown: "l", does: "the feed, or back", run: (ctx) =>
-    ctx.link.go({ page: ctx.link.place.page === "feed" ? "flight" : "feed" }) },
   { keys: ["O"], shown: "O", does: "the trainer's own log, or back", run: (ctx) => {
     const isLog = ctx.link.place.page === "feed" && ctx.link.place.level === "log";
     ctx.link.go(isLog ? { page: "flight", level: "" } : { page: "feed", level: "log" });

@@ -35,7 +35,7 @@ export async function acknowledge(ctx) {
   if (ctx.link.place.at) return ctx.note("this is the past; only a live finding can be acknowledged");
   ctx.note(`${one.code}: acknowledging`);
   try {
-    await ctx.source.acknowledge(one.id, ctx.snapshot.run.run_id);
+    await ctx.source.ask(`findings/${encodeURIComponent(one.id)}/ack`, { run: ctx.snapshot.run.run_id }, { method: "POST" });
     ctx.note(`${one.code}: acknowledged`);
   } catch (error) {
     const { status, message } = /** @type {import("../source.js").ApiError} */ (error);

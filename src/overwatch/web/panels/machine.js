@@ -1,7 +1,8 @@
 /** All about one lane, or about the host: every number with its unit, what holds it back, which envs are on it. */
 
 import { duration, fixed, percent, sparkline, whole } from "../format.js";
-import { CLOSED, facts, status } from "./parts.js";
+import { status } from "../rows.js";
+import { CLOSED, facts } from "./parts.js";
 
 /** @typedef {import("./parts.js").Row} Row */
 
