@@ -4,7 +4,7 @@ import { chart } from "../chart.js";
 import { attr, h, keyed, put } from "../dom.js";
 import { bind } from "../keys.js";
 import { sightOf } from "../sight.js";
-import { aim, jump } from "./parts.js";
+import { aim, button, jump, searched } from "./parts.js";
 
 /** @import {Curve, History, Snapshot} from "../types.js" */
 /** The past of one run, as far as it was asked for. @typedef {{past: History, curves: Map<string, Curve>}} Past */
@@ -114,12 +114,10 @@ function choice(ctx) {
   return node;
 }
 
-/** A button that is pressed while the address has a value. @param {import("../app.js").Context} ctx @param {string} text
- * @param {"log" | "over" | "by"} key @param {string} value */
-function toggle(ctx, text, key, value) {
-  const node = h("button", { type: "button", onclick: () => ctx.link.go({ [key]: ctx.link.place[key] === value ? "" : value }) }, text);
-  return { node, update: () => attr(node, "aria-pressed", String(ctx.link.place[key] === value)) };
-}
+/** What lies in the address while its button is pressed. @type {[string, "log" | "over" | "by", string][]} */
+const TOGGLES = [["Log scale", "log", "yes"], ["Ranks", "over", "ranks"], ["By update", "by", "update"]];
+/** @param {import("../app.js").Context} ctx @param {"log" | "over" | "by"} key @param {string} value */
+const toggle = (ctx, key, value) => ctx.link.go({ [key]: ctx.link.place[key] === value ? "" : value });
 
 /** @type {import("../app.js").Panel} */
 export const panel = {
@@ -130,11 +128,10 @@ export const panel = {
     const charts = new Map();
     const past = pasts(ctx, charts);
     const title = h("h2");
-    const match = h("input", { type: "search", id: "match", placeholder: "name, or name*", "aria-label": "Only numbers with this name",
-      oninput: () => ctx.link.go({ match: /** @type {HTMLInputElement} */ (match).value }, { quiet: true }) });
-    const toggles = [toggle(ctx, "Log scale", "log", "yes"), toggle(ctx, "Ranks", "over", "ranks"), toggle(ctx, "By update", "by", "update")];
-    const whole = h("button", { type: "button", onclick: () => sight.all() }, "Whole run");
-    const bar = h("div", { class: "bar" }, match, ...toggles.map((one) => one.node), whole, choice(ctx));
+    const match = searched(ctx, "match", { placeholder: "name, or name*", "aria-label": "Only numbers with this name" });
+    const toggles = TOGGLES.map(([text, key, value]) => button(text, () => toggle(ctx, key, value)));
+    const whole = button("Whole run", () => sight.all()).node;
+    const bar = h("div", { class: "bar" }, match.node, toggles.map((one) => one.node), whole, choice(ctx));
     const grid = h("div", { class: "curves" });
     let drawn = "";
 
@@ -169,10 +166,9 @@ export const panel = {
         const state = `${past.turn} ${ctx.link.to({})} ${ordered.length} ${snapshot.run.run_id}`;
         if (state === drawn) return;
         drawn = state;
-        for (const one of toggles) one.update();
+        TOGGLES.forEach(([, key, value], place) => toggles[place].update(ctx.link.place[key] === value));
         attr(whole, "disabled", !sight.isZoomed);
-        const field = /** @type {HTMLInputElement} */ (match);
-        if (document.activeElement !== field) field.value = text;
+        match.update();
         put(title, `Curves: ${name ? "one number; Enter shows all" : `${ordered.length} numbers`}${past.trouble ? ` · the past did not come: ${past.trouble}` : ""}`);
         attr(grid, "class", name ? "curves alone" : "curves");
         keyed(grid, ordered, (one) => one, make);
@@ -195,9 +191,9 @@ bind([
     run: (ctx) => ctx.link.go({ name: ctx.link.place.name ? "" : here()?.dataset.name ?? "" }) },
   { keys: ["Escape"], shown: "", does: "", pages: ["curves"], run: (ctx) => ctx.link.go({ name: "", match: "" }) },
   { keys: ["L"], shown: "L", does: "logarithmic scale, or no longer", pages: ["curves"],
-    run: (ctx) => ctx.link.go({ log: ctx.link.place.log ? "" : "yes" }) },
+    run: (ctx) => toggle(ctx, "log", "yes") },
   { keys: ["o"], shown: "o", does: "over each curve: ranks, or nothing", pages: ["curves"],
-    run: (ctx) => ctx.link.go({ over: ctx.link.place.over ? "" : "ranks" }) },
+    run: (ctx) => toggle(ctx, "over", "ranks") },
   { keys: ["/"], shown: "/", does: "only the numbers with that text in their name", pages: ["curves"],
     run: () => document.getElementById("match")?.focus() },
 ]);

@@ -77,13 +77,11 @@ function about(snapshot, one) {
 export function findingPage(ctx) {
   const rows = facts(ctx);
   const button = h("button", { type: "button", onclick: () => acknowledge(ctx) });
-  /** @param {Snapshot} snapshot */
-  function update(snapshot) {
+  return { node: h("div", {}, rows.node, button), update: (/** @type {Snapshot} */ snapshot) => {
     const one = findingOf(ctx);
     rows.update(one ? about(snapshot, one) : [["finding", "it is not here at this time; A lists those before"]]);
     attr(button, "hidden", !one);
     attr(button, "disabled", one?.acknowledged);
     put(button, one?.acknowledged ? "Acknowledged" : "Acknowledge");
-  }
-  return { node: h("div", {}, rows.node, button), update };
+  } };
 }

@@ -57,8 +57,7 @@ export const panel = {
     const note = h("span", { class: "muted" });
     const verdict = h("p", { class: "verdict", "aria-live": "polite" }, word, text, note);
     const node = h("div", { class: "head" }, h("div", { class: "row" }, name, state), about, far, verdict);
-    /** @param {Snapshot} snapshot */
-    function update(snapshot) {
+    return { node, update(snapshot) {
       const { run, link, verdict: of_, time } = snapshot;
       put(name, run.run_id);
       put(about, identity(run));
@@ -76,7 +75,6 @@ export const panel = {
       attr(verdict, "data-severity", worst);
       attr(document.body, "data-old", isCut);
       document.title = `${worst === "ok" ? "" : `${severity(worst)} `}${run.run_id} · Overwatch`;
-    }
-    return { node, update };
+    } };
   },
 };

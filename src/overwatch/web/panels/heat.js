@@ -7,6 +7,7 @@ import { attr, h, put } from "../dom.js";
 import { clock, whole } from "../format.js";
 import { bind } from "../keys.js";
 import { sightOf } from "../sight.js";
+import { button } from "./parts.js";
 
 /** @typedef {import("../types.js").HeatMap} HeatMap */
 
@@ -183,10 +184,9 @@ export const panel = {
     sight.listeners.add((isMoved) => isMoved ? repaint(it) : point());
     const filter = /** @type {HTMLInputElement} */ (h("input", { type: "search", placeholder: "status=degraded gpu=0", "aria-label": "Filter of the board",
       onchange: () => ctx.link.go({ filter: filter.value.trim() }) }));
-    const button = (/** @type {string} */ text, /** @type {() => void} */ does) => h("button", { type: "button", onclick: does }, text);
-    const of = button("", () => ctx.link.go({ of: kind(ctx) === "gpu" ? "env" : "gpu" }));
-    const sort = button("", () => ctx.link.go({ sort: ctx.link.place.sort === "env" ? "anomaly" : "env" }));
-    const bar = h("div", { class: "bar" }, of, sort, filter, button("Whole run", () => sight.all()));
+    const of = button("", () => ctx.link.go({ of: kind(ctx) === "gpu" ? "env" : "gpu" })).node;
+    const sort = button("", () => ctx.link.go({ sort: ctx.link.place.sort === "env" ? "anomaly" : "env" })).node;
+    const bar = h("div", { class: "bar" }, of, sort, filter, button("Whole run", () => sight.all()).node);
     return {
       node: h("section", { "aria-label": "Heat" }, title, bar, words, read, scroller),
       update(snapshot) {

@@ -82,10 +82,8 @@ function has(line, word) {
 /** A list of lines. @param {Context} ctx */
 export function lines(ctx) {
   const node = h("ol", { class: "lines" });
-  /** @param {readonly Kept[]} shown */
-  const update = (shown) => keyed(node, shown, (line) => line.number, (line) =>
-    ({ node: row(ctx, line), update: () => {} }));
-  return { node, update };
+  return { node, update: (/** @type {readonly Kept[]} */ shown) =>
+    keyed(node, shown, (line) => line.number, (line) => ({ node: row(ctx, line), update: () => {} })) };
 }
 
 /** @param {Context} ctx @param {FeedLine} line */

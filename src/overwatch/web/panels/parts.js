@@ -58,6 +58,22 @@ export function show(ctx, node, cell) {
   attr(link, "aria-current", isHere);
 }
 
+/** A button that says by `update` whether it is on. @param {string} text @param {() => void} does */
+export function button(text, does) {
+  const node = h("button", { type: "button", onclick: does }, text);
+  return { node, update: (/** @type {boolean} */ isOn) => attr(node, "aria-pressed", String(isOn)) };
+}
+
+/** A field for a part of the address. @param {Context} ctx @param {"match" | "search"} name
+ * @param {import("../dom.js").Attributes} how */
+export function searched(ctx, name, how) {
+  const node = /** @type {HTMLInputElement} */ (h("input", { ...how, id: name, type: "search",
+    oninput: () => ctx.link.go({ [name]: node.value }, { quiet: true }) }));
+  return { node, update: () => {
+    if (node.value !== ctx.link.place[name]) node.value = ctx.link.place[name];
+  } };
+}
+
 /** Labelled rows of some lines each; a row without one is not there. @param {Context} ctx */
 export function facts(ctx) {
   const node = h("dl", { class: "facts" });

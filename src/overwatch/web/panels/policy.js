@@ -31,8 +31,8 @@ const way = (reading) =>
 /** Value, arrow, word and bars of a reading: spans, and what brings them up to date. */
 export function judged() {
   const [value, arrow, word, bars, limit] = ["num", "arrow", "word", "bars", "limit"].map((name) => h("span", { class: name }));
-  /** @param {Reading | undefined} reading @param {boolean} isOld */
-  function update(reading, isOld) {
+  return { nodes: [value, arrow, word, bars, limit],
+    update: (/** @type {Reading | undefined} */ reading, /** @type {boolean} */ isOld) => {
     const text = reading?.text ?? ABSENT;
     const isPlain = text === ABSENT || text === "n/a";
     put(value, isOld && !isPlain && !reading?.non_finite ? `~${text}` : text);
@@ -43,8 +43,7 @@ export function judged() {
     attr(word, "data-status", reading?.status);
     put(bars, sparkline(reading?.history ?? [], BARS, reading?.scale));
     put(limit, reading?.limit && reading.status !== "absent" ? reading.limit.text : "");
-  }
-  return { nodes: [value, arrow, word, bars, limit], update };
+  } };
 }
 
 /** @type {import("../app.js").Panel} */
