@@ -1,9 +1,10 @@
 /** The page: which panels there are, where they lie, and how snapshots reach them. */
 
-import { attr, h, keyed, put } from "./dom.js";
+import { attr, framed, h, keyed, put } from "./dom.js";
 import { bind, press } from "./keys.js";
 import { kept } from "./kept.js";
 import { DEFAULTS, Link } from "./link.js";
+import { Sight } from "./sight.js";
 import { COLLECTOR, Source } from "./source.js";
 import { dialog } from "./login.js";
 import { ROWS } from "./rows.js";
@@ -27,7 +28,7 @@ import * as services from "./panels/services.js";
 import * as transport from "./panels/transport.js";
 
 /** @typedef {import("./types.js").Snapshot} Snapshot */
-/** @typedef {{link: Link, source: Source, snapshot: Snapshot | null, redraw: () => void, note: (text: string) => void,
+/** @typedef {{link: Link, source: Source, sight: Sight, snapshot: Snapshot | null, redraw: () => void, note: (text: string) => void,
  *   login: () => void, window: {first: number | null, rows: number}, view: () => void}} Context */
 /** @typedef {{node: HTMLElement, update: (snapshot: Snapshot) => void}} Drawn */
 /** `pages`: where it is shown; every page where there are none. `where`: in the header, in the middle, at the side.
@@ -62,14 +63,14 @@ async function start() {
     PANELS.push({ name: "report", title: "Report", where: "main", pages: ["report"], make: () => ({ node: report, update: () => {} }) });
   }
   const link = new Link();
-  let isDrawn = true;
+  const redraw = framed(draw);
   const source = new Source((await kept()) ?? COLLECTOR, take, (connection) => {
     if (connection.state === "refused") ctx.login();
     ctx.redraw();
   });
   /** @type {Context} */
   const ctx = {
-    link, source, snapshot: null, redraw, note, window: { first: null, rows: ROWS },
+    link, source, sight: new Sight(link), snapshot: null, redraw, note, window: { first: null, rows: ROWS },
     login: () => dialog(source, redraw), view,
   };
   /** @type {Map<string, Drawn>} */
@@ -80,13 +81,7 @@ async function start() {
     ctx.snapshot = snapshot;
     redraw();
   }
-  function redraw() {
-    if (!isDrawn) return;
-    isDrawn = false;
-    requestAnimationFrame(draw);
-  }
   function draw() {
-    isDrawn = true;
     for (const panel of shown()) {
       const drawn = made.get(panel.name) ?? panel.make(ctx);
       made.set(panel.name, drawn);

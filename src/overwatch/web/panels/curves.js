@@ -3,7 +3,6 @@
 import { chart } from "../chart.js";
 import { attr, h, keyed, put } from "../dom.js";
 import { bind } from "../keys.js";
-import { sightOf } from "../sight.js";
 import { aim, button, jump, searched } from "./parts.js";
 
 /** @import {Curve, History, Snapshot} from "../types.js" */
@@ -25,7 +24,7 @@ function passes(name, match) {
 /** Asks for the past of the charts in sight, at most once a second; each answer replaces what there was of a name.
  * @param {import("../app.js").Context} ctx @param {Map<string, ReturnType<typeof chart>>} charts */
 function pasts(ctx, charts) {
-  const sight = sightOf(ctx);
+  const { sight } = ctx;
   const it = { /** @type {Map<string, Past>} */ runs: new Map(), run: "", trouble: "", turn: 0, ask, stale };
   let [asked, isAsking, isStale] = [0, false, true];
   function stale() {
@@ -123,7 +122,7 @@ const toggle = (ctx, key, value) => ctx.link.go({ [key]: ctx.link.place[key] ===
 export const panel = {
   name: "curves", title: "Curves", where: "main", pages: ["curves"],
   make(ctx) {
-    const sight = sightOf(ctx);
+    const { sight } = ctx;
     /** @type {Map<string, ReturnType<typeof chart>>} */
     const charts = new Map();
     const past = pasts(ctx, charts);

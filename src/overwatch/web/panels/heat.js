@@ -6,7 +6,6 @@ import { gestures } from "../chart.js";
 import { attr, h, put } from "../dom.js";
 import { clock, whole } from "../format.js";
 import { bind } from "../keys.js";
-import { sightOf } from "../sight.js";
 import { button } from "./parts.js";
 
 /** @typedef {import("../types.js").HeatMap} HeatMap */
@@ -33,7 +32,7 @@ function past(ctx) {
   /** @param {string} run @param {number} first @param {number} rows @param {number} wide */
   async function ask(run, first, rows, wide) {
     const { of, filter, sort, at } = ctx.link.place;
-    const sight = sightOf(ctx);
+    const { sight } = ctx;
     const [from, to] = sight.isZoomed ? sight.span.map(String) : ["", ""];
     const query = { run, of, filter: of === "gpu" ? "" : filter, sort: sort === "env" ? "" : "worst", offset: String(first), rows: String(rows),
       columns: String(Math.min(MOST, Math.max(16, Math.floor(wide)))), to: to || at };
@@ -115,7 +114,7 @@ let map = null;
 export const panel = {
   name: "heat", title: "Heat", where: "main", pages: ["heat"],
   make(ctx) {
-    const sight = sightOf(ctx);
+    const { sight } = ctx;
     const asking = past(ctx);
     const [title, read, words] = [h("h2"), h("p", { class: "read" }), h("p", { class: "legend" })];
     const [canvas, cursor, row, chosen] = [h("canvas", { role: "img" }), h("i", { class: "at" }), h("i", { class: "row" }), h("i", { class: "chosen" })];

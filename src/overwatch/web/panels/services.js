@@ -12,10 +12,10 @@ import { pairs, table } from "./parts.js";
 const process = ({ role, rank }) => (rank ? `${role} ${rank}` : role ?? "all");
 
 /** @param {Service} one */
-function words({ status, age_s: age, bound, parts }) {
+export function words({ status, age_s: age, bound, parts }) {
   const silent = status === "silent" ? [`silent ${duration(age, { coarse: true })}`] : [];
   const isHeld = bound && bound.state !== "unknown" && !silent.length;
-  return [...silent, ...(isHeld ? [`${bound.state} ${bound.why ?? ""}`.trim()] : []), ...parts].join(" · ");
+  return [...silent, ...(isHeld ? [`${bound.state} ${bound.why ?? ""}`.trim()] : []), ...parts];
 }
 
 /** Readings, those of one process together. @param {Readonly<Record<string, Reading>>} services */
@@ -37,7 +37,7 @@ export const panel = {
   make(ctx) {
     const processes = table(ctx, "Processes, worst first", [
       ["process", (one) => one.name], ["status", ({ status }) => ({ text: status, is: status })],
-      ["age", (one) => duration(one.age_s), "num"], ["how it is", words, "long"],
+      ["age", (one) => duration(one.age_s), "num"], ["how it is", (one) => words(one).join(" · "), "long"],
     ], (/** @type {Service} */ one) => one.name);
     const readings = table(ctx, "What they report", [
       ["process", ([, one]) => process(one)], ["number", ([name, one]) => one.label || name],

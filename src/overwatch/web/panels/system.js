@@ -1,8 +1,9 @@
 /** The machines: a line a lane with what holds it back, the host, the telemetry's own lag; then services. */
 
 import { attr, h, keyed, put } from "../dom.js";
-import { ABSENT, age, duration, fixed, memory, percent, short, sparkline } from "../format.js";
+import { ABSENT, duration, fixed, memory, percent, short, sparkline } from "../format.js";
 import { aim, jump } from "./parts.js";
+import { words } from "./services.js";
 
 /** @import {Bound, Lane, Service, Snapshot} from "../types.js" */
 
@@ -79,20 +80,13 @@ function makeLane(ctx, gpu) {
   } };
 }
 
-/** @param {Service} service */
-function serviceWords({ status, age_s, bound, parts }) {
-  const isSilent = status === "silent";
-  const held = bound && bound.state !== "unknown" && !isSilent ? `${bound.state} ${bound.why ?? ""}`.trim() : "";
-  return [isSilent ? `silent ${duration(age_s, { coarse: true })}` : "", held, ...parts].filter(Boolean).join("  ");
-}
-
 function makeService() {
-  const [name, mark, words] = spans(["name", "bound", "why"]);
-  return { node: h("li", { class: "s-line" }, name, mark, words), update: (/** @type {Service} */ service) => {
+  const [name, mark, text] = spans(["name", "bound", "why"]);
+  return { node: h("li", { class: "s-line" }, name, mark, text), update: (/** @type {Service} */ service) => {
     put(name, service.name);
     put(mark, SERVICE_MARKS[service.status] ?? "");
     attr(mark, "data-mark", SERVICE_MARKS[service.status] ?? "");
-    put(words, serviceWords(service));
+    put(text, words(service).join("  "));
   } };
 }
 
