@@ -171,6 +171,11 @@ class Aggregator:
             self._views[run_id, view] -= 1
             self._views += Counter()
 
+    def behind_s(self) -> float:
+        """How long ago the latest frame's tick was, seconds: a loop that falls behind shows the past."""
+        frame = self.frame
+        return 0.0 if frame is None else max(0.0, (self._now() - frame.tick) / 1e9)
+
     def history(self, run_id: str | None, query: HistoryQuery) -> "Future[History | None]":
         """The past of a run, `None` being the newest, as of the next tick; from any thread, returns at once.
 

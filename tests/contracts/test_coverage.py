@@ -140,11 +140,12 @@ EVENTS: Final[tuple[Event, ...]] = (
         slots=("a",), embargo=3, blueprints={"norm": "no"}, metric=MetricInfo(name="m"), preset="grpo",
         updates=10, batches=3, git_sha="abc", dirty=True, node="n", amp="bf16", compile=True, ddp=2,
         world_size=2, attempt=1, group="A", env_offset=4, config={"target_kl": "0.02"},
+        resumed=3,
     ),
     EpisodeEnded(
         at=T, env_id=IDS, episode_return=Column.of([1.0, 2.0]), length=IDS, metric=Column.of([0.1, 0.2]),
         best=Column.of([0.2, 0.3]), best_step=IDS, growth_ratio=Column.of([1.1, 1.2]), fossils=IDS,
-        prunes=IDS, trace_id="a" * 32, span_id="b" * 16,
+        prunes=IDS, step=3, trace_id="a" * 32, span_id="b" * 16,
     ),
     ActionTaken(
         at=T, env_id=IDS, op=Column.of_labels(["grow", "wait"]), slot=Column.of_labels(["a", None]),

@@ -186,3 +186,13 @@ def test_views_are_bounded_and_given_back() -> None:
     aggregator.unwatch(None, View(rows=2))
 
     aggregator.watch(None, View(rows=999))
+
+
+def test_how_far_the_frames_are_behind_the_clock_is_known() -> None:
+    """By the tick of the latest one; nothing is behind before there is any."""
+    now = fakes.START_NS
+    aggregator = Aggregator(MemoryJournal(lambda: now).cursor("aggregator"), lambda: now)
+    before, now = aggregator.behind_s(), now + 280 * 10**9
+    aggregator.frame = Fold().advance(fakes.START_NS, [], ())
+
+    assert (before, aggregator.behind_s()) == (0.0, 280.0)

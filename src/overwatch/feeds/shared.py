@@ -99,6 +99,10 @@ class SharedReplay:
         self.failure: str | None = None
         """Why the recording cannot be opened, or be read any more."""
 
+    def behind_s(self) -> float:
+        """The end of a recording is of the past, and meant to be."""
+        return 0.0
+
     def start(self) -> None:
         """Begin to read; without, the first request does."""
         with self._changed:

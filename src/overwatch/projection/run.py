@@ -4,11 +4,13 @@ And the list of runs, from the snapshots of one moment. Pure.
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
 from overwatch.catalog.chips import LABEL, code_of, labelled
+from overwatch.catalog.durations import duration
 from overwatch.catalog.phases import DURATION_ENDS_S
 from overwatch.catalog.stages import parse_stage
 from overwatch.diagnose.assess import Judged
@@ -306,6 +308,33 @@ def aged_snapshot(snapshot: Snapshot, tick: int) -> Snapshot:
         return snapshot
     age_s = max(0.0, age_s + tick / 1e9 - snapshot.time)
     return msgspec.structs.replace(snapshot, link=msgspec.structs.replace(snapshot.link, data_age_s=age_s))
+
+
+LATE_S: Final = 5.0
+"""A frame that is shown later than this after its tick is old, whatever was known at its tick."""
+STALE_S: Final = 15.0
+
+
+def late(snapshot: Snapshot, behind_s: float) -> Snapshot:
+    """What a snapshot shows so long after its tick: the same as long as that is short; else that it is old.
+
+    The fold takes each tick in order, however late; so only who shows a frame knows how late it is.
+    """
+    link = snapshot.link
+    if behind_s < LATE_S or link.state == "ended":
+        return snapshot
+    age_s = None if link.data_age_s is None else link.data_age_s + behind_s
+    state = link.state if link.state not in ("live", "slow") else "stale" if behind_s >= STALE_S else "slow"
+    at = f"{datetime.fromtimestamp(int(snapshot.time), UTC):%Y-%m-%dT%H:%M:%SZ}"
+    severity = snapshot.verdict.severity
+    verdict = msgspec.structs.replace(
+        snapshot.verdict,
+        severity=severity if severity == "critical" else "warning",
+        text=f"the collector is {duration(behind_s)} behind; showing {at} · {snapshot.verdict.text}",
+        note=f"everything below is {duration(behind_s)} old",
+    )
+    link = msgspec.structs.replace(link, state=state, data_age_s=age_s)
+    return msgspec.structs.replace(snapshot, link=link, verdict=verdict)
 
 
 def run_line(run_id: str, snapshot: Snapshot, *, newest: bool) -> RunLine:

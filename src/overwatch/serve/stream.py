@@ -23,7 +23,7 @@ from overwatch.events import FindingAcknowledged
 from overwatch.journal import JournalFullError
 from overwatch.projection.board import SORTS
 from overwatch.projection.filtering import FilterError, parse
-from overwatch.projection.run import aged, aged_snapshot, run_list
+from overwatch.projection.run import aged, aged_snapshot, late, run_list
 from overwatch.serve.answers import BadRequest, answer, only, problem
 from overwatch.serve.archive import Archive, ArchiveError, as_it_was
 from overwatch.serve.past import PastAnswers, live_timeline
@@ -67,6 +67,10 @@ class Tower(Protocol):
     @property
     def frame(self) -> "Frame | None":
         """The newest one."""
+        ...
+
+    def behind_s(self) -> float:
+        """How long ago the newest one was made for, seconds; 0 where it is meant to be of the past."""
         ...
 
     def watch(self, run_id: str | None, view: View) -> None:
@@ -214,11 +218,11 @@ class ViewApi:
         only(request.query, frozenset())
         frame = self._tower.frame
         archived = self._archive.lines() if self._archive else ()
-        listed = (
-            run_list(frame.snapshots, frame.newest, [aged(line, frame.tick) for line in archived])
-            if frame
-            else run_list({}, None, archived)
-        )
+        if frame is None:
+            return answer(200, msgspec.json.encode(run_list({}, None, archived)))
+        behind_s = self._tower.behind_s()
+        shown = {key: late(snapshot, behind_s) for key, snapshot in frame.snapshots.items()}
+        listed = run_list(shown, frame.newest, [aged(line, frame.tick) for line in archived])
         return answer(200, msgspec.json.encode(listed))
 
     async def _snapshot(self, request: web.Request) -> web.Response:
@@ -415,7 +419,7 @@ class ViewApi:
     def _encode(self, wanted: ViewRequest, snapshot: Snapshot) -> bytes:
         kept = self._encoded.get(wanted)
         if kept is None or kept[0] is not snapshot:
-            kept = self._encoded[wanted] = (snapshot, codec.encode(snapshot))
+            kept = self._encoded[wanted] = (snapshot, codec.encode(late(snapshot, self._tower.behind_s())))
         return kept[1]
 
     @contextmanager

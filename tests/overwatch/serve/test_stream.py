@@ -5,14 +5,17 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError, web
 
 from overwatch import codec
 from overwatch.aggregator import Frame
 from overwatch.events import FindingAcknowledged
+from overwatch.projection.run import late
 from overwatch.serve.archive import AS_IT_WAS, Archive
 from overwatch.serve.stream import FrameNotifier, Keep, ViewApi
 from overwatch.snapshot import View
@@ -32,7 +35,12 @@ class HandDrivenTower:
         self.frames = Frames()
         self.frame: Frame | None = None
         self.views: list[tuple[str | None, View]] = []
+        self.behind = 0.0
         self._notifier = notifier
+
+    def behind_s(self) -> float:
+        """As late as the test has it."""
+        return self.behind
 
     def watch(self, run_id: str | None, view: View) -> None:
         """Take a view, up to `MOST` different ones."""
@@ -140,6 +148,49 @@ def test_one_snapshot_of_the_newest_or_a_named_run() -> None:
         assert tower.views == []
 
     scenario(work)
+
+
+def test_a_tower_that_falls_behind_shows_that_what_it_shows_is_old() -> None:
+    """Its frames are of a tick long past, as live as that was: view, stream and list report it."""
+
+    async def work(tower: HandDrivenTower, client: ClientSession) -> None:
+        tower.publish(busy_run(tower.frames))
+        fresh = codec.decode(await (await client.get("/api/v1/snapshot")).read())
+        tower.behind = 280.0
+        tower.update("run-1", 100)
+        async with client.ws_connect("/api/v1/stream") as stream:
+            shown = codec.decode((await stream.receive_str()).encode())
+        listed = (await (await client.get("/api/v1/runs")).json())["runs"][0]
+
+        assert (fresh.link.state, fresh.verdict.severity) == ("live", "critical")
+        assert (shown.link.state, shown.verdict.severity) == ("stale", "critical")
+        assert shown.link.data_age_s == pytest.approx(280, abs=5)
+        at = datetime.fromtimestamp(int(shown.time), UTC)
+        assert shown.verdict.text.startswith(
+            f"the collector is 4m40s behind; showing {at:%Y-%m-%dT%H:%M:%SZ} · "
+        )
+        assert shown.verdict.note == "everything below is 4m40s old"
+        assert (listed["state"], listed["severity"]) == ("stale", "critical")
+
+    scenario(work)
+
+
+@pytest.mark.parametrize(
+    ("behind_s", "state"), [(0.3, "live"), (4.9, "live"), (6.0, "slow"), (15.0, "stale")]
+)
+def test_a_frame_is_as_old_as_it_is_late(behind_s: float, state: str) -> None:
+    """What is late by no more than a reader waits is not late; the end of a run stays the end."""
+    snapshot = busy_run(Frames()).snapshots["run-1", View()]
+    ended = msgspec.structs.replace(snapshot, link=msgspec.structs.replace(snapshot.link, state="ended"))
+
+    calm = msgspec.structs.replace(
+        snapshot, verdict=msgspec.structs.replace(snapshot.verdict, severity="ok", note="warm-up")
+    )
+
+    assert late(calm, behind_s).verdict.severity == ("ok" if state == "live" else "warning")
+    assert late(snapshot, behind_s).link.state == state
+    assert (late(snapshot, behind_s) == snapshot) == (state == "live")
+    assert late(ended, behind_s) == ended
 
 
 def test_a_view_can_be_sorted_filtered_and_flat() -> None:

@@ -29,7 +29,22 @@ def axe() -> str:
     return AXE.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page_name", ["flight", "runs", "compare", "help"])
+@pytest.mark.parametrize(
+    "page_name",
+    [
+        "flight",
+        "policy",
+        "curves",
+        "heat",
+        "findings",
+        "feed",
+        "services",
+        "runs",
+        "compare",
+        "config",
+        "help",
+    ],
+)
 def test_axe_finds_nothing(page_of: PageOf, axe: str, page_name: str) -> None:
     """No violation of WCAG 2.2 AA or of its best practices, contrast too, in any colours and on a phone."""
     found = []

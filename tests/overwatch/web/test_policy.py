@@ -5,6 +5,7 @@ import pytest
 from overwatch.snapshot import Reading, Snapshot
 from overwatch.tui.grammar import sparkline
 from overwatch.tui.panels.policy import CELLS
+from overwatch.tui.text import clean
 from tests.overwatch.tui import scenario
 from tests.overwatch.web.browser import PageOf, Scene, shown, text
 from tests.overwatch.web.scenes import SCENES
@@ -16,10 +17,10 @@ WORDS = {"ok": "OK", "warning": "WARN", "critical": "CRIT"}
 def expected(reading: Reading, *, old: bool) -> list[str]:
     """Value, arrow, word, bars and limit, as the terminal has them."""
     word = "" if reading.limit is None and reading.status == "ok" else WORDS.get(reading.status, "")
-    limit = reading.limit.text if reading.limit and reading.status != "absent" else ""
+    limit = clean(reading.limit.text) if reading.limit and reading.status != "absent" else ""
     mark = "~" if old and reading.text != "–" else ""
     bars = "".join(span.text for span in sparkline(reading.history, 10, reading.scale))
-    return [mark + reading.text, ARROWS.get(reading.trend or "", ""), word, bars, limit]
+    return [mark + clean(reading.text), ARROWS.get(reading.trend or "", ""), word, bars, limit]
 
 
 @pytest.mark.parametrize("name", SCENES)

@@ -6,6 +6,7 @@ from playwright.sync_api import expect
 
 from overwatch.snapshot import Reading, Snapshot
 from overwatch.tui.panels.policy import names
+from overwatch.tui.text import clean
 from tests.overwatch.tui import scenario, states
 from tests.overwatch.tui.hostile import poisoned_snapshot
 from tests.overwatch.web.browser import PageOf, Scene, shown
@@ -37,9 +38,10 @@ def test_readings_are_the_snapshots(page_of: PageOf, name: str) -> None:
 
     for short, (label, value, *_, limit, warnings, criticals, _spread) in zip(wanted, cells, strict=True):
         reading = snapshot.policy[short]
-        assert label == (reading.label or short)
-        assert value.removeprefix("~") == reading.text
-        assert limit == ("" if reading.limit is None or reading.status == "absent" else reading.limit.text)
+        assert label == clean(reading.label or short)
+        assert value.removeprefix("~") == clean(reading.text)
+        has_limit = reading.limit is not None and reading.status != "absent"
+        assert limit == (clean(reading.limit.text) if reading.limit and has_limit else "")
         assert (warnings, criticals) == (f"{reading.warnings:,}", f"{reading.criticals:,}")
 
 

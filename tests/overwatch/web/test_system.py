@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from overwatch.snapshot import Bound, Service, Snapshot, System
+from overwatch.tui.text import clean
 from tests.overwatch.tui import scenario
 from tests.overwatch.web.browser import PHONE, PageOf, Scene, shown, text
 from tests.overwatch.web.scenes import SCENES
@@ -23,9 +24,9 @@ def test_each_lane_has_its_line(name: str, page_of: PageOf) -> None:
             bound = lane.bound
             assert bound is not None
             stale = snapshot.link.state == "stale"
-            assert drawn == ("unknown ?" if stale else f"{bound.state} {bound.mark}".strip())
-            assert (bound.why or "") in (line.locator(".s-why").text_content() or "") or stale
-            assert line.locator(".s-name").text_content() == lane.gpu_id
+            assert drawn == ("unknown ?" if stale else clean(f"{bound.state} {bound.mark}".strip()))
+            assert clean(bound.why or "") in (line.locator(".s-why").text_content() or "") or stale
+            assert line.locator(".s-name").text_content() == clean(lane.gpu_id)
         page.close()
 
 

@@ -92,7 +92,11 @@ export const panel = {
         if (about !== drawn) isFollowing = true;
         const newest = shown.at(-1)?.number ?? 0;
         const newer = isFollowing ? 0 : passed.filter((line) => line.number > newest).length;
-        if (isFollowing && (about !== drawn || passed.at(-1)?.number !== newest)) list.update((shown = passed));
+        if (isFollowing && (about !== drawn || passed.at(-1)?.number !== newest)) {
+          list.update((shown = passed));
+          // A browser keeps in place what one reads, also a few pixels above the newest line.
+          box.scrollTop = 0;
+        }
         drawn = about;
         const rate = snapshot.feed_rate == null ? "" : ` · ${short(snapshot.feed_rate)}/s`;
         put(state, (newer ? `${whole(newer)} newer below` : isFollowing ? "following" : "stopped") + rate);

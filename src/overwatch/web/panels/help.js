@@ -14,7 +14,7 @@ function choice(ctx, name, label, words) {
 export const panel = {
   name: "help", title: "Help", where: "main", pages: ["help"],
   make(ctx) {
-    const rows = KEYS.map((key) => h("tr", {}, h("th", { scope: "row" }, h("kbd", {}, key.shown)), h("td", {}, key.does),
+    const rows = KEYS.filter((key) => key.shown).map((key) => h("tr", {}, h("th", { scope: "row" }, h("kbd", {}, key.shown)), h("td", {}, key.does),
       h("td", { class: "muted" }, key.pages ? key.pages.join(", ") : "everywhere")));
     const node = h("section", { "aria-label": "Help" }, h("h2", {}, "Look"),
       choice(ctx, "theme", "Theme", [["", "as the system"], ["light", "light"], ["dark", "dark"]]),

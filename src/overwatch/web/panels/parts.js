@@ -96,7 +96,7 @@ export function facts(ctx) {
  * @param {(row: T, place: number) => unknown} key */
 export function table(ctx, title, columns, key) {
   const body = h("tbody");
-  const heads = columns.map(([name, , kind]) => h("th", { scope: "col", class: kind }, name));
+  const heads = columns.map(([name, , kind]) => h(name ? "th" : "td", { scope: name ? "col" : null, class: kind }, name));
   const node = h("div", { class: "list", role: "group", "aria-label": title, tabindex: 0, hidden: true },
     h("table", {}, h("caption", {}, title), h("thead", {}, h("tr", {}, heads)), body));
   return { node, update: (/** @type {readonly T[]} */ rows) => {
