@@ -1,12 +1,14 @@
 /** The page: which panels there are, where they lie, and how snapshots reach them. */
 
-import { attr, h, keyed, put } from "./dom.js";
+import { attr, framed, h, keyed, put } from "./dom.js";
 import { bind, press } from "./keys.js";
 import { kept } from "./kept.js";
 import { DEFAULTS, Link } from "./link.js";
+import { Sight } from "./sight.js";
 import { COLLECTOR, Source } from "./source.js";
 import { dialog } from "./login.js";
 import { ROWS } from "./rows.js";
+import { aim, jump } from "./panels/parts.js";
 import * as alarms from "./panels/alarms.js";
 import * as board from "./panels/board.js";
 import * as compare from "./panels/compare.js";
@@ -26,9 +28,8 @@ import * as services from "./panels/services.js";
 import * as transport from "./panels/transport.js";
 
 /** @typedef {import("./types.js").Snapshot} Snapshot */
-/** @typedef {{link: Link, source: Source, snapshot: Snapshot | null, redraw: () => void, note: (text: string) => void,
- *   login: () => void, follow: (to: () => Partial<import("./link.js").Place>) => (event: MouseEvent) => void,
- *   window: {first: number | null, rows: number}, view: () => void}} Context */
+/** @typedef {{link: Link, source: Source, sight: Sight, snapshot: Snapshot | null, redraw: () => void, note: (text: string) => void,
+ *   login: () => void, window: {first: number | null, rows: number}, view: () => void}} Context */
 /** @typedef {{node: HTMLElement, update: (snapshot: Snapshot) => void}} Drawn */
 /** `pages`: where it is shown; every page where there are none. `where`: in the header, in the middle, at the side.
  * @typedef {{name: string, title: string, where: "top" | "main" | "side", pages?: string[], make: (ctx: Context) => Drawn}} Panel */
@@ -40,12 +41,16 @@ export const PANELS = [
   drawer.panel,
 ];
 
-/** @type {[string, string][]} */
+/** Name, title, and the key that turns to it and back with what that shows. @type {[string, string, string?, string?][]} */
 export const PAGES = [
-  ["flight", "Flight"], ["policy", "Policy"], ["curves", "Curves"], ["heat", "Heat"], ["findings", "Findings"],
-  ["feed", "Feed"], ["services", "Services"], ["runs", "Runs"], ["compare", "Compare"], ["config", "Configuration"],
-  ["help", "Help"],
+  ["flight", "Flight"], ["policy", "Policy", "P", "all of the policy"],
+  ["curves", "Curves", "c", "every number as a chart of the whole run"], ["heat", "Heat"],
+  ["findings", "Findings", "A", "all findings"], ["feed", "Feed", "l", "the feed"], ["services", "Services"],
+  ["runs", "Runs", "R", "all runs"], ["compare", "Compare", "C", "this run beside another"],
+  ["config", "Configuration"], ["help", "Help", "?", "this help"],
 ];
+bind(PAGES.filter(([, , key]) => key).map(([page, , key = "", does]) => ({ keys: [key], shown: key, does: `${does}, or back`,
+  run: (ctx) => ctx.link.go({ page: ctx.link.place.page === page ? "flight" : page }) })));
 
 /** @param {string} id */
 const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
@@ -58,15 +63,15 @@ async function start() {
     PANELS.push({ name: "report", title: "Report", where: "main", pages: ["report"], make: () => ({ node: report, update: () => {} }) });
   }
   const link = new Link();
-  let isDrawn = true;
+  const redraw = framed(draw);
   const source = new Source((await kept()) ?? COLLECTOR, take, (connection) => {
     if (connection.state === "refused") ctx.login();
     ctx.redraw();
   });
   /** @type {Context} */
   const ctx = {
-    link, source, snapshot: null, redraw, note, window: { first: null, rows: ROWS },
-    login: () => dialog(source, redraw), follow, view,
+    link, source, sight: new Sight(link), snapshot: null, redraw, note, window: { first: null, rows: ROWS },
+    login: () => dialog(source, redraw), view,
   };
   /** @type {Map<string, Drawn>} */
   const made = new Map();
@@ -76,13 +81,7 @@ async function start() {
     ctx.snapshot = snapshot;
     redraw();
   }
-  function redraw() {
-    if (!isDrawn) return;
-    isDrawn = false;
-    requestAnimationFrame(draw);
-  }
   function draw() {
-    isDrawn = true;
     shown().forEach(drawOne);
     place();
   }
@@ -113,14 +112,6 @@ async function start() {
     const line = byId("note") ?? document.body.appendChild(h("p", { id: "note", role: "status" }));
     put(line, text);
     attr(line, "hidden", !text);
-  }
-  /** What a link does when it is clicked, which stays a link for new tabs. @param {() => Partial<import("./link.js").Place>} to */
-  function follow(to) {
-    return (/** @type {MouseEvent} */ event) => {
-      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-      event.preventDefault();
-      link.go(to());
-    };
   }
   function look() {
     attr(document.body, "data-page", link.place.page);
@@ -156,9 +147,9 @@ async function start() {
 /** The pages, as links that keep the place. @param {Context} ctx */
 function pages(ctx) {
   keyed(byId("pages"), PAGES, ([name]) => name, ([name, title]) => {
-    const node = h("a", { onclick: ctx.follow(() => ({ page: name })) }, title);
+    const node = jump(ctx, { page: name }, title);
     return { node, update: () => {
-      attr(node, "href", ctx.link.to({ page: name }));
+      aim(ctx, node, { page: name });
       attr(node, "aria-current", ctx.link.place.page === name ? "page" : null);
     } };
   });

@@ -1,5 +1,7 @@
 /** Canvases of the page: their colours, read once a theme, and when they are painted: some a frame, those in sight. */
 
+import { framed } from "./dom.js";
+
 const NAMES = ["ink", "muted", "line", "card", "accent", "ok", "info", "warning", "critical", "heat",
   "c0", "c1", "c2", "c3", "c4", "c5"];
 // What is drawn is filled in when the frame is committed, at 8 ms of processor a chart of noise, so few a frame.
@@ -14,7 +16,6 @@ const ALL = new Map();
 const dirty = new Set();
 /** @type {Record<string, string> | null} */
 let colours = null;
-let isPlanned = false;
 
 const sizes = new ResizeObserver((entries) => {
   for (const { target, contentRect } of entries) {
@@ -48,13 +49,10 @@ export function painted(one) {
 /** @param {Painted} one */
 export function repaint(one) {
   dirty.add(one);
-  if (isPlanned) return;
-  isPlanned = true;
-  requestAnimationFrame(paintSome);
+  plan();
 }
 
-function paintSome() {
-  isPlanned = false;
+const plan = framed(() => {
   const until = performance.now() + BUDGET_MS;
   let left = BUDGET;
   for (const one of dirty) {
@@ -65,8 +63,8 @@ function paintSome() {
     left -= 1;
   }
   const [next] = dirty;
-  if (next) repaint(next);
-}
+  if (next) plan();
+});
 
 /** @param {Painted} one */
 function paint({ canvas, wide, high, paint: draw }) {

@@ -5,9 +5,9 @@ import { along, axisNumber, axisTime, fitted, logTicks, place, ticks, timeTicks 
 import { painted, repaint } from "./canvas.js";
 import { attr, h, keyed, put } from "./dom.js";
 import { ABSENT, clock, formatted } from "./format.js";
+import { severity } from "./panels/parts.js";
 
-/** @typedef {import("./types.js").Curve} Curve */
-/** @typedef {import("./types.js").Moment} Moment */
+/** @import {Curve, Moment} from "./types.js" */
 /** A curve; its `begin` lies over the begin of the first one, which is that of the run.
  * @typedef {{curve: Curve, word: string, begin: number}} Series */
 /** @typedef {{series: Series[], moments: readonly Moment[], isByUpdate: boolean, isLog: boolean}} Drawing */
@@ -18,9 +18,6 @@ const [LEFT, RIGHT, TOP, BOTTOM] = [48, 8, 8, 18];
 /** Dashes of the curves: colour is never all that tells them apart. */
 export const DASHES = [[], [6, 3], [2, 3], [10, 3, 2, 3], [12, 5], [1, 4]];
 export const LETTERS = "abcdefgh";
-const WORDS = { ok: "OK", warning: "WARN", critical: "CRIT", info: "INFO", absent: "" };
-/** @param {string} status */
-export const wordOf = (status) => WORDS[/** @type {"ok"} */ (status)] ?? status;
 const NEAR = 5;
 
 /** Where things lie in a chart. @typedef {ReturnType<typeof framed>} Frame */
@@ -222,7 +219,7 @@ export function chart(sight, onSeen) {
     cursor.style.setProperty("transform", `translateX(${px}px)`);
     if (!drawing || !frame || at === null || !isIn) return drawing && put(read, notes(drawing.series[0].curve));
     const [near] = drawing.moments.filter((one) => Math.abs(/** @type {Frame} */ (frame).px(one.since) - px) < NEAR);
-    const found = near ? ` · ${wordOf(near.severity)} ${near.code} ${near.subject ?? ""}` : "";
+    const found = near ? ` · ${severity(near.severity)} ${near.code} ${near.subject ?? ""}` : "";
     put(read, `${clock(at)} ${reading(drawing.series[0], frame, at)}${found}`);
     [...legend.querySelectorAll("output")].forEach((one, i) => put(one, reading(
       /** @type {Drawing} */ (drawing).series[i], /** @type {Frame} */ (frame), at)));
@@ -235,9 +232,9 @@ export function chart(sight, onSeen) {
     drawing = next;
     const [{ curve }] = next.series;
     put(value, curve.text);
-    put(word, curve.limits.length || curve.status !== "ok" ? wordOf(curve.status) : "");
+    put(word, curve.limits.length || curve.status !== "ok" ? severity(curve.status) : "");
     attr(node, "data-severity", curve.status);
-    attr(canvas, "aria-label", `${curve.label} ${curve.text} ${wordOf(curve.status)}; ${notes(curve) || "no limits"}`);
+    attr(canvas, "aria-label", `${curve.label} ${curve.text} ${severity(curve.status)}; ${notes(curve) || "no limits"}`);
     keyed(legend, next.series.length > 1 ? next.series : [], (one) => one.word, (one) => entry(one.word));
     if (/** @type {HTMLDetailsElement} */ (figures).open) table(/** @type {Element} */ (figures.lastChild), next);
     repaint(it);

@@ -48,6 +48,18 @@ export function put(node, text) {
   }
 }
 
+/** What asks for a call in the next frame, however often it is asked. @param {() => void} call */
+export function framed(call) {
+  let isPlanned = false;
+  return () => {
+    if (!isPlanned) requestAnimationFrame(() => {
+      isPlanned = false;
+      call();
+    });
+    isPlanned = true;
+  };
+}
+
 /** @typedef {{node: HTMLElement, update: (item: any, place: number) => void}} Part */
 /** @type {WeakMap<Element, Map<unknown, Part>>} */
 const PARTS = new WeakMap();

@@ -2,11 +2,10 @@
 
 import { ApiError } from "./source.js";
 
-/** @typedef {import("./types.js").Snapshot} Snapshot */
-/** @typedef {import("./types.js").History} History */
+/** @import {HeatMap, History, RunList, Snapshot, Timeline} from "./types.js" */
 /** `moments` and `details` (by env) are of the one run. The heat is by what it is of.
- * @typedef {{runs: import("./types.js").RunList, moments: Snapshot[], details: Record<string, Snapshot["detail"]>,
- *   history: History, timeline: import("./types.js").Timeline, heat: Record<string, import("./types.js").HeatMap>}} Recorded */
+ * @typedef {{runs: RunList, moments: Snapshot[], details: Record<string, Snapshot["detail"]>,
+ *   history: History, timeline: Timeline, heat: Record<string, HeatMap>}} Recorded */
 
 /** What is kept in this page; null in one that a collector serves. @returns {Promise<import("./source.js").Door | null>} */
 export async function kept() {

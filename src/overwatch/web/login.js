@@ -11,7 +11,7 @@ export function dialog(source, after) {
   const form = h("form", { onsubmit: async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     try {
-      await source.login(token.value.trim());
+      await source.ask("login", {}, { method: "POST", body: token.value.trim() });
       box.close();
       source.again();
       after();

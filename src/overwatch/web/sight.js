@@ -4,16 +4,6 @@ import { bind } from "./keys.js";
 
 const PAGES = ["curves", "heat"];
 
-/** @type {WeakMap<import("./link.js").Link, Sight>} */
-const SIGHTS = new WeakMap();
-
-/** The sight of the page. @param {import("./app.js").Context} ctx @returns {Sight} */
-export function sightOf(ctx) {
-  const sight = SIGHTS.get(ctx.link) ?? new Sight(ctx.link);
-  SIGHTS.set(ctx.link, sight);
-  return sight;
-}
-
 /** Times are Unix seconds. In the address `from=-60` is the newest minute, which goes on with the run. */
 export class Sight {
   /** @param {import("./link.js").Link} link */
@@ -90,12 +80,10 @@ export class Sight {
 }
 
 bind([
-  { keys: ["z"], shown: "z Z", does: "the last tenth, then less; Z: all of it", pages: PAGES,
-    run: (ctx) => sightOf(ctx).zoom(sightOf(ctx).isZoomed ? 0.5 : 0.1) },
-  { keys: ["Z"], shown: "", does: "", pages: PAGES, run: (ctx) => sightOf(ctx).all() },
+  { keys: ["z", "Z"], shown: "z Z", does: "the last tenth, then less; Z: all of it", pages: PAGES,
+    run: ({ sight }, key) => (key === "Z" ? sight.all() : sight.zoom(sight.isZoomed ? 0.5 : 0.1)) },
   { keys: ["(", ")"], shown: "( )", does: "half of it earlier, later", pages: PAGES,
-    run: (ctx, key) => sightOf(ctx).move(key === "(" ? -0.5 : 0.5) },
-  { keys: ["ArrowLeft", "ArrowRight"], shown: "← → x", does: "read values at one time; x: no more", pages: PAGES,
-    run: (ctx, key) => sightOf(ctx).step(key === "ArrowLeft" ? -1 : 1) },
-  { keys: ["x"], shown: "", does: "", pages: PAGES, run: (ctx) => sightOf(ctx).read(null) },
+    run: ({ sight }, key) => sight.move(key === "(" ? -0.5 : 0.5) },
+  { keys: ["ArrowLeft", "ArrowRight", "x"], shown: "← → x", does: "read values at one time; x: no more", pages: PAGES,
+    run: ({ sight }, key) => (key === "x" ? sight.read(null) : sight.step(key === "ArrowLeft" ? -1 : 1)) },
 ]);

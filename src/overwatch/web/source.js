@@ -1,8 +1,7 @@
 /** Where snapshots come from: the view API of the collector that served the page. Read-only but for acknowledging. */
 
-/** @typedef {import("./types.js").Snapshot} Snapshot */
-/** @typedef {import("./types.js").History} History */
-/** @typedef {import("./types.js").RunList} RunList */
+/** @import {History, HeatMap, RunList, Snapshot, Timeline} from "./types.js" */
+/** What is answered, by its path. @typedef {{runs: RunList, history: History, timeline: Timeline, snapshot: Snapshot, heat: HeatMap}} Answers */
 /** @typedef {{state: "connecting" | "up" | "down" | "refused", reason: string, since: number}} Connection */
 
 /** @typedef {Record<string, string | string[]>} Query */
@@ -83,35 +82,10 @@ export class Source {
     this.again();
   }
 
-  /** @param {string} path @param {Query} [query] @param {RequestInit} [how] @returns {Promise<any>} */
+  /** @template {string} P @param {P} path @param {Query} [query] @param {RequestInit} [how]
+   * @returns {Promise<P extends keyof Answers ? Answers[P] : unknown>} */
   ask(path, query = {}, how = {}) {
     return this.door.ask(path, query, how);
-  }
-
-  /** @returns {Promise<RunList>} */
-  runs() {
-    return this.ask("runs");
-  }
-
-  /** @param {Record<string, string | string[]>} query @returns {Promise<History>} */
-  history(query) {
-    return this.ask("history", query);
-  }
-
-  /** What can be gone back to: first and last second, and the alarms. @param {string} run
-   * @returns {Promise<import("./types.js").Timeline>} */
-  timeline(run) {
-    return this.ask("timeline", { run });
-  }
-
-  /** @param {string} finding @param {string} run */
-  acknowledge(finding, run) {
-    return this.ask(`findings/${encodeURIComponent(finding)}/ack`, { run }, { method: "POST" });
-  }
-
-  /** @param {string} token */
-  login(token) {
-    return this.ask("login", {}, { method: "POST", body: token });
   }
 
   /** Begin anew, e.g. with another token. */

@@ -2,10 +2,10 @@
 
 import { attr, h, keyed, put } from "../dom.js";
 import { since } from "../format.js";
+import { aim, jump, severity } from "./parts.js";
 
 /** @typedef {import("../types.js").Finding} Finding */
 
-const WORDS = { critical: "CRIT", warning: "WARN", info: "INFO" };
 /** What the verdict has in whole, and needs no action. */
 const NO_ALARMS = new Set(["collector-away"]);
 
@@ -24,31 +24,29 @@ export const panel = {
   make(ctx) {
     const title = h("h2");
     const list = h("ol", { class: "alarms" });
-    const node = h("section", { "aria-label": "Alarms" }, title, list);
 
     /** @param {Finding} finding */
     function make(finding) {
       const [word, about, age, text, hint, gone] = [h("b"), h("span"), h("span", { class: "num" }), h("span"),
         h("span", { class: "hint" }), h("span", { class: "gone" })];
-      const link = h("a", { class: "alarm", onclick: ctx.follow(() => ({ finding: finding.id })) }, word, about, age, text, hint, gone);
-      /** @param {Finding} one */
-      function update(one) {
+      const link = jump(ctx, { finding: finding.id }, word, about, age, text, hint, gone);
+      attr(link, "class", "alarm");
+      return { node: h("li", {}, link), update: (/** @type {Finding} */ one) => {
         const now = one.ended_at ?? /** @type {any} */ (ctx.snapshot).time;
-        attr(link, "href", ctx.link.to({ finding: one.id }));
+        aim(ctx, link, { finding: one.id });
         attr(link, "data-severity", one.severity);
         attr(link, "data-cleared", one.cleared_at != null);
-        put(word, WORDS[/** @type {"info"} */ (one.severity)] ?? one.severity.slice(0, 4).toUpperCase());
+        put(word, severity(one.severity));
         put(about, subject(one.subject));
         put(age, since(now - one.since));
         put(text, one.message);
         put(hint, one.hint ? `› ${one.hint}` : "");
         attr(gone, "hidden", one.cleared_at == null);
         put(gone, one.cleared_at == null ? "" : `cleared ${since(now - one.cleared_at)}`);
-      }
-      return { node: h("li", {}, link), update };
+      } };
     }
     return {
-      node,
+      node: h("section", { "aria-label": "Alarms" }, title, list),
       update(snapshot) {
         const rail = onRail(snapshot);
         const open = rail.filter((one) => one.cleared_at == null).length;

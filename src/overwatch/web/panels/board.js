@@ -4,16 +4,16 @@
  * The rows come from the server: the worst of all lanes, or a window over every row (`first=`, `grouped=no`).
  */
 
-import { attr, h, put } from "../dom.js";
+import { attr, framed, h, put } from "../dom.js";
 import { whole } from "../format.js";
 import { bind } from "../keys.js";
 import { fill, makeRow } from "../line.js";
 import * as rows from "../rows.js";
 import { makeRollups } from "../rollups.js";
 
-/** @typedef {import("../types.js").Snapshot} Snapshot */
-/** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../line.js").Row} Row */
+/** @import {Context, Panel} from "../app.js" */
+/** @import {Row, Shape} from "../line.js" */
+/** @import {Snapshot} from "../types.js" */
 /** Where the cursor is: on an env, wherever that goes, else on a line. @typedef {{at: number, env: number | null}} Cursor */
 
 const HIGH = { wide: 24, narrow: 46 };
@@ -34,7 +34,7 @@ class Board {
     this.folded = new Set();
     /** @type {Row[]} */
     this.rows = [];
-    /** @type {import("../line.js").Shape} */
+    /** @type {Shape} */
     this.shape = { columns: [], heads: [], hasSlots: false };
     this.key = "";
     /** @type {Cursor | null} */
@@ -48,7 +48,6 @@ class Board {
     this.first = -1;
     this.tall = 400;
     this.acts = false;
-    this.isDrawn = true;
     this.timer = 0;
     this.asked = -Infinity;
     this.high = HIGH.wide;
@@ -116,10 +115,6 @@ class Board {
       ...(hasSlots ? [h("span", { class: "b-slots", role: "columnheader" }, ...[names].flat())] : []));
     const most = Math.max(6, ...snapshot.envs.map((env) => Object.keys(env.slots).length));
     this.grid.style.setProperty("--slots", `${heads.length ? heads.length * 46 : Math.min(17, most + 1) * 12}px`);
-    this.anew();
-  }
-
-  anew() {
     this.rows = [];
     this.first = -1;
     this.block.replaceChildren();
@@ -141,15 +136,7 @@ class Board {
     put(this.empty, this.lines.count ? "" : board.filter ? "no environment passes the filter; Esc drops it" : "no env yet");
   }
 
-  /** At most once a frame. */
-  redraw() {
-    if (!this.isDrawn) return;
-    this.isDrawn = false;
-    requestAnimationFrame(() => {
-      this.isDrawn = true;
-      this.draw();
-    });
-  }
+  redraw = framed(() => this.draw());
 
   /** The lines in sight. */
   draw() {
@@ -390,7 +377,7 @@ bind([
   }) },
 ]);
 
-/** @type {import("../app.js").Panel} */
+/** @type {Panel} */
 export const panel = {
   name: "board", title: "Flight board", where: "main", pages,
   make(ctx) {

@@ -1,16 +1,13 @@
 /** This run beside another: both verdicts, every reading of both, and what differs in their settings. */
 
-import { attr, h, keyed, put } from "../dom.js";
+import { h, keyed, put } from "../dom.js";
 import { ABSENT, duration, whole } from "../format.js";
-import { bind } from "../keys.js";
+import { aim, jump, polled, table } from "./parts.js";
 
 /** @typedef {import("../types.js").Snapshot} Snapshot */
 /** @typedef {{name: string, label: string, a: string, b: string, by: string, differs: boolean}} Row */
 
 const EVERY_MS = 2000;
-
-bind([{ keys: ["C"], shown: "C", does: "this run beside another, or back",
-  run: ({ link }) => link.go({ page: link.place.page === "compare" ? "flight" : "compare" }) }]);
 
 /** Every reading of both, in the order of the first. @param {Snapshot} a @param {Snapshot} b @returns {Row[]} */
 function readings(a, b) {
@@ -38,63 +35,48 @@ function settings(a, b) {
     .map((name) => ({ name, label: name, a: one[name] ?? ABSENT, b: other[name] ?? ABSENT, by: "", differs: true }));
 }
 
-/** @param {string} title @param {string[]} heads */
-function table(title, heads) {
-  const [caption, body] = [h("h2", {}, title), h("tbody")];
-  const node = h("section", { "aria-label": title }, caption, h("div", { class: "wide" },
-    h("table", {}, h("thead", {}, h("tr", {}, heads.map((word) => h("th", { scope: "col" }, word)))), body)));
-  /** @param {readonly Row[]} rows */
-  const update = (rows) => keyed(body, rows, (row) => row.name, () => {
-    const cells = heads.slice(1).map(() => h("td"));
-    const name = h("th", { scope: "row" });
-    return { node: h("tr", {}, name, cells), update: (/** @type {Row} */ row) => {
-      put(name, row.label);
-      [row.a, row.b, row.by].slice(0, cells.length).forEach((text, place) => put(cells[place], text));
-      attr(/** @type {HTMLElement} */ (name.parentElement), "class", row.differs ? "differs" : null);
-    } };
-  });
-  return { node, update };
-}
+/** @type {[string, (row: Row) => import("./parts.js").Cell, string][]} */
+const COLUMNS = [
+  ["name", ({ label, differs }) => ({ text: label, is: differs ? "differs" : undefined }), "long"],
+  ["A", (row) => row.a, "long"], ["B", (row) => row.b, "long"], ["B − A", (row) => row.by, "num"],
+];
 
 /** @type {import("../app.js").Panel} */
 export const panel = {
   name: "compare", title: "Compare", where: "main", pages: ["compare"],
   make(ctx) {
     const chosen = /** @type {HTMLSelectElement} */ (h("select", { id: "beside", onchange: () => ctx.link.go({ beside: chosen.value }) }));
-    const curves = h("a", { onclick: ctx.follow(() => ({ page: "curves" })) }, "their curves, one over the other");
+    const curves = jump(ctx, { page: "curves" }, "their curves, one over the other");
     const heads = [h("p"), h("p")];
-    const [numbers, differing] = [table("Readings", ["reading", "A", "B", "B − A"]), table("Settings that differ", ["setting", "A", "B"])];
+    const numbers = table(ctx, "Readings", COLUMNS, (row) => row.name);
+    const differing = table(ctx, "Settings that differ", COLUMNS.slice(0, 3), (row) => row.name);
     const node = h("div", {}, h("p", {}, h("label", { for: "beside" }, "A is the run above. B is "), chosen, " · ", curves),
       heads, numbers.node, differing.node);
-    let [asked, pair] = [-EVERY_MS, ""];
+    let pair = "";
     /** @type {Snapshot | null} */
     let other = null;
 
-    async function ask() {
-      const mine = /** @type {Snapshot} */ (ctx.snapshot).run.run_id;
-      const list = await ctx.source.runs();
+    const poll = polled(EVERY_MS, (mine) => ask(mine).then(ctx.redraw, (error) => ctx.note(`compare: ${error.message}`)));
+    /** @param {string} mine */
+    async function ask(mine) {
+      const list = await ctx.source.ask("runs");
       const names = list.runs.map((one) => one.run_id).filter((name) => name !== mine);
       keyed(chosen, ["", ...names], (name) => name, (name) => ({ node: h("option", { value: name }, name || "choose a run"), update: () => {} }));
       const beside = ctx.link.place.beside.split(",")[0];
       chosen.value = names.includes(beside) ? beside : "";
       other = chosen.value ? await ctx.source.ask("snapshot", { run: beside, rows: "0" }) : null;
-      if (other && pair !== `${mine} ${beside}`) {
-        pair = `${mine} ${beside}`;
-        const [a, b] = await Promise.all([mine, beside].map((run) => ctx.source.history({ run, name: "-", about: "yes" })));
-        differing.update(settings(a.about, b.about));
-      }
+      if (pair === `${mine} ${chosen.value}`) return;
+      pair = `${mine} ${chosen.value}`;
+      const about = (/** @type {string} */ run) => ctx.source.ask("history", { run, name: "-", about: "yes" });
+      const [a, b] = other ? await Promise.all([mine, beside].map(about)) : [];
+      differing.update(settings(a?.about, b?.about));
     }
     return {
       node,
       update(snapshot) {
-        attr(curves, "href", ctx.link.to({ page: "curves" }));
-        if (performance.now() - asked >= EVERY_MS) {
-          asked = performance.now();
-          ask().then(ctx.redraw, (error) => ctx.note(`compare: ${error.message}`));
-        }
-        attr(numbers.node, "hidden", !other);
-        attr(differing.node, "hidden", !other);
-        if (other) numbers.update(readings(snapshot, other));
+        aim(ctx, curves, { page: "curves" });
+        poll(snapshot.run.run_id);
+        numbers.update(other ? readings(snapshot, other) : []);
         [snapshot, other].forEach((one, place) => put(heads[place], one === null ? "" :
           [`${"AB"[place]} ${one.run.run_id}`, `update ${whole(one.run.update)}`,
             duration(one.run.elapsed_s, { coarse: true }), `${one.verdict.severity}: ${one.verdict.text}`].join(" · ")));

@@ -3,11 +3,9 @@
 import { chart } from "../chart.js";
 import { attr, h, keyed, put } from "../dom.js";
 import { bind } from "../keys.js";
-import { sightOf } from "../sight.js";
+import { aim, button, jump, searched } from "./parts.js";
 
-/** @typedef {import("../types.js").History} History */
-/** @typedef {import("../types.js").Curve} Curve */
-/** @typedef {import("../types.js").Snapshot} Snapshot */
+/** @import {Curve, History, Snapshot} from "../types.js" */
 /** The past of one run, as far as it was asked for. @typedef {{past: History, curves: Map<string, Curve>}} Past */
 
 /** The terminal's order. */
@@ -26,7 +24,7 @@ function passes(name, match) {
 /** Asks for the past of the charts in sight, at most once a second; each answer replaces what there was of a name.
  * @param {import("../app.js").Context} ctx @param {Map<string, ReturnType<typeof chart>>} charts */
 function pasts(ctx, charts) {
-  const sight = sightOf(ctx);
+  const { sight } = ctx;
   const it = { /** @type {Map<string, Past>} */ runs: new Map(), run: "", trouble: "", turn: 0, ask, stale };
   let [asked, isAsking, isStale] = [0, false, true];
   function stale() {
@@ -67,7 +65,7 @@ function pasts(ctx, charts) {
     const isPart = sight.isZoomed && shift === shift && (isOwn ? own : ctx.link.place.by !== "update");
     /** @type {Record<string, string>} */
     const span = isPart ? { from: String(Math.max(0, first + shift - wide)), to: String(last + shift + wide) } : {};
-    const past = await ctx.source.history({ ...wanted, ...span, run, at: isOwn ? wanted.at : "" });
+    const past = await ctx.source.ask("history", { ...wanted, ...span, run, at: isOwn ? wanted.at : "" });
     const curves = before?.curves ?? new Map();
     for (const curve of past.curves) curves.set(curve.name, curve);
     it.runs.set(run, { past, curves });
@@ -102,7 +100,7 @@ function seriesOf(name, runs, ctx) {
 function choice(ctx) {
   const list = h("div");
   const node = h("details", { class: "beside", ontoggle: async () => {
-    const { runs } = await ctx.source.runs();
+    const { runs } = await ctx.source.ask("runs");
     keyed(list, runs.filter((one) => one.run_id !== ctx.snapshot?.run.run_id), (one) => one.run_id, (one) => {
       const box = h("input", { type: "checkbox", onchange: (/** @type {Event} */ event) => {
         const rest = others(ctx).filter((run) => run !== one.run_id);
@@ -115,27 +113,24 @@ function choice(ctx) {
   return node;
 }
 
-/** A button that is pressed while the address has a value. @param {import("../app.js").Context} ctx @param {string} text
- * @param {"log" | "over" | "by"} key @param {string} value */
-function toggle(ctx, text, key, value) {
-  const node = h("button", { type: "button", onclick: () => ctx.link.go({ [key]: ctx.link.place[key] === value ? "" : value }) }, text);
-  return { node, update: () => attr(node, "aria-pressed", String(ctx.link.place[key] === value)) };
-}
+/** What lies in the address while its button is pressed. @type {[string, "log" | "over" | "by", string][]} */
+const TOGGLES = [["Log scale", "log", "yes"], ["Ranks", "over", "ranks"], ["By update", "by", "update"]];
+/** @param {import("../app.js").Context} ctx @param {"log" | "over" | "by"} key @param {string} value */
+const toggle = (ctx, key, value) => ctx.link.go({ [key]: ctx.link.place[key] === value ? "" : value });
 
 /** @type {import("../app.js").Panel} */
 export const panel = {
   name: "curves", title: "Curves", where: "main", pages: ["curves"],
   make(ctx) {
-    const sight = sightOf(ctx);
+    const { sight } = ctx;
     /** @type {Map<string, ReturnType<typeof chart>>} */
     const charts = new Map();
     const past = pasts(ctx, charts);
     const title = h("h2");
-    const match = h("input", { type: "search", id: "match", placeholder: "name, or name*", "aria-label": "Only numbers with this name",
-      oninput: () => ctx.link.go({ match: /** @type {HTMLInputElement} */ (match).value }, { quiet: true }) });
-    const toggles = [toggle(ctx, "Log scale", "log", "yes"), toggle(ctx, "Ranks", "over", "ranks"), toggle(ctx, "By update", "by", "update")];
-    const whole = h("button", { type: "button", onclick: () => sight.all() }, "Whole run");
-    const bar = h("div", { class: "bar" }, match, ...toggles.map((one) => one.node), whole, choice(ctx));
+    const match = searched(ctx, "match", { placeholder: "name, or name*", "aria-label": "Only numbers with this name" });
+    const toggles = TOGGLES.map(([text, key, value]) => button(text, () => toggle(ctx, key, value)));
+    const whole = button("Whole run", () => sight.all()).node;
+    const bar = h("div", { class: "bar" }, match.node, toggles.map((one) => one.node), whole, choice(ctx));
     const grid = h("div", { class: "curves" });
     let drawn = "";
 
@@ -146,12 +141,11 @@ export const panel = {
         ctx.redraw();
       });
       charts.set(name, one);
-      const to = () => ({ name: ctx.link.place.name ? "" : name });
-      const link = h("a", { onclick: ctx.follow(to) });
+      const link = jump(ctx, { name });
       const node = h("figure", { tabindex: 0, "data-name": name }, h("figcaption", {}, link), one.node);
       return { node, update: () => {
         const series = seriesOf(name, past.runs, ctx);
-        attr(link, "href", ctx.link.to(to()));
+        aim(ctx, link, { name: ctx.link.place.name ? "" : name });
         put(link, series[0]?.curve.label ?? name);
         if (!series.length) return;
         const { by, log } = ctx.link.place;
@@ -171,10 +165,9 @@ export const panel = {
         const state = `${past.turn} ${ctx.link.to({})} ${ordered.length} ${snapshot.run.run_id}`;
         if (state === drawn) return;
         drawn = state;
-        for (const one of toggles) one.update();
+        TOGGLES.forEach(([, key, value], place) => toggles[place].update(ctx.link.place[key] === value));
         attr(whole, "disabled", !sight.isZoomed);
-        const field = /** @type {HTMLInputElement} */ (match);
-        if (document.activeElement !== field) field.value = text;
+        match.update();
         put(title, `Curves: ${name ? "one number; Enter shows all" : `${ordered.length} numbers`}${past.trouble ? ` · the past did not come: ${past.trouble}` : ""}`);
         attr(grid, "class", name ? "curves alone" : "curves");
         keyed(grid, ordered, (one) => one, make);
@@ -191,17 +184,15 @@ function move(by) {
   all[now ? Math.min(all.length - 1, Math.max(0, all.indexOf(now) + by)) : 0]?.focus();
 }
 bind([
-  { keys: ["c"], shown: "c", does: "every number as a chart of the whole run, or back",
-    run: (ctx) => ctx.link.go({ page: ctx.link.place.page === "curves" ? "flight" : "curves" }) },
   { keys: ["j", "k"], shown: "j k", does: "to the next chart, to the one before", pages: ["curves"],
     run: (_, key) => move(key === "j" ? 1 : -1) },
   { keys: ["Enter"], shown: "Enter", does: "the chart alone, or all again", pages: ["curves"],
     run: (ctx) => ctx.link.go({ name: ctx.link.place.name ? "" : here()?.dataset.name ?? "" }) },
   { keys: ["Escape"], shown: "", does: "", pages: ["curves"], run: (ctx) => ctx.link.go({ name: "", match: "" }) },
   { keys: ["L"], shown: "L", does: "logarithmic scale, or no longer", pages: ["curves"],
-    run: (ctx) => ctx.link.go({ log: ctx.link.place.log ? "" : "yes" }) },
+    run: (ctx) => toggle(ctx, "log", "yes") },
   { keys: ["o"], shown: "o", does: "over each curve: ranks, or nothing", pages: ["curves"],
-    run: (ctx) => ctx.link.go({ over: ctx.link.place.over ? "" : "ranks" }) },
+    run: (ctx) => toggle(ctx, "over", "ranks") },
   { keys: ["/"], shown: "/", does: "only the numbers with that text in their name", pages: ["curves"],
     run: () => document.getElementById("match")?.focus() },
 ]);

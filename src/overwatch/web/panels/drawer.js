@@ -8,9 +8,8 @@ import { acknowledge, findingOf, findingPage, findingTitle, momentOf } from "./f
 import { machinePage } from "./machine.js";
 import { CLOSED } from "./parts.js";
 
-/** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../app.js").Drawn} Drawn */
-/** @typedef {import("../types.js").Snapshot} Snapshot */
+/** @import {Context, Drawn, Panel} from "../app.js" */
+/** @import {Snapshot} from "../types.js" */
 
 /** Each kind: its page, and its title.
  * @type {Record<string, [(ctx: Context) => Drawn, (ctx: Context, snapshot: Snapshot) => string]>} */
@@ -89,7 +88,7 @@ function newestWins({ link }) {
 
 const NARROW = matchMedia("(max-width: 1180px)");
 
-/** @type {import("../app.js").Panel} */
+/** @type {Panel} */
 export const panel = {
   name: "drawer", title: "Detail", where: "side",
   make(ctx) {

@@ -1,15 +1,15 @@
 /** All about one environment, and about one of its slots: why it stands out, what grows in it, what it did last. */
 
+import { label } from "../chips.js";
 import { h, put } from "../dom.js";
 import { ABSENT, clock, duration, fixed, percent, sparkline, whole } from "../format.js";
 import { lines, scrollback } from "./lines.js";
-import { CLOSED, facts, severity, status, table } from "./parts.js";
+import { status } from "../rows.js";
+import { CLOSED, facts, severity, table } from "./parts.js";
 
-/** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../types.js").Snapshot} Snapshot */
-/** @typedef {import("../types.js").Detail} Detail */
-/** @typedef {import("../types.js").Slot} Slot */
-/** @typedef {import("./parts.js").Row} Row */
+/** @import {Context} from "../app.js" */
+/** @import {Detail, Slot, Snapshot} from "../types.js" */
+/** @import {Row} from "./parts.js" */
 
 /** Digits of the numbers of an env, negative where the sign is shown too. @type {Record<string, number>} */
 const DIGITS = { return: -2, reward: -2, metric: 2, rent: 2, fps: 0 };
@@ -23,9 +23,7 @@ const shown = (name, value) => (name in DIGITS ? fixed(value, Math.abs(DIGITS[na
 const named = (numbers) => Object.entries(numbers ?? {})
   .map(([name, value]) => `${name.replaceAll("_", " ")} ${shown("", value)}`).join(" · ");
 /** @param {Slot} slot */
-const stage = ({ stage: word, glyph }) => ({
-  text: `${glyph} ${word === "fossilised" ? "FOSSILIZED" : word.toUpperCase()}`, glyph,
-});
+const stage = ({ stage: word, glyph }) => ({ text: `${glyph} ${label(word)}`, glyph });
 /** How far the seed is let in; of a pruned one, how far it had been. @param {Slot} slot */
 const alpha = ({ stage: word, alpha: share }) =>
   (word === "blending" || (word === "pruned" && share) ? fixed(share) : ABSENT);
@@ -121,8 +119,7 @@ export function envPage(ctx) {
     ["grad", ([, one]) => fixed(one.grad), "num"], ["", ([, , numbers]) => named(numbers), "long"],
   ], (/** @type {[string, Slot, Record<string, number> | undefined]} */ row) => row[0]);
   const node = h("div", {}, top.node, slots.node, trend.node, rest.node, feed, log.node);
-  /** @param {Snapshot} snapshot */
-  function update(snapshot) {
+  return { node, update: (/** @type {Snapshot} */ snapshot) => {
     const { id, env, detail } = envOf(ctx, snapshot);
     top.update(reasons(ctx, snapshot));
     const order = [...snapshot.run.slots, ...Object.keys(env?.slots ?? {})];
@@ -133,15 +130,13 @@ export function envPage(ctx) {
     const own = scrollback(snapshot).filter((one) => String(one.env_id) === id).slice(-LINES);
     put(feed, own.length ? "Feed of it" : "");
     log.update(own);
-  }
-  return { node, update };
+  } };
 }
 
 /** @param {Context} ctx */
 export function slotPage(ctx) {
   const rows = facts(ctx);
-  /** @param {Snapshot} snapshot */
-  function update(snapshot) {
+  return { node: rows.node, update: (/** @type {Snapshot} */ snapshot) => {
     const { slot: name } = ctx.link.place;
     const { id, env, detail } = envOf(ctx, snapshot);
     const slot = env?.slots[name];
@@ -157,6 +152,5 @@ export function slotPage(ctx) {
       ["events", events(detail, name)],
       ["env", { text: `env ${id}`, to: { slot: "" } }],
     ]);
-  }
-  return { node: rows.node, update };
+  } };
 }

@@ -4,10 +4,10 @@ import { attr, h, put } from "../dom.js";
 import { short, whole } from "../format.js";
 import { bind } from "../keys.js";
 import { lines, passing, scrollback, TOGGLES } from "./lines.js";
-import { CLOSED, jump } from "./parts.js";
+import { button, CLOSED, jump, searched } from "./parts.js";
 
-/** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("./lines.js").Kept} Kept */
+/** @import {Context, Panel} from "../app.js" */
+/** @import {Kept} from "./lines.js" */
 
 const FEW = 8;
 const pages = ["feed"];
@@ -31,13 +31,11 @@ bind([
   { keys: ["v"], shown: "v", does: "every line of the feed, or only facts and warnings",
     pages: ["feed", "flight"], run: level },
   { keys: ["/"], shown: "/", does: "search the feed: words, or env=9", pages, run: () =>
-    document.getElementById("feed-search")?.focus() },
+    document.getElementById("search")?.focus() },
   { keys: ["Escape"], shown: "Esc", does: "close what is open, else show all lines again", pages, run: (ctx) => {
     const { env, lane, finding } = ctx.link.place;
     ctx.link.go(env || lane || finding ? CLOSED : { search: "", level: "" });
   } },
-  { keys: ["l"], shown: "l", does: "the feed, or back", run: (ctx) =>
-    ctx.link.go({ page: ctx.link.place.page === "feed" ? "flight" : "feed" }) },
   { keys: ["O"], shown: "O", does: "the trainer's own log, or back", run: (ctx) => {
     const isLog = ctx.link.place.page === "feed" && ctx.link.place.level === "log";
     ctx.link.go(isLog ? { page: "flight", level: "" } : { page: "feed", level: "log" });
@@ -46,21 +44,17 @@ bind([
 
 /** What chooses the lines. @param {Context} ctx */
 function controls(ctx) {
-  const words = TOGGLES.map((word) => h("button", { type: "button", onclick: () => toggle(ctx, word) }, word));
-  const every = h("button", { type: "button", onclick: () => level(ctx) }, "every line");
-  const search = /** @type {HTMLInputElement} */ (h("input", { id: "feed-search", type: "search",
-    placeholder: "words, or env=9", "aria-label": "Search the feed",
-    oninput: () => ctx.link.go({ search: search.value }, { quiet: true }) }));
-  const node = h("div", { class: "controls" }, words, every, search);
-  /** @param {boolean} hasSeeds */
-  function update(hasSeeds) {
+  const words = TOGGLES.map((word) => button(word, () => toggle(ctx, word)));
+  const every = button("every line", () => level(ctx));
+  const search = searched(ctx, "search", { placeholder: "words, or env=9", "aria-label": "Search the feed" });
+  const node = h("div", { class: "bar" }, words.map((one) => one.node), every.node, search.node);
+  return { node, update: (/** @type {boolean} */ hasSeeds) => {
     const on = toggled(ctx);
-    words.forEach((button, place) => attr(button, "aria-pressed", String(on.includes(TOGGLES[place]))));
-    attr(words[1], "hidden", !hasSeeds);
-    attr(every, "aria-pressed", String(ctx.link.place.level === "all"));
-    if (search.value !== ctx.link.place.search) search.value = ctx.link.place.search;
-  }
-  return { node, update };
+    words.forEach((one, place) => one.update(on.includes(TOGGLES[place])));
+    attr(words[1].node, "hidden", !hasSeeds);
+    every.update(ctx.link.place.level === "all");
+    search.update();
+  } };
 }
 
 /** @param {string} of @param {string} search */
@@ -68,7 +62,7 @@ const nothing = (of, search) => (of === "log" && !search ?
   "no line of the trainer's own log has come; overwatch.sdk.logs has a handler for logging" :
   of || search ? "no line passes; Esc shows all again" : "no line yet");
 
-/** @type {import("../app.js").Panel} */
+/** @type {Panel} */
 export const panel = {
   name: "feed", title: "Feed", where: "main", pages: ["flight", "feed"],
   make(ctx) {

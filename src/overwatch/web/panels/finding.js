@@ -5,9 +5,8 @@ import { clock, duration, sparkline, whole } from "../format.js";
 import { subject } from "./alarms.js";
 import { CLOSED, facts, severity } from "./parts.js";
 
-/** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../types.js").Finding} Finding */
-/** @typedef {import("../types.js").Snapshot} Snapshot */
+/** @import {Context} from "../app.js" */
+/** @import {Finding, Snapshot} from "../types.js" */
 
 /** The one that is open, else the one about the env that is. @param {Context} ctx */
 export function findingOf({ link: { place: { finding, env } }, snapshot }) {
@@ -36,7 +35,7 @@ export async function acknowledge(ctx) {
   if (ctx.link.place.at) return ctx.note("this is the past; only a live finding can be acknowledged");
   ctx.note(`${one.code}: acknowledging`);
   try {
-    await ctx.source.acknowledge(one.id, ctx.snapshot.run.run_id);
+    await ctx.source.ask(`findings/${encodeURIComponent(one.id)}/ack`, { run: ctx.snapshot.run.run_id }, { method: "POST" });
     ctx.note(`${one.code}: acknowledged`);
   } catch (error) {
     const { status, message } = /** @type {import("../source.js").ApiError} */ (error);
@@ -78,13 +77,11 @@ function about(snapshot, one) {
 export function findingPage(ctx) {
   const rows = facts(ctx);
   const button = h("button", { type: "button", onclick: () => acknowledge(ctx) });
-  /** @param {Snapshot} snapshot */
-  function update(snapshot) {
+  return { node: h("div", {}, rows.node, button), update: (/** @type {Snapshot} */ snapshot) => {
     const one = findingOf(ctx);
     rows.update(one ? about(snapshot, one) : [["finding", "it is not here at this time; A lists those before"]]);
     attr(button, "hidden", !one);
     attr(button, "disabled", one?.acknowledged);
     put(button, one?.acknowledged ? "Acknowledged" : "Acknowledge");
-  }
-  return { node: h("div", {}, rows.node, button), update };
+  } };
 }

@@ -2,16 +2,12 @@
 
 import { h, put } from "../dom.js";
 import { ABSENT, clock, duration, whole } from "../format.js";
-import { bind } from "../keys.js";
 import { subject } from "./alarms.js";
 import { momentOf, standing } from "./finding.js";
 import { asked, CLOSED, severity, table } from "./parts.js";
 
 /** @typedef {{word: string, about: string, since: number, lasted: string, state: string, text: string, hint: string,
  *   id: string, at?: {run: string, at: string}}} Listed */
-
-bind([{ keys: ["A"], shown: "A", does: "all findings, or back", run: ({ link }) =>
-  link.go({ page: link.place.page === "findings" ? "flight" : "findings" }) }]);
 
 /** @param {number} since @param {number | null} until */
 const lasted = (since, until) => (until === null ? ABSENT : duration(Math.max(0, until - since)));

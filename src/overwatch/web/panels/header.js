@@ -2,10 +2,9 @@
 
 import { attr, h, put } from "../dom.js";
 import { ABSENT, duration, moments, percent, short, whole } from "../format.js";
+import { severity } from "./parts.js";
 
 /** @typedef {import("../types.js").Snapshot} Snapshot */
-
-const WORDS = { critical: "CRIT", warning: "WARN", info: "INFO", ok: "OK" };
 
 /** @param {number | null | undefined} done @param {number | null | undefined} planned */
 const of = (done, planned) => (done == null ? ABSENT : planned == null ? whole(done) : `${done}/${planned}`);
@@ -58,8 +57,7 @@ export const panel = {
     const note = h("span", { class: "muted" });
     const verdict = h("p", { class: "verdict", "aria-live": "polite" }, word, text, note);
     const node = h("div", { class: "head" }, h("div", { class: "row" }, name, state), about, far, verdict);
-    /** @param {Snapshot} snapshot */
-    function update(snapshot) {
+    return { node, update(snapshot) {
       const { run, link, verdict: of_, time } = snapshot;
       put(name, run.run_id);
       put(about, identity(run));
@@ -70,14 +68,13 @@ export const panel = {
       const at = ctx.link.place.at ? `at ${new Date(time * 1000).toISOString()}` : `${link.state} ${duration(link.data_age_s)}`;
       put(state, isCut ? `disconnected ${duration(waited)}` : at);
       attr(state, "data-state", isCut ? "stale" : link.state);
-      const severity = isCut ? "critical" : of_.severity;
-      put(word, WORDS[/** @type {"ok"} */ (severity)] ?? severity);
+      const worst = isCut ? "critical" : of_.severity;
+      put(word, severity(worst));
       put(text, isCut ? `collector silent for ${duration(waited)}; reconnecting. ${reason}` : moments(of_.text, time));
       put(note, isCut ? "everything below is old" : of_.note ?? counted(of_));
-      attr(verdict, "data-severity", severity);
+      attr(verdict, "data-severity", worst);
       attr(document.body, "data-old", isCut);
-      document.title = `${severity === "ok" ? "" : `${WORDS[/** @type {"ok"} */ (severity)]} `}${run.run_id} · Overwatch`;
-    }
-    return { node, update };
+      document.title = `${worst === "ok" ? "" : `${severity(worst)} `}${run.run_id} · Overwatch`;
+    } };
   },
 };

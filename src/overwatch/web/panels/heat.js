@@ -6,7 +6,7 @@ import { gestures } from "../chart.js";
 import { attr, h, put } from "../dom.js";
 import { clock, whole } from "../format.js";
 import { bind } from "../keys.js";
-import { sightOf } from "../sight.js";
+import { button } from "./parts.js";
 
 /** @typedef {import("../types.js").HeatMap} HeatMap */
 
@@ -32,7 +32,7 @@ function past(ctx) {
   /** @param {string} run @param {number} first @param {number} rows @param {number} wide */
   async function ask(run, first, rows, wide) {
     const { of, filter, sort, at } = ctx.link.place;
-    const sight = sightOf(ctx);
+    const { sight } = ctx;
     const [from, to] = sight.isZoomed ? sight.span.map(String) : ["", ""];
     const query = { run, of, filter: of === "gpu" ? "" : filter, sort: sort === "env" ? "" : "worst", offset: String(first), rows: String(rows),
       columns: String(Math.min(MOST, Math.max(16, Math.floor(wide)))), to: to || at };
@@ -114,7 +114,7 @@ let map = null;
 export const panel = {
   name: "heat", title: "Heat", where: "main", pages: ["heat"],
   make(ctx) {
-    const sight = sightOf(ctx);
+    const { sight } = ctx;
     const asking = past(ctx);
     const [title, read, words] = [h("h2"), h("p", { class: "read" }), h("p", { class: "legend" })];
     const [canvas, cursor, row, chosen] = [h("canvas", { role: "img" }), h("i", { class: "at" }), h("i", { class: "row" }), h("i", { class: "chosen" })];
@@ -183,10 +183,9 @@ export const panel = {
     sight.listeners.add((isMoved) => isMoved ? repaint(it) : point());
     const filter = /** @type {HTMLInputElement} */ (h("input", { type: "search", placeholder: "status=degraded gpu=0", "aria-label": "Filter of the board",
       onchange: () => ctx.link.go({ filter: filter.value.trim() }) }));
-    const button = (/** @type {string} */ text, /** @type {() => void} */ does) => h("button", { type: "button", onclick: does }, text);
-    const of = button("", () => ctx.link.go({ of: kind(ctx) === "gpu" ? "env" : "gpu" }));
-    const sort = button("", () => ctx.link.go({ sort: ctx.link.place.sort === "env" ? "anomaly" : "env" }));
-    const bar = h("div", { class: "bar" }, of, sort, filter, button("Whole run", () => sight.all()));
+    const of = button("", () => ctx.link.go({ of: kind(ctx) === "gpu" ? "env" : "gpu" })).node;
+    const sort = button("", () => ctx.link.go({ sort: ctx.link.place.sort === "env" ? "anomaly" : "env" })).node;
+    const bar = h("div", { class: "bar" }, of, sort, filter, button("Whole run", () => sight.all()).node);
     return {
       node: h("section", { "aria-label": "Heat" }, title, bar, words, read, scroller),
       update(snapshot) {

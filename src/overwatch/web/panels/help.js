@@ -1,9 +1,7 @@
 /** Every key, from the one table of keys; how the page looks; and what a link holds. */
 
 import { h } from "../dom.js";
-import { KEYS, bind } from "../keys.js";
-
-bind([{ keys: ["?"], shown: "?", does: "this help, or back", run: ({ link }) => link.go({ page: link.place.page === "help" ? "flight" : "help" }) }]);
+import { KEYS } from "../keys.js";
 
 /** @param {import("../app.js").Context} ctx @param {"theme" | "palette"} name @param {string} label @param {[string, string][]} words */
 function choice(ctx, name, label, words) {

@@ -4,8 +4,8 @@ import { h, keyed } from "../dom.js";
 import { clock } from "../format.js";
 import { CLOSED, jump, pairs, severity } from "./parts.js";
 
-/** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../types.js").FeedLine} FeedLine */
+/** @import {Context} from "../app.js" */
+/** @import {FeedLine, Snapshot} from "../types.js" */
 /** @typedef {FeedLine & {number: number}} Kept */
 
 const MOST = 1000;
@@ -17,7 +17,7 @@ const POLICY = ["early_stopped", "curriculum_changed", "non_finite_seen", "measu
 const kept = { run: "", time: 0, number: 0, lines: /** @type {Kept[]} */ ([]), seen: /** @type {unknown} */ (null) };
 
 /** Add what is new in a snapshot; another run, or a step back in time, starts anew.
- * @param {import("../types.js").Snapshot} snapshot */
+ * @param {Snapshot} snapshot */
 export function scrollback(snapshot) {
   if (snapshot === kept.seen) return kept.lines;
   const { run: { run_id: run }, time, feed } = snapshot;
@@ -82,10 +82,8 @@ function has(line, word) {
 /** A list of lines. @param {Context} ctx */
 export function lines(ctx) {
   const node = h("ol", { class: "lines" });
-  /** @param {readonly Kept[]} shown */
-  const update = (shown) => keyed(node, shown, (line) => line.number, (line) =>
-    ({ node: row(ctx, line), update: () => {} }));
-  return { node, update };
+  return { node, update: (/** @type {readonly Kept[]} */ shown) =>
+    keyed(node, shown, (line) => line.number, (line) => ({ node: row(ctx, line), update: () => {} })) };
 }
 
 /** @param {Context} ctx @param {FeedLine} line */

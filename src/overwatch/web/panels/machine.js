@@ -1,7 +1,8 @@
 /** All about one lane, or about the host: every number with its unit, what holds it back, which envs are on it. */
 
 import { duration, fixed, percent, sparkline, whole } from "../format.js";
-import { CLOSED, facts, status } from "./parts.js";
+import { status } from "../rows.js";
+import { CLOSED, facts } from "./parts.js";
 
 /** @typedef {import("./parts.js").Row} Row */
 
@@ -65,8 +66,7 @@ function envs({ board, aggregates, envs: rows, run }, id) {
 /** @param {import("../app.js").Context} ctx */
 export function machinePage(ctx) {
   const rows = facts(ctx);
-  /** @param {import("../types.js").Snapshot} snapshot */
-  function update(snapshot) {
+  return { node: rows.node, update: (/** @type {import("../types.js").Snapshot} */ snapshot) => {
     const { lane: id } = ctx.link.place;
     const { gpus, host, bound } = snapshot.system;
     if (id === "host") return rows.update(fields({ bound, ...host ?? { host: "no readings of it yet" } }));
@@ -75,6 +75,5 @@ export function machinePage(ctx) {
     const other = /** @type {Row} */ (["host", { text: "what else runs there", to: { ...CLOSED, lane: "host" } }]);
     const apart = anomaly && `${fixed(anomaly.score, 1)}: ${anomaly.reasons.join(" · ") || "as the others"}`;
     rows.update([...fields({ bound: held, anomaly: apart }), ...envs(snapshot, id), ...fields(lane), other]);
-  }
-  return { node: rows.node, update };
+  } };
 }

@@ -2,9 +2,9 @@
 
 import { attr, h, put } from "../dom.js";
 import { ABSENT, age, sparkline, whole } from "../format.js";
+import { aim, jump, severity } from "./parts.js";
 
-/** @typedef {import("../types.js").Snapshot} Snapshot */
-/** @typedef {import("../types.js").Reading} Reading */
+/** @import {Reading, Snapshot} from "../types.js" */
 
 /** Short name in the snapshot's `policy`, and its label. @type {[string, string][]} */
 export const CELLS = [
@@ -12,8 +12,6 @@ export const CELLS = [
   ["clip_fraction", "clip"], ["grad_norm", "grad"], ["learning_rate", "lr"], ["update_time", "update"],
   ["value_loss", "val loss"],
 ];
-/** @type {Record<string, string>} */
-const WORDS = { ok: "OK", warning: "WARN", critical: "CRIT" };
 /** @type {Record<string, string>} */
 const ARROWS = { up: "↑", down: "↓", flat: "→" };
 const BARS = 10;
@@ -33,20 +31,19 @@ const way = (reading) =>
 /** Value, arrow, word and bars of a reading: spans, and what brings them up to date. */
 export function judged() {
   const [value, arrow, word, bars, limit] = ["num", "arrow", "word", "bars", "limit"].map((name) => h("span", { class: name }));
-  /** @param {Reading | undefined} reading @param {boolean} isOld */
-  function update(reading, isOld) {
+  return { nodes: [value, arrow, word, bars, limit],
+    update: (/** @type {Reading | undefined} */ reading, /** @type {boolean} */ isOld) => {
     const text = reading?.text ?? ABSENT;
     const isPlain = text === ABSENT || text === "n/a";
     put(value, isOld && !isPlain && !reading?.non_finite ? `~${text}` : text);
     attr(value, "data-status", reading?.non_finite && !isPlain ? "critical" : isPlain ? "absent" : reading?.status);
     put(arrow, ARROWS[reading?.trend ?? ""] ?? "");
     attr(arrow, "data-way", way(reading));
-    put(word, reading?.limit || reading?.status !== "ok" ? WORDS[reading?.status ?? ""] ?? "" : "");
+    put(word, reading?.limit || reading?.status !== "ok" ? severity(reading?.status ?? "") : "");
     attr(word, "data-status", reading?.status);
     put(bars, sparkline(reading?.history ?? [], BARS, reading?.scale));
     put(limit, reading?.limit && reading.status !== "absent" ? reading.limit.text : "");
-  }
-  return { nodes: [value, arrow, word, bars, limit], update };
+  } };
 }
 
 /** @type {import("../app.js").Panel} */
@@ -56,10 +53,10 @@ export const panel = {
     const about = h("span", { class: "muted" });
     const cells = CELLS.map(([name, label]) => {
       const { nodes, update } = judged();
-      const to = () => ({ page: "curves", name });
-      const node = h("a", { class: "p-cell", onclick: ctx.follow(to) }, h("span", { class: "p-name" }, label), ...nodes);
+      const node = jump(ctx, { page: "curves", name }, h("span", { class: "p-name" }, label), ...nodes);
+      attr(node, "class", "p-cell");
       return { node, update: (/** @type {Snapshot} */ snapshot) => {
-        attr(node, "href", ctx.link.to(to()));
+        aim(ctx, node, { page: "curves", name });
         update(snapshot.policy[name], ctx.source.isOld(snapshot));
       } };
     });

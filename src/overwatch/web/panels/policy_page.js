@@ -1,8 +1,8 @@
 /** Every reading of the policy with its judgement; each opens its curve. */
 
-import { attr, h, keyed, put } from "../dom.js";
+import { h, keyed, put } from "../dom.js";
 import { short, whole } from "../format.js";
-import { bind } from "../keys.js";
+import { aim, jump } from "./parts.js";
 import { CELLS, judged } from "./policy.js";
 
 const HEADS = ["reading", "now", "", "judged", "newest updates", "limit", "warnings", "criticals", ""];
@@ -13,9 +13,6 @@ export function names({ policy }) {
   return [...new Set([...CELLS.map(([name]) => name).filter((name) => policy[name]), ...rest])];
 }
 
-bind([{ keys: ["P"], shown: "P", does: "all of the policy, or back",
-  run: (ctx) => ctx.link.go({ page: ctx.link.place.page === "policy" ? "flight" : "policy" }) }]);
-
 /** @type {import("../app.js").Panel} */
 export const panel = {
   name: "policy_page", title: "Policy", where: "main", pages: ["policy"],
@@ -25,15 +22,14 @@ export const panel = {
     const table = h("table", { class: "policy-page" }, head, body);
     /** @param {string} name */
     function make(name) {
-      const to = () => ({ page: "curves", name });
-      const link = h("a", { onclick: ctx.follow(to) });
+      const link = jump(ctx, { page: "curves", name });
       const { nodes, update } = judged();
       const [warnings, criticals, spread] = [h("td"), h("td"), h("td")];
       const cells = nodes.map((one) => h("td", {}, one));
       return { node: h("tr", {}, h("th", { scope: "row" }, link), ...cells, warnings, criticals, spread), update: () => {
         const snapshot = /** @type {import("../types.js").Snapshot} */ (ctx.snapshot);
         const one = snapshot.policy[name];
-        attr(link, "href", ctx.link.to(to()));
+        aim(ctx, link, { page: "curves", name });
         put(link, one.label || name);
         update(one, ctx.source.isOld(snapshot));
         put(warnings, whole(one.warnings));

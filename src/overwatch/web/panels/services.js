@@ -4,20 +4,18 @@ import { h, put } from "../dom.js";
 import { ABSENT, duration, short, sparkline, whole } from "../format.js";
 import { pairs, table } from "./parts.js";
 
-/** @typedef {import("../types.js").Reading} Reading */
-/** @typedef {import("../types.js").Tally} Tally */
-/** @typedef {import("../types.js").Total} Total */
+/** @import {Reading, Service, Tally, Total} from "../types.js" */
 /** @typedef {Partial<Omit<Tally & Total, "name" | "total">> & {name: string, total: number | null}} Counted */
 
 /** The name of a process: its role, and its rank where that is not 0.
  * @param {{role?: string | null, rank?: number | null}} of */
 const process = ({ role, rank }) => (rank ? `${role} ${rank}` : role ?? "all");
 
-/** @param {import("../types.js").Service} one */
-function words({ status, age_s: age, bound, parts }) {
+/** @param {Service} one */
+export function words({ status, age_s: age, bound, parts }) {
   const silent = status === "silent" ? [`silent ${duration(age, { coarse: true })}`] : [];
   const isHeld = bound && bound.state !== "unknown" && !silent.length;
-  return [...silent, ...(isHeld ? [`${bound.state} ${bound.why ?? ""}`.trim()] : []), ...parts].join(" · ");
+  return [...silent, ...(isHeld ? [`${bound.state} ${bound.why ?? ""}`.trim()] : []), ...parts];
 }
 
 /** Readings, those of one process together. @param {Readonly<Record<string, Reading>>} services */
@@ -39,8 +37,8 @@ export const panel = {
   make(ctx) {
     const processes = table(ctx, "Processes, worst first", [
       ["process", (one) => one.name], ["status", ({ status }) => ({ text: status, is: status })],
-      ["age", (one) => duration(one.age_s), "num"], ["how it is", words, "long"],
-    ], (/** @type {import("../types.js").Service} */ one) => one.name);
+      ["age", (one) => duration(one.age_s), "num"], ["how it is", (one) => words(one).join(" · "), "long"],
+    ], (/** @type {Service} */ one) => one.name);
     const readings = table(ctx, "What they report", [
       ["process", ([, one]) => process(one)], ["number", ([name, one]) => one.label || name],
       ["value", ([, one]) => one.text, "num"], ["status", ([, { status }]) => ({ text: status, is: status })],

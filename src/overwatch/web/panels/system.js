@@ -1,12 +1,11 @@
 /** The machines: a line a lane with what holds it back, the host, the telemetry's own lag; then services. */
 
 import { attr, h, keyed, put } from "../dom.js";
-import { ABSENT, age, duration, fixed, memory, percent, short, sparkline } from "../format.js";
+import { ABSENT, duration, fixed, memory, percent, short, sparkline } from "../format.js";
+import { aim, jump } from "./parts.js";
+import { words } from "./services.js";
 
-/** @typedef {import("../types.js").Snapshot} Snapshot */
-/** @typedef {import("../types.js").Lane} Lane */
-/** @typedef {import("../types.js").Bound} Bound */
-/** @typedef {import("../types.js").Service} Service */
+/** @import {Bound, Lane, Service, Snapshot} from "../types.js" */
 
 const BARS = 10;
 const MOST_SERVICES = 8;
@@ -59,15 +58,14 @@ const spans = (names) => names.map((name) => h("span", { class: `s-${name}` }));
 
 /** @param {import("../app.js").Context} ctx @param {string} gpu */
 function makeLane(ctx, gpu) {
-  const to = () => ({ lane: gpu });
-  const name = h("a", { class: "s-name", onclick: ctx.follow(to) }, gpu);
+  const name = jump(ctx, { lane: gpu }, gpu);
+  attr(name, "class", "s-name");
   const [util, bars, ram, heat, power, clock, bound, why] = spans(["num", "bars", "mem", "num", "num", "num", "bound", "why"]);
   const node = h("li", { class: "s-line" }, name, util, bars, ram, heat, power, clock, bound, why);
-  /** @param {Lane} lane */
-  function update(lane) {
+  return { node, update: (/** @type {Lane} */ lane) => {
     const snapshot = /** @type {Snapshot} */ (ctx.snapshot);
     const isOld = ctx.source.isOld(snapshot);
-    attr(name, "href", ctx.link.to(to()));
+    aim(ctx, name, { lane: gpu });
     put(util, reading(lane.utilization, percent(lane.utilization), isOld));
     put(bars, sparkline(lane.utilization_history, BARS, [0, 1]));
     put(ram, memory(lane.memory_used_bytes, lane.memory_total_bytes));
@@ -79,32 +77,23 @@ function makeLane(ctx, gpu) {
     attr(bound, "data-mark", isOld ? "?" : known?.mark);
     const last = `last verdict ${known?.state}, ${duration(snapshot.link.data_age_s)} ago`;
     put(why, known ? (isOld ? last : known.why ?? known.hint ?? "") : "");
-  }
-  return { node, update };
-}
-
-/** @param {Service} service */
-function serviceWords({ status, age_s, bound, parts }) {
-  const isSilent = status === "silent";
-  const held = bound && bound.state !== "unknown" && !isSilent ? `${bound.state} ${bound.why ?? ""}`.trim() : "";
-  return [isSilent ? `silent ${duration(age_s, { coarse: true })}` : "", held, ...parts].filter(Boolean).join("  ");
+  } };
 }
 
 function makeService() {
-  const [name, mark, words] = spans(["name", "bound", "why"]);
-  return { node: h("li", { class: "s-line" }, name, mark, words), update: (/** @type {Service} */ service) => {
+  const [name, mark, text] = spans(["name", "bound", "why"]);
+  return { node: h("li", { class: "s-line" }, name, mark, text), update: (/** @type {Service} */ service) => {
     put(name, service.name);
     put(mark, SERVICE_MARKS[service.status] ?? "");
     attr(mark, "data-mark", SERVICE_MARKS[service.status] ?? "");
-    put(words, serviceWords(service));
+    put(text, words(service).join("  "));
   } };
 }
 
 function makeHost() {
   const [cpu, bars, ram, rest, lag] = spans(["num", "bars", "mem", "why", "lag"]);
   const node = h("li", { class: "s-line" }, h("span", { class: "s-name" }, "host"), cpu, bars, ram, rest, lag);
-  /** @param {Snapshot} snapshot @param {boolean} isOld */
-  function update(snapshot, isOld) {
+  return { node, update: (/** @type {Snapshot} */ snapshot, /** @type {boolean} */ isOld) => {
     const { host } = snapshot.system;
     put(cpu, host ? reading(host.cpu_utilization, percent(host.cpu_utilization), isOld) : "");
     put(bars, host ? sparkline(host.cpu_history, BARS, [0, 1]) : "");
@@ -112,8 +101,7 @@ function makeHost() {
     put(rest, host ? traffic(snapshot) : "no readings yet");
     put(lag, telemetry(snapshot));
     attr(lag, "data-mark", snapshot.link.dropped || snapshot.link.sources.some((one) => one.clock_ahead_s !== null) ? "!" : "");
-  }
-  return { node, update };
+  } };
 }
 
 /** @type {import("../app.js").Panel} */
@@ -124,7 +112,7 @@ export const panel = {
     const none = h("p", { class: "muted" });
     const [lanes, services] = [h("ul", { class: "s-list" }), h("ul", { class: "s-list" })];
     const host = makeHost();
-    const more = h("a", { onclick: ctx.follow(() => ({ page: "services" })) });
+    const more = jump(ctx, { page: "services" });
     const node = h("section", { class: "system", "aria-label": "System" },
       h("div", { class: "row" }, h("h2", {}, "System"), global), none, lanes,
       h("ul", { class: "s-list" }, host.node), services, more);
@@ -142,8 +130,9 @@ export const panel = {
         const hidden = snapshot.processes.length - MOST_SERVICES;
         keyed(services, snapshot.processes.slice(0, MOST_SERVICES), (one) => one.name, makeService);
         attr(services, "hidden", !snapshot.processes.length);
-        put(more, hidden > 0 ? `+${hidden} more services` : "");
-        attr(more, "href", hidden > 0 ? ctx.link.to({ page: "services" }) : null);
+        put(more, `+${hidden} more services`);
+        attr(more, "hidden", hidden <= 0);
+        aim(ctx, more, { page: "services" });
       },
     };
   },

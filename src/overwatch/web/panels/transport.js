@@ -3,6 +3,7 @@
 import { attr, h, keyed, put } from "../dom.js";
 import { clock } from "../format.js";
 import { bind } from "../keys.js";
+import { polled } from "./parts.js";
 
 /** @typedef {import("../types.js").Timeline} Timeline */
 
@@ -69,7 +70,7 @@ export const panel = {
     const node = h("div", { class: "transport", role: "group", "aria-label": "Time" }, start,
       button("‹", "one second back", () => step(ctx, -1)), button("›", "one second on", () => step(ctx, 1)),
       now, h("div", { class: "track" }, range, marks), speed, live);
-    let [asked, of, played] = [-EVERY_MS, "", performance.now()];
+    let played = performance.now();
 
     setInterval(() => {
       const elapsed = (performance.now() - played) / 1000;
@@ -78,10 +79,8 @@ export const panel = {
       seek(ctx, moment(ctx) + Math.min(elapsed, 1) * state.speed);
       if (moment(ctx) >= state.line.last) play(ctx, false);
     }, TICK_MS);
-    /** @param {string} run */
-    function ask(run) {
-      [asked, of] = [performance.now(), run];
-      ctx.source.timeline(run).then((line) => {
+    const ask = polled(EVERY_MS, (run) => {
+      ctx.source.ask("timeline", { run }).then((line) => {
         state.line = line;
         keyed(marks, line.marks, (mark, place) => `${mark.place} ${mark.code} ${place}`, (mark) => {
           const tick = h("i", { "data-severity": mark.severity, title: mark.code });
@@ -90,12 +89,11 @@ export const panel = {
         });
         ctx.redraw();
       }, () => { state.line = null; });
-    }
+    });
     return {
       node,
       update(snapshot) {
-        const run = snapshot.run.run_id;
-        if (run !== of || performance.now() - asked > EVERY_MS) ask(run);
+        ask(snapshot.run.run_id);
         const line = state.line;
         attr(node, "hidden", !line?.past);
         if (!line?.past) return;
