@@ -9,6 +9,7 @@ draws the page anew.
 """
 
 import argparse
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -203,6 +204,12 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     scope: str
     message: str
 
+    @property
+    def is_about_learning(self) -> bool:
+        """Whether it names what the policy does, or that the program died of a value that is no number."""
+        died = self.code == "run-failed" and re.search(r"\b(nan|inf)\b", self.message.lower()) is not None
+        return died or self.scope == "policy"
+
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """One run, and what was said of it."""
@@ -220,7 +227,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def named(self) -> Said | None:
         """The first finding that is about learning, and bad."""
-        found = [one for one in self.said if one.scope == "policy" and one.severity != "info"]
+        found = [one for one in self.said if one.severity != "info" and one.is_about_learning]
         found = [one for one in found if one.code not in OF_TIME]
         return min(found, key=lambda one: one.update, default=None)
 
@@ -290,8 +297,9 @@ learn. Both ran beside a real collector.
 - **critical**, **warning**: findings that stood at any time, at their worst, each with the update at which it
   was there first. A healthy run has none that is critical, and at most one warning in a hundred updates (one
   in a shorter run).
-- **named**: the first finding about learning in the other run, a warning or worse, and its update. It should
-  be there within {NAMED_WITHIN} updates.
+- **named**: the first finding about learning in the other run, a warning or worse, and its update;
+  `run-failed` where the program died of a value that is no number. It should be there within
+  {NAMED_WITHIN} updates.
 
 """
 _TABLE: Final = """| run | task | updates | reached | of | critical | warning | healthy | named | at update |
