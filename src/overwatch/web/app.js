@@ -28,8 +28,8 @@ import * as services from "./panels/services.js";
 import * as transport from "./panels/transport.js";
 
 /** @typedef {import("./types.js").Snapshot} Snapshot */
-/** @typedef {{link: Link, source: Source, sight: Sight, snapshot: Snapshot | null, redraw: () => void, note: (text: string) => void,
- *   login: () => void, window: {first: number | null, rows: number}, view: () => void}} Context */
+/** @typedef {{link: Link, source: Source, sight: Sight, snapshot: Snapshot | null, redraw: () => void,
+ *   note: (text: string) => void, login: () => void, window: {first: number | null, rows: number}, view: () => void}} Context */
 /** @typedef {{node: HTMLElement, update: (snapshot: Snapshot) => void}} Drawn */
 /** `pages`: where it is shown; every page where there are none. `where`: in the header, in the middle, at the side.
  * @typedef {{name: string, title: string, where: "top" | "main" | "side", pages?: string[], make: (ctx: Context) => Drawn}} Panel */

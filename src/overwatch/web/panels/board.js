@@ -11,9 +11,11 @@ import { fill, makeRow } from "../line.js";
 import * as rows from "../rows.js";
 import { makeRollups } from "../rollups.js";
 
-/** @import {Context, Panel} from "../app.js" */
-/** @import {Row, Shape} from "../line.js" */
-/** @import {Snapshot} from "../types.js" */
+/** @typedef {import("../app.js").Context} Context */
+/** @typedef {import("../app.js").Panel} Panel */
+/** @typedef {import("../line.js").Row} Row */
+/** @typedef {import("../line.js").Shape} Shape */
+/** @typedef {import("../types.js").Snapshot} Snapshot */
 /** Where the cursor is: on an env, wherever that goes, else on a line. @typedef {{at: number, env: number | null}} Cursor */
 
 const HIGH = { wide: 24, narrow: 46 };

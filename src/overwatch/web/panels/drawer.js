@@ -8,8 +8,10 @@ import { acknowledge, findingOf, findingPage, findingTitle, momentOf } from "./f
 import { machinePage } from "./machine.js";
 import { CLOSED } from "./parts.js";
 
-/** @import {Context, Drawn, Panel} from "../app.js" */
-/** @import {Snapshot} from "../types.js" */
+/** @typedef {import("../app.js").Context} Context */
+/** @typedef {import("../app.js").Drawn} Drawn */
+/** @typedef {import("../app.js").Panel} Panel */
+/** @typedef {import("../types.js").Snapshot} Snapshot */
 
 /** Each kind: its page, and its title.
  * @type {Record<string, [(ctx: Context) => Drawn, (ctx: Context, snapshot: Snapshot) => string]>} */

@@ -6,8 +6,9 @@ import { bind } from "../keys.js";
 import { lines, passing, scrollback, TOGGLES } from "./lines.js";
 import { button, CLOSED, jump, searched } from "./parts.js";
 
-/** @import {Context, Panel} from "../app.js" */
-/** @import {Kept} from "./lines.js" */
+/** @typedef {import("../app.js").Context} Context */
+/** @typedef {import("../app.js").Panel} Panel */
+/** @typedef {import("./lines.js").Kept} Kept */
 
 const FEW = 8;
 const pages = ["feed"];

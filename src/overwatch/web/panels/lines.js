@@ -4,8 +4,9 @@ import { h, keyed } from "../dom.js";
 import { clock } from "../format.js";
 import { CLOSED, jump, pairs, severity } from "./parts.js";
 
-/** @import {Context} from "../app.js" */
-/** @import {FeedLine, Snapshot} from "../types.js" */
+/** @typedef {import("../app.js").Context} Context */
+/** @typedef {import("../types.js").FeedLine} FeedLine */
+/** @typedef {import("../types.js").Snapshot} Snapshot */
 /** @typedef {FeedLine & {number: number}} Kept */
 
 const MOST = 1000;

@@ -28,7 +28,8 @@ export const panel = {
     const title = h("h2", {}, "Runs");
     const age = (/** @type {number | null} */ seconds) => (seconds == null ? "" : ` ${duration(seconds, { coarse: true })}`);
     const list = table(ctx, "All of this collector", [
-      ["run", ({ run_id: run }) => ({ text: run, to: { ...OF_RUN, page: "flight", run }, isHere: ctx.snapshot?.run.run_id === run })],
+      ["run", ({ run_id: run }) => ({ text: run, to: { ...OF_RUN, page: "flight", run },
+        isHere: ctx.snapshot?.run.run_id === run })],
       ["task", (run) => run.task ?? ABSENT], ["algo", (run) => run.algo ?? ABSENT],
       ["state", (run) => (run.outcome ?? run.state) + age(run.data_age_s)],
       ["update", (run) => whole(run.update), "num"], ["envs", (run) => whole(run.n_envs), "num"],
