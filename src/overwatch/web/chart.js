@@ -182,7 +182,8 @@ function notes(curve) {
 
 /** @param {import("./sight.js").Sight} sight @param {() => void} onSeen */
 export function chart(sight, onSeen) {
-  const [canvas, cursor, chosen] = [h("canvas", { role: "img", "aria-label": "no samples yet" }), h("i", { class: "at" }), h("i", { class: "chosen" })];
+  const canvas = h("canvas", { role: "img", "aria-label": "no samples yet" });
+  const [cursor, chosen] = [h("i", { class: "at" }), h("i", { class: "chosen" })];
   const plot = h("div", { class: "plot" }, canvas, cursor, chosen);
   const [value, word, read] = [h("span"), h("b"), h("span", { class: "read" })];
   const legend = h("p", { class: "legend" });

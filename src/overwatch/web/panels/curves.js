@@ -170,7 +170,8 @@ export const panel = {
         TOGGLES.forEach(([, key, value], place) => toggles[place].update(ctx.link.place[key] === value));
         attr(whole, "disabled", !sight.isZoomed);
         match.update();
-        put(title, `Curves: ${name ? "one number; Enter shows all" : `${ordered.length} numbers`}${past.trouble ? ` · the past did not come: ${past.trouble}` : ""}`);
+        const trouble = past.trouble ? ` · the past did not come: ${past.trouble}` : "";
+        put(title, `Curves: ${name ? "one number; Enter shows all" : `${ordered.length} numbers`}${trouble}`);
         attr(grid, "class", name ? "curves alone" : "curves");
         keyed(grid, ordered, (one) => one, make);
       },

@@ -117,7 +117,8 @@ export const panel = {
     const { sight } = ctx;
     const asking = past(ctx);
     const [title, read, words] = [h("h2"), h("p", { class: "read" }), h("p", { class: "legend" })];
-    const [canvas, cursor, row, chosen] = [h("canvas", { role: "img" }), h("i", { class: "at" }), h("i", { class: "row" }), h("i", { class: "chosen" })];
+    const canvas = h("canvas", { role: "img", "aria-label": "nothing yet" });
+    const [cursor, row, chosen] = ["at", "row", "chosen"].map((name) => h("i", { class: name }));
     const plot = h("div", { class: "plot" }, canvas, cursor, row, chosen);
     const space = h("div", { class: "space" });
     const scroller = h("div", { class: "heat", tabindex: 0, role: "group", "aria-label": "Rows" }, plot, space);
@@ -181,7 +182,8 @@ export const panel = {
     });
     painted(it);
     sight.listeners.add((isMoved) => isMoved ? repaint(it) : point());
-    const filter = /** @type {HTMLInputElement} */ (h("input", { type: "search", placeholder: "status=degraded gpu=0", "aria-label": "Filter of the board",
+    const filter = /** @type {HTMLInputElement} */ (h("input", {
+      type: "search", placeholder: "status=degraded gpu=0", "aria-label": "Filter of the board",
       onchange: () => ctx.link.go({ filter: filter.value.trim() }) }));
     const of = button("", () => ctx.link.go({ of: kind(ctx) === "gpu" ? "env" : "gpu" })).node;
     const sort = button("", () => ctx.link.go({ sort: ctx.link.place.sort === "env" ? "anomaly" : "env" })).node;

@@ -49,10 +49,11 @@ function traffic({ system: { host } }) {
   const mb = (/** @type {number} */ rate) => fixed(rate / 1e6, 0);
   if (!host) return "";
   const { disk_read_bytes_per_s: read, disk_write_bytes_per_s: written, network_bytes_per_s: net } = host;
+  const capacity = host.loader_capacity === null ? "" : `/${fixed(host.loader_capacity, 0)}`;
   return [
     read === null || written === null ? "" : `disk r ${mb(read)} w ${mb(written)} MB/s`,
     net === null ? "" : `net ${mb(net)} MB/s`,
-    host.loader_depth === null ? "" : `loader ${fixed(host.loader_depth, 0)}${host.loader_capacity === null ? "" : `/${fixed(host.loader_capacity, 0)}`}`,
+    host.loader_depth === null ? "" : `loader ${fixed(host.loader_depth, 0)}${capacity}`,
   ].filter(Boolean).join("  ");
 }
 
