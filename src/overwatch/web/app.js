@@ -73,8 +73,6 @@ async function start() {
     link, source, sight: new Sight(link), snapshot: null, redraw, note, window: { first: null, rows: ROWS },
     login: () => dialog(source, redraw), view,
   };
-  /** @type {Map<string, Drawn>} */
-  const made = new Map();
 
   /** @param {Snapshot} snapshot */
   function take(snapshot) {
@@ -82,41 +80,8 @@ async function start() {
     redraw();
   }
   function draw() {
-    shown().forEach(drawOne);
-    place();
-  }
-  /** A panel that fails takes no other one with it. @param {Panel} panel */
-  function drawOne(panel) {
-    try {
-      const drawn = made.get(panel.name) ?? panel.make(ctx);
-      made.set(panel.name, drawn);
-      if (ctx.snapshot) drawn.update(ctx.snapshot);
-    } catch (error) {
-      console.error(error);
-      note(`${panel.title} cannot be shown: ${error instanceof Error ? error.message : error}`);
-    }
-  }
-  function shown() {
-    return PANELS.filter((panel) => !panel.pages || panel.pages.includes(link.place.page));
-  }
-  function place() {
-    for (const [id, where] of /** @type {[string, string][]} */ ([["top", "top"], ["main", "main"], ["side", "side"]])) {
-      const parts = shown().filter((panel) => panel.where === where && made.has(panel.name));
-      keyed(byId(id), parts, (panel) => panel.name, (panel) => ({
-        node: /** @type {Drawn} */ (made.get(panel.name)).node, update: () => {},
-      }));
-    }
-  }
-  /** A line for what was just done, or could not be. @param {string} text */
-  function note(text) {
-    const line = byId("note") ?? document.body.appendChild(h("p", { id: "note", role: "status" }));
-    put(line, text);
-    attr(line, "hidden", !text);
-  }
-  function look() {
-    attr(document.body, "data-page", link.place.page);
-    attr(document.documentElement, "data-theme", link.place.theme || null);
-    attr(document.documentElement, "data-palette", link.place.palette || null);
+    shown(ctx).forEach((panel) => drawOne(ctx, panel));
+    place(ctx);
   }
   function view() {
     const { run, at, env, sort, order, filter, grouped } = link.place;
@@ -127,7 +92,7 @@ async function start() {
   byId("main").replaceChildren();
   link.listen(() => {
     pages(ctx);
-    look();
+    look(link);
     view();
     redraw();
   });
@@ -137,11 +102,53 @@ async function start() {
     link.go(env || slot || lane || finding ? { env: "", slot: "", lane: "", finding: "" } : { filter: "" });
   } }]);
   pages(ctx);
-  look();
+  look(link);
   view();
   redraw();
   // Ages grow while nothing comes.
   setInterval(redraw, 1000);
+}
+
+/** What was made of each panel, by its name. @type {Map<string, Drawn>} */
+const MADE = new Map();
+
+/** The panels of the page that is open. @param {Context} ctx */
+const shown = ({ link }) => PANELS.filter(({ pages }) => !pages || pages.includes(link.place.page));
+
+/** A panel that fails takes no other one with it. @param {Context} ctx @param {Panel} panel */
+function drawOne(ctx, panel) {
+  try {
+    const drawn = MADE.get(panel.name) ?? panel.make(ctx);
+    MADE.set(panel.name, drawn);
+    if (ctx.snapshot) drawn.update(ctx.snapshot);
+  } catch (error) {
+    console.error(error);
+    note(`${panel.title} cannot be shown: ${error instanceof Error ? error.message : error}`);
+  }
+}
+
+/** @param {Context} ctx */
+function place(ctx) {
+  for (const where of /** @type {Panel["where"][]} */ (["top", "main", "side"])) {
+    const parts = shown(ctx).filter((panel) => panel.where === where && MADE.has(panel.name));
+    keyed(byId(where), parts, (panel) => panel.name, (panel) => ({
+      node: /** @type {Drawn} */ (MADE.get(panel.name)).node, update: () => {},
+    }));
+  }
+}
+
+/** A line for what was just done, or could not be. @param {string} text */
+function note(text) {
+  const line = byId("note") ?? document.body.appendChild(h("p", { id: "note", role: "status" }));
+  put(line, text);
+  attr(line, "hidden", !text);
+}
+
+/** @param {Link} link */
+function look({ place: { page, theme, palette } }) {
+  attr(document.body, "data-page", page);
+  attr(document.documentElement, "data-theme", theme || null);
+  attr(document.documentElement, "data-palette", palette || null);
 }
 
 /** The pages, as links that keep the place. @param {Context} ctx */

@@ -161,6 +161,15 @@ function curve_(g, { top, bottom, y, low, high }, columns, { colour, dash }) {
   }
 }
 
+/** The first one last, so that it lies on top. @param {Pen} g @param {Frame} frame @param {Series[]} series @param {Colours} colours */
+function curves(g, frame, series, colours) {
+  for (let i = series.length - 1; i >= 0; i -= 1) {
+    const own = series[0].curve.status;
+    const colour = i ? colours[`c${i % 6}`] : own === "warning" || own === "critical" ? colours[own] : colours.c0;
+    curve_(g, frame, frame.bands[i], { colour, dash: DASHES[i % DASHES.length] });
+  }
+}
+
 /** Least and most at a time, as words; nothing is known of other times. @param {Series} series @param {Frame} frame @param {number} time */
 function reading({ curve, begin }, frame, time) {
   const x = frame.first + ((frame.px(time) - frame.left) / (frame.right - frame.left)) * (frame.last - frame.first);
@@ -206,11 +215,7 @@ export function chart(sight, onSeen) {
     g.beginPath();
     g.rect(frame.left - 1, 0, frame.right - frame.left + 2, it.high);
     g.clip();
-    for (let i = series.length - 1; i >= 0; i -= 1) {
-      const own = series[0].curve.status;
-      const colour = i ? colours[`c${i % 6}`] : own === "warning" || own === "critical" ? colours[own] : colours.c0;
-      curve_(g, frame, frame.bands[i], { colour, dash: DASHES[i % DASHES.length] });
-    }
+    curves(g, frame, series, colours);
     showCursor();
   }
   function showCursor() {

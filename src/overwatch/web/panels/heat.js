@@ -8,6 +8,7 @@ import { clock, whole } from "../format.js";
 import { bind } from "../keys.js";
 import { button } from "./parts.js";
 
+/** @typedef {import("../app.js").Context} Context */
 /** @typedef {import("../types.js").HeatMap} HeatMap */
 
 const [REFRESH_MS, AGAIN_MS, ROW, BOTTOM, MOST] = [2000, 120, 14, 20, 512];
@@ -21,11 +22,11 @@ function look(of, one, mark) {
   return mark === "!!" ? ["critical", 1, 1] : mark === "!" ? ["warning", 0.9, 0.7] : ["ok", 0.4, 0.4];
 }
 
-/** @param {import("../app.js").Context} ctx */
+/** @param {Context} ctx */
 const kind = (ctx) => /** @type {"env" | "gpu"} */ (ctx.link.place.of === "gpu" ? "gpu" : "env");
 
 /** Asks for the rows in sight, at most every two seconds while nothing else is wanted.
- * @param {import("../app.js").Context} ctx */
+ * @param {Context} ctx */
 function past(ctx) {
   const it = { heat: /** @type {HeatMap | null} */ (null), first: 0, run: "", trouble: "", wanted: "", ask };
   let [asked, isAsking] = [0, false];
@@ -107,108 +108,131 @@ function those({ of, rows, legend: words }) {
   return Object.keys(words).filter((one) => (of === "env" ? "0369x?".includes(one) : one !== " " && seen.has(one))).join("");
 }
 
-/** The page's map, for the keys. @type {{rows: number, row: number, move: (by: number) => void, open: () => void} | null} */
+/** The page's map, for the keys. @type {{move: (by: number) => void, open: () => void} | null} */
 let map = null;
+
+/** What a cell is, in words. @param {Context} ctx @param {HeatMap} heat @param {HeatMap["rows"][number]} row @param {number} when */
+function wordsAt(ctx, heat, row, when) {
+  const [since, step] = [heat.since ?? 0, heat.step_s ?? 1];
+  const column = Math.min(row.cells.length - 1, Math.floor((when - since) / step));
+  const begin = since + column * step;
+  const env = kind(ctx) === "env" ? ctx.snapshot?.envs.find((one) => one.env_id === row.id) : null;
+  const why = env?.anomaly.reasons.length ? ` · now ${env.status}: ${env.anomaly.reasons.join(" · ")}` : "";
+  return `${kind(ctx)} ${row.id} ${row.group ?? ""} · ${clock(begin)} to ${clock(begin + step)} · `
+    + `${heat.legend[row.cells[column]]?.text ?? "not there"}${why}`;
+}
+
+/** The map: a canvas as high as what is in sight, and what is read on it. @param {Context} ctx @param {ReturnType<typeof past>} asking */
+function drawnMap(ctx, asking) {
+  const { sight } = ctx;
+  const read = h("p", { class: "read" });
+  const canvas = h("canvas", { role: "img", "aria-label": "nothing yet" });
+  const [cursor, row, chosen] = ["at", "row", "chosen"].map((name) => h("i", { class: name }));
+  const plot = h("div", { class: "plot" }, canvas, cursor, row, chosen);
+  const node = h("div", { class: "heat", tabindex: 0, role: "group", "aria-label": "Rows" }, plot, h("div", { class: "space" }));
+  /** @type {import("../canvas.js").Painted} */
+  const it = { canvas: /** @type {HTMLCanvasElement} */ (canvas), wide: 0, high: 0, isSeen: false, onSeen: ctx.redraw, paint };
+  const at = { top: 0, row: 0, rows: 0 };
+  const room = () => it.wide - leftOf(it.wide) - 8;
+  const long = () => sight.span[1] - sight.span[0];
+  const x = (/** @type {number} */ time) => leftOf(it.wide) + ((time - sight.span[0]) / long()) * room();
+  const time = (/** @type {number} */ px) => sight.span[0] + ((px - leftOf(it.wide)) / room()) * long();
+  const found = () => asking.heat?.rows[at.row - asking.first];
+  /** @param {CanvasRenderingContext2D} g @param {Record<string, string>} colours */
+  function paint(g, colours) {
+    const { heat, first } = asking;
+    if (!heat || heat.of !== kind(ctx)) return;
+    const place = { first, top: at.top, high: it.high - BOTTOM, of: kind(ctx), x, left: leftOf(it.wide), end: it.wide - 8 };
+    cells(g, colours, heat, place);
+    axis(g, colours, sight.span, sight.whole[0], { x, wide: it.wide, high: it.high });
+    point();
+  }
+  /** The row and the time that are read. */
+  function point() {
+    const [one, when] = [found(), sight.at ?? sight.span[1]];
+    row.style.setProperty("transform", `translateY(${at.row * ROW - at.top}px)`);
+    cursor.style.setProperty("transform", `translateX(${x(when)}px)`);
+    attr(cursor, "hidden", sight.at === null);
+    put(read, one && asking.heat ? wordsAt(ctx, asking.heat, one, when) : "");
+  }
+  function open() {
+    const one = found();
+    if (!one) return;
+    const moment = sight.at === null ? ctx.link.place.at : sight.at.toFixed(1);
+    ctx.link.go({ at: moment, ...(kind(ctx) === "env" ? { env: String(one.id) } : { lane: String(one.id) }) });
+  }
+  function move(/** @type {number} */ by) {
+    at.row = Math.min(at.rows - 1, Math.max(0, at.row + by));
+    const [y, room] = [at.row * ROW, it.high - BOTTOM - ROW];
+    if (y < at.top || y > at.top + room) node.scrollTop = Math.max(0, y - (by > 0 ? room : 0));
+    point();
+  }
+  const over = (/** @type {MouseEvent} */ event) => {
+    at.row = Math.min(at.rows - 1, Math.max(0, Math.floor((event.offsetY + at.top) / ROW)));
+    point();
+  };
+  return { node, read, plot, chosen, it, at, room, time, point, open, move, over };
+}
+
+/** What is shown of what. @param {Context} ctx */
+function tools(ctx) {
+  const filter = /** @type {HTMLInputElement} */ (h("input", {
+    type: "search", placeholder: "status=degraded gpu=0", "aria-label": "Filter of the board",
+    onchange: () => ctx.link.go({ filter: filter.value.trim() }) }));
+  const of = button("", () => ctx.link.go({ of: kind(ctx) === "gpu" ? "env" : "gpu" })).node;
+  const sort = button("", () => ctx.link.go({ sort: ctx.link.place.sort === "env" ? "anomaly" : "env" })).node;
+  const node = h("div", { class: "bar" }, of, sort, filter, button("Whole run", () => ctx.sight.all()).node);
+  return { node, update() {
+    const isGpu = kind(ctx) === "gpu";
+    attr(filter, "hidden", isGpu);
+    put(of, isGpu ? "Show envs" : "Show GPUs");
+    put(sort, ctx.link.place.sort === "env" ? "Worst first" : "By id");
+    if (document.activeElement !== filter) filter.value = ctx.link.place.filter;
+  } };
+}
 
 /** @type {import("../app.js").Panel} */
 export const panel = {
   name: "heat", title: "Heat", where: "main", pages: ["heat"],
   make(ctx) {
     const { sight } = ctx;
-    const asking = past(ctx);
-    const [title, read, words] = [h("h2"), h("p", { class: "read" }), h("p", { class: "legend" })];
-    const canvas = h("canvas", { role: "img", "aria-label": "nothing yet" });
-    const [cursor, row, chosen] = ["at", "row", "chosen"].map((name) => h("i", { class: name }));
-    const plot = h("div", { class: "plot" }, canvas, cursor, row, chosen);
-    const space = h("div", { class: "space" });
-    const scroller = h("div", { class: "heat", tabindex: 0, role: "group", "aria-label": "Rows" }, plot, space);
-    /** @type {import("../canvas.js").Painted} */
-    const it = { canvas: /** @type {HTMLCanvasElement} */ (canvas), wide: 0, high: 0, isSeen: false, onSeen: ctx.redraw, paint };
-    const at = { top: 0, row: 0, rows: 0, legend: "", heat: /** @type {HeatMap | null} */ (null) };
-    const room = () => it.wide - leftOf(it.wide) - 8;
-    const x = (/** @type {number} */ time) => leftOf(it.wide) + ((time - sight.span[0]) / (sight.span[1] - sight.span[0])) * room();
-    const time = (/** @type {number} */ px) => sight.span[0] + ((px - leftOf(it.wide)) / room()) * (sight.span[1] - sight.span[0]);
-    /** @param {CanvasRenderingContext2D} g @param {Record<string, string>} colours */
-    function paint(g, colours) {
-      const { heat, first } = asking;
-      if (!heat || heat.of !== kind(ctx)) return;
-      const place = { first, top: at.top, high: it.high - BOTTOM, of: kind(ctx), x, left: leftOf(it.wide), end: it.wide - 8 };
-      cells(g, colours, heat, place);
-      axis(g, colours, sight.span, sight.whole[0], { x, wide: it.wide, high: it.high });
-      point();
-    }
-    /** The row and the time that are read. */
-    function point() {
-      const found = asking.heat?.rows[at.row - asking.first];
-      const when = sight.at ?? sight.span[1];
-      row.style.setProperty("transform", `translateY(${at.row * ROW - at.top}px)`);
-      cursor.style.setProperty("transform", `translateX(${x(when)}px)`);
-      attr(cursor, "hidden", sight.at === null);
-      if (!found || !asking.heat) return put(read, "");
-      const [since, step] = [asking.heat.since ?? 0, asking.heat.step_s ?? 1];
-      const column = Math.min(found.cells.length - 1, Math.floor((when - since) / step));
-      const begin = since + column * step;
-      const env = ctx.snapshot?.envs.find((one) => one.env_id === found.id);
-      const why = env?.anomaly.reasons.length && kind(ctx) === "env" ? ` · now ${env.status}: ${env.anomaly.reasons.join(" · ")}` : "";
-      put(read, `${kind(ctx)} ${found.id} ${found.group ?? ""} · ${clock(begin)} to ${clock(begin + step)} · `
-        + `${asking.heat.legend[found.cells[column]]?.text ?? "not there"}${why}`);
-    }
-    function open() {
-      const found = asking.heat?.rows[at.row - asking.first];
-      if (!found) return;
-      const moment = sight.at === null ? ctx.link.place.at : sight.at.toFixed(1);
-      ctx.link.go({ at: moment, ...(kind(ctx) === "env" ? { env: String(found.id) } : { lane: String(found.id) }) });
-    }
-    function move(/** @type {number} */ by) {
-      at.row = Math.min(at.rows - 1, Math.max(0, at.row + by));
-      const [y, room] = [at.row * ROW, it.high - BOTTOM - ROW];
-      if (y < at.top || y > at.top + room) scroller.scrollTop = Math.max(0, y - (by > 0 ? room : 0));
-      point();
-    }
-    map = { rows: 0, row: 0, move, open };
-    const over = (/** @type {MouseEvent} */ event) => {
-      at.row = Math.min(at.rows - 1, Math.max(0, Math.floor((event.offsetY + at.top) / ROW)));
-      point();
-    };
-    plot.addEventListener("pointermove", over);
-    gestures(plot, chosen, sight, time, (event) => {
-      over(event);
-      open();
+    const [asking, bar] = [past(ctx), tools(ctx)];
+    const [title, words] = [h("h2"), h("p", { class: "legend" })];
+    const drawn = map = drawnMap(ctx, asking);
+    const { it, at } = drawn;
+    drawn.plot.addEventListener("pointermove", drawn.over);
+    gestures(drawn.plot, drawn.chosen, sight, drawn.time, (event) => {
+      drawn.over(event);
+      drawn.open();
     });
-    scroller.addEventListener("scroll", () => {
-      at.top = scroller.scrollTop;
+    drawn.node.addEventListener("scroll", () => {
+      at.top = drawn.node.scrollTop;
       repaint(it);
       ctx.redraw();
     });
     painted(it);
-    sight.listeners.add((isMoved) => isMoved ? repaint(it) : point());
-    const filter = /** @type {HTMLInputElement} */ (h("input", {
-      type: "search", placeholder: "status=degraded gpu=0", "aria-label": "Filter of the board",
-      onchange: () => ctx.link.go({ filter: filter.value.trim() }) }));
-    const of = button("", () => ctx.link.go({ of: kind(ctx) === "gpu" ? "env" : "gpu" })).node;
-    const sort = button("", () => ctx.link.go({ sort: ctx.link.place.sort === "env" ? "anomaly" : "env" })).node;
-    const bar = h("div", { class: "bar" }, of, sort, filter, button("Whole run", () => sight.all()).node);
+    sight.listeners.add((isMoved) => isMoved ? repaint(it) : drawn.point());
+    let [shown, kinds] = [/** @type {HeatMap | null} */ (null), ""];
     return {
-      node: h("section", { "aria-label": "Heat" }, title, bar, words, read, scroller),
+      node: h("section", { "aria-label": "Heat" }, title, bar.node, words, drawn.read, drawn.node),
       update(snapshot) {
         const { heat } = asking;
-        if (!sight.isZoomed || !heat) sight.whole = [heat?.since ?? snapshot.run.started ?? 0, Math.max(snapshot.time, heat?.until ?? 0)];
-        const isGpu = kind(ctx) === "gpu";
+        const ends = [heat?.since ?? snapshot.run.started ?? 0, Math.max(snapshot.time, heat?.until ?? 0)];
+        if (!sight.isZoomed || !heat) sight.whole = /** @type {[number, number]} */ (ends);
+        const of = kind(ctx) === "gpu" ? "GPUs" : "envs";
         at.rows = heat?.total ?? 0;
         const first = Math.max(0, Math.floor(at.top / ROW) - 10);
-        asking.ask(snapshot.run.run_id, first, Math.ceil(it.high / ROW) + 20, room());
-        scroller.style.setProperty("--tall", `${at.rows * ROW + BOTTOM}px`);
-        put(title, `${isGpu ? "GPUs" : "Envs"} over time: ${whole(at.rows)}${asking.trouble ? ` · none came: ${asking.trouble}` : ""}`);
-        attr(filter, "hidden", isGpu);
-        put(of, isGpu ? "Show envs" : "Show GPUs");
-        put(sort, ctx.link.place.sort === "env" ? "Worst first" : "By id");
-        if (document.activeElement !== filter) filter.value = ctx.link.place.filter;
-        attr(canvas, "aria-label", `${at.rows} ${isGpu ? "GPUs" : "envs"} over time; j, k and the arrows read one cell`);
-        if (!heat || heat === at.heat) return;
-        at.heat = heat;
-        const kinds = those(heat);
-        if (at.legend !== heat.of + kinds) words.replaceChildren(...legend(heat, kinds));
-        at.legend = heat.of + kinds;
+        asking.ask(snapshot.run.run_id, first, Math.ceil(it.high / ROW) + 20, drawn.room());
+        drawn.node.style.setProperty("--tall", `${at.rows * ROW + BOTTOM}px`);
+        const trouble = asking.trouble ? ` · none came: ${asking.trouble}` : "";
+        put(title, `${of === "GPUs" ? of : "Envs"} over time: ${whole(at.rows)}${trouble}`);
+        bar.update();
+        attr(it.canvas, "aria-label", `${at.rows} ${of} over time; j, k and the arrows read one cell`);
+        if (!heat || heat === shown) return;
+        shown = heat;
+        const now = those(heat);
+        if (kinds !== heat.of + now) words.replaceChildren(...legend(heat, now));
+        kinds = heat.of + now;
         repaint(it);
       },
     };
