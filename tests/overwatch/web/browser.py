@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -97,11 +98,17 @@ def page_of(browser: Browser) -> Iterator[PageOf]:
         pytest.fail("the browser reported:\n" + "\n".join(faults))
 
 
-def opened(browser: Browser, url: str, faults: list[str], expected: str = "", **how: object) -> Page:
+def opened(
+    browser: Browser,
+    url: str,
+    faults: list[str],
+    expected: str = "",
+    **how: Any,
+) -> Page:
     """A page of a new user; `how` takes `size`, `scheme`, and what a context of Playwright's takes."""
-    width, height = how.pop("size", WIDE)
+    size: tuple[int, int] = how.pop("size", WIDE)
     context = browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme=how.pop("scheme", "light"),
+        viewport={"width": size[0], "height": size[1]}, color_scheme=how.pop("scheme", "light"),
         timezone_id="UTC", locale="en-GB", **{"reduced_motion": "reduce", **how},
     )  # fmt: skip
     context.add_init_script(REPORTS)
