@@ -1,4 +1,4 @@
-"""Every test of the page opens it in the same browser, and waits for what it shows as a slow machine needs."""
+"""Every test of the page opens it in one browser, and waits for what it shows as a slow machine needs."""
 
 from playwright.sync_api import expect
 
