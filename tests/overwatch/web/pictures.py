@@ -49,8 +49,7 @@ SCENES: dict[str, Callable[[], Snapshot]] = {
     "stale": states.stale, "many": many, "hostile": foreign, "open": drawers.opened,
 }  # fmt: skip
 SHOTS: dict[str, tuple[str, str, tuple[int, int], str]] = {
-    **{name: (name, "", STANDARD, "light") for name in SCENES},
-    "open": ("open", "?env=9", STANDARD, "light"),
+    **{name: (name, "", STANDARD, "light") for name in SCENES if name != "open"},
     "dark": ("storm", "", STANDARD, "dark"),
     "phone": ("storm", "", PHONE, "light"),
     "phone-dark": ("open", "?env=9", PHONE, "dark"),
