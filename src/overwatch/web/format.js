@@ -7,11 +7,11 @@ const PREFIXES = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
 
 /** As Python writes it: the nearest, and of two that are as near the even one. @param {number} value @param {number} digits */
 function rounded(value, digits) {
-  const text = value.toFixed(digits);
   const scaled = Math.abs(value) * 10 ** digits;
-  if (scaled % 1 !== 0.5 || !/50{39}$/.test(value.toFixed(digits + 40))) return text;
-  const even = 2 * Math.round(scaled / 2);
-  return (value < 0 ? "-" : "") + (even / 10 ** digits).toFixed(digits);
+  if (scaled < 2 ** 52 && scaled % 1 !== 0.5) return value.toFixed(digits);
+  const exact = value.toFixed(digits + 40);
+  const cut = exact.slice(0, digits ? -40 : -41);
+  return /50{39}$/.test(exact) && "02468".includes(cut.slice(-1)) ? cut : value.toFixed(digits);
 }
 
 /** A number with so many digits behind the point, and its sign where it is wanted; an absent one is a dash.
@@ -88,14 +88,20 @@ export function moments(text, now) {
 
 /** @param {number} unix */
 function day(unix) {
-  const when = new Date(unix * 1000);
+  const when = dated(unix);
   return `${when.getFullYear()}-${two(when.getMonth() + 1)}-${two(when.getDate())}`;
+}
+
+/** To the microsecond first, as the terminal does: what is cut from there is less than is shown. @param {number} unix */
+function dated(unix) {
+  const seconds = Math.floor(unix);
+  return new Date(1000 * seconds + Math.floor(Math.round((unix - seconds) * 1e6) / 1000));
 }
 
 /** Time of day here. @param {number | null | undefined} unix @param {{millis?: boolean}} [how] */
 export function clock(unix, how = {}) {
   if (unix === null || unix === undefined) return ABSENT;
-  const when = new Date(unix * 1000);
+  const when = dated(unix);
   const text = [when.getHours(), when.getMinutes(), when.getSeconds()].map(two).join(":");
   return how.millis ? `${text}.${String(when.getMilliseconds()).padStart(3, "0")}` : text;
 }

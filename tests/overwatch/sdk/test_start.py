@@ -77,6 +77,7 @@ _BAD: Final[Mapping[str, object]] = {
     "preset": "grop",
     "library": "sb4",
     "updates": 10**400,
+    "resumed": "many",
     "batches": 1.5,
     "modes": "amp",
     "endpoint": "localhost:4318",

@@ -198,7 +198,7 @@ def test_a_full_table_is_waited_for_and_drops_nothing(bound: str, tmp_path: Path
             await both.append(TABLE, [chunk(first=0, steps=steps), chunk(first=steps, steps=steps)])
             third = [chunk(first=2 * steps, steps=steps)]
             with pytest.raises(ReplayError, match="full of what no checkpoint contains") as raised:
-                await both.append(TABLE, third, timeout_s=0.2)
+                await both.append(TABLE, third, timeout_s=3.0)
             assert not raised.value.is_final
             appending = asyncio.ensure_future(both.append(TABLE, third))
             (resumed,) = await both.resume(TABLE, "l", [0])
@@ -275,7 +275,7 @@ def test_a_redis_that_lost_its_data_is_noticed(tmp_path: Path) -> None:
                 await anext(stream)
         async with client(server.url) as early:
             with pytest.raises(ReplayError, match="no encoding yet") as raised:
-                await early.resume(TABLE, "learner", [leases[-1].lease.number], timeout_s=0.2)
+                await early.resume(TABLE, "learner", [leases[-1].lease.number], timeout_s=3.0)
             assert not raised.value.is_final
         await filled(server, 2)
         async with learning(server, leases[-1].lease.number) as (_, resumed, stream):
@@ -352,7 +352,7 @@ def test_a_redis_without_memory_is_waited_for(tmp_path: Path) -> None:
             with redis.Redis.from_url(server.url) as raw:
                 raw.config_set("maxmemory", "1")
                 with pytest.raises(ReplayError, match="Redis is at its maxmemory") as raised:
-                    await writer.append(TABLE, [chunk()], timeout_s=0.2)
+                    await writer.append(TABLE, [chunk()], timeout_s=3.0)
                 assert not raised.value.is_final
                 assert writer.state == "ok"
                 raw.config_set("maxmemory", "0")
