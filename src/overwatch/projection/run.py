@@ -14,7 +14,7 @@ from overwatch.catalog.durations import duration
 from overwatch.catalog.phases import DURATION_ENDS_S
 from overwatch.catalog.stages import parse_stage
 from overwatch.diagnose.assess import Judged
-from overwatch.diagnose.liveness import LinkJudgement, ahead_s
+from overwatch.diagnose.liveness import OVER, LinkJudgement, ahead_s
 from overwatch.events import MetricInfo, RunStarted
 from overwatch.events.adding import added
 from overwatch.projection.text import safe, safe_all, safe_fields, safe_or_none
@@ -318,10 +318,11 @@ STALE_S: Final = 15.0
 def late(snapshot: Snapshot, behind_s: float) -> Snapshot:
     """What a snapshot shows so long after its tick: the same as long as that is short; else that it is old.
 
-    The fold takes each tick in order, however late; so only who shows a frame knows how late it is.
+    The fold takes each tick in order, however late; so only who shows a frame knows how late it is. A run that
+    is over rests, and stays what it was.
     """
     link = snapshot.link
-    if behind_s < LATE_S or link.state == "ended":
+    if behind_s < LATE_S or link.state in OVER:
         return snapshot
     age_s = None if link.data_age_s is None else link.data_age_s + behind_s
     state = link.state if link.state not in ("live", "slow") else "stale" if behind_s >= STALE_S else "slow"

@@ -181,7 +181,10 @@ def test_a_tower_that_falls_behind_shows_that_what_it_shows_is_old() -> None:
 def test_a_frame_is_as_old_as_it_is_late(behind_s: float, state: str) -> None:
     """What is late by no more than a reader waits is not late; the end of a run stays the end."""
     snapshot = busy_run(Frames()).snapshots["run-1", View()]
-    ended = msgspec.structs.replace(snapshot, link=msgspec.structs.replace(snapshot.link, state="ended"))
+    over = [
+        msgspec.structs.replace(snapshot, link=msgspec.structs.replace(snapshot.link, state=word))
+        for word in ("ended", "lost")
+    ]
 
     calm = msgspec.structs.replace(
         snapshot, verdict=msgspec.structs.replace(snapshot.verdict, severity="ok", note="warm-up")
@@ -190,7 +193,7 @@ def test_a_frame_is_as_old_as_it_is_late(behind_s: float, state: str) -> None:
     assert late(calm, behind_s).verdict.severity == ("ok" if state == "live" else "warning")
     assert late(snapshot, behind_s).link.state == state
     assert (late(snapshot, behind_s) == snapshot) == (state == "live")
-    assert late(ended, behind_s) == ended
+    assert [late(one, behind_s) for one in over] == over
 
 
 def test_a_view_can_be_sorted_filtered_and_flat() -> None:
