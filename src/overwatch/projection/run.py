@@ -318,8 +318,8 @@ STALE_S: Final = 15.0
 def late(snapshot: Snapshot, behind_s: float) -> Snapshot:
     """What a snapshot shows so long after its tick: the same as long as that is short; else that it is old.
 
-    The fold takes each tick in order, however late; so only who shows a frame knows how late it is. A run that
-    is over rests, and stays what it was.
+    The fold takes each tick in order, however late; so only who shows a frame knows how late it is. A run
+    that is over rests, and stays what it was.
     """
     link = snapshot.link
     if behind_s < LATE_S or link.state in OVER:
