@@ -140,7 +140,7 @@ def faults(look: Look, before: Look | None) -> list[str]:
         f"all envs are in {snapshot.board.counts}": sum(snapshot.board.counts.values()) == RANKS * ENVS,
         "the feed has lines": bool(snapshot.feed),
         "nothing was dropped": snapshot.counters["sdk_dropped"] == 0,
-        f"{snapshot.verdict} is none of a fault": snapshot.verdict.severity in ("ok", "warning"),
+        f"{snapshot.verdict} is none of a fault": snapshot.verdict.severity in ("ok", "info", "warning"),
         "the terminal is live": re.search(r"git .* (LIVE|CATCHING UP) ", shown) is not None,
         "the terminal shows the update": found is not None and abs(int(found[2]) - update) <= 1,
         **{f"the terminal shows {part}": part in shown for part in parts},
