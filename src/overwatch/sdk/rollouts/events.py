@@ -180,7 +180,7 @@ class _Lives:
         self._moved = self._now["slot_stage"] != self._before["slot_stage"]
 
     def seed_id(self, row: int, env: int, slot: int) -> str:
-        """A seed's name: its env, its slot, and how many germinated there with it."""
+        """A seed's name: its env, its slot, and its number there, which rises."""
         name = self._opened.words.slots[slot]
         return f"{self._opened.rolled.env_first + env}-{name}-{int(self._seeds[row, env, slot])}"
 

@@ -155,6 +155,23 @@ def test_a_run_that_goes_on_at_a_later_step_invents_no_move() -> None:
             assert len(facts(one.events())) == moves
 
 
+def test_a_process_that_goes_on_names_no_seed_as_an_earlier_one() -> None:
+    """As after a resume: both report to the same run, and what germinates later is another seed."""
+    born: list[str] = []
+    world, steps = World(6, seed=4), 40
+    for first in (1, 1 + steps):
+        with local(WORDS) as one:
+            columns = world.rollout(steps)
+            world.report(one.run, columns)
+            born += [
+                event.seed_id
+                for event in one.events()
+                if isinstance(event, SeedStageChanged) and event.after is Stage.GERMINATED
+            ]
+        assert len(born) > 10 * (first > 1)
+    assert len(born) == len(set(born))
+
+
 def test_blocks_of_envs_are_cut_apart_and_named_apart() -> None:
     """`env_first` is where a vector env's envs begin; each block remembers its own slots."""
     first, second = World(2, seed=1), World(2, seed=2)
