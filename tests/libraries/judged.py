@@ -122,7 +122,7 @@ CASES: Final[Mapping[str, Case]] = {
         **_sb3("Pendulum-v1", 4, 100_000, "n_steps=1024, gamma=0.9, use_sde=True, sde_sample_freq=4", 1e-3),
     ),
     "sb3-lunarlander": Case(
-        example="sb3", task="PPO, LunarLander-v3", reaches=200, needs=("box2d==2.3.10",),
+        example="sb3", task="PPO, LunarLander-v3", reaches=200, needs=("box2d==2.3.10", "pygame==2.6.1"),
         **_sb3(
             "LunarLander-v3", 16, 500_000,
             "n_steps=256, gamma=0.999, gae_lambda=0.98, ent_coef=0.01", 1e-3,
@@ -144,7 +144,8 @@ CASES: Final[Mapping[str, Case]] = {
     ),
     "torchrl": Case(
         example="torchrl_ppo", task="PPO, CartPole-v1", reaches=475,
-        changes={"24_000": "40_000"}, broken={"40_000": "24_000"}, words=("1e-3",), broken_words=("1",),
+        changes={"24_000, 1_000": "160_000, 2_000", "entropy_coeff=0.01": "entropy_coeff=0.01, critic_coeff=0.1"},
+        broken={"160_000, 2_000": "24_000, 1_000"}, words=("1e-3",), broken_words=("1",),
     ),
     "tianshou": Case(
         example="tianshou_ppo", task="PPO, CartPole-v1", reaches=475,
