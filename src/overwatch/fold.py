@@ -125,7 +125,7 @@ class LifeStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     config_digest: str = ""
     after: int | None = None
     """Last tick of the checkpoint that this life's fold goes on from, 0 where there was none to load; `None`
-    when the fold began empty."""
+    when the fold began empty. Where the same life goes on after a gap, the last tick before that."""
     baseline: Baseline | None = None
     """What the throughput of every run is compared with."""
     preset: str | None = None
@@ -382,7 +382,7 @@ class Fold:
         self.tower.batches += 1
         if batch.signal is Signal.START:
             for tracked in self._runs.values():
-                tracked.state.back_stamp = batch.stamp
+                tracked.excuse(batch.stamp)
             self._enter_life(batch.body)
             return
         try:
