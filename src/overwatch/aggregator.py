@@ -33,8 +33,8 @@ LONGEST_SILENCE_NS: Final = 300 * SLOW_NS
 """Ticks without a batch that are folded again after a restart; what is longer is passed over."""
 
 _GAP: Final = (
-    "for %.1f s nothing was received or folded: this process was stopped, its machine slept, or it had no CPU "
-    "or disk; the silence of runs counts from now"
+    "for %.1f s nothing was received or folded: this process was stopped, its machine slept, or it had no "
+    "CPU or disk; the silence of runs counts from now"
 )
 
 _R = TypeVar("_R")

@@ -135,6 +135,10 @@ class LifeStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     room: Room | None = None
     """How much this life may hold; `None` in recordings of versions that did not write it."""
 
+    def going_on(self, before: int) -> bytes:
+        """The body with which the same life goes on after a gap: from all that came up to `before`."""
+        return msgspec.json.encode(msgspec.structs.replace(self, after=next_tick(before)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:

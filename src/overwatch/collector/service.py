@@ -38,7 +38,7 @@ from overwatch.collector.storage import Storage
 from overwatch.collector.tally import Tally
 from overwatch.collector.telemetry import SelfMetrics
 from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
-from overwatch.fold import LifeStarted, next_tick
+from overwatch.fold import LifeStarted
 from overwatch.journal import LogVersionError, MemoryJournal, Signal
 from overwatch.runs import Room
 from overwatch.serve.archive import Archive
@@ -69,11 +69,6 @@ def _baseline(path: str | None) -> Baseline | None:
     from overwatch.feeds.snapshotlog import read_baseline
 
     return read_baseline(Path(path))
-
-
-def _going_on(life: LifeStarted, before: int) -> bytes:
-    """The body of the start record with which a life goes on after a gap: from all that came `before` it."""
-    return msgspec.json.encode(msgspec.structs.replace(life, after=next_tick(before)))
 
 
 class _SnapshotExporter(Component, FrameSink, Protocol):
@@ -279,7 +274,7 @@ class Service:
         began = self.context.journal.append(Signal.START, msgspec.json.encode(life))
         aggregator = self.context.aggregator
         if aggregator is not None:
-            self.context.journal.note_gaps(partial(_going_on, life))
+            self.context.journal.note_gaps(life.going_on)
             self._begin(_Fold(lambda: aggregator.start(began.stamp), lambda: self._end_fold(aggregator)))
             self.context.health.watch(FOLD, lambda: aggregator.is_running)
         for name in self.config.running_receivers:

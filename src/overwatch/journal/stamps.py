@@ -12,8 +12,8 @@ from typing import Final
 
 from overwatch.journal.batches import Batch, Gap, Signal
 
-AWAY_NS: Final = 5_000_000_000
-"""Half of the time for which a trainer is silent before that is a finding."""
+AWAY_NS: Final = 2_500_000_000
+"""Half of the silence of a trainer that is a finding: it may have been silent for a moment before."""
 
 
 class Stamps:
@@ -23,7 +23,7 @@ class Stamps:
         self.newest = newest
         """The newest stamp or sealed tick."""
         self.restarted: Callable[[int], bytes] | None = None
-        """Makes the body of the start record that ends a gap, of the gap's `before`; without it none is noted."""
+        """Makes the body of the start record that ends a gap, of its `before`; without it none is noted."""
         self._now = now
         self._gaps: list[Gap] = []
 
