@@ -7,6 +7,7 @@ view; a collector that cannot answer is listed so, and never keeps the others ou
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
@@ -284,7 +285,9 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, aiohttp.WSServerHandshakeError):
         return _refused(error.status)
     if isinstance(error, aiohttp.ClientConnectorError):
-        return error.os_error.strerror.lower() if error.os_error.strerror else "cannot connect"
+        # An event loop's own text has the address in it; a resolver's has no number of the system's.
+        number, words = error.os_error.errno, error.os_error.strerror
+        return (os.strerror(number) if number and number > 0 else words or "cannot connect").lower()
     if isinstance(error, TimeoutError):
         return "no answer"
     return str(error) or type(error).__name__
