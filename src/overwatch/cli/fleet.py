@@ -85,7 +85,7 @@ def _read(file: Path) -> list[str]:
 def resolved(name: str) -> list[str]:
     """View APIs at all addresses of a DNS name, `NAME`, `NAME:PORT` or `wss://NAME:PORT`.
 
-    Raises `ValueError` for what is no name, and where it cannot be resolved.
+    With TLS each is named as DNS names its address, where it does: certificates are for names. Raises `ValueError` for what is no name, and where it cannot be resolved.
     """
     parts = urlsplit(name if "://" in name else f"ws://{name}")
     try:
@@ -99,6 +99,8 @@ def resolved(name: str) -> list[str]:
     except OSError as error:
         raise ValueError(f"--dns {parts.hostname} cannot be resolved: {error.strerror}") from error
     hosts = sorted({str(one[4][0]) for one in found})
+    if parts.scheme == "wss":
+        hosts = [socket.getnameinfo((host, port), 0)[0] for host in hosts]
     return [f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}" for host in hosts]
 
 
