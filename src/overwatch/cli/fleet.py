@@ -85,7 +85,8 @@ def _read(file: Path) -> list[str]:
 def resolved(name: str) -> list[str]:
     """View APIs at all addresses of a DNS name, `NAME`, `NAME:PORT` or `wss://NAME:PORT`.
 
-    With TLS each is named as DNS names its address, where it does: certificates are for names. Raises `ValueError` for what is no name, and where it cannot be resolved.
+    With TLS each is named as DNS names its address, where it does: certificates are for names. Raises
+    `ValueError` for what is no name, and where it cannot be resolved.
     """
     parts = urlsplit(name if "://" in name else f"ws://{name}")
     try:
@@ -125,8 +126,8 @@ def fleet(*, filter_text: str, within_s: float, once: bool, fmt: str, fail_on: t
     """List the runs of many collectors, the worst first.
 
     Without --connect, --file and --dns it is the collector of this machine. A collector that does not answer
-    is listed with the reason. In a terminal the list refreshes in place, and Enter opens a run. --once exits
-    0, 3 where no collector has a run, or by --fail-on.
+    is listed with the reason. In a terminal the list refreshes in place, and Enter opens a run; with --once,
+    --fail-on or another format it is printed. It exits 0, 3 where no collector has a run, or by --fail-on.
     """
     places = Places(connect=connect, file=file, names=names)
 

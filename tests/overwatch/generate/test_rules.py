@@ -190,7 +190,7 @@ def test_what_is_recorded_asks_for_what_is_there(one: Recording) -> None:
     requested = {found.name for found in selectors(promql_parser.parse(one.expr))}
 
     assert requested
-    assert requested <= EXPORTED | RECORDED | {"overwatch_findings"}
+    assert requested <= EXPORTED | RECORDED | {"overwatch_findings", "overwatch_run_update"}
     assert "instance" not in one.expr
     assert re.fullmatch(r"overwatch:(run|fleet)_[a-z_]+:(now|avg|max|sum|rate)", one.name)
 
