@@ -208,6 +208,19 @@ def test_collectors_are_found_by_a_file_and_by_a_name(fleet: Fleet, tmp_path: Pa
     assert resolved("wss://localhost:4381")[0].startswith("wss://")
 
 
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(("name", "status", "shown"), [("first", 0, "simulated"), ("refusing", 3, "no run")])
+def test_the_collector_of_this_machine_is_found_with_its_token(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, name: str, status: int, shown: str
+) -> None:
+    """As it is announced; one that has received nothing is listed, and the status is 3."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(fleet.folder / name))
+    answer = fleet.ask("--format", "text")
+
+    assert answer.exit_code == status, answer.output
+    assert f"{shown} at {fleet.addresses[name]}: " in answer.output
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
