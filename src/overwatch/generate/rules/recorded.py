@@ -58,13 +58,18 @@ def recordings(plan: Plan) -> tuple[Recording, ...]:
 
 
 def _useful(plan: Plan) -> str:
-    """1 while a run is useful, 0 while it is not."""
+    """1 while a run is useful, 0 while it is not.
+
+    Of a run that is lost the page has its state alone: what was recorded before says that it had begun.
+    """
     live, over = (
         f'max {BY_RUN} ({STATUS}{{state=~"{states}"}})' for states in ("live|slow|catching_up", _GONE)
     )
     updates = f"sum {BY_RUN} (increase({UPDATES_TOTAL}[{span(plan.at_least(0))}])) > bool 0"
+    begun = span(plan.at_least(AVERAGE_S))
     calm = f'max {BY_RUN} (overwatch_findings{{severity="critical"}}) == bool 0'
     return (
         f"(\n  ({live} == 1)\n  * on (rl_run_id) ({updates})\n  * on (rl_run_id) ({calm})\n"
-        f"  and on (rl_run_id) max {BY_RUN} ({UPDATES_TOTAL}) > 0\n)\nor on (rl_run_id)\n0 * ({over} == 1)"
+        f"  and on (rl_run_id) max {BY_RUN} ({UPDATES_TOTAL}) > 0\n)\nor on (rl_run_id)\n(\n"
+        f"  0 * ({over} == 1)\n  and on (rl_run_id) last_over_time({USEFUL}[{begun}])\n)"
     )
