@@ -39,8 +39,7 @@ def _windows(length: str) -> str:
 
 def _window_cases(length: str) -> str:
     plan = _LENGTHS[length]
-    rules = f"../windows-{length}.yaml"
-    return case_file(rules, windowed_alerts(plan), plan, f"-{length}", ["../overwatch.yaml"])
+    return case_file(f"../windows-{length}.yaml", windowed_alerts(plan), plan)
 
 
 _CHARTED: Final = {"dashboards/grafana/": "dashboards", "dashboards/rules/": "rules"}

@@ -83,13 +83,9 @@ def useless_expr(share: float, long_s: int, short_s: int) -> str:
     return "(\n  " + "\n  and ".join(parts) + "\n)"
 
 
-def useful_inputs(criticals: str) -> tuple[Input, ...]:
-    """A live run that makes updates, with so many critical findings."""
-    return (
-        Input(f'overwatch_findings{{{_LABELS},severity="critical"}}', criticals),
-        in_state("live"),
-        reported(UPDATES_TOTAL, "1+1x400"),
-    )
+def recorded(name: str, values: str) -> Input:
+    """What was recorded of a run."""
+    return Input(f'{name}{{rl_run_id="RUN"}}', values)
 
 
 def _rise(series: str, seconds: int) -> str:

@@ -7,11 +7,12 @@ from overwatch.generate.rules.alert import Alert
 from overwatch.generate.rules.series import (
     BY_RUN,
     IS_LIVE,
+    USEFUL,
     burn_inputs,
     in_state,
     pair_expr,
+    recorded,
     reported,
-    useful_inputs,
     useless_expr,
 )
 from overwatch.generate.rules.windows import Plan, span
@@ -50,9 +51,8 @@ def _useless(word: str, pairs: _Pairs, plan: Plan) -> Alert:
         hold_s=plan.hold(300),
         summary="A run spends too much of its time without useful updates.",
         more=f"Fires at {_paces(pairs, budget)}; {budget:.0%} over a run is what may be.",
-        bad=useful_inputs("1"),
-        good=useful_inputs("0"),
-        lead=1,
+        bad=(recorded(USEFUL, "0"),),
+        good=(recorded(USEFUL, "1"),),
     )
 
 
