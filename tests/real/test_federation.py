@@ -5,6 +5,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 import yaml
 
 from overwatch.collector import Service
@@ -44,6 +45,7 @@ def test_the_shipped_configuration_is_one() -> None:
     assert "SUCCESS" in promtool("check", "config", SHIPPED)
 
 
+@pytest.mark.timeout(240)
 def test_two_clusters_are_seen_in_one_prometheus(tmp_path: Path) -> None:
     """Runs keep their cluster, one that both report is seen as such, and the dashboard has its answers."""
     need("prometheus")
