@@ -131,7 +131,7 @@ def fleet(*, filter_text: str, within_s: float, once: bool, fmt: str, fail_on: t
     """
     places = Places(connect=connect, file=file, names=names)
 
-    async def ask() -> list[FleetRow]:
+    async def fetch() -> list[FleetRow]:
         addresses = await asyncio.to_thread(places.addresses)
         return matching(fleet_rows(addresses, await list_runs(addresses, within_s)), filter_text)
 
@@ -139,7 +139,7 @@ def fleet(*, filter_text: str, within_s: float, once: bool, fmt: str, fail_on: t
         matching((), filter_text)
         addresses = places.addresses()
         if once or fail_on or fmt != "table" or not has_terminal() or TUI.missing:
-            rows = asyncio.run(ask())
+            rows = asyncio.run(fetch())
             with until_unread():
                 click.echo("\n".join(_FORMATS[fmt](rows)))
             sys.exit(_status(rows, fail_on))
@@ -147,7 +147,7 @@ def fleet(*, filter_text: str, within_s: float, once: bool, fmt: str, fail_on: t
         raise click.UsageError(f"--filter: {error}") from error
     except ValueError as error:
         raise click.ClickException(str(error)) from error
-    _watch(ask, addresses)
+    _watch(fetch, addresses)
 
 
 def _status(rows: Sequence[FleetRow], fail_on: Iterable[str]) -> int:
@@ -158,12 +158,12 @@ def _status(rows: Sequence[FleetRow], fail_on: Iterable[str]) -> int:
     return failed or (NO_RUN_YET if nothing else 0)
 
 
-def _watch(ask: Callable[[], Awaitable[list[FleetRow]]], addresses: Sequence[str]) -> None:
+def _watch(fetch: Callable[[], Awaitable[list[FleetRow]]], addresses: Sequence[str]) -> None:
     """The live list, and the terminal of each run that is opened from it."""
     from overwatch.tui import run_tui
     from overwatch.tui.fleet import FleetApp
 
-    while (picked := FleetApp(ask, _EVERY_S).run()) is not None:
+    while (picked := FleetApp(fetch, _EVERY_S).run()) is not None:
         run_tui([picked.collector, *(one for one in addresses if one != picked.collector)], picked.run)
 
 

@@ -24,10 +24,10 @@ class FleetApp(App[FleetRow]):
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [("q", "quit", "Leave")]
 
-    def __init__(self, ask: Callable[[], Awaitable[Sequence[FleetRow]]], every_s: float) -> None:
-        """`ask` gives the rows, and is awaited anew `every_s` seconds after it answered."""
+    def __init__(self, fetch: Callable[[], Awaitable[Sequence[FleetRow]]], every_s: float) -> None:
+        """`fetch` gives the rows, and is awaited anew `every_s` seconds after it answered."""
         super().__init__()
-        self._ask = ask
+        self._fetch = fetch
         self._every_s = every_s
         self._rows: Sequence[FleetRow] = ()
 
@@ -42,7 +42,7 @@ class FleetApp(App[FleetRow]):
         self.run_worker(self._refresh(), exclusive=True)
 
     async def _refresh(self) -> None:
-        self._show(await self._ask())
+        self._show(await self._fetch())
         self.set_timer(self._every_s, lambda: self.run_worker(self._refresh(), exclusive=True))
 
     def _show(self, rows: Sequence[FleetRow]) -> None:
