@@ -60,6 +60,8 @@ PROOFS: Final = (
         "its process is stopped (SIGSTOP) for 40 s while what exports goes on",
         "TrainingStalled",
         "UpdatesAbsent",
+        "UsefulTimeBurnFast",
+        "UsefulTimeBurnSlow",
         "CheckpointStale",
     ),
     _proof(

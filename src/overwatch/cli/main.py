@@ -25,6 +25,7 @@ from overwatch.cli.configuration import (
     port_base_option,
     sets_option,
 )
+from overwatch.cli.fleet import fleet
 from overwatch.cli.follow import follow, import_
 from overwatch.cli.interrupts import STATUS
 from overwatch.cli.recordings import audit, compare, export, query, report
@@ -350,6 +351,7 @@ def locate(what: str | None) -> None:
 
 
 for _command in (
-    attend, catalog, config, stack, query, audit, export, report, compare, rules, follow, import_, web,
+    attend, catalog, config, stack, query, audit, export, report, compare, rules, fleet, follow, import_,
+    web,
 ):  # fmt: skip
     main.add_command(_command)

@@ -16,7 +16,7 @@ from overwatch.generate.bounds_page import bounds_page
 from overwatch.generate.catalog_page import catalog_page
 from overwatch.generate.conventions_page import conventions_page
 from overwatch.generate.page_types import page_types
-from overwatch.generate.rules import Plan, case_file, rule_file, steady_alerts, windowed_alerts
+from overwatch.generate.rules import Plan, case_file, recordings, rule_file, steady_alerts, windowed_alerts
 from overwatch.generate.runbooks_page import runbooks_page
 from overwatch.generate.schema import snapshot_schema
 
@@ -25,7 +25,7 @@ _LENGTHS: Final = {"6h": Plan(run_length_s=21_600), "24h": Plan(), "7d": Plan(ru
 
 
 def _rules() -> str:
-    return rule_file(steady_alerts(Plan()), Plan())
+    return rule_file(steady_alerts(Plan()), Plan(), recorded=recordings(Plan()))
 
 
 def _rule_cases() -> str:
