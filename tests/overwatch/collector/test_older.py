@@ -21,7 +21,7 @@ from overwatch.recordings.index import Located, Started
 from tests.e2e.killing import indexed
 from tests.overwatch.collector.running import eventually, running
 
-OLDER: Final = sorted((Path(__file__).parent / "older").glob("*.tar.gz"))
+OLDER: Final = sorted((Path(__file__).parent / "older").glob("*.tar.xz"))
 RUN: Final = "older"
 
 

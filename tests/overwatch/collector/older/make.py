@@ -1,7 +1,7 @@
-"""Makes a data folder as an older version of Overwatch leaves it: `python make.py COMMIT OUT.tar.gz`.
+"""Makes a data folder as an older version of Overwatch leaves it: `python make.py COMMIT OUT.tar.xz`.
 
 Run it below a clone of the repository. It checks the commit out, runs its collector with all files below one
-folder, sends it 40 s of a simulated run, kills it once there are a recording and a checkpoint, and packs
+folder, sends it 15 s of a simulated run, kills it once there are a recording and a checkpoint, and packs
 the folder. Ports are fixed, so nothing else may run there.
 """
 
@@ -27,7 +27,7 @@ PLACES = {
     "exporters.snapshots.path": "snapshots.jsonl",
     "extensions.file_storage.directory": "",
 }
-SECONDS = 40
+SECONDS = 15
 
 
 def main(commit: str, out: str) -> None:
@@ -41,7 +41,7 @@ def main(commit: str, out: str) -> None:
             subprocess.run(["git", "worktree", "remove", "--force", str(tree)], check=True)
         for name in ("snapshots.jsonl", "lock"):
             (data / name).unlink(missing_ok=True)
-        with tarfile.open(out, "w:gz") as packed:
+        with tarfile.open(out, "w:xz") as packed:
             for part in sorted(data.iterdir()):
                 packed.add(part, part.name)
         shutil.rmtree(data)
@@ -69,7 +69,7 @@ def fill(tree: Path, data: Path) -> None:
             f"http://127.0.0.1:{BASE}",
         ]
         subprocess.run(sender, env=environment, cwd=tree, check=True)
-        until(lambda: (data / "otlp/metrics.jsonl").exists() and any(data.rglob("fold-*.checkpoint")))
+        until(lambda: any((data / "otlp").glob("*.jsonl")) and any(data.rglob("fold-*.checkpoint")))
         time.sleep(5)
     finally:
         collector.kill()
