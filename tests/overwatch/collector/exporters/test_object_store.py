@@ -1,4 +1,4 @@
-"""`object_store` over a server that speaks S3 and fails for a while: runs that ended are there, and replay."""
+"""`object_store` over a server of S3 that fails for a while: runs that ended are there, and replay."""
 
 import time
 from collections.abc import Iterator
