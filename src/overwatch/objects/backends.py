@@ -184,7 +184,7 @@ def backend_of(place: str | Path, patience: Patience) -> Backend:
     if parts.scheme == "file":
         return Folder(Path(unquote(parts.path)))
     if STORE.missing:
-        raise ValueError(f"{base}: {STORE.need}")
+        raise ValueError(STORE.need)
     from overwatch.objects.buckets import BUCKETS
 
     return BUCKETS[parts.scheme](base, parts.query, patience)
