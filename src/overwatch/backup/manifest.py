@@ -16,7 +16,7 @@ from overwatch.objects.digests import sha256_of
 FORMAT: Final = 1
 """Of the manifest and of where files lie."""
 _DIGITS: Final = 16
-_NAME: Final = re.compile(r"\d{8}T\d{6}Z-([0-9a-f]{16})")
+_NAME: Final = re.compile(r"(\d{8}T\d{6}\.\d{3}Z)-([0-9a-f]{16})")
 
 
 class BackupError(ValueError):
@@ -62,7 +62,8 @@ def encoded(manifest: Manifest) -> tuple[str, bytes]:
     """A manifest's name and its bytes."""
     data = msgspec.json.encode(manifest)
     moment = datetime.fromtimestamp(manifest.at_ns // 10**9, UTC)
-    return f"{moment:%Y%m%dT%H%M%SZ}-{sha256_of(data)[:_DIGITS]}", data
+    thousandths = manifest.at_ns // 10**6 % 1000
+    return f"{moment:%Y%m%dT%H%M%S}.{thousandths:03d}Z-{sha256_of(data)[:_DIGITS]}", data
 
 
 def decoded(name: str, data: bytes) -> Manifest:
@@ -70,7 +71,7 @@ def decoded(name: str, data: bytes) -> Manifest:
     found = _NAME.fullmatch(name)
     if found is None:
         raise BackupError(f"{name!r} is no backup's name; `overwatch backup list` prints them")
-    if sha256_of(data)[:_DIGITS] != found[1]:
+    if sha256_of(data)[:_DIGITS] != found[2]:
         raise BackupError(f"the manifest of backup {name} is torn or was altered; use another backup")
     try:
         version = _format(data).format
@@ -91,6 +92,11 @@ def decoded(name: str, data: bytes) -> Manifest:
 def is_name(name: str) -> bool:
     """Whether a file may be a manifest."""
     return _NAME.fullmatch(name) is not None
+
+
+def moment_of(name: str) -> datetime:
+    """When a backup was made, by its name. Raises `ValueError` for no name of one."""
+    return datetime.strptime(name.partition("-")[0], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC)
 
 
 def _is_digest(text: str) -> bool:

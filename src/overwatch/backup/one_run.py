@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +18,7 @@ from urllib.parse import quote
 import msgspec
 
 from overwatch.background import give_way
-from overwatch.backup.manifest import BackupError
+from overwatch.backup.manifest import BackupError, moment_of
 from overwatch.backup.place import names, prune, save
 from overwatch.journal import Batch, Signal
 from overwatch.objects.retrying import Patience
@@ -84,7 +83,7 @@ def keep(job: RunJob) -> Report:
         saved = save(Path(scratch), store, time.time_ns())
     # Another attempt of the run takes the place of the one before, once it is there.
     prune(store, 1)
-    removed = _within(open_store(job.place, patience), job, time.time())
+    removed = within(open_store(job.place, patience), job, time.time())
     return Report(bytes=saved.bytes, batches=batches, removed=removed)
 
 
@@ -157,14 +156,14 @@ def _body(files: RecordingFiles, entry: Located, run_id: str) -> bytes | None:
     return request.SerializeToString() if len(resources) else None
 
 
-def _within(store: Store, job: RunJob, now_s: float) -> int:
+def within(store: Store, job: RunJob, now_s: float) -> int:
     """Remove the oldest runs that are beyond a limit; how many went."""
     held = [(newest, name, size) for name, size, newest in _runs(store, job)]
     held.sort(reverse=True)
     total, gone = 0, 0
     for number, (newest, name, size) in enumerate(held):
         total += size
-        is_old = job.keep_days is not None and now_s - _second(newest) > job.keep_days * _DAY_S
+        is_old = job.keep_days is not None and now_s - moment_of(newest).timestamp() > job.keep_days * _DAY_S
         is_beyond = job.keep_runs is not None and number >= job.keep_runs
         is_large = job.keep_mib is not None and number > 0 and total > job.keep_mib * _MIB
         if is_old or is_beyond or is_large:
@@ -185,10 +184,6 @@ def _runs(store: Store, job: RunJob) -> Iterator[tuple[str, int, str]]:
         every = names(open_store(below(job.place, name), store.patience))
         if every:
             yield name, size, every[-1]
-
-
-def _second(name: str) -> float:
-    return datetime.strptime(name.partition("-")[0], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
 
 
 def main() -> int:

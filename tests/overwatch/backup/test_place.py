@@ -202,7 +202,7 @@ def test_a_manifest_that_was_altered_is_refused(data: Path, tmp_path: Path) -> N
 def named(fields: dict[str, object]) -> tuple[str, bytes]:
     """A manifest as anybody could write it, under the name that its bytes have."""
     data = json.dumps(fields).encode()
-    return f"20230101T000000Z-{sha256_of(data)[:16]}", data
+    return f"20230101T000000.000Z-{sha256_of(data)[:16]}", data
 
 
 def test_a_folder_that_holds_something_is_left_alone(data: Path, tmp_path: Path) -> None:
@@ -264,5 +264,8 @@ def test_the_commands_make_list_verify_and_restore(data: Path, tmp_path: Path) -
 
 def test_the_name_of_a_manifest_sorts_by_its_moment() -> None:
     """So that the newest is the last."""
-    made = [encoded(Manifest(overwatch="0", at_ns=at * 10**9, files=()))[0] for at in (5, 50, 500_000, 10**9)]
+    made = [
+        encoded(Manifest(overwatch="0", at_ns=round(at * 10**9), files=()))[0]
+        for at in (5, 5.001, 50, 500_000, 10**9)
+    ]
     assert made == sorted(made)

@@ -56,7 +56,8 @@ def test_an_older_folder_is_opened_and_loses_nothing(fixture: Path, tmp_path: Pa
     accepted = [kept.sequence for kept in scan(folder / JOURNAL)]
 
     with running(folder) as service:
-        eventually(lambda: (shown := service.context.notifier.latest) and RUN in shown.runs)
+        latest = service.context.notifier
+        eventually(lambda: latest.latest and any(run == RUN for run, _ in latest.latest.snapshots))
         assert service.context.journal.opened_at == accepted[-1] + 1
 
     every = indexed(folder / "otlp")

@@ -1,7 +1,7 @@
 """`object_store` over a server of S3 that fails for a while: runs that ended are there, and replay."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from overwatch import codec
-from overwatch.backup.one_run import RunJob, keep, name_of
+from overwatch.backup.one_run import RunJob, keep, name_of, within
 from overwatch.backup.place import read, restore, verify
 from overwatch.collector.exporters.object_store import ObjectStoreConfig
-from overwatch.events import RunFinished
+from overwatch.events import Event, RunFinished
 from overwatch.feeds.inputs import Recording, open_input
 from overwatch.journal import Signal
 from overwatch.objects.store import below, open_store
@@ -48,44 +48,57 @@ def snapshots_of(recording: Path, run_id: str) -> list[bytes]:
     return [codec.encode(msgspec.structs.replace(snapshot, tower=shown[0].tower)) for snapshot in shown]
 
 
-def test_a_run_that_ended_is_kept_once_the_store_is_back(tmp_path: Path, proxy: FaultProxy) -> None:
-    """Both of two runs that shared their batches, each alone; the collector accepts meanwhile."""
-    place = s3_url(proxy.address, uuid4().hex)
-    sets = [
-        f"exporters.object_store={{place: {place!r}, after_s: 0, timeout_s: 0.5}}",
-        PIPELINE,
-    ]  # fmt: skip
-    with running(tmp_path / "data", *sets) as service:
+def keeps(data: Path, place: str, heal: Callable[[], object]) -> None:
+    """Two runs that shared their batches are kept, each alone, once the place takes them."""
+    sets = [f"exporters.object_store={{place: {place!r}, after_s: 0, timeout_s: 0.5}}", PIPELINE]
+    with running(data, *sets) as service:
         tally, journal = service.context.tally, service.context.journal
-        for number in range(4):
-            events = [[run_started()]] if number == 0 else [[update(0.01 * number, number)]]
-            journal.append(Signal.LOGS, together(*(reported(run, events[0], number + 1) for run in RUNS)))
-            time.sleep(0.3)
-        ended = [RunFinished(at=time.time_ns(), outcome="completed")]
-        journal.append(Signal.LOGS, together(*(reported(run, ended, 5) for run in RUNS)))
-        eventually(lambda: tally.get("overwatch_exporter_failed_uploads", exporter="object_store") >= 1, 60)
+        events: list[list[Event]] = [[run_started()], [update(0.01)], [update(0.02, 2)]]
+        events.append([RunFinished(at=time.time_ns(), outcome="completed")])
+        for number, one in enumerate(events, start=1):
+            journal.append(Signal.LOGS, together(*(reported(run, one, number) for run in RUNS)))
+        eventually(lambda: tally.get("overwatch_exporter_failed_uploads", exporter="object_store") >= 1, 90)
         assert "object_store" in service.context.health.degraded
         journal.append(Signal.LOGS, reported("c", [run_started()]))
-        proxy.rate = 0.0
-        eventually(lambda: tally.get("overwatch_exporter_kept_runs", exporter="object_store") == 2, 90)
+        heal()
+        eventually(lambda: tally.get("overwatch_exporter_kept_runs", exporter="object_store") == 2, 120)
         assert "object_store" not in service.context.health.degraded
-
-    with running(tmp_path / "data", *sets) as service:
-        # The next life knows them.
-        time.sleep(1)
-        assert service.context.tally.get("overwatch_exporter_kept_runs", exporter="object_store") == 0
-    for run_id in RUNS:
+    for number, run_id in enumerate(RUNS):
         store = open_store(below(place, name_of(run_id)))
         manifest = read(store)[1]
         assert verify(store, manifest) == []
-        folder = tmp_path / f"fetched-{RUNS.index(run_id)}"
+        folder = data / f"fetched-{number}"
         restore(store, manifest, folder)
-        text = b"".join(path.read_bytes() for path in folder.rglob("*.jsonl"))
-        assert not any(other.encode() in text for other in RUNS if other != run_id)
-        shown = snapshots_of(folder, run_id)
+        assert runs_of(folder) == {run_id}
+        shown, whole = snapshots_of(folder, run_id), snapshots_of(data / "otlp", run_id)
         assert shown
-        whole = snapshots_of(tmp_path / "data/otlp", run_id)
         assert shown == whole[: len(shown)]
+
+
+def runs_of(recording: Path) -> set[str]:
+    """The runs that a replay shows."""
+    found = open_input(recording)
+    assert isinstance(found, Recording)
+    return {snapshot.run.run_id for snapshot in found.recorded()}
+
+
+def test_a_run_that_ended_is_kept_once_the_folder_is_back(tmp_path: Path) -> None:
+    """A file stands where the folder should be; the next life keeps nothing twice."""
+    place, data = tmp_path / "kept", tmp_path / "data"
+    place.write_text("no folder")
+    keeps(data, str(place), lambda: (place.unlink(), place.mkdir()))
+    again = f"exporters.object_store={{place: {str(place)!r}, after_s: 0}}"
+    held = sorted(path.name for path in place.rglob("*.json"))
+    with running(
+        data, f"exporters.object_store={{place: {exporter.place!r}, after_s: 0}}", PIPELINE
+    ) as service:
+        eventually(lambda: service.context.notifier.latest)
+    assert sorted(path.name for path in place.rglob("*.json")) == held
+
+
+def test_a_run_that_ended_is_kept_once_the_store_is_back(tmp_path: Path, proxy: FaultProxy) -> None:
+    """Over S3; a request after another fails, or ends without an answer, until the server is back."""
+    keeps(tmp_path / "data", s3_url(proxy.address, uuid4().hex), lambda: setattr(proxy, "rate", 0.0))
 
 
 def test_what_is_beyond_a_limit_goes_the_oldest_first(tmp_path: Path) -> None:
@@ -98,7 +111,6 @@ def test_what_is_beyond_a_limit_goes_the_oldest_first(tmp_path: Path) -> None:
 
     def kept(run: str, **limits: float) -> list[str]:
         keep(msgspec.structs.replace(job, run_id=run, **limits))
-        time.sleep(1.1)  # Names of backups are by the second.
         return sorted({entry.key.partition("/")[0] for entry in open_store(tmp_path / "kept").list()})
 
     assert kept("a") == ["a"]
@@ -106,7 +118,11 @@ def test_what_is_beyond_a_limit_goes_the_oldest_first(tmp_path: Path) -> None:
     assert kept("c", keep_runs=2) == ["b", "c"]
     assert kept("a", keep_mib=1e-6) == ["a"]
     assert kept("b") == ["a", "b"]
-    assert kept("c", keep_days=2 / 86_400) == ["b", "c"]
+    store = open_store(tmp_path / "kept")
+    day = msgspec.structs.replace(job, keep_days=1)
+    assert within(store, day, time.time()) == 0
+    assert within(store, day, time.time() + 2 * 86_400) == 2
+    assert store.list() == []
 
 
 def recorded(folder: Path) -> int:
