@@ -89,9 +89,7 @@ def test_a_run_that_ended_is_kept_once_the_folder_is_back(tmp_path: Path) -> Non
     keeps(data, str(place), lambda: (place.unlink(), place.mkdir()))
     again = f"exporters.object_store={{place: {str(place)!r}, after_s: 0}}"
     held = sorted(path.name for path in place.rglob("*.json"))
-    with running(
-        data, f"exporters.object_store={{place: {exporter.place!r}, after_s: 0}}", PIPELINE
-    ) as service:
+    with running(data, again, PIPELINE) as service:
         eventually(lambda: service.context.notifier.latest)
     assert sorted(path.name for path in place.rglob("*.json")) == held
 
