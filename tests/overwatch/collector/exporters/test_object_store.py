@@ -54,9 +54,11 @@ def keeps(data: Path, place: str, heal: Callable[[], object]) -> None:
     with running(data, *sets) as service:
         tally, journal = service.context.tally, service.context.journal
         events: list[list[Event]] = [[run_started()], [update(0.01)], [update(0.02, 2)]]
-        events.append([RunFinished(at=time.time_ns(), outcome="completed")])
         for number, one in enumerate(events, start=1):
             journal.append(Signal.LOGS, together(*(reported(run, one, number) for run in RUNS)))
+        eventually(lambda: all(snapshots_in(data).count(f'"run_id":"{run}"') >= 2 for run in RUNS))
+        ended: list[Event] = [RunFinished(at=time.time_ns(), outcome="completed")]
+        journal.append(Signal.LOGS, together(*(reported(run, ended, 4) for run in RUNS)))
         eventually(lambda: tally.get("overwatch_exporter_failed_uploads", exporter="object_store") >= 1, 90)
         assert "object_store" in service.context.health.degraded
         journal.append(Signal.LOGS, reported("c", [run_started()]))
@@ -73,6 +75,12 @@ def keeps(data: Path, place: str, heal: Callable[[], object]) -> None:
         shown, whole = snapshots_of(folder, run_id), snapshots_of(data / "otlp", run_id)
         assert shown
         assert shown == whole[: len(shown)]
+
+
+def snapshots_in(data: Path) -> str:
+    """The log of snapshots, none where it is not there yet."""
+    log = data / "snapshots.jsonl"
+    return log.read_text() if log.exists() else ""
 
 
 def runs_of(recording: Path) -> set[str]:
