@@ -41,11 +41,10 @@ def together(*bodies: bytes) -> bytes:
 
 
 def snapshots_of(recording: Path, run_id: str) -> list[bytes]:
-    """What a replay shows of a run, without what is said of the whole collector."""
+    """What a replay shows of a run."""
     found = open_input(recording)
     assert isinstance(found, Recording)
-    shown = [snapshot for snapshot in found.recorded() if snapshot.run.run_id == run_id]
-    return [codec.encode(msgspec.structs.replace(snapshot, tower=shown[0].tower)) for snapshot in shown]
+    return [codec.encode(snapshot) for snapshot in found.recorded() if snapshot.run.run_id == run_id]
 
 
 def keeps(data: Path, place: str, heal: Callable[[], object]) -> None:
