@@ -18,10 +18,10 @@ from click.testing import CliRunner, Result
 from torch import Tensor
 
 from overwatch.events import CheckpointSaved, LogLine
+from overwatch.objects.retrying import Patience
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.ppo import PPO, Batch, PPOConfig
 from overwatch_rl.artifacts.digests import xxh3_of
-from overwatch_rl.artifacts.retrying import Patience
 from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.manifest import State

@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
-from overwatch_rl.artifacts.backends import (
+from overwatch.objects.backends import (
     Backend,
     Entry,
     Held,
@@ -28,8 +28,8 @@ from overwatch_rl.artifacts.backends import (
     TakenError,
     backend_of,
 )
-from overwatch_rl.artifacts.digests import Bytes, sha256_of
-from overwatch_rl.artifacts.retrying import Patience, Tries
+from overwatch.objects.digests import Bytes, sha256_of
+from overwatch.objects.retrying import Patience, Tries
 
 T = TypeVar("T")
 _AT_ONCE: Final = 4
