@@ -29,7 +29,8 @@ NUMBERS = ("kl_divergence", "entropy", "clip_fraction", "explained_variance", "g
            "value_loss", "learning_rate", "return_mean", "update_time", "kl_max", "kl_joint")  # fmt: skip
 VARIANTS = 32
 """Updates and columns that come in turn: a program that makes each anew is slower than the collector."""
-RETRIED = frozenset({429, 503})
+OK, BROKEN = 200, 0
+RETRIED = frozenset({429, 503, BROKEN})
 PAUSE_S = 0.2
 
 
@@ -70,15 +71,13 @@ class Emitting:
         self.run_id = f"{plan.name}-{number}"
         self._origin = Origin(run_id=self.run_id, epoch=f"epoch-{self.run_id}", ours=True)
         self._seq = 0
+        self._connection = Connection(plan.endpoint)
         self._updates, self._columns = _updates(), _columns(plan.envs)
         self._broken_at = plan.seconds * (number + 1) / (plan.probes + 2) if number < plan.probes else None
 
     async def live(self, everybody: asyncio.Barrier) -> None:
-        """From the connection to the end record."""
-        place = urlsplit(self._plan.endpoint)
-        reader, writer = await asyncio.open_connection(place.hostname, place.port)
-        head = f"POST /v1/logs HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Type: application/x-protobuf\r\n"
-        await self._deliver(reader, writer, head, [fakes.started(time.time_ns(), n_envs=self._plan.envs)])
+        """From the start record to the end record."""
+        await self._deliver([fakes.started(time.time_ns(), n_envs=self._plan.envs)])
         await everybody.wait()
         began, step, steps = time.monotonic(), 0, round(self._plan.seconds * self._plan.hz)
         due = began + SEND_S * self._number / self._plan.runs
@@ -90,9 +89,9 @@ class Emitting:
             reached = min(steps, int((now - began) * self._plan.hz) + 1)
             events = [event for one in range(step + 1, reached + 1) for event in self._step(one, now - began)]
             step = reached
-            await self._deliver(reader, writer, head, events)
-        await self._deliver(reader, writer, head, [RunFinished(at=time.time_ns(), outcome="completed")])
-        writer.close()
+            await self._deliver(events)
+        await self._deliver([RunFinished(at=time.time_ns(), outcome="completed")])
+        self._connection.close()
 
     def _step(self, step: int, after_s: float) -> list[Event]:
         at = time.time_ns()
@@ -106,22 +105,54 @@ class Emitting:
             events.append(NonFiniteSeen(at=at, scope=Scope.POLICY, metric="kl_divergence", kind="nan"))
         return events
 
-    async def _deliver(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: str, events: list[Event]
-    ) -> None:
+    async def _deliver(self, events: list[Event]) -> None:
         first = self._seq + 1
         self._seq += len(events)
         self._account.emitted += len(events)
         records = [Record(origin=self._origin, event=e, seq=first + i) for i, e in enumerate(events)]
         body = request(records, {})
-        words = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
-        while (status := await _answer(reader, writer, words)) in RETRIED:
+        while (status := await self._connection.post(body)) != OK:
+            assert status in RETRIED
             self._account.refused[status] += 1
             await asyncio.sleep(PAUSE_S)
-        assert status == 200
         self._account.acknowledged += len(events)
         self._account.requests += 1
         self._account.bytes += len(body)
+
+
+class Connection:
+    """To the collector; made anew where it broke."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._place = urlsplit(endpoint)
+        self._head = (
+            f"POST /v1/logs HTTP/1.1\r\nHost: {self._place.netloc}\r\n"
+            "Content-Type: application/x-protobuf\r\nContent-Length: "
+        )
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def post(self, body: bytes) -> int:
+        """The status of the answer, `BROKEN` where none came."""
+        try:
+            if self._streams is None:
+                self._streams = await asyncio.open_connection(self._place.hostname, self._place.port)
+            reader, writer = self._streams
+            writer.write(f"{self._head}{len(body)}\r\n\r\n".encode() + body)
+            found = (await reader.readuntil(b"\r\n\r\n")).lower()
+            lines = found.split(b"\r\n")
+            await reader.readexactly(
+                next(int(line[15:]) for line in lines if line.startswith(b"content-length"))
+            )
+        except (OSError, asyncio.IncompleteReadError):
+            self.close()
+            return BROKEN
+        return int(found[9:12])
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._streams is not None:
+            self._streams[1].close()
+        self._streams = None
 
 
 @cache
@@ -137,14 +168,6 @@ def _columns(envs: int) -> list[Measured]:
     chance = random.Random(7)  # noqa: S311 numbers that do not pack
     rewards = [[chance.gauss(1.0, 0.1) for _ in range(envs)] for _ in range(VARIANTS)]
     return [fakes.envs(0, range(envs), None, reward=one) for one in rewards]
-
-
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, words: bytes) -> int:
-    writer.write(words)
-    found = (await reader.readuntil(b"\r\n\r\n")).lower()
-    length = next(int(line[15:]) for line in found.split(b"\r\n") if line.startswith(b"content-length"))
-    await reader.readexactly(length)
-    return int(found[9:12])
 
 
 async def main(plan: Plan) -> Account:

@@ -28,6 +28,7 @@ from overwatch.cli.configuration import (
 from overwatch.cli.follow import follow, import_
 from overwatch.cli.interrupts import STATUS
 from overwatch.cli.recordings import audit, compare, export, query, report
+from overwatch.cli.size import size
 from overwatch.cli.stack import rules, stack, stack_folder
 from overwatch.cli.streams import Commands, format_option, log_to_stdout_without_stderr, until_unread, warn
 from overwatch.cli.watch import need_textual
@@ -351,5 +352,6 @@ def locate(what: str | None) -> None:
 
 for _command in (
     attend, catalog, config, stack, query, audit, export, report, compare, rules, follow, import_, web,
+    size,
 ):  # fmt: skip
     main.add_command(_command)
