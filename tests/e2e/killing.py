@@ -41,7 +41,8 @@ def compiled_in(folder: Path) -> dict[str, str]:
 class Collector:
     """One data folder, and the processes that use it one after the other."""
 
-    def __init__(self, folder: Path, *sets: str) -> None:
+    def __init__(self, folder: Path, *sets: str, prefix: tuple[str, ...] = ()) -> None:
+        """`prefix` is what runs a command elsewhere, e.g. in a namespace."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.ready_s: list[float] = []
@@ -56,7 +57,7 @@ class Collector:
             f"extensions.file_storage.directory={folder}",
             *sets,
         ]
-        self._command = [sys.executable, "-m", "overwatch.cli", "collect"]
+        self._command = [*prefix, sys.executable, "-m", "overwatch.cli", "collect"]
         self._command += [word for item in below for word in ("--set", item)]
         self._process: subprocess.Popen[bytes] | None = None
 
