@@ -15,6 +15,8 @@ import msgspec
 
 WINDOW_HZ: Final = 10.0
 """What the SDK sends of one subject in a second at most: it folds what comes within a tenth of a second."""
+SEND_HZ: Final = 10 / 3
+"""Requests of a rank in a second at most."""
 MIB: Final = 6
 """Of shared memory, for each rank."""
 MIB: Final = 1 << 20
@@ -39,6 +41,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
             "run": float(self.runs),
             "rank": float(ranks),
             "env": float(ranks * self.envs),
+            "request": ranks * min(self.hz, SEND_HZ),
             "window": ranks * windows,
             "env_window": ranks * windows * self.envs,
             "call": ranks * self.hz,
@@ -48,13 +51,13 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 UNITS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "network_bytes": ("rank", "window", "env_window"),
+        "network_bytes": ("rank", "request", "window", "env_window"),
         "records": ("rank", "window"),
         "points": ("rank",),
-        "journal_bytes": ("rank", "window", "env_window"),
-        "recording_bytes": ("rank", "window", "env_window"),
+        "journal_bytes": ("rank", "request", "window", "env_window"),
+        "recording_bytes": ("rank", "request", "window", "env_window"),
         "snapshot_bytes": ("run", "rank", "env"),
-        "collector_cores": ("one", "rank", "window", "env_window"),
+        "collector_cores": ("one", "run", "request", "window", "env_window"),
         "collector_mib": ("one", "rank", "env"),
         "series": ("one", "run", "rank"),
         "trainer_cores": ("call", "env_call"),
