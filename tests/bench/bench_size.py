@@ -41,7 +41,12 @@ def fitted(found: list[tuple[Load, dict[str, float]]]) -> dict[str, dict[str, fl
     """Least squares of relative errors, without negative costs: a feature that would have one is left out."""
     each: dict[str, dict[str, float]] = {}
     for resource, features in UNITS.items():
-        rows = [(load.features(), values[resource]) for load, values in found if values.get(resource)]
+        # A collector without a run does not tick: its CPU is none of the units.
+        rows = [
+            (load.features(), values[resource])
+            for load, values in found
+            if values.get(resource) and (load.runs or resource != "collector_cores")
+        ]
         kept = list(features)
         while kept:
             matrix = np.array([[row[name] for name in kept] for row, _ in rows])

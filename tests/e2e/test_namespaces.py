@@ -75,7 +75,7 @@ class Site:
                     (folder / "sitecustomize.py").write_text(CLOCK.format(clocks[number]))
                     prefix = ("env", f"PYTHONPATH={folder}:{Path(__file__).parents[2]}", *prefix)
                 endpoint = f"http://{self.hosts[number % self._count].address}:{PORT}"
-                trainer = training(folder, endpoint, prefix=prefix, pace_s=0.005, close_s=60.0)
+                trainer = training(folder, endpoint, prefix=prefix, pace_s=pace_s, close_s=60.0)
                 self.trainers.append(stack.enter_context(trainer))
             yield
 

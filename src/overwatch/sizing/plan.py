@@ -73,7 +73,6 @@ def collectors_for(load: Load, units: Units) -> tuple[int, str]:
     needs = {
         f"{MOST_CORES:g} of a core each": _grown("collector_cores", load, units) / MOST_CORES,
         f"{MOST_RUNS:,} runs each (max_runs)": load.runs / MOST_RUNS,
-        f"{MOST_SERIES:,} series each (max_series)": _grown("series", load, units) / MOST_SERIES,
     }
     decides = max(needs, key=lambda name: needs[name])
     return max(1, math.ceil(needs[decides])), decides
@@ -165,3 +164,6 @@ def _warnings(load: Load, units: Units) -> Iterator[str]:
     one = _grown("collector_cores", msgspec.structs.replace(load, runs=1), units)
     if one > MOST_CORES:
         yield f"one run takes {one:.1f} cores and stays at one collector: send less often, or fewer envs"
+    each = cost("series", load, units) / collectors_for(load, units)[0]
+    if each > MOST_SERIES:
+        yield f"{each:,.0f} series a collector: set exporters.prometheus.max_series, {MOST_SERIES:,} by default"
