@@ -1,8 +1,9 @@
-"""Real gateways between trainers and a collector that is killed: nothing is lost, nothing counted twice.
+"""Real gateways between trainers and a collector that is killed: what arrives is recorded and counted once.
 
-`rotel` (PyPI) is an OTLP gateway with a queue in memory: it acknowledges first, and sends until it is answered.
-It neither balances by an attribute nor keeps its queue on disk, so a gateway that dies loses what it held; that
-is otelcol's to do. Where a binary is missing its test is skipped with what to install.
+`rotel` (PyPI) is an OTLP gateway with a queue in memory. It acknowledges first, repeats what found no
+connection or was refused, and gives up a request whose connection broke before the answer, with a line in its
+log. It neither balances by an attribute nor keeps its queue on disk: those are otelcol's to do. Where a
+program is missing its test is skipped with what to install.
 """
 
 import importlib.util
@@ -73,14 +74,20 @@ def gateway(folder: Path, collector: str) -> Iterator[str]:
         process.wait(60)
 
 
+def gaps(found: list[int], steps: int) -> int:
+    """Stretches of steps whose lines are missing."""
+    missing = sorted(set(range(1, steps + 1)) - set(found))
+    return sum(number - 1 not in missing for number in missing)
+
+
 def test_a_gateway_outlives_a_collector_that_is_killed(tmp_path: Path) -> None:
-    """Two trainers emit on; once the collector is back, everything of both is recorded and counted once."""
+    """Two trainers emit on: each record is recorded and counted once, but for requests that the log names."""
     port = free_port()
     collector = Collector(tmp_path / "c", f"receivers.otlp.protocols.http.endpoint=127.0.0.1:{port}")
     with ExitStack() as stack:
-        url = stack.enter_context(gateway(tmp_path, f"http://127.0.0.1:{port}"))
         stack.callback(collector.kill)
         collector.start()
+        url = stack.enter_context(gateway(tmp_path, f"http://127.0.0.1:{port}"))
         trainers = []
         for name in ("one", "two"):
             (tmp_path / name).mkdir()
@@ -92,20 +99,37 @@ def test_a_gateway_outlives_a_collector_that_is_killed(tmp_path: Path) -> None:
             for trainer in trainers:
                 trainer.wait_steps(30)
             collector.start()
+        for trainer in trainers:
+            trainer.wait_steps(30)
         endings = [trainer.ending() for trainer in trainers]
         runs = {trainer.plan.run_id: ending.steps for trainer, ending in zip(trainers, endings, strict=True)}
-
-        def arrived() -> bool:
-            ears = recorded([collector])
-            return all(run in ears and len(ears[run].lines) == steps for run, steps in runs.items())
-
-        wait_for(arrived, "everything to pass the gateway")
+        given_up = wait_until_passed(collector, tmp_path / "gateway.log", runs)
         collector.stop()
     ears, shown = recorded([collector]), shown_updates([collector])
+    missing = 0
     for run, steps in runs.items():
-        ears[run].assert_whole(steps)
-        assert shown[run] == steps
+        lines = [int(line.split()[1]) for line in ears[run].lines]
+        assert len(lines) == len(set(lines))
+        missing += gaps(lines, steps)
+        assert shown[run] == ears[run].updates
+    assert missing <= given_up
     assert all(ending.delivered and ending.dropped == {} for ending in endings)
+    print(f"{len(runs)} runs through rotel, 2 kills: {missing} gaps, {given_up} requests that rotel gave up")
+
+
+def wait_until_passed(collector: Collector, log: Path, runs: dict[str, int]) -> int:
+    """Wait until every line is recorded, or as many gaps are left as it gave up requests; how many those are."""
+
+    def given_up() -> int:
+        return sum("dropping data" in line and "otlp_logs" in line for line in log.read_text().splitlines())
+
+    def passed() -> bool:
+        ears = recorded([collector])
+        found = {run: [int(line.split()[1]) for line in ears[run].lines] for run in runs if run in ears}
+        return len(found) == len(runs) and sum(gaps(found[run], runs[run]) for run in runs) <= given_up()
+
+    wait_for(passed, "everything to pass the gateway")
+    return given_up()
 
 
 @pytest.mark.parametrize("path", sorted(GATEWAYS.glob("*.yaml")), ids=lambda path: path.stem)

@@ -1,4 +1,4 @@
-"""Very many live runs at one collector on one core: nothing is lost, verdicts are soon, ended runs free memory."""
+"""Very many live runs at a collector on one core: no loss, verdicts soon, ended runs free their memory."""
 
 import json
 import os
@@ -133,8 +133,8 @@ def survive(folder: Path, runs: int, seconds: float, probes: int) -> tuple[Watch
     assert "Traceback" not in collector.log
     grown = first.most_mib - first.base_mib
     print(
-        f"{runs} runs: {grown / runs:.2f} MiB a run, the second generation {second.most_mib - first.most_mib:+.0f} "
-        f"of {first.most_mib:.0f} MiB, {first.account}"
+        f"{runs} runs: {grown / runs:.2f} MiB a run of {first.most_mib:.0f} MiB, the second generation "
+        f"{second.most_mib - first.most_mib:+.0f} MiB; {first.account}"
     )
     assert grown <= MOST_MIB * runs
     # What the first held serves the second.

@@ -15,16 +15,19 @@ overwatch size --runs 300 --envs 64 --hz 10 --retention 30d
 overwatch size --runs 1000 --ranks 8 --envs 64 --hz 1 --format json
 ```
 
-`overwatch size` computes what a fleet needs, and names with each number the assumption that it comes from. `--envs` counts the
-envs of one rank, `--ranks` (or `--gpus`) the trainer processes of one run, `--hz` updates and steps of all envs in a second.
+`overwatch size` computes what a fleet needs, and names with each number the assumption that it comes
+from. `--envs` counts the envs of one rank, `--ranks` (or `--gpus`) the trainer processes of one run,
+`--hz` updates and steps of all envs in a second.
 
-How it computes: each resource is a sum of [unit costs](#unit-costs), each times how many there are of that unit. The units were
-fitted to real runs of the SDK at a real collector (`make bench-size`), and come with the package. A test holds bytes, records
-and series of a load that was not fitted to within 20 % of the calculator; `make long` holds CPU and memory to the same.
+How it computes: each resource is a sum of [unit costs](#unit-costs), each times how many there are of
+that unit. The units were fitted to real runs of the SDK at a real collector (`make bench-size`), and come
+with the package. A test holds bytes, records and series of a load that was not fitted to within 20 % of
+the calculator; `make long` holds CPU and memory to the same.
 
-What is not in it: findings that are open (numbers around them are kept whole), log lines, facts and rollouts beside the two
-calls, TLS, viewers, GPU readings, and what a run adds to memory over hours (curves of its past). CPU depends on the processor: compare
-`make bench-size` on yours. A collector folds in one thread, so it is given {cores:g} of one core; a run stays at one collector
+What is not in it: findings that are open (numbers around them are kept whole), log lines, facts and
+rollouts beside the two calls, TLS, viewers, GPU readings, and what a run adds to memory over hours
+(curves of its past). CPU depends on the processor: compare `make bench-size` on yours. A collector folds
+in one thread, so it is given {cores:g} of one core; a run stays at one collector
 ([gateways](gateway.md)).
 """
 _LOADS: Final = (
@@ -67,5 +70,6 @@ def _units(known: Units) -> str:
         for resource in UNITS
         for feature, amount in known.each[resource].items()
     ]
-    head = f"## Unit costs\n\nMeasured {known.taken}. Rates are a second's; `mib` are MiB, `cores` are CPU seconds a second.\n"
+    means = "Rates are a second's; `mib` are MiB, `cores` are CPU seconds a second."
+    head = f"## Unit costs\n\nMeasured {known.taken}. {means}\n"
     return "\n".join((head, "| resource | of each | costs |", "|---|---|---|", *rows)) + "\n"

@@ -166,4 +166,4 @@ def _warnings(load: Load, units: Units) -> Iterator[str]:
         yield f"one run takes {one:.1f} cores and stays at one collector: send less often, or fewer envs"
     each = cost("series", load, units) / collectors_for(load, units)[0]
     if each > MOST_SERIES:
-        yield f"{each:,.0f} series a collector: set exporters.prometheus.max_series, {MOST_SERIES:,} by default"
+        yield f"{each:,.0f} series a collector: raise exporters.prometheus.max_series ({MOST_SERIES:,})"

@@ -27,7 +27,7 @@ MADE_UP = Units(
 
 
 def test_a_cost_is_the_sum_of_what_there_is_of_each_unit() -> None:
-    """Two runs of three ranks: six ranks, sixty windows, 240 env windows, and requests beyond 3.3 Hz are none."""
+    """Two runs of three ranks: six ranks, twenty requests, sixty windows, 240 env windows."""
     load = Load(runs=2, ranks=3, envs=4, hz=10.0)
 
     assert cost("network_bytes", load, MADE_UP) == pytest.approx(6 * 100 + 20 * 30 + 60 * 10 + 240)
