@@ -57,9 +57,7 @@ class Watched:
     account: dict[str, float] = field(default_factory=dict)
 
 
-def live(
-    collector: Collector, endpoints: Endpoints, name: str, runs: int, seconds: float, probes: int
-) -> Watched:
+def live(endpoints: Endpoints, name: str, runs: int, seconds: float, probes: int) -> Watched:
     """Have so many runs of 64 envs live at 10 Hz, and look for the verdict of each that breaks."""
     process = psutil.Process(endpoints.pid)
     watched, looking = Watched(process.memory_info().rss / (1 << 20)), list[threading.Thread]()
@@ -123,11 +121,11 @@ def survive(folder: Path, runs: int, seconds: float, probes: int) -> tuple[Watch
     """Two generations, the second after the first was evicted; both are checked."""
     collector = Collector(folder, SOON)
     with on_one_core(collector) as endpoints:
-        first = live(collector, endpoints, "first", runs, seconds, probes)
+        first = live(endpoints, "first", runs, seconds, probes)
         until(
             lambda: counted(endpoints, "overwatch_tower_evicted_runs_total") == runs, "the first to go", 120
         )
-        second = live(collector, endpoints, "second", runs, seconds, 0)
+        second = live(endpoints, "second", runs, seconds, 0)
         until(lambda: counted(endpoints, "overwatch_tower_evicted_runs_total") == 2 * runs, "all to go", 120)
         check_all_arrived(endpoints, first, second)
     assert "Traceback" not in collector.log

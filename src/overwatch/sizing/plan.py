@@ -71,7 +71,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def collectors_for(load: Load, units: Units) -> tuple[int, str]:
     """How many collectors, and what decides it."""
     needs = {
-        f"{MOST_CORES:g} of a core each": _grown("collector_cores", load, units) / MOST_CORES,
+        f"{MOST_CORES:g} of a core each": _grown("collector_cores", load, units)
+        / (MOST_CORES - units.each["collector_cores"].get("one", 0.0)),
         f"{MOST_RUNS:,} runs each (max_runs)": load.runs / MOST_RUNS,
     }
     decides = max(needs, key=lambda name: needs[name])
@@ -115,7 +116,8 @@ def _network(load: Load, units: Units, _: float) -> Iterator[_Row]:
 
 def _collectors(load: Load, units: Units, days: float) -> Iterator[_Row]:
     count, decides = collectors_for(load, units)
-    idle, cores = units.each["collector_mib"]["one"], _grown("collector_cores", load, units)
+    idle, ticks = units.each["collector_mib"]["one"], units.each["collector_cores"].get("one", 0.0)
+    cores = ticks * count + _grown("collector_cores", load, units)
     memory = idle + _grown("collector_mib", load, units) / count
     journal, snapshots = cost("journal_bytes", load, units), cost("snapshot_bytes", load, units)
     yield "collectors", float(count), "", decides
