@@ -137,14 +137,13 @@ def _training(folder: Path, url: str, load: Load, seconds: float) -> Iterator[It
     plan = {"endpoint": url, "runs": load.runs, "ranks": load.ranks, "envs": load.envs, "hz": load.hz,
             "seconds": seconds, "sample": True}  # fmt: skip
     command = [sys.executable, "-m", "tests.e2e.many_runs", json.dumps(plan)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(folder))
-    assert process.stdout is not None
-    try:
-        yield (line.strip() for line in process.stdout)
-        assert process.wait(60) == 0
-    finally:
-        process.kill()
-        process.wait()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment(folder)) as process:
+        assert process.stdout is not None
+        try:
+            yield (line.strip() for line in process.stdout)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
 
 
 def _rates(first: Seen, last: Seen, folder: Path, account: dict[str, float]) -> dict[str, float]:
