@@ -25,7 +25,7 @@ from overwatch.otlp.encode import request
 from overwatch.otlp.jsonl import from_json
 from overwatch.recordings.files import RecordingFiles
 from overwatch.recordings.index import Entry, Located, read_entry
-from tests.e2e.collecting import ENDPOINT_KEYS, until
+from tests.e2e.collecting import ENDPOINT_KEYS, LIMIT_S, until
 
 PER_REQUEST = 50
 """Records of one request."""
@@ -78,7 +78,7 @@ class Collector:
         with (self.folder / "collector.log").open("ab") as log:
             process = subprocess.Popen(self._command, stdout=log, stderr=subprocess.STDOUT, env=environment)
         self._process = process
-        until(lambda: self._ready.is_file() or process.poll() is not None, "the collector", 60)
+        until(lambda: self._ready.is_file() or process.poll() is not None, "the collector", LIMIT_S)
         assert process.poll() is None, self.log
         self.ready_s.append(time.monotonic() - began)
         self.endpoints = msgspec.json.decode(self._ready.read_bytes(), type=Endpoints)
