@@ -15,6 +15,8 @@
  *   stream: (view: Record<string, string>, take: (snapshot: Snapshot) => void, closed: (reason: string) => void) => () => void}} Door */
 
 const OLD = ["stale", "silent", "lost"];
+/** Another env is asked for at once, further ones when the key has rested so long. */
+const REST_MS = 150;
 const RETRY_MS = [500, 1000, 2000, 5000, 10000];
 
 export class ApiError extends Error {
@@ -68,6 +70,8 @@ export class Source {
     this.close = () => {};
     this.tries = 0;
     this.turn = 0;
+    this.rest = 0;
+    this.stepped = -Infinity;
     /** Whether a moment was asked for and has not come. */
     this.isWaiting = false;
     addEventListener("online", () => this.again());
@@ -82,9 +86,14 @@ export class Source {
    * @param {Record<string, string>} view */
   show(view) {
     if (this.turn && JSON.stringify(view) === JSON.stringify(this.view)) return;
+    const isStep = this.turn > 0 && JSON.stringify({ ...this.view, env: view.env }) === JSON.stringify(view);
+    const wait = isStep && performance.now() < this.stepped + REST_MS ? REST_MS : 0;
+    this.stepped = isStep ? performance.now() : -Infinity;
     this.view = view;
     this.tries = 0;
-    this.again();
+    clearTimeout(this.rest);
+    if (wait) this.rest = setTimeout(() => this.again(), wait);
+    else this.again();
   }
 
   /** @template {string} P @param {P} path @param {Query} [query] @param {RequestInit} [how]
@@ -95,6 +104,7 @@ export class Source {
 
   /** Begin anew, e.g. with another token. */
   again() {
+    clearTimeout(this.rest);
     this.turn += 1;
     this.close();
     this.close = () => {};

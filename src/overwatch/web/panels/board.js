@@ -84,6 +84,10 @@ class Board {
   get isWindow() {
     return this.isFlat || this.ctx.link.place.first !== "";
   }
+  /** Envs that the reader marked. */
+  get marked() {
+    return new Set(this.ctx.link.place.marked.split(",").filter(Boolean));
+  }
   isKeeping = false;
   held = 0;
 
@@ -153,12 +157,13 @@ class Board {
     const first = Math.max(0, Math.min(Math.floor(grid.scrollTop / high) - SPARE, lines.count - inSight));
     this.recycle(first, Math.min(inSight, lines.count - first));
     const cursor = this.cursorAt(shown);
-    const [isOld, open] = [this.ctx.source.isOld(shown), this.ctx.link.place.env];
+    const [isOld, open, marked] = [this.ctx.source.isOld(shown), this.ctx.link.place.env, this.marked];
     this.rows.forEach((row, place) => {
       const at = first + place;
       const line = rows.lineAt(lines, shown, at);
       const isOpen = line.env !== null && String(line.env.env_id) === open;
-      fill(row, line, shown, this.shape, { at, isHere: at === cursor, isOpen, isOld });
+      const isMarked = line.env !== null && marked.has(String(line.env.env_id));
+      fill(row, line, shown, this.shape, { at, isHere: at === cursor, isOpen, isOld, isMarked });
     });
     attr(grid, "aria-activedescendant", this.rows[cursor - first]?.node.id);
     if (first !== this.first) this.block.style.setProperty("transform", `translateY(${first * high}px)`);
@@ -302,6 +307,24 @@ class Board {
     this.ctx.link.go({ sort, order, first: place.first && "0" });
   }
 
+  /** The env that is open, else that of the cursor. */
+  mark() {
+    const { place } = this.ctx.link;
+    const marked = this.marked;
+    let id = place.env;
+    if (!id) this.here((_, { env }) => (id = env ? String(env.env_id) : ""));
+    if (!id) return this.ctx.note("no environment is under the cursor");
+    if (!marked.delete(id)) marked.add(id);
+    this.ctx.link.go({ marked: [...marked].sort((one, other) => Number(one) - Number(other)).join(",") }, { quiet: true });
+  }
+
+  onlyMarked() {
+    const { filter, marked, first } = this.ctx.link.place;
+    const wanted = `env=${marked}`;
+    if (filter !== wanted && !marked) return this.ctx.note("nothing is marked; m marks the environment under the cursor");
+    this.ctx.link.go({ filter: filter === wanted ? "" : wanted, first: first && "0" });
+  }
+
   sortNext() {
     const known = this.shown ? rows.sorts(this.shown) : ["anomaly"];
     const next = known[(known.indexOf(this.ctx.link.place.sort) + 1) % known.length];
@@ -372,6 +395,8 @@ bind([
   { keys: ["S"], shown: "S", does: "turn the order around", pages, run: on((it) => it.sort(it.ctx.link.place.sort)) },
   { keys: ["o"], shown: "o", does: "fold or unfold the lane of the cursor", pages, run: on((it) => it.here((_, { section }) => it.fold(section))) },
   { keys: ["/"], shown: "/", does: "filter the environments", pages, run: on((it) => it.tools.field.focus()) },
+  { keys: ["m"], shown: "m", does: "mark the environment, or no longer", run: on((it) => it.mark()) },
+  { keys: ["M"], shown: "M", does: "only marked environments, or all", pages, run: on((it) => it.onlyMarked()) },
   { keys: ["e"], shown: "e", does: "keys to the flight board", pages, run: on((it) => it.grid.focus()) },
   { keys: ["g", "Home"], shown: "g Home", does: "cursor on the worst environment, nothing open", pages, run: on((it) => {
     it.home();

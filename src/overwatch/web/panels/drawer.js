@@ -2,6 +2,7 @@
 
 import { attr, h, put } from "../dom.js";
 import { bind } from "../keys.js";
+import { isOpen } from "../link.js";
 import { onRail } from "./alarms.js";
 import { envOf, envPage, envTitle, slotPage } from "./env.js";
 import { acknowledge, findingOf, findingPage, findingTitle, momentOf } from "./finding.js";
@@ -66,6 +67,12 @@ function openAlarm(ctx, key) {
   else ctx.note(`there is no alarm ${key}`);
 }
 
+/** By so many lines: the page, where it holds nothing else. @param {number} by */
+function scroll(by) {
+  for (const one of [document.getElementById("side"), document.scrollingElement]) one?.scrollBy(0, by * LINE);
+}
+
+const open = ["drawer", "full"];
 bind([
   { keys: ["n", "p"], shown: "n p", does: "next, previous environment that is not OK", run: (ctx, key) =>
     outlier(ctx, key === "n" ? 1 : -1) },
@@ -75,7 +82,14 @@ bind([
   { keys: ["B"], shown: "B", does: "the host and its busiest processes, or back", run: (ctx) =>
     ctx.link.go({ ...CLOSED, lane: ctx.link.place.lane === "host" ? "" : "host" }) },
   { keys: ["y"], shown: "y", does: "copy the link to what is shown", run: (ctx) => void copy(ctx) },
-  { keys: [..."123456789"], shown: "1-9", does: "open that alarm", pages: ["flight"], run: openAlarm },
+  { keys: [..."123456789"], shown: "1-9", does: "open that alarm", pages: ["flight", "full"], run: openAlarm },
+  { keys: ["Enter"], shown: "Enter", does: "close the drawer", pages: open, run: (ctx) => ctx.link.go(CLOSED) },
+  { keys: ["f"], shown: "f", does: "the drawer on the full screen, or no longer", run: (ctx) =>
+    (kindOf(ctx) ? ctx.link.go({ full: ctx.link.place.full ? "" : "yes" }) : ctx.note("nothing is open")) },
+  { keys: ["PageDown", "PageUp"], shown: "PgDn", does: "the text of the drawer further down; PgUp: up", pages: open,
+    run: (_, key) => scroll(key === "PageDown" ? 10 : -10) },
+  { keys: ["j", "k", "ArrowDown", "ArrowUp"], shown: "j k", does: "a line further down, up", pages: ["full"],
+    run: (_, key) => scroll(key === "j" || key === "ArrowDown" ? 1 : -1) },
 ]);
 
 /** What was opened last is what is open. @param {Context} ctx */
@@ -84,10 +98,12 @@ function newestWins({ link }) {
     const isOpened = (/** @type {"env" | "lane"} */ name) => place[name] !== "" && place[name] !== before[name];
     const over = isOpened("env") ? { lane: "", finding: "" } : isOpened("lane") ? { finding: "" } : {};
     const slot = place.env !== before.env && place.slot === before.slot ? "" : place.slot;
-    link.go({ ...over, slot }, { quiet: true });
+    link.go({ ...over, slot, full: isOpen(place) ? place.full : "" }, { quiet: true });
   });
 }
 
+/** Pixels of a line of text. */
+const LINE = 20;
 const NARROW = matchMedia("(max-width: 1180px)");
 
 /** @type {Panel} */
@@ -105,7 +121,11 @@ export const panel = {
     newestWins(ctx);
     /** Where there is no room for both, it stands in the place of what is main. */
     const side = /** @type {Element} */ (document.getElementById("side"));
-    const role = () => attr(side, "role", shown && NARROW.matches ? "main" : "complementary");
+    function role() {
+      const isAll = shown !== "" && (NARROW.matches || ctx.link.place.full !== "");
+      attr(side, "role", isAll ? "main" : "complementary");
+      attr(document.body, "data-full", isAll);
+    }
     NARROW.addEventListener("change", role);
 
     /** @param {string} kind */
