@@ -21,7 +21,8 @@ export function press(event, ctx) {
   if (target.closest("input, textarea, select, dialog") && event.key !== "Escape") return;
   if (event.key === "Enter" && target.closest("a, button, summary")) return;
   const { page, full } = ctx.link.place;
-  const modes = full ? ["full"] : page === "flight" && isOpen(ctx.link.place) ? ["drawer", page] : [page];
+  const open = isOpen(ctx.link.place) ? ["drawer"] : [];
+  const modes = full ? ["full"] : page === "flight" ? [...open, page] : [page, ...open];
   const all = KEYS.filter((one) => one.keys.includes(event.key));
   const own = modes.flatMap((mode) => all.filter((one) => one.pages?.includes(mode)));
   const key = own[0] ?? all.find((one) => !one.pages);

@@ -5,9 +5,11 @@
  */
 
 import { attr, framed, h, put } from "../dom.js";
+import { makeTools } from "../filter.js";
 import { whole } from "../format.js";
 import { bind } from "../keys.js";
 import { fill, makeRow } from "../line.js";
+import { CLOSED } from "./parts.js";
 import * as rows from "../rows.js";
 import { makeRollups } from "../rollups.js";
 
@@ -25,7 +27,6 @@ const SPARE = 6;
 const HOLD_MS = 2000;
 const ASK_MS = 200;
 const ASCENDING_FIRST = ["env", "return", "reward", "fps", "metric"];
-const WAYS = { worst: "worst of each lane", every: "all, lane by lane", flat: "all in one list" };
 const KEPT = /** @type {const} */ (["run", "at", "sort", "order", "filter", "grouped"]);
 
 class Board {
@@ -332,59 +333,17 @@ class Board {
   }
 }
 
-/** The filter with the server's word on it, and which rows there are. @param {Context} ctx @param {Board} board */
-function makeTools(ctx, board) {
-  const error = h("output", { class: "b-error", id: "board-error" });
-  const field = /** @type {HTMLInputElement} */ (h("input", { type: "search", "aria-label": "Filter environments", id: "board-filter",
-    placeholder: "filter: status=degraded gpu=0 slot=r1c1", autocomplete: "off", spellcheck: "false", "aria-describedby": "board-error" }));
-  const ways = /** @type {HTMLSelectElement} */ (h("select", { "aria-label": "Rows" },
-    ...Object.entries(WAYS).map(([value, text]) => h("option", { value }, text))));
-  let timer = 0;
-  let asked = ctx.link.place.filter;
-  /** The board keeps what it shows until the server can read the filter. */
-  async function ask() {
-    const filter = asked = field.value.trim();
-    const why = await ctx.source.ask("snapshot", { filter, rows: "1", run: ctx.link.place.run }).then(() => "", (bad) => bad.message);
-    if (filter !== asked) return;
-    put(error, why);
-    attr(field, "aria-invalid", why ? "true" : null);
-    // An address with a filter that cannot be read shows all; the field keeps it beside the error.
-    if (!why || ctx.link.place.filter === filter) ctx.link.go({ filter: why ? "" : filter, first: ctx.link.place.first && "0" }, { quiet: true });
-  }
-  field.addEventListener("input", () => {
-    clearTimeout(timer);
-    timer = setTimeout(ask, 250);
-  });
-  field.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" && event.key !== "Enter") return;
-    event.stopPropagation();
-    if (event.key === "Escape") field.value = "";
-    clearTimeout(timer);
-    void ask();
-    board.grid.focus();
-  });
-  ways.addEventListener("change", () => {
-    const way = ways.value;
-    board.home();
-    ctx.link.go({ grouped: way === "flat" ? "no" : "yes", first: way === "every" ? "0" : "" });
-  });
-  field.value = asked;
-  if (asked) void ask();
-  return {
-    node: h("div", { class: "b-tools" }, field, ways, error),
-    field,
-    update() {
-      if (document.activeElement !== field && !error.textContent) field.value = ctx.link.place.filter;
-      ways.value = board.isFlat ? "flat" : board.isWindow ? "every" : "worst";
-    },
-  };
-}
-
 /** @type {Board | null} */
 let board = null;
 /** @param {(board: Board, key: string) => void} run @returns {(ctx: Context, key: string) => void} */
 const on = (run) => (_, key) => board && run(board, key);
 const pages = ["flight"];
+const home = "the overview, cursor on the worst environment";
+/** @param {Context} ctx */
+function toWorst(ctx) {
+  board?.home();
+  ctx.link.go({ ...CLOSED, page: "flight", first: "" });
+}
 bind([
   { keys: ["j", "ArrowDown"], shown: "j ↓", does: "cursor to the next line of the board", pages, run: on((it) => it.move(1)) },
   { keys: ["k", "ArrowUp"], shown: "k ↑", does: "cursor to the line before", pages, run: on((it) => it.move(-1)) },
@@ -395,13 +354,16 @@ bind([
   { keys: ["S"], shown: "S", does: "turn the order around", pages, run: on((it) => it.sort(it.ctx.link.place.sort)) },
   { keys: ["o"], shown: "o", does: "fold or unfold the lane of the cursor", pages, run: on((it) => it.here((_, { section }) => it.fold(section))) },
   { keys: ["/"], shown: "/", does: "filter the environments", pages, run: on((it) => it.tools.field.focus()) },
-  { keys: ["m"], shown: "m", does: "mark the environment, or no longer", run: on((it) => it.mark()) },
+  { keys: ["m"], shown: "m", does: "mark the environment, or no longer", pages: ["flight", "feed", "heat", "drawer", "full"], run: on((it) => it.mark()) },
   { keys: ["M"], shown: "M", does: "only marked environments, or all", pages, run: on((it) => it.onlyMarked()) },
   { keys: ["e"], shown: "e", does: "keys to the flight board", pages, run: on((it) => it.grid.focus()) },
-  { keys: ["g", "Home"], shown: "g Home", does: "cursor on the worst environment, nothing open", pages, run: on((it) => {
-    it.home();
-    it.ctx.link.go({ env: "", slot: "", lane: "", finding: "", first: "" });
-  }) },
+  { keys: ["i"], shown: "i", does: "all about the lane of the cursor", pages, run: on((it) => it.here((_, { section, env }) => {
+    const lane = section.group?.gpu_id ?? env?.gpu_id;
+    if (lane) it.ctx.link.go({ ...CLOSED, lane });
+    else it.ctx.note("there is no lane under the cursor");
+  })) },
+  { keys: ["Home"], shown: "", does: home, pages, run: toWorst },
+  { keys: ["g"], shown: "g Home", does: home, run: toWorst },
 ]);
 
 /** @type {Panel} */

@@ -76,9 +76,9 @@ const open = ["drawer", "full"];
 bind([
   { keys: ["n", "p"], shown: "n p", does: "next, previous environment that is not OK", run: (ctx, key) =>
     outlier(ctx, key === "n" ? 1 : -1) },
-  { keys: ["i"], shown: "i", does: "all about the next slot of the environment", run: nextSlot },
+  { keys: ["i"], shown: "i", does: "all about the next slot of the environment", pages: open, run: nextSlot },
   { keys: ["a"], shown: "a", does: "acknowledge the finding that is open", run: (ctx) => void acknowledge(ctx) },
-  { keys: ["t"], shown: "t", does: "the moment when the finding began", run: toMoment },
+  { keys: ["t"], shown: "t", does: "the moment when the finding began", pages: ["flight", "findings", ...open], run: toMoment },
   { keys: ["B"], shown: "B", does: "the host and its busiest processes, or back", run: (ctx) =>
     ctx.link.go({ ...CLOSED, lane: ctx.link.place.lane === "host" ? "" : "host" }) },
   { keys: ["y"], shown: "y", does: "copy the link to what is shown", run: (ctx) => void copy(ctx) },

@@ -59,7 +59,7 @@ bind([
   { keys: [".", ","], shown: ", .", does: "one second back, one second on", run: (ctx, key) => step(ctx, key === "." ? 1 : -1) },
   { keys: ["<", ">"], shown: "< >", does: "play half as fast, twice as fast", run: (ctx, key) => faster(ctx, key === ">" ? 2 : 0.5) },
   { keys: ["[", "]"], shown: "[ ]", does: "to the alarm before on the timeline, to the next", run: (ctx, key) => jump(ctx, key === "]" ? 1 : -1) },
-  { keys: ["[", "]"], shown: "[ ]", does: "of a live run: what is open as it was a second before; a second on, up to now",
+  { keys: ["[", "]"], shown: "[ ]", does: "of a live run: what is open as it was a second before; a second on; else the alarm before, the next",
     pages: ["drawer", "full"], run: (ctx, key) => past(ctx, key === "]" ? 1 : -1) },
 ]);
 
