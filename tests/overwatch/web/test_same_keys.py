@@ -92,7 +92,9 @@ def test_a_key_that_both_have_means_the_same_and_none_is_forgotten(page_of: Page
         page.close()
 
     def does(pressed: str, pages: tuple[str, ...]) -> str | None:
-        places = ((one["does"], one) for place in (*pages, None) for one in table if fits(one, pressed, place))
+        places = (
+            (one["does"], one) for place in (*pages, None) for one in table if fits(one, pressed, place)
+        )
         return next((words for words, _ in places), None)
 
     wrong: list[str] = []
@@ -104,7 +106,11 @@ def test_a_key_that_both_have_means_the_same_and_none_is_forgotten(page_of: Page
             for mode in key.modes:
                 found = does(pressed, PAGES[mode])
                 place = f"{pressed} on {PAGES[mode][0]}: {key.name}"
-                reasons = {f"{key.action} {key.of} {PAGES[mode][0]}", f"{key.action} {PAGES[mode][0]}", key.action}
+                reasons = {
+                    f"{key.action} {key.of} {PAGES[mode][0]}",
+                    f"{key.action} {PAGES[mode][0]}",
+                    key.action,
+                }
                 words.add(found)
                 if found is None:
                     used |= reasons & LACKS.keys()
