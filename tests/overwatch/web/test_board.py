@@ -235,7 +235,7 @@ def test_keys_move_open_and_fold(page_of: PageOf) -> None:
 
 
 def test_marked_envs_are_shown_alone_and_the_address_holds_them(page_of: PageOf) -> None:
-    """By `m` under the cursor and of what is open, by `M` alone and all again; who opens the link has the marks."""
+    """By `m` under the cursor and of what is open, by `M` alone and all again; a link has the marks."""
     with Fleet(300).served() as url:
         page = shown(page_of(f"{url}?sort=env&order=asc&grouped=no"))
         page.keyboard.press("M")

@@ -261,7 +261,7 @@ def test_what_is_open_may_take_the_whole_screen(opened: Page) -> None:
 
 
 def test_walking_through_envs_opens_no_stream_for_each(page_of: PageOf) -> None:
-    """The first press asks at once, those that follow together once the key rests; the last env has its detail."""
+    """The first press asks at once, those that follow together once the key rests."""
     with Fleet(64).served() as url:
         page = shown(page_of(f"{url}?env=0&sort=env&order=asc&grouped=no"))
         expect(page.locator(".b-line[data-open] .b-env")).to_have_text("0")

@@ -45,7 +45,7 @@ MEANS: Final = {
     "back": "close what is open, then drop the filter", "help": "this help, or back",
     "inspect": "all about the lane of the cursor",
 }  # fmt: skip
-"""In what words the page has an action (`scroll 10`, or all of `scroll`) where they are not the terminal's."""
+"""In what words the page has an action (`move 10`, or all of `read`) where they are not the terminal's."""
 ALSO: Final = {
     ("mark", "drawer"): MEANS["past"], ("mark", "full"): MEANS["past"],
     ("back", "feed"): "close what is open, else show all lines again", ("back", "curves"): "",
@@ -58,11 +58,13 @@ LACKS: Final = {
     "curve": "PgDn and the arrows scroll the page; Tab goes to the next chart by itself",
     "next_panel": "Tab is the browser's own", "open_line": "the env in a line of the feed is a link",
     "mark_run": "the page of curves has a list of the runs that lie over it",
-    "focus board feed": "the list of pages leads to the board", "focus board full": "f and Esc lead to the board",
+    "focus board feed": "the list of pages leads to the board",
+    "focus board full": "f and Esc lead to the board",
     "inspect feed": "a line of the feed is shown with all of its fields",
     "zoom": "the heatmap zooms by z, Z, the wheel and two fingers",
     "cause": "a finding is opened from the alarms", "rewind": "the timeline is clicked",
-    "replay": "the timeline is there while a run is recorded", "home": "Home is the browser's own beside the board",
+    "replay": "the timeline is there while a run is recorded",
+    "home": "Home is the browser's own beside the board",
     "command": "the address, links and lists do what commands do",
     "leave": "a browser is not left by a key", "help": "F1 is the browser's own; ? is the same",
 }  # fmt: skip
@@ -92,10 +94,8 @@ def test_a_key_that_both_have_means_the_same_and_none_is_forgotten(page_of: Page
         page.close()
 
     def does(pressed: str, pages: tuple[str, ...]) -> str | None:
-        places = (
-            (one["does"], one) for place in (*pages, None) for one in table if fits(one, pressed, place)
-        )
-        return next((words for words, _ in places), None)
+        rows = (one for place in (*pages, None) for one in table if fits(one, pressed, place))
+        return next((one["does"] for one in rows), None)
 
     wrong: list[str] = []
     forgotten: list[str] = []
@@ -105,17 +105,14 @@ def test_a_key_that_both_have_means_the_same_and_none_is_forgotten(page_of: Page
         for pressed in filter(None, map(typed, key.names)):
             for mode in key.modes:
                 found = does(pressed, PAGES[mode])
-                place = f"{pressed} on {PAGES[mode][0]}: {key.name}"
-                reasons = {
-                    f"{key.action} {key.of} {PAGES[mode][0]}",
-                    f"{key.action} {PAGES[mode][0]}",
-                    key.action,
-                }
+                where = PAGES[mode][0]
+                place = f"{pressed} on {where}: {key.name}"
+                reasons = {f"{key.action} {key.of} {where}", f"{key.action} {where}", key.action}
                 words.add(found)
                 if found is None:
                     used |= reasons & LACKS.keys()
                     forgotten += [] if reasons & LACKS.keys() else [place]
-                elif found not in expected(key, PAGES[mode][0]):
+                elif found not in expected(key, where):
                     wrong.append(f"{place} is {key.does!r}, the page has {found!r}")
 
     assert (wrong, forgotten) == ([], [])

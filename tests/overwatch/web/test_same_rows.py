@@ -32,7 +32,8 @@ def drawn(page: Page) -> list[list[str]]:
     rows: list[list[list[str]]] = page.evaluate(
         """(rows) => [...document.querySelectorAll(rows)].map((row) =>
             [...row.querySelectorAll(":scope > [role=gridcell]:not(.b-label, .b-lane)")].map((cell) =>
-                [cell.className, ...(cell.children.length ? [...cell.children] : [cell]).map((it) => it.textContent)]))""",
+                [cell.className, ...[...(cell.children.length ? cell.children : [cell])].map(
+                    (one) => one.textContent)]))""",
         ROW,
     )
     return [
@@ -48,7 +49,7 @@ def acted(action: str) -> str:
 
 
 def framed(snapshot: Snapshot) -> list[list[str]]:
-    """The same of the terminal, without its cursor and the sign of an old value, which the page has as a style."""
+    """The same of the terminal, without its cursor and the sign of an old value."""
     ctx = Context(width=WIDTH, height=HEIGHT, fresh=freshness(snapshot.link, 0.0), zone=UTC)
     frame = board.render(snapshot, ctx, HEIGHT)
     return [
