@@ -84,9 +84,7 @@ def _announce(path: Path, view: "RecordingView") -> None:
     if view.token is not None:
         click.echo(f"token to log in with: {view.token}")
         if not view.url.startswith("https"):
-            warn(
-                "the page goes over the network in clear; give --tls-cert and --tls-key where others listen in"
-            )
+            warn("the page goes over the network in clear; give --tls-cert and --tls-key against listeners")
     if view.moved is not None:
         warn(view.moved)
     warn(f"{path} is served; end it with ctrl-c")

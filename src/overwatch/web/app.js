@@ -27,7 +27,7 @@ import * as system from "./panels/system.js";
 import * as services from "./panels/services.js";
 import * as transport from "./panels/transport.js";
 
-/** @typedef {import("./types.js").Snapshot} Snapshot */
+/** @import { Snapshot } from "./types.js" */
 /** @typedef {{link: Link, source: Source, sight: Sight, snapshot: Snapshot | null, redraw: () => void,
  *   note: (text: string) => void, login: () => void, window: {first: number | null, rows: number}, view: () => void}} Context */
 /** @typedef {{node: HTMLElement, update: (snapshot: Snapshot) => void}} Drawn */

@@ -7,8 +7,7 @@ import { attr, h, keyed, put } from "./dom.js";
 import { ABSENT, clock, formatted } from "./format.js";
 import { severity } from "./panels/parts.js";
 
-/** @typedef {import("./types.js").Curve} Curve */
-/** @typedef {import("./types.js").Moment} Moment */
+/** @import { Curve, Moment } from "./types.js" */
 /** A curve; its `begin` lies over the begin of the first one, which is that of the run.
  * @typedef {{curve: Curve, word: string, begin: number}} Series */
 /** @typedef {{series: Series[], moments: readonly Moment[], isByUpdate: boolean, isLog: boolean}} Drawing */

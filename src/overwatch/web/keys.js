@@ -7,6 +7,8 @@ import { isOpen } from "./link.js";
 /** `pages` are those of the address, `drawer` (what is open beside the board) and `full` (in the place of all). */
 /** @type {Key[]} */
 export const KEYS = [];
+/** How far a key moves. @type {Readonly<Record<string, number>>} */
+export const BY = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1, PageDown: 10, PageUp: -10 };
 
 /** @param {Key[]} keys */
 export function bind(keys) {

@@ -4,9 +4,8 @@ import * as chips from "./chips.js";
 import { attr, h, put } from "./dom.js";
 import { about, dots, hiddenWords } from "./rows.js";
 
-/** @typedef {import("./rows.js").Column} Column */
-/** @typedef {import("./rows.js").Line} Line */
-/** @typedef {import("./types.js").Snapshot} Snapshot */
+/** @import { Column, Line } from "./rows.js" */
+/** @import { Snapshot } from "./types.js" */
 /** What all lines have in common. @typedef {{columns: Column[], heads: readonly string[], hasSlots: boolean}} Shape */
 /** @typedef {{node: HTMLElement, parts: Record<string, HTMLElement>}} Row */
 /** @typedef {{at: number, isHere: boolean, isOpen: boolean, isOld: boolean, isMarked: boolean}} How */

@@ -1,10 +1,6 @@
 /** Where snapshots come from: the view API of the collector that served the page. Read-only but for acknowledging. */
 
-/** @typedef {import("./types.js").History} History */
-/** @typedef {import("./types.js").HeatMap} HeatMap */
-/** @typedef {import("./types.js").RunList} RunList */
-/** @typedef {import("./types.js").Snapshot} Snapshot */
-/** @typedef {import("./types.js").Timeline} Timeline */
+/** @import { HeatMap, History, RunList, Snapshot, Timeline } from "./types.js" */
 /** What is answered, by its path.
  * @typedef {{runs: RunList, history: History, timeline: Timeline, snapshot: Snapshot, heat: HeatMap}} Answers */
 /** @typedef {{state: "connecting" | "up" | "down" | "refused", reason: string, since: number}} Connection */

@@ -18,8 +18,7 @@ BROWSERS: Final = {
 }  # fmt: skip
 """Names of keys that type nothing."""
 MEANS: Final = {
-    "move 1": "cursor to the next line of the board", "move -1": "cursor to the line before",
-    "move 10": "ten lines on", "move -10": "ten lines back",
+    "move": "cursor to the next line, to the one before; PgDn, PgUp: ten",
     "toggle seeds": "only seeds, or no longer", "toggle policy": "only policy, or no longer",
     "toggle log": "only log, or no longer",
     "outlier 1": "next, previous environment that is not OK",
@@ -41,11 +40,11 @@ MEANS: Final = {
     "mark": "to the alarm before on the timeline, to the next",
     "past": "of a live run: what is open as it was a second before; a second on; "
     "else the alarm before, the next",
-    "moment": "the moment when the finding began", "home": "the overview, cursor on the worst environment",
+    "moment": "the moment when the finding began",
     "back": "close what is open, then drop the filter", "help": "this help, or back",
     "inspect": "all about the lane of the cursor",
 }  # fmt: skip
-"""In what words the page has an action (`move 10`, or all of `read`) where they are not the terminal's."""
+"""In what words the page has an action (`scroll 10`, or all of `read`) where they are not the terminal's."""
 ALSO: Final = {
     ("mark", "drawer"): MEANS["past"], ("mark", "full"): MEANS["past"],
     ("back", "feed"): "close what is open, else show all lines again", ("back", "curves"): "",
@@ -64,7 +63,6 @@ LACKS: Final = {
     "zoom": "the heatmap zooms by z, Z, the wheel and two fingers",
     "cause": "a finding is opened from the alarms", "rewind": "the timeline is clicked",
     "replay": "the timeline is there while a run is recorded",
-    "home": "Home is the browser's own beside the board",
     "command": "the address, links and lists do what commands do",
     "leave": "a browser is not left by a key", "help": "F1 is the browser's own; ? is the same",
 }  # fmt: skip

@@ -7,17 +7,15 @@
 import { attr, framed, h, put } from "../dom.js";
 import { makeTools } from "../filter.js";
 import { whole } from "../format.js";
-import { bind } from "../keys.js";
+import { bind, BY } from "../keys.js";
 import { fill, makeRow } from "../line.js";
 import { CLOSED } from "./parts.js";
 import * as rows from "../rows.js";
 import { makeRollups } from "../rollups.js";
 
-/** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../app.js").Panel} Panel */
-/** @typedef {import("../line.js").Row} Row */
-/** @typedef {import("../line.js").Shape} Shape */
-/** @typedef {import("../types.js").Snapshot} Snapshot */
+/** @import { Context, Panel } from "../app.js" */
+/** @import { Row, Shape } from "../line.js" */
+/** @import { Snapshot } from "../types.js" */
 /** Where the cursor is: on an env, wherever that goes, else on a line. @typedef {{at: number, env: number | null}} Cursor */
 
 const HIGH = { wide: 24, narrow: 46 };
@@ -338,17 +336,9 @@ let board = null;
 /** @param {(board: Board, key: string) => void} run @returns {(ctx: Context, key: string) => void} */
 const on = (run) => (_, key) => board && run(board, key);
 const pages = ["flight"];
-const home = "the overview, cursor on the worst environment";
-/** @param {Context} ctx */
-function toWorst(ctx) {
-  board?.home();
-  ctx.link.go({ ...CLOSED, page: "flight", first: "" });
-}
 bind([
-  { keys: ["j", "ArrowDown"], shown: "j ↓", does: "cursor to the next line of the board", pages, run: on((it) => it.move(1)) },
-  { keys: ["k", "ArrowUp"], shown: "k ↑", does: "cursor to the line before", pages, run: on((it) => it.move(-1)) },
-  { keys: ["PageDown"], shown: "PgDn", does: "ten lines on", pages, run: on((it) => it.move(10)) },
-  { keys: ["PageUp"], shown: "PgUp", does: "ten lines back", pages, run: on((it) => it.move(-10)) },
+  { keys: Object.keys(BY), shown: "j k", does: "cursor to the next line, to the one before; PgDn, PgUp: ten", pages,
+    run: on((it, key) => it.move(BY[key])) },
   { keys: ["Enter"], shown: "Enter", does: "open the environment, or the closed lane", pages, run: on((it) => it.here((at) => it.open(at))) },
   { keys: ["s"], shown: "s", does: "sort by anomaly, env, return, fps, metric in turn", pages, run: on((it) => it.sortNext()) },
   { keys: ["S"], shown: "S", does: "turn the order around", pages, run: on((it) => it.sort(it.ctx.link.place.sort)) },
@@ -359,11 +349,12 @@ bind([
   { keys: ["e"], shown: "e", does: "keys to the flight board", pages, run: on((it) => it.grid.focus()) },
   { keys: ["i"], shown: "i", does: "all about the lane of the cursor", pages, run: on((it) => it.here((_, { section, env }) => {
     const lane = section.group?.gpu_id ?? env?.gpu_id;
-    if (lane) it.ctx.link.go({ ...CLOSED, lane });
-    else it.ctx.note("there is no lane under the cursor");
+    return lane ? it.ctx.link.go({ ...CLOSED, lane }) : it.ctx.note("there is no lane under the cursor");
   })) },
-  { keys: ["Home"], shown: "", does: home, pages, run: toWorst },
-  { keys: ["g"], shown: "g Home", does: home, run: toWorst },
+  { keys: ["g", "Home"], shown: "g Home", does: "the overview, cursor on the worst environment", run: (ctx) => {
+    board?.home();
+    ctx.link.go({ ...CLOSED, page: "flight", first: "" });
+  } },
 ]);
 
 /** @type {Panel} */

@@ -1,7 +1,7 @@
 /** What is open at the side: an env, a slot, a lane, the host or a finding; all of the page where it is narrow. */
 
 import { attr, h, put } from "../dom.js";
-import { bind } from "../keys.js";
+import { bind, BY } from "../keys.js";
 import { isOpen } from "../link.js";
 import { onRail } from "./alarms.js";
 import { envOf, envPage, envTitle, slotPage } from "./env.js";
@@ -9,10 +9,8 @@ import { acknowledge, findingOf, findingPage, findingTitle, momentOf } from "./f
 import { machinePage } from "./machine.js";
 import { CLOSED } from "./parts.js";
 
-/** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../app.js").Drawn} Drawn */
-/** @typedef {import("../app.js").Panel} Panel */
-/** @typedef {import("../types.js").Snapshot} Snapshot */
+/** @import { Context, Drawn, Panel } from "../app.js" */
+/** @import { Snapshot } from "../types.js" */
 
 /** Each kind: its page, and its title.
  * @type {Record<string, [(ctx: Context) => Drawn, (ctx: Context, snapshot: Snapshot) => string]>} */
@@ -67,9 +65,9 @@ function openAlarm(ctx, key) {
   else ctx.note(`there is no alarm ${key}`);
 }
 
-/** By so many lines: the page, where it holds nothing else. @param {number} by */
-function scroll(by) {
-  for (const one of [document.getElementById("side"), document.scrollingElement]) one?.scrollBy(0, by * LINE);
+/** What is open, or all of the page where that holds nothing else. @param {Context} _ @param {string} key */
+function scroll(_, key) {
+  for (const one of [document.getElementById("side"), document.scrollingElement]) one?.scrollBy(0, BY[key] * LINE);
 }
 
 const open = ["drawer", "full"];
@@ -86,10 +84,8 @@ bind([
   { keys: ["Enter"], shown: "Enter", does: "close the drawer", pages: open, run: (ctx) => ctx.link.go(CLOSED) },
   { keys: ["f"], shown: "f", does: "the drawer on the full screen, or no longer", run: (ctx) =>
     (kindOf(ctx) ? ctx.link.go({ full: ctx.link.place.full ? "" : "yes" }) : ctx.note("nothing is open")) },
-  { keys: ["PageDown", "PageUp"], shown: "PgDn", does: "the text of the drawer further down; PgUp: up", pages: open,
-    run: (_, key) => scroll(key === "PageDown" ? 10 : -10) },
-  { keys: ["j", "k", "ArrowDown", "ArrowUp"], shown: "j k", does: "a line further down, up", pages: ["full"],
-    run: (_, key) => scroll(key === "j" || key === "ArrowDown" ? 1 : -1) },
+  { keys: ["PageDown", "PageUp"], shown: "PgDn", does: "the text of the drawer further down; PgUp: up", pages: open, run: scroll },
+  { keys: Object.keys(BY), shown: "j k", does: "a line further down, up", pages: ["full"], run: scroll },
 ]);
 
 /** What was opened last is what is open. @param {Context} ctx */

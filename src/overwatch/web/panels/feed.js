@@ -7,9 +7,8 @@ import { isOpen } from "../link.js";
 import { lines, passing, scrollback, TOGGLES } from "./lines.js";
 import { button, CLOSED, jump, searched } from "./parts.js";
 
-/** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../app.js").Panel} Panel */
-/** @typedef {import("./lines.js").Kept} Kept */
+/** @import { Context, Panel } from "../app.js" */
+/** @import { Kept } from "./lines.js" */
 
 const FEW = 8;
 const pages = ["feed"];

@@ -5,7 +5,7 @@ import { clock } from "../format.js";
 import { bind } from "../keys.js";
 import { polled } from "./parts.js";
 
-/** @typedef {import("../types.js").Timeline} Timeline */
+/** @import { Timeline } from "../types.js" */
 
 const [TICK_MS, EVERY_MS] = [100, 5000];
 /** What the keys move. */
