@@ -344,7 +344,8 @@ bind([
   { keys: ["S"], shown: "S", does: "turn the order around", pages, run: on((it) => it.sort(it.ctx.link.place.sort)) },
   { keys: ["o"], shown: "o", does: "fold or unfold the lane of the cursor", pages, run: on((it) => it.here((_, { section }) => it.fold(section))) },
   { keys: ["/"], shown: "/", does: "filter the environments", pages, run: on((it) => it.tools.field.focus()) },
-  { keys: ["m"], shown: "m", does: "mark the environment, or no longer", pages: ["flight", "feed", "heat", "drawer", "full"], run: on((it) => it.mark()) },
+  { keys: ["m"], shown: "m", does: "mark the environment, or no longer", run: on((it) => it.mark()),
+    pages: ["flight", "feed", "heat", "drawer", "full"] },
   { keys: ["M"], shown: "M", does: "only marked environments, or all", pages, run: on((it) => it.onlyMarked()) },
   { keys: ["e"], shown: "e", does: "keys to the flight board", pages, run: on((it) => it.grid.focus()) },
   { keys: ["i"], shown: "i", does: "all about the lane of the cursor", pages, run: on((it) => it.here((_, { section, env }) => {
