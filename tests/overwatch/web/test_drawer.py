@@ -390,6 +390,24 @@ def test_a_finding_is_acknowledged_by_its_button(tmp_path: Path, page_of: PageOf
         page.close()
 
 
+def test_what_is_open_is_seen_a_second_before_and_now_again(tmp_path: Path, page_of: PageOf) -> None:
+    """By `[` and `]`, of a live run that is recorded; the address has the moment."""
+    with collecting(tmp_path) as (service, url):
+        _crash(service)
+        page = shown(page_of(f"{url}?env=3", expected="404|503"))
+        line = page.locator(".transport input")
+        running.eventually(lambda: line.evaluate("(it) => it.max - it.min > 3"))
+        page.keyboard.press("[")
+        page.wait_for_url(re.compile(r"[?&]at=\d"))
+        expect(page.locator("#top .state")).to_contain_text("at 20")
+        expect(page.locator("#side h2")).to_contain_text("env 3 ")
+        for _ in range(8):
+            page.keyboard.press("]")
+        page.wait_for_url(lambda url: "at=" not in url)
+        expect(page.locator("#top .state")).not_to_contain_text("at 20")
+        page.close()
+
+
 def test_who_may_not_acknowledge_is_asked_for_a_token(tmp_path: Path, page_of: PageOf) -> None:
     """The collector's own words, and the dialog."""
     with collecting(tmp_path) as (service, url):
