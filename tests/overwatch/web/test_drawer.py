@@ -394,6 +394,7 @@ def test_what_is_open_is_seen_a_second_before_and_now_again(tmp_path: Path, page
     """By `[` and `]`, of a live run that is recorded; the address has the moment."""
     with collecting(tmp_path) as (service, url):
         _crash(service)
+        trained(service, "digits-1", [running.update(0.01)], first_seq=3)
         page = shown(page_of(f"{url}?env=3", expected="404|503"))
         line = page.locator(".transport input")
         running.eventually(lambda: line.evaluate("(it) => it.max - it.min > 3"))
