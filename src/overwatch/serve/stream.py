@@ -205,6 +205,7 @@ class ViewApi:
     async def _hang_up(self, _: web.Application) -> None:
         for socket in tuple(self._sockets):
             await socket.close(code=1001, message=b"the collector stops")
+        self.past.close()
 
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         try:
@@ -342,7 +343,10 @@ class ViewApi:
         run_id, wanted = query.get("run") or None, _requested(query)
         if at is not None or self.past.is_all:
             return answer(200, _encode(await self.past.history(run_id, wanted, at)))
-        return answer(200, _encode(self._known(run_id, await self._find(run_id, wanted))))
+        found, frame = self._known(run_id, await self._find(run_id, wanted)), self._tower.frame
+        if frame is not None:
+            found = await self.past.closer(found, wanted, frame.tick)
+        return answer(200, _encode(found))
 
     async def _heat(self, request: web.Request) -> web.Response:
         at, query = _moment(request.query)
