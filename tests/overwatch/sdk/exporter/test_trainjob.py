@@ -80,7 +80,7 @@ class Controller:
         controller = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:  # noqa: N802 as the base class calls it
+            def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 controller.seen.append((self.path, self.headers["authorization"], body))
                 self.send_response(controller.answers.pop(0) if controller.answers else 200)
@@ -151,8 +151,13 @@ def test_a_trainer_in_a_pod_reports_to_its_trainjob(
     controller: Controller, end: str, percentage: int
 ) -> None:
     """By the exporter process alone: the program has no line for it."""
-    env = {**os.environ, **controller.env, "OVERWATCH_SPOOL_DIR": str(controller.folder / "spool"),
-           "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{free_port()}", "OVERWATCH_EXPORTER": "own"}  # fmt: skip
+    env = {
+        **os.environ,
+        **controller.env,
+        "OVERWATCH_SPOOL_DIR": str(controller.folder / "spool"),
+        "OVERWATCH_EXPORTER": "own",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{free_port()}",
+    }
     program = TRAINER.format(updates=20, end=end)
     ran = subprocess.run(
         [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=False
