@@ -2,9 +2,9 @@
 
 Variables are those that recorded environments of real jobs have: a batch script is process 0 and has no step,
 each `srun` is a step, counted from 0 again where the job was requeued, and each task of an array is a job of
-its own. A heterogeneous job is a job for each component; its script belongs to the first one. Under FAKE_SLURM
-lies what a controller would know. A job's time is up when the file FAKE_SLURM_UP is there, which its first
-life is given only.
+its own. A heterogeneous job is a job for each component; its script belongs to the first one. Under
+FAKE_SLURM lies what a controller would know. A job's time is up when the file FAKE_SLURM_UP is there, which
+its first life is given only.
 """
 
 import os
@@ -25,7 +25,7 @@ def sbatch(words: list[str]) -> int:
     """Run a script for each task of its array, side by side, each until it is requeued no more."""
     script, *arguments = [word for word in words if word != "--wait"]
     components = [
-        _options(part) for part in re.split(r"^#SBATCH hetjob$", Path(script).read_text(), flags=re.M)
+        _options(part) for part in re.split(r"^#SBATCH hetjob$", Path(script).read_text(), flags=re.MULTILINE)
     ]
     options = components[0]
     lowest, highest = map(int, options.get("array", "0-0").split("-"))
