@@ -126,7 +126,11 @@ class Stack:
                 items = {"items": secret["items"]} if "items" in secret else {}
                 volume["configMap"] = {"name": secret["secretName"], **items}
             if "configMap" in volume:
-                found.append(self._config(volume["configMap"]["name"]))
+                # podman calls its volume as the map: each pod has one of its own.
+                config = self._config(volume["configMap"]["name"])
+                config["metadata"] = {"name": f"{name}--{volume['configMap']['name']}"}
+                volume["configMap"]["name"] = config["metadata"]["name"]
+                found.append(config)
             volume["name"] = f"{name}--{volume['name']}"
         spec["hostAliases"] = [
             {"ip": self.addresses[other], "hostnames": sorted(names)}

@@ -166,6 +166,7 @@ def test_a_trainer_in_a_pod_reports_to_its_trainjob(
     assert ran.returncode == (0 if percentage == 100 else 1), ran.stderr
     assert "TrainJob" not in ran.stderr
     path, token, body = controller.seen[-1]
+    assert UpdateTrainJobStatusRequest.from_json(json.dumps(body)).to_dict().keys() == body.keys()
     assert (path, token) == (PATH, "Bearer first")
     assert body["trainerStatus"]["progressPercentage"] == percentage
     metrics = {one["name"]: one["value"] for one in body["trainerStatus"]["metrics"]}
