@@ -22,6 +22,17 @@
 {{- $parts | join "," -}}
 {{- end -}}
 
+{{- /* Parts that are called, and so have a certificate, as JSON. */ -}}
+{{- define "overwatch.stack.servers" -}}
+{{- $servers := list -}}
+{{- range $part := include "overwatch.stack.parts" . | splitList "," -}}
+{{- if has $part (list "orchestrator" "replay" "rollouts") -}}
+{{- $servers = append $servers $part -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $servers -}}
+{{- end -}}
+
 {{- /* Who connects to whom inside of the stack, as JSON: port 0 stands for all. */ -}}
 {{- define "overwatch.stack.links" -}}
 {{- list
