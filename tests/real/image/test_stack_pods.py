@@ -27,7 +27,7 @@ RUN, UPDATES = "maze-1", 200
 KILLED_AT = 20
 """Updates: two checkpoints are behind it."""
 RETURN = 8.5
-"""Of each of the last updates: docs/learning.md has 9.2 to 9.4 for a cluster after 100; random play has -1."""
+"""Of each of the last updates: a cluster in docs/learning.md has 9.2 to 9.4 after 100, random play -1."""
 COLUMNS = 20
 """Of the curve: ten updates each."""
 SOURCES = {"learner 0", "actor 0", "actor 1", "replay 0", "orchestrator 0"}
@@ -75,9 +75,8 @@ def test_the_stack_learns_its_world_although_its_learner_is_killed(stack: Stack)
     assert (_run(stack)["outcome"], _run(stack)["update"]) == ("completed", UPDATES)
     (curve,) = _get(stack, f"history?run={RUN}&name=return&columns={COLUMNS}")["curves"]
     print(f"\n{KILLED_AT} updates after {took:.0f} s, {UPDATES} after {time.monotonic() - began:.0f} s")
-    print(
-        f"return {curve['low'][0]:.2f} at the start, {curve['low'][-1]:.2f} to {curve['high'][-1]:.2f} at the end"
-    )
-    assert curve["low"][0] < 0
-    assert curve["low"][-1] >= RETURN
+    first, low, high = curve["low"][0], curve["low"][-1], curve["high"][-1]
+    print(f"return {first:.2f} at the start, {low:.2f} to {high:.2f} at the end")
+    assert first < 0
+    assert low >= RETURN
     assert {one["name"] for one in _get(stack, f"snapshot?run={RUN}")["link"]["sources"]} >= SOURCES

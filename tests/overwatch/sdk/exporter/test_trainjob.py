@@ -23,6 +23,7 @@ from overwatch.sdk.trainer_env import run_env
 from tests.e2e.collecting import until
 from tests.fakes import START_NS
 from tests.overwatch.collector.pki import OPENSSL, authority, signed
+from tests.overwatch.sdk.sink import http_sink
 from tests.ports import free_port
 
 needs_openssl = pytest.mark.skipif(OPENSSL is None, reason="no openssl to make certificates with")
@@ -147,7 +148,7 @@ def test_only_a_completed_run_is_whole(outcome: str, percentage: int, rest: int 
 
 
 @needs_openssl
-@pytest.mark.parametrize(("end", "percentage"), [("run.close()", 100), ("raise ValueError", 50)])
+@pytest.mark.parametrize(("end", "percentage"), [("run.close(60)", 100), ("raise ValueError", 50)])
 def test_a_trainer_in_a_pod_reports_to_its_trainjob(
     controller: Controller, end: str, percentage: int
 ) -> None:
@@ -157,16 +158,16 @@ def test_a_trainer_in_a_pod_reports_to_its_trainjob(
         **controller.env,
         "OVERWATCH_SPOOL_DIR": str(controller.folder / "spool"),
         "OVERWATCH_EXPORTER": "own",
-        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{free_port()}",
     }
     program = TRAINER.format(updates=20, end=end)
-    ran = subprocess.run(
-        [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", program]
+    with http_sink() as sink:
+        env["OTEL_EXPORTER_OTLP_ENDPOINT"] = sink.endpoint
+        ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        until(lambda: controller.seen, "the last report of an exporter that outlives its trainer", 60)
 
     assert ran.returncode == (0 if percentage == 100 else 1), ran.stderr
     assert "TrainJob" not in ran.stderr
-    until(lambda: controller.seen, "the last report of an exporter that outlives its trainer", 20)
     path, token, body = controller.seen[-1]
     taken = StatusRequest.from_json(json.dumps(body)).to_dict()
     assert {**taken["trainerStatus"], "lastUpdatedTime": ...} == {
