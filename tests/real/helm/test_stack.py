@@ -23,7 +23,6 @@ from tests.real.helm.charts import (
     ChartRefusedError,
     engine,
     kept,
-    objects,
     of,
     render,
     templates,
@@ -332,18 +331,15 @@ def test_a_living_run_keeps_what_it_began_with(
     values: dict[str, Any], stated: str | None, tmp_path: Path
 ) -> None:
     """Shards, run and configuration; the number of actors may change."""
-    (first,) = [
-        one
-        for one in of(objects(render({"stack": STACK}, tmp_path)), "ConfigMap")
-        if "run.yaml" in one["data"]
-    ]
+    (first,) = [one for one in of(kept(SINGLE), "ConfigMap") if "run.yaml" in one["data"]]
+    stack = yaml.safe_load(SINGLE.read_text())["stack"] | values
     first["metadata"]["annotations"] = {
         "meta.helm.sh/release-name": "tower", "meta.helm.sh/release-namespace": NAMESPACE,
     }  # fmt: skip
     held = CLUSTER | {f"namespaces/{NAMESPACE}/configmaps/{first['metadata']['name']}": first}
 
     if stated is None:
-        assert render({"stack": STACK | values}, tmp_path, held=held)
+        assert render({"stack": stack}, tmp_path, held=held)
     else:
         with pytest.raises(ChartRefusedError, match=stated.replace(".", r"\.")):
-            render({"stack": STACK | values}, tmp_path, held=held)
+            render({"stack": stack}, tmp_path, held=held)
