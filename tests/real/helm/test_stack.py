@@ -3,6 +3,7 @@
 Judged on the kept manifests: it holds where Helm is not.
 """
 
+import base64
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 import click
 import pytest
 import yaml
+from cryptography import x509
 from kubeflow_trainer_api import models
 
 from tests.real.helm.charts import (
@@ -23,6 +25,7 @@ from tests.real.helm.charts import (
     ChartRefusedError,
     engine,
     kept,
+    objects,
     of,
     render,
     templates,
@@ -292,6 +295,24 @@ def test_a_trainjobs_pods_are_restricted() -> None:
         "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
     }  # fmt: skip
     assert {"cpu", "memory"} <= job["spec"]["trainer"]["resourcesPerNode"]["limits"].keys()
+
+
+@needs_helm
+def test_the_certificate_has_every_name_that_the_stack_calls(tmp_path: Path) -> None:
+    """Also of each replay server, and in another domain than the usual one."""
+    values = yaml.safe_load(GPU.read_text()) | {"network": {"clusterDomain": "cluster.example"}}
+    found = objects(render(values, tmp_path))
+    (data,) = [one["data"] for one in of(found, "Secret") if one["metadata"]["name"] == "tower-overwatch-tls"]
+    certificate = x509.load_pem_x509_certificate(base64.b64decode(data["tls.crt"]))
+    held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    names = set(held.get_values_for_type(x509.DNSName))
+    called = {
+        urlsplit(word).hostname
+        for _, container in parts(found) for word in container["args"] if re.match("(grpcs|https)://", word)
+    }  # fmt: skip
+
+    assert len(called) == 3
+    assert all(host in names or f"*.{host.partition('.')[2]}" in names for host in called if host)
 
 
 @needs_helm
