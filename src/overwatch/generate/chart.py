@@ -43,9 +43,7 @@ _PATTERNS: Final[Mapping[str, str]] = {
     "security.acceptedSuffix": "^(-[a-z0-9-]{1,30})?$",
     "serviceMonitor.interval": "^[1-9][0-9]*(s|m|h)$",
 }
-_NULL: Final = frozenset(
-    {"podSecurity.runAsUser", "podSecurity.fsGroup", "stack.ttlSecondsAfterFinished"}
-)
+_NULL: Final = frozenset({"podSecurity.runAsUser", "podSecurity.fsGroup", "stack.ttlSecondsAfterFinished"})
 """Numbers that may be left out, though there is a default."""
 _NAMES_ONLY: Final = frozenset(
     {

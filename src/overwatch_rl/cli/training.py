@@ -148,7 +148,9 @@ def train(
         raise click.UsageError("--go-on looks for a checkpoint in --out; give --out, and no --resume")
     if dashboard or flags["mode"] == "all":
         if resume is not None or go_on:
-            raise click.UsageError("--resume and --go-on go on with one run; name its mode, without --dashboard")
+            raise click.UsageError(
+                "--resume and --go-on go on with one run; name its mode, without --dashboard"
+            )
         keeping_words = ["--checkpoint-every", str(checkpoint_every), "--keep", str(keep), "--log", "json"]
         context.exit(_side_by_side(flags, keeping_words, is_drawn=dashboard))
     typed = frozenset(

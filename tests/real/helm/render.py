@@ -69,6 +69,10 @@ class Cluster(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.emit(json.loads(body) if body.startswith(b"{") else {}, 201)
 
+    def do_DELETE(self) -> None:
+        """Whatever Helm takes away goes."""
+        self.emit({"kind": "Status", "status": "Success"})
+
     def group(self, name: str) -> dict:
         """One API group."""
         group, version = name.split("/")

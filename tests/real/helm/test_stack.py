@@ -3,6 +3,7 @@
 Judged on the kept manifests: it holds where Helm is not.
 """
 
+import base64
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 import click
 import pytest
 import yaml
+from cryptography import x509
 from kubeflow_trainer_api import models
 
 from tests.real.helm.charts import (
@@ -296,6 +298,24 @@ def test_a_trainjobs_pods_are_restricted() -> None:
 
 
 @needs_helm
+def test_the_certificate_has_every_name_that_the_stack_calls(tmp_path: Path) -> None:
+    """Also of each replay server, and in another domain than the usual one."""
+    values = yaml.safe_load(GPU.read_text()) | {"network": {"clusterDomain": "cluster.example"}}
+    found = objects(render(values, tmp_path))
+    (data,) = [one["data"] for one in of(found, "Secret") if one["metadata"]["name"] == "tower-overwatch-tls"]
+    certificate = x509.load_pem_x509_certificate(base64.b64decode(data["tls.crt"]))
+    held = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    names = set(held.get_values_for_type(x509.DNSName))
+    called = {
+        urlsplit(word).hostname
+        for _, container in parts(found) for word in container["args"] if re.match("(grpcs|https)://", word)
+    }  # fmt: skip
+
+    assert len(called) == 3
+    assert all(host in names or f"*.{host.partition('.')[2]}" in names for host in called if host)
+
+
+@needs_helm
 @pytest.mark.parametrize(
     ("values", "stated"),
     [
@@ -332,18 +352,15 @@ def test_a_living_run_keeps_what_it_began_with(
     values: dict[str, Any], stated: str | None, tmp_path: Path
 ) -> None:
     """Shards, run and configuration; the number of actors may change."""
-    (first,) = [
-        one
-        for one in of(objects(render({"stack": STACK}, tmp_path)), "ConfigMap")
-        if "run.yaml" in one["data"]
-    ]
+    (first,) = [one for one in of(kept(SINGLE), "ConfigMap") if "run.yaml" in one["data"]]
+    stack = yaml.safe_load(SINGLE.read_text())["stack"] | values
     first["metadata"]["annotations"] = {
         "meta.helm.sh/release-name": "tower", "meta.helm.sh/release-namespace": NAMESPACE,
     }  # fmt: skip
     held = CLUSTER | {f"namespaces/{NAMESPACE}/configmaps/{first['metadata']['name']}": first}
 
     if stated is None:
-        assert render({"stack": STACK | values}, tmp_path, held=held)
+        assert render({"stack": stack}, tmp_path, held=held)
     else:
         with pytest.raises(ChartRefusedError, match=stated.replace(".", r"\.")):
-            render({"stack": STACK | values}, tmp_path, held=held)
+            render({"stack": stack}, tmp_path, held=held)
