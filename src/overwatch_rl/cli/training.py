@@ -111,6 +111,10 @@ def _own_settings(command: Command) -> Command:
     "counts from the beginning of the run.",
 )  # fmt: skip
 @click.option(
+    "--go-on", is_flag=True,
+    help="Go on from --out's newest checkpoint where there is one, as a job that is started again does.",
+)  # fmt: skip
+@click.option(
     "--checkpoint-every",
     type=int,
     default=10,
@@ -130,6 +134,7 @@ def train(
     *,
     dashboard: bool,
     resume: Path | str | None,
+    go_on: bool,
     checkpoint_every: int,
     keep: int,
     log: str,
@@ -139,9 +144,13 @@ def train(
 
     `--mode all` trains every mode of the world at once, each in a process and a run of its own.
     """
+    if go_on and (flags["out"] is None or resume is not None):
+        raise click.UsageError("--go-on looks for a checkpoint in --out; give --out, and no --resume")
     if dashboard or flags["mode"] == "all":
-        if resume is not None:
-            raise click.UsageError("--resume goes on with one run; name its mode, without --dashboard")
+        if resume is not None or go_on:
+            raise click.UsageError(
+                "--resume and --go-on go on with one run; name its mode, without --dashboard"
+            )
         keeping_words = ["--checkpoint-every", str(checkpoint_every), "--keep", str(keep), "--log", "json"]
         context.exit(_side_by_side(flags, keeping_words, is_drawn=dashboard))
     typed = frozenset(
@@ -153,11 +162,14 @@ def train(
     with signals(stop):
         with usage_errors():
             from overwatch_rl.assembly import Keeping, assemble
+            from overwatch_rl.checkpoints.reading import place_of, versions
             from overwatch_rl.config import of_rank
             from overwatch_rl.resume import settings_of
             from overwatch_rl.training.distributed import joined, place
 
             here = place()
+            if go_on and flags["out"] is not None and versions(place_of(flags["out"])):
+                resume = flags["out"]
             settings, checkpoint = settings_of(flags, typed, resume)
             settings = of_rank(settings, here)
             keeping = Keeping(every=checkpoint_every, keep=keep, run_id=flags["run_id"], log=log)
