@@ -153,12 +153,13 @@ def _is_coarse(found: History, wanted: HistoryQuery, now: float) -> bool:
     return any(one.samples > MOST_COLUMNS and one.each != 1 for one in found.curves)
 
 
-def live_timeline(history: History, tick: int, *, past: bool) -> Timeline:
+def live_timeline(history: History, tick: int, started: float | None, *, past: bool) -> Timeline:
     """The moments of a run that a collector still receives, from its past."""
     last = tick / 1e9
+    begin = started if history.since is None else history.since
     return Timeline(
         run_id=history.run_id,
-        first=last if history.since is None else min(history.since, last),
+        first=last if begin is None else min(begin, last),
         last=last,
         live=True,
         past=past,

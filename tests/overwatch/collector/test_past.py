@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import pytest
+
 from overwatch.collector import Service
 from overwatch.events import EnvCrashed, Event
 from overwatch.feeds.player import Player
@@ -77,12 +79,24 @@ def test_the_timeline_of_a_live_run_has_its_alarms(tmp_path: Path) -> None:
         finding = eventually(lambda: newest(service)["findings"])[0]
         status, line = read(service, "timeline", run=RUN)
         assert (status, line["run_id"], line["live"], line["past"]) == (200, RUN, True, True)
+        assert line["first"] < line["last"]
         assert line["first"] <= finding["since"] <= line["last"]
         assert [(one["code"], one["subject"], one["since"]) for one in line["marks"]] == [
             (finding["code"], "env 3", finding["since"])
         ]
         assert read(service, "timeline", run="other")[0] == 404
         assert read(service, "timeline", at=1)[0] == 400
+
+
+def test_the_timeline_of_a_run_without_numbers_begins_where_it_began(tmp_path: Path) -> None:
+    """Though its past holds none."""
+    with running(tmp_path) as service:
+        started = run_started()
+        send(service, [started, EnvCrashed(at=time.time_ns(), env_id=3, error="boom")], 1)
+        eventually(lambda: newest(service)["findings"])
+        line = read(service, "timeline", run=RUN)[1]
+        assert line["first"] == pytest.approx(started.at / SECOND, abs=1e-3)
+        assert line["first"] < line["last"]
 
 
 def test_a_collector_that_records_nothing_names_what_to_configure(tmp_path: Path) -> None:
