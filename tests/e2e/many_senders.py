@@ -114,7 +114,7 @@ class Emitting:
         while (status := await self._connection.post(body)) != OK:
             assert status in RETRIED
             self._account.refused[status] += 1
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(self._connection.pause_s)
         self._account.acknowledged += len(events)
         self._account.requests += 1
         self._account.bytes += len(body)
@@ -130,6 +130,8 @@ class Connection:
             "Content-Type: application/x-protobuf\r\nContent-Length: "
         )
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self.pause_s = PAUSE_S
+        """How long the last answer asks to wait before the next request."""
 
     async def post(self, body: bytes) -> int:
         """The status of the answer, `BROKEN` where none came."""
@@ -140,9 +142,9 @@ class Connection:
             writer.write(f"{self._head}{len(body)}\r\n\r\n".encode() + body)
             found = (await reader.readuntil(b"\r\n\r\n")).lower()
             lines = found.split(b"\r\n")
-            await reader.readexactly(
-                next(int(line[15:]) for line in lines if line.startswith(b"content-length"))
-            )
+            heads = dict(line.split(b": ", 1) for line in lines[1:] if line)
+            await reader.readexactly(int(heads[b"content-length"]))
+            self.pause_s = float(heads.get(b"retry-after", PAUSE_S))
         except (OSError, asyncio.IncompleteReadError):
             self.close()
             return BROKEN

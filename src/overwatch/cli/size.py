@@ -14,17 +14,11 @@ from overwatch.sizing.text import text
 _DAYS: Final = {"h": 1 / 24, "d": 1.0, "w": 7.0}
 
 
-class _Days(click.ParamType):
-    name = "DURATION"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Days of a text like `30d`; an error that names it otherwise."""
-        if isinstance(value, float):
-            return value
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([hdw])", str(value))
-        if found is None or not float(found[1]):
-            self.fail(f"{value!r} is no duration; write e.g. 12h, 30d or 4w", param, ctx)
-        return float(found[1]) * _DAYS[found[2]]
+def _days(_: click.Context, __: click.Parameter, duration: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([hdw])", duration)
+    if found is None or not float(found[1]):
+        raise click.BadParameter(f"{duration!r} is no duration; write e.g. 12h, 30d or 4w")
+    return float(found[1]) * _DAYS[found[2]]
 
 
 @click.command()
@@ -36,7 +30,7 @@ class _Days(click.ParamType):
 @click.option("--envs", type=click.IntRange(1, 131_072), default=64, show_default=True, help="Of each rank.")
 @click.option("--hz", type=click.FloatRange(0.001, 1000), default=10.0, show_default=True,
               help="Updates, and steps of all envs, in a second.")  # fmt: skip
-@click.option("--retention", "days", type=_Days(), default="30d", show_default=True,
+@click.option("--retention", "days", metavar="DURATION", callback=_days, default="30d", show_default=True,
               help="How long recordings and Prometheus keep.")  # fmt: skip
 @format_option("text", "json")
 def size(*, runs: int, ranks: int, envs: int, hz: float, days: float, fmt: str) -> None:

@@ -17,8 +17,6 @@ WINDOW_HZ: Final = 10.0
 """What the SDK sends of one subject in a second at most: it folds what comes within a tenth of a second."""
 SEND_HZ: Final = 10 / 3
 """Requests of a rank in a second at most."""
-MIB: Final = 6
-"""Of shared memory, for each rank."""
 MIB: Final = 1 << 20
 
 
