@@ -304,7 +304,7 @@ def test_a_resumed_run_keeps_its_settings_id_and_folder(trained: Path, tmp_path:
 def test_a_job_begins_and_goes_on_with_the_same_words(tmp_path: Path) -> None:
     """As of a launcher that starts a failed group again: what is in `--out` decides."""
     folder = tmp_path / "run"
-    words = ("train", *SMALL, "--run-id", "a-job", "--out", folder, "--go-on")
+    words = ("train", *SMALL, "--run-id", "a-job", "--out", folder, "--resume")
     begun = run(*words, "--updates", "1")
     assert begun.exit_code == 0, begun.output
     assert (find_checkpoint(folder).state.lineage, find_checkpoint(folder).state.updates) == (1, 1)
@@ -313,9 +313,8 @@ def test_a_job_begins_and_goes_on_with_the_same_words(tmp_path: Path) -> None:
     state = find_checkpoint(folder).state
 
     assert (state.run_id, state.lineage, state.updates) == ("a-job", 2, 2)
-    for wrong in (("train", "--go-on"), (*words, "--resume", folder)):
-        refused = run(*wrong)
-        assert (refused.exit_code, "give --out, and no --resume" in refused.output) == (2, True)
+    refused = run("train", "--resume")
+    assert (refused.exit_code, "give --out, or a place" in refused.output) == (2, True)
 
 
 def test_a_run_that_goes_on_elsewhere_is_another_run(trained: Path, tmp_path: Path) -> None:

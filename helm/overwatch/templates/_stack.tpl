@@ -135,7 +135,7 @@ kueue.x-k8s.io/queue-name: {{ . }}
 - {{ .Values.stack.runId | quote }}
 - --out
 - /var/lib/overwatch
-- --go-on
+- --resume
 - --log
 - json
 {{- with .Values.stack.trainer.args }}
