@@ -15,6 +15,7 @@ from overwatch_rl.cli import COMMANDS
 from overwatch_rl.learner.config import learner_config, of_file
 
 FILE = Path(__file__).parents[2] / "docker/compose.yaml"
+RUN = FILE.parents[1] / "examples/launchers/run.yaml"
 COMPOSE: dict[str, Any] = yaml.safe_load(FILE.read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 PARTS = sorted(name for name, one in SERVICES.items() if "command" in one and name not in ("tower", "tokens"))
@@ -25,7 +26,7 @@ def _words(name: str, root: Path) -> list[str]:
     """A service's command as its program gets it, where its files lie below a folder."""
     (root / "etc/overwatch").mkdir(parents=True, exist_ok=True)
     (root / "run/overwatch").mkdir(parents=True, exist_ok=True)
-    (root / "etc/overwatch/run.yaml").write_text(_file("run").read_text())
+    (root / "etc/overwatch/run.yaml").write_text(RUN.read_text())
     for role in TOKENS:
         (root / "run/overwatch" / role).write_text("token")
     words = [re.sub(r"\$\{\w+:-(\w+)\}", r"\1", word) for word in SERVICES[name]["command"]]
@@ -36,10 +37,6 @@ def _parsed(name: str, root: Path) -> click.Context:
     word, *given = _words(name, root)
     (command,) = [one for one in COMMANDS if one.name == word]
     return command.make_context(word, given, auto_envvar_prefix=None)
-
-
-def _file(source: str) -> Path:
-    return (FILE.parent / COMPOSE["configs"][source]["file"]).resolve()
 
 
 def test_it_keeps_to_the_specification() -> None:
@@ -69,7 +66,7 @@ def test_the_tower_and_the_run_are_configured_as_their_programs_ask() -> None:
     sets = [word.removeprefix("--set=") for word in SERVICES["tower"]["command"][1:]]
 
     assert config.load(None, sets).extensions["view"].endpoint == "0.0.0.0:4380"
-    assert learner_config(of_file(_file("run"))).world == "goodhart:small"
+    assert learner_config(of_file(RUN)).world == "goodhart:small"
 
 
 def test_every_address_is_a_service_that_listens_there() -> None:
@@ -100,9 +97,7 @@ def test_nothing_is_reachable_from_outside_of_the_machine() -> None:
 
 def test_every_file_volume_and_dependency_is_there() -> None:
     """Files of the project, volumes that are declared, services that are."""
-    assert all(_file(source).is_file() for source in COMPOSE["configs"])
     for name, one in SERVICES.items():
-        assert {config["source"] for config in one.get("configs", ())} <= COMPOSE["configs"].keys(), name
         assert set(one.get("depends_on", ())) <= SERVICES.keys(), name
         for volume in one.get("volumes", ()):
             source = volume.partition(":")[0]
