@@ -216,6 +216,6 @@ def _hosts(
             continue
         named += [(f"exporters.{name}", to.shown) for to in targets]
     for by, url in (*named, ("--endpoint", endpoint)):
-        host = urlsplit(url if "://" in (url or "") else f"//{url or ''}").hostname
+        host = urlsplit(url if url and "://" in url else f"//{url or ''}").hostname
         if host:
             yield host, by
