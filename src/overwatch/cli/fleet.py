@@ -9,8 +9,9 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import click
@@ -105,13 +106,26 @@ def resolved(name: str) -> list[str]:
     return [f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}" for host in hosts]
 
 
+def _placed(command: Callable[..., None]) -> Callable[..., None]:
+    """Options that name collectors, as the command's one argument `places`."""
+
+    @click.option("--connect", metavar="ws://HOST:PORT", multiple=True,
+                  help="A collector's view API, more than once for several.")  # fmt: skip
+    @click.option("--file", type=click.Path(path_type=Path, dir_okay=False, exists=True),
+                  help="A file with addresses: one a line, or a list in YAML.")  # fmt: skip
+    @click.option("--dns", "names", metavar="NAME[:PORT]", multiple=True,
+                  help="A DNS name, as of a headless service: each address is a collector.")  # fmt: skip
+    @wraps(command)
+    def with_places(
+        *, connect: tuple[str, ...], file: Path | None, names: tuple[str, ...], **more: Any
+    ) -> None:
+        command(places=Places(connect=connect, file=file, names=names), **more)
+
+    return with_places
+
+
 @click.command()
-@click.option("--connect", metavar="ws://HOST:PORT", multiple=True,
-              help="A collector's view API, more than once for several.")  # fmt: skip
-@click.option("--file", type=click.Path(path_type=Path, dir_okay=False, exists=True),
-              help="A file with addresses: one a line, or a list in YAML.")  # fmt: skip
-@click.option("--dns", "names", metavar="NAME[:PORT]", multiple=True,
-              help="A DNS name; each of its addresses is a collector, as of a headless service.")  # fmt: skip
+@_placed
 @click.option("--filter", "filter_text", default="", metavar="TERMS",
               help="Which runs, e.g. 'severity>=warning task=digits'.")  # fmt: skip
 @click.option("--timeout", "within_s", type=click.FloatRange(min=0.1), default=3.0, show_default=True,
@@ -121,15 +135,15 @@ def resolved(name: str) -> list[str]:
 @click.option("--fail-on", multiple=True, type=click.Choice(list(_STATUSES)),
               help="Exit 10 for a warning, 15 for a collector that is away, 20 for a critical; "
               "the highest of those that are named and there.")  # fmt: skip
-def fleet(*, filter_text: str, within_s: float, once: bool, fmt: str, fail_on: tuple[str, ...],
-          connect: tuple[str, ...], file: Path | None, names: tuple[str, ...]) -> None:  # fmt: skip
+def fleet(
+    *, places: Places, filter_text: str, within_s: float, once: bool, fmt: str, fail_on: tuple[str, ...]
+) -> None:
     """List the runs of many collectors, the worst first.
 
     Without --connect, --file and --dns it is the collector of this machine. A collector that does not answer
     is listed with the reason. In a terminal the list refreshes in place, and Enter opens a run; with --once,
     --fail-on or another format it is printed. It exits 0, 3 where no collector has a run, or by --fail-on.
     """
-    places = Places(connect=connect, file=file, names=names)
 
     async def fetch() -> list[FleetRow]:
         addresses = await asyncio.to_thread(places.addresses)

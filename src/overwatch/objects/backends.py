@@ -12,14 +12,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeAlias
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from overwatch.extras import STORE
 from overwatch.file_lock import locked
 from overwatch.objects.digests import Bytes, sha256_of
-from overwatch.objects.retrying import Patience
 from overwatch.platform import sync, sync_folder
 
 _CHUNK: Final = 1 << 20
@@ -166,28 +163,6 @@ class Folder:
         if not key or key.startswith("/") or "\0" in key or ".." in key.split("/"):
             raise PermanentError(f"{key!r} is no key; use relative names joined by /")
         return self._folder / key
-
-
-SCHEMES: Final = ("file", "s3", "gs", "az", "memory")
-"""Of URLs that `backend_of` takes."""
-
-
-def backend_of(place: str | Path, patience: Patience) -> Backend:
-    """What is at a folder or URL. Raises `ValueError` naming what is wrong with it, or what is missing."""
-    text = str(place)
-    if isinstance(place, Path) or "://" not in text:
-        return Folder(Path(place))
-    parts = urlsplit(text)
-    base = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
-    if parts.scheme not in SCHEMES:
-        raise ValueError(f"{text} is no store; use a folder, or a URL of {', '.join(SCHEMES)}")
-    if parts.scheme == "file":
-        return Folder(Path(unquote(parts.path)))
-    if STORE.missing:
-        raise ValueError(STORE.need)
-    from overwatch.objects.buckets import BUCKETS
-
-    return BUCKETS[parts.scheme](base, parts.query, patience)
 
 
 def _pieces(file: Any) -> Iterator[bytes]:

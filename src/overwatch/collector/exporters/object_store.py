@@ -21,7 +21,7 @@ from overwatch.backup.one_run import Report, RunJob
 from overwatch.collector.context import Context
 from overwatch.collector.setting_types import bounded
 from overwatch.fold import DEFAULT_VIEW, Frame
-from overwatch.objects.backends import SCHEMES
+from overwatch.objects.store import SCHEMES
 
 NAME: Final = "object_store"
 _KEPT: Final = "overwatch_exporter_kept_runs"
@@ -33,6 +33,7 @@ _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 300.0
 _STOP_S: Final = 5.0
 _WORDS: Final = 500
+_REPORT: Final = msgspec.json.Decoder(Report)
 _log = logging.getLogger("overwatch.collector")
 
 
@@ -164,7 +165,7 @@ class ObjectStoreExporter:
                     process.terminate()
             printed = b"" if process.stdout is None else process.stdout.read()
         try:
-            report = msgspec.json.decode(printed, type=Report)
+            report = _REPORT.decode(printed)
         except msgspec.DecodeError:
             return f"its process ended with status {process.returncode}"
         return None if report.error is None else report.error[:_WORDS]
