@@ -65,7 +65,9 @@ def test_the_tower_and_the_run_are_configured_as_their_programs_ask() -> None:
     """Each `--set` is a setting, and what is trained is a world."""
     sets = [word.removeprefix("--set=") for word in SERVICES["tower"]["command"][1:]]
 
-    assert config.load(None, sets).extensions["view"].endpoint == "0.0.0.0:4380"
+    made = config.load(None, sets)
+    assert made.extensions["view"].endpoint == "0.0.0.0:4380"
+    assert made.service.security.allowed_hosts == ("tower",)  # as the others call it
     assert learner_config(of_file(RUN)).world == "goodhart:small"
 
 
