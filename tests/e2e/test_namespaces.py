@@ -30,7 +30,7 @@ true, true_ns = time.time, time.time_ns
 time.time, time.time_ns = lambda: true() + {0}, lambda: true_ns() + {0} * 10**9
 """
 """What Python runs first in a trainer and its exporter, whose clock is wrong by so many seconds."""
-LATE_S = 40.0
+LATE_S = 400.0
 """Between the last record and the check of it, on a busy machine; clocks are wrong by more."""
 ROOM = 'mount -t tmpfs -o size=1m none "$0" && exec "$@"'
 """The trainer's spool becomes a file system of 1 MiB."""
@@ -147,14 +147,10 @@ def check(
         ear = ears[trainer.plan.run_id]
         ahead_s = max(record.event.at for record in ear.records) / 1e9 - now_s
         assert abs(ahead_s - clocks.get(number, 0)) < LATE_S
-        total.update(
-            emitted=ending.accepted,
-            kept=ending.kept,
-            dropped=sum(ending.dropped.values()),
-            again=ear.duplicates,
-        )
+        lost = sum(ending.dropped.values())
+        total.update(emitted=ending.accepted, kept=ending.kept, dropped=lost, again=ear.duplicates)
         if number in lossy:
-            # One of the start. The request whose answer the cut took is recorded, and kept or dropped as well.
+            # One of the start. What was recorded as the cut took its answer is kept or dropped as well.
             found = sum(emitted(ear.records).values()) + 1 + ending.kept + ending.dropped["not_kept"]
             unanswered = sum(emitted(last_batch(site.collectors, trainer.plan.run_id)).values())
             assert ending.dropped.keys() == {"not_kept"}
@@ -202,8 +198,8 @@ def fill(disk: Path, trainer: Trainer) -> None:
 
 
 def test_two_trainers_and_two_collectors_lose_nothing(tmp_path: Path) -> None:
-    """A kill, a partition, a full disk, and a trainer whose clock is a minute and a half ahead."""
-    site, clocks = Site(tmp_path, trainers=2, collectors=2), {1: 90}
+    """A kill, a partition, a full disk, and a trainer whose clock is a quarter of an hour ahead."""
+    site, clocks = Site(tmp_path, trainers=2, collectors=2), {1: 900}
     with mounted(tmp_path / "disk", DISK_MIB) as disk, site.running(disk, clocks):
         for trainer in site.trainers:
             trainer.wait_steps(20)
@@ -215,9 +211,9 @@ def test_two_trainers_and_two_collectors_lose_nothing(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_eight_trainers_and_three_collectors_account_for_every_record(tmp_path: Path) -> None:
-    """The same over and over; one trainer ends cut off, with a spool of 1 MiB, and counts what that has no room for."""
+    """The same over and over; one trainer ends cut off with a spool of 1 MiB, and names what it dropped."""
     site, lossy = Site(tmp_path, trainers=8, collectors=3), frozenset({7})
-    clocks = {1: 90, 2: -90, 3: 3600}
+    clocks = {1: 900, 2: -900, 3: 3600}
     with mounted(tmp_path / "disk", 8 * DISK_MIB) as disk, site.running(disk, clocks, lossy):
         for trainer in site.trainers:
             trainer.wait_steps(20)
