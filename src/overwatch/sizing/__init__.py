@@ -75,10 +75,13 @@ class Units(msgspec.Struct, frozen=True, kw_only=True):
     """By resource and feature."""
 
 
+_units: Final = msgspec.json.Decoder(Units).decode
+
+
 @cache
 def units() -> Units:
     """Those that come with the package."""
-    return msgspec.json.decode((files(__package__) / "measured.json").read_bytes(), type=Units)
+    return _units((files(__package__) / "measured.json").read_bytes())
 
 
 def cost(resource: str, load: Load, measured: Units) -> float:
