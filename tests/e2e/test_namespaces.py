@@ -150,7 +150,7 @@ def check(
         lost = sum(ending.dropped.values())
         total.update(emitted=ending.accepted, kept=ending.kept, dropped=lost, again=ear.duplicates)
         if number in lossy:
-            # Its end is among what was dropped. What was recorded as the cut took its answer is there as well.
+            # Its end is among what was dropped, and so is what was recorded as the cut took its answer.
             found = sum(emitted(ear.records).values()) + ending.kept + ending.dropped["not_kept"]
             unanswered = sum(emitted(last_batch(site.collectors, trainer.plan.run_id)).values())
             assert ending.dropped.keys() == {"not_kept"}
