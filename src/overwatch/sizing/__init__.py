@@ -53,7 +53,7 @@ UNITS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "records": ("rank", "window"),
         "points": ("rank",),
         "journal_bytes": ("rank", "request", "window", "env_window"),
-        "recording_bytes": ("rank", "request", "window", "env_window"),
+        "recording_bytes": ("one", "rank", "request", "window", "env_window"),
         "snapshot_bytes": ("run", "rank", "env"),
         "collector_cores": ("one", "run", "request", "window", "env_window"),
         "collector_mib": ("one", "rank", "env"),
