@@ -24,7 +24,7 @@ def _beside(load: Load, found: dict[str, float], resources: tuple[str, ...]) -> 
 def test_bytes_records_and_series_are_as_computed(tmp_path: Path) -> None:
     """A shape between those of the fit."""
     load = Load(runs=5, envs=48, hz=3.0)
-    _beside(load, measure(tmp_path, load, 6.0), COUNTED)
+    _beside(load, measure(tmp_path, load, 8.0), COUNTED)
 
 
 @pytest.mark.long

@@ -53,7 +53,7 @@ UNITS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "records": ("rank", "window"),
         "points": ("rank",),
         "journal_bytes": ("rank", "request", "window", "env_window"),
-        "recording_bytes": ("rank", "request", "window", "env_window"),
+        "recording_bytes": ("one", "rank", "request", "window", "env_window"),
         "snapshot_bytes": ("run", "rank", "env"),
         "collector_cores": ("one", "run", "request", "window", "env_window"),
         "collector_mib": ("one", "rank", "env"),
@@ -75,13 +75,13 @@ class Units(msgspec.Struct, frozen=True, kw_only=True):
     """By resource and feature."""
 
 
-_UNITS: Final = msgspec.json.Decoder(Units)
+_units: Final = msgspec.json.Decoder(Units).decode
 
 
 @cache
 def units() -> Units:
     """Those that come with the package."""
-    return _UNITS.decode((files(__package__) / "measured.json").read_bytes())
+    return _units((files(__package__) / "measured.json").read_bytes())
 
 
 def cost(resource: str, load: Load, measured: Units) -> float:
