@@ -152,11 +152,12 @@ persistentVolumeClaim:
 {{- end -}}
 {{- end -}}
 
-{{- /* Environment of every part: telemetry goes to the release's collector. */ -}}
+{{- /* Environment of every part: telemetry goes to the release's collector. The root, or (dict "root" . "data" true)
+of a part with a claim of its own, on which what was not delivered yet outlives the pod. */ -}}
 {{- define "overwatch.stack.env" -}}
-{{ include "overwatch.senderEnv" . }}
+{{ include "overwatch.senderEnv" (default . .root) }}
 - {name: XDG_RUNTIME_DIR, value: /tmp/run}
-- {name: OVERWATCH_SPOOL_DIR, value: /tmp/spool}
+- {name: OVERWATCH_SPOOL_DIR, value: {{ ternary "/var/lib/overwatch/spool" "/tmp/spool" (default false .data) }}}
 - {name: HOME, value: /tmp}
 {{- end -}}
 
