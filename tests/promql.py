@@ -16,7 +16,10 @@ from promql_parser import (
     VectorSelector,
 )
 
-VARIABLES = {"$__rate_interval": "5s", "$__range": "60s", "$rl_run_id": ".+", "$job": ".+", "$instance": ".+"}
+VARIABLES = {
+    "$__rate_interval": "5s", "$__range": "60s", "$rl_run_id": ".+", "$job": ".+", "$instance": ".+",
+    "$cluster": ".+",
+}  # fmt: skip
 """What a dashboard's variables become when everything is chosen."""
 
 

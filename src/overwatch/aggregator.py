@@ -2,8 +2,9 @@
 
 Owns going on after a restart: the fold of a checkpoint, what was journalled since folded again without a
 frame, then live ticks. Rules: every tick is taken, in order, so that a recording replays to the same frames;
-a loop that falls behind takes its ticks late, never skips them. Sinks are called in this thread and must
-return at once. Must not know what sinks do with a frame.
+a loop that falls behind takes its ticks late. It passes over those of a gap alone, in which this process did
+not run: the journal holds the start record at which a replay goes on too. Sinks are called in this thread
+and must return at once. Must not know what sinks do with a frame.
 """
 
 import logging
@@ -30,6 +31,11 @@ MAX_VIEWS: Final = 32
 
 LONGEST_SILENCE_NS: Final = 300 * SLOW_NS
 """Ticks without a batch that are folded again after a restart; what is longer is passed over."""
+
+_GAP: Final = (
+    "for %.1f s nothing was received or folded: this process was stopped, its machine slept, or it had no "
+    "CPU or disk; the silence of runs counts from now"
+)
 
 _R = TypeVar("_R")
 
@@ -219,9 +225,12 @@ class Aggregator:
 
     def _finish(self) -> None:
         """Reach past everything that was accepted, then one slow tick on, so that the end is logged."""
-        slow_end = next_tick(self._now()) + 10 * FAST_NS
-        while self._tick <= slow_end:
+        reached = self._now()
+        while self._tick <= next_tick(reached) + 10 * FAST_NS:
+            tick = self._tick
             self._take_tick()
+            if self._tick > tick + FAST_NS:
+                reached = self._now()
         self._checkpoint(self._cursor.position)
 
     def _catch_up(self) -> None:
@@ -321,8 +330,16 @@ class Aggregator:
         )
 
     def _take_tick(self) -> None:
-        """The border of the thread: an error of ours takes one tick."""
+        """The border of the thread: an error of ours takes one tick.
+
+        Of a gap no tick is taken: the fold goes on at the start record that ends it, as after a restart.
+        """
         try:
+            gap = self._cursor.reach(self._tick)
+            if gap is not None and self._tick > next_tick(gap.before):
+                self._tick = next_tick(gap.stamp) - FAST_NS
+                _log.warning(_GAP, (gap.stamp - gap.before) / 1e9)
+                return
             batches = self._cursor.seal(self._tick)
             with self._views_lock:
                 views = tuple(self._views)

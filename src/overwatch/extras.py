@@ -40,8 +40,9 @@ GPU: Final = Extra(name="gpu", brings="reading of NVIDIA GPUs", modules=("pynvml
 AMD: Final = Extra(name="amd", brings="reading of AMD GPUs", modules=("amdsmi",))
 PARQUET: Final = Extra(name="parquet", brings="the format parquet", modules=("pyarrow",))
 SQL: Final = Extra(name="sql", brings="query --sql", modules=("duckdb",))
+STORE: Final = Extra(name="store", brings="an object store", modules=("obstore",))
 RL: Final = Extra(name="rl", brings="training", modules=("torch", "sklearn", "safetensors"))
 WANDB: Final = Extra(name="wandb", brings="the tracker W&B", modules=("wandb",))
 TENSORBOARD: Final = Extra(name="tensorboard", brings="train --tensorboard", modules=("tensorboard",))
-EXTRAS: Final = {extra.name: extra for extra in (TUI, GPU, AMD, PARQUET, SQL, RL, WANDB, TENSORBOARD)}
+EXTRAS: Final = {extra.name: extra for extra in (TUI, GPU, AMD, PARQUET, SQL, STORE, RL, WANDB, TENSORBOARD)}
 """By name."""

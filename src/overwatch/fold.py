@@ -125,7 +125,7 @@ class LifeStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     config_digest: str = ""
     after: int | None = None
     """Last tick of the checkpoint that this life's fold goes on from, 0 where there was none to load; `None`
-    when the fold began empty."""
+    when the fold began empty. Where the same life goes on after a gap, the last tick before that."""
     baseline: Baseline | None = None
     """What the throughput of every run is compared with."""
     preset: str | None = None
@@ -134,6 +134,10 @@ class LifeStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """How runs are judged, where it is not as shipped."""
     room: Room | None = None
     """How much this life may hold; `None` in recordings of versions that did not write it."""
+
+    def going_on(self, before: int) -> bytes:
+        """The body with which the same life goes on after a gap: from all that came up to `before`."""
+        return msgspec.json.encode(msgspec.structs.replace(self, after=next_tick(before)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,7 +386,7 @@ class Fold:
         self.tower.batches += 1
         if batch.signal is Signal.START:
             for tracked in self._runs.values():
-                tracked.state.back_stamp = batch.stamp
+                tracked.excuse(batch.stamp)
             self._enter_life(batch.body)
             return
         try:

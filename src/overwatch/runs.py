@@ -22,7 +22,7 @@ from overwatch.diagnose.assess import dump as dump_assessment
 from overwatch.diagnose.assess import load as load_assessment
 from overwatch.diagnose.assess import without_new
 from overwatch.diagnose.judging import Judging
-from overwatch.diagnose.liveness import OVER, STALE, judge_link
+from overwatch.diagnose.liveness import OVER, QUIET, STALE, judge_link
 from overwatch.diagnose.problem import Open
 from overwatch.projection import project_views
 from overwatch.projection.heat import heat_map
@@ -109,6 +109,16 @@ class Tracked(msgspec.Struct):
         # What came since may be a new life. That of a checkpoint is as over as when it was judged last.
         judged_at = self.assessment.tick
         return judged_at > 0 and judge_link(self.state, judged_at).state in _OVER
+
+    def excuse(self, stamp: int) -> None:
+        """The collector was away until `stamp`: silence counts from then.
+
+        What was too quiet before stays so, and where nothing came since the last return, silence adds up.
+        """
+        state, tick = self.state, self.assessment.tick
+        silent = max(0, tick - max(state.last_stamp, state.back_stamp))
+        counts = state.last_stamp <= state.back_stamp or judge_link(state, tick).state in QUIET
+        state.back_stamp = stamp - silent * counts
 
     def rests(self, tick: int) -> bool:
         """Whether its memory stays as it is at `tick`; only what a checkpoint holds decides that."""

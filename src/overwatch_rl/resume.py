@@ -14,10 +14,10 @@ from typing import Any, Final, cast
 import msgspec
 import torch
 
+from overwatch.objects.store import is_remote
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.table import kept as kept_algorithm
 from overwatch_rl.algorithms.table import kind_of
-from overwatch_rl.artifacts.store import is_remote
 from overwatch_rl.checkpoints.manifest import FOLDER, State
 from overwatch_rl.checkpoints.reading import Checkpoint, find_checkpoint
 from overwatch_rl.config import TrainFlags, TrainSettings, named_values, train_settings, world_settings

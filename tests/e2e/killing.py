@@ -25,7 +25,7 @@ from overwatch.otlp.encode import request
 from overwatch.otlp.jsonl import from_json
 from overwatch.recordings.files import RecordingFiles
 from overwatch.recordings.index import Entry, Located, read_entry
-from tests.e2e.collecting import ENDPOINT_KEYS, until
+from tests.e2e.collecting import ENDPOINT_KEYS, LIMIT_S, until
 
 PER_REQUEST = 50
 """Records of one request."""
@@ -41,7 +41,8 @@ def compiled_in(folder: Path) -> dict[str, str]:
 class Collector:
     """One data folder, and the processes that use it one after the other."""
 
-    def __init__(self, folder: Path, *sets: str) -> None:
+    def __init__(self, folder: Path, *sets: str, prefix: tuple[str, ...] = ()) -> None:
+        """`prefix` is what runs a command elsewhere, e.g. in a namespace."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.ready_s: list[float] = []
@@ -56,7 +57,7 @@ class Collector:
             f"extensions.file_storage.directory={folder}",
             *sets,
         ]
-        self._command = [sys.executable, "-m", "overwatch.cli", "collect"]
+        self._command = [*prefix, sys.executable, "-m", "overwatch.cli", "collect"]
         self._command += [word for item in below for word in ("--set", item)]
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -77,7 +78,7 @@ class Collector:
         with (self.folder / "collector.log").open("ab") as log:
             process = subprocess.Popen(self._command, stdout=log, stderr=subprocess.STDOUT, env=environment)
         self._process = process
-        until(lambda: self._ready.is_file() or process.poll() is not None, "the collector", 60)
+        until(lambda: self._ready.is_file() or process.poll() is not None, "the collector", LIMIT_S)
         assert process.poll() is None, self.log
         self.ready_s.append(time.monotonic() - began)
         self.endpoints = msgspec.json.decode(self._ready.read_bytes(), type=Endpoints)

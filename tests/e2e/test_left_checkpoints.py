@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -225,9 +226,11 @@ def test_what_a_collector_left_is_what_a_replay_comes_to(tmp_path: Path) -> None
             assert kept is not None
             assert without_tower(kept) == without_tower(dump())
 
-    after = [tick + FAST_NS for tick in by_tick if tick + FAST_NS in shown]
+    # A clock that is so fast makes gaps, of which no tick is taken, where this machine has other work.
+    ticks = sorted(shown)
+    after = [ticks[place] for tick in by_tick if (place := bisect_right(ticks, tick)) < len(ticks)]
     assert len(after) >= len(lefts) - LIVES  # nothing may come after the last of each life
-    for tick in [*sorted(shown)[::23], *after]:
+    for tick in [*ticks[::23], *after]:
         seen, folded = sought(recorded, tick)
         assert seen == shown[tick]
         nearest = max((at for at in by_tick if at < tick), default=min(shown))

@@ -2,8 +2,9 @@
 
 Variables are those that recorded environments of real jobs have: a batch script is process 0 and has no step,
 each `srun` is a step, counted from 0 again where the job was requeued, and each task of an array is a job of
-its own. Under FAKE_SLURM lies what a controller would know. A job's time is up when the file FAKE_SLURM_UP is
-there, which its first life is given only.
+its own. A heterogeneous job is a job for each component; its script belongs to the first one. Under
+FAKE_SLURM lies what a controller would know. A job's time is up when the file FAKE_SLURM_UP is there, which
+its first life is given only.
 """
 
 import os
@@ -23,12 +24,16 @@ POLL_S: Final = 0.05
 def sbatch(words: list[str]) -> int:
     """Run a script for each task of its array, side by side, each until it is requeued no more."""
     script, *arguments = [word for word in words if word != "--wait"]
-    options = dict(re.findall(r"^#SBATCH --([a-z-]+)(?:=(\S+))?$", Path(script).read_text(), re.MULTILINE))
+    components = [
+        _options(part) for part in re.split(r"^#SBATCH hetjob$", Path(script).read_text(), flags=re.MULTILINE)
+    ]
+    options = components[0]
     lowest, highest = map(int, options.get("array", "0-0").split("-"))
     lives = {}
     for job, task in enumerate(range(lowest, highest + 1), start=FIRST_JOB):
         array = {"SLURM_ARRAY_JOB_ID": str(FIRST_JOB), "SLURM_ARRAY_TASK_ID": str(task)}
         env = _of_job(job, options) | (array if "array" in options else {})
+        env |= _of_components(job, components) if len(components) > 1 else {}
         lives[job] = (env, subprocess.Popen(["bash", script, *arguments], env={**os.environ, **env}))
     worst = 0
     for job, (env, first) in lives.items():
@@ -43,31 +48,68 @@ def sbatch(words: list[str]) -> int:
     return worst
 
 
+def _options(part: str) -> dict[str, str]:
+    return dict(re.findall(r"^#SBATCH --([a-z-]+)(?:=(\S+))?$", part, re.MULTILINE))
+
+
 def _of_job(job: int, options: dict[str, str]) -> dict[str, str]:
-    nodes = int(options.get("nodes", "1"))
-    tasks = options.get("ntasks") or str(nodes * int(options.get("ntasks-per-node", "1")))
+    nodes, tasks = options.get("nodes", "1"), _tasks(options)
     return {
         "SLURM_JOB_ID": str(job), "SLURM_JOBID": str(job), "SLURM_JOB_NAME": options["job-name"],
-        "SLURM_NTASKS": tasks, "SLURM_NPROCS": tasks, "SLURM_NNODES": str(nodes),
-        "SLURM_JOB_NUM_NODES": str(nodes), "SLURM_JOB_NODELIST": "localhost", "SLURM_PROCID": "0",
+        "SLURM_NTASKS": tasks, "SLURM_NPROCS": tasks, "SLURM_NNODES": nodes,
+        "SLURM_JOB_NUM_NODES": nodes, "SLURM_JOB_NODELIST": "localhost", "SLURM_PROCID": "0",
         "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_CLUSTER_NAME": "fake",
         "SLURM_JOB_PARTITION": "all",
     }  # fmt: skip
 
 
+def _tasks(options: dict[str, str]) -> str:
+    return options.get("ntasks") or str(
+        int(options.get("nodes", "1")) * int(options.get("ntasks-per-node", "1"))
+    )
+
+
+def _of_components(job: int, components: list[dict[str, str]]) -> dict[str, str]:
+    """What the script of a heterogeneous job has besides."""
+    found = {"SLURM_HET_SIZE": str(len(components))}
+    for group, options in enumerate(components):
+        found |= {
+            f"SLURM_JOB_ID_HET_GROUP_{group}": str(job + group),
+            f"SLURM_NTASKS_HET_GROUP_{group}": _tasks(options),
+            f"SLURM_JOB_NODELIST_HET_GROUP_{group}": "localhost",
+        }
+    return found
+
+
 def srun(words: list[str]) -> int:
-    """A step: as many tasks as the job has; its status is the worst of them."""
-    job, tasks = os.environ["SLURM_JOB_ID"], int(os.environ["SLURM_NTASKS"])
+    """A step: as many tasks as its component has, or is asked for; its status is the worst of them."""
+    asked: dict[str, str] = {}
+    while words[0].startswith("--"):
+        name, _, value = words.pop(0)[2:].partition("=")
+        asked[name] = value
+    if unknown := asked.keys() - {"het-group", "ntasks", "overlap"}:
+        raise SystemExit(f"srun: unrecognized option {sorted(unknown)}")
+    at = f"_HET_GROUP_{asked['het-group']}" if "het-group" in asked else ""
+    job, tasks = os.environ[f"SLURM_JOB_ID{at}"], int(asked.get("ntasks", os.environ[f"SLURM_NTASKS{at}"]))
     with (STATE / f"steps-{job}").open("a") as counted:
         step = str(counted.tell())
         counted.write(".")
-    of_step = {"SLURM_STEP_ID": step, "SLURM_STEPID": step, "SLURM_STEP_NUM_TASKS": str(tasks)}
+    of_step = {
+        "SLURM_STEP_ID": step, "SLURM_STEPID": step, "SLURM_STEP_NUM_TASKS": str(tasks),
+        "SLURM_JOB_ID": job, "SLURM_JOBID": job, "SLURM_NTASKS": str(tasks), "SLURM_NPROCS": str(tasks),
+    }  # fmt: skip
     started = [
         subprocess.Popen(
             words, env={**os.environ, **of_step, "SLURM_PROCID": str(task), "SLURM_LOCALID": str(task)}
         )
         for task in range(tasks)
     ]
+
+    def forward(number: int, _: object) -> None:
+        for task in started:
+            task.send_signal(number)
+
+    signal.signal(signal.SIGTERM, forward)
     up = os.environ.get("FAKE_SLURM_UP")
     if up and "SLURM_RESTART_COUNT" not in os.environ:
         while not Path(up).exists() and any(task.poll() is None for task in started):

@@ -91,3 +91,18 @@ def test_a_job_array_is_a_run_for_each_task(tmp_path: Path) -> None:
 def test_a_torchrun_on_each_node_of_a_job_is_one_run(tmp_path: Path) -> None:
     """Two agents with two ranks each, which the rendezvous gives the job's id."""
     _assert_whole(_slurm("slurm-torchrun.sbatch", tmp_path), "slurm-1001", ranks=4, updates=60)
+
+
+@one_of
+def test_a_heterogeneous_job_is_a_cluster(tmp_path: Path) -> None:
+    """Its components are one run with its services; when the learner is done, nothing of the job goes on."""
+    seen = _slurm("slurm-hetjob.sbatch", tmp_path, str(RECIPES / "run.yaml"), "--updates=3")
+
+    assert seen.status == 0, seen.output[-3000:]
+    snapshot = seen.runs["slurm-1001"]
+    assert list(seen.runs) == ["slurm-1001"]
+    assert (snapshot.run.outcome, snapshot.run.update) == ("completed", 3)
+    assert snapshot.envs
+    shown = {(one.role, one.rank) for one in snapshot.services.values()}
+    assert shown == {("learner", 0), ("replay", 0), ("orchestrator", 0), ("actor", 0), ("actor", 1)}
+    assert (tmp_path / "work/slurm-1001/learner.token").stat().st_mode & 0o77 == 0

@@ -60,6 +60,8 @@ PROOFS: Final = (
         "its process is stopped (SIGSTOP) for 40 s while what exports goes on",
         "TrainingStalled",
         "UpdatesAbsent",
+        "UsefulTimeBurnFast",
+        "UsefulTimeBurnSlow",
         "CheckpointStale",
     ),
     _proof(
@@ -84,6 +86,16 @@ PROOFS: Final = (
     _proof(_flight("failing", "Failing-v0"), "the env raises in the process that trains", "RunFailed"),
     _proof(
         _flight("slow-env", "Slow-v0", updates=48), "a step of the env takes 20 ms more", "PolicyUpdateTime"
+    ),
+    _proof(
+        _trainer("sft", "tuner", "--algo sft --times 30"),
+        "fine-tuning of a small language model with 30 times a healthy learning rate",
+        "LossDiverged",
+    ),
+    _proof(
+        _trainer("dpo", "tuner", "--algo dpo --times 100"),
+        "preference tuning (DPO) of a small language model with 100 times a healthy learning rate",
+        "LikelihoodDisplacement",
     ),
     _proof(
         _trainer("cut", "bandit", "--fault stopped", cut=True),
@@ -345,8 +357,6 @@ WAITS: Final = {
     "GpuFault": "a GPU",
     "ThermalThrottle": "a GPU",
     "PowerThrottle": "a GPU",
-    "LossDiverged": "TRL in an environment of its own: `make libraries-judged ONLY=trl-sft`",
-    "LikelihoodDisplacement": "TRL in an environment of its own: `make libraries-judged ONLY=trl-dpo`",
     "EntropyExplosion": "rsl_rl in an environment of its own: `make libraries-judged ONLY=rsl_rl`",
 }
 """Alerts that no program here fires: about what no machine without a GPU has, or what a library has alone."""

@@ -25,7 +25,7 @@ import yaml
 from overwatch.events import Tallied
 from overwatch.feeds.recording import open_recording
 from overwatch.fold import FAST_NS, SLOW_NS, Fold, next_tick
-from overwatch.generate.rules import Plan, rule_file, steady_alerts, windowed_alerts
+from overwatch.generate.rules import Plan, recordings, rule_file, steady_alerts, windowed_alerts
 from overwatch.otlp.decode import decode_batch
 from overwatch.serve.prometheus import RunPage
 from tests.e2e.alerting import notation
@@ -198,8 +198,9 @@ def pages(recording: Path, beyond_s: int = BEYOND_S) -> tuple[Series, int]:
 
 
 NAMED = (
-    "overwatch_run_findings", "overwatch_run_status", "overwatch_run_non_finite", "overwatch_sdk_dropped",
-    "overwatch_run_updates", "overwatch_run_last_checkpoint", "overwatch_policy_updates_beyond_limit",
+    "overwatch_findings", "overwatch_run_findings", "overwatch_run_status", "overwatch_run_non_finite",
+    "overwatch_sdk_dropped", "overwatch_run_updates", "overwatch_run_last_checkpoint",
+    "overwatch_policy_updates_beyond_limit",
 )  # fmt: skip
 """Families that rules about runs ask for."""
 
@@ -210,7 +211,7 @@ def fired(series: Series, seconds: int, folder: Path, plan: Plan = PLAN) -> set[
     It is asked to expect none, and names those that there are.
     """
     rules = [*steady_alerts(plan), *windowed_alerts(plan)]
-    (folder / "rules.yaml").write_text(rule_file(rules, plan))
+    (folder / "rules.yaml").write_text(rule_file(rules, plan, recorded=recordings(plan)))
     reported = [
         {"series": name, "values": notation(values)}
         for name, values in series.items()

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner, Result
 
-from overwatch_rl.artifacts.store import open_store
+from overwatch.objects.store import open_store
 from overwatch_rl.checkpoints.listing import post_evaluation
 from overwatch_rl.checkpoints.manifest import Evaluation
 from overwatch_rl.checkpoints.uploading import claim

@@ -18,10 +18,10 @@ from click.testing import CliRunner, Result
 from torch import Tensor
 
 from overwatch.events import CheckpointSaved, LogLine
+from overwatch.objects.retrying import Patience
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.ppo import PPO, Batch, PPOConfig
 from overwatch_rl.artifacts.digests import xxh3_of
-from overwatch_rl.artifacts.retrying import Patience
 from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.manifest import State
@@ -299,6 +299,22 @@ def test_a_resumed_run_keeps_its_settings_id_and_folder(trained: Path, tmp_path:
     assert elsewhere.exit_code == 0, elsewhere.output
     assert find_checkpoint(tmp_path / "new").state.updates == 3
     assert find_checkpoint(folder).state == after
+
+
+def test_a_job_begins_and_goes_on_with_the_same_words(tmp_path: Path) -> None:
+    """As of a launcher that starts a failed group again: what is in `--out` decides."""
+    folder = tmp_path / "run"
+    words = ("train", *SMALL, "--run-id", "a-job", "--out", folder, "--resume")
+    begun = run(*words, "--updates", "1")
+    assert begun.exit_code == 0, begun.output
+    assert (find_checkpoint(folder).state.lineage, find_checkpoint(folder).state.updates) == (1, 1)
+    again = run(*words, "--updates", "2")
+    assert again.exit_code == 0, again.output
+    state = find_checkpoint(folder).state
+
+    assert (state.run_id, state.lineage, state.updates) == ("a-job", 2, 2)
+    refused = run("train", "--resume")
+    assert (refused.exit_code, "give --out, or a place" in refused.output) == (2, True)
 
 
 def test_a_run_that_goes_on_elsewhere_is_another_run(trained: Path, tmp_path: Path) -> None:

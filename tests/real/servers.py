@@ -16,7 +16,8 @@ from tests.overwatch.collector.running import eventually, http
 from tests.ports import free_port
 
 CONFIG = """
-global: {{scrape_interval: 250ms, evaluation_interval: 1s}}
+global: {{scrape_interval: 250ms, evaluation_interval: 1s{more}}}
+rule_files: ['{rules}']
 scrape_configs:
 - job_name: overwatch
   honor_labels: true
@@ -26,6 +27,7 @@ scrape_configs:
 """
 
 
+RULES = Path(__file__).parents[2] / "dashboards/rules/overwatch.yaml"
 PACKAGES = {"promtool": "prometheus", "amtool": "prometheus-alertmanager"}
 """Debian's packages that are not called as what is in them."""
 
@@ -42,12 +44,17 @@ def need(name: str) -> str:
 
 
 @contextmanager
-def prometheus(folder: Path, service: Service, *more: str) -> Iterator[str]:
-    """A Prometheus, with `more` options, that scrapes a collector; yields its URL once it answers."""
+def prometheus(folder: Path, service: Service, *more: str, cluster: str = "") -> Iterator[str]:
+    """A Prometheus, with `more` options, that scrapes a collector; yields its URL once it answers.
+
+    It records what the shipped rules record, and names its `cluster` to another Prometheus.
+    """
     config = folder / "prometheus.yml"
     ends = service.context.urls
     targets = {"runs": ends["metrics"], "own": ends["telemetry"]}
-    config.write_text(CONFIG.format(**{key: url.removeprefix("http://") for key, url in targets.items()}))
+    named = {key: url.removeprefix("http://") for key, url in targets.items()}
+    labels = f", external_labels: {{cluster: {cluster}}}" if cluster else ""
+    config.write_text(CONFIG.format(**named, more=labels, rules=RULES))
     address = f"127.0.0.1:{free_port()}"
     command = [
         need("prometheus"),

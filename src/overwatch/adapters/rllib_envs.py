@@ -9,7 +9,7 @@ not know the algorithm.
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -42,7 +42,7 @@ class Envs:
             self._end_turn()
         self._last = index
         earned = episode.get_rewards(-1)
-        reward = sum(earned.values()) if isinstance(earned, Mapping) else earned
+        reward = sum(earned.values()) if isinstance(earned, dict) else earned
         self._rewards[index] = reward
         if self._is_due or not math.isfinite(reward):
             self._is_due = True

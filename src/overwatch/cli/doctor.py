@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +35,8 @@ from overwatch.cli.doctor_machine import (
     ports,
     warning,
 )
+from overwatch.cli.doctor_pod import limits, lookups, pod, synced
+from overwatch.collector.receivers.otlp import OtlpConfig
 from overwatch.collector.settings import CollectorConfig, unusable
 from overwatch.delivery import OtlpTransport, destination
 from overwatch.delivery.answer import Answer, Outgoing
@@ -111,7 +114,10 @@ def _checks(path: Path | None, sets: tuple[str, ...], endpoint: str | None) -> d
     return {
         "config": partial(files, path, config, os.environ, texts),
         "ports": partial(ports, held, fixed),
-        "disk": lambda: disks(held, spool_root()),
+        "disk": lambda: chain(disks(held, spool_root()), synced(held.data_folder)),
+        "limits": lambda: limits(held.one(OtlpConfig).limits),
+        "pod": pod,
+        "names": lambda: lookups(held, endpoint),
         "gpu": gpus,
         "clock": clocks,
         "versions": versions,

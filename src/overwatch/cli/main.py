@@ -16,6 +16,7 @@ from click.shell_completion import get_completion_class
 
 from overwatch import __version__, discovery
 from overwatch.cli.attend import watch as attend
+from overwatch.cli.backup import backup
 from overwatch.cli.catalog import catalog
 from overwatch.cli.configuration import (
     config,
@@ -25,9 +26,11 @@ from overwatch.cli.configuration import (
     port_base_option,
     sets_option,
 )
+from overwatch.cli.fleet import fleet
 from overwatch.cli.follow import follow, import_
 from overwatch.cli.interrupts import STATUS
 from overwatch.cli.recordings import audit, compare, export, query, report
+from overwatch.cli.size import size
 from overwatch.cli.stack import rules, stack, stack_folder
 from overwatch.cli.streams import Commands, format_option, log_to_stdout_without_stderr, until_unread, warn
 from overwatch.cli.watch import need_textual
@@ -38,7 +41,9 @@ if TYPE_CHECKING:
     from overwatch.sdk.exporter.orphan_recovery import Delivered
 
 _CLOSE_S: Final = 10.0
-_AREAS: Final = ("config", "ports", "disk", "gpu", "clock", "versions", "terminal", "collector")
+_AREAS: Final = (
+    "config", "ports", "disk", "limits", "pod", "names", "gpu", "clock", "versions", "terminal", "collector",
+)  # fmt: skip
 """What `overwatch doctor` looks at."""
 _baseline: Final = click.option(
     "--baseline", type=click.Path(path_type=Path, exists=True), metavar="RECORDING",
@@ -267,8 +272,8 @@ def doctor(
 ) -> None:
     """Check what on this machine will not work, and what to do.
 
-    Looks at configuration, ports, disk, GPUs, clocks, versions, the terminal and the collector. Status 0
-    where all is well, 1 with warnings, 2 with failures.
+    Looks at configuration, ports, disk, limits of the control group, the pod, names of hosts, GPUs, clocks,
+    versions, the terminal and the collector. Status 0 where all is well, 1 with warnings, 2 with failures.
     """
     from overwatch.cli import doctor as examination
 
@@ -350,6 +355,7 @@ def locate(what: str | None) -> None:
 
 
 for _command in (
-    attend, catalog, config, stack, query, audit, export, report, compare, rules, follow, import_, web,
+    attend, backup, catalog, config, stack, query, audit, export, report, compare, rules, fleet, follow,
+    import_, size, web,
 ):  # fmt: skip
     main.add_command(_command)

@@ -31,8 +31,14 @@ _LOOK_S: Final = 0.2
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS",
               help="Where to listen; beyond this machine readers need a token.")  # fmt: skip
 @click.option("--port", type=click.IntRange(0, 65535), help=f"{PORT}, or the next free one, without.")
+@click.option("--tls-cert", type=click.Path(path_type=Path), metavar="FILE",
+              help="Serve by TLS: PEM with the certificate, then the chain to its authority.")  # fmt: skip
+@click.option("--tls-key", type=click.Path(path_type=Path), metavar="FILE",
+              help="PEM with its private key, without a password.")  # fmt: skip
 @click.option("--open", "opens", is_flag=True, help="Open the page in this machine's browser.")
-def web(path: Path, host: str, port: int | None, *, opens: bool) -> None:
+def web(
+    path: Path, host: str, port: int | None, tls_cert: Path | None, tls_key: Path | None, *, opens: bool
+) -> None:
     """Serve a recording as a page, with all its moments, until Ctrl-C.
 
     PATH is what `overwatch tui` replays: a folder or a file that otlp_file wrote, also one that still grows,
@@ -45,15 +51,22 @@ def web(path: Path, host: str, port: int | None, *, opens: bool) -> None:
     """  # noqa: D301
     from overwatch.collector.net import Address, AddressError
     from overwatch.collector.recording_view import RecordingView
+    from overwatch.collector.tls import TlsConfig
     from overwatch.feeds.inputs import open_input
     from overwatch.feeds.player import player_of
 
     with bad_input():
         opened = open_input(path)
     wanted = Address(host=host, port=PORT if port is None else port)
+    if (tls_cert is None) != (tls_key is None):
+        raise click.UsageError("--tls-cert and --tls-key belong together; give both or none")
+    tls = None if tls_cert is None or tls_key is None else TlsConfig(cert_file=tls_cert, key_file=tls_key)
     over: SimpleQueue[int] = SimpleQueue()
     with ExitStack() as ending, received((signal.SIGTERM, signal.SIGINT), over.put):
-        view = RecordingView(lambda: player_of(opened), wanted, may_move=port is None)
+        try:
+            view = RecordingView(lambda: player_of(opened), wanted, may_move=port is None, tls=tls)
+        except (OSError, ValueError) as error:
+            raise click.ClickException(str(error)) from error
         ending.callback(view.stop)
         try:
             view.start()
@@ -70,7 +83,8 @@ def _announce(path: Path, view: "RecordingView") -> None:
     click.echo(view.url)
     if view.token is not None:
         click.echo(f"token to log in with: {view.token}")
-        warn("the page goes over the network in clear; put a proxy with TLS before it where others listen in")
+        if not view.url.startswith("https"):
+            warn("the page goes over the network in clear; give --tls-cert and --tls-key against listeners")
     if view.moved is not None:
         warn(view.moved)
     warn(f"{path} is served; end it with ctrl-c")

@@ -40,6 +40,7 @@ class Tower:
         if budget_mib < 1:
             raise ValueError(f"a tower holds at least 1 MiB, not {budget_mib}")
         self._journal = MemoryJournal(now, budget_mib << 20)
+        self._journal.note_gaps(lambda _: b"")
         self._aggregator = Aggregator(self._journal.cursor("aggregator"), now, sinks)
         self._listener = threading.Lock()
         self._is_shut = False

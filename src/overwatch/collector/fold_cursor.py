@@ -11,7 +11,7 @@ from typing import Final
 
 from overwatch.collector.signals import WIRES
 from overwatch.collector.tally import Tally
-from overwatch.journal import Batch, Cursor, Journal, Signal
+from overwatch.journal import Batch, Cursor, Gap, Journal, Signal
 from overwatch.otlp.decode import items_of
 
 FOLD: Final = "aggregator"
@@ -53,6 +53,10 @@ class FoldCursor:
     def earlier(self) -> Iterator[Batch]:
         """Unread batches of earlier lives."""
         return self._cursor.earlier()
+
+    def reach(self, tick: int) -> Gap | None:
+        """Seal `tick`, or return the gap that it lies in."""
+        return self._cursor.reach(tick)
 
     def seal(self, tick: int) -> list[Batch]:
         """All unread batches stamped at or before `tick`; the fold is done with what it took before."""

@@ -18,6 +18,7 @@ from overwatch.collector.health import Health
 from overwatch.collector.net import Address, Listening
 from overwatch.collector.setting_types import Secret
 from overwatch.collector.tally import Tally
+from overwatch.collector.tls import TlsConfig
 from overwatch.feeds.player import AnyPlayer
 from overwatch.feeds.shared import SharedReplay
 from overwatch.serve.past import PastAnswers
@@ -29,8 +30,18 @@ _ANYWHERE: Final = frozenset({"0.0.0.0", "::", ""})
 class RecordingView:
     """A recording that is served; `start` once, `stop` any number of times."""
 
-    def __init__(self, opened: Callable[[], AnyPlayer], wanted: Address, *, may_move: bool = True) -> None:
-        """`opened` is called in the thread that reads; a busy port is an error unless it `may_move`."""
+    def __init__(
+        self,
+        opened: Callable[[], AnyPlayer],
+        wanted: Address,
+        *,
+        may_move: bool = True,
+        tls: TlsConfig | None = None,
+    ) -> None:
+        """`opened` is called in the thread that reads; a busy port is an error unless it `may_move`.
+
+        Raises `OSError` or `ValueError` for certificates that cannot be used.
+        """
         self.token = None if wanted.loopback else secrets.token_urlsafe(32)
         """What readers log in with; none is needed on this machine."""
         read = None if self.token is None else TokenConfig(token=Secret(self.token))
@@ -45,7 +56,7 @@ class RecordingView:
         self._loop = LoopThread()
         self._loop_runs = False
         app = guard.protect(application(api, guard), ENTRY, wanted)
-        self._listener = WebListener(self._loop, wanted, app, None)
+        self._listener = WebListener(self._loop, wanted, app, guard.certificates(tls))
         self._listener.may_move = may_move
         self._listener.announce = self._announce
         self.url = ""
@@ -73,8 +84,8 @@ class RecordingView:
             self._loop_runs = False
             self._loop.stop()
 
-    def _announce(self, listening: Listening, _: bool) -> None:  # noqa: FBT001 as listeners call it
+    def _announce(self, listening: Listening, has_tls: bool) -> None:  # noqa: FBT001 as listeners call it
         found = listening.address
         if found.host in _ANYWHERE:
             found = Address(host=socket.gethostname(), port=found.port)
-        self.url, self.moved = f"{found.url('http')}/", listening.moved
+        self.url, self.moved = f"{found.url('https' if has_tls else 'http')}/", listening.moved

@@ -274,6 +274,7 @@ class Service:
         began = self.context.journal.append(Signal.START, msgspec.json.encode(life))
         aggregator = self.context.aggregator
         if aggregator is not None:
+            self.context.journal.note_gaps(life.going_on)
             self._begin(_Fold(lambda: aggregator.start(began.stamp), lambda: self._end_fold(aggregator)))
             self.context.health.watch(FOLD, lambda: aggregator.is_running)
         for name in self.config.running_receivers:

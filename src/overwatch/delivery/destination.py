@@ -119,7 +119,7 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
         if any(name == "authorization" for name, _ in self.headers.pairs):
             return self.headers.pairs
         if self.token_file is not None:
-            token = _first_token(self.token_file)
+            token = first_token(self.token_file)
         else:
             token = discovery.token(self.shown, "ingest", self.announced)
         return (
@@ -145,7 +145,7 @@ def header_problem(name: str, value: str) -> str | None:
     return None
 
 
-def _first_token(file: Path) -> str | None:
+def first_token(file: Path) -> str | None:
     """The first line that is not blank; `None` for a file of which nothing can be sent at this moment."""
     try:
         with file.open("rb") as opened:

@@ -7,6 +7,7 @@ view; a collector that cannot answer is listed so, and never keeps the others ou
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import aiohttp
 import msgspec
 
 from overwatch import codec, discovery
-from overwatch.snapshot import RunLine, RunList, Snapshot, View
+from overwatch.snapshot import SCHEMA_VERSION, RunLine, RunList, Snapshot, View
 from overwatch.snapshot.history import HISTORY_VERSION, History, HistoryQuery
 from overwatch.snapshot.history import decode as decode_history
 
@@ -31,6 +32,8 @@ _CLOSE_S: Final = 0.5
 _OVER: Final = frozenset(
     {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING, aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR}
 )
+_ANSWER_S: Final = 5.0
+_runs: Final = msgspec.json.Decoder(RunList).decode
 _SCHEMES: Final = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 
 
@@ -81,7 +84,7 @@ class Live:
         named = [urls] if isinstance(urls, str) else urls
         if not named:
             raise ValueError("no collector to watch; name one as ws://HOST:PORT")
-        self.addresses = tuple(dict.fromkeys(map(_address, named)))
+        self.addresses = tuple(dict.fromkeys(map(address_of, named)))
         """Of all view APIs."""
         self.address = self.addresses[0]
         """The view API that is watched."""
@@ -147,9 +150,7 @@ class Live:
 
     async def runs(self) -> tuple[Listed, ...]:
         """The runs of all collectors, in the order in which these were named; never raises."""
-        async with _session() as session:
-            found = await asyncio.gather(*(_runs_of(session, one) for one in self.addresses))
-        return tuple(listed for part in found for listed in part)
+        return await list_runs(self.addresses)
 
     async def history(self, run_id: str | None, wanted: HistoryQuery) -> History | None:
         """The past of a run of the watched collector; `None` where that has none to give. Never raises."""
@@ -242,6 +243,17 @@ class Live:
         return snapshot
 
 
+async def list_runs(addresses: Sequence[str], within_s: float = _ANSWER_S) -> tuple[Listed, ...]:
+    """The runs of all collectors, in the order in which these were named; never raises.
+
+    All are asked at once; one that has not answered after `within_s` seconds is listed so.
+    """
+    timeout, connector = aiohttp.ClientTimeout(total=within_s), aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+        found = await asyncio.gather(*(_runs_of(session, one) for one in addresses))
+    return tuple(listed for part in found for listed in part)
+
+
 def query_of(view: View) -> dict[str, str]:
     """The view as the API's parameters; what is as usual is left out."""
     usual = View()
@@ -259,7 +271,8 @@ def query_of(view: View) -> dict[str, str]:
     return query
 
 
-def _address(url: str) -> str:
+def address_of(url: str) -> str:
+    """The address of a view API, `ws://HOST:PORT` or `wss://HOST:PORT`; raises `ValueError` for another."""
     scheme, found, rest = url.partition("://")
     host = rest.rstrip("/")
     if not found or scheme not in _SCHEMES or not host or "/" in host:
@@ -269,19 +282,20 @@ def _address(url: str) -> str:
 
 def reason_of(error: BaseException) -> str:
     """Why a collector cannot be reached, in a few words."""
-    if isinstance(error, aiohttp.WSServerHandshakeError) and error.status in (401, 403):
-        return f"refused with HTTP {error.status}; set {discovery.VARIABLE} to a token that may read"
     if isinstance(error, aiohttp.WSServerHandshakeError):
-        return f"refused with HTTP {error.status}"
+        return _refused(error.status)
     if isinstance(error, aiohttp.ClientConnectorError):
-        return error.os_error.strerror.lower() if error.os_error.strerror else "cannot connect"
+        # An event loop's own text has the address in it; a resolver's has no number of the system's.
+        number, words = error.os_error.errno, error.os_error.strerror
+        return (os.strerror(number) if number and number > 0 else words or "cannot connect").lower()
     if isinstance(error, TimeoutError):
         return "no answer"
     return str(error) or type(error).__name__
 
 
-_ANSWER_S = 5.0
-_runs = msgspec.json.Decoder(RunList).decode
+def _refused(status: int) -> str:
+    fix = f"; set {discovery.VARIABLE} to a token that may read" if status in (401, 403) else ""
+    return f"refused with HTTP {status}{fix}"
 
 
 def is_readable(history: History) -> bool:
@@ -317,10 +331,17 @@ async def _runs_of(session: aiohttp.ClientSession, address: str) -> tuple[Listed
     try:
         async with session.get(f"{_http(address)}/api/v1/runs", headers=headers) as answer:
             if answer.status != 200:
-                return (Listed(collector=address, reason=f"refused with HTTP {answer.status}"),)
+                return (Listed(collector=address, reason=_refused(answer.status)),)
             reported = _runs(await answer.read())
-    except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError) as error:
+    except msgspec.DecodeError as error:
+        reason = f"its list of runs is not of schema version {SCHEMA_VERSION}: {error}"
+        return (Listed(collector=address, reason=reason),)
+    except (aiohttp.ClientError, OSError, TimeoutError) as error:
         return (Listed(collector=address, reason=reason_of(error)),)
+    version = reported.schema_version or SCHEMA_VERSION
+    if version.partition(".")[0] != SCHEMA_VERSION.partition(".")[0]:
+        reason = f"its schema version is {version}, this build reads {SCHEMA_VERSION}"
+        return (Listed(collector=address, reason=reason),)
     return tuple(Listed(collector=address, run=run) for run in reported.runs)
 
 

@@ -27,7 +27,7 @@ from overwatch.projection.history import of_snapshot, remember, with_closer
 from overwatch.recordings.index import Located
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.heat import HeatMap, HeatQuery
-from overwatch.snapshot.history import History, HistoryQuery
+from overwatch.snapshot.history import CLOSE_S, History, HistoryQuery
 from overwatch.state.heat import Heat
 from overwatch.state.past import Past
 
@@ -40,8 +40,6 @@ MOST_BYTES: Final = 1 << 30
 """Of its checkpoints on disk; beyond this every second one is let go and the time between them doubles."""
 RECENT: Final = 10
 """Recorded ticks just before the current one that are one tick away, for stepping back."""
-_CLOSE_NS: Final = 120 * SLOW_NS
-"""The past of so much recording time, and no more, is folded again to show every sample of it."""
 SLOWEST: Final = 0.1
 _OPENING_TICKS: Final = 60
 """A run is shown so many seconds after its first record at the latest."""
@@ -305,7 +303,7 @@ class Player(Timeline):
             return found
         until = self.position if query.until is None else min(self.position, int(query.until * 1e9) + SLOW_NS)
         since = int(query.since * 1e9)
-        if not 0 <= until - since <= _CLOSE_NS:
+        if not 0 <= until - since <= CLOSE_S * SLOW_NS:
             return found
         closer = self._fold_anew(found.run_id, since, until).history(found.run_id, query)
         return found if closer is None else with_closer(found, closer)

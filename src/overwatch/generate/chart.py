@@ -17,12 +17,16 @@ CHART: Final = Path(__file__).parents[3] / "helm" / "overwatch"
 _LINE: Final = re.compile(r"( *)([A-Za-z][A-Za-z0-9]*):(.*)")
 _MARK: Final = "# -- "
 _PULL: Final = ("IfNotPresent", "Always", "Never")
+_SIZE: Final = "^[1-9][0-9]*(Ki|Mi|Gi|Ti)$"
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "image.pullPolicy": _PULL,
     "router.image.pullPolicy": _PULL,
     "trainerExample.image.pullPolicy": _PULL,
+    "stack.image.pullPolicy": _PULL,
     "network.listen": ("0.0.0.0", "[::]"),
     "service.type": ("ClusterIP", "NodePort", "LoadBalancer"),
+    "stack.trainer.kind": ("JobSet", "TrainJob"),
+    "stack.trainer.runtimeKind": ("ClusterTrainingRuntime", "TrainingRuntime"),
     "persistence.whenDeleted": ("Retain", "Delete"),
     "prometheusRule.runLength": ("6h", "24h", "7d"),
 }
@@ -30,13 +34,23 @@ _PATTERNS: Final[Mapping[str, str]] = {
     "image.digest": "^(sha256:[0-9a-f]{64})?$",
     "router.image.digest": "^(sha256:[0-9a-f]{64})?$",
     "trainerExample.image.digest": "^(sha256:[0-9a-f]{64})?$",
-    "persistence.size": "^[1-9][0-9]*(Ki|Mi|Gi|Ti)$",
+    "stack.image.digest": "^(sha256:[0-9a-f]{64})?$",
+    "persistence.size": _SIZE,
+    **{f"stack.{part}.size": _SIZE for part in ("orchestrator", "replay", "learner", "rollouts", "trainer")},
+    "stack.trainer.sharedMemory": _SIZE,
+    "stack.runId": "^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$",
+    "stack.bucket": "^((s3|gs)://.+)?$",
     "security.acceptedSuffix": "^(-[a-z0-9-]{1,30})?$",
     "serviceMonitor.interval": "^[1-9][0-9]*(s|m|h)$",
 }
-_NULL: Final = frozenset({"podSecurity.runAsUser", "podSecurity.fsGroup"})
+_NULL: Final = frozenset({"podSecurity.runAsUser", "podSecurity.fsGroup", "stack.ttlSecondsAfterFinished"})
 """Numbers that may be left out, though there is a default."""
-_NAMES_ONLY: Final = frozenset({"imagePullSecrets", "security.allowedHosts", "trainerExample.args"})
+_NAMES_ONLY: Final = frozenset(
+    {
+        "imagePullSecrets", "security.allowedHosts", "trainerExample.args", "stack.replay.tables",
+        *(f"stack.{part}.args" for part in ("learner", "actors", "rollouts", "trainer")),
+    }
+)  # fmt: skip
 
 
 _HEAD: Final = """\

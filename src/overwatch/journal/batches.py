@@ -4,7 +4,7 @@ Rules: stamps strictly rise; a cursor's `seal(tick)` promises that no later batc
 the tick; a full journal refuses, it never drops what it accepted. Must not know where batches are kept.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
@@ -93,6 +93,15 @@ class Lag(msgspec.Struct, frozen=True, kw_only=True):
     """The share of the disk that is taken up by what it has not let go of; 0 in memory."""
 
 
+class Gap(msgspec.Struct, frozen=True, kw_only=True):
+    """A time without a stamp and without a sealed tick, Unix nanoseconds."""
+
+    before: int
+    """The newest stamp or sealed tick before it."""
+    stamp: int
+    """Of the start record that ends it."""
+
+
 class JournalFullError(RuntimeError):
     """The journal cannot take a batch now: its budget is used up, or the disk refuses. Later it may."""
 
@@ -107,6 +116,10 @@ class Cursor(Protocol):
 
     def earlier(self) -> Iterator[Batch]:
         """Unread batches of earlier lives of the journal; the rest comes by `seal` or `wait`."""
+        ...
+
+    def reach(self, tick: int) -> Gap | None:
+        """Seal `tick`; or, where the process did not run then, return the gap that it lies in."""
         ...
 
     def seal(self, tick: int) -> list[Batch]:
@@ -164,6 +177,13 @@ class Journal(Protocol):
     @property
     def capacity_bytes(self) -> int:
         """Most bytes of bodies that wait."""
+        ...
+
+    def note_gaps(self, body: Callable[[int], bytes]) -> None:
+        """From now on each gap ends with a start record, of what `body` makes of the gap's `before`.
+
+        A reader must seal ticks all the time: a journal without one has gaps wherever nothing comes.
+        """
         ...
 
     def lag(self, name: str) -> Lag:

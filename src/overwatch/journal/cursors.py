@@ -98,11 +98,21 @@ class CursorFile:
             data = b""
         finally:
             os.close(fd)
-        for offset in (0, _SLOT_BYTES):
-            found = _unpack(data[offset : offset + _SLOT_BYTES])
-            if found is not None and found[0] > self._turn:
-                self._turn, self.place = found
+        self._turn, self.place = _newest(data) or (0, None)
         self.is_lost = self.place is None
+
+
+def place_in(data: bytes) -> Place | None:
+    """The place that the bytes of a file hold; `None` where there is no whole one."""
+    found = _newest(data)
+    return None if found is None else found[1]
+
+
+def _newest(data: bytes) -> tuple[int, Place] | None:
+    """Turn and place of the slot that was written last."""
+    slots = (_unpack(data[offset : offset + _SLOT_BYTES]) for offset in (0, _SLOT_BYTES))
+    whole = [found for found in slots if found is not None and found[0] > 0]
+    return max(whole, key=lambda found: found[0], default=None)
 
 
 def _unpack(slot: bytes) -> tuple[int, Place] | None:

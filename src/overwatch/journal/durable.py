@@ -7,6 +7,7 @@ needs them. Must not know what bodies mean.
 """
 
 import contextlib
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from overwatch.journal.cursors import CursorFile, Note
 from overwatch.journal.folder import Folder
 from overwatch.journal.reading import Disk, DurableCursor, Shared
 from overwatch.journal.segments import Log, LogLimits
+from overwatch.journal.stamps import Stamps
 
 _SUFFIX: Final = ".cursor"
 
@@ -52,36 +54,44 @@ class _Writes:
     """What the thread that writes does with bodies: stamps, numbers, shows to readers, acknowledges."""
 
     def __init__(
-        self, log: Log, now: Callable[[], int], durability: Durability, report: Callable[[str | None], None]
+        self, log: Log, stamps: Stamps, durability: Durability, report: Callable[[str | None], None]
     ) -> None:
         self.commit: GroupCommit[_Waiting] = GroupCommit(log, self, durability, report)
-        self.shared: Shared[DurableCursor] = Shared(self.commit.lock, log.next_sequence)
+        self.shared: Shared[DurableCursor] = Shared(
+            self.commit.lock, stamps, self.commit.wake, log.next_sequence
+        )
         self.disk = Disk(log, self.commit.files, self._tidy)
-        self.floor = 0
-        """The newest stamp given."""
         self.queued = 0
         """Bytes of bodies on their way to the disk."""
         self._log = log
-        self._now = now
-        self._unwritten: Batch | None = None
-        """This life's start record, while the disk has no room for it."""
+        self._stamps = stamps
+        self._unwritten: deque[Batch] = deque()
+        """Start records of this life, while the disk has no room for them."""
+        self._unshown: list[Batch] = []
+        """Start records that end gaps, until readers see them."""
 
     def begin(self, group: Sequence[_Waiting]) -> None:
         """Stamp them; where nothing comes, a start that had no room is tried again."""
         with self.shared.lock:
+            start = self._stamps.end_gap(self._after)
+            stamps = [] if start is None else [start.stamp]
             for waiting in group:
-                self.floor = max(self.floor, self.shared.sealed) + 1
-                self.floor = waiting.stamp = max(self.floor, self._now())
-            self.shared.writing = group[0].stamp if group else None
+                waiting.stamp = self._stamps.give()
+                stamps.append(waiting.stamp)
+            self.shared.writing = min(stamps, default=None)
+        if start is not None:
+            self._unwritten.append(start)
+            self._unshown.append(start)
         if not group:
-            self._write_start()
+            self._write_starts()
 
     def write(self, item: _Waiting) -> None:
         """Append a body, after a start that had no room."""
         if item.signal is Signal.START:
             # Nothing of this life is on disk before its start: it gets the next number, and keeps it.
-            item.batch = self._unwritten = _batch(item, self._log.next_sequence)
-        self._write_start()
+            item.batch = _batch(item, self._after)
+            self._unwritten.append(item.batch)
+        self._write_starts()
         if item.signal is not Signal.START:
             item.batch = _batch(item, self.commit.append(KINDS[item.signal], item.stamp, item.body))
 
@@ -105,7 +115,8 @@ class _Writes:
             self.queued = sum(len(waiting.body) for waiting in self.commit.waiting)
             if doubtful:
                 self.disk.doubtful.append(range(doubtful[0], doubtful[-1] + 1))
-            self.shared.publish([batch for _, batch in kept], self._after)
+            self.shared.publish([*self._unshown, *(batch for _, batch in kept)], self._after)
+            self._unshown.clear()
         for item, batch in kept:
             item.done.set_result(batch)
         for item, error in refused:
@@ -119,17 +130,18 @@ class _Writes:
     @property
     def _after(self) -> int:
         """The number after all that readers may see."""
-        return self._log.next_sequence + (self._unwritten is not None)
+        return self._log.next_sequence + len(self._unwritten)
 
     def _tidy(self) -> None:
         """A reader let go of something; the caller holds the lock."""
         if self._log.can_drop(self.shared.needed()):
             self.commit.wake()
 
-    def _write_start(self) -> None:
-        if self._unwritten is not None:
-            self.commit.append(KINDS[Signal.START], self._unwritten.stamp, self._unwritten.body)
-            self._unwritten = None
+    def _write_starts(self) -> None:
+        while self._unwritten:
+            start = self._unwritten[0]
+            self.commit.append(KINDS[Signal.START], start.stamp, start.body)
+            self._unwritten.popleft()
 
 
 class DurableJournal:
@@ -156,8 +168,8 @@ class DurableJournal:
         sizes = LogLimits(segment_bytes=self.limits.segment_bytes)
         self._log = Log(folder, "journal", sizes, floor=sequence)
         last = self._log.recovery.last
-        self._writes = _Writes(self._log, now, self.limits.durability, report)
-        self._writes.floor = max(floor[1], 0 if last is None else last.stamp)
+        self._stamps = Stamps(now, max(floor[1], 0 if last is None else last.stamp))
+        self._writes = _Writes(self._log, self._stamps, self.limits.durability, report)
         self._shared, self._commit = self._writes.shared, self._writes.commit
         self.opened_at = self._shared.opened_at
         """Sequence of the first batch of this life; what is before it comes from earlier ones."""
@@ -175,7 +187,7 @@ class DurableJournal:
     @property
     def last_stamp(self) -> int:
         """The newest stamp or sealed tick, 0 for an empty journal."""
-        return max(self._writes.floor, self._shared.sealed)
+        return self._stamps.newest
 
     @property
     def problem(self) -> str | None:
@@ -260,6 +272,10 @@ class DurableJournal:
             cursor = DurableCursor(self._shared, name, start, self._writes.disk, made=made)
             self._shared.cursors.append(cursor)
             return cursor
+
+    def note_gaps(self, body: Callable[[int], bytes]) -> None:
+        """From now on each gap ends with a start record."""
+        self._stamps.restarted = body
 
     def place(self, name: str) -> CursorFile:
         """A reader's place in this folder."""

@@ -11,6 +11,7 @@ from typing import Final
 from overwatch.journal.batches import TYPICAL_BYTES, Batch, JournalFullError, Lag, Made, Signal
 from overwatch.journal.cursors import CursorFile, Note
 from overwatch.journal.reading import MemoryCursor, Shared
+from overwatch.journal.stamps import Stamps
 
 DEFAULT_BUDGET_BYTES: Final = 256 << 20
 
@@ -19,11 +20,10 @@ class MemoryJournal:
     """Batches in order, for any number of cursors; safe from any thread."""
 
     def __init__(self, now: Callable[[], int], budget_bytes: int = DEFAULT_BUDGET_BYTES) -> None:
-        self._now = now
         self.capacity_bytes = budget_bytes
         """Most bytes of bodies that wait."""
-        self._stamp = 0
-        self._shared: Shared[MemoryCursor] = Shared(threading.RLock())
+        self._stamps = Stamps(now)
+        self._shared: Shared[MemoryCursor] = Shared(threading.RLock(), self._stamps, self._end_gap)
 
     def append(self, signal: Signal, body: bytes) -> Batch:
         """Accept one body; raises `JournalFullError` when its budget has no room for it."""
@@ -36,13 +36,20 @@ class MemoryJournal:
         shared, done = self._shared, Future[Batch]()
         with shared.lock:
             self._refuse_when_full(len(body))
-            self._stamp = max(self._stamp + 1, shared.sealed + 1, self._now())
+            self._end_gap()
             batch = Batch(
-                sequence=shared.visible, stamp=self._stamp, signal=signal, body=body, items=items, made=made
-            )
+                sequence=shared.visible, stamp=self._stamps.give(), signal=signal,
+                body=body, items=items, made=made,
+            )  # fmt: skip
             shared.publish([batch], batch.sequence + 1)
         done.set_result(batch)
         return done
+
+    def _end_gap(self) -> None:
+        """The caller holds the lock."""
+        start = self._stamps.end_gap(self._shared.visible)
+        if start is not None:
+            self._shared.publish([start], start.sequence + 1)
 
     def cursor(
         self,
@@ -56,6 +63,10 @@ class MemoryJournal:
             cursor = MemoryCursor(self._shared, name, self._shared.visible, made=made)
             self._shared.cursors.append(cursor)
             return cursor
+
+    def note_gaps(self, body: Callable[[int], bytes]) -> None:
+        """From now on each gap ends with a start record."""
+        self._stamps.restarted = body
 
     def place(self, name: str) -> CursorFile | None:  # noqa: ARG002 as for every name
         """Nothing here outlives the process."""

@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
-from overwatch.journal.batches import CHUNK_BYTES, KINDS, Batch, Lag
+from overwatch.journal.batches import CHUNK_BYTES, KINDS, Batch, Gap, Lag
 from overwatch.journal.records import Reader
 from overwatch.journal.segments import Log
+from overwatch.journal.stamps import Stamps
 
 PENDING_BYTES: Final = 8 << 20
 """Most bytes that one reader has waiting in memory."""
+_PATIENCE_S: Final = 1.0
+"""Longest time that a tick waits for the start record that ends a gap, in seconds."""
 _MOST_COUNTED: Final = 1 << 16
 """Most batches of which one reader knows what was counted, though memory has them no more."""
 _SIGNALS: Final = {kind: signal for signal, kind in KINDS.items()}
@@ -29,7 +32,10 @@ _Cursor = TypeVar("_Cursor", bound="MemoryCursor")
 class Shared(Generic[_Cursor]):
     """What a journal and its cursors have in common."""
 
-    def __init__(self, lock: threading.RLock, first: int = 1) -> None:
+    def __init__(
+        self, lock: threading.RLock, stamps: Stamps, end_gap: Callable[[], None], first: int = 1
+    ) -> None:
+        """`end_gap` has a start record written where there is a gap; it may return before that."""
         self.lock = lock
         """Guards everything here and in the cursors but the files."""
         self.news = threading.Condition(self.lock)
@@ -37,8 +43,8 @@ class Shared(Generic[_Cursor]):
         """Sequence of the first batch of this life."""
         self.visible = first
         """Batches before this may be read."""
-        self.sealed = 0
-        """The newest tick that was sealed."""
+        self.stamps = stamps
+        self.end_gap = end_gap
         self.writing: int | None = None
         """The first stamp of what is being written."""
         self.cursors: list[_Cursor] = []
@@ -107,11 +113,20 @@ class MemoryCursor:
     def keep(self, position: int) -> None:
         """Nothing to do: what was read is not kept."""
 
+    def reach(self, tick: int) -> Gap | None:
+        """Seal `tick`, or return the gap that it lies in."""
+        shared = self._shared
+        with shared.lock:
+            if shared.stamps.is_late:
+                shared.end_gap()
+                shared.news.wait_for(lambda: not shared.stamps.is_late, _PATIENCE_S)
+            return shared.stamps.reach(tick)
+
     def seal(self, tick: int) -> list[Batch]:
         """All unread batches stamped at or before `tick`; waits for those that are being written."""
         shared = self._shared
         with shared.lock:
-            shared.sealed = max(shared.sealed, tick)
+            shared.stamps.seal(tick)
             shared.news.wait_for(lambda: shared.writing is None or shared.writing > tick)
         return self._take(lambda batch, _: batch.stamp <= tick)
 

@@ -28,7 +28,7 @@ import msgspec
 from overwatch.deflate import fast_zlib
 from overwatch.journal.folder import Folder
 
-_VERSION: Final = 1
+VERSION: Final = 1
 _MAGIC: Final = b"\xf5OWj"
 _CHECK: Final = struct.Struct("<I")
 _FIELDS: Final = struct.Struct("<IIQQB")
@@ -166,7 +166,7 @@ class Parts:
         """Name a new file, not yet part of the log."""
         self._last_number += 1
         salt = secrets.randbits(32)
-        name = f"{self._log}-{self._last_number:010d}-{first:020d}-{salt:08x}.ow{_VERSION}"
+        name = f"{self._log}-{self._last_number:010d}-{first:020d}-{salt:08x}.ow{VERSION}"
         return Part(name=name, number=self._last_number, first=first, salt=salt, end=0)
 
     def following(self, number: int) -> Part | None:
@@ -197,8 +197,11 @@ def parts_in(sizes: Mapping[str, int], log: str, where: Path) -> list[Part]:
         if match is None:
             continue
         number, first, salt, version = match.groups()
-        if int(version) > _VERSION:
-            raise LogVersionError(f"{where / name} was written by a newer version of Overwatch")
+        if int(version) > VERSION:
+            raise LogVersionError(
+                f"{where / name} was written by a newer version of Overwatch; install that version again, or "
+                "restore a backup that this one made"
+            )
         found.append(Part(name=name, number=int(number), first=int(first), salt=int(salt, 16), end=size))
     return sorted(found, key=lambda part: part.number)
 

@@ -19,6 +19,7 @@ from overwatch.events import MetricInfo, RunStarted
 from overwatch.events.adding import added
 from overwatch.projection.text import safe, safe_all, safe_fields, safe_or_none
 from overwatch.snapshot import (
+    SCHEMA_VERSION,
     Exemplar,
     FeedLine,
     Link,
@@ -291,7 +292,8 @@ def run_list(
     ]
     known = {line.run_id for line in lines}
     lines += [line for line in archived if line.run_id not in known]
-    return RunList(newest=newest, runs=tuple(sorted(lines, key=lambda line: line.run_id)))
+    ordered = tuple(sorted(lines, key=lambda line: line.run_id))
+    return RunList(newest=newest, runs=ordered, schema_version=SCHEMA_VERSION)
 
 
 def aged(line: RunLine, tick: int) -> RunLine:
@@ -354,4 +356,6 @@ def run_line(run_id: str, snapshot: Snapshot, *, newest: bool) -> RunLine:
         text=snapshot.verdict.text,
         data_age_s=snapshot.link.data_age_s,
         time=snapshot.time,
+        criticals=snapshot.verdict.counts.get("critical", 0),
+        warnings=snapshot.verdict.counts.get("warning", 0),
     )

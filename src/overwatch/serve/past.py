@@ -5,14 +5,16 @@ recorded of names what to configure. Must not know how a recording is read.
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final, Protocol, TypeVar
 
+from overwatch.projection.history import with_closer
 from overwatch.serve.answers import BadRequest
 from overwatch.snapshot import Snapshot, View
 from overwatch.snapshot.heat import HeatMap, HeatQuery
-from overwatch.snapshot.history import History, HistoryQuery
+from overwatch.snapshot.history import CLOSE_S, MOST_COLUMNS, History, HistoryQuery
 from overwatch.snapshot.timeline import Timeline, TimelineMark
 
 LONGEST_S: Final = 10.0
@@ -22,6 +24,12 @@ NOTHING: Final = (
     "this collector records nothing, so only the newest moment can be shown; add exporter otlp_file to "
     "pipeline 'logs', or open a recording: overwatch web RECORDING"
 )
+PATIENCE_S: Final = 1.0
+"""How long the answer of a live run waits for its recording."""
+RECORDED_S: Final = 5.0
+"""What is older than this is recorded."""
+_MOST_CLOSER: Final = 8
+"""Ranges of live runs whose samples are kept."""
 _T = TypeVar("_T")
 
 
@@ -59,6 +67,8 @@ class PastAnswers:
         """`is_all`: the recording is all there is, no collector goes on beside it."""
         self._recorded = recorded
         self.is_all = is_all
+        self._closer: OrderedDict[tuple[str, HistoryQuery], asyncio.Task[History | None]] = OrderedDict()
+        """Ranges that were read again, the one that was asked for last at the end."""
 
     @property
     def is_there(self) -> bool:
@@ -78,6 +88,35 @@ class PastAnswers:
     async def history(self, run_id: str | None, query: HistoryQuery, at: float | None) -> History:
         """The past of a run at a Unix time, or at the end; raises `BadRequest`."""
         return await self._answer(run_id, lambda recorded: recorded.history(run_id, query, at))
+
+    async def closer(self, found: History, wanted: HistoryQuery, tick: int) -> History:
+        """An answer of a live run with every sample of a range that is over, where that is recorded.
+
+        The answer waits no longer than `PATIENCE_S`; what is read later is there for who asks again.
+        """
+        if not self.is_there or not _is_coarse(found, wanted, tick / 1e9):
+            return found
+        key = found.run_id, wanted
+        reading = self._closer.pop(key, None) or asyncio.create_task(self._closely(*key))
+        self._closer[key] = reading
+        while len(self._closer) > _MOST_CLOSER:
+            self._closer.popitem(last=False)[1].cancel()
+        done, _ = await asyncio.wait((reading,), timeout=PATIENCE_S)
+        closer = reading.result() if done and not reading.cancelled() else None
+        if done and closer is None:
+            self._closer.pop(key, None)
+        return found if closer is None else with_closer(found, closer)
+
+    async def _closely(self, run_id: str, wanted: HistoryQuery) -> History | None:
+        try:
+            return await self.history(run_id, wanted, wanted.until)
+        except BadRequest:
+            return None
+
+    def close(self) -> None:
+        """Give up what is being read."""
+        for reading in self._closer.values():
+            reading.cancel()
 
     async def heat(self, run_id: str | None, query: HeatQuery, at: float | None) -> HeatMap:
         """Envs or lanes of a run up to a Unix time, or to the end; raises `BadRequest`."""
@@ -106,12 +145,21 @@ class PastAnswers:
         return found
 
 
-def live_timeline(history: History, tick: int, *, past: bool) -> Timeline:
+def _is_coarse(found: History, wanted: HistoryQuery, now: float) -> bool:
+    """Whether a short range that is over was answered by columns of a past that is held for the whole run."""
+    since, until = wanted.since, wanted.until
+    if since is None or until is None or until - since > CLOSE_S - 1 or until > now - RECORDED_S:
+        return False
+    return any(one.samples > MOST_COLUMNS and one.each != 1 for one in found.curves)
+
+
+def live_timeline(history: History, tick: int, started: float | None, *, past: bool) -> Timeline:
     """The moments of a run that a collector still receives, from its past."""
     last = tick / 1e9
+    begin = started if history.since is None else history.since
     return Timeline(
         run_id=history.run_id,
-        first=last if history.since is None else min(history.since, last),
+        first=last if begin is None else min(begin, last),
         last=last,
         live=True,
         past=past,

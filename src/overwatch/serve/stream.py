@@ -205,6 +205,7 @@ class ViewApi:
     async def _hang_up(self, _: web.Application) -> None:
         for socket in tuple(self._sockets):
             await socket.close(code=1001, message=b"the collector stops")
+        self.past.close()
 
     async def _guard(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
         try:
@@ -342,7 +343,10 @@ class ViewApi:
         run_id, wanted = query.get("run") or None, _requested(query)
         if at is not None or self.past.is_all:
             return answer(200, _encode(await self.past.history(run_id, wanted, at)))
-        return answer(200, _encode(self._known(run_id, await self._find(run_id, wanted))))
+        found, frame = self._known(run_id, await self._find(run_id, wanted)), self._tower.frame
+        if frame is not None:
+            found = await self.past.closer(found, wanted, frame.tick)
+        return answer(200, _encode(found))
 
     async def _heat(self, request: web.Request) -> web.Response:
         at, query = _moment(request.query)
@@ -368,7 +372,9 @@ class ViewApi:
         found = await self._find(run_id, HistoryQuery(names=(_NO_NAME,)))
         if found is None or frame is None:
             raise BadRequest(404, self._missing(ViewRequest(run_id=run_id, view=View())), "run")
-        return answer(200, _encode(live_timeline(found, frame.tick, past=self.past.is_there)))
+        shown = (one for (run, _), one in frame.snapshots.items() if run == found.run_id)
+        started = next((one.run.started for one in shown), None)
+        return answer(200, _encode(live_timeline(found, frame.tick, started, past=self.past.is_there)))
 
     async def _find(self, run_id: str | None, wanted: HistoryQuery) -> History | None:
         kept = None if self._archive is None else self._archive.history

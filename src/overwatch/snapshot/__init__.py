@@ -22,11 +22,14 @@ from overwatch.snapshot.machines import (
     Tally,
     Total,
 )
+from overwatch.snapshot.runs import RunLine, RunList
 
 __all__ = [
-    "Anomaly", "Bound", "Host", "Lane", "Process", "Sample", "Service", "Spread", "System", "Tally", "Total",
+    "Anomaly", "Bound", "Host", "Lane", "Process", "RunLine", "RunList", "Sample", "Service", "Spread",
+    "System", "Tally", "Total",
 ]  # fmt: skip
-"""What is known of machines and services is defined beside this module, and imported from here."""
+"""What is known of machines, services and the list of runs is defined beside this module, and imported from
+here."""
 
 SCHEMA_VERSION: Final = "1.6"
 SIMULATOR: Final = "overwatch-simulate"
@@ -503,36 +506,6 @@ class FeedLine(msgspec.Struct, frozen=True, kw_only=True):
     fields: dict[str, str] = {}
     chip: str | None = None
     """The slot as a chip, of a line about a seed: `◑r0c1 cs .42`."""
-
-
-class RunLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One run in the list of runs."""
-
-    run_id: str
-    newest: bool
-    """It is the one that is shown where none is asked for."""
-    task: str | None = None
-    algo: str | None = None
-    state: str
-    """How fresh it is, as `Link.state`."""
-    outcome: str | None = None
-    update: int | None = None
-    n_envs: int | None = None
-    severity: str
-    """The verdict's."""
-    text: str
-    data_age_s: float | None = None
-    time: float
-    """The tick, Unix seconds."""
-    archived: bool = False
-    """It made room for others: what is shown is how it was then."""
-
-
-class RunList(msgspec.Struct, frozen=True, kw_only=True):
-    """All runs of one collector, by id."""
-
-    newest: str | None
-    runs: tuple[RunLine, ...]
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,8 @@ HISTORY_VERSION: Final = "1.2"
 MOST_COLUMNS: Final = 512
 MOST_CURVES: Final = 64
 """Of one answer; further ones are asked for by name."""
+CLOSE_S: Final = 120.0
+"""A range so long, and none longer, is read again from a recording to show every sample of it."""
 
 
 class HistoryQuery(msgspec.Struct, frozen=True, kw_only=True):

@@ -177,7 +177,8 @@ class RunState(msgspec.Struct, kw_only=True):
     """Newest producer time."""
     last_stamp: int = 0
     back_stamp: int = 0
-    """When the collector last began again after it was away; 0 = it never was."""
+    """When the collector last began again after it was away, earlier by the silence before that still counts;
+    0 = it never was."""
     ranks: Ranks = msgspec.field(default_factory=Ranks)
     sources: dict[str, Source] = msgspec.field(default_factory=dict)
     policy: dict[str, Series] = msgspec.field(default_factory=dict)

@@ -3,12 +3,12 @@
 import { attr, framed, h, keyed, put } from "./dom.js";
 import { bind, press } from "./keys.js";
 import { kept } from "./kept.js";
-import { DEFAULTS, Link } from "./link.js";
+import { DEFAULTS, isOpen, Link } from "./link.js";
 import { Sight } from "./sight.js";
 import { COLLECTOR, Source } from "./source.js";
 import { dialog } from "./login.js";
 import { ROWS } from "./rows.js";
-import { aim, jump } from "./panels/parts.js";
+import { aim, CLOSED, jump } from "./panels/parts.js";
 import * as alarms from "./panels/alarms.js";
 import * as board from "./panels/board.js";
 import * as compare from "./panels/compare.js";
@@ -27,7 +27,7 @@ import * as system from "./panels/system.js";
 import * as services from "./panels/services.js";
 import * as transport from "./panels/transport.js";
 
-/** @typedef {import("./types.js").Snapshot} Snapshot */
+/** @import { Snapshot } from "./types.js" */
 /** @typedef {{link: Link, source: Source, sight: Sight, snapshot: Snapshot | null, redraw: () => void,
  *   note: (text: string) => void, login: () => void, window: {first: number | null, rows: number}, view: () => void}} Context */
 /** @typedef {{node: HTMLElement, update: (snapshot: Snapshot) => void}} Drawn */
@@ -98,8 +98,7 @@ async function start() {
   });
   addEventListener("keydown", (event) => press(event, ctx));
   bind([{ keys: ["Escape"], shown: "Esc", does: "close what is open, then drop the filter", run: () => {
-    const { env, slot, lane, finding } = link.place;
-    link.go(env || slot || lane || finding ? { env: "", slot: "", lane: "", finding: "" } : { filter: "" });
+    link.go(isOpen(link.place) ? CLOSED : { filter: "" });
   } }]);
   pages(ctx);
   look(link);

@@ -7,8 +7,7 @@ import { attr, h, keyed, put } from "./dom.js";
 import { ABSENT, clock, formatted } from "./format.js";
 import { severity } from "./panels/parts.js";
 
-/** @typedef {import("./types.js").Curve} Curve */
-/** @typedef {import("./types.js").Moment} Moment */
+/** @import { Curve, Moment } from "./types.js" */
 /** A curve; its `begin` lies over the begin of the first one, which is that of the run.
  * @typedef {{curve: Curve, word: string, begin: number}} Series */
 /** @typedef {{series: Series[], moments: readonly Moment[], isByUpdate: boolean, isLog: boolean}} Drawing */
@@ -282,11 +281,12 @@ export function gestures(plot, chosen, sight, time, pick) {
   /** @type {Map<number, number>} */
   const held = new Map();
   let from = NaN;
-  let isDrag = false;
+  let [isDrag, isPinch] = [false, false];
   attr(chosen, "hidden", true);
   plot.addEventListener("pointerdown", (event) => {
     held.set(event.pointerId, event.offsetX);
     from = event.offsetX;
+    isPinch = held.size > 1;
     isDrag = event.pointerType !== "touch" && !event.button;
     if (isDrag) plot.setPointerCapture(event.pointerId);
   });
@@ -310,7 +310,7 @@ export function gestures(plot, chosen, sight, time, pick) {
     attr(chosen, "hidden", true);
     const [start, x, wasDrag] = [from, event.offsetX, isDrag];
     isDrag = false;
-    if (event.type !== "pointerup" || event.button) return;
+    if (event.type !== "pointerup" || event.button || isPinch) return;
     if (Math.abs(x - start) < NEAR) pick?.(event);
     else if (wasDrag) sight.show(time(Math.min(start, x)), time(Math.max(start, x)));
   };

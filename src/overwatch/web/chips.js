@@ -11,7 +11,7 @@ export const STAGES = {
   unknown: ["?", "warn", false],
 };
 
-/** @typedef {import("./types.js").Slot} Slot */
+/** @import { Slot } from "./types.js" */
 
 /** @param {string} stage @returns {[string, string, boolean]} */
 const facets = (stage) => STAGES[stage] ?? STAGES.unknown;

@@ -2,11 +2,7 @@
 
 import { ApiError } from "./source.js";
 
-/** @typedef {import("./types.js").HeatMap} HeatMap */
-/** @typedef {import("./types.js").History} History */
-/** @typedef {import("./types.js").RunList} RunList */
-/** @typedef {import("./types.js").Snapshot} Snapshot */
-/** @typedef {import("./types.js").Timeline} Timeline */
+/** @import { HeatMap, History, RunList, Snapshot, Timeline } from "./types.js" */
 /** `moments` and `details` (by env) are of the one run. The heat is by what it is of.
  * @typedef {{runs: RunList, moments: Snapshot[], details: Record<string, Snapshot["detail"]>,
  *   history: History, timeline: Timeline, heat: Record<string, HeatMap>}} Recorded */

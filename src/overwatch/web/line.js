@@ -4,12 +4,11 @@ import * as chips from "./chips.js";
 import { attr, h, put } from "./dom.js";
 import { about, dots, hiddenWords } from "./rows.js";
 
-/** @typedef {import("./rows.js").Column} Column */
-/** @typedef {import("./rows.js").Line} Line */
-/** @typedef {import("./types.js").Snapshot} Snapshot */
+/** @import { Column, Line } from "./rows.js" */
+/** @import { Snapshot } from "./types.js" */
 /** What all lines have in common. @typedef {{columns: Column[], heads: readonly string[], hasSlots: boolean}} Shape */
 /** @typedef {{node: HTMLElement, parts: Record<string, HTMLElement>}} Row */
-/** @typedef {{at: number, isHere: boolean, isOpen: boolean, isOld: boolean}} How */
+/** @typedef {{at: number, isHere: boolean, isOpen: boolean, isOld: boolean, isMarked: boolean}} How */
 
 let made = 0;
 
@@ -26,12 +25,13 @@ export function makeRow({ columns, hasSlots }) {
 }
 
 /** @param {Row} row @param {Line} line @param {Snapshot} snapshot @param {Shape} shape @param {How} how */
-export function fill({ node, parts }, line, snapshot, shape, { at, isHere, isOpen, isOld }) {
+export function fill({ node, parts }, line, snapshot, shape, { at, isHere, isOpen, isOld, isMarked }) {
   const { kind, section, env } = line;
   attr(node, "data-kind", kind);
   attr(node, "aria-rowindex", at + 2);
   attr(node, "aria-selected", isHere ? "true" : null);
   attr(node, "data-open", isOpen);
+  attr(node, "data-marked", isMarked);
   attr(node, "data-status", env?.status);
   attr(node, "data-old", env !== null && (isOld || env.stale));
   if (kind !== "env") fillLabel(parts, line, snapshot);
@@ -39,7 +39,7 @@ export function fill({ node, parts }, line, snapshot, shape, { at, isHere, isOpe
     const cell = parts[column.name];
     const text = env ? column.text(env) : kind === "head" && section.group && column.group ? column.group(section.group) : "";
     // A row that scrolled into sight and has not come yet.
-    put(cell, kind === "env" && !env && column.name === "env" ? "…" : text);
+    put(cell, column.name !== "env" || kind !== "env" ? text : env ? text + (isMarked ? "*" : "") : "…");
     if (column.name === "why") attr(cell, "title", text);
   }
   if (parts.slots) fillSlots(parts.slots, line, snapshot, shape.heads);

@@ -4,7 +4,7 @@
 export const DEFAULTS = {
   page: "flight", run: "", at: "", env: "", slot: "", lane: "", finding: "", filter: "", sort: "anomaly",
   order: "desc", grouped: "yes", first: "", search: "", level: "", from: "", to: "", name: "", beside: "", of: "env",
-  match: "", over: "", by: "", log: "", theme: "", palette: "",
+  match: "", over: "", by: "", log: "", marked: "", full: "", theme: "", palette: "",
 };
 /** @typedef {typeof DEFAULTS} Place */
 /** @typedef {keyof Place} Key */
@@ -64,6 +64,9 @@ export class Link {
     for (const listener of this.listeners) listener(place, before);
   }
 }
+
+/** Whether something is open beside the page. @param {Place} place */
+export const isOpen = ({ env, slot, lane, finding }) => [env, slot, lane, finding].some(Boolean);
 
 /** @returns {Place} */
 function read() {

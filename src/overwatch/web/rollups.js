@@ -5,7 +5,7 @@ import { attr, h, keyed, put } from "./dom.js";
 import { fixed, number, percent, short } from "./format.js";
 import { metricWord, operation } from "./rows.js";
 
-/** @typedef {import("./types.js").Snapshot} Snapshot */
+/** @import { Snapshot } from "./types.js" */
 
 const OPS = ["WAIT", "GERM", "ADV", "SETA", "FOSS", "PRUNE"];
 

@@ -2,9 +2,7 @@
 
 import { ABSENT, number, whole } from "./format.js";
 
-/** @typedef {import("./types.js").Env} Env */
-/** @typedef {import("./types.js").Group} Group */
-/** @typedef {import("./types.js").Snapshot} Snapshot */
+/** @import { Env, Group, Snapshot } from "./types.js" */
 /** @typedef {{name: string, head: string, sort?: string, text: (env: Env) => string, group?: (group: Group) => string}} Column */
 /** One lane's lines, or those of the one list: its head, so many rows, and one line for those that are hidden.
  * @typedef {{group: Group | null, isOpen: boolean, rows: number, hidden: number, begin: number, first: number}} Section */

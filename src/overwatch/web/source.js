@@ -1,10 +1,6 @@
 /** Where snapshots come from: the view API of the collector that served the page. Read-only but for acknowledging. */
 
-/** @typedef {import("./types.js").History} History */
-/** @typedef {import("./types.js").HeatMap} HeatMap */
-/** @typedef {import("./types.js").RunList} RunList */
-/** @typedef {import("./types.js").Snapshot} Snapshot */
-/** @typedef {import("./types.js").Timeline} Timeline */
+/** @import { HeatMap, History, RunList, Snapshot, Timeline } from "./types.js" */
 /** What is answered, by its path.
  * @typedef {{runs: RunList, history: History, timeline: Timeline, snapshot: Snapshot, heat: HeatMap}} Answers */
 /** @typedef {{state: "connecting" | "up" | "down" | "refused", reason: string, since: number}} Connection */
@@ -15,6 +11,8 @@
  *   stream: (view: Record<string, string>, take: (snapshot: Snapshot) => void, closed: (reason: string) => void) => () => void}} Door */
 
 const OLD = ["stale", "silent", "lost"];
+/** Another env is asked for at once, further ones when the key has rested so long. */
+const REST_MS = 150;
 const RETRY_MS = [500, 1000, 2000, 5000, 10000];
 
 export class ApiError extends Error {
@@ -68,6 +66,8 @@ export class Source {
     this.close = () => {};
     this.tries = 0;
     this.turn = 0;
+    this.rest = 0;
+    this.stepped = -Infinity;
     /** Whether a moment was asked for and has not come. */
     this.isWaiting = false;
     addEventListener("online", () => this.again());
@@ -82,9 +82,14 @@ export class Source {
    * @param {Record<string, string>} view */
   show(view) {
     if (this.turn && JSON.stringify(view) === JSON.stringify(this.view)) return;
+    const isStep = this.turn > 0 && JSON.stringify({ ...this.view, env: view.env }) === JSON.stringify(view);
+    const wait = isStep && performance.now() < this.stepped + REST_MS ? REST_MS : 0;
+    this.stepped = isStep ? performance.now() : -Infinity;
     this.view = view;
     this.tries = 0;
-    this.again();
+    clearTimeout(this.rest);
+    if (wait) this.rest = setTimeout(() => this.again(), wait);
+    else this.again();
   }
 
   /** @template {string} P @param {P} path @param {Query} [query] @param {RequestInit} [how]
@@ -95,6 +100,7 @@ export class Source {
 
   /** Begin anew, e.g. with another token. */
   again() {
+    clearTimeout(this.rest);
     this.turn += 1;
     this.close();
     this.close = () => {};

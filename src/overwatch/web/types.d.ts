@@ -521,12 +521,15 @@ export interface RunLine {
   readonly data_age_s: number | null;
   readonly time: number;
   readonly archived: boolean;
+  readonly criticals: number | null;
+  readonly warnings: number | null;
 }
 
 /** All runs of one collector, by id. */
 export interface RunList {
   readonly newest: string | null;
   readonly runs: readonly RunLine[];
+  readonly schema_version: string | null;
 }
 
 /** A limit, as a line across a chart. */

@@ -1,1 +1,1 @@
-"""Files in a folder or an object store, their versions and signatures. Never imports torch."""
+"""Versions, signatures and digests of artifacts. Never imports torch."""

@@ -13,8 +13,8 @@ import msgspec
 import zstandard
 from safetensors import TensorSpec
 
+from overwatch.objects.retrying import Patience
 from overwatch_rl.artifacts.digests import xxh3_of
-from overwatch_rl.artifacts.retrying import Patience
 from overwatch_rl.artifacts.signing import Signer
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints.manifest import (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from overwatch_rl.artifacts.retrying import Patience
-from overwatch_rl.artifacts.store import Store, is_remote, open_store
+from overwatch.objects.retrying import Patience
+from overwatch.objects.store import Store, is_remote, open_store
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints.manifest import BEST, EVALUATIONS, LATEST, Evaluation, Manifest, sealed
 from overwatch_rl.checkpoints.reading import fetched, place_and_version, place_of, verified

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from torch import Tensor
 
-from overwatch_rl.artifacts.store import is_remote, open_store
+from overwatch.objects.store import is_remote, open_store
 from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manifest import State
 from overwatch_rl.checkpoints.reading import versions

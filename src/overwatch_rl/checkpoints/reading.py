@@ -22,9 +22,9 @@ import msgspec
 import zstandard
 from safetensors import SafetensorError
 
-from overwatch_rl.artifacts.retrying import Patience
+from overwatch.objects.retrying import Patience
+from overwatch.objects.store import LostError, Store, is_remote, open_store
 from overwatch_rl.artifacts.signing import SignatureError, Verifier
-from overwatch_rl.artifacts.store import LostError, Store, is_remote, open_store
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints.manifest import (
     FOLDER,

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from overwatch_rl.artifacts.backends import Held, Tag
-from overwatch_rl.artifacts.store import Store
+from overwatch.objects.backends import Held, Tag
+from overwatch.objects.store import Store
 from overwatch_rl.artifacts.versions import Version, parse
 from overwatch_rl.checkpoints.manifest import (
     EVALUATIONS,

@@ -13,9 +13,9 @@ from uuid import uuid4
 
 from safetensors import SafetensorError, serialize
 
-from overwatch_rl.artifacts.backends import Tag
-from overwatch_rl.artifacts.digests import sha256_of
-from overwatch_rl.artifacts.store import ConflictError, Store
+from overwatch.objects.backends import Tag
+from overwatch.objects.digests import sha256_of
+from overwatch.objects.store import ConflictError, Store
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints import remote
 from overwatch_rl.checkpoints.content import Files, Retention, Saved, Saving, best_of, compressed, manifest_of

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from safetensors import TensorSpec
 
-from overwatch_rl.artifacts.store import is_remote, open_store
+from overwatch.objects.store import is_remote, open_store
 from overwatch_rl.checkpoints.content import Files, Retention, Saved, Saving
 from overwatch_rl.checkpoints.manifest import FileEntry, State
 from overwatch_rl.checkpoints.uploading import FencedError, upload_checkpoint

@@ -31,6 +31,7 @@ class CommonFlags(TypedDict):
     replay_ca: Path | None
     orchestrator: str | None
     orchestrator_token: Path | None
+    orchestrator_ca: Path | None
     endpoint: str | None
     telemetry: bool
     log: str
@@ -86,6 +87,9 @@ _COMMON: Final = (
     click.option("--replay-ca", type=_FILE, help="PEM: the authority of the servers' certificates."),
     click.option("--orchestrator", metavar="URL", help="The orchestrator; without it there are no commands."),
     click.option("--orchestrator-token", type=_FILE, help="File of its bearer token."),
+    click.option(
+        "--orchestrator-ca", type=_FILE, help="PEM: the authority of its certificate; the system's without."
+    ),
     click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without."),
     click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower."),
     click.option("--log", type=click.Choice(("auto", "text", "json")), default="auto", show_default=True),
@@ -133,7 +137,8 @@ def learner(**flags: Unpack[LearnerFlags]) -> None:
 
         config = _config(flags)
         url, listen = flags["orchestrator"], flags["listen"]
-        governed = None if url is None else Governed(url, flags["run_id"], _orchestrator_token(flags), config)
+        token, ca = _orchestrator_token(flags), flags["orchestrator_ca"]
+        governed = None if url is None else Governed(url, flags["run_id"], token, config, ca)
         settings = LearnerSettings(
             config=config, run_id=flags["run_id"], out=flags["out"], table=flags["table"],
             servers=flags["replay"], access=_access(flags), bucket=flags["bucket"],
@@ -216,11 +221,11 @@ def _record(flags: CommonFlags) -> Any:
     """What the orchestrator knows of the run."""
     import asyncio
 
-    from overwatch_rl.orchestrator.client import OrchestratorClient, OrchestratorError
+    from overwatch_rl.orchestrator.client import Calling, OrchestratorClient, OrchestratorError
 
     async def requested() -> Any:
-        url = str(flags["orchestrator"])
-        async with OrchestratorClient(url, flags["run_id"], _orchestrator_token(flags)) as client:
+        url, calling = str(flags["orchestrator"]), Calling(ca=flags["orchestrator_ca"])
+        async with OrchestratorClient(url, flags["run_id"], _orchestrator_token(flags), calling) as client:
             return await client.run()
 
     try:

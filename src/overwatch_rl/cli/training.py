@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from overwatch_rl.worlds.schedules import Act
 
 Command = TypeVar("Command", bound=Callable[..., object])
+HERE: Final = "out://"
+"""What `--resume` without a place stands for: the folder of `--out`."""
 EVALUATION_SEED: Final = 1_000_003
 """Far from the seeds of training: episodes that no policy was trained on."""
 
@@ -106,9 +108,10 @@ def _own_settings(command: Command) -> Command:
     help="Write the numbers as event files of TensorBoard too, without DIR into --out's folder tensorboard.",
 )  # fmt: skip
 @click.option(
-    "--resume", type=PLACE, metavar="PLACE",
+    "--resume", type=PLACE, is_flag=False, flag_value=HERE, metavar="[PLACE]",
     help="Go on from the newest checkpoint of the run in a folder or at a URL, or from that one; --updates "
-    "counts from the beginning of the run.",
+    "counts from the beginning of the run. Without PLACE: from --out's newest, or begin where it has none, "
+    "as a job that is started again with the same words does.",
 )  # fmt: skip
 @click.option(
     "--checkpoint-every",
@@ -139,6 +142,9 @@ def train(
 
     `--mode all` trains every mode of the world at once, each in a process and a run of its own.
     """
+    out = flags["out"]
+    if resume == HERE and out is None:
+        raise click.UsageError("--resume without a place looks into --out; give --out, or a place")
     if dashboard or flags["mode"] == "all":
         if resume is not None:
             raise click.UsageError("--resume goes on with one run; name its mode, without --dashboard")
@@ -153,11 +159,14 @@ def train(
     with signals(stop):
         with usage_errors():
             from overwatch_rl.assembly import Keeping, assemble
+            from overwatch_rl.checkpoints.reading import place_of, versions
             from overwatch_rl.config import of_rank
             from overwatch_rl.resume import settings_of
             from overwatch_rl.training.distributed import joined, place
 
             here = place()
+            if resume == HERE and out is not None:
+                resume = out if versions(place_of(out)) else None
             settings, checkpoint = settings_of(flags, typed, resume)
             settings = of_rank(settings, here)
             keeping = Keeping(every=checkpoint_every, keep=keep, run_id=flags["run_id"], log=log)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from overwatch_rl.artifacts.store import is_remote
+from overwatch.objects.store import is_remote
 from overwatch_rl.checkpoints.reading import Checkpoint, find_checkpoint
 from overwatch_rl.grpo.config import GrpoSettings, config_of
 

@@ -8,6 +8,7 @@ import asyncio
 import base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -72,10 +73,12 @@ class Governed:
     run_id: str
     token: str | None
     config: LearnerConfig
+    ca: Path | None = None
+    """PEM: the authority of its certificate; the system's without."""
 
     def client(self) -> OrchestratorClient:
         """For one event loop."""
-        return OrchestratorClient(self.url, self.run_id, self.token)
+        return OrchestratorClient(self.url, self.run_id, self.token, Calling(ca=self.ca))
 
     def begun(self, public_key: str) -> RunRecord | None:
         """The run's record; `None` where the orchestrator does not answer. Raises `OrchestratorError`."""
@@ -88,7 +91,7 @@ class Governed:
 
     async def _registered(self, public_key: str) -> RunRecord:
         """Make the run where it is not there yet, with the key of its weights; its record."""
-        calling = Calling(deadline_s=_BEGIN_S, timeout_s=_BEGIN_S)
+        calling = Calling(deadline_s=_BEGIN_S, timeout_s=_BEGIN_S, ca=self.ca)
         async with OrchestratorClient(self.url, self.run_id, self.token, calling) as client:
             config = self.config.model_dump(mode="json")
             await client.create(RunRequest(config=config, seed_base=self.config.seed))

@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 
 from overwatch.events import Severity
+from overwatch.objects.store import below
 from overwatch.platform import keep_large_blocks
 from overwatch_rl.algorithms.base import Plan
 from overwatch_rl.algorithms.table import ALGORITHMS
 from overwatch_rl.artifacts.signing import KEY_FILE
-from overwatch_rl.artifacts.store import below
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manager import Manager

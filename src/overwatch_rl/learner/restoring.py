@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from overwatch_rl.artifacts.store import below, is_remote, open_store
+from overwatch.objects.store import below, is_remote, open_store
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints.reading import Checkpoint, find_checkpoint, remote_versions, versions
 from overwatch_rl.learner.config import LearnerConfig

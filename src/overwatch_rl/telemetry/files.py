@@ -1,11 +1,13 @@
 """The reporter that has a run's own numbers written into its folder, by a process of its own: `files_writer`.
 
-Rules: the training thread copies columns into shared memory and never waits; what found no room is dropped
-and counted, an update's numbers only after many others wait. Which rows end an episode is decided in the
-process. Must not know worlds or algorithms.
+Rules: the training thread copies columns into shared memory and never waits; what finds no room waits here,
+up to a bound, and is then dropped and counted. Which rows end an episode is decided in the process. One
+process writes a folder: that of a killed trainer has written all it was given before the next begins. Must
+not know worlds or algorithms.
 """
 
 import logging
+import os
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from overwatch_rl.handover.locks import held_lock
 from overwatch_rl.handover.sender import Sender
 from overwatch_rl.telemetry.files_writer import Begin, Close, Note, RollOut, Update
 from overwatch_rl.telemetry.reporter import Silent
@@ -22,7 +25,12 @@ from overwatch_rl.types import Rolled
 MOST_ROWS: Final = 4_194_304
 """Of a rollout, steps times envs; a larger one is dropped."""
 MOST_WAITING: Final = 1_024
-"""Updates that wait for room."""
+"""Updates that wait for room, and as many rollouts."""
+MOST_BYTES: Final = 16 << 20
+"""Of the rollouts that wait."""
+LOCK: Final = ".writer.lock"
+BUSY_S: Final = 60.0
+"""How long a process of before may take to write what it was given."""
 CLOSE_S: Final = 60.0
 _SLOTS: Final = 4
 _NOTES: Final = 16
@@ -45,19 +53,27 @@ class Files(Silent):
         """Start the process; rows that lie there already stay, of the first `done` updates and steps.
 
         `about` comes into the summary; event files go into the folder `tensorboard`. Raises `ValueError` when
-        nothing can be written there.
+        nothing can be written there, or another process still writes there.
         """
         if tensorboard is not None:
             _probe(tensorboard, "--tensorboard")
         _probe(folder, "--out")
+        lock = held_lock(folder / LOCK, BUSY_S, "writes a run's numbers")
         try:
             self._sender = Sender(
-                "overwatch_rl.telemetry.files_writer", [str(folder)], slots=_SLOTS, notes=_NOTES
+                "overwatch_rl.telemetry.files_writer",
+                [str(folder)],
+                slots=_SLOTS,
+                notes=_NOTES,
+                kept=[lock],
             )
         except OSError as error:
             raise ValueError(f"the process that writes {folder} cannot start: {error.strerror}") from error
+        finally:
+            os.close(lock)  # The process has it from here on, and for as long as it writes.
         self._update = done[0]
         self._waiting: deque[Note] = deque()
+        self._rollouts: deque[tuple[Note, dict[str, Tensor]]] = deque()
         self._dropped = {"rollouts": 0, "updates": 0}
         self._is_open = True
         board = None if tensorboard is None else str(tensorboard)
@@ -76,10 +92,8 @@ class Files(Silent):
             "episode_return": rolled.episode_return,
             "episode_length": rolled.episode_length,
         }
-        fits = rolled.rewards.numel() <= MOST_ROWS
-        if not fits or not self._offer(
-            note, {**own, **{f"column.{k}": _plain(v) for k, v in columns.items()}}
-        ):
+        tensors = {**own, **{f"column.{k}": _plain(v) for k, v in columns.items()}}
+        if rolled.rewards.numel() > MOST_ROWS or not self._take(note, tensors):
             self._dropped["rollouts"] += 1
 
     def update(self, index: int, values: Mapping[str, float]) -> None:
@@ -95,19 +109,40 @@ class Files(Silent):
         if not self._is_open:
             return
         self._is_open = False
+        self._drain()
+        self._dropped["rollouts"] += len(self._rollouts)
+        self._rollouts.clear()
         self._waiting.append(Close(outcome=outcome, reason=reason, dropped=dict(self._dropped)))
-        while not self._flush() and not self._sender.is_gone:
-            if not self._sender.answers(CLOSE_S):
-                break
+        self._drain()
         self._sender.close(CLOSE_S)
         if self._waiting or self._sender.is_gone:
             _log.warning("the process that writes the run's files is gone: files are not complete")
 
+    def _take(self, note: Note, tensors: Mapping[str, Tensor]) -> bool:
+        """Hand a rollout over, or keep a copy until that can be done; whether there was room for either."""
+        self._flush()
+        if not self._rollouts and self._offer(note, tensors):
+            return True
+        waiting = [*self._rollouts, (note, tensors)]
+        size = sum(tensor.nbytes for _, kept in waiting for tensor in kept.values())
+        if self._sender.is_gone or len(waiting) > MOST_WAITING or size > MOST_BYTES:
+            return False
+        self._rollouts.append((note, {name: tensor.detach().clone() for name, tensor in tensors.items()}))
+        return True
+
     def _flush(self) -> bool:
         """Hand over what waits; whether nothing does any more."""
+        while self._rollouts and self._offer(*self._rollouts[0]):
+            self._rollouts.popleft()
         while self._waiting and self._offer(self._waiting[0]):
             self._waiting.popleft()
-        return not self._waiting
+        return not (self._rollouts or self._waiting)
+
+    def _drain(self) -> None:
+        """Hand over all that waits, unless the process is gone or takes nothing."""
+        while not self._flush() and not self._sender.is_gone:
+            if not self._sender.answers(CLOSE_S):
+                break
 
     def _offer(self, note: Note, tensors: Mapping[str, Tensor] | None = None) -> bool:
         self._sender.answers()

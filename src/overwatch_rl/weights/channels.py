@@ -20,9 +20,9 @@ import redis
 from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import HTTPStore
 
-from overwatch_rl.artifacts.retrying import Patience
+from overwatch.objects.retrying import Patience
+from overwatch.objects.store import Store, is_remote, open_store
 from overwatch_rl.artifacts.signing import SignatureError, Verifier
-from overwatch_rl.artifacts.store import Store, is_remote, open_store
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.weights.encodings import NOTHING, Payload
 from overwatch_rl.weights.manifest import (

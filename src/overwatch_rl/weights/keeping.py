@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from overwatch_rl.artifacts.store import Store
+from overwatch.objects.store import Store
 from overwatch_rl.artifacts.versions import Version, parse
 from overwatch_rl.weights.encodings import DELTA, Payload
 from overwatch_rl.weights.manifest import FOLDER, WHOLE, artifact_of

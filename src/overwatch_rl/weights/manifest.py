@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from overwatch_rl.artifacts.digests import sha256_of
+from overwatch.objects.digests import sha256_of
 from overwatch_rl.artifacts.signing import SignatureError, Signed, Verifier
 from overwatch_rl.artifacts.versions import Version
 

@@ -17,9 +17,9 @@ import grpc
 from google.protobuf.message import Message
 from grpc import aio
 
-from overwatch_rl.artifacts.retrying import Patience
+from overwatch.objects.retrying import Patience
+from overwatch.objects.store import below, open_store
 from overwatch_rl.artifacts.signing import Verifier
-from overwatch_rl.artifacts.store import below, open_store
 from overwatch_rl.artifacts.versions import Version, parse
 from overwatch_rl.protos.weights.v1 import weights_pb2 as pb
 from overwatch_rl.web.authorisation import Authorisation

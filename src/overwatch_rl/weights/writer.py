@@ -14,11 +14,12 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from safetensors import TensorSpec, serialize
 
+from overwatch.objects.digests import sha256_of
+from overwatch.objects.retrying import Patience, Tries
+from overwatch.objects.store import is_remote, open_store
 from overwatch.platform import keep_large_blocks
-from overwatch_rl.artifacts.digests import sha256_of, xxh3_of
-from overwatch_rl.artifacts.retrying import Patience, Tries
+from overwatch_rl.artifacts.digests import xxh3_of
 from overwatch_rl.artifacts.signing import Signer, Verifier
-from overwatch_rl.artifacts.store import is_remote, open_store
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.handover.receiver import Receiver, SharedBlock, run
 from overwatch_rl.weights.channels import REQUEST_S, Place, StaleError, holds_artifacts, open_key

@@ -26,7 +26,8 @@ import torch
 from safetensors import TensorSpec, serialize
 from safetensors.torch import load
 
-from overwatch_rl.artifacts.digests import sha256_of, xxh3_of
+from overwatch.objects.digests import sha256_of
+from overwatch_rl.artifacts.digests import xxh3_of
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.learner.config import learner_config
 from overwatch_rl.weights.channels import Place, open_channel

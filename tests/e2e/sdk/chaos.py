@@ -52,12 +52,17 @@ class Ear:
     def __init__(self, bodies: list[tuple[str, bytes]]) -> None:
         found = [decode(Signal.LOGS, body) for path, body in bodies if path == "/v1/logs"]
         assert not any(one.problems for one in found)
-        self.arrived: list[Record] = [record for one in found for record in one.records]
+        self.arrived: list[Record] = []
         self.by_number: dict[tuple[str | None, int | None], Record] = {}
         """Each record once, in the order of its first arrival."""
-        for record in self.arrived:
-            first = self.by_number.setdefault((record.origin.epoch, record.seq), record)
-            assert first == record, f"number {record.seq} came with two contents"
+        for record in (record for one in found for record in one.records):
+            self.take(record)
+
+    def take(self, record: Record) -> None:
+        """One that arrived; one that comes again must be the same."""
+        self.arrived.append(record)
+        first = self.by_number.setdefault((record.origin.epoch, record.seq), record)
+        assert first == record, f"number {record.seq} came with two contents"
 
     def of_run(self, run_id: str) -> "Ear":
         """The same, of one run alone."""

@@ -386,7 +386,8 @@ def test_everything_together_is_one_report() -> None:
     report = json.loads(result.stdout)
 
     assert {one["area"] for one in report["verdicts"]} == {
-        "config", "ports", "disk", "gpu", "clock", "versions", "terminal", "collector",
+        "config", "ports", "disk", "limits", "pod", "names", "gpu", "clock", "versions", "terminal",
+        "collector",
     }  # fmt: skip
     assert all(one["fix"] for one in report["verdicts"] if one["state"] != "ok")
     worst = next(state for state in ("failure", "warning", "ok") if report["counts"][state])

@@ -2,8 +2,10 @@
 
 import json
 import signal
+import ssl
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ from overwatch import discovery
 from overwatch.cli import main
 from overwatch.cli.doctor import reach
 from tests.fakes import SECOND, START_NS
+from tests.overwatch.collector import pki
 from tests.overwatch.collector.running import eventually, http, running
 from tests.overwatch.feeds.recordings import Written, two_lives
 
@@ -58,6 +61,28 @@ def test_a_recording_is_served_until_a_signal(tmp_path: Path, number: signal.Sig
     written.close()
     assert (process.returncode, out) == (status, "")
     assert errors.splitlines() == [f"{tmp_path} is served; end it with ctrl-c"]
+
+
+@pytest.mark.skipif(pki.OPENSSL is None, reason="openssl makes the certificates: apt-get install openssl")
+def test_a_recording_is_served_by_tls(tmp_path: Path) -> None:
+    """With a certificate of one's own; a file that cannot be used is named, and half of a pair."""
+    pki.authority(tmp_path, "ca")
+    pki.signed(tmp_path, "server")
+    written = Written(tmp_path / "run")
+    written.start()
+    written.update(0.0)
+    written.close()
+    pair = ["--tls-cert", str(tmp_path / "server.pem"), "--tls-key", str(tmp_path / "server.key")]
+    with serving(str(tmp_path / "run"), "--port", "0", *pair) as (_, url):
+        assert url.startswith("https://127.0.0.1:")
+        trusted = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+        with urllib.request.urlopen(url, timeout=10, context=trusted) as answer:  # noqa: S310 its own server
+            assert answer.status == 200
+
+    wrong = CliRunner().invoke(main, ["web", str(tmp_path / "run"), *pair[:3], str(tmp_path / "none.key")])
+    assert (wrong.exit_code, "none.key" in wrong.output) == (1, True)
+    half = CliRunner().invoke(main, ["web", str(tmp_path / "run"), *pair[:2]])
+    assert (half.exit_code, "give both or none" in half.output) == (2, True)
 
 
 def test_what_cannot_be_served_is_one_line(tmp_path: Path) -> None:

@@ -15,7 +15,16 @@ from overwatch.catalog.alerts import alerted_rows
 from overwatch.collector.tally import HELP
 from overwatch.collector.telemetry import TOWER
 from overwatch.generate import FILES
-from overwatch.generate.rules import Alert, Plan, steady_alerts, windowed_alerts
+from overwatch.generate.rules import (
+    Alert,
+    Plan,
+    Recording,
+    case_file,
+    recordings,
+    rule_file,
+    steady_alerts,
+    windowed_alerts,
+)
 from overwatch.generate.rules.windows import SCRAPES, UPDATES, span
 from overwatch.generate.runbooks_page import runbooks_page
 from tests.real.servers import need
@@ -38,6 +47,8 @@ EXPORTED = (
     | {f"overwatch_tower_{name}_total" for name in TOWER}
 )  # fmt: skip
 """What the pages have; that these are really there is shown where a real Prometheus is asked."""
+
+RECORDED = {one.name for one in recordings(Plan())}
 
 
 def promtool(*words: str | Path) -> str:
@@ -80,7 +91,7 @@ def test_every_alert_has_its_four_cases() -> None:
     """Firing, pending, not firing, no data: each file's cases name each of its alerts."""
     for path in sorted(RULES.glob("*.yaml")):
         rules = yaml.safe_load(path.read_text())
-        named = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
+        named = {rule["alert"] for group in rules["groups"] for rule in group["rules"] if "alert" in rule}
         cases = yaml.safe_load((RULES / "tests" / path.name).read_text())["tests"]
         assert len(cases) == 4
         for case in cases:
@@ -118,7 +129,7 @@ def test_an_expression_asks_only_for_what_is_exported(alert: Alert) -> None:
     requested = list(selectors(promql_parser.parse(alert.expr)))
 
     assert requested
-    assert {one.name for one in requested} <= EXPORTED
+    assert {one.name for one in requested} <= EXPORTED | RECORDED
     assert "instance" not in alert.expr
     assert "instance" not in alert.by
 
@@ -141,7 +152,13 @@ def test_the_windows_of_a_day_are_those_of_the_usual_formula() -> None:
 
 @pytest.mark.parametrize(
     ("what", "words"),
-    [({"run_length_s": 0}, "run_length_s 0"), ({"budget": 0.0}, "budget 0"), ({"budget": 0.5}, "budget 0.5")],
+    [
+        ({"run_length_s": 0}, "run_length_s 0"),
+        ({"budget": 0.0}, "budget 0"),
+        ({"budget": 0.5}, "budget 0.5"),
+        ({"useful": 1.0}, "useful 1.0"),
+        ({"useful": 0.9}, "useful 0.9"),
+    ],
 )
 def test_a_plan_that_cannot_be_is_refused(what: dict[str, int], words: str) -> None:
     """With the name and the value."""
@@ -165,3 +182,74 @@ def test_a_divided_plan_holds_for_a_fraction() -> None:
         dataclasses.replace(alert, hold_s=0, expr="") for alert in fast
     ]
     assert all(abs(one.hold_s / 15 - two.hold_s) <= 0.5 for one, two in zip(whole, fast, strict=True))
+
+
+@pytest.mark.parametrize("one", recordings(Plan()), ids=lambda one: one.name)
+def test_what_is_recorded_asks_for_what_is_there(one: Recording) -> None:
+    """A run's series keep its id, a fleet's do not; another Prometheus tells them by their names."""
+    requested = {found.name for found in selectors(promql_parser.parse(one.expr))}
+
+    assert requested
+    assert requested <= EXPORTED | RECORDED | {"overwatch_findings", "overwatch_run_update"}
+    assert "instance" not in one.expr
+    assert re.fullmatch(r"overwatch:(run|fleet)_[a-z_]+:(now|avg|max|sum|rate)", one.name)
+
+
+def _series(name: str, values: str, labels: str = "") -> dict[str, str]:
+    return {"series": f'{name}{{job="t",instance="a",rl_run_id="r"{labels}}}', "values": values}
+
+
+def _state(state: str, values: str) -> dict[str, str]:
+    return _series("overwatch_run_status", values, f',state="{state}"')
+
+
+@pytest.mark.parametrize(
+    ("series", "useful"),
+    [
+        # A run that begins: nothing before its first update.
+        ((_state("live", "1x40"), _series("overwatch_run_updates_total", "0x20 1+1x19")),
+         {"0s": None, "285s": None, "330s": 1.0, "600s": 1.0}),
+        # One that stalls: 200 s after its newest update.
+        ((_state("live", "1x80"), _series("overwatch_run_updates_total", "0+1x20 20x59")),
+         {"300s": 1.0, "450s": 1.0, "600s": 0.0, "1200s": 0.0}),
+        # One that is lost: all else of it has gone from the page.
+        ((_state("live", "1x20 0x60"), _state("lost", "0x20 1x60"),
+          _series("overwatch_run_updates_total", "0+1x20 _x59")),
+         {"300s": 1.0, "660s": 0.0, "1200s": 0.0}),
+        # One that ended well: its time is over.
+        ((_state("live", "1x20 0x60"), _state("completed", "0x20 1x60"),
+          _series("overwatch_run_updates_total", "0+1x20 20x59")),
+         {"300s": 1.0, "660s": None, "1200s": None}),
+    ],
+    ids=["begins", "stalls", "lost", "completed"],
+)  # fmt: skip
+def test_a_run_is_useful_while_it_makes_updates(
+    tmp_path: Path, series: tuple[dict[str, str], ...], useful: dict[str, float | None]
+) -> None:
+    """As promtool evaluates it: 1, 0, or nothing where the time is not the run's."""
+    calm = _series("overwatch_findings", "0x80", ',severity="critical"')
+    name, labels = "overwatch:run_useful:now", '{__name__="overwatch:run_useful:now", rl_run_id="r"}'
+    wanted = [
+        {
+            "expr": name,
+            "eval_time": at,
+            "exp_samples": [] if value is None else [{"labels": labels, "value": value}],
+        }
+        for at, value in useful.items()
+    ]
+    test = {"interval": "15s", "input_series": [*series, calm], "promql_expr_test": wanted}
+    case = {"rule_files": ["rules.yaml"], "evaluation_interval": "15s", "tests": [test]}
+    (tmp_path / "rules.yaml").write_text(rule_file((), Plan(), recorded=recordings(Plan())))
+    (tmp_path / "case.yaml").write_text(yaml.safe_dump(case))
+
+    assert "SUCCESS" in promtool("test", "rules", tmp_path / "case.yaml")
+
+
+def test_rules_and_cases_of_one_file_agree(tmp_path: Path) -> None:
+    """As `overwatch rules` prints them, for runs of two hours that may be useless for a fiftieth of them."""
+    plan = Plan(run_length_s=7200, useful=0.98)
+    alerts = (*steady_alerts(plan), *windowed_alerts(plan))
+    (tmp_path / "rules.yaml").write_text(rule_file(alerts, plan, recorded=recordings(plan)))
+    (tmp_path / "cases.yaml").write_text(case_file("rules.yaml", alerts, plan))
+
+    assert "SUCCESS" in promtool("test", "rules", tmp_path / "cases.yaml")

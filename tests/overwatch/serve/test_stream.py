@@ -18,7 +18,7 @@ from overwatch.events import FindingAcknowledged
 from overwatch.projection.run import late
 from overwatch.serve.archive import AS_IT_WAS, Archive
 from overwatch.serve.stream import FrameNotifier, Keep, ViewApi
-from overwatch.snapshot import View
+from overwatch.snapshot import SCHEMA_VERSION, View
 from overwatch.snapshot.heat import HeatMap, HeatQuery
 from overwatch.snapshot.history import History, HistoryQuery
 from tests import fakes
@@ -123,8 +123,9 @@ def test_runs_are_listed_with_the_newest_named() -> None:
         tower.publish(busy_run(tower.frames, "run-1"))
         listed = await (await client.get("/api/v1/runs")).json()
 
-        assert empty == {"newest": None, "runs": []}
-        assert listed["newest"] == "run-1"
+        assert empty == {"newest": None, "runs": [], "schema_version": SCHEMA_VERSION}
+        assert (listed["newest"], listed["schema_version"]) == ("run-1", SCHEMA_VERSION)
+        assert [(run["criticals"], run["warnings"]) for run in listed["runs"]] == [(2, 0)] * 2
         assert [(run["run_id"], run["newest"], run["state"]) for run in listed["runs"]] == [
             ("run-1", True, "live"),
             ("run-2", False, "live"),

@@ -161,6 +161,28 @@ def text(page: Page, selector: str) -> str:
     return " ".join(page.locator(selector).first.inner_text().split())
 
 
+def pinched(page: Page, selector: str, begin: tuple[float, float], end: tuple[float, float]) -> None:
+    """Two fingers on a part of the page, from and to shares of its width; the page needs `has_touch=True`."""
+    box = page.locator(selector).bounding_box()
+    assert box is not None
+    session = page.context.new_cdp_session(page)
+
+    def touch(kind: str, *shares: float) -> None:
+        points = [
+            {"x": box["x"] + share * box["width"], "y": box["y"] + 40, "id": finger}
+            for finger, share in enumerate(shares)
+        ]
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    touch("touchStart", begin[0])
+    touch("touchStart", *begin)
+    for step in range(1, 9):
+        touch("touchMove", *(a + (b - a) * step / 8 for a, b in zip(begin, end, strict=True)))
+    touch("touchEnd", end[0])
+    touch("touchEnd")
+    session.detach()
+
+
 @contextmanager
 def collecting(folder: Path, *sets: str) -> Iterator[tuple[Service, str]]:
     """A whole collector in this process, and the address of its page."""

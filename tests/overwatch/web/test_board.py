@@ -234,6 +234,38 @@ def test_keys_move_open_and_fold(page_of: PageOf) -> None:
         page.close()
 
 
+def test_marked_envs_are_shown_alone_and_the_address_holds_them(page_of: PageOf) -> None:
+    """By `m` under the cursor and of what is open, by `M` alone and all again; a link has the marks."""
+    with Fleet(300).served() as url:
+        page = shown(page_of(f"{url}?sort=env&order=asc&grouped=no"))
+        page.keyboard.press("M")
+        expect(page.locator("#note")).to_contain_text("nothing is marked")
+        page.keyboard.press("j")
+        page.keyboard.press("m")
+        page.goto(f"{url}?env=12&marked=1")
+        shown(page).keyboard.press("m")
+        page.wait_for_url("**marked=1%2C12**")
+        page.keyboard.press("Escape")
+        page.keyboard.press("M")
+        expect(page.locator(".board .row")).to_contain_text("filter env=1,12 · 2 of 300 env")
+        expect(page.locator(f"{ROWS}[data-marked] .b-env")).to_have_text(["1*", "12*"])
+        page.keyboard.press("M")
+        expect(page.locator(".board .row")).to_contain_text("filter none")
+        page.close()
+
+
+def test_i_opens_the_lane_of_the_cursor(page_of: PageOf) -> None:
+    """As in the terminal, while nothing is open; then it is the next slot of the env."""
+    with Scene(scenario.storm()).served() as url:
+        page = shown(page_of(url))
+        page.keyboard.press("i")
+        expect(page.locator("#side h2")).to_have_text("lane gpu1")
+        page.goto(f"{url}?env=17")
+        shown(page).keyboard.press("i")
+        expect(page.locator("#side h2")).to_contain_text("env 17 · r")
+        page.close()
+
+
 def test_a_row_takes_two_lines_on_a_phone(page_of: PageOf) -> None:
     """Env, status, anomaly and return, then the reasons and dots; nothing is wider than the screen."""
     with Scene(scenario.storm()).served() as url:

@@ -14,7 +14,7 @@ from overwatch.snapshot import Snapshot
 from overwatch.snapshot.history import History, HistoryQuery
 from tests.overwatch.tui import pasts, scenario, states
 from tests.overwatch.tui.hostile import poisoned_snapshot
-from tests.overwatch.web.browser import PHONE, PageOf, Scene, cleaned, shown
+from tests.overwatch.web.browser import PHONE, PageOf, Scene, cleaned, pinched, shown
 
 ODD = "<b>\u202e' & \t\u0007 名"
 KL = next(one for one in pasts.of(scenario.storm()).curves if one.name == "kl_divergence")
@@ -156,6 +156,29 @@ def test_a_drag_zooms_and_the_address_has_it(page_of: PageOf) -> None:
         assert wanted.since <= first < last <= wanted.until
         page.keyboard.press("Z")
         expect(page).to_have_url(f"{url}?page=curves")
+        page.close()
+
+
+def wide(url: str) -> float:
+    """Seconds that an address has in sight; it follows what is shown a moment later."""
+    span = parse_qs(urlsplit(url).query)
+    return float(span["to"][0]) - float(span["from"][0]) if "to" in span else float("inf")
+
+
+def test_two_fingers_zoom(page_of: PageOf) -> None:
+    """Apart: less, around what is between them; together: more, up to all of it."""
+    storm = scenario.storm()
+    with served(storm) as (url, _):
+        page = painted(shown(page_of(f"{url}?page=curves&name=return", size=PHONE, has_touch=True)))
+        canvas = f"{chart(page, 'return')} canvas"
+        pinched(page, canvas, (0.45, 0.65), (0.25, 0.85))
+        page.wait_for_url(lambda url: wide(url) == pytest.approx(pasts.SECONDS / 3, rel=0.1))
+        span = parse_qs(urlsplit(page.url).query)
+        first, last = float(span["from"][0]), float(span["to"][0])
+        middle = (0.55 * PHONE[0] - LEFT) / (PHONE[0] - LEFT - RIGHT) * pasts.SECONDS
+        assert (first + last) / 2 == pytest.approx(storm.time - pasts.SECONDS + middle, rel=0, abs=60)
+        pinched(page, canvas, (0.2, 0.9), (0.5, 0.55))
+        expect(page).not_to_have_url(re.compile("from="))
         page.close()
 
 

@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from tests.overwatch.collector import running
 from tests.overwatch.tui import drawers, scenario
 from tests.overwatch.tui.hostile import poisoned_snapshot
 from tests.overwatch.web.browser import PHONE, PageOf, Scene, collecting, shown, text, trained
+from tests.overwatch.web.scenes import Fleet
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e&amp;"
 
@@ -241,6 +243,41 @@ def test_only_a_web_address_becomes_a_link(page_of: PageOf, address: str) -> Non
         page.close()
 
 
+def test_what_is_open_may_take_the_whole_screen(opened: Page) -> None:
+    """By `f`, in the address; `j` scrolls it then, `n` stays in it, `f` or a close ends it."""
+    opened.keyboard.press("f")
+    expect(opened.locator("#main")).to_be_hidden()
+    assert "full=yes" in opened.url
+    opened.set_viewport_size({"width": 1400, "height": 300})
+    opened.keyboard.press("j")
+    assert opened.evaluate("scrollY") == 20
+    expect(opened.locator("#side h2")).to_contain_text("env 9")
+    opened.keyboard.press("n")
+    expect(opened.locator("#side h2")).not_to_contain_text("env 9 ")
+    expect(opened.locator("#main")).to_be_hidden()
+    opened.keyboard.press("Enter")
+    expect(opened.locator("#main")).to_be_visible()
+    opened.wait_for_url(lambda url: "full" not in url)
+
+
+def test_walking_through_envs_opens_no_stream_for_each(page_of: PageOf) -> None:
+    """The first press asks at once, those that follow together once the key rests."""
+    with Fleet(64).served() as url:
+        page = shown(page_of(f"{url}?env=0&sort=env&order=asc&grouped=no"))
+        expect(page.locator(".b-line[data-open] .b-env")).to_have_text("0")
+        asked: list[str] = []
+        page.on("websocket", lambda socket: asked.append(parse_qs(urlsplit(socket.url).query)["env"][0]))
+        with page.expect_websocket(lambda socket: "env=12&" in socket.url):
+            page.evaluate(
+                """for (let press = 0; press < 12; press += 1)
+                document.body.dispatchEvent(new KeyboardEvent('keydown', { key: 'j', bubbles: true }))"""
+            )
+        expect(page.locator("#side h2")).to_contain_text("env 12 ")
+        page.close()
+
+    assert asked == ["1", "12"]
+
+
 def test_escape_closes_what_is_open_and_the_focus_returns(page_of: PageOf) -> None:
     """Opened from an alarm by the keyboard; the browser's way back opens it again."""
     with Scene(scenario.storm()).served() as url:
@@ -350,6 +387,25 @@ def test_a_finding_is_acknowledged_by_its_button(tmp_path: Path, page_of: PageOf
         expect(alarm).to_have_count(0)
         page.keyboard.press("a")
         expect(page.locator("#note")).to_contain_text("is acknowledged already")
+        page.close()
+
+
+def test_what_is_open_is_seen_a_second_before_and_now_again(tmp_path: Path, page_of: PageOf) -> None:
+    """By `[` and `]`, of a live run that is recorded; the address has the moment."""
+    with collecting(tmp_path) as (service, url):
+        _crash(service)
+        trained(service, "digits-1", [running.update(0.01)], first_seq=3)
+        page = shown(page_of(f"{url}?env=3", expected="404|503"))
+        line = page.locator(".transport input")
+        running.eventually(lambda: line.evaluate("(it) => it.max - it.min > 3"))
+        page.keyboard.press("[")
+        page.wait_for_url(re.compile(r"[?&]at=\d"))
+        expect(page.locator("#top .state")).to_contain_text("at 20")
+        expect(page.locator("#side h2")).to_contain_text("env 3 ")
+        for _ in range(8):
+            page.keyboard.press("]")
+        page.wait_for_url(lambda url: "at=" not in url)
+        expect(page.locator("#top .state")).not_to_contain_text("at 20")
         page.close()
 
 

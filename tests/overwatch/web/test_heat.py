@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from overwatch.snapshot import Snapshot
 from tests.overwatch.tui import scenario
-from tests.overwatch.web.browser import PHONE, PageOf, Scene, shown
+from tests.overwatch.web.browser import PHONE, PageOf, Scene, pinched, shown
 
 ROW, BEGIN, COLUMNS = 14, 104, 100
 ENVS = {" ": "not there", "?": "not known", "0": "ok", "9": "score above 8", "x": "crashed"}
@@ -158,3 +158,12 @@ def test_it_is_drawn_on_a_phone(page_of: PageOf, scheme: str) -> None:
         wide: Callable[[], int] = lambda: page.evaluate("document.documentElement.scrollWidth")  # noqa: E731
         assert wide() <= PHONE[0]
         assert len(page.locator(".heat canvas").screenshot()) > 1000
+
+
+def test_two_fingers_zoom_and_open_nothing(page_of: PageOf) -> None:
+    """Though one of them rests, as a finger does that points at an env."""
+    with opened(page_of, "page=heat", size=PHONE, has_touch=True) as (page, _):
+        pinched(page, ".heat canvas", (0.6, 0.7), (0.2, 0.7))
+        expect(page).to_have_url(re.compile("from="))
+        assert "env=" not in page.url
+        assert "at=" not in page.url

@@ -11,7 +11,7 @@ from tests.overwatch.web.browser import PageOf, Scene, shown
 WEB = Path("src/overwatch/web")
 FILES = sorted(path for path in WEB.rglob("*") if path.suffix in (".js", ".css", ".html"))
 SCRIPTS = [path for path in FILES if path.suffix == ".js"]
-MOST_LINES, MOST_OF_FILE, MOST_OF_FUNCTION, WIDEST = 4450, 400, 60, 150
+MOST_LINES, MOST_OF_FILE, MOST_OF_FUNCTION, WIDEST = 4463, 400, 60, 150
 BEGIN = re.compile(
     r"^(?P<indent> *)(export )?(async )?(function\b|(?!if\b|for\b|while\b|switch\b)[#\w]+\(.*\) \{$)"
 )

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overwatch_rl.artifacts.digests import sha256_of, xxh3_of
+from overwatch.objects.digests import sha256_of
+from overwatch_rl.artifacts.digests import xxh3_of
 from overwatch_rl.artifacts.signing import SignatureError, Signed, Signer, Verifier, canonical, make_key
 
 

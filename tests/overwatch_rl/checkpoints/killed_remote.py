@@ -12,10 +12,10 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from overwatch_rl.artifacts import backends, retrying
-from overwatch_rl.artifacts import store as stores
-from overwatch_rl.artifacts.retrying import Patience
-from overwatch_rl.artifacts.store import open_store
+from overwatch.objects import backends, retrying
+from overwatch.objects import store as stores
+from overwatch.objects.retrying import Patience
+from overwatch.objects.store import open_store
 from overwatch_rl.checkpoints import content, remote, uploading
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.checkpoints.uploading import claim

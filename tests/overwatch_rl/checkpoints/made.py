@@ -5,7 +5,7 @@ from pathlib import Path
 
 from safetensors import TensorSpec
 
-from overwatch_rl.artifacts.store import Store
+from overwatch.objects.store import Store
 from overwatch_rl.checkpoints.content import Files, Retention, Saved, Saving
 from overwatch_rl.checkpoints.manifest import State
 from overwatch_rl.checkpoints.uploading import upload_checkpoint

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 import torch
 
-from overwatch_rl.artifacts.retrying import Patience
-from overwatch_rl.artifacts.store import open_store
+from overwatch.objects.retrying import Patience
+from overwatch.objects.store import open_store
 from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manager import Manager
 from overwatch_rl.checkpoints.reading import find_checkpoint

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from overwatch_rl.artifacts.retrying import Patience
-from overwatch_rl.artifacts.store import Store, open_store
+from overwatch.objects.retrying import Patience
+from overwatch.objects.store import Store, open_store
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints import remote
 from overwatch_rl.checkpoints.content import Retention

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from overwatch.objects.store import below
 from overwatch_rl.algorithms.ppo import PPO
-from overwatch_rl.artifacts.store import below
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.cli.common import Stop
 from overwatch_rl.cluster import process

@@ -14,9 +14,9 @@ import pytest
 from click import ClickException
 
 from overwatch.events import CheckpointSaved, LogLine
+from overwatch.objects.retrying import Patience
 from overwatch_rl.actor.process import TABLE, Appending
 from overwatch_rl.actor.service import Actor, ActorConfig, Appended, Around
-from overwatch_rl.artifacts.retrying import Patience
 from overwatch_rl.artifacts.signing import KEY_FILE, Verifier, make_key
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints.content import Saving

@@ -169,8 +169,12 @@ def test_a_run_that_goes_on_replaces_what_came_after_its_checkpoint(tmp_path: Pa
     assert len(curves(board / "episodes")["episode/return"]) == 4
 
 
-def test_a_process_that_stands_still_stops_nobody(opened: Files, tmp_path: Path) -> None:
-    """Rollouts without room are dropped and counted, updates wait, and come when it goes on."""
+@pytest.mark.parametrize(("room", "expected"), [(files.MOST_BYTES, range(1)), (0, range(16, 21))])
+def test_a_process_that_stands_still_stops_nobody(
+    opened: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, expected: range
+) -> None:
+    """Rollouts and updates wait and come when it goes on; rollouts without room are dropped and counted."""
+    monkeypatch.setattr(files, "MOST_BYTES", room)
     stand_still(opened._sender.pid)
     for number in range(20):
         opened.rollout(rolled(number))
@@ -180,7 +184,7 @@ def test_a_process_that_stands_still_stops_nobody(opened: Files, tmp_path: Path)
     opened.close(outcome="completed")
     found = summary(tmp_path / "run")
 
-    assert dropped >= 16
+    assert dropped in expected
     assert found["dropped"] == {"rollouts": dropped, "updates": 0, "rows_without_room": 0}
     assert [row["update"] for row in rows(tmp_path / "run/updates.csv")] == [str(n + 1) for n in range(20)]
     assert len(rows(tmp_path / "run/episodes.csv")) == found["episodes"] == 2 * (20 - dropped)
@@ -217,25 +221,56 @@ def test_a_process_that_is_gone_costs_its_files_only(opened: Files, caplog: pyte
     assert "files are not complete" in caplog.text
 
 
-def test_a_killed_trainer_leaves_whole_files_and_a_lost_run(tmp_path: Path) -> None:
-    """What was handed over is written, every line whole."""
+def killed(folder: Path, *more: str) -> None:
+    """A trainer with two updates, which is killed; its statements `more` come just before."""
     program = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
         "from overwatch_rl.telemetry.files import Files\n"
         "from tests.overwatch_rl.telemetry.test_files import rolled\n"
-        f"folder = Path({str(tmp_path)!r})\n"
+        f"folder = Path({str(folder)!r})\n"
         "made = Files(folder, {'run_id': 'r'}, tensorboard=folder / 'board')\n"
         "for number in range(2):\n"
         "    made.rollout(rolled(number)); made.update(number + 1, {'return': float(number)})\n"
-        "os.kill(os.getpid(), signal.SIGKILL)\n"
+        + "".join(f"{line}\n" for line in more)
+        + "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     root = Path(__file__).parents[3]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
     ran = subprocess.run([sys.executable, "-c", program], check=False, env=env, stderr=subprocess.DEVNULL)
+    assert ran.returncode == -signal.SIGKILL
+
+
+def test_a_run_that_goes_on_waits_for_what_a_killed_trainer_handed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else rows of before its checkpoint would be written into files that are no more, and be missing."""
+    where = tmp_path / "pid"
+    killed(
+        tmp_path,
+        "os.kill(made._sender.pid, signal.SIGSTOP)",
+        "made.rollout(rolled(2)); made.update(3, {'return': 2.0})",
+        f"Path({str(where)!r}).write_text(str(made._sender.pid))",
+    )
+    pid = int(where.read_text())
+    try:
+        monkeypatch.setattr(files, "BUSY_S", 0.1)
+        with pytest.raises(ValueError, match="another process writes a run"):
+            Files(tmp_path, done=(3, 3 * STEPS))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    monkeypatch.setattr(files, "BUSY_S", LONG_S)
+    Files(tmp_path, done=(3, 3 * STEPS)).close(outcome="completed")
+
+    assert [row["update"] for row in rows(tmp_path / "updates.csv")] == ["1", "2", "3"]
+    assert len(rows(tmp_path / "episodes.csv")) == 6
+
+
+def test_a_killed_trainer_leaves_whole_files_and_a_lost_run(tmp_path: Path) -> None:
+    """What was handed over is written, every line whole."""
+    killed(tmp_path)
     found = summary(tmp_path)
 
-    assert ran.returncode == -signal.SIGKILL
     assert (found["outcome"], found["run_id"]) == ("lost", "r")
     ended, updated = rows(tmp_path / "episodes.csv"), rows(tmp_path / "updates.csv")
     assert len(ended) == found["episodes"] == 4

@@ -10,9 +10,9 @@ import torch
 
 from overwatch.catalog.phases import is_pause
 from overwatch.events import CheckpointSaved, LogLine
+from overwatch.objects.retrying import Patience
+from overwatch.objects.store import open_store
 from overwatch_rl.algorithms.base import Plan
-from overwatch_rl.artifacts.retrying import Patience
-from overwatch_rl.artifacts.store import open_store
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.checkpoints.content import Retention, Saving
 from overwatch_rl.checkpoints.manager import Manager

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from overwatch_rl.artifacts import backends, store
+from overwatch.objects import backends, store
 from overwatch_rl.artifacts.signing import Verifier, make_key
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.handover.receiver import FIRST, START, Head, Piece, SharedBlock

@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from overwatch_rl.artifacts.digests import sha256_of
+from overwatch.objects.digests import sha256_of
+from overwatch.objects.store import open_store
 from overwatch_rl.artifacts.signing import Signer, Verifier, make_key
-from overwatch_rl.artifacts.store import open_store
 from overwatch_rl.artifacts.versions import Version
 from overwatch_rl.weights.channels import Place, open_channel, open_key
 from overwatch_rl.weights.checking import digest_of, shapes_of

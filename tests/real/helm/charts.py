@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -117,3 +118,37 @@ def digest() -> str:
 def rendered(values: Path) -> Path:
     """Where the manifests of a values file are kept."""
     return CHART / "ci" / "rendered" / values.name.replace("-values", "")
+
+
+def kept(values: Path) -> list[dict[str, Any]]:
+    """The kept manifests of a values file."""
+    return objects(rendered(values).read_text())
+
+
+def of(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """Those of a kind."""
+    return [one for one in found if one["kind"] == kind]
+
+
+def jobs(jobset: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The jobs that the controller makes of a JobSet, without what it adds to them."""
+    for part in jobset["spec"]["replicatedJobs"]:
+        name = f"{jobset['metadata']['name']}-{part['name']}-0"
+        yield {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, **part["template"]}
+
+
+def templates(found: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every pod, its labels and its spec, with its owner's name; a TrainJob's is its runtime's own."""
+    for one in found:
+        name = f"{one['kind']} {one['metadata']['name']}"
+        if one["kind"] == "Pod":
+            yield name, one
+        elif one["kind"] == "JobSet":
+            yield from ((name, job["spec"]["template"]) for job in jobs(one))
+        elif one["kind"] != "TrainJob" and "template" in one.get("spec", {}):
+            yield name, one["spec"]["template"]
+
+
+def pods(found: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The spec of every pod with its owner's name."""
+    return ((name, template["spec"]) for name, template in templates(found))

@@ -16,13 +16,16 @@ import helm_sdkpy
 import yaml
 
 CORE = {"ConfigMap": "configmaps", "Secret": "secrets", "Service": "services", "Pod": "pods",
-        "ServiceAccount": "serviceaccounts", "Namespace": "namespaces"}  # fmt: skip
+        "ServiceAccount": "serviceaccounts", "Namespace": "namespaces",
+        "PersistentVolumeClaim": "persistentvolumeclaims"}  # fmt: skip
 GROUPS = {
     "apps/v1": {"StatefulSet": "statefulsets", "Deployment": "deployments", "DaemonSet": "daemonsets"},
     "batch/v1": {"Job": "jobs"},
     "policy/v1": {"PodDisruptionBudget": "poddisruptionbudgets"},
     "networking.k8s.io/v1": {"NetworkPolicy": "networkpolicies", "Ingress": "ingresses"},
     "gateway.networking.k8s.io/v1": {"HTTPRoute": "httproutes"},
+    "jobset.x-k8s.io/v1alpha2": {"JobSet": "jobsets"},
+    "trainer.kubeflow.org/v1alpha1": {"TrainJob": "trainjobs"},
     "monitoring.coreos.com/v1": {"ServiceMonitor": "servicemonitors", "PrometheusRule": "prometheusrules"},
 }
 
@@ -65,6 +68,10 @@ class Cluster(BaseHTTPRequestHandler):
         """Whatever is made is made."""
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.emit(json.loads(body) if body.startswith(b"{") else {}, 201)
+
+    def do_DELETE(self) -> None:
+        """Whatever Helm takes away goes."""
+        self.emit({"kind": "Status", "status": "Success"})
 
     def group(self, name: str) -> dict:
         """One API group."""

@@ -3,7 +3,6 @@
 Policy is judged on the kept manifests too, so it holds where Helm is not.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,11 @@ from tests.real.helm.charts import (
     ChartRefusedError,
     digest,
     engine,
+    jobs,
+    kept,
     objects,
+    of,
+    pods,
     render,
     rendered,
     steady,
@@ -30,7 +33,7 @@ from tests.real.helm.charts import (
 VERSIONS = ("1.27", "1.37")
 """The oldest Kubernetes that the chart allows, and the newest there are schemas of."""
 
-OTHERS = ("monitoring.coreos.com/", "gateway.networking.k8s.io/")
+OTHERS = ("monitoring.coreos.com/", "gateway.networking.k8s.io/", "jobset.x-k8s.io/", "trainer.kubeflow.org/")
 """Groups of kinds that Kubernetes itself does not bring."""
 
 needs_helm = pytest.mark.skipif(engine() is None, reason=NO_ENGINE)
@@ -39,23 +42,6 @@ each_file = pytest.mark.parametrize("values", CI, ids=lambda path: path.stem)
 
 def _values(path: Path) -> dict[str, Any]:
     return yaml.safe_load(path.read_text()) or {}
-
-
-def _kept(path: Path) -> list[dict[str, Any]]:
-    return objects(rendered(path).read_text())
-
-
-def _pods(found: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every pod with its owner's name."""
-    for one in found:
-        if one["kind"] == "Pod":
-            yield one["metadata"]["name"], one["spec"]
-        elif "template" in one.get("spec", {}):
-            yield f"{one['kind']} {one['metadata']['name']}", one["spec"]["template"]["spec"]
-
-
-def _of(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    return [one for one in found if one["kind"] == kind]
 
 
 @needs_helm
@@ -80,15 +66,16 @@ def test_the_kept_manifests_are_of_this_chart(values: Path) -> None:
     assert rendered(values).read_text().startswith(HEAD.format(digest=digest()))
 
 
-def test_every_values_file_has_its_manifests_and_no_other_is_kept() -> None:
+def test_every_values_file_has_its_manifests_and_no_other_iskept() -> None:
     """A file that went leaves nothing behind."""
     assert sorted((CHART / "ci/rendered").iterdir()) == sorted(map(rendered, CI))
 
 
 @each_file
 def test_manifests_are_valid_by_kubernetes_own_schemas(values: Path) -> None:
-    """Strictly: an unknown field is an error. Kinds of others' operators have no schema here."""
-    found = _kept(values)
+    """Strictly: an unknown field is an error. Of a JobSet its jobs are; others' kinds have no schema here."""
+    found = kept(values)
+    found += [job for one in of(found, "JobSet") for job in jobs(one)]
 
     assert len(found) > 4
     for one in found:
@@ -99,7 +86,7 @@ def test_manifests_are_valid_by_kubernetes_own_schemas(values: Path) -> None:
 
 def test_a_field_that_kubernetes_does_not_know_is_found() -> None:
     """Else the test above would prove nothing."""
-    (service, *_) = _of(_kept(CHART / "ci/default-values.yaml"), "Service")
+    (service, *_) = of(kept(CHART / "ci/default-values.yaml"), "Service")
 
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate({**service, "specs": {}}, VERSIONS[0], strict=True)
@@ -108,19 +95,20 @@ def test_a_field_that_kubernetes_does_not_know_is_found() -> None:
 @each_file
 def test_pods_are_restricted(values: Path) -> None:
     """By the Pod Security Standard `restricted`, with a root file system that cannot be written."""
-    pods = list(_pods(_kept(values)))
+    found = list(pods(kept(values)))
 
-    assert pods
-    for name, pod in pods:
+    assert found
+    for name, pod in found:
         security = pod["securityContext"]
         assert security["runAsNonRoot"] is True, name
         assert security.get("runAsUser", 10001) > 0, name
         assert security["seccompProfile"] == {"type": "RuntimeDefault"}, name
         assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys(), name
         assert all(
-            set(volume) - {"name"} <= {"configMap", "emptyDir", "secret"} for volume in pod.get("volumes", ())
+            set(volume) - {"name"} <= {"configMap", "emptyDir", "persistentVolumeClaim", "secret"}
+            for volume in pod.get("volumes", ())
         ), name
-        for container in pod["containers"]:
+        for container in pod["containers"] + pod.get("initContainers", []):
             held = container["securityContext"]
             assert held["allowPrivilegeEscalation"] is False, name
             assert held["readOnlyRootFilesystem"] is True, name
@@ -131,17 +119,17 @@ def test_pods_are_restricted(values: Path) -> None:
 @each_file
 def test_no_pod_has_a_token_of_the_cluster(values: Path) -> None:
     """Nothing here asks the API server anything."""
-    found = _kept(values)
+    found = kept(values)
 
-    assert all(pod["automountServiceAccountToken"] is False for _, pod in _pods(found))
-    assert all(one["automountServiceAccountToken"] is False for one in _of(found, "ServiceAccount"))
+    assert all(pod["automountServiceAccountToken"] is False for _, pod in pods(found))
+    assert all(one["automountServiceAccountToken"] is False for one in of(found, "ServiceAccount"))
     assert not [one for one in found if "Role" in one["kind"]]
 
 
 @each_file
 def test_images_are_pinned_and_containers_limited(values: Path) -> None:
     """A version or a digest; requests and limits of CPU and memory."""
-    for name, pod in _pods(_kept(values)):
+    for name, pod in pods(kept(values)):
         for container in pod["containers"]:
             image = container["image"]
             assert "@sha256:" in image or (":" in image and not image.endswith(":latest")), (name, image)
@@ -151,9 +139,10 @@ def test_images_are_pinned_and_containers_limited(values: Path) -> None:
 
 @each_file
 def test_what_runs_on_is_probed(values: Path) -> None:
-    """Health is on its own port, without a token."""
-    for one in _kept(values):
-        if one["kind"] in ("StatefulSet", "Deployment", "DaemonSet"):
+    """Health needs no token. An actor serves nothing: one that cannot go on ends, and is made again."""
+    for one in kept(values):
+        is_actor = one["metadata"].get("labels", {}).get("app.kubernetes.io/component") == "actors"
+        if one["kind"] in ("StatefulSet", "Deployment", "DaemonSet") and not is_actor:
             for container in one["spec"]["template"]["spec"]["containers"]:
                 assert "livenessProbe" in container
                 assert "readinessProbe" in container or one["kind"] == "DaemonSet"
@@ -162,16 +151,16 @@ def test_what_runs_on_is_probed(values: Path) -> None:
 @each_file
 def test_mounts_and_ports_belong_together(values: Path) -> None:
     """Every mount has its volume, every port of a service and every probe its container's."""
-    found = _kept(values)
+    found = kept(values)
     named = {
         port["name"]
-        for _, pod in _pods(found) for container in pod["containers"] for port in container.get("ports", ())
+        for _, pod in pods(found) for container in pod["containers"] for port in container.get("ports", ())
     }  # fmt: skip
-    for service in _of(found, "Service"):
+    for service in of(found, "Service"):
         assert {port["targetPort"] for port in service["spec"]["ports"]} <= named
     for one in found:
         claims = {claim["metadata"]["name"] for claim in one.get("spec", {}).get("volumeClaimTemplates", ())}
-        for name, pod in _pods([one]):
+        for name, pod in pods([one]):
             volumes = {volume["name"] for volume in pod.get("volumes", ())} | claims
             for container in pod["containers"]:
                 assert {mount["name"] for mount in container.get("volumeMounts", ())} <= volumes, name
@@ -180,7 +169,7 @@ def test_mounts_and_ports_belong_together(values: Path) -> None:
 @each_file
 def test_the_collectors_configuration_is_one(values: Path, tmp_path: Path) -> None:
     """The collector takes the file that the chart makes for it."""
-    (text,) = [one["data"]["collector.yaml"] for one in _of(_kept(values), "ConfigMap")
+    (text,) = [one["data"]["collector.yaml"] for one in of(kept(values), "ConfigMap")
                if "collector.yaml" in one["data"]]  # fmt: skip
     path = tmp_path / "collector.yaml"
     path.write_text(text)
@@ -190,7 +179,7 @@ def test_the_collectors_configuration_is_one(values: Path, tmp_path: Path) -> No
 
 def test_the_default_install_lets_trainers_in_by_a_label() -> None:
     """OTLP from the release's namespace and from labelled ones; scrapes from one; nothing else."""
-    (policy,) = _of(_kept(CHART / "ci/default-values.yaml"), "NetworkPolicy")
+    (policy,) = of(kept(CHART / "ci/default-values.yaml"), "NetworkPolicy")
     telemetry, scrapes, views = policy["spec"]["ingress"]
 
     assert telemetry["from"] == [
@@ -205,13 +194,13 @@ def test_the_default_install_lets_trainers_in_by_a_label() -> None:
 
 def test_a_collector_that_is_not_ready_is_seen_but_gets_no_telemetry() -> None:
     """Probes ask two paths; snapshots and metrics have a service of their own, which is the one scraped."""
-    found = _kept(CHART / "ci/default-values.yaml")
-    (collector,) = _of(found, "StatefulSet")
+    found = kept(CHART / "ci/default-values.yaml")
+    (collector,) = of(found, "StatefulSet")
     (container,) = collector["spec"]["template"]["spec"]["containers"]
     probes = {
         name: container[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "liveness", "readiness")
     }
-    services = {one["metadata"]["name"]: one for one in _of(found, "Service")}
+    services = {one["metadata"]["name"]: one for one in of(found, "Service")}
     ports = {
         name: (
             one["spec"].get("publishNotReadyAddresses", False),
@@ -219,7 +208,7 @@ def test_a_collector_that_is_not_ready_is_seen_but_gets_no_telemetry() -> None:
         )
         for name, one in services.items()
     }
-    (monitor,) = _of(found, "ServiceMonitor")
+    (monitor,) = of(found, "ServiceMonitor")
     wanted = monitor["spec"]["selector"]["matchLabels"].items()
 
     assert probes == {"startup": "/live", "liveness": "/live", "readiness": "/ready"}
@@ -235,7 +224,7 @@ def test_a_collector_that_is_not_ready_is_seen_but_gets_no_telemetry() -> None:
 
 def test_collectors_and_routers_are_drained_one_at_a_time() -> None:
     """Each kind has a budget of its own."""
-    budgets = _of(_kept(CHART / "ci/full-values.yaml"), "PodDisruptionBudget")
+    budgets = of(kept(CHART / "ci/full-values.yaml"), "PodDisruptionBudget")
 
     assert {one["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"] for one in budgets} == {
         "collector", "router",
@@ -245,8 +234,8 @@ def test_collectors_and_routers_are_drained_one_at_a_time() -> None:
 
 def test_what_goes_out_can_be_limited() -> None:
     """To names, to the collectors and to what is listed; not by default, as targets are not known here."""
-    (open_,) = _of(_kept(CHART / "ci/default-values.yaml"), "NetworkPolicy")
-    (policy,) = _of(_kept(CHART / "ci/full-values.yaml"), "NetworkPolicy")
+    (open_,) = of(kept(CHART / "ci/default-values.yaml"), "NetworkPolicy")
+    (policy,) = of(kept(CHART / "ci/full-values.yaml"), "NetworkPolicy")
     names, collectors, extra = policy["spec"]["egress"]
 
     assert open_["spec"]["policyTypes"] == ["Ingress"]
@@ -258,7 +247,7 @@ def test_what_goes_out_can_be_limited() -> None:
 
 def test_the_service_monitor_has_two_endpoints_and_the_scrape_token() -> None:
     """Runs keep their own labels; jobs are those that the alert rules name."""
-    (monitor,) = _of(_kept(CHART / "ci/default-values.yaml"), "ServiceMonitor")
+    (monitor,) = of(kept(CHART / "ci/default-values.yaml"), "ServiceMonitor")
     ends = {end["port"]: end for end in monitor["spec"]["endpoints"]}
 
     assert {port: end["honorLabels"] for port, end in ends.items()} == {"metrics": True, "internal": False}
@@ -270,9 +259,9 @@ def test_the_service_monitor_has_two_endpoints_and_the_scrape_token() -> None:
 
 def test_boards_and_rules_are_those_of_the_project() -> None:
     """A ConfigMap for each board, under the sidecar's label; the rules' groups."""
-    found = _kept(CHART / "ci/default-values.yaml")
-    boards = [one for one in _of(found, "ConfigMap") if "-board-" in one["metadata"]["name"]]
-    (rule,) = _of(found, "PrometheusRule")
+    found = kept(CHART / "ci/default-values.yaml")
+    boards = [one for one in of(found, "ConfigMap") if "-board-" in one["metadata"]["name"]]
+    (rule,) = of(found, "PrometheusRule")
 
     assert {name for one in boards for name in one["data"]} == {
         path.name for path in (CHART / "files/dashboards").glob("*.json")
@@ -283,8 +272,8 @@ def test_boards_and_rules_are_those_of_the_project() -> None:
 
 def test_a_router_keeps_each_run_at_one_collector() -> None:
     """By the run's id, over the addresses of the headless service, and nobody gets in without the token."""
-    found = _kept(CHART / "ci/full-values.yaml")
-    (text,) = [one["data"]["router.yaml"] for one in _of(found, "ConfigMap") if "router.yaml" in one["data"]]
+    found = kept(CHART / "ci/full-values.yaml")
+    (text,) = [one["data"]["router.yaml"] for one in of(found, "ConfigMap") if "router.yaml" in one["data"]]
     router = yaml.safe_load(text)
     balancing = router["exporters"]["load_balancing"]
 
@@ -295,18 +284,18 @@ def test_a_router_keeps_each_run_at_one_collector() -> None:
         listener["auth"] == {"authenticator": "bearertokenauth"}
         for listener in router["receivers"]["otlp"]["protocols"].values()
     )
-    (job,) = _of(found, "Job")
+    (job,) = of(found, "Job")
     env = {one["name"]: one.get("value") for one in job["spec"]["template"]["spec"]["containers"][0]["env"]}
     assert env["OTEL_EXPORTER_OTLP_ENDPOINT"] == "https://tower-overwatch-router:4318"
 
 
 def test_users_groups_and_volumes_can_be_left_to_the_cluster() -> None:
     """As OpenShift needs: no user, group or claim; the data is in an emptyDir of the size that was given."""
-    found = _kept(CHART / "ci/openshift-values.yaml")
-    (collector,) = _of(found, "StatefulSet")
+    found = kept(CHART / "ci/openshift-values.yaml")
+    (collector,) = of(found, "StatefulSet")
     volumes = {one["name"]: one for one in collector["spec"]["template"]["spec"]["volumes"]}
 
-    for name, pod in _pods(found):
+    for name, pod in pods(found):
         assert not {"runAsUser", "runAsGroup", "fsGroup"} & pod["securityContext"].keys(), name
     assert "volumeClaimTemplates" not in collector["spec"]
     assert "persistentVolumeClaimRetentionPolicy" not in collector["spec"]
@@ -315,8 +304,8 @@ def test_users_groups_and_volumes_can_be_left_to_the_cluster() -> None:
 
 def test_all_listeners_are_at_the_address_that_was_given() -> None:
     """IPv6 for the collector and the router, whose own settings win."""
-    found = _kept(CHART / "ci/openshift-values.yaml")
-    (text,) = [one["data"]["router.yaml"] for one in _of(found, "ConfigMap") if "router.yaml" in one["data"]]
+    found = kept(CHART / "ci/openshift-values.yaml")
+    (text,) = [one["data"]["router.yaml"] for one in of(found, "ConfigMap") if "router.yaml" in one["data"]]
     doors = yaml.safe_load(text)["receivers"]["otlp"]["protocols"]
 
     assert (doors["grpc"]["endpoint"], doors["grpc"]["max_recv_msg_size_mib"]) == ("0.0.0.0:4317", 16)
@@ -324,21 +313,21 @@ def test_all_listeners_are_at_the_address_that_was_given() -> None:
     assert doors["http"]["endpoint"] == "[::]:4318"
     assert ".svc.cluster.example" in text
     (own,) = [
-        one["data"]["collector.yaml"] for one in _of(found, "ConfigMap") if "collector.yaml" in one["data"]
+        one["data"]["collector.yaml"] for one in of(found, "ConfigMap") if "collector.yaml" in one["data"]
     ]
     assert own.count("'[::]:") + own.count('"[::]:') == 6
 
 
 def test_hosts_from_outside_lead_to_the_view_and_to_where_trainers_send() -> None:
     """By an Ingress and by routes of a Gateway; the collector answers to those names."""
-    found = _kept(CHART / "ci/openshift-values.yaml")
-    (ingress,) = _of(found, "Ingress")
+    found = kept(CHART / "ci/openshift-values.yaml")
+    (ingress,) = of(found, "Ingress")
     leads = {
         rule["host"]: rule["http"]["paths"][0]["backend"]["service"] for rule in ingress["spec"]["rules"]
     }
-    (route,) = _of(found, "HTTPRoute")
+    (route,) = of(found, "HTTPRoute")
     (own,) = [
-        one["data"]["collector.yaml"] for one in _of(found, "ConfigMap") if "collector.yaml" in one["data"]
+        one["data"]["collector.yaml"] for one in of(found, "ConfigMap") if "collector.yaml" in one["data"]
     ]
 
     assert leads == {
@@ -360,7 +349,7 @@ def test_a_storage_class_is_the_clusters_a_named_one_or_none(
     given: str, shown: str | None, tmp_path: Path
 ) -> None:
     """`storageClassName: ""` asks for a volume that an administrator made."""
-    (collector,) = _of(objects(render({"persistence": {"storageClass": given}}, tmp_path)), "StatefulSet")
+    (collector,) = of(objects(render({"persistence": {"storageClass": given}}, tmp_path)), "StatefulSet")
 
     assert collector["spec"]["volumeClaimTemplates"][0]["spec"].get("storageClassName") == shown
 

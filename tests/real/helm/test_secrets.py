@@ -43,10 +43,14 @@ def after(made: dict[str, Any], age_days: int = 0) -> dict[str, Any]:
     return CLUSTER | {f"namespaces/{NAMESPACE}/secrets/{name}": one for name, one in made.items()}
 
 
+STACK = {"stack": {"enabled": True, "runId": "maze-1", "config": {"world": "goodhart:small"}}}
+
+
 @pytest.mark.parametrize(
     ("values", "named"),
     [
         ({}, "security.existingTokenSecret"),
+        ({**STACK, "security": {"existingTokenSecret": "mine"}}, "stack.existingTokenSecret"),
         ({**TLS, "security": {"existingTokenSecret": "mine"}}, "tls.existingSecret"),
     ],
 )
@@ -80,6 +84,18 @@ def test_an_upgrade_keeps_tokens_and_certificates(tmp_path: Path) -> None:
     assert {name: one["data"] for name, one in again.items()} == {
         name: one["data"] for name, one in first.items()
     }
+
+
+def test_an_upgrade_keeps_the_tokens_of_the_stack(tmp_path: Path) -> None:
+    """Each of its own, long enough for the servers to take it."""
+    first = secrets(STACK, tmp_path)
+    data = first["tower-overwatch-stack-tokens"]["data"]
+    tokens = {base64.b64decode(token) for token in data.values()}
+
+    assert set(data) == {"replay", "operator", "learner", "reader", "rollouts"}
+    assert len(tokens) == len(data)
+    assert min(map(len, tokens)) == 40
+    assert secrets(STACK, tmp_path, after(first))["tower-overwatch-stack-tokens"]["data"] == data
 
 
 def test_what_is_accepted_may_be_more_than_what_is_sent(tmp_path: Path) -> None:

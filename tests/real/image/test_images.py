@@ -28,37 +28,9 @@ pytestmark = [
     pytest.mark.timeout(1800),
     pytest.mark.skipif(absent() is not None, reason=str(absent())),
 ]
-TORCH = "torch==2.13.0"
 READ_ONLY = ("run", "--rm", "--network", "none", "--read-only", "--read-only-tmpfs=false", "--tmpfs", "/tmp")
 FORBIDDEN = ("gcc", "cc", "g++", "make", "pip", "pip3")
 KILLS = 5
-
-
-@pytest.fixture(scope="module")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Podman:
-    """The program."""
-    return Podman(tmp_path_factory.mktemp("podman"))
-
-
-@pytest.fixture(scope="module")
-def tower(podman: Podman, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The image of the target `tower`."""
-    yield from _image(podman, "tower", ("hatchling", ".[tui,gpu]"), tmp_path_factory.mktemp("tower"))
-
-
-@pytest.fixture(scope="module")
-def rl(podman: Podman, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The image of the target `rl`."""
-    yield from _image(podman, "rl", ("hatchling", TORCH, ".[rl,gpu]"), tmp_path_factory.mktemp("rl"))
-
-
-def _image(podman: Podman, target: str, wheels: tuple[str, ...], folder: Path) -> Iterator[str]:
-    base = podman.base(folder)
-    name, took = podman.build(target, wheels, folder)
-    sizes = [podman.megabytes(image) for image in (name, base)]
-    print(f"\n{target}: built in {took:.0f} s, {sizes[0]:.0f} MB of which the base {sizes[1]:.0f} MB")
-    yield name
-    podman.call("rmi", "--force", name)
 
 
 @pytest.fixture

@@ -138,6 +138,18 @@ ENTRIES: Final = (
         act="Lower the learning rate or the number of epochs; set a `target_kl` where there is none.",
     ),
     Runbook(
+        code="useful-time-burn",
+        means=(
+            "Too large a share of the run's time brought no useful update: it was silent or lost, made no "
+            "update, or went on under a critical finding."
+        ),
+        confirm="See `overwatch:run_useful:now` over time beside the run's state, updates and open findings.",
+        act=(
+            "Look at what the run did while it was 0: findings name what to do; without one look at the "
+            "phase that each rank was in, and at how often the run was started anew."
+        ),
+    ),
+    Runbook(
         code="policy-row",
         means="A number of the policy that only the run's own preset judges is beyond its limit.",
         confirm="The label `code` names it: its own heading here says how to confirm it.",

@@ -4,6 +4,7 @@ from typing import Final
 
 from overwatch.generate.boards.collector import COLLECTOR
 from overwatch.generate.boards.envs import ENVS
+from overwatch.generate.boards.federation import FEDERATION
 from overwatch.generate.boards.fleet import FLEET
 from overwatch.generate.boards.lanes import LANES
 from overwatch.generate.boards.learner import LEARNER
@@ -16,7 +17,7 @@ from overwatch.generate.boards.spec import Dashboard
 from overwatch.generate.boards.uids import Board
 
 DASHBOARDS: Final[tuple[Dashboard, ...]] = (
-    FLEET, RUN, LANES, ENVS, SEEDS, RETURNS, ROLLOUTS, LEARNER, REPLAY, COLLECTOR,
+    FLEET, RUN, LANES, ENVS, SEEDS, RETURNS, ROLLOUTS, LEARNER, REPLAY, FEDERATION, COLLECTOR,
 )  # fmt: skip
 
 

@@ -9,6 +9,8 @@ from typing import Final
 
 RUN_VARIABLE: Final = "rl_run_id"
 """The variable that every dashboard of runs has; the same word as the label."""
+CLUSTER_VARIABLE: Final = "cluster"
+"""The variable of the dashboard of many clusters; the label that each one's Prometheus adds."""
 
 
 class Board(Enum):
@@ -32,6 +34,8 @@ class Board(Enum):
     """Does experience reach the learner, and do its weights reach the actors?"""
     REPLAY = "overwatch-replay"
     """What does replay hold, and does it answer in time?"""
+    FEDERATION = "overwatch-federation"
+    """Which cluster needs somebody, and how much of its time is useful?"""
     COLLECTOR = "overwatch-collector"
     """Can what the other dashboards show be trusted?"""
 

@@ -11,6 +11,7 @@ import yaml
 from overwatch.catalog.alerts import Area
 from overwatch.generate.boards.uids import Board
 from overwatch.generate.rules.alert import Alert
+from overwatch.generate.rules.recorded import Recording
 from overwatch.generate.rules.windows import Plan, span
 
 Node: TypeAlias = "str | int | list[Node] | dict[str, Node]"
@@ -25,9 +26,14 @@ _BOARDS: Final = {Area.COLLECTOR: Board.COLLECTOR, Area.MACHINE: Board.LANES}
 """Where to look first; the run's own board for all others."""
 
 
-def rule_file(alerts: Sequence[Alert], plan: Plan, words: str = "") -> str:
-    """Alerts as a file of rules, one group an area; `words` are for the groups' names."""
+def rule_file(
+    alerts: Sequence[Alert], plan: Plan, words: str = "", recorded: Sequence[Recording] = ()
+) -> str:
+    """Alerts as a file of rules, one group an area, after what is recorded; `words` end a group's name."""
     groups: dict[str, list[Node]] = {}
+    for one in recorded:
+        rule: Node = {"record": one.name, "expr": _Block(one.expr) if "\n" in one.expr else one.expr}
+        groups.setdefault("overwatch-recorded", []).append(rule)
     for alert in alerts:
         groups.setdefault(f"overwatch-{alert.area.value}{words}", []).append(_rule(alert, plan))
     nodes: list[Node] = [{"name": name, "rules": rules} for name, rules in groups.items()]

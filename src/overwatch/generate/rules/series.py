@@ -10,9 +10,12 @@ from typing import Final
 from overwatch.generate.rules.windows import UPDATES, span
 
 BY_RUN: Final = "by (rl_run_id)"
-IS_LIVE: Final = f'max {BY_RUN} (overwatch_run_status{{state=~"live|slow|catching_up"}}) == 1'
+STATUS: Final = "overwatch_run_status"
+USEFUL: Final = "overwatch:run_useful:now"
+"""Recorded: 1 while a run is useful, 0 while it is not; see `recorded`."""
+IS_LIVE: Final = f'max {BY_RUN} ({STATUS}{{state=~"live|slow|catching_up"}}) == 1'
 _BEYOND: Final = 'overwatch_policy_updates_beyond_limit_total{metric="kl_divergence",level="critical"}'
-_UPDATES: Final = "overwatch_run_updates_total"
+UPDATES_TOTAL: Final = "overwatch_run_updates_total"
 _LABELS: Final = 'job="t",instance="a",rl_run_id="RUN"'
 
 
@@ -67,10 +70,22 @@ def risen(items: Iterable[str], prefix: str, seconds: int) -> str:
 def pair_expr(share: float, long_s: int, short_s: int) -> str:
     """Whether more than a share of the updates was outside, over a long window and still over a short one."""
     parts = [
-        f"{_rise(_BEYOND, window)} / {_rise(_UPDATES, window)} > {share:.4g}" for window in (long_s, short_s)
+        f"{_rise(_BEYOND, window)} / {_rise(UPDATES_TOTAL, window)} > {share:.4g}"
+        for window in (long_s, short_s)
     ]
-    parts.append(f"{_rise(_UPDATES, long_s)} >= {UPDATES}")
+    parts.append(f"{_rise(UPDATES_TOTAL, long_s)} >= {UPDATES}")
     return "(\n  " + "\n  and ".join(parts) + "\n)"
+
+
+def useless_expr(share: float, long_s: int, short_s: int) -> str:
+    """Whether more than a share of the time was not useful, over a long window and still over a short one."""
+    parts = [f"1 - avg_over_time({USEFUL}[{span(window)}]) > {share:.4g}" for window in (long_s, short_s)]
+    return "(\n  " + "\n  and ".join(parts) + "\n)"
+
+
+def recorded(name: str, values: str) -> Input:
+    """What was recorded of a run."""
+    return Input(f'{name}{{rl_run_id="RUN"}}', values)
 
 
 def _rise(series: str, seconds: int) -> str:
@@ -82,5 +97,5 @@ def burn_inputs(beyond: str) -> tuple[Input, ...]:
     labels = f'{_LABELS},metric="kl_divergence",level="critical"'
     return (
         Input(f"overwatch_policy_updates_beyond_limit_total{{{labels}}}", beyond),
-        reported(_UPDATES, "0+40x400"),
+        reported(UPDATES_TOTAL, "0+40x400"),
     )

@@ -1,22 +1,63 @@
 """Alerts whose windows follow from the length of a run."""
 
+from typing import TypeAlias
+
 from overwatch.catalog.alerts import Area
 from overwatch.generate.rules.alert import Alert
-from overwatch.generate.rules.series import BY_RUN, IS_LIVE, burn_inputs, in_state, pair_expr, reported
+from overwatch.generate.rules.series import (
+    BY_RUN,
+    IS_LIVE,
+    USEFUL,
+    burn_inputs,
+    in_state,
+    pair_expr,
+    recorded,
+    reported,
+    useless_expr,
+)
 from overwatch.generate.rules.windows import Plan, span
 
 
 def windowed_alerts(plan: Plan) -> tuple[Alert, ...]:
     """All of them."""
     pairs = plan.pairs()
-    return (_burn("Fast", pairs[:2], plan), _burn("Slow", pairs[2:], plan), _unsaved(plan), _quiet(plan))
-
-
-def _burn(word: str, pairs: tuple[tuple[float, int, int], ...], plan: Plan) -> Alert:
-    """Too large a share of the updates outside the trust region, at either of two paces."""
-    paces = " or ".join(
-        f"{pace * plan.budget:.0%} over {span(long)} and {span(short)}" for pace, long, short in pairs
+    halves = (("Fast", pairs[:2]), ("Slow", pairs[2:]))
+    return (
+        *(_burn(word, half, plan) for word, half in halves),
+        *(_useless(word, half, plan) for word, half in halves),
+        _unsaved(plan),
+        _quiet(plan),
     )
+
+
+_Pairs: TypeAlias = tuple[tuple[float, int, int], ...]
+"""Pace, long and short window."""
+
+
+def _paces(pairs: _Pairs, budget: float) -> str:
+    return " or ".join(
+        f"{pace * budget:.0%} over {span(long)} and {span(short)}" for pace, long, short in pairs
+    )
+
+
+def _useless(word: str, pairs: _Pairs, plan: Plan) -> Alert:
+    """Too large a share of a run's time without useful updates, at either of two paces."""
+    budget = plan.useless
+    return Alert(
+        code="useful-time-burn",
+        word=word,
+        area=Area.RUN,
+        expr="\nor\n".join(useless_expr(pace * budget, long, short) for pace, long, short in pairs),
+        hold_s=plan.hold(300),
+        summary="A run spends too much of its time without useful updates.",
+        more=f"Fires at {_paces(pairs, budget)}; {budget:.0%} over a run is what may be.",
+        bad=(recorded(USEFUL, "0"),),
+        good=(recorded(USEFUL, "1"),),
+    )
+
+
+def _burn(word: str, pairs: _Pairs, plan: Plan) -> Alert:
+    """Too large a share of the updates outside the trust region, at either of two paces."""
     return Alert(
         code="trust-region-burn",
         word=word,
@@ -24,7 +65,7 @@ def _burn(word: str, pairs: tuple[tuple[float, int, int], ...], plan: Plan) -> A
         expr="\nor\n".join(pair_expr(pace * plan.budget, long, short) for pace, long, short in pairs),
         hold_s=plan.hold(60),
         summary="Too many updates of a run are outside its trust region.",
-        more=f"Fires at {paces}; {plan.budget:.0%} over a run is what may be.",
+        more=f"Fires at {_paces(pairs, plan.budget)}; {plan.budget:.0%} over a run is what may be.",
         bad=burn_inputs("0+40x400"),
         good=burn_inputs("0x400"),
         lead=1,

@@ -30,6 +30,8 @@ class Plan:
     """Between two updates of a policy."""
     budget: float = 0.05
     """Share of a run's updates that may be outside the trust region."""
+    useful: float = 0.95
+    """Share of a run's time in which it should make useful updates."""
     divisor: int = 1
     """All holds and look-backs are divided by this; 1 but in tests."""
     runs_job: str = "overwatch"
@@ -47,6 +49,13 @@ class Plan:
                 raise ValueError(f"{name} {getattr(self, name)} is less than 1")
         if not 0 < self.budget * PACES[0] < 1:
             raise ValueError(f"budget {self.budget} is not above 0 and below 1/{PACES[0]:g}")
+        if not 0 < self.useless * PACES[0] < 1:
+            raise ValueError(f"useful {self.useful} is not below 1 and above 1 - 1/{PACES[0]:g}")
+
+    @property
+    def useless(self) -> float:
+        """Share of a run's time that may bring no useful update."""
+        return 1 - self.useful
 
     def at_least(self, seconds: float) -> int:
         """A window that holds enough scrapes and updates."""

@@ -134,7 +134,7 @@ class Cutter:
         stage = cycle.get("slot_stage")
         seeds = None if known is None else known.seeds
         if stage is not None and (seeds is None or seeds.shape != stage.shape[1:]):
-            # No more than one a step: of a process that goes on at a later step, none is named as an earlier one.
+            # One a step at most: a process that goes on at a later step names none as an earlier one.
             seeds = np.full(stage.shape[1:], span.first_step - 1, "<i4")
         if known is not None and known.step == span.first_step - 1 and _are_alike(known.tables, cycle):
             return _Memory(known.step, known.tables, seeds)

@@ -4,7 +4,7 @@ import { attr, h, keyed, put } from "../dom.js";
 import { since } from "../format.js";
 import { aim, jump, severity } from "./parts.js";
 
-/** @typedef {import("../types.js").Finding} Finding */
+/** @import { Finding } from "../types.js" */
 
 /** What the verdict has in whole, and needs no action. */
 const NO_ALARMS = new Set(["collector-away"]);

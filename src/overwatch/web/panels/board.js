@@ -5,17 +5,17 @@
  */
 
 import { attr, framed, h, put } from "../dom.js";
+import { makeTools } from "../filter.js";
 import { whole } from "../format.js";
-import { bind } from "../keys.js";
+import { bind, BY } from "../keys.js";
 import { fill, makeRow } from "../line.js";
+import { CLOSED } from "./parts.js";
 import * as rows from "../rows.js";
 import { makeRollups } from "../rollups.js";
 
-/** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../app.js").Panel} Panel */
-/** @typedef {import("../line.js").Row} Row */
-/** @typedef {import("../line.js").Shape} Shape */
-/** @typedef {import("../types.js").Snapshot} Snapshot */
+/** @import { Context, Panel } from "../app.js" */
+/** @import { Row, Shape } from "../line.js" */
+/** @import { Snapshot } from "../types.js" */
 /** Where the cursor is: on an env, wherever that goes, else on a line. @typedef {{at: number, env: number | null}} Cursor */
 
 const HIGH = { wide: 24, narrow: 46 };
@@ -25,7 +25,6 @@ const SPARE = 6;
 const HOLD_MS = 2000;
 const ASK_MS = 200;
 const ASCENDING_FIRST = ["env", "return", "reward", "fps", "metric"];
-const WAYS = { worst: "worst of each lane", every: "all, lane by lane", flat: "all in one list" };
 const KEPT = /** @type {const} */ (["run", "at", "sort", "order", "filter", "grouped"]);
 
 class Board {
@@ -83,6 +82,10 @@ class Board {
   }
   get isWindow() {
     return this.isFlat || this.ctx.link.place.first !== "";
+  }
+  /** Envs that the reader marked. */
+  get marked() {
+    return new Set(this.ctx.link.place.marked.split(",").filter(Boolean));
   }
   isKeeping = false;
   held = 0;
@@ -153,12 +156,13 @@ class Board {
     const first = Math.max(0, Math.min(Math.floor(grid.scrollTop / high) - SPARE, lines.count - inSight));
     this.recycle(first, Math.min(inSight, lines.count - first));
     const cursor = this.cursorAt(shown);
-    const [isOld, open] = [this.ctx.source.isOld(shown), this.ctx.link.place.env];
+    const [isOld, open, marked] = [this.ctx.source.isOld(shown), this.ctx.link.place.env, this.marked];
     this.rows.forEach((row, place) => {
       const at = first + place;
       const line = rows.lineAt(lines, shown, at);
       const isOpen = line.env !== null && String(line.env.env_id) === open;
-      fill(row, line, shown, this.shape, { at, isHere: at === cursor, isOpen, isOld });
+      const isMarked = line.env !== null && marked.has(String(line.env.env_id));
+      fill(row, line, shown, this.shape, { at, isHere: at === cursor, isOpen, isOld, isMarked });
     });
     attr(grid, "aria-activedescendant", this.rows[cursor - first]?.node.id);
     if (first !== this.first) this.block.style.setProperty("transform", `translateY(${first * high}px)`);
@@ -302,59 +306,29 @@ class Board {
     this.ctx.link.go({ sort, order, first: place.first && "0" });
   }
 
+  /** The env that is open, else that of the cursor. */
+  mark() {
+    const { place } = this.ctx.link;
+    const marked = this.marked;
+    let id = place.env;
+    if (!id) this.here((_, { env }) => (id = env ? String(env.env_id) : ""));
+    if (!id) return this.ctx.note("no environment is under the cursor");
+    if (!marked.delete(id)) marked.add(id);
+    this.ctx.link.go({ marked: [...marked].sort((one, other) => Number(one) - Number(other)).join(",") }, { quiet: true });
+  }
+
+  onlyMarked() {
+    const { filter, marked, first } = this.ctx.link.place;
+    const wanted = `env=${marked}`;
+    if (filter !== wanted && !marked) return this.ctx.note("nothing is marked; m marks the environment under the cursor");
+    this.ctx.link.go({ filter: filter === wanted ? "" : wanted, first: first && "0" });
+  }
+
   sortNext() {
     const known = this.shown ? rows.sorts(this.shown) : ["anomaly"];
     const next = known[(known.indexOf(this.ctx.link.place.sort) + 1) % known.length];
     if (next !== this.ctx.link.place.sort) this.sort(next);
   }
-}
-
-/** The filter with the server's word on it, and which rows there are. @param {Context} ctx @param {Board} board */
-function makeTools(ctx, board) {
-  const error = h("output", { class: "b-error", id: "board-error" });
-  const field = /** @type {HTMLInputElement} */ (h("input", { type: "search", "aria-label": "Filter environments", id: "board-filter",
-    placeholder: "filter: status=degraded gpu=0 slot=r1c1", autocomplete: "off", spellcheck: "false", "aria-describedby": "board-error" }));
-  const ways = /** @type {HTMLSelectElement} */ (h("select", { "aria-label": "Rows" },
-    ...Object.entries(WAYS).map(([value, text]) => h("option", { value }, text))));
-  let timer = 0;
-  let asked = ctx.link.place.filter;
-  /** The board keeps what it shows until the server can read the filter. */
-  async function ask() {
-    const filter = asked = field.value.trim();
-    const why = await ctx.source.ask("snapshot", { filter, rows: "1", run: ctx.link.place.run }).then(() => "", (bad) => bad.message);
-    if (filter !== asked) return;
-    put(error, why);
-    attr(field, "aria-invalid", why ? "true" : null);
-    // An address with a filter that cannot be read shows all; the field keeps it beside the error.
-    if (!why || ctx.link.place.filter === filter) ctx.link.go({ filter: why ? "" : filter, first: ctx.link.place.first && "0" }, { quiet: true });
-  }
-  field.addEventListener("input", () => {
-    clearTimeout(timer);
-    timer = setTimeout(ask, 250);
-  });
-  field.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" && event.key !== "Enter") return;
-    event.stopPropagation();
-    if (event.key === "Escape") field.value = "";
-    clearTimeout(timer);
-    void ask();
-    board.grid.focus();
-  });
-  ways.addEventListener("change", () => {
-    const way = ways.value;
-    board.home();
-    ctx.link.go({ grouped: way === "flat" ? "no" : "yes", first: way === "every" ? "0" : "" });
-  });
-  field.value = asked;
-  if (asked) void ask();
-  return {
-    node: h("div", { class: "b-tools" }, field, ways, error),
-    field,
-    update() {
-      if (document.activeElement !== field && !error.textContent) field.value = ctx.link.place.filter;
-      ways.value = board.isFlat ? "flat" : board.isWindow ? "every" : "worst";
-    },
-  };
 }
 
 /** @type {Board | null} */
@@ -363,20 +337,25 @@ let board = null;
 const on = (run) => (_, key) => board && run(board, key);
 const pages = ["flight"];
 bind([
-  { keys: ["j", "ArrowDown"], shown: "j ↓", does: "cursor to the next line of the board", pages, run: on((it) => it.move(1)) },
-  { keys: ["k", "ArrowUp"], shown: "k ↑", does: "cursor to the line before", pages, run: on((it) => it.move(-1)) },
-  { keys: ["PageDown"], shown: "PgDn", does: "ten lines on", pages, run: on((it) => it.move(10)) },
-  { keys: ["PageUp"], shown: "PgUp", does: "ten lines back", pages, run: on((it) => it.move(-10)) },
+  { keys: Object.keys(BY), shown: "j k", does: "cursor to the next line, to the one before; PgDn, PgUp: ten", pages,
+    run: on((it, key) => it.move(BY[key])) },
   { keys: ["Enter"], shown: "Enter", does: "open the environment, or the closed lane", pages, run: on((it) => it.here((at) => it.open(at))) },
   { keys: ["s"], shown: "s", does: "sort by anomaly, env, return, fps, metric in turn", pages, run: on((it) => it.sortNext()) },
   { keys: ["S"], shown: "S", does: "turn the order around", pages, run: on((it) => it.sort(it.ctx.link.place.sort)) },
   { keys: ["o"], shown: "o", does: "fold or unfold the lane of the cursor", pages, run: on((it) => it.here((_, { section }) => it.fold(section))) },
   { keys: ["/"], shown: "/", does: "filter the environments", pages, run: on((it) => it.tools.field.focus()) },
+  { keys: ["m"], shown: "m", does: "mark the environment, or no longer", run: on((it) => it.mark()),
+    pages: ["flight", "feed", "heat", "drawer", "full"] },
+  { keys: ["M"], shown: "M", does: "only marked environments, or all", pages, run: on((it) => it.onlyMarked()) },
   { keys: ["e"], shown: "e", does: "keys to the flight board", pages, run: on((it) => it.grid.focus()) },
-  { keys: ["g", "Home"], shown: "g Home", does: "cursor on the worst environment, nothing open", pages, run: on((it) => {
-    it.home();
-    it.ctx.link.go({ env: "", slot: "", lane: "", finding: "", first: "" });
-  }) },
+  { keys: ["i"], shown: "i", does: "all about the lane of the cursor", pages, run: on((it) => it.here((_, { section, env }) => {
+    const lane = section.group?.gpu_id ?? env?.gpu_id;
+    return lane ? it.ctx.link.go({ ...CLOSED, lane }) : it.ctx.note("there is no lane under the cursor");
+  })) },
+  { keys: ["g", "Home"], shown: "g Home", does: "the overview, cursor on the worst environment", run: (ctx) => {
+    board?.home();
+    ctx.link.go({ ...CLOSED, page: "flight", first: "" });
+  } },
 ]);
 
 /** @type {Panel} */

@@ -4,7 +4,7 @@ import { h, keyed, put } from "../dom.js";
 import { ABSENT, duration, whole } from "../format.js";
 import { aim, jump, polled, table } from "./parts.js";
 
-/** @typedef {import("../types.js").Snapshot} Snapshot */
+/** @import { Snapshot } from "../types.js" */
 /** @typedef {{name: string, label: string, a: string, b: string, by: string, differs: boolean}} Row */
 
 const EVERY_MS = 2000;

@@ -5,9 +5,7 @@ import { attr, h, keyed, put } from "../dom.js";
 import { bind } from "../keys.js";
 import { aim, button, jump, searched } from "./parts.js";
 
-/** @typedef {import("../types.js").Curve} Curve */
-/** @typedef {import("../types.js").History} History */
-/** @typedef {import("../types.js").Snapshot} Snapshot */
+/** @import { Curve, History, Snapshot } from "../types.js" */
 /** The past of one run, as far as it was asked for. @typedef {{past: History, curves: Map<string, Curve>}} Past */
 
 /** The terminal's order. */

@@ -1,17 +1,16 @@
 /** What is open at the side: an env, a slot, a lane, the host or a finding; all of the page where it is narrow. */
 
 import { attr, h, put } from "../dom.js";
-import { bind } from "../keys.js";
+import { bind, BY } from "../keys.js";
+import { isOpen } from "../link.js";
 import { onRail } from "./alarms.js";
 import { envOf, envPage, envTitle, slotPage } from "./env.js";
 import { acknowledge, findingOf, findingPage, findingTitle, momentOf } from "./finding.js";
 import { machinePage } from "./machine.js";
 import { CLOSED } from "./parts.js";
 
-/** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../app.js").Drawn} Drawn */
-/** @typedef {import("../app.js").Panel} Panel */
-/** @typedef {import("../types.js").Snapshot} Snapshot */
+/** @import { Context, Drawn, Panel } from "../app.js" */
+/** @import { Snapshot } from "../types.js" */
 
 /** Each kind: its page, and its title.
  * @type {Record<string, [(ctx: Context) => Drawn, (ctx: Context, snapshot: Snapshot) => string]>} */
@@ -66,16 +65,27 @@ function openAlarm(ctx, key) {
   else ctx.note(`there is no alarm ${key}`);
 }
 
+/** What is open, or all of the page where that holds nothing else. @param {Context} _ @param {string} key */
+function scroll(_, key) {
+  for (const one of [document.getElementById("side"), document.scrollingElement]) one?.scrollBy(0, BY[key] * LINE);
+}
+
+const open = ["drawer", "full"];
 bind([
   { keys: ["n", "p"], shown: "n p", does: "next, previous environment that is not OK", run: (ctx, key) =>
     outlier(ctx, key === "n" ? 1 : -1) },
-  { keys: ["i"], shown: "i", does: "all about the next slot of the environment", run: nextSlot },
+  { keys: ["i"], shown: "i", does: "all about the next slot of the environment", pages: open, run: nextSlot },
   { keys: ["a"], shown: "a", does: "acknowledge the finding that is open", run: (ctx) => void acknowledge(ctx) },
-  { keys: ["t"], shown: "t", does: "the moment when the finding began", run: toMoment },
+  { keys: ["t"], shown: "t", does: "the moment when the finding began", pages: ["flight", "findings", ...open], run: toMoment },
   { keys: ["B"], shown: "B", does: "the host and its busiest processes, or back", run: (ctx) =>
     ctx.link.go({ ...CLOSED, lane: ctx.link.place.lane === "host" ? "" : "host" }) },
   { keys: ["y"], shown: "y", does: "copy the link to what is shown", run: (ctx) => void copy(ctx) },
-  { keys: [..."123456789"], shown: "1-9", does: "open that alarm", pages: ["flight"], run: openAlarm },
+  { keys: [..."123456789"], shown: "1-9", does: "open that alarm", pages: ["flight", "full"], run: openAlarm },
+  { keys: ["Enter"], shown: "Enter", does: "close the drawer", pages: open, run: (ctx) => ctx.link.go(CLOSED) },
+  { keys: ["f"], shown: "f", does: "the drawer on the full screen, or no longer", run: (ctx) =>
+    (kindOf(ctx) ? ctx.link.go({ full: ctx.link.place.full ? "" : "yes" }) : ctx.note("nothing is open")) },
+  { keys: ["PageDown", "PageUp"], shown: "PgDn", does: "the text of the drawer further down; PgUp: up", pages: open, run: scroll },
+  { keys: Object.keys(BY), shown: "j k", does: "a line further down, up", pages: ["full"], run: scroll },
 ]);
 
 /** What was opened last is what is open. @param {Context} ctx */
@@ -84,10 +94,12 @@ function newestWins({ link }) {
     const isOpened = (/** @type {"env" | "lane"} */ name) => place[name] !== "" && place[name] !== before[name];
     const over = isOpened("env") ? { lane: "", finding: "" } : isOpened("lane") ? { finding: "" } : {};
     const slot = place.env !== before.env && place.slot === before.slot ? "" : place.slot;
-    link.go({ ...over, slot }, { quiet: true });
+    link.go({ ...over, slot, full: isOpen(place) ? place.full : "" }, { quiet: true });
   });
 }
 
+/** Pixels of a line of text. */
+const LINE = 20;
 const NARROW = matchMedia("(max-width: 1180px)");
 
 /** @type {Panel} */
@@ -105,7 +117,11 @@ export const panel = {
     newestWins(ctx);
     /** Where there is no room for both, it stands in the place of what is main. */
     const side = /** @type {Element} */ (document.getElementById("side"));
-    const role = () => attr(side, "role", shown && NARROW.matches ? "main" : "complementary");
+    function role() {
+      const isAll = shown !== "" && (NARROW.matches || ctx.link.place.full !== "");
+      attr(side, "role", isAll ? "main" : "complementary");
+      attr(document.body, "data-full", isAll);
+    }
     NARROW.addEventListener("change", role);
 
     /** @param {string} kind */

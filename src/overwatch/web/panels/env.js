@@ -7,11 +7,9 @@ import { lines, scrollback } from "./lines.js";
 import { status } from "../rows.js";
 import { CLOSED, facts, severity, table } from "./parts.js";
 
-/** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../types.js").Detail} Detail */
-/** @typedef {import("../types.js").Slot} Slot */
-/** @typedef {import("../types.js").Snapshot} Snapshot */
-/** @typedef {import("./parts.js").Row} Row */
+/** @import { Context } from "../app.js" */
+/** @import { Detail, Slot, Snapshot } from "../types.js" */
+/** @import { Row } from "./parts.js" */
 
 /** Digits of the numbers of an env, negative where the sign is shown too. @type {Record<string, number>} */
 const DIGITS = { return: -2, reward: -2, metric: 2, rent: 2, fps: 0 };

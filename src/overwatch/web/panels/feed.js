@@ -3,12 +3,12 @@
 import { attr, h, put } from "../dom.js";
 import { short, whole } from "../format.js";
 import { bind } from "../keys.js";
+import { isOpen } from "../link.js";
 import { lines, passing, scrollback, TOGGLES } from "./lines.js";
 import { button, CLOSED, jump, searched } from "./parts.js";
 
-/** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../app.js").Panel} Panel */
-/** @typedef {import("./lines.js").Kept} Kept */
+/** @import { Context, Panel } from "../app.js" */
+/** @import { Kept } from "./lines.js" */
 
 const FEW = 8;
 const pages = ["feed"];
@@ -34,8 +34,7 @@ bind([
   { keys: ["/"], shown: "/", does: "search the feed: words, or env=9", pages, run: () =>
     document.getElementById("search")?.focus() },
   { keys: ["Escape"], shown: "Esc", does: "close what is open, else show all lines again", pages, run: (ctx) => {
-    const { env, lane, finding } = ctx.link.place;
-    ctx.link.go(env || lane || finding ? CLOSED : { search: "", level: "" });
+    ctx.link.go(isOpen(ctx.link.place) ? CLOSED : { search: "", level: "" });
   } },
   { keys: ["O"], shown: "O", does: "the trainer's own log, or back", run: (ctx) => {
     const isLog = ctx.link.place.page === "feed" && ctx.link.place.level === "log";

@@ -5,9 +5,8 @@ import { clock, duration, sparkline, whole } from "../format.js";
 import { subject } from "./alarms.js";
 import { CLOSED, facts, severity } from "./parts.js";
 
-/** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../types.js").Finding} Finding */
-/** @typedef {import("../types.js").Snapshot} Snapshot */
+/** @import { Context } from "../app.js" */
+/** @import { Finding, Snapshot } from "../types.js" */
 
 /** The one that is open, else the one about the env that is. @param {Context} ctx */
 export function findingOf({ link: { place: { finding, env } }, snapshot }) {

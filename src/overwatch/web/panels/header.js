@@ -4,7 +4,7 @@ import { attr, h, put } from "../dom.js";
 import { ABSENT, duration, moments, percent, short, whole } from "../format.js";
 import { severity } from "./parts.js";
 
-/** @typedef {import("../types.js").Snapshot} Snapshot */
+/** @import { Snapshot } from "../types.js" */
 
 /** @param {number | null | undefined} done @param {number | null | undefined} planned */
 const of = (done, planned) => (done == null ? ABSENT : planned == null ? whole(done) : `${done}/${planned}`);

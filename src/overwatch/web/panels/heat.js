@@ -5,11 +5,11 @@ import { painted, repaint } from "../canvas.js";
 import { gestures } from "../chart.js";
 import { attr, h, put } from "../dom.js";
 import { clock, whole } from "../format.js";
-import { bind } from "../keys.js";
+import { bind, BY } from "../keys.js";
 import { button } from "./parts.js";
 
-/** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../types.js").HeatMap} HeatMap */
+/** @import { Context } from "../app.js" */
+/** @import { HeatMap } from "../types.js" */
 
 const [REFRESH_MS, AGAIN_MS, ROW, BOTTOM, MOST] = [2000, 120, 14, 20, 512];
 /** @param {number} wide */
@@ -247,7 +247,7 @@ const turn = (of) => (/** @type {import("../app.js").Context} */ ctx) => {
 bind([
   { keys: ["H"], shown: "H", does: "envs over the time of the run, or back", run: turn("env") },
   { keys: ["G"], shown: "G", does: "GPUs over the time of the run, or back", run: turn("gpu") },
-  { keys: ["j", "k", "PageDown", "PageUp"], shown: "j k", does: "to the row below, above; PgDn, PgUp: ten", pages: ["heat"],
-    run: (_, key) => map?.move({ j: 1, k: -1, PageDown: 10, PageUp: -10 }[key] ?? 0) },
+  { keys: Object.keys(BY), shown: "j k", does: "to the row below, above; PgDn, PgUp: ten", pages: ["heat"],
+    run: (_, key) => map?.move(BY[key]) },
   { keys: ["Enter"], shown: "Enter", does: "open the env, or the GPU, at the time that is read", pages: ["heat"], run: () => map?.open() },
 ]);

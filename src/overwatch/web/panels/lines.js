@@ -4,9 +4,8 @@ import { h, keyed } from "../dom.js";
 import { clock } from "../format.js";
 import { CLOSED, jump, pairs, severity } from "./parts.js";
 
-/** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../types.js").FeedLine} FeedLine */
-/** @typedef {import("../types.js").Snapshot} Snapshot */
+/** @import { Context } from "../app.js" */
+/** @import { FeedLine, Snapshot } from "../types.js" */
 /** @typedef {FeedLine & {number: number}} Kept */
 
 const MOST = 1000;

@@ -4,7 +4,7 @@ import { duration, fixed, percent, sparkline, whole } from "../format.js";
 import { status } from "../rows.js";
 import { CLOSED, facts } from "./parts.js";
 
-/** @typedef {import("./parts.js").Row} Row */
+/** @import { Row } from "./parts.js" */
 
 const WORST = 8;
 /** How a number is shown, by its field's name. @type {[RegExp, (value: number) => string][]} */

@@ -2,7 +2,7 @@
 
 import { attr, h, keyed, put } from "../dom.js";
 
-/** @typedef {import("../app.js").Context} Context */
+/** @import { Context } from "../app.js" */
 /** @typedef {Partial<import("../link.js").Place>} To */
 /** `to`: a link to that place. `href`: one to elsewhere. `is`, `glyph`: its colour, beside the word or glyph in it.
  * @typedef {{text: string, to?: To, href?: string, is?: string, glyph?: string, isHere?: boolean}} Said */

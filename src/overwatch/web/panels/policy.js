@@ -4,8 +4,7 @@ import { attr, h, put } from "../dom.js";
 import { ABSENT, age, sparkline, whole } from "../format.js";
 import { aim, jump, severity } from "./parts.js";
 
-/** @typedef {import("../types.js").Reading} Reading */
-/** @typedef {import("../types.js").Snapshot} Snapshot */
+/** @import { Reading, Snapshot } from "../types.js" */
 
 /** Short name in the snapshot's `policy`, and its label. @type {[string, string][]} */
 export const CELLS = [

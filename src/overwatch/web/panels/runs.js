@@ -5,7 +5,7 @@ import { duration, whole, ABSENT } from "../format.js";
 import { bind } from "../keys.js";
 import { polled, table } from "./parts.js";
 
-/** @typedef {import("../types.js").RunLine} RunLine */
+/** @import { RunLine } from "../types.js" */
 
 const EVERY_MS = 2000;
 /** What belongs to one run, and is left behind with it. */

@@ -4,10 +4,7 @@ import { h, put } from "../dom.js";
 import { ABSENT, duration, short, sparkline, whole } from "../format.js";
 import { pairs, table } from "./parts.js";
 
-/** @typedef {import("../types.js").Reading} Reading */
-/** @typedef {import("../types.js").Service} Service */
-/** @typedef {import("../types.js").Tally} Tally */
-/** @typedef {import("../types.js").Total} Total */
+/** @import { Reading, Service, Tally, Total } from "../types.js" */
 /** @typedef {Partial<Omit<Tally & Total, "name" | "total">> & {name: string, total: number | null}} Counted */
 
 /** The name of a process: its role, and its rank where that is not 0.

@@ -5,10 +5,7 @@ import { ABSENT, duration, fixed, memory, percent, short, sparkline } from "../f
 import { aim, jump } from "./parts.js";
 import { words } from "./services.js";
 
-/** @typedef {import("../types.js").Bound} Bound */
-/** @typedef {import("../types.js").Lane} Lane */
-/** @typedef {import("../types.js").Service} Service */
-/** @typedef {import("../types.js").Snapshot} Snapshot */
+/** @import { Bound, Lane, Service, Snapshot } from "../types.js" */
 
 const BARS = 10;
 const MOST_SERVICES = 8;

@@ -5,7 +5,7 @@ import { clock } from "../format.js";
 import { bind } from "../keys.js";
 import { polled } from "./parts.js";
 
-/** @typedef {import("../types.js").Timeline} Timeline */
+/** @import { Timeline } from "../types.js" */
 
 const [TICK_MS, EVERY_MS] = [100, 5000];
 /** What the keys move. */
@@ -41,6 +41,13 @@ function step(ctx, by) {
   seek(ctx, Math.round(moment(ctx)) + by);
 }
 
+/** What is open, a second before or later. @param {import("../app.js").Context} ctx @param {number} by */
+function past(ctx, by) {
+  if (!state.line?.live) jump(ctx, by);
+  else if (state.line.past) step(ctx, by);
+  else ctx.note("nothing is recorded here, so only the newest moment can be shown");
+}
+
 /** @param {import("../app.js").Context} ctx @param {number} by */
 function faster(ctx, by) {
   state.speed = Math.min(1000, Math.max(0.125, state.speed * by));
@@ -52,6 +59,8 @@ bind([
   { keys: [".", ","], shown: ", .", does: "one second back, one second on", run: (ctx, key) => step(ctx, key === "." ? 1 : -1) },
   { keys: ["<", ">"], shown: "< >", does: "play half as fast, twice as fast", run: (ctx, key) => faster(ctx, key === ">" ? 2 : 0.5) },
   { keys: ["[", "]"], shown: "[ ]", does: "to the alarm before on the timeline, to the next", run: (ctx, key) => jump(ctx, key === "]" ? 1 : -1) },
+  { keys: ["[", "]"], shown: "[ ]", does: "of a live run: what is open as it was a second before; a second on; else the alarm before, the next",
+    pages: ["drawer", "full"], run: (ctx, key) => past(ctx, key === "]" ? 1 : -1) },
 ]);
 
 /** @type {import("../app.js").Panel} */

@@ -15,6 +15,7 @@ def test_uids_stay_what_they_were() -> None:
         "ROLLOUTS": "overwatch-rollouts",
         "LEARNER": "overwatch-learner",
         "REPLAY": "overwatch-replay",
+        "FEDERATION": "overwatch-federation",
         "COLLECTOR": "overwatch-collector",
     }
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from overwatch_rl.artifacts.retrying import Patience, Tries
+from overwatch.objects.retrying import Patience, Tries
 
 
 def waits(share: float, deadline_s: float) -> list[float]:

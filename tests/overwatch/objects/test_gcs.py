@@ -14,9 +14,9 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from overwatch_rl.artifacts.backends import Tag
-from overwatch_rl.artifacts.retrying import Patience
-from overwatch_rl.artifacts.store import ConflictError, Store, open_store
+from overwatch.objects.backends import Tag
+from overwatch.objects.retrying import Patience
+from overwatch.objects.store import ConflictError, Store, open_store
 from overwatch_rl.checkpoints.reading import find_checkpoint
 from overwatch_rl.checkpoints.uploading import claim
 from tests.overwatch_rl.checkpoints.made import state, upload

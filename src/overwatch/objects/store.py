@@ -16,20 +16,21 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 from uuid import uuid4
 
-from overwatch_rl.artifacts.backends import (
+from overwatch.extras import STORE
+from overwatch.objects.backends import (
     Backend,
     Entry,
+    Folder,
     Held,
     PermanentError,
     Tag,
     TakenError,
-    backend_of,
 )
-from overwatch_rl.artifacts.digests import Bytes, sha256_of
-from overwatch_rl.artifacts.retrying import Patience, Tries
+from overwatch.objects.digests import Bytes, sha256_of
+from overwatch.objects.retrying import Patience, Tries
 
 T = TypeVar("T")
 _AT_ONCE: Final = 4
@@ -208,10 +209,34 @@ class Store:
         raise StoreError(f"cannot {verb} {self.uri(key)} ({tries}): {why}")
 
 
+SCHEMES: Final = ("file", "s3", "gs", "az", "memory")
+"""Of URLs that are stores."""
+
+
+def _backend_of(place: str | Path, patience: Patience) -> Backend:
+    text = str(place)
+    if isinstance(place, Path) or "://" not in text:
+        return Folder(Path(place))
+    parts = urlsplit(text)
+    base = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
+    if parts.scheme not in SCHEMES:
+        raise ValueError(f"{text} is no store; use a folder, or a URL of {', '.join(SCHEMES)}")
+    if parts.scheme == "file":
+        return Folder(Path(unquote(parts.path)))
+    if STORE.missing:
+        raise ValueError(STORE.need)
+    from overwatch.objects.buckets import BUCKETS
+
+    return BUCKETS[parts.scheme](base, parts.query, patience)
+
+
 def open_store(place: str | Path, patience: Patience | None = None) -> Store:
-    """The store at a folder or URL; no request is made. Raises `ValueError` naming what is wrong with it."""
+    """The store at a folder or URL; no request is made.
+
+    Raises `ValueError` naming what is wrong with it, or what is missing.
+    """
     patience = patience or Patience()
-    return Store(backend_of(place, patience), patience)
+    return Store(_backend_of(place, patience), patience)
 
 
 def is_remote(place: str | Path) -> bool:

@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from overwatch_rl.artifacts.backends import Expected, Folder, PermanentError, Tag
-from overwatch_rl.artifacts.digests import Bytes, xxh3_of
-from overwatch_rl.artifacts.retrying import Patience
-from overwatch_rl.artifacts.store import ConflictError, LostError, Store, StoreError, is_remote, open_store
+from overwatch.objects.backends import Expected, Folder, PermanentError, Tag
+from overwatch.objects.digests import Bytes, sha256_of
+from overwatch.objects.retrying import Patience
+from overwatch.objects.store import ConflictError, LostError, Store, StoreError, is_remote, open_store
 from tests.overwatch_rl.servers import FaultProxy, s3_url
 
 SOON = Patience(deadline_s=1.0, request_s=0.3, first_s=0.01, most_s=0.05)
@@ -62,7 +62,7 @@ def test_a_tag_of_a_folder_is_the_digest_of_what_is_read_with_it(tmp_path: Path,
     folder.write("a", b"another", "any")
 
     assert opened is not None
-    assert opened[0] == written == Tag(xxh3_of(data))
+    assert opened[0] == written == Tag(sha256_of(data))
     assert b"".join(opened[1]) == data
 
 
@@ -166,7 +166,7 @@ def test_a_store_that_ignores_conditions_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        ("http://x/y", "http://x/y is no store; use a folder, or a URL of file, s3, gs, memory"),
+        ("http://x/y", "http://x/y is no store; use a folder, or a URL of file, s3, gs, az, memory"),
         ("s3:///x", "s3:///x names no bucket; use s3://bucket/prefix"),
         ("s3://b/x?secret_access_key=y", "the option secret_access_key; use endpoint, .* for secrets"),
         ("gs://b/x?colour=red", "the option colour; use endpoint"),

@@ -1,0 +1,1 @@
+"""Files in a folder or an object store. Must not know what the files mean."""

@@ -1,0 +1,223 @@
+"""Trainers and collectors on hosts of their own, through kills, partitions, a full disk and wrong clocks.
+
+Every trainer's own account is held against what the collectors recorded: what was emitted is recorded once,
+or was counted as dropped by name.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from overwatch.events import EpisodeEnded, LogLine, Measured, Record
+from overwatch.feeds.inputs import open_input
+from overwatch.feeds.recording import Recording
+from tests.e2e.killing import Collector
+from tests.e2e.namespaces import Host, network
+from tests.e2e.sdk.chaos import Ear, Trainer, training, wait_for
+from tests.e2e.sdk.trainer import Ending
+from tests.e2e.test_collector_full_disk import mounted
+
+PORT = 4318
+DISK_MIB = 24
+CLOCK = """\
+import time
+true, true_ns = time.time, time.time_ns
+time.time, time.time_ns = lambda: true() + {0}, lambda: true_ns() + {0} * 10**9
+"""
+"""What Python runs first in a trainer and its exporter, whose clock is wrong by so many seconds."""
+LATE_S = 400.0
+"""Between the last record and the check of it, on a busy machine; clocks are wrong by more."""
+ROOM = 'mount -t tmpfs -o size=1m none "$0" && exec "$@"'
+"""The trainer's spool becomes a file system of 1 MiB."""
+
+
+class Site:
+    """Some trainers at some collectors, each on a host; a trainer emits to one collector."""
+
+    def __init__(self, folder: Path, trainers: int, collectors: int) -> None:
+        self.folder = folder
+        self.trainers: list[Trainer] = []
+        self.collectors: list[Collector] = []
+        self.hosts: list[Host] = []
+        """Of the collectors."""
+        self.trainer_hosts: list[Host] = []
+        self._names = [*(f"c{n}" for n in range(collectors)), *(f"t{n}" for n in range(trainers))]
+        self._count = collectors
+
+    @contextmanager
+    def running(
+        self, disk: Path, clocks: dict[int, int], small: frozenset[int] = frozenset()
+    ) -> Iterator[None]:
+        """All of them; the first collector keeps its data on `disk`, clocks are wrong by so many seconds."""
+        with ExitStack() as stack:
+            hosts = stack.enter_context(network(self._names))
+            self.hosts, self.trainer_hosts = hosts[: self._count], hosts[self._count :]
+            for number, host in enumerate(self.hosts):
+                place = disk if number == 0 else self.folder / host.namespace
+                collector = Collector(place, *_sets(host), prefix=host.prefix)
+                stack.callback(collector.kill)
+                collector.start()
+                self.collectors.append(collector)
+            for number, host in enumerate(self.trainer_hosts):
+                folder = self.folder / host.namespace
+                (folder / "spool").mkdir(parents=True)
+                prefix, close_s = host.prefix, 60.0
+                if number in small:
+                    prefix, close_s = (*prefix, "sh", "-c", ROOM, str(folder / "spool")), 2.0
+                if number in clocks:
+                    (folder / "sitecustomize.py").write_text(CLOCK.format(clocks[number]))
+                    prefix = ("env", f"PYTHONPATH={folder}:{Path(__file__).parents[2]}", *prefix)
+                endpoint = f"http://{self.hosts[number % self._count].address}:{PORT}"
+                trainer = training(folder, endpoint, prefix=prefix, pace_s=0.005, close_s=close_s)
+                self.trainers.append(stack.enter_context(trainer))
+            yield
+
+    def end(self) -> list[Ending]:
+        """Every trainer ends well, then every collector."""
+        endings = [trainer.ending() for trainer in self.trainers]
+        for collector in self.collectors:
+            collector.stop()
+            assert "Traceback" not in collector.log
+        return endings
+
+
+def _sets(host: Host) -> tuple[str, ...]:
+    return (
+        f"receivers.otlp.protocols.http.endpoint={host.address}:{PORT}",
+        "service.security.allow_insecure_bind=true",
+    )
+
+
+def recorded(collectors: list[Collector]) -> dict[str, Ear]:
+    """What all collectors recorded, by run; a record that came twice must be the same both times."""
+    ears: dict[str, Ear] = {}
+    for collector in collectors:
+        for _, decoded in Recording(collector.folder / "otlp").reported():
+            for record in decoded.records:
+                assert record.origin.run_id is not None
+                ears.setdefault(record.origin.run_id, Ear([])).take(record)
+    return ears
+
+
+def shown_updates(collectors: list[Collector]) -> Counter[str]:
+    """The updates of each run that a replay counts at its end."""
+    found: Counter[str] = Counter()
+    for collector in collectors:
+        last = {
+            snapshot.run.run_id: snapshot for snapshot in open_input(collector.folder / "otlp").recorded()
+        }
+        found.update({run: int(snapshot.counters["updates"]) for run, snapshot in last.items()})
+    return found
+
+
+def last_batch(collectors: list[Collector], run_id: str) -> list[Record]:
+    """The records of the newest request of a run."""
+    found: list[Record] = []
+    for collector in collectors:
+        for _, decoded in Recording(collector.folder / "otlp").reported():
+            found = [record for record in decoded.records if record.origin.run_id == run_id] or found
+    return found
+
+
+def emitted(records: list[Record]) -> Counter[str]:
+    """How many calls of the trainer the records stand for, by kind."""
+    found: Counter[str] = Counter()
+    for record in records:
+        event = record.event
+        if isinstance(event, Measured):
+            found[event.scope.value] += 1 if event.conflated is None else event.conflated.n
+        elif isinstance(event, LogLine | EpisodeEnded):
+            found[type(event).__name__] += 1
+    return found
+
+
+def check(
+    site: Site, endings: list[Ending], clocks: dict[int, int], lossy: frozenset[int] = frozenset()
+) -> None:
+    """Every trainer's account to the record."""
+    now_s = time.time()
+    ears, shown = recorded(site.collectors), shown_updates(site.collectors)
+    total = Counter[str]()
+    for number, (trainer, ending) in enumerate(zip(site.trainers, endings, strict=True)):
+        ear = ears[trainer.plan.run_id]
+        ahead_s = max(record.event.at for record in ear.records) / 1e9 - now_s
+        assert abs(ahead_s - clocks.get(number, 0)) < LATE_S
+        lost = sum(ending.dropped.values())
+        total.update(emitted=ending.accepted, kept=ending.kept, dropped=lost, again=ear.duplicates)
+        if number in lossy:
+            # Its end is among what was dropped, and so is what was recorded as the cut took its answer.
+            found = sum(emitted(ear.records).values()) + ending.kept + ending.dropped["not_kept"]
+            unanswered = sum(emitted(last_batch(site.collectors, trainer.plan.run_id)).values())
+            assert ending.dropped.keys() == {"not_kept"}
+            assert found - ending.accepted in (0, unanswered)
+            continue
+        assert ending.kept == 0
+        assert ending.dropped == {}
+        assert ending.delivered
+        ear.assert_whole(ending.steps)
+        assert shown[trainer.plan.run_id] == ending.steps
+    print(f"{len(endings)} trainers, {len(site.collectors)} collectors: {dict(total)}, none missing or twice")
+
+
+def cut_and_kill(site: Site, rounds: int, seed: int, cut_s: float) -> None:
+    """In turn: a collector is killed and started, another's cable, and a trainer's, is out for a while."""
+    chance = random.Random(seed)  # noqa: S311 a test's own moments
+    for turn in range(rounds):
+        killed = site.collectors[turn % len(site.collectors)]
+        away = site.hosts[(turn + 1) % len(site.hosts)]
+        alone = chance.choice(site.trainer_hosts)
+        killed.kill()
+        away.cut()
+        time.sleep(cut_s / 2)
+        alone.cut()
+        killed.start()
+        time.sleep(cut_s / 2)
+        away.join()
+        alone.join()
+        for trainer in site.trainers:
+            trainer.wait_steps(20)
+
+
+def fill(disk: Path, trainer: Trainer) -> None:
+    """Leave the disk without room until the trainer has gone on for a while, then give it back."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(1 << 16))
+        except OSError:
+            pass
+    trainer.wait_steps(100)
+    ballast.unlink()
+
+
+def test_two_trainers_and_two_collectors_lose_nothing(tmp_path: Path) -> None:
+    """A kill, a partition, a full disk, and a trainer whose clock is a quarter of an hour ahead."""
+    site, clocks = Site(tmp_path, trainers=2, collectors=2), {1: 900}
+    with mounted(tmp_path / "disk", DISK_MIB) as disk, site.running(disk, clocks):
+        for trainer in site.trainers:
+            trainer.wait_steps(20)
+        cut_and_kill(site, rounds=1, seed=1, cut_s=1.0)
+        fill(disk, site.trainers[0])
+        check(site, site.end(), clocks)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_eight_trainers_and_three_collectors_account_for_every_record(tmp_path: Path) -> None:
+    """The same over and over; one trainer ends cut off with a spool of 1 MiB, and names what it dropped."""
+    site, lossy = Site(tmp_path, trainers=8, collectors=3), frozenset({7})
+    clocks = {1: 900, 2: -900, 3: 3600}
+    with mounted(tmp_path / "disk", 8 * DISK_MIB) as disk, site.running(disk, clocks, lossy):
+        for trainer in site.trainers:
+            trainer.wait_steps(20)
+        cut_and_kill(site, rounds=3, seed=2, cut_s=4.0)
+        fill(disk, site.trainers[0])
+        site.trainer_hosts[7].cut()
+        wait_for(lambda: site.trainers[7].account().at_risk, "a spool without room", 240)
+        check(site, site.end(), clocks, lossy)
