@@ -93,8 +93,9 @@ def test_a_stack_comes_up_scrapes_a_run_and_goes_down(command: Command, tmp_path
         eventually(lambda: instant_query(url, "count(up == 1) == 2"), 45)
         assert instant_query(url, 'up{job="overwatch-collector"} == 1')
         rules = json.loads(request(f"{url}/api/v1/rules").body)["data"]["groups"]
-        alerts = {rule["name"] for group in rules for rule in group["rules"]}
-        leads = {rule["annotations"]["runbook_url"] for group in rules for rule in group["rules"]}
+        alerting = [rule for group in rules for rule in group["rules"] if rule["type"] == "alerting"]
+        alerts = {alert["name"] for alert in alerting}
+        leads = {alert["annotations"]["runbook_url"] for alert in alerting}
         runbooks = tmp_path / "data/stack/runbooks.md"
         assert {lead.partition("#")[0] for lead in leads} == {runbooks.as_uri()}
         headings = {line[3:] for line in runbooks.read_text().splitlines() if line.startswith("## ")}

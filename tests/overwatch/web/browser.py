@@ -10,12 +10,13 @@ import os
 import re
 import shutil
 import threading
+import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import pytest
@@ -145,6 +146,19 @@ def shown(page: Page) -> Page:
     """The page once it has a snapshot."""
     page.wait_for_selector("#top h1:not(:empty)")
     return page
+
+
+T = TypeVar("T")
+SETTLES_S: Final = 20.0
+"""On a machine with much other work."""
+
+
+def settled(page: Page, read: Callable[[], T], wanted: T) -> T:
+    """What is read once it is as wanted; what is read last where it does not become so."""
+    until = time.monotonic() + SETTLES_S
+    while (found := read()) != wanted and time.monotonic() < until:
+        page.wait_for_timeout(50)
+    return found
 
 
 def cleaned(text: str) -> str:

@@ -1,6 +1,7 @@
 """The feed: the terminal's lines, chosen as the terminal chooses them, followed unless one scrolls up."""
 
 import itertools
+from functools import partial
 from urllib.parse import quote
 
 import msgspec
@@ -15,7 +16,7 @@ from overwatch.tui.text import plain
 from tests.overwatch.tui import scenario
 from tests.overwatch.tui.drawers import looking
 from tests.overwatch.tui.hostile import poisoned_snapshot
-from tests.overwatch.web.browser import PHONE, PageOf, Scene, shown, text
+from tests.overwatch.web.browser import PHONE, PageOf, Scene, settled, shown, text
 
 GO = "to => { history.pushState(null, '', to); dispatchEvent(new PopStateEvent('popstate')); }"
 """Another place, as by the browser's own keys."""
@@ -82,8 +83,8 @@ def test_the_same_lines_pass_as_in_the_terminal(page_of: PageOf) -> None:
         for level, search in itertools.product(_LEVELS, _SEARCHES):
             page.evaluate(GO, f"?page=feed&level={level}&search={quote(search)}")
             expected = kept.lines(frozenset(level.split(",")) - {"", "all"}, search, facts=level == "")
-            expect(page.locator(".feed li")).to_have_count(len(expected))
-            assert _listed(page) == (_in_the_terminal(expected) if expected else []), (level, search)
+            lines = _in_the_terminal(expected) if expected else []
+            assert settled(page, partial(_listed, page), lines) == lines, (level, search)
             assert page.get_by_text("no line passes").is_visible() == (not expected), (level, search)
         page.close()
 

@@ -12,7 +12,7 @@ from overwatch.snapshot import Snapshot, View
 from overwatch.tui.context import Context, freshness
 from overwatch.tui.panels import board
 from overwatch.tui.text import left, plain
-from tests.overwatch.web.browser import PageOf, Scene, shown
+from tests.overwatch.web.browser import PageOf, Scene, settled, shown
 from tests.overwatch.web.scenes import SCENES, Fleet
 
 WIDTH, HEIGHT = 4000, 320
@@ -71,11 +71,12 @@ def test_rows_of_a_scene_are_the_terminals(name: str, page_of: PageOf) -> None:
     snapshot: Snapshot = SCENES[name]()
     with Scene(snapshot, of_view=every).served() as url:
         page = shown(page_of(f"{url}?first=0", size=(1900, 1400)))
-        there = drawn(page)[:FIRST]
+        here = framed(snapshot)[:FIRST]
+        there = settled(page, lambda: drawn(page)[:FIRST], here)
         page.close()
 
     assert len(there) == FIRST
-    assert there == framed(snapshot)[:FIRST]
+    assert there == here
 
 
 VIEWS = {
@@ -93,9 +94,9 @@ def test_rows_of_a_view_are_the_terminals(name: str, page_of: PageOf) -> None:
              "first": "0"}  # fmt: skip
     with fleet.served() as url:
         page = shown(page_of(f"{url}?{urlencode(asked)}", size=(1900, 1400)))
-        there = drawn(page)[:FIRST]
+        here = framed(fleet.seen(view))
+        there = settled(page, lambda: drawn(page)[:FIRST], here[:FIRST])
         page.close()
 
-    here = framed(fleet.seen(view))
     assert len(here) in (3, 200)
     assert there == here[:FIRST]
