@@ -1,13 +1,16 @@
 """The reporter that has a run's own numbers written into its folder, by a process of its own: `files_writer`.
 
-Rules: the training thread copies columns into shared memory and never waits; what finds no room waits here,
-up to a bound, and is then dropped and counted. Which rows end an episode is decided in the process. One
+Rules: the training thread copies columns into shared memory and does not wait; what finds no room waits here,
+up to a bound, and is then dropped and counted. Before a checkpoint it is handed over, for some seconds at
+most: no later life makes those rows again. Which rows end an episode is decided in the process. One
 process writes a folder: that of a killed trainer has written all it was given before the next begins. Must
 not know worlds or algorithms.
 """
 
+import contextlib
 import logging
 import os
+import time
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,6 +35,9 @@ LOCK: Final = ".writer.lock"
 BUSY_S: Final = 60.0
 """How long a process of before may take to write what it was given."""
 CLOSE_S: Final = 60.0
+CHECKPOINT: Final = "checkpoint"
+CHECKPOINT_S: Final = 10.0
+"""How long a checkpoint waits at most until what waits for room is handed over."""
 _SLOTS: Final = 4
 _NOTES: Final = 16
 """Updates that the process has not come to yet: what waits longer is lost with the trainer."""
@@ -79,6 +85,12 @@ class Files(Silent):
         board = None if tensorboard is None else str(tensorboard)
         self._offer(Begin(about=dict(about or {}), done=done[0], steps=done[1], tensorboard=board))
 
+    def phase(self, name: str) -> contextlib.AbstractContextManager[object]:
+        """Before a checkpoint: hand over what waits, which is written then even if the trainer is killed."""
+        if name == CHECKPOINT and self._is_open:
+            self._drain(CHECKPOINT_S)
+        return contextlib.nullcontext()
+
     def rollout(self, rolled: Rolled) -> None:
         """Hand over what the ends of episodes are made of."""
         self._update += 1
@@ -109,11 +121,11 @@ class Files(Silent):
         if not self._is_open:
             return
         self._is_open = False
-        self._drain()
+        self._drain(CLOSE_S)
         self._dropped["rollouts"] += len(self._rollouts)
         self._rollouts.clear()
         self._waiting.append(Close(outcome=outcome, reason=reason, dropped=dict(self._dropped)))
-        self._drain()
+        self._drain(CLOSE_S)
         self._sender.close(CLOSE_S)
         if self._waiting or self._sender.is_gone:
             _log.warning("the process that writes the run's files is gone: files are not complete")
@@ -138,11 +150,11 @@ class Files(Silent):
             self._waiting.popleft()
         return not (self._rollouts or self._waiting)
 
-    def _drain(self) -> None:
-        """Hand over all that waits, unless the process is gone or takes nothing."""
-        while not self._flush() and not self._sender.is_gone:
-            if not self._sender.answers(CLOSE_S):
-                break
+    def _drain(self, within_s: float) -> None:
+        """Hand over all that waits, unless the process is gone or takes longer."""
+        until = time.monotonic() + within_s
+        while not self._flush() and not self._sender.is_gone and (left := until - time.monotonic()) > 0:
+            self._sender.answers(left)
 
     def _offer(self, note: Note, tensors: Mapping[str, Tensor] | None = None) -> bool:
         self._sender.answers()

@@ -190,6 +190,27 @@ def test_a_process_that_stands_still_stops_nobody(
     assert len(rows(tmp_path / "run/episodes.csv")) == found["episodes"] == 2 * (20 - dropped)
 
 
+def test_what_waits_is_handed_over_before_a_checkpoint(
+    opened: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trainer that is killed then makes none of those rows again; the wait has an end."""
+    stand_still(opened._sender.pid)
+    for number in range(30):
+        opened.rollout(rolled(number))
+        opened.update(number + 1, {"return": float(number)})
+    monkeypatch.setattr(files, "CHECKPOINT_S", 0.1)
+    with opened.phase("checkpoint"):
+        assert opened._rollouts
+        assert opened._waiting
+    monkeypatch.setattr(files, "CHECKPOINT_S", LONG_S)
+    os.kill(opened._sender.pid, signal.SIGCONT)
+    with opened.phase("update"):
+        assert opened._rollouts
+    with opened.phase("checkpoint"):
+        assert not opened._rollouts
+        assert not opened._waiting
+
+
 def test_updates_that_wait_are_bounded(
     opened: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
