@@ -136,6 +136,9 @@ class ObjectStoreExporter:
             if error is None:
                 self._done(run_id, ended)
             elif not self._stopping.is_set():
+                with self._lock:
+                    # Behind the others: one that cannot be kept holds none of them up.
+                    self._waiting[run_id] = self._waiting.pop(run_id)
                 self._context.tally.add(_FAILED, 1, exporter=self._name)
                 self._context.health.failed(self._name, f"run {run_id}: {error}")
                 pause_s = min(_FIRST_PAUSE_S * 2.0**self._failures, _LONGEST_PAUSE_S)

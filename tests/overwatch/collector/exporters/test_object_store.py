@@ -11,7 +11,7 @@ import pytest
 from overwatch import codec
 from overwatch.backup.one_run import RunJob, keep, name_of, within
 from overwatch.backup.place import read, restore, verify
-from overwatch.collector.exporters.object_store import ObjectStoreConfig
+from overwatch.collector.exporters.object_store import ObjectStoreConfig, ObjectStoreExporter
 from overwatch.events import Event, RunFinished
 from overwatch.feeds.inputs import Recording, open_input
 from overwatch.journal import Signal
@@ -104,6 +104,26 @@ def test_a_run_that_ended_is_kept_once_the_folder_is_back(tmp_path: Path) -> Non
 def test_a_run_that_ended_is_kept_once_the_store_is_back(tmp_path: Path, proxy: FaultProxy) -> None:
     """Over S3; a request after another fails, or ends without an answer, until the server is back."""
     keeps(tmp_path / "data", s3_url(proxy.address, uuid4().hex), lambda: setattr(proxy, "rate", 0.0))
+
+
+def test_a_run_that_cannot_be_kept_holds_no_other_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one is refused each time, as when its recording is gone: the second one is kept."""
+    tried: list[str] = []
+
+    def refused(_: ObjectStoreExporter, run_id: str) -> str | None:
+        tried.append(run_id)
+        return "it is gone" if run_id == tried[0] else None
+
+    monkeypatch.setattr(ObjectStoreExporter, "_keep", refused)
+    sets = [f"exporters.object_store={{place: {str(tmp_path / 'kept')!r}, after_s: 0}}", PIPELINE]
+    with running(tmp_path / "data", *sets) as service:
+        for run in RUNS:
+            service.context.journal.append(Signal.LOGS, reported(run, [run_started(), update(0.01)]))
+        ended: list[Event] = [RunFinished(at=time.time_ns(), outcome="completed")]
+        for run in RUNS:
+            service.context.journal.append(Signal.LOGS, reported(run, ended, 3))
+        tally = service.context.tally
+        eventually(lambda: tally.get("overwatch_exporter_kept_runs", exporter="object_store") == 1, 30)
 
 
 def test_what_is_beyond_a_limit_goes_the_oldest_first(tmp_path: Path) -> None:
