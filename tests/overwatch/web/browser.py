@@ -9,6 +9,7 @@ import asyncio
 import os
 import re
 import shutil
+import socket
 import threading
 import time
 import unicodedata
@@ -149,6 +150,8 @@ def shown(page: Page) -> Page:
 
 
 T = TypeVar("T")
+ROUNDS: Final = 4
+"""Of an event loop, from an accepted connection to its protocol: its task, its transport, its protocol."""
 SETTLES_S: Final = 20.0
 """On a machine with much other work."""
 
@@ -311,11 +314,24 @@ class Scene:
         return app
 
 
+async def ended(runner: web.AppRunner, listening: socket.socket) -> None:
+    """Accept no more, then close every connection.
+
+    A browser opens connections ahead of time. Of one whose transport is made after the server was closed, an
+    event loop before Python 3.12 keeps the socket open. So those that were accepted become known first.
+    """
+    asyncio.get_running_loop().remove_reader(listening)
+    for _ in range(ROUNDS):
+        await asyncio.sleep(0)
+    await runner.cleanup()
+
+
 @contextmanager
 def served(make: Callable[[], web.Application], port: int = 0) -> Iterator[str]:
     """An application in a thread of its own, and its address."""
     bound: Future[str] = Future()
     over: list[Callable[[], None]] = []
+    listening = socket.create_server(("127.0.0.1", port))
 
     async def serve() -> None:
         ending = asyncio.Event()
@@ -324,8 +340,8 @@ def served(make: Callable[[], web.Application], port: int = 0) -> Iterator[str]:
         runner = web.AppRunner(make(), shutdown_timeout=0.1)
         try:
             await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", port, reuse_address=True).start()
-            host, taken = runner.addresses[0][:2]
+            await web.SockSite(runner, listening).start()
+            host, taken = listening.getsockname()
             bound.set_result(f"http://{host}:{taken}/")
             await ending.wait()
         except BaseException as error:
@@ -333,7 +349,7 @@ def served(make: Callable[[], web.Application], port: int = 0) -> Iterator[str]:
                 raise
             bound.set_exception(error)
         finally:
-            await runner.cleanup()
+            await ended(runner, listening)
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),), name="page")
     thread.start()

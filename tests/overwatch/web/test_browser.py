@@ -1,6 +1,11 @@
 """What the tests of the page call a fault is found: the fixture that finds none would prove nothing."""
 
+import gc
 import re
+import socket
+import threading
+from contextlib import ExitStack, suppress
+from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import web
@@ -47,3 +52,21 @@ def test_a_page_with_a_fault_is_found(browser: Browser, name: str) -> None:
 
     assert faults
     assert any(re.search(wanted, one) for one in faults), faults
+
+
+def test_a_server_that_ends_leaves_no_connection_open() -> None:
+    """Also of those that a browser opens in that moment; pytest reports each socket that stays open."""
+
+    def connect(address: tuple[str, int]) -> None:
+        with ExitStack() as opened_here, suppress(OSError):
+            while True:
+                opened_here.enter_context(socket.create_connection(address))
+
+    for _ in range(10):
+        with served(web.Application) as url:
+            parts = urlsplit(url)
+            address = str(parts.hostname), int(parts.port or 0)
+            connecting = threading.Thread(target=connect, args=(address,))
+            connecting.start()
+        connecting.join()
+        gc.collect()
