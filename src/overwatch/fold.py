@@ -78,6 +78,8 @@ MAX_ENDED: Final = 4096
 """Runs remembered that had ended when they were evicted."""
 MAX_LIVES: Final = 16
 """Lives of producers remembered of each."""
+MANY: Final = 64
+"""Where more runs live, each is judged at whole seconds alone: at every tick, a core is busy with so many."""
 DEFAULT_VIEW: Final = View()
 Muted: TypeAlias = Mapping[str, Collection[str]]
 """By run id the findings that may open in it; any may in other runs."""
@@ -261,15 +263,15 @@ class Fold:
         self.tower.ticks += 1
         if tick % SLOW_NS == 0:
             self._make_room(tick)
-        every = -(-len(batches) // LOOKS)
+        every, every_ns = -(-len(batches) // LOOKS), self._judging_ns(tick)
         for place, batch in enumerate(batches):
             if place and place % every == 0:
-                for run_id in [run_id for run_id, run in self._runs.items() if run.is_long]:
+                for run_id in [run_id for run_id, run in self._runs.items() if run.is_long(every_ns)]:
                     self._assess(run_id, tick, muted)
             self._apply(batch)
         logged: list[str] = []
         for run_id, tracked in self._runs.items():
-            if tracked.judged is None or not tracked.rests(tick):
+            if tracked.is_due(tick, every_ns):
                 self._assess(run_id, tick, muted)
             if tick % SLOW_NS == 0 and tracked.is_recorded():
                 logged.append(run_id)
@@ -334,10 +336,20 @@ class Fold:
         return fold
 
     def _assess(self, run_id: str, tick: int, muted: Muted) -> None:
-        how = self._how = self._how or judging(self._diagnosis or DiagnosisConfig())
-        tracked = self._runs[run_id]
-        tracked.judge(tick, how, self._given or self._reported, muted.get(run_id))
+        self._runs[run_id].judge(tick, self._judging(), self._compared(), muted.get(run_id))
         self._note_fault(run_id)
+
+    def _judging(self) -> Judging:
+        self._how = self._how or judging(self._diagnosis or DiagnosisConfig())
+        return self._how
+
+    def _compared(self) -> Baseline | None:
+        return self._given or self._reported
+
+    def _judging_ns(self, tick: int) -> int:
+        """The time between two judgements of a run: it follows from the runs, so that a replay has it too."""
+        living = sum(not run.rests(tick) for run in self._runs.values())
+        return FAST_NS if living <= MANY else SLOW_NS
 
     def _shown(self, wanted: Sequence[tuple[str, View]]) -> dict[tuple[str, View], Snapshot]:
         """Every run, by the rule of `Frame.snapshots`."""
@@ -358,10 +370,12 @@ class Fold:
         return shown
 
     def _up_to_date(self, run_id: str) -> Tracked:
-        """A run, judged at the tick taken last even if it rests."""
-        tracked = self._runs[run_id]
-        if tracked.judged is not None and tracked.judged.assessment.tick < self._taken[0]:
-            self._assess(run_id, *self._taken)
+        """A run, judged at the tick taken last even if it rests or was not due."""
+        tracked, (tick, muted) = self._runs[run_id], self._taken
+        known = 0 if tracked.judged is None else tracked.judged.assessment.tick
+        if known < tick and tracked.fault is None:
+            tracked.glance(tick, self._judging(), self._compared(), muted.get(run_id))
+            self._note_fault(run_id)
         return tracked
 
     def _project(self, run_id: str, views: Sequence[View]) -> dict[View, Snapshot]:

@@ -1,8 +1,10 @@
 """The runs of a fold: each with its judgement behind a border of its own, and the room for all of them.
 
 Owns the border around a run: where judging or showing it fails, a fault of ours that its numbers found,
-nothing is shown of it at that tick, and its neighbours are unharmed. Owns when a run rests: it has been over
-for long, only its age changes, and a collector may know hundreds of such.
+nothing is shown of it at that tick, and its neighbours are unharmed. Owns when a run is judged: where many
+live, each once a second and not at every tick. Owns when a run rests: it has been over for long, only its age
+changes, and a collector may know hundreds of such. A view between is judged for itself alone, and the run
+remembers nothing of it.
 
 Owns how much a fold may hold, what a run takes of it, and who goes first when it is used up. A run's cost
 follows from its state alone, and the room is part of the recording, so a replay evicts the same runs at the
@@ -55,6 +57,8 @@ class _Saved(msgspec.Struct, frozen=True):
     logged_stamp: int
     heat: bytes = b""
     """Empty in a checkpoint of before there was any."""
+    looked_at: int | None = None
+    """`None` in a checkpoint of before: it was judged at every tick."""
 
 
 _saved: Final = msgspec.msgpack.Decoder(_Saved).decode
@@ -73,6 +77,8 @@ class Tracked(msgspec.Struct):
     """Newest producer's time when it was last judged."""
     judged_stamp: int = -1
     """`last_stamp` then; not part of a checkpoint."""
+    was_over: bool = False
+    """Whether it was over then."""
     fault: str | None = None
     """Why it could not be judged or shown, when that was last tried."""
     shown: Snapshot | None = None
@@ -86,7 +92,9 @@ class Tracked(msgspec.Struct):
         """What outlives a life of the collector."""
         state, assessment = dump_state(self.state), dump_assessment(self.assessment)
         past, heat = self.past.dump(), self.heat.dump()
-        return msgspec.msgpack.encode(_Saved(state, assessment, past, self.logged_stamp, heat))
+        return msgspec.msgpack.encode(
+            _Saved(state, assessment, past, self.logged_stamp, heat, self.looked_at)
+        )
 
     @classmethod
     def load(cls, data: bytes) -> "Tracked":
@@ -94,18 +102,18 @@ class Tracked(msgspec.Struct):
         saved = _saved(data)
         state, assessment = load_state(saved.state), load_assessment(saved.assessment)
         past, heat = Past.load(saved.past), Heat.load(saved.heat)
-        return cls(state, assessment, saved.logged_stamp, looked_at=state.last_at, past=past, heat=heat)
+        looked_at = state.last_at if saved.looked_at is None else saved.looked_at
+        return cls(state, assessment, saved.logged_stamp, looked_at=looked_at, past=past, heat=heat)
 
-    @property
-    def is_long(self) -> bool:
-        """Whether a second of it has come in since it was last judged."""
-        return self.state.last_at - self.looked_at >= LONG_NS
+    def is_long(self, every_ns: int) -> bool:
+        """Whether so much of it has come in since it was last judged that its turn comes too late for it."""
+        return self.state.last_at - self.looked_at >= max(LONG_NS, 2 * every_ns)
 
     @property
     def is_over(self) -> bool:
         """Whether nothing more is expected of it, or nothing for long."""
-        if self.judged is not None and self.state.last_stamp == self.judged_stamp:
-            return self.judged.link.state in _OVER
+        if self.state.last_stamp == self.judged_stamp:
+            return self.was_over
         # What came since may be a new life. That of a checkpoint is as over as when it was judged last.
         judged_at = self.assessment.tick
         return judged_at > 0 and judge_link(self.state, judged_at).state in _OVER
@@ -134,30 +142,41 @@ class Tracked(msgspec.Struct):
             return None
         return self.shown
 
+    def is_due(self, tick: int, every_ns: int) -> bool:
+        """Whether it is judged at `tick`, where that is done once in `every_ns`; a new one is at once."""
+        is_turn = tick % every_ns == 0 or self.assessment.tick == 0
+        return is_turn and not self.rests(tick)
+
     def judge(
         self, tick: int, how: Judging, baseline: Baseline | None, muted: Collection[str] | None
     ) -> None:
-        """Judge it at `tick`; where it is `muted`, only the findings named there open.
+        """Judge it at `tick`, and remember that; where it is `muted`, only the findings named there open."""
+        judged = self.glance(tick, how, baseline, muted)
+        self.looked_at, self.judged_stamp = self.state.last_at, -1
+        if judged is None:
+            return
+        self.judged_stamp, self.was_over = self.state.last_stamp, judged.link.state in _OVER
+        if not self.assessment.over:
+            self._take_heat(judged)
+        self.assessment = judged.assessment
+        for item in judged.assessment.findings.values():
+            self._mark(item)
 
-        One that rests is judged for who looks at it now, and remembers nothing of it.
-        """
-        self.looked_at, self.judged_stamp, self.fault = self.state.last_at, self.state.last_stamp, None
-        rests = self.rests(tick)
+    def glance(
+        self, tick: int, how: Judging, baseline: Baseline | None, muted: Collection[str] | None
+    ) -> Judged | None:
+        """As `judge`, for who looks at it now: nothing of it is remembered, so a replay needs none of it."""
+        self.judged, self.fault = None, None
         try:
             judged = assess(self.state, self.assessment, tick, how, baseline)
             if muted is not None:
                 judged = without_new(judged, self.assessment, muted)
         except Exception as error:  # noqa: BLE001 the border that is named above
-            self.judged = self.shown = None
+            self.shown = None
             self.fault = f"cannot be judged: {_where_raised(error)}"
-            return
+            return None
         self.judged = judged
-        if not rests:
-            if not self.assessment.over:
-                self._take_heat(judged)
-            self.assessment = judged.assessment
-            for item in judged.assessment.findings.values():
-                self._mark(item)
+        return judged
 
     def _take_heat(self, judged: Judged) -> None:
         now, envs, anomalies = judged.assessment.watched.clock.now, self.state.envs, judged.anomalies

@@ -11,7 +11,6 @@ import json
 import random
 import sys
 import time
-from collections import Counter
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from urllib.parse import urlsplit
@@ -57,7 +56,7 @@ class Account:
     requests: int = 0
     bytes: int = 0
     """Of acknowledged bodies."""
-    refused: Counter[int] = field(default_factory=Counter)
+    refused: dict[int, int] = field(default_factory=dict)
     """Answers that were followed by the same request."""
     behind_s: float = 0.0
     """The longest that a record waited for its request to be sent first."""
@@ -113,7 +112,7 @@ class Emitting:
         body = request(records, {})
         while (status := await self._connection.post(body)) != OK:
             assert status in RETRIED
-            self._account.refused[status] += 1
+            self._account.refused[status] = self._account.refused.get(status, 0) + 1
             await asyncio.sleep(self._connection.pause_s)
         self._account.acknowledged += len(events)
         self._account.requests += 1

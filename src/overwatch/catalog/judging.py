@@ -17,6 +17,12 @@ HALF_MISMATCH: Final = 1e-2
 """Ratios of a policy that collected in half precision differ from 1 by up to half of this."""
 STOPPED_WITHIN: Final = 2
 """An early stop worked where KL stayed within this many times its target: the critical limit of a target."""
+_SETTING_OF: Final = {
+    KL.name: "target_kl",
+    KL_REFERENCE.name: "target_kl_reference",
+    GRAD_NORM.name: "max_grad_norm",
+}
+"""What a run declares of a row."""
 
 
 def run_limits(row: Metric, preset: str, config: Mapping[str, str]) -> Limits:
@@ -29,17 +35,17 @@ def run_limits(row: Metric, preset: str, config: Mapping[str, str]) -> Limits:
     """
     if row is FIRST_RATIO_ERROR and config.get("precision") in HALF_PRECISIONS:
         return above(HALF_MISMATCH)
-    allowed = declared(config, "target_kl_reference") if row is KL_REFERENCE else None
-    if allowed is not None:
-        return above(allowed)
-    target, clips_at = declared(config, "target_kl"), declared(config, "max_grad_norm")
-    if row is GRAD_NORM and clips_at is not None:
-        return _beginning_at(row.limits_for(preset), clips_at)
-    if row is not KL or target is None:
+    setting = _SETTING_OF.get(row.name)
+    number = None if setting is None else declared(config, setting)
+    if number is None:
         return row.limits_for(preset)
+    if row is KL_REFERENCE:
+        return above(number)
+    if row is GRAD_NORM:
+        return _beginning_at(row.limits_for(preset), number)
     return Limits(
-        warning=Limit(side=Side.ABOVE, value=target),
-        critical=Limit(side=Side.ABOVE, value=STOPPED_WITHIN * target),
+        warning=Limit(side=Side.ABOVE, value=number),
+        critical=Limit(side=Side.ABOVE, value=STOPPED_WITHIN * number),
     )
 
 
@@ -53,8 +59,10 @@ def _beginning_at(limits: Limits, value: float) -> Limits:
 
 def declared(config: Mapping[str, str], name: str) -> float | None:
     """A setting of a run's configuration, where it is a number above 0."""
+    if name not in config:
+        return None
     try:
-        value = float(config.get(name, ""))
+        value = float(config[name])
     except ValueError:
         return None
     return value if 0 < value < math.inf else None

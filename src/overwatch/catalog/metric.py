@@ -157,8 +157,11 @@ class Limits:
     @property
     def is_relative(self) -> bool:
         """Whether any of these levels is a multiple of the run's own median."""
-        levels = (level for side in self.sides for level in (side.warning, side.critical))
-        return any(level is not None and level.relative for level in levels)
+        if (self.warning is not None and self.warning.relative) or (
+            self.critical is not None and self.critical.relative
+        ):
+            return True
+        return self.other is not None and self.other.is_relative
 
 
 NO_LIMITS = Limits()

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -65,6 +66,7 @@ def is_supervised(algo: str | None) -> bool:
     return _word(algo) in SUPERVISED
 
 
+@lru_cache(maxsize=256)
 def preset_for(algo: str | None) -> str:
     """The preset that suits an algorithm, by its usual names.
 

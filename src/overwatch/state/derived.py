@@ -52,7 +52,9 @@ def derive(state: RunState, event: Measured, stamp: int) -> None:
     for row, value in _derived(state, event):
         if row.name in event.values:
             continue
-        series = state.policy.setdefault(row.name, new_series())
+        series = state.policy.get(row.name)
+        if series is None:
+            series = state.policy[row.name] = new_series()
         observe(series, row, state.limits(row), value)
         series.at, series.stamp = event.at, stamp
 

@@ -118,7 +118,9 @@ def _numbers(state: RunState, event: Measured, stamp: int, source: Source) -> No
         if row is None and name not in state.policy and len(state.policy) >= MAX_CUSTOM:
             state.overflow.note("metric", name)
             continue
-        series = state.policy.setdefault(name, new_series())
+        series = state.policy.get(name)
+        if series is None:
+            series = state.policy[name] = new_series()
         limits = NO_LIMITS if row is None else state.limits(row)
         if event.conflated is None or event.conflated.n <= 1:
             observe(series, row, limits, column.first(), health=health)

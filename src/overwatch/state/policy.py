@@ -303,6 +303,8 @@ def rebase(series: Series) -> None:
 
 def _judged(series: Series, row: Metric, limits: Limits, own_median: float | None) -> Judgement | None:
     """The newest value judged, or the mean of as many as the row asks for; `None` while there are fewer."""
+    if row.mean_of == 1:
+        return judge(series.window.items[-1], limits, own_median)
     newest = series.window.items[-row.mean_of :]
     if len(newest) < row.mean_of:
         return None
@@ -379,12 +381,14 @@ def has_risen(returns: Series, before: float, stretch: int) -> bool:
     if newest is None or now is None:
         return False
     span = 0.0 if returns.highest is None or returns.lowest is None else returns.highest - returns.lowest
+    if not newest - before > GAIN * max(abs(before), span):
+        return False
     luck = RISE * scatter(values)
     if now < newest - luck:
         # It rose, and fell since.
         return False
     # Medians of more updates scatter less.
-    risen: bool = newest - before > max(luck * (STRETCHES[0] / stretch) ** 0.5, GAIN * max(abs(before), span))
+    risen: bool = newest - before > luck * (STRETCHES[0] / stretch) ** 0.5
     return risen
 
 
@@ -420,7 +424,9 @@ def unrest(values: list[float]) -> float:
 def _is_near(returns: Series, value: float, deviations: float) -> bool:
     best = value if returns.highest_level is None else returns.highest_level
     gained = best - (best if returns.lowest is None else returns.lowest)
-    return value >= best - max(NEAR_BEST * max(abs(best), gained), deviations * scatter(returns.window.items))
+    if value >= best - NEAR_BEST * max(abs(best), gained):
+        return True
+    return value >= best - deviations * scatter(returns.window.items)
 
 
 WINDOW: Final = 64
