@@ -307,6 +307,7 @@ startupProbe:
   periodSeconds: 5
   timeoutSeconds: 10
   failureThreshold: {{ max 1 (div (int $stack.startSeconds) 5) }}
+  terminationGracePeriodSeconds: 5
 livenessProbe:
   exec: {command: {{ toJson $command }}}
   periodSeconds: 30

@@ -282,6 +282,8 @@ def test_every_part_that_runs_on_is_begun_again_where_it_hangs(values: Path) -> 
         if not container.get("ports"):
             program, file, *_ = live["exec"]["command"]
             assert start["exec"] == live["exec"]
+            # Ended in order, with status 0, a Job would count as complete.
+            assert start["terminationGracePeriodSeconds"] == live["terminationGracePeriodSeconds"] == 5
             assert (program, file) == ("find", "/tmp/alive/0")
             assert container["args"][container["args"].index("--alive") + 1] == "/tmp/alive"
             assert any(mount["mountPath"] == "/tmp" for mount in container["volumeMounts"])
