@@ -122,6 +122,7 @@ class TrainFlags(TypedDict):
     out: Path | None
     tensorboard: str | None
     """Empty where the flag came without a folder."""
+    alive: Path | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +237,7 @@ def mode_commands(flags: TrainFlags) -> list[tuple[str, TrainFlags, list[str]]]:
         own["run_id"] = None if flags["run_id"] is None else f"{flags['run_id']}-{mode}"
         own["out"] = None if flags["out"] is None else flags["out"] / mode
         own["tensorboard"] = flags["tensorboard"] and str(Path(flags["tensorboard"]) / mode)
+        own["alive"] = None if flags["alive"] is None else flags["alive"] / mode
         found.append((mode, own, _arguments(own)))
     return found
 

@@ -46,6 +46,17 @@ def test_images_begin_where_they_are_told_and_end_without_root() -> None:
     assert not any("USER" in names[name] for name in ("rl", "tower"))
 
 
+def test_the_image_of_the_learner_stack_has_a_driver_of_postgresql() -> None:
+    """For the orchestrator's database; of the version that the tests run with, and no other image."""
+    (stage,) = (stage for stage in STAGES if '"psycopg[binary]"' in stage)
+
+    assert stage.split()[2] == "build-rl"
+    assert '-c constraints.txt ".[rl,gpu]" "psycopg[binary]"' in stage
+    assert {"psycopg", "psycopg-binary"} <= {
+        line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines()
+    }
+
+
 def test_where_packages_come_from_is_a_secret_of_the_build() -> None:
     """Neither in the file nor in a layer."""
     installing = [line for line in RECIPE.splitlines() if "pip install" in line]

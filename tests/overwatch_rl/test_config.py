@@ -16,7 +16,7 @@ FLAGS: Final = TrainFlags(
     steps=8, updates=3,
     seconds=None, seed=0, lr=1e-3, epochs=1, minibatches=1, network=None, target_kl=0.02, gamma=None,
     anneal_updates=None, normalise_observations=None, plan="auto", threads=1, device="cpu", out=None,
-    view=False, run_id=None, endpoint=None, telemetry=True, tensorboard=None,
+    view=False, run_id=None, endpoint=None, telemetry=True, tensorboard=None, alive=None,
 )  # fmt: skip
 
 
@@ -150,6 +150,16 @@ def test_a_process_of_a_mode_is_given_the_same_flags(*, value: bool | None, word
     assert [one for one in words if "normalise" in one] == ([] if word is None else [word])
     [(_, _, off)] = mode_commands(given(world="goodhart", mode="proxy", normalise_observations=False))
     assert "--no-normalise-observations" in off
+
+
+def test_each_mode_shows_by_a_folder_of_its_own_that_it_goes_on() -> None:
+    """A file of one is not touched by another."""
+    found = mode_commands(given(world="goodhart", mode="all", alive=Path("alive")))
+
+    assert len(found) > 1
+    assert [words[words.index("--alive") + 1] for _, _, words in found] == [
+        f"alive/{mode}" for mode, _, _ in found
+    ]
 
 
 def test_event_files_lie_where_the_flag_says_else_in_the_folder_of_the_run() -> None:

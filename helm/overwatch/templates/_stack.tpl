@@ -123,6 +123,13 @@ kueue.x-k8s.io/queue-name: {{ . }}
 {{- end }}
 - --log
 - json
+{{ include "overwatch.stack.alive" . }}
+{{- end -}}
+
+{{- /* Where each process shows that it goes on. */ -}}
+{{- define "overwatch.stack.alive" -}}
+- --alive
+- /tmp/alive
 {{- end -}}
 
 {{- /* Arguments of torchrun that begin the training, wherever torchrun has its group from. */ -}}
@@ -138,6 +145,7 @@ kueue.x-k8s.io/queue-name: {{ . }}
 - --resume
 - --log
 - json
+{{ include "overwatch.stack.alive" . }}
 {{- with .Values.stack.trainer.args }}
 {{ toYaml . }}
 {{- end }}
@@ -283,6 +291,29 @@ livenessProbe:
   periodSeconds: 20
   timeoutSeconds: 5
   failureThreshold: 6
+{{- end -}}
+
+{{- /* Probes of what connects out only, and so has no readiness: (dict "root" . "processes" 1). The status is 0 where
+each process has a file and all are young. What hangs is ended soon: ended in order, a Job would count as complete. */ -}}
+{{- define "overwatch.stack.aliveProbes" -}}
+{{- $stack := .root.Values.stack }}
+{{- $command := list "find" }}
+{{- range until (int .processes) }}
+{{- $command = append $command (printf "/tmp/alive/%d" .) }}
+{{- end }}
+{{- $command = concat $command (list "!" "-newermt" (printf "-%dseconds" (int $stack.livenessSeconds)) "-exec" "false" "{}" "+") }}
+startupProbe:
+  exec: {command: {{ toJson $command }}}
+  periodSeconds: 5
+  timeoutSeconds: 10
+  failureThreshold: {{ max 1 (div (int $stack.startSeconds) 5) }}
+  terminationGracePeriodSeconds: 5
+livenessProbe:
+  exec: {command: {{ toJson $command }}}
+  periodSeconds: 30
+  timeoutSeconds: 10
+  failureThreshold: 3
+  terminationGracePeriodSeconds: 5
 {{- end -}}
 
 {{- /* A StatefulSet's head up to its pods: (dict "root" . "part" "replay" "values" ... "replicas" 1 "claims" bool). */ -}}

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeVar
 import click
 
 from overwatch.extras import RL, TENSORBOARD
+from overwatch_rl.alive import Alive
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -38,11 +39,15 @@ PLACE: Final = Place(path_type=Path, exists=True, file_okay=False)
 
 
 class Stop:
-    """Whether and why to end: asked by a signal, or out of time."""
+    """Whether and why to end: asked by a signal, or out of time.
 
-    def __init__(self, seconds: float | None, *, is_begun: bool = True) -> None:
+    A training asks after each step, or while it waits: who asks goes on, and is `alive`.
+    """
+
+    def __init__(self, seconds: float | None, *, is_begun: bool = True, alive: Alive | None = None) -> None:
         """Time runs from now, or from `begin` where it is not begun."""
         self._seconds = seconds
+        self._alive = alive
         self._deadline: float | None = None
         self._requested = False
         if is_begun:
@@ -58,6 +63,8 @@ class Stop:
 
     def outcome(self) -> str | None:
         """The outcome to end with now, or `None` to go on."""
+        if self._alive is not None:
+            self._alive.touch()
         if self._requested:
             return "interrupted"
         late = self._deadline is not None and time.monotonic() >= self._deadline
@@ -91,6 +98,21 @@ def signals(stop: Requested) -> Iterator[None]:
         yield
     finally:
         give_back()
+
+
+def alive_option(command: C) -> C:
+    """The flag of a command that trains or acts, for a probe that looks whether it still does."""
+    return click.option(
+        "--alive",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Folder of a file for each process, touched while it goes on, for a probe; none without.",
+    )(command)
+
+
+def stopping(seconds: float | None, alive: Path | None) -> Stop:
+    """Of a command that has both flags."""
+    with usage_errors():
+        return Stop(seconds, alive=None if alive is None else Alive(alive))
 
 
 def _configured(context: click.Context, parameter: click.Parameter, file: Path | None) -> Path | None:

@@ -3,21 +3,25 @@
 Rules: torch is loaded inside the commands, after signals are taken.
 """
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import click
 
-from overwatch_rl.cli.common import C, Stop, signals, usage_errors
+from overwatch_rl.cli.common import C, Stop, alive_option, signals, stopping, usage_errors
 
 if TYPE_CHECKING:
     from overwatch_rl.learner.config import LearnerConfig
+    from overwatch_rl.orchestrator.client import OrchestratorClient
     from overwatch_rl.replay.client import Access
     from overwatch_rl.telemetry.tower import TowerConfig
     from overwatch_rl.weights.channels import Place
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 _FOLDER: Final = click.Path(path_type=Path, file_okay=False)
+_TRY_S: Final = 1.0
+"""So long the orchestrator is tried, until it is looked whether to stop."""
 
 
 class CommonFlags(TypedDict):
@@ -35,6 +39,7 @@ class CommonFlags(TypedDict):
     endpoint: str | None
     telemetry: bool
     log: str
+    alive: Path | None
 
 
 class LearnerFlags(CommonFlags):
@@ -63,6 +68,7 @@ class ActorFlags(CommonFlags):
     actors: int
     envs: int | None
     check_weights: bool
+    wait_s: float
     rollouts: int | None
     seconds: float | None
 
@@ -93,6 +99,7 @@ _COMMON: Final = (
     click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without."),
     click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower."),
     click.option("--log", type=click.Choice(("auto", "text", "json")), default="auto", show_default=True),
+    alive_option,
 )  # fmt: skip
 
 
@@ -128,7 +135,7 @@ def learner(**flags: Unpack[LearnerFlags]) -> None:
 
     It goes on from the newest checkpoint of its place.
     """
-    stop = Stop(flags["seconds"])
+    stop = stopping(flags["seconds"], flags["alive"])
     with signals(stop), usage_errors():
         from overwatch_rl.learner.governed import Governed
         from overwatch_rl.learner.process import LearnerSettings, run
@@ -169,21 +176,28 @@ def learner(**flags: Unpack[LearnerFlags]) -> None:
 @click.option("--actors", type=click.IntRange(1), default=1, show_default=True, help="Of the run.")
 @click.option("--envs", type=click.IntRange(1), help="Environments; as many as a batch has without.")
 @click.option("--check-weights", is_flag=True, help="Compare what acts with what the learner signed.")
+@click.option(
+    "--wait-s", type=click.FloatRange(0), default=300.0, show_default=True,
+    help="How long to wait for the learner to register at the orchestrator.",
+)  # fmt: skip
 @click.option("--rollouts", type=click.IntRange(1), help="End after so many.")
 @click.option("--seconds", type=float, help="End after this long.")
 def actor(**flags: Unpack[ActorFlags]) -> None:
     """Step a world with a learner's newest weights, and append what it does to replay."""
-    stop = Stop(flags["seconds"])
+    stop = stopping(flags["seconds"], flags["alive"])
     with signals(stop), usage_errors():
         from overwatch_rl.actor.process import ActorSettings, run
 
+        key = flags["weights_key"] or _awaited_key(flags, stop)
+        if key is None:
+            return
         config = _config(flags)
         count, rank = flags["envs"] or config.batch.envs, flags["rank"]
         settings = ActorSettings(
             config=config, run_id=flags["run_id"], rank=rank, actors=flags["actors"], envs=count,
             servers=flags["replay"], access=_access(flags),
             weights=_place(flags, flags["weights"], flags["artifacts"], _text(flags["weights_token"])),
-            public_key=flags["weights_key"] or _recorded_key(flags), log=flags["log"],
+            public_key=key, log=flags["log"],
             rollouts=flags["rollouts"], is_checked=flags["check_weights"],
             tower=_tower(flags, config, role="actor", rank=rank, env_offset=rank * count, is_quiet=True),
         )  # fmt: skip
@@ -219,30 +233,36 @@ def _sets(words: tuple[str, ...]) -> list[dict[str, Any]]:
 
 def _record(flags: CommonFlags) -> Any:
     """What the orchestrator knows of the run."""
-    import asyncio
+    return _called(flags, lambda client: client.run())
 
-    from overwatch_rl.orchestrator.client import Calling, OrchestratorClient, OrchestratorError
 
-    async def requested() -> Any:
-        url, calling = str(flags["orchestrator"]), Calling(ca=flags["orchestrator_ca"])
-        async with OrchestratorClient(url, flags["run_id"], _orchestrator_token(flags), calling) as client:
-            return await client.run()
+def _called(
+    flags: CommonFlags, work: "Callable[[OrchestratorClient], Awaitable[Any]]", deadline_s: float = 60.0
+) -> Any:
+    """What one piece of work with the run's orchestrator returns; each call is tried again for so long."""
+    from overwatch_rl.orchestrator.client import Calling, OrchestratorError, called
 
+    url, calling = str(flags["orchestrator"]), Calling(ca=flags["orchestrator_ca"], deadline_s=deadline_s)
     try:
-        return asyncio.run(requested())
+        return called(url, flags["run_id"], _orchestrator_token(flags), work, calling)
     except OrchestratorError as error:
         raise click.ClickException(str(error)) from error
 
 
-def _recorded_key(flags: CommonFlags) -> str:
+def _awaited_key(flags: ActorFlags, stop: Stop) -> str | None:
+    """That of the learner's weights, once it has registered; `None` where it was asked to stop before."""
     from overwatch_rl.learner.governed import text_of
+    from overwatch_rl.orchestrator.waiting import Patience, registered
 
     if flags["orchestrator"] is None:
         raise ValueError("--weights-key is missing; give it, or --orchestrator, whose record has it")
-    found = _record(flags).weights_public_key
-    if found is None:
-        raise ValueError(f"run {flags['run_id']} has no public key yet; start its learner first")
-    return text_of(found)
+
+    def report(line: str) -> None:
+        click.echo(line, err=True)
+
+    patience = Patience(limit_s=flags["wait_s"], stop=stop.outcome, report=report)
+    found = _called(flags, lambda client: registered(client, patience), deadline_s=_TRY_S)
+    return None if found is None else text_of(found.weights_public_key)
 
 
 def _access(flags: CommonFlags) -> "Access":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
 import click
 
 from overwatch_rl.algorithms import OWN_SETTINGS
-from overwatch_rl.cli.common import PLACE, Stop, config_option, signals, usage_errors
+from overwatch_rl.cli.common import PLACE, alive_option, config_option, signals, stopping, usage_errors
 
 if TYPE_CHECKING:
     from overwatch_rl.algorithms.ppo import PPO
@@ -127,6 +127,7 @@ def _own_settings(command: Command) -> Command:
     "--log", type=click.Choice(("auto", "text", "json")), default="auto", show_default=True,
     help="Lines for a person, or JSON for a program; auto is text on a terminal.",
 )  # fmt: skip
+@alive_option
 @click.pass_context
 def train(
     context: click.Context,
@@ -155,7 +156,7 @@ def train(
         for name in flags
         if context.get_parameter_source(name) not in (None, click.core.ParameterSource.DEFAULT)
     )
-    stop = Stop(flags["seconds"])
+    stop = stopping(flags["seconds"], flags["alive"])
     with signals(stop):
         with usage_errors():
             from overwatch_rl.assembly import Keeping, assemble

@@ -188,11 +188,17 @@ def _refusal(method: str, url: str, status: int, raw: bytes) -> OrchestratorErro
     return OrchestratorError(f"{method} {url}: {status}: {problem.error}", status, problem.path)
 
 
-def called(url: str, run_id: str, token: str | None, work: Callable[[OrchestratorClient], Awaitable[T]]) -> T:
+def called(
+    url: str,
+    run_id: str,
+    token: str | None,
+    work: Callable[[OrchestratorClient], Awaitable[T]],
+    calling: Calling = Calling(),
+) -> T:
     """What one piece of work with a client returns, for callers without a loop, e.g. `evaluate`."""
 
     async def run() -> T:
-        async with OrchestratorClient(url, run_id, token) as client:
+        async with OrchestratorClient(url, run_id, token, calling) as client:
             return await work(client)
 
     return asyncio.run(run())

@@ -139,13 +139,12 @@ def test_images_are_pinned_and_containers_limited(values: Path) -> None:
 
 @each_file
 def test_what_runs_on_is_probed(values: Path) -> None:
-    """Health needs no token. An actor serves nothing: one that cannot go on ends, and is made again."""
-    for one in kept(values):
-        is_actor = one["metadata"].get("labels", {}).get("app.kubernetes.io/component") == "actors"
-        if one["kind"] in ("StatefulSet", "Deployment", "DaemonSet") and not is_actor:
-            for container in one["spec"]["template"]["spec"]["containers"]:
-                assert "livenessProbe" in container
-                assert "readinessProbe" in container or one["kind"] == "DaemonSet"
+    """Health needs no token. What no service leads to has no port and no readiness."""
+    for name, pod in pods(kept(values)):
+        if name.partition(" ")[0] in ("StatefulSet", "Deployment", "DaemonSet", "JobSet"):
+            for container in pod["containers"]:
+                assert "livenessProbe" in container, name
+                assert ("readinessProbe" in container) == bool(container.get("ports")), name
 
 
 @each_file

@@ -34,7 +34,9 @@ from tests.real.helm.charts import (
 needs_helm = pytest.mark.skipif(engine() is None, reason=NO_ENGINE)
 FILES = [path for path in CI if path.name.startswith("stack")]
 each_file = pytest.mark.parametrize("values", FILES, ids=lambda path: path.stem)
-SINGLE, GPU = (CHART / f"ci/{name}-values.yaml" for name in ("stack", "stack-gpu"))
+SINGLE, GPU, TRAINJOB = (
+    CHART / f"ci/{name}-values.yaml" for name in ("stack", "stack-gpu", "stack-trainjob")
+)
 COMPONENT = "app.kubernetes.io/component"
 TELEMETRY = 4318
 NAMED = {"secret": "secretName", "persistentVolumeClaim": "claimName", "configMap": "name"}
@@ -268,6 +270,48 @@ def test_jobs_of_other_operators_are_valid_by_their_schemas(kind: str) -> None:
 
 
 @each_file
+def test_every_part_that_runs_on_is_begun_again_where_it_hangs(values: Path) -> None:
+    """Within a start that has its time; what looks needs neither Python nor a disk that can be written."""
+    for part, container in parts(kept(values)):
+        if "livenessProbe" not in container:
+            assert values == TRAINJOB, part
+            continue
+        start, live = container["startupProbe"], container["livenessProbe"]
+        assert start["periodSeconds"] * start["failureThreshold"] >= 300, part
+        assert live["periodSeconds"] * live["failureThreshold"] >= 60, part
+        if not container.get("ports"):
+            program, file, *_ = live["exec"]["command"]
+            assert start["exec"] == live["exec"]
+            # Ended in order, with status 0, a Job would count as complete.
+            assert start["terminationGracePeriodSeconds"] == live["terminationGracePeriodSeconds"] == 5
+            assert (program, file) == ("find", "/tmp/alive/0")
+            assert container["args"][container["args"].index("--alive") + 1] == "/tmp/alive"
+            assert any(mount["mountPath"] == "/tmp" for mount in container["volumeMounts"])
+
+
+@needs_helm
+@pytest.mark.parametrize(("start", "tries"), [(60, 12), (1, 1)])
+def test_how_long_a_start_and_a_silence_may_take_are_values(start: int, tries: int, tmp_path: Path) -> None:
+    """A trainer is asked for the file of each of its processes."""
+    trainer = {"trainer": {"enabled": True, "processesPerNode": 2}}
+    stack = STACK | ALONE | trainer | {"livenessSeconds": 77, "startSeconds": start}
+    (container,) = [one for _, one in parts(objects(render({"stack": stack}, tmp_path)))]
+
+    assert container["startupProbe"]["failureThreshold"] == tries
+    assert container["livenessProbe"]["exec"]["command"] == [
+        "find", "/tmp/alive/0", "/tmp/alive/1", "!", "-newermt", "-77seconds", "-exec", "false", "{}", "+",
+    ]  # fmt: skip
+
+
+def test_a_trainjob_takes_no_probe() -> None:
+    """So its runtime has to have it: what is laid over a runtime's container knows none."""
+    fields = models.TrainerV1alpha1ContainerPatch.model_fields
+
+    assert {"name", "env"} <= fields.keys()
+    assert not [name for name in fields if "probe" in name.lower()]
+
+
+@each_file
 def test_what_a_queue_admits_waits_in_it(values: Path) -> None:
     """Learner, trainer and actors; servers need none."""
     queue = yaml.safe_load(values.read_text())["stack"].get("queue")
@@ -283,7 +327,7 @@ def test_what_a_queue_admits_waits_in_it(values: Path) -> None:
 
 def test_a_trainjobs_pods_are_restricted() -> None:
     """By what is laid over the runtime's template."""
-    (job,) = of(kept(CHART / "ci/stack-trainjob-values.yaml"), "TrainJob")
+    (job,) = of(kept(TRAINJOB), "TrainJob")
     (patch,) = job["spec"]["runtimePatches"]
     (node,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
     pod = node["template"]["spec"]["template"]["spec"]

@@ -32,7 +32,7 @@ def tower(podman: Podman, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 @pytest.fixture(scope="session")
 def rl(podman: Podman, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The image of the target `rl`."""
-    wheels = ("hatchling", TORCH, ".[rl,gpu]", OLDER)
+    wheels = ("hatchling", TORCH, ".[rl,gpu]", "psycopg[binary]", OLDER)
     yield from _image(podman, "rl", wheels, tmp_path_factory.mktemp("rl"))
 
 

@@ -22,6 +22,7 @@ pytestmark = [
     pytest.mark.skipif(absent() is not None, reason=str(absent())),
 ]
 TOWER, LEARNER = "tower-overwatch-0", "tower-overwatch-learner-node-0-0"
+ACTORS = ("tower-overwatch-actors-0", "tower-overwatch-actors-1")
 RUN, UPDATES = "maze-1", 200
 """As `ci/stack-values.yaml` says."""
 KILLED_AT = 20
@@ -66,6 +67,7 @@ def test_the_stack_learns_its_world_although_its_learner_is_killed(stack: Stack)
     began = time.monotonic()
     until(lambda: (_run(stack)["update"] or 0) >= KILLED_AT, "the first updates", LIMIT_S)
     took = time.monotonic() - began
+    assert all(stack.is_alive(name) for name in (LEARNER, *ACTORS))
     stack.kill(LEARNER)
     stack.make(LEARNER)
     until(lambda: stack.status(LEARNER) is not None, "the end of the learner", LIMIT_S)
