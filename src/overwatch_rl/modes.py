@@ -96,7 +96,8 @@ class Modes:
 
     def status(self) -> int:
         """0 where all completed or were interrupted, else the first status that is not."""
-        return next((mode.process.returncode for mode in self.modes if mode.process.returncode), 0)
+        failed = (mode.process.returncode for mode in self.modes if mode.outcome != "interrupted")
+        return next(filter(None, failed), 0)
 
     def snapshot(self, mode: Mode) -> tuple[list[dict[str, Any]], list[str]]:
         """Its rows and its view as they are now."""

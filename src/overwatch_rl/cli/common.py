@@ -81,14 +81,20 @@ class Requested(Protocol):
 
 @contextlib.contextmanager
 def signals(stop: Requested) -> Iterator[None]:
-    """Turn the first signal into a stop and give the handlers back for the second."""
+    """Turn the first signal into a stop and give the handlers back for the second.
+
+    Who ended in order for it exits with 128 and the signal, so that a launcher begins it anew: a job that ends
+    with 0 is done. Raises `SystemExit` with that status.
+    """
     before = {number: signal.getsignal(number) for number in SIGNALS}
+    taken: list[int] = []
 
     def give_back() -> None:
         for number, handler in before.items():
             signal.signal(number, handler)
 
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 the signature of a handler
+        taken.append(number)
         stop.query()
         give_back()
 
@@ -98,6 +104,8 @@ def signals(stop: Requested) -> Iterator[None]:
         yield
     finally:
         give_back()
+    if taken:
+        raise SystemExit(128 + taken[0])
 
 
 def alive_option(command: C) -> C:

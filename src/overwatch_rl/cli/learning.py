@@ -330,8 +330,7 @@ def _tower(flags: CommonFlags, config: "LearnerConfig", **own: Any) -> "TowerCon
 @click.option("--endpoint", metavar="URL", help="OTLP endpoint; found by itself without.")
 @click.option("--telemetry/--no-telemetry", default=True, show_default=True, help="Report to the tower.")
 @click.option("--log", type=click.Choice(("auto", "text", "json")), default="auto", show_default=True)
-@click.pass_context
-def cluster(context: click.Context, /, **flags: Any) -> None:
+def cluster(**flags: Any) -> None:
     """Train with a learner, actors, replay and an orchestrator, each a process that is kept running."""
     del flags["local"]
     stop = Stop(flags["seconds"], is_begun=False)
@@ -350,12 +349,11 @@ def cluster(context: click.Context, /, **flags: Any) -> None:
             try:
                 for name, where in made.places.items():
                     click.echo(f"{name:24} {where}", err=not settings.is_text)
-                outcome = made.run(stop.outcome, stop.begin)
+                made.run(stop.outcome, stop.begin)
             finally:
                 made.close()
         except GaveUpError as error:
             raise click.ClickException(str(error)) from error
-    context.exit(130 if outcome == "interrupted" else 0)
 
 
 def _cluster(flags: dict[str, Any]) -> Any:

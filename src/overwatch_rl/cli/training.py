@@ -175,9 +175,9 @@ def train(
             with usage_errors():
                 flight = assemble(settings, keeping, checkpoint, stop.outcome, here=here, ranks=ranks)
             flight.fly()
-    tower = flight.tower
-    if tower is not None and tower.report is not None and tower.report.dropped:
-        click.echo(f"telemetry: not everything was delivered: {tower.report.dropped}", err=True)
+        tower = flight.tower
+        if tower is not None and tower.report is not None and tower.report.dropped:
+            click.echo(f"telemetry: not everything was delivered: {tower.report.dropped}", err=True)
 
 
 def _side_by_side(flags: "TrainFlags", words: list[str], *, is_drawn: bool) -> int:
