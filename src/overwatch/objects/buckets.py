@@ -155,7 +155,10 @@ def _configured(base: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise ValueError(f"{base} cannot be opened: {str(error).splitlines()[0]}") from error
+        why = str(error).splitlines()[0]
+        raise ValueError(
+            f"{base} cannot be opened: {why}; look at the address and the provider's environment variables"
+        ) from error
 
 
 @contextmanager
