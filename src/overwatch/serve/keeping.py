@@ -1,6 +1,6 @@
 """Which runs on disk go, and why: by bytes, by count, by age.
 
-Rules: the oldest first, those of one moment by their ids. A run that somebody else still needs goes for want
+Rules: the oldest first, those of one moment by their ids. A run that another still needs goes for want
 of bytes alone, after all others: age and count spare it, and no newer one goes in its stead. Pure; must not
 know files.
 """
