@@ -115,7 +115,8 @@ class FaultProxy:
         self._loop.close()
 
     async def _start(self) -> None:
-        self._client = aiohttp.ClientSession(auto_decompress=False)
+        # Azure signs the type, so a request goes on with the headers that it came with.
+        self._client = aiohttp.ClientSession(auto_decompress=False, skip_auto_headers=("Content-Type",))
         application = web.Application(client_max_size=1 << 30)
         application.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)

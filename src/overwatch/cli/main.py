@@ -29,7 +29,7 @@ from overwatch.cli.configuration import (
 from overwatch.cli.fleet import fleet
 from overwatch.cli.follow import follow, import_
 from overwatch.cli.interrupts import STATUS
-from overwatch.cli.recordings import audit, compare, export, query, report
+from overwatch.cli.recordings import Recorded, audit, compare, export, query, report
 from overwatch.cli.size import size
 from overwatch.cli.stack import rules, stack, stack_folder
 from overwatch.cli.streams import Commands, format_option, log_to_stdout_without_stderr, until_unread, warn
@@ -46,7 +46,7 @@ _AREAS: Final = (
 )  # fmt: skip
 """What `overwatch doctor` looks at."""
 _baseline: Final = click.option(
-    "--baseline", type=click.Path(path_type=Path, exists=True), metavar="RECORDING",
+    "--baseline", type=Recorded(exists=True, allow_dash=False), metavar="RECORDING",
     help="A recording, or its snapshots.jsonl: runs that get less done than it did get a finding.",
 )  # fmt: skip
 
@@ -86,7 +86,7 @@ def collect(
 
 
 @main.command()
-@click.argument("path", type=click.Path(path_type=Path, exists=True, allow_dash=True), required=False)
+@click.argument("path", type=Recorded(exists=True), required=False)
 @click.option(
     "--connect", metavar="ws://HOST:PORT", multiple=True,
     help="A collector's view API, more than once for several; found by itself without.",
@@ -94,10 +94,10 @@ def collect(
 @click.option("--run", "run_id", metavar="ID", help="Which run; the newest without.")
 @click.option(
     "--replay",
-    type=click.Path(path_type=Path, exists=True, allow_dash=True),
+    type=Recorded(exists=True),
     help="The same as PATH.",
 )
-@click.option("--compare", nargs=2, metavar="A B", type=click.Path(exists=True),
+@click.option("--compare", nargs=2, metavar="A B", type=Recorded(exists=True, allow_dash=False),
               help="Two recordings beside one another; the replay of A moves both.")  # fmt: skip
 @click.option("--at", "at_s", type=click.FloatRange(min=0), help="Second of the recording to begin at.")
 @click.option(
@@ -120,7 +120,7 @@ def tui(**options: Any) -> None:
 
     Without PATH it is live, from a collector. PATH is a recording instead, and needs no collector: a folder
     or a file that otlp_file wrote, OTLP files of any exporter, a journal, a trainer's spool, a
-    snapshots.jsonl, or - for standard input.
+    snapshots.jsonl, - for standard input, or a run that object_store kept: s3://bucket/runs/RUN.
     """
     from overwatch.cli import watch
 
@@ -181,7 +181,7 @@ def simulate(
 
 
 @main.command()
-@click.argument("path", type=click.Path(path_type=Path, exists=True, allow_dash=True))
+@click.argument("path", type=Recorded(exists=True))
 @click.option("--format", "_fmt", type=click.Choice(["json"]), default="json", show_default=True)
 @click.option("--every", "every_s", type=click.FloatRange(min=0.1), help="One snapshot each so many seconds.")
 @click.option("--at", "at_s", type=click.FloatRange(min=0), help="The one snapshot at this second.")
@@ -196,7 +196,7 @@ def replay(path: Path, _fmt: str, **options: Any) -> None:
     """Print a recording's snapshots as JSON lines: those that were recorded live, or as asked for.
 
     PATH is what otlp_file recorded, OTLP files of any exporter, a journal, a snapshots.jsonl, or a folder
-    with any of these; - reads standard input.
+    with any of these; - reads standard input, s3://bucket/runs/RUN a run that object_store kept.
     """
     from overwatch.cli.replay import ReplayOptions
     from overwatch.cli.replay import replay as run_replay

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
@@ -19,7 +20,32 @@ if TYPE_CHECKING:
     from overwatch.analyse.run_history import RunHistory
     from overwatch.feeds.inputs import Input
 
+
+class Recorded(click.Path):
+    """A recording's path, or the URL of a run that was kept: fetched for as long as the command runs.
+
+    Both come as a path.
+    """
+
+    def __init__(self, *, exists: bool = False, allow_dash: bool = True) -> None:
+        super().__init__(path_type=Path, exists=exists, allow_dash=allow_dash)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Fetch what a URL names. Fails as a path that is not there does."""
+        if ctx is None or ctx.resilient_parsing or "://" not in str(value):
+            return super().convert(value, param, ctx)
+        from overwatch.backup.fetching import fetch
+
+        # The program's context: a further argument may be wrong, and the command's never be entered.
+        folder = ctx.find_root().with_resource(TemporaryDirectory(prefix="overwatch-fetched-"))
+        try:
+            return fetch(str(value), Path(folder))
+        except (ValueError, OSError) as error:
+            self.fail(str(error), param, ctx)
+
+
 PATH: Final = click.Path(path_type=Path)
+RECORDED: Final = Recorded()
 run_option: Final = click.option("--run", "run_id", metavar="ID", help="Which run; the newest without.")
 
 
@@ -105,7 +131,7 @@ def write(text: str, out: Path | None) -> None:
 
 
 @click.command(short_help="Write a recording as one HTML page.")
-@click.argument("path", type=PATH)
+@click.argument("path", type=RECORDED)
 @click.option("-o", "--out", type=PATH, help="The file; `RUN.html` here without.", metavar="FILE")
 @run_option
 def report(path: Path, out: Path | None, run_id: str | None) -> None:
@@ -143,7 +169,7 @@ def _file_name(run_id: str) -> str:
 
 
 @click.command(short_help="Write a recording for other programs.")
-@click.argument("path", type=PATH)
+@click.argument("path", type=RECORDED)
 @click.option("--to", "fmt", required=True, help="The format.",
               type=click.Choice(["csv", "parquet", "openmetrics", "tensorboard", "wandb"]))  # fmt: skip
 @click.option("-o", "--out", type=PATH, required=True, metavar="OUT",
@@ -178,7 +204,7 @@ def export(path: Path, fmt: str, out: Path, table: str, run_id: str | None) -> N
 
 
 @click.command(short_help="Search a recording's findings, events and envs.")
-@click.argument("path", type=PATH)
+@click.argument("path", type=RECORDED)
 @click.argument("filter_text", metavar="[FILTER]", default="")
 @format_option("text", "json", "csv")
 @click.option("--sql", "statement", metavar="STATEMENT",
@@ -252,7 +278,7 @@ def _write_rows(text: str, out: Path | None, count: int, limit: int | None, noth
 
 
 @click.command(short_help="Fail where a recording has findings; for CI.")
-@click.argument("path", type=PATH)
+@click.argument("path", type=RECORDED)
 @click.option("--fail-on", type=click.Choice(["warning", "critical"]), default="critical", show_default=True,
               help="Findings that are at least so bad count.")  # fmt: skip
 @click.option("--max", "most", type=click.IntRange(min=0), default=0, show_default=True,
@@ -299,7 +325,7 @@ def _check_code(code: str) -> None:
 
 
 @click.command(short_help="Put runs beside one another: settings, divergence, verdicts.")
-@click.argument("paths", nargs=-1, required=True, type=PATH, metavar="A B [...]")
+@click.argument("paths", nargs=-1, required=True, type=RECORDED, metavar="A B [...]")
 @click.option("--align", type=click.Choice(["update", "time", "steps"]), default="update", show_default=True,
               help="What stands beside what.")  # fmt: skip
 @click.option("--last", default=0.25, show_default=True, metavar="SHARE",

@@ -40,7 +40,7 @@ class Options:
 
     path: Path | None
     replay: Path | None
-    compare: tuple[str, str] | None
+    compare: tuple[Path, Path] | None
     """Two recordings; the second is shown beside the first."""
     connect: tuple[str, ...]
     """View APIs; found by itself without."""
@@ -84,7 +84,7 @@ class Options:
     @property
     def recording(self) -> Path | None:
         """What is replayed, however it is named; `None` of a collector."""
-        return Path(self.compare[0]) if self.compare else self.path or self.replay
+        return self.compare[0] if self.compare else self.path or self.replay
 
     @property
     def cells(self) -> tuple[int, int] | None:
@@ -211,8 +211,8 @@ def _beside(source: Options) -> "Comparison | None":
     from overwatch.tui.comparison import comparison_of
 
     with bad_input():
-        first = read_histories(Path(source.compare[0]), source.run_id, facts=False)
-        second = read_histories(Path(source.compare[1]), None, facts=False)
+        first = read_histories(source.compare[0], source.run_id, facts=False)
+        second = read_histories(source.compare[1], None, facts=False)
         return comparison_of(first[0], second[0])
 
 

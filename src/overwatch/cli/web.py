@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from overwatch.cli.interrupts import STATUS
-from overwatch.cli.recordings import bad_input
+from overwatch.cli.recordings import Recorded, bad_input
 from overwatch.cli.streams import warn
 from overwatch.os_signals import received
 
@@ -27,7 +27,7 @@ _LOOK_S: Final = 0.2
 
 
 @click.command("web", short_help="Show a recording in a browser.")
-@click.argument("path", type=click.Path(path_type=Path, exists=True, allow_dash=True))
+@click.argument("path", type=Recorded(exists=True))
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS",
               help="Where to listen; beyond this machine readers need a token.")  # fmt: skip
 @click.option("--port", type=click.IntRange(0, 65535), help=f"{PORT}, or the next free one, without.")

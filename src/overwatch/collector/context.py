@@ -24,6 +24,7 @@ from overwatch.collector.tls import TlsConfig
 from overwatch.journal import Journal, Signal
 from overwatch.serve.archive import Archive
 from overwatch.serve.stream import FrameNotifier
+from overwatch.snapshot import RunLine
 
 _log = logging.getLogger("overwatch.collector")
 
@@ -68,6 +69,8 @@ class Context:
     queues: dict[str, Callable[[], tuple[int, float]]] = field(default_factory=dict)
     """Of exporters that give up what waits too long: bytes that they have read and not sent, and which share
     of all that may wait does."""
+    needing: list[Callable[[RunLine], bool]] = field(default_factory=list)
+    """Of exporters that keep runs elsewhere: whether one has still to keep a run."""
     fixed: frozenset[str] = frozenset()
     """Endpoints that a person named: a port of theirs that is busy is an error."""
     aggregator: Aggregator | None = None

@@ -35,13 +35,14 @@ from overwatch.collector.net import AddressError
 from overwatch.collector.receivers.otlp import OtlpConfig
 from overwatch.collector.settings import ARCHIVE, ENDED, JOURNAL, CollectorConfig, written
 from overwatch.collector.storage import Storage
-from overwatch.collector.tally import Tally
+from overwatch.collector.tally import REMOVED_RUNS, Tally
 from overwatch.collector.telemetry import SelfMetrics
 from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
 from overwatch.fold import LifeStarted
 from overwatch.journal import LogVersionError, MemoryJournal, Signal
 from overwatch.runs import Room
-from overwatch.serve.archive import Archive
+from overwatch.serve.archive import Archive, Keeping
+from overwatch.serve.keeping import REASONS, Limits
 from overwatch.serve.stream import FrameNotifier
 from overwatch.snapshot import Baseline
 
@@ -234,7 +235,16 @@ class Service:
 
         report = partial(self.context.health.report, ARCHIVE)
         folder = self.config.one(FileStorageConfig).directory / ENDED
-        archive = Archive(folder, self.context.storage.room(ARCHIVE), how, report)
+        tally, needing, now = self.context.tally, self.context.needing, self.context.now
+        for why in REASONS:
+            tally.add(REMOVED_RUNS, 0, reason=why)
+        keeping = Keeping(
+            limits=Limits(runs=aggregator.archive_runs, days=aggregator.archive_days),
+            now_s=lambda: now() / 1e9,
+            is_needed=lambda line: any(is_needed(line) for is_needed in needing),
+            count=lambda why: tally.add(REMOVED_RUNS, 1, reason=why),
+        )
+        archive = Archive(folder, self.context.storage.room(ARCHIVE), how, report, keeping)
         self.context = replace(self.context, archive=archive)
         return archive
 

@@ -12,6 +12,8 @@ from overwatch.serve.metrics_text import FamilyBuilder, labels_text
 
 _ITEMS: Final = {"log_records": "log records", "metric_points": "metric points", "spans": "spans"}
 
+REMOVED_RUNS: Final = "overwatch_archive_removed_runs"
+
 HELP: Final[Mapping[str, str]] = {
     **{
         f"otelcol_receiver_{verb}_{items}": f"How many {words} did a receiver {stated}?"
@@ -38,6 +40,7 @@ HELP: Final[Mapping[str, str]] = {
     "overwatch_exporter_lost_notices": "How many messages were refused, or about what was over before?",
     "overwatch_exporter_kept_runs": "How many runs did object_store keep?",
     "overwatch_exporter_failed_uploads": "How many tries to keep a run failed, each of which is repeated?",
+    REMOVED_RUNS: "How many last pictures of runs were removed from the archive, by reason?",
 }
 
 

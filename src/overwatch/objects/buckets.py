@@ -74,6 +74,11 @@ class Bucket:
             pages = obstore.list(self._store, prefix or None)
             return [Entry(one["path"], one["size"]) for page in pages for one in page]
 
+    def parts(self) -> list[str]:
+        """Of all pages."""
+        with _named(""):
+            return list(obstore.list_with_delimiter(self._store)["common_prefixes"])
+
     def remove(self, key: str) -> None:
         """One request."""
         with _named(key), suppress(NotFoundError, FileNotFoundError):
@@ -150,7 +155,10 @@ def _configured(base: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise ValueError(f"{base} cannot be opened: {str(error).splitlines()[0]}") from error
+        why = str(error).splitlines()[0]
+        raise ValueError(
+            f"{base} cannot be opened: {why}; look at the address and the provider's environment variables"
+        ) from error
 
 
 @contextmanager

@@ -102,6 +102,10 @@ class Store:
             for one in done:
                 one.result()
 
+    def parts(self) -> list[str]:
+        """First parts of the keys that have several, in order; few requests, however many files there are."""
+        return sorted(self._repeat("list", "", self.backend.parts))
+
     def list(self, prefix: str = "") -> list[Entry]:
         """Files below a prefix that ends a part of their keys, in the order of their keys."""
         found = self._repeat("list", prefix, lambda: self.backend.names(prefix))
@@ -250,7 +254,7 @@ def below(place: str | Path, name: str) -> str | Path:
     >>> below("s3://bucket/run?region=x", "checkpoints")
     's3://bucket/run/checkpoints?region=x'
     """
-    if not is_remote(place):
+    if isinstance(place, Path) or "://" not in place:
         return Path(place) / name
     parts = urlsplit(str(place))
     return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}"))

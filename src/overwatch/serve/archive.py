@@ -1,16 +1,19 @@
 """Runs that made room in memory, kept on disk: one packed file a run, opened again when a view asks for it.
 
-Rules: a file is written whole, by one thread of its own; the oldest go where all have more than their budget.
+Rules: a file is written whole, by one thread of its own; the oldest go, by the rules of `keeping`, each with
+one removal, so that a kill in between leaves the rest to the next life. Only files that were written here go.
 What another version kept is listed and not opened: the recording holds it. A disk that fails loses a run's
-last picture and nothing of its recording. Must not know why a run was evicted.
+last picture and nothing of its recording. Must not know why a run was evicted, nor who still needs it.
 """
 
 import hashlib
 import logging
 import queue
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +25,7 @@ from overwatch.diagnose.judging import Judging
 from overwatch.projection.run import run_line
 from overwatch.recordings.checkpoints import write_whole
 from overwatch.runs import Tracked
+from overwatch.serve.keeping import Limits, Reason, beyond
 from overwatch.snapshot import Baseline, RunLine, Snapshot, View
 from overwatch.snapshot.heat import HeatMap, HeatQuery
 from overwatch.snapshot.history import History, HistoryQuery
@@ -35,6 +39,10 @@ _MOST_BYTES: Final = 1 << 30
 """Of one run, unpacked."""
 _MOST_HEAD: Final = 1 << 16
 _CLEAN_S: Final = 10.0
+_WHY: Final[dict[Reason, str]] = {
+    "age": "it is older than archive_days", "count": "archive_runs newer ones are there",
+    "bytes": "all have more than their room",
+}  # fmt: skip
 _OPEN: Final = 2
 """Runs that are kept ready: who looks at one often asks for further views of it."""
 
@@ -61,6 +69,19 @@ class ArchiveError(ValueError):
     """A run cannot be opened; the message names what can be done."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keeping:
+    """How long runs are kept, besides what fits; as shipped for ever."""
+
+    limits: Limits = field(default_factory=Limits)
+    now_s: Callable[[], float] = time.time
+    """Unix seconds, by the clock of the ticks."""
+    is_needed: Callable[[RunLine], bool] = lambda _: False
+    """Whether another has still to keep a run elsewhere."""
+    count: Callable[[Reason], None] = lambda _: None
+    """Given why a run went."""
+
+
 class Archive:
     """The folder of evicted runs. Reading is safe from any thread."""
 
@@ -70,12 +91,14 @@ class Archive:
         most_bytes: Callable[[], int],
         how: Callable[[], tuple[Judging, Baseline | None]],
         report: Callable[[str | None], None] = lambda _: None,
+        keeping: Keeping | None = None,
     ) -> None:
         """`how` is what runs are judged with; `report` gets why the disk refuses, `None` once it does not."""
         self._folder = folder
         self._most_bytes = most_bytes
         self._how = how
         self._report = report
+        self._keeping = keeping or Keeping()
         self._lock = threading.Lock()
         self._lines: dict[str, tuple[_Head, int]] = {}
         """Head and size of each run's file, the oldest first."""
@@ -89,7 +112,7 @@ class Archive:
         """Read what earlier lives kept, and begin to write."""
         for (_, size), path in sorted((_stat(path), path) for path in self._folder.glob(f"*{_SUFFIX}")):
             head = _head_of(path)
-            if head is not None:
+            if head is not None and path == self._path(head.line.run_id):
                 self._lines[head.line.run_id] = head, size
         self._thread.start()
 
@@ -182,6 +205,7 @@ class Archive:
         return run
 
     def _run(self) -> None:
+        self._shrink()
         while True:
             try:
                 run = self._waiting.get(timeout=_CLEAN_S)
@@ -233,13 +257,18 @@ class Archive:
             self._opened.pop(run_id, None)
 
     def _clean(self) -> None:
-        """Remove the oldest beyond the budget, which others may have made smaller. Raises `OSError`."""
-        while self.bytes > self._most_bytes():
+        """Remove what is beyond a limit; others may have made the budget smaller. Raises `OSError`."""
+        keeping = self._keeping
+        with self._lock:
+            kept = [(head.line, size) for head, size in self._lines.values()]
+        limits = msgspec.structs.replace(keeping.limits, bytes=self._most_bytes())
+        for run_id, why in beyond(kept, limits, keeping.now_s(), keeping.is_needed):
             with self._lock:
-                oldest = next(iter(self._lines))
-                del self._lines[oldest]
-                self._opened.pop(oldest, None)
-            self._path(oldest).unlink(missing_ok=True)
+                del self._lines[run_id]
+                self._opened.pop(run_id, None)
+            self._path(run_id).unlink(missing_ok=True)
+            keeping.count(why)
+            _log.info("the last picture of run %r was removed from the archive: %s", run_id, _WHY[why])
 
     def _path(self, run_id: str) -> Path:
         # Ids are of any length and may hold any character.
@@ -247,6 +276,9 @@ class Archive:
 
 
 def _head_of(path: Path) -> _Head | None:
+    """What a file of ours begins with; `None` for what was not written here, as a link is."""
+    if path.is_symlink() or not path.is_file():
+        return None
     try:
         with path.open("rb") as file:
             return _head(file.readline(_MOST_HEAD))

@@ -11,7 +11,7 @@ import pytest
 from overwatch.objects.backends import Expected, Folder, PermanentError, Tag
 from overwatch.objects.digests import Bytes, sha256_of
 from overwatch.objects.retrying import Patience
-from overwatch.objects.store import ConflictError, LostError, Store, StoreError, is_remote, open_store
+from overwatch.objects.store import ConflictError, LostError, Store, StoreError, below, is_remote, open_store
 from tests.overwatch_rl.servers import FaultProxy, s3_url
 
 SOON = Patience(deadline_s=1.0, request_s=0.3, first_s=0.01, most_s=0.05)
@@ -51,6 +51,22 @@ def test_what_was_written_is_read(store: Store, size: int) -> None:
     assert again is not None
     assert again.data == b"other"
     assert again.tag != held.tag
+
+
+def test_the_first_parts_of_keys_are_found_without_the_rest(store: Store) -> None:
+    """Each once, in order; a key of one part is none."""
+    assert store.parts() == []
+    for key in ("b/1", "b/2/3", "a/1", "c"):
+        store.put(key, b"x")
+    assert store.parts() == ["a", "b"]
+
+
+def test_a_place_below_another_is_of_the_same_kind(tmp_path: Path) -> None:
+    """Also of a folder that is named as a URL."""
+    url = tmp_path.as_uri()
+    open_store(below(url, "one")).put("a", b"x")
+    assert (tmp_path / "one/a").read_bytes() == b"x"
+    assert below(tmp_path, "one") == below(str(tmp_path), "one") == tmp_path / "one"
 
 
 @pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, (1 << 20) + 1])

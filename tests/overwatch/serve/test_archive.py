@@ -7,7 +7,8 @@ import pytest
 from overwatch.diagnose.judging import DiagnosisConfig, Judging, judging
 from overwatch.fold import FAST_NS, Fold
 from overwatch.runs import Room
-from overwatch.serve.archive import Archive, ArchiveError
+from overwatch.serve.archive import Archive, ArchiveError, Keeping
+from overwatch.serve.keeping import Limits
 from overwatch.snapshot import Baseline, Snapshot, View
 from tests import fakes
 from tests.fakes import START_NS
@@ -117,8 +118,9 @@ def test_a_disk_that_refuses_loses_a_picture_and_says_why(tmp_path: Path) -> Non
     archive.start()
     passed_by(archive)
     archive.stop()
-    assert archive.lost == len(RUNS) == len(reports)
-    assert all("ended" in str(report) for report in reports)
+    failed = [report for report in reports if report is not None]
+    assert archive.lost == len(RUNS) == len(failed)
+    assert all("ended" in report for report in failed)
 
 
 def test_a_file_that_cannot_be_removed_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,3 +141,55 @@ def test_a_file_that_cannot_be_removed_ends_nothing(tmp_path: Path, monkeypatch:
     eventually(lambda: {line.run_id for line in archive.lines()} >= set(RUNS[1:]))
     assert archive.is_running
     archive.stop()
+
+
+def test_runs_go_by_count_and_age_and_what_is_not_ours_stays(tmp_path: Path) -> None:
+    """Links, files and folders of others with our ending stay, and so does what a link leads to."""
+    folder, other, counted = tmp_path / "ended", tmp_path / "other", list[str]()
+    archive = Archive(folder, lambda: 1 << 20, how)
+    archive.start()
+    passed_by(archive)
+    archive.stop()
+    other.mkdir()
+    stolen = next(path for path in folder.iterdir() if b'"run_id":"a"' in path.read_bytes())
+    stolen.rename(other / stolen.name)
+    stolen.symlink_to(other / stolen.name)
+    (folder / "copied.run").write_bytes((other / stolen.name).read_bytes())
+    (folder / "mine.run").mkdir()
+    foreign = {stolen, folder / "copied.run", folder / "mine.run"}
+
+    def next_life(limits: Limits) -> list[str]:
+        now_s = START_NS / 1e9 + 86_400
+        keeping = Keeping(limits=limits, now_s=lambda: now_s, count=counted.append)
+        archive = Archive(folder, lambda: 1 << 20, how, keeping=keeping)
+        archive.start()
+        archive.stop()
+        return [line.run_id for line in archive.lines()]
+
+    assert next_life(Limits()) == list(RUNS[1:])
+    assert next_life(Limits(runs=2)) == list(RUNS[-2:])
+    assert next_life(Limits(days=2)) == list(RUNS[-2:])
+    assert next_life(Limits(days=0.5)) == []
+    assert counted == ["count", "count", "age", "age"]
+    assert set(folder.iterdir()) == foreign
+    assert (other / stolen.name).is_file()
+
+
+def test_a_run_that_is_needed_elsewhere_is_removed_once_it_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With no day to stay; a file that is gone already is no error."""
+    monkeypatch.setattr("overwatch.serve.archive._CLEAN_S", 0.01)
+    needed = {"b"}
+    keeping = Keeping(
+        limits=Limits(days=0), now_s=lambda: START_NS / 1e9 + 60, is_needed=lambda line: line.run_id in needed
+    )
+    archive = Archive(tmp_path, lambda: 1 << 20, how, keeping=keeping)
+    archive.start()
+    passed_by(archive)
+    eventually(lambda: [line.run_id for line in archive.lines()] == ["b"])
+    assert archive.snapshot("b", View()) is not None
+    needed.clear()
+    eventually(lambda: not archive.lines())
+    archive.stop()
+    assert not list(tmp_path.iterdir())

@@ -40,11 +40,20 @@ class AggregatorConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """For so many days at most a run that is over stays in memory."""
     archive_mib: int = 1024
     """Most MiB on disk of the last pictures of runs that are not in memory any more; the oldest go."""
+    archive_runs: int | None = None
+    """So many of them stay, the newest; all do if left out."""
+    archive_days: float | None = None
+    """They go so many days after they left memory; none do if left out. Neither this nor `archive_runs`
+    removes a run that an exporter `object_store` has still to keep."""
 
     def __post_init__(self) -> None:
         bounded(self, "journal_size_mib", "max_runs", "archive_mib")
         bounded(self, "max_state_mib", least=8)
         bounded(self, "ended_days", least=0)
+        if self.archive_runs is not None and self.archive_runs < 1:
+            raise ValueError(f"archive_runs {self.archive_runs} is less than 1; leave it out to keep all")
+        if self.archive_days is not None and not self.archive_days >= 0:
+            raise ValueError(f"archive_days {self.archive_days} is less than 0; leave it out to keep all")
         if self.preset is not None:
             parse_preset(self.preset)
 

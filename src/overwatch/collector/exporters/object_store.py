@@ -2,9 +2,9 @@
 
 Rules: a process of its own takes the run out of the recording and writes it, one at a time, so neither a
 store that is away nor a large run holds up anything; it is tried again, later and later, until it is there.
-What was kept is remembered over restarts; a run that ends again is kept again. At most so many runs wait, and
-others are noticed again by a later frame. The local recording stays as its own limits have it. Must not know
-how a run is taken out.
+What was kept and what waits is remembered over restarts; a run that ends again is kept again. At most so many
+runs wait, and others are noticed again by a later frame. The local recording stays as its own limits have it;
+the archive's age and count spare the runs that are not kept yet. Must not know how a run is taken out.
 """
 
 import logging
@@ -22,12 +22,14 @@ from overwatch.collector.context import Context
 from overwatch.collector.setting_types import bounded
 from overwatch.fold import DEFAULT_VIEW, Frame
 from overwatch.objects.store import SCHEMES
+from overwatch.snapshot import RunLine
 
 NAME: Final = "object_store"
 _KEPT: Final = "overwatch_exporter_kept_runs"
 _FAILED: Final = "overwatch_exporter_failed_uploads"
 _MOST_WAITING: Final = 1024
-_MOST_REMEMBERED: Final = 4096
+_MOST_REMEMBERED: Final = 1 << 16
+"""More than the archive holds: one that is forgotten there would count as not kept."""
 _LOOK_S: Final = 0.25
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 300.0
@@ -75,6 +77,8 @@ class _Remembered(msgspec.Struct, frozen=True, kw_only=True):
 
     kept: dict[str, str]
     """By run id what it ended as."""
+    waiting: dict[str, str] = {}
+    """Likewise, of those that are not kept yet."""
 
 
 _remembered: Final = msgspec.json.Decoder(_Remembered).decode
@@ -86,13 +90,16 @@ class ObjectStoreExporter:
     def __init__(self, config: ObjectStoreConfig, context: Context, name: str = NAME) -> None:
         self._config, self._context, self._name = config, context, name
         self._note = context.journal.note(name)
-        self._kept = self._read()
-        self._waiting: dict[str, tuple[str, float]] = {}
+        remembered = self._read()
+        self._kept = remembered.kept
+        self._waiting = {run: (ended, time.monotonic()) for run, ended in remembered.waiting.items()}
         """By run id what it ended as, and from when on it is due, monotonic."""
+        self._is_noted = True
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._failures = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        context.needing.append(self.needs)
 
     def start(self) -> None:
         """Begin to keep runs."""
@@ -112,20 +119,30 @@ class ObjectStoreExporter:
                 is_new = self._kept.get(run_id) != ended and run_id not in self._waiting
                 if is_new and len(self._waiting) < _MOST_WAITING:
                     self._waiting[run_id] = ended, time.monotonic() + self._config.after_s
+                    self._is_noted = False
+
+    def needs(self, line: RunLine) -> bool:
+        """Whether a run ended and is not kept yet; from any thread."""
+        with self._lock:
+            is_kept = line.run_id in self._kept and line.run_id not in self._waiting
+        return line.outcome is not None and not is_kept
 
     def close(self) -> None:
         """End what is under way; the next life begins it anew. A second call does nothing."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join(_STOP_S)
+            if not self._is_noted:
+                self._remember()
 
     stop = close
 
     def _run(self) -> None:
-        pause_s = _LOOK_S
-        while not self._stopping.wait(pause_s):
-            pause_s = _LOOK_S
-            due = self._due()
+        resumes = 0.0
+        while not self._stopping.wait(_LOOK_S):
+            if not self._is_noted:
+                self._remember()
+            due = self._due() if time.monotonic() >= resumes else None
             if due is None:
                 continue
             run_id, ended = due
@@ -142,6 +159,7 @@ class ObjectStoreExporter:
                 self._context.tally.add(_FAILED, 1, exporter=self._name)
                 self._context.health.failed(self._name, f"run {run_id}: {error}")
                 pause_s = min(_FIRST_PAUSE_S * 2.0**self._failures, _LONGEST_PAUSE_S)
+                resumes = time.monotonic() + pause_s
                 self._failures = min(self._failures + 1, 16)
 
     def _due(self) -> tuple[str, str] | None:
@@ -183,16 +201,23 @@ class ObjectStoreExporter:
         self._failures = 0
         self._context.tally.add(_KEPT, 1, exporter=self._name)
         self._context.health.recovered(self._name)
+        self._remember()
+
+    def _remember(self) -> None:
+        with self._lock:
+            waiting = {run: ended for run, (ended, _) in self._waiting.items()}
+            note, self._is_noted = _Remembered(kept=self._kept, waiting=waiting), True
+            data = msgspec.json.encode(note)
         if self._note is not None:
             try:
-                self._note.write(msgspec.json.encode(_Remembered(kept=self._kept)))
+                self._note.write(data)
             except OSError as error:
                 self._context.health.failed(self._name, f"what was kept is not remembered: {error}")
 
-    def _read(self) -> dict[str, str]:
+    def _read(self) -> _Remembered:
         try:
             data = None if self._note is None else self._note.read()
-            return {} if data is None else _remembered(data).kept
+            return _Remembered(kept={}) if data is None else _remembered(data)
         except (OSError, msgspec.MsgspecError) as error:
             _log.warning("what was kept cannot be read, it is kept again: %s", error)
-            return {}
+            return _Remembered(kept={})

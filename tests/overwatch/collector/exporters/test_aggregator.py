@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from overwatch.aggregator import Frame
-from overwatch.collector.exporters.aggregator import CLEAR_NS, PART, Refusals
+from overwatch.collector.exporters.aggregator import CLEAR_NS, PART, AggregatorConfig, Refusals
 from overwatch.collector.health import Health
 from overwatch.fold import FAST_NS, SLOW_NS, Fold
 from overwatch.runs import Room
@@ -75,3 +75,16 @@ def test_what_an_earlier_life_refused_is_no_condition() -> None:
     frames(Fold.load(fold.dump()), Refusals(health, 1), START_NS + SLOW_NS, [])
 
     assert PART not in health.degraded
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [("archive_runs", 0, "0 is less than 1"), ("archive_days", -1.0, "-1.0 is less than 0")],
+)
+def test_a_limit_of_the_archive_that_cannot_be_names_the_value_and_the_way_out(
+    key: str, value: float, words: str
+) -> None:
+    """As shipped there is none."""
+    assert getattr(AggregatorConfig(), key) is None
+    with pytest.raises(ValueError, match=f"{key} {words}; leave it out to keep all"):
+        AggregatorConfig(**{key: value})

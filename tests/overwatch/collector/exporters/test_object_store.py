@@ -126,6 +126,39 @@ def test_a_run_that_cannot_be_kept_holds_no_other_up(tmp_path: Path, monkeypatch
         eventually(lambda: tally.get("overwatch_exporter_kept_runs", exporter="object_store") == 1, 30)
 
 
+def test_a_run_is_needed_until_it_is_kept_also_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last picture outlives `archive_days` meanwhile; what waits is remembered when it left memory."""
+    place, tried = tmp_path / "kept", list[str]()
+    place.write_text("no folder")
+    sets = [
+        f"exporters.object_store={{place: {str(place)!r}, after_s: 0, timeout_s: 0.2}}", PIPELINE,
+        "exporters.aggregator={ended_days: 0, archive_days: 0}",
+    ]  # fmt: skip
+    monkeypatch.setattr("overwatch.serve.archive._CLEAN_S", 0.05)
+    with running(tmp_path / "data", *sets) as service:
+        tally, archive = service.context.tally, service.context.archive
+        assert archive is not None
+        ended: list[Event] = [run_started(), update(0.1), RunFinished(at=time.time_ns(), outcome="completed")]
+        service.context.journal.append(Signal.LOGS, reported("a", ended))
+        eventually(lambda: archive.holds("a"), 30)
+        eventually(lambda: tally.get("overwatch_exporter_failed_uploads", exporter="object_store") >= 1, 90)
+        assert archive.holds("a")
+        assert tally.get("overwatch_archive_removed_runs", reason="age") == 0
+
+    def done(_: ObjectStoreExporter, run_id: str) -> str | None:
+        tried.append(run_id)
+        return None
+
+    monkeypatch.setattr(ObjectStoreExporter, "_keep", done)
+    with running(tmp_path / "data", *sets) as service:
+        tally = service.context.tally
+        eventually(lambda: tally.get("overwatch_archive_removed_runs", reason="age") == 1, 30)
+    assert tried == ["a"]
+    assert not list((tmp_path / "data/ended").iterdir())
+
+
 def test_what_is_beyond_a_limit_goes_the_oldest_first(tmp_path: Path) -> None:
     """By count, by bytes and by age; each run is gone whole."""
     with running(tmp_path / "data") as service:
