@@ -83,8 +83,8 @@ class Requested(Protocol):
 def signals(stop: Requested) -> Iterator[None]:
     """Turn the first signal into a stop and give the handlers back for the second.
 
-    Who ended in order for it exits with 128 and the signal, so that a launcher begins it anew: a job that ends
-    with 0 is done. Raises `SystemExit` with that status.
+    Raises `SystemExit` with 128 and the signal, once what was stopped has ended in order: a launcher takes a
+    job that ends with 0 for done, and does not begin it anew.
     """
     before = {number: signal.getsignal(number) for number in SIGNALS}
     taken: list[int] = []
