@@ -165,8 +165,8 @@ class GroupCommit(Generic[_Item]):
         self._slow += took_s >= _SLOW_S
         if took_s >= _SLOW_S and self._slow & (self._slow - 1) == 0:
             _log.warning(
-                "%s: the disk is slow: to write and sync what waited took %.1f s, the %d. time that it took "
-                "more than %g s; what is sent is acknowledged only after that",
+                "%s: the disk is slow, or this process had no CPU: to write and sync what waited took "
+                "%.1f s, the %d. time of more than %g s; what is sent is acknowledged only after that",
                 self._log.folder.path, took_s, self._slow, _SLOW_S,
             )  # fmt: skip
 
