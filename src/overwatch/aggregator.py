@@ -32,6 +32,9 @@ MAX_VIEWS: Final = 32
 LONGEST_SILENCE_NS: Final = 300 * SLOW_NS
 """Ticks without a batch that are folded again after a restart; what is longer is passed over."""
 
+_PATIENCE_S: Final = 0.05
+"""How long who asks for the past of a run may wait for what is being written, in seconds."""
+
 _GAP: Final = (
     "for %.1f s nothing was received or folded: this process was stopped, its machine slept, or it had no "
     "CPU or disk; the silence of runs counts from now"
@@ -340,6 +343,9 @@ class Aggregator:
                 self._tick = next_tick(gap.stamp) - FAST_NS
                 _log.warning(_GAP, (gap.stamp - gap.before) / 1e9)
                 return
+            while not self._cursor.settled(self._tick, _PATIENCE_S):
+                # The disk of the journal is slow: what was folded before is shown meanwhile.
+                self._answer()
             batches = self._cursor.seal(self._tick)
             with self._views_lock:
                 views = tuple(self._views)

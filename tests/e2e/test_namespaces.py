@@ -1,4 +1,4 @@
-"""Trainers and collectors on hosts of their own, through kills, partitions, a full disk and wrong clocks.
+"""Trainers and collectors on hosts of their own, through kills, partitions, bad disks and wrong clocks.
 
 Every trainer's own account is held against what the collectors recorded: what was emitted is recorded once,
 or was counted as dropped by name.
@@ -16,14 +16,19 @@ import pytest
 from overwatch.events import EpisodeEnded, LogLine, Measured, Record
 from overwatch.feeds.inputs import open_input
 from overwatch.feeds.recording import Recording
-from tests.e2e.killing import Collector
+from overwatch.recordings.index import Gone
+from tests.e2e.killing import Collector, indexed
 from tests.e2e.namespaces import Host, network
 from tests.e2e.sdk.chaos import Ear, Trainer, training, wait_for
 from tests.e2e.sdk.trainer import Ending
+from tests.e2e.slow_disk import SlowDisk, slow_disk
 from tests.e2e.test_collector_full_disk import mounted
 
 PORT = 4318
 DISK_MIB = 24
+SLOW_MIB = 256
+WRITE_S = 0.05
+"""Of each write and flush of a slow disk: a commit of a journal is some six of them, behind other files'."""
 CLOCK = """\
 import time
 true, true_ns = time.time, time.time_ns
@@ -51,14 +56,14 @@ class Site:
 
     @contextmanager
     def running(
-        self, disk: Path, clocks: dict[int, int], small: frozenset[int] = frozenset()
+        self, disks: dict[int, Path], clocks: dict[int, int], small: frozenset[int] = frozenset()
     ) -> Iterator[None]:
-        """All of them; the first collector keeps its data on `disk`, clocks are wrong by so many seconds."""
+        """All of them; some collectors keep their data on `disks`, clocks are wrong by so many seconds."""
         with ExitStack() as stack:
             hosts = stack.enter_context(network(self._names))
             self.hosts, self.trainer_hosts = hosts[: self._count], hosts[self._count :]
             for number, host in enumerate(self.hosts):
-                place = disk if number == 0 else self.folder / host.namespace
+                place = disks.get(number, self.folder / host.namespace)
                 collector = Collector(place, *_sets(host), prefix=host.prefix)
                 stack.callback(collector.kill)
                 collector.start()
@@ -115,6 +120,26 @@ def shown_updates(collectors: list[Collector]) -> Counter[str]:
     return found
 
 
+def let_go(collectors: list[Collector]) -> Counter[str]:
+    """Records of each run that recordings let go of for want of room, as their indexes count them."""
+    entries = [entry for one in collectors for entry in indexed(one.folder / "otlp")]
+    found: Counter[str] = Counter()
+    for entry in entries:
+        if isinstance(entry, Gone):
+            found[entry.gone] += entry.records
+    return found
+
+
+def check_rest(ear: Ear, steps: int, gone: int) -> int:
+    """The oldest records went, and no others; how many of the counted ones had come twice."""
+    numbers = [record.seq for record in ear.records if record.seq is not None]
+    first = min(numbers)
+    assert sorted(numbers) == list(range(first, first + len(numbers)))
+    assert 1 < first <= gone + 1
+    assert ear.lines == [f"line {step}" for step in range(steps - len(ear.lines) + 1, steps + 1)]
+    return gone + 1 - first
+
+
 def last_batch(collectors: list[Collector], run_id: str) -> list[Record]:
     """The records of the newest request of a run."""
     found: list[Record] = []
@@ -141,7 +166,7 @@ def check(
 ) -> None:
     """Every trainer's account to the record."""
     now_s = time.time()
-    ears, shown = recorded(site.collectors), shown_updates(site.collectors)
+    ears, shown, gone = recorded(site.collectors), shown_updates(site.collectors), let_go(site.collectors)
     total = Counter[str]()
     for number, (trainer, ending) in enumerate(zip(site.trainers, endings, strict=True)):
         ear = ears[trainer.plan.run_id]
@@ -159,6 +184,11 @@ def check(
         assert ending.kept == 0
         assert ending.dropped == {}
         assert ending.delivered
+        if room := gone[trainer.plan.run_id]:
+            # On the full disk, while others fill it: the collector makes room, and counts what went.
+            assert number % len(site.collectors) == 0
+            total.update(gone=room, again=check_rest(ear, ending.steps, room))
+            continue
         ear.assert_whole(ending.steps)
         assert shown[trainer.plan.run_id] == ending.steps
     print(f"{len(endings)} trainers, {len(site.collectors)} collectors: {dict(total)}, none missing or twice")
@@ -196,15 +226,44 @@ def fill(disk: Path, trainer: Trainer) -> None:
     ballast.unlink()
 
 
+def slow_down(disk: SlowDisk, trainer: Trainer, slow_s: float) -> None:
+    """Slow for a while, then without any answer for half of it; the trainer goes on at its pace."""
+    went = {}
+    for how, within, seconds in (
+        ("slow", disk.slow(WRITE_S), slow_s),
+        ("stalled", disk.stalled(), slow_s / 2),
+    ):
+        with within:
+            began, before = time.monotonic(), len(trainer.numbers("a"))
+            trainer.wait_steps(100)
+            time.sleep(max(0.0, seconds - (time.monotonic() - began)))
+            went[how] = (len(trainer.numbers("a")) - before) / (time.monotonic() - began)
+    print(", ".join(f"{steps_s:.0f} steps/s while {how}" for how, steps_s in went.items()))
+
+
 def test_two_trainers_and_two_collectors_lose_nothing(tmp_path: Path) -> None:
     """A kill, a partition, a full disk, and a trainer whose clock is a quarter of an hour ahead."""
     site, clocks = Site(tmp_path, trainers=2, collectors=2), {1: 900}
-    with mounted(tmp_path / "disk", DISK_MIB) as disk, site.running(disk, clocks):
+    with mounted(tmp_path / "disk", DISK_MIB) as disk, site.running({0: disk}, clocks):
         for trainer in site.trainers:
             trainer.wait_steps(20)
         cut_and_kill(site, rounds=1, seed=1, cut_s=1.0)
         fill(disk, site.trainers[0])
         check(site, site.end(), clocks)
+
+
+def test_a_collector_on_a_slow_disk_loses_nothing(tmp_path: Path) -> None:
+    """One trainer's collector is on it; it is slow, stalls, and is killed while it is slow."""
+    site = Site(tmp_path, trainers=2, collectors=2)
+    with slow_disk(tmp_path / "slow", SLOW_MIB) as slow, site.running({1: slow.folder}, {}):
+        for trainer in site.trainers:
+            trainer.wait_steps(20)
+        slow_down(slow, site.trainers[1], slow_s=4.0)
+        with slow.slow(WRITE_S):
+            site.trainers[1].wait_steps(20)
+            site.collectors[1].kill()
+            site.collectors[1].start()
+        check(site, site.end(), {})
 
 
 @pytest.mark.long
@@ -213,11 +272,18 @@ def test_eight_trainers_and_three_collectors_account_for_every_record(tmp_path: 
     """The same over and over; one trainer ends cut off with a spool of 1 MiB, and names what it dropped."""
     site, lossy = Site(tmp_path, trainers=8, collectors=3), frozenset({7})
     clocks = {1: 900, 2: -900, 3: 3600}
-    with mounted(tmp_path / "disk", 8 * DISK_MIB) as disk, site.running(disk, clocks, lossy):
+    with (
+        mounted(tmp_path / "disk", 8 * DISK_MIB) as disk,
+        slow_disk(tmp_path / "slow", SLOW_MIB) as slow,
+        site.running({0: disk, 1: slow.folder}, clocks, lossy),
+    ):
         for trainer in site.trainers:
             trainer.wait_steps(20)
         cut_and_kill(site, rounds=3, seed=2, cut_s=4.0)
         fill(disk, site.trainers[0])
+        slow_down(slow, site.trainers[1], slow_s=30.0)
+        with slow.slow(WRITE_S):
+            cut_and_kill(site, rounds=3, seed=3, cut_s=4.0)
         site.trainer_hosts[7].cut()
         wait_for(lambda: site.trainers[7].account().at_risk, "a spool without room", 240)
         check(site, site.end(), clocks, lossy)

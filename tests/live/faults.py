@@ -382,6 +382,7 @@ COLLECTOR: Final = {
     "SeriesDropped": OfCollector(fault="`max_series` is 40"),
     "RunsRefused": OfCollector(fault="`max_runs` is 1"),
     "FramesLate": OfCollector(fault="a collector with half a minute more work than time", is_planted=False),
+    "JournalSlow": OfCollector(fault="a disk that takes seconds for a write", is_planted=False),
     "RunUnjudged": OfCollector(fault="an error in Overwatch itself", is_planted=False),
 }
 """Alerts about the collector's own rows."""

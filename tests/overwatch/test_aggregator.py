@@ -15,6 +15,8 @@ from overwatch.snapshot import View
 from overwatch.snapshot.history import HistoryQuery
 from tests import fakes
 from tests.fakes import ORIGIN
+from tests.overwatch.collector.running import eventually
+from tests.overwatch.journal.faults import Fault, FaultyFiles
 
 
 class Keeper:
@@ -85,6 +87,32 @@ def test_the_past_is_answered_by_the_thread_of_the_fold() -> None:
     assert found is not None
     assert "entropy" in found.names
     assert other is None
+
+
+def test_the_past_is_answered_while_the_disk_of_the_journal_does_not(tmp_path: Path) -> None:
+    """What is being written holds up the next tick, not who looks at what was folded before."""
+    fault, keeper = Fault(), Keeper()
+    folder = Folder(tmp_path / "j", lambda fd: FaultyFiles(fd, fault))
+    journal = DurableJournal(folder, time.time_ns)
+    aggregator = Aggregator(journal.cursor("aggregator"), time.time_ns, [keeper])
+    aggregator.start()
+    journal.append(Signal.LOGS, _body(1))
+    assert keeper.seen.wait(10)
+    fault.stalled = {"sync"}
+    coming = journal.submit(Signal.LOGS, _body(2))
+    try:
+        # Ticks up to that of what is being written come as always; from then on none does.
+        eventually(lambda: aggregator.behind_s() > 1)
+        found = aggregator.history(None, HistoryQuery()).result(10)
+    finally:
+        fault.answers.set()
+    coming.result(10)
+    aggregator.stop(10)
+    journal.close()
+    folder.close()
+
+    assert found is not None
+    assert "entropy" in found.names
 
 
 def test_a_failing_sink_is_counted_and_the_others_go_on() -> None:

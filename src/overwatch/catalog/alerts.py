@@ -21,6 +21,10 @@ CERTIFICATE_S: Final = 14 * 86_400
 """Seconds before the end of a certificate from which on the alert fires."""
 FRAMES_LATE_S: Final = 30
 """Age of what a collector shows from which on the alert fires: in time it is a tenth of a second."""
+DISK_SLOW_S: Final = 1.0
+"""Mean time of a write and its sync from which on the disk of the journal is slow."""
+DISK_STALLED_S: Final = 5.0
+"""Time of one that is under way from which on it is, too: until it ends, senders are refused."""
 NON_FINITE: Final = "non-finite"
 """Told by a counter, and by its finding where nobody counted."""
 SILENT_HOLD_S: Final = 900

@@ -58,6 +58,10 @@ class FoldCursor:
         """Seal `tick`, or return the gap that it lies in."""
         return self._cursor.reach(tick)
 
+    def settled(self, tick: int, timeout_s: float) -> bool:
+        """Whether `seal` would return at once."""
+        return self._cursor.settled(tick, timeout_s)
+
     def seal(self, tick: int) -> list[Batch]:
         """All unread batches stamped at or before `tick`; the fold is done with what it took before."""
         spent = time.thread_time()

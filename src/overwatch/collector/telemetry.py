@@ -138,6 +138,13 @@ class SelfMetrics:
         journal = self._context.journal
         asks = "How many bytes did some reader of the journal not pass yet?"
         page.gauge("overwatch_journal_held_bytes", asks, "", journal.held_bytes)
+        if (pace := journal.pace) is not None:
+            asks = "How often was what waited written to the journal's disk and synced?"
+            page.counter("overwatch_journal_commits", asks, "", pace.commits)
+            asks = "How long did the journal's disk take to write and sync?"
+            page.counter("overwatch_journal_commit_seconds", asks, "", pace.took_s)
+            asks = "For how long has what is being written waited for the journal's disk?"
+            page.gauge("overwatch_journal_waiting_seconds", asks, "", pace.waiting_s)
         for name, waiting in sorted(journal.backlog.items()):
             labels = labels_text({"exporter": name})
             read, full = self._context.queues.get(name, lambda: (0, 0.0))()

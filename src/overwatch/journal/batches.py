@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -122,6 +122,10 @@ class Cursor(Protocol):
         """Seal `tick`; or, where the process did not run then, return the gap that it lies in."""
         ...
 
+    def settled(self, tick: int, timeout_s: float) -> bool:
+        """Whether `seal` of a tick that was reached would return at once; waits up to `timeout_s` for it."""
+        ...
+
     def seal(self, tick: int) -> list[Batch]:
         """All unread batches stamped at or before `tick`; later ones will be stamped after it."""
         ...
@@ -166,6 +170,17 @@ TYPICAL_BYTES: Final = 64 << 10
 """The size of a body for which a journal must have room to count as accepting."""
 
 
+class Pace(NamedTuple):
+    """How fast a log's disk is."""
+
+    commits: int
+    """How often something was written, synced where that was asked, and what is no longer needed removed."""
+    took_s: float
+    """How long all of them took."""
+    waiting_s: float
+    """How long the one that is under way has taken; 0 where none is."""
+
+
 class Journal(Protocol):
     """Batches in order, for any number of cursors; safe from any thread."""
 
@@ -203,6 +218,11 @@ class Journal(Protocol):
     @property
     def problem(self) -> str | None:
         """Why no body is accepted now; `None` while there is room."""
+        ...
+
+    @property
+    def pace(self) -> Pace | None:
+        """How fast its disk is; `None` where it has none."""
         ...
 
     def append(self, signal: Signal, body: bytes) -> Batch:

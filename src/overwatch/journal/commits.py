@@ -2,7 +2,8 @@
 
 Rules: nothing is settled before it is as durable as was asked. What the disk refuses is settled with the
 error, which `report` is given once; a disk that refused is tried again while nothing comes. Whatever goes
-wrong, every item is settled. Must not know what items are, nor who waits for them.
+wrong, every item is settled. How long the disk takes is measured, and logged where it is slow. Must not know
+what items are, nor who waits for them.
 """
 
 import logging
@@ -12,13 +13,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
-from overwatch.journal.batches import TYPICAL_BYTES, Durability
+from overwatch.journal.batches import TYPICAL_BYTES, Durability, Pace
 from overwatch.journal.segments import Log
 
 _FAST_SYNC_S: Final = 1.0
 """Longest time that what `fast` acknowledged is not safe from a power loss, in seconds."""
 _RETRY_S: Final = 1.0
 """Time between two attempts to write to a disk that refused, in seconds, while nothing comes."""
+_SLOW_S: Final = 1.0
+"""Time of one commit from which on the disk is slow, in seconds."""
 _PROBE: Final = "probe"
 
 _Item = TypeVar("_Item")
@@ -75,12 +78,22 @@ class GroupCommit(Generic[_Item]):
         """Why nothing of what is being written can be kept."""
         self._unsynced_since: float | None = None
         self._is_woken = False
+        self._commits, self._took_s, self._slow = 0, 0.0, 0
+        self._began: float | None = None
+        """When the commit that is under way began."""
         self._thread = threading.Thread(target=self._run, name=log.name, daemon=True)
 
     @property
     def is_running(self) -> bool:
         """Whether the thread goes on; without it nothing is settled."""
         return self._thread.is_alive()
+
+    @property
+    def pace(self) -> Pace:
+        """How fast the disk is; from any thread, at once."""
+        began = self._began
+        waiting_s = 0.0 if began is None else time.monotonic() - began
+        return Pace(self._commits, self._took_s, waiting_s)
 
     @property
     def waiting(self) -> Iterable[_Item]:
@@ -131,8 +144,10 @@ class GroupCommit(Generic[_Item]):
                 group = list(self._waiting)
                 self._waiting.clear()
                 closing = self.is_closing and not group
+            self._began = time.monotonic() if group or self._unsynced_since is not None else None
             self._guarded(group, closing=closing)
             self._drop()
+            self._measure()
 
     @property
     def _patience_s(self) -> float | None:
@@ -140,6 +155,20 @@ class GroupCommit(Generic[_Item]):
         if self.refusal is not None:
             return _RETRY_S
         return None if self._unsynced_since is None else _FAST_SYNC_S
+
+    def _measure(self) -> None:
+        """Log a slow commit: the first time, and whenever there are twice as many."""
+        if self._began is None:
+            return
+        took_s, self._began = time.monotonic() - self._began, None
+        self._commits, self._took_s = self._commits + 1, self._took_s + took_s
+        self._slow += took_s >= _SLOW_S
+        if took_s >= _SLOW_S and self._slow & (self._slow - 1) == 0:
+            _log.warning(
+                "%s: the disk is slow, or this process had no CPU: to write and sync what waited took "
+                "%.1f s, the %d. time of more than %g s; what is sent is acknowledged only after that",
+                self._log.folder.path, took_s, self._slow, _SLOW_S,
+            )  # fmt: skip
 
     def _guarded(self, group: list[_Item], *, closing: bool) -> None:
         """The border of the thread: whatever goes wrong, no caller waits for ever."""

@@ -1,9 +1,9 @@
 """The journal on disk: what was accepted survives the process and, by default, a power loss.
 
 Rules: what `GroupCommit` wrote and synced is shown to readers, then acknowledged. So no reader ever sees
-a batch that could still be lost, and none is acknowledged. A disk that refuses makes `append` raise, readers
-go on, and the next batch tries again. Files are dropped whole, once no reader of this life and no next life
-needs them. Must not know what bodies mean.
+a batch that could still be lost, and none is acknowledged. A disk that refuses makes `append` raise, and so
+does one that has not answered for seconds; readers go on, and the next batch tries again. Files are dropped
+whole, once no reader of this life and no next life needs them. Must not know what bodies mean.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from overwatch.journal.batches import (
     JournalLimits,
     Lag,
     Made,
+    Pace,
     Signal,
 )
 from overwatch.journal.commits import GroupCommit
@@ -34,6 +35,8 @@ from overwatch.journal.segments import Log, LogLimits
 from overwatch.journal.stamps import Stamps
 
 _SUFFIX: Final = ".cursor"
+_STALLED_S: Final = 5.0
+"""So long may one commit take before more is refused, in seconds: half of the patience of usual senders."""
 
 
 @dataclass(slots=True)
@@ -208,6 +211,11 @@ class DurableJournal:
         return self._commit.is_running
 
     @property
+    def pace(self) -> Pace:
+        """How fast its disk is."""
+        return self._commit.pace
+
+    @property
     def held_bytes(self) -> int:
         """Bytes of bodies of this life that some cursor has not passed."""
         return self._shared.owed()
@@ -238,8 +246,8 @@ class DurableJournal:
         cursor, lag = self._shared.find(name), self._shared.lag(name, self.limits.held_bytes)
         if cursor is None:
             return lag
-        with self._commit.files:
-            kept = self._log.bytes_from(cursor.kept) / self.limits.disk_bytes
+        # Without the lock of the files, which a slow disk may hold for seconds.
+        kept = self._log.bytes_from(cursor.kept) / self.limits.disk_bytes
         return msgspec.structs.replace(lag, kept=kept)
 
     def append(self, signal: Signal, body: bytes) -> Batch:
@@ -296,6 +304,11 @@ class DurableJournal:
         held, disk = self._shared.owed() + queued, self._log.size_bytes + queued
         if self._commit.is_closing:
             raise JournalFullError("the journal is closed")
+        waiting_s = self._commit.pace.waiting_s
+        if waiting_s > _STALLED_S:
+            raise JournalFullError(
+                f"the journal's disk has not answered for {waiting_s:.0f} s ({self._folder.path})"
+            )
         if held + size > self.limits.held_bytes:
             raise JournalFullError(
                 f"journal holds {held} of {self.limits.held_bytes} bytes that readers have not passed; "

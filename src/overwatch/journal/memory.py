@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final
 
-from overwatch.journal.batches import TYPICAL_BYTES, Batch, JournalFullError, Lag, Made, Signal
+from overwatch.journal.batches import TYPICAL_BYTES, Batch, JournalFullError, Lag, Made, Pace, Signal
 from overwatch.journal.cursors import CursorFile, Note
 from overwatch.journal.reading import MemoryCursor, Shared
 from overwatch.journal.stamps import Stamps
@@ -91,6 +91,11 @@ class MemoryJournal:
             self._refuse_when_full(TYPICAL_BYTES)
         except JournalFullError as error:
             return str(error)
+        return None
+
+    @property
+    def pace(self) -> Pace | None:
+        """It has no disk."""
         return None
 
     @property

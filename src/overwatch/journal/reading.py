@@ -122,6 +122,12 @@ class MemoryCursor:
                 shared.news.wait_for(lambda: not shared.stamps.is_late, _PATIENCE_S)
             return shared.stamps.reach(tick)
 
+    def settled(self, tick: int, timeout_s: float) -> bool:
+        """Whether nothing is being written that is stamped at or before `tick`; waits so long for it."""
+        shared = self._shared
+        with shared.lock:
+            return shared.news.wait_for(lambda: shared.writing is None or shared.writing > tick, timeout_s)
+
     def seal(self, tick: int) -> list[Batch]:
         """All unread batches stamped at or before `tick`; waits for those that are being written."""
         shared = self._shared

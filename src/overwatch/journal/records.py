@@ -148,7 +148,7 @@ class Part:
 
 
 class Parts:
-    """A log's files, oldest first."""
+    """A log's files, oldest first; what only counts them may be asked from any thread."""
 
     def __init__(self, folder: Folder, log: str) -> None:
         """List them, sizes taken for ends. Raises `LogVersionError`, or `OSError`."""
@@ -171,17 +171,19 @@ class Parts:
 
     def following(self, number: int) -> Part | None:
         """The oldest file after file `number`."""
-        return next((part for part in self.all if part.number > number), None)
+        return next((part for part in tuple(self.all) if part.number > number), None)
 
     def holding(self, sequence: int) -> Part | None:
         """The file that a record would lie in, or else the oldest."""
-        held = [part for part in self.all if part.first <= sequence]
+        held = [part for part in tuple(self.all) if part.first <= sequence]
         return held[-1] if held else self.following(0)
 
     def bytes_after(self, number: int, offset: int) -> int:
         """Bytes of records after a place in file `number`."""
         return sum(
-            part.end - (offset if part.number == number else 0) for part in self.all if part.number >= number
+            part.end - (offset if part.number == number else 0)
+            for part in tuple(self.all)
+            if part.number >= number
         )
 
 

@@ -43,6 +43,8 @@ EXPORTED = (
         "overwatch_storage_room_bytes", "overwatch_storage_max_bytes", "overwatch_storage_part_bytes",
         "overwatch_storage_share_bytes", "overwatch_listener_turned_away_connections_total",
         "overwatch_certificate_end_timestamp_seconds", "overwatch_tower_frame_timestamp_seconds",
+        "overwatch_journal_commit_seconds_total", "overwatch_journal_commits_total",
+        "overwatch_journal_waiting_seconds",
     }
     | {f"overwatch_tower_{name}_total" for name in TOWER}
 )  # fmt: skip

@@ -1,7 +1,8 @@
-"""A disk that fails as it is told: refused calls, short writes, a call that fails, lost power."""
+"""A disk that fails as it is told: refused calls, short writes, calls that fail or do not end, lost power."""
 
 import errno
 import os
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,9 @@ class Fault:
     """All calls after it fail too."""
     late: bool = False
     """Writes are done and fail all the same."""
+    stalled: set[str] = field(default_factory=set)
+    """Calls that end only once `answers` is set, by name."""
+    answers: threading.Event = field(default_factory=threading.Event)
     calls: int = 0
     ends: dict[str, int] = field(default_factory=dict)
     """Bytes of each file that were written."""
@@ -35,6 +39,8 @@ class Fault:
     def meet(self, call: str) -> None:
         """Fail if this call is to fail."""
         self.calls += 1
+        if call in self.stalled:
+            self.answers.wait()
         due = self.fail_at is not None and (
             self.calls >= self.fail_at if self.forever else self.calls == self.fail_at
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from overwatch.journal import Durability, Folder, GroupCommit, Log
+from tests.overwatch.collector.running import eventually
 from tests.overwatch.journal.faults import Fault, FaultyFiles
 
 
@@ -143,6 +144,28 @@ def test_an_owner_that_fails_blocks_no_caller(tmp_path: Path, caplog: pytest.Log
         words.wait(lambda: words.kept() == ["after"])
         assert words.commit.is_running
     assert "could not write" in caplog.text
+
+
+def test_the_time_of_the_disk_is_known_and_a_slow_one_is_logged_now_and_then(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a commit is under way and after it; of seven slow ones three are logged."""
+    monkeypatch.setattr("overwatch.journal.commits._SLOW_S", 0.0)
+    with opened(tmp_path / "j", Fault(), []) as (words, _):
+        assert words.commit.pace == (0, 0.0, 0.0)
+        words.held.clear()
+        words.commit.submit("held")
+        eventually(lambda: words.commit.pace.waiting_s > 0)
+        before = words.commit.pace.waiting_s
+        eventually(lambda: words.commit.pace.waiting_s > before)
+        words.held.set()
+        for number in range(7):
+            eventually(lambda done=number + 1: words.commit.pace.commits == done)
+            assert words.commit.pace.waiting_s == 0.0
+            assert words.commit.pace.took_s > before
+            if number < 6:
+                words.commit.submit(str(number))
+    assert caplog.text.count("the disk is slow") == 3
 
 
 def test_closing_settles_what_waits(tmp_path: Path) -> None:

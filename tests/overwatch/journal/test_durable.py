@@ -300,6 +300,43 @@ def test_a_full_disk_refuses_and_takes_again_when_there_is_room(tmp_path: Path) 
         assert bodies(list(journal.cursor("a", 1).earlier())) == sent
 
 
+def test_a_disk_that_does_not_answer_refuses_what_comes_and_is_asked_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once that lasts; what was taken in before is kept, and all is well as soon as the disk answers."""
+    fault = Fault()
+    with Opened(tmp_path / "j", fault=fault) as journal:
+        cursor = journal.cursor("a", 1)
+        fault.stalled = {"sync"}
+        under_way, waiting = (journal.submit(Signal.LOGS, body) for body in (b"one", b"two"))
+        assert journal.problem is None
+        monkeypatch.setattr("overwatch.journal.durable._STALLED_S", 0.0)
+        until(lambda: journal.problem is not None)
+        with pytest.raises(JournalFullError, match="disk has not answered for 0 s"):
+            journal.submit(Signal.LOGS, b"three")
+        assert not under_way.done()
+        fault.answers.set()
+        assert [under_way.result(10).sequence, waiting.result(10).sequence] == [1, 2]
+        until(lambda: journal.problem is None)
+        journal.append(Signal.LOGS, b"four")
+        assert bodies(cursor.wait(0)) == [b"one", b"two", b"four"]
+
+
+def test_how_far_a_reader_is_behind_is_known_while_a_write_does_not_end(tmp_path: Path) -> None:
+    """The pages of metrics ask for it, in no time."""
+    fault = Fault()
+    with Opened(tmp_path / "j", fault=fault) as journal, ThreadPoolExecutor() as threads:
+        journal.cursor("a", 1)
+        fill(journal, 0, 60)
+        fault.stalled = {"write"}
+        journal.submit(Signal.LOGS, b"held")
+        try:
+            until(lambda: journal.pace.waiting_s > 0)
+            assert threads.submit(journal.lag, "a").result(10).batches == 60
+        finally:
+            fault.answers.set()
+
+
 def test_a_failed_sync_acknowledges_nothing_and_is_not_repeated(tmp_path: Path) -> None:
     """A sender is told to come back, readers never see the batch, and later ones are durable."""
     fault = Fault(error=errno.EIO)

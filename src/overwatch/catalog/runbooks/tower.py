@@ -19,8 +19,8 @@ ENTRIES: Final = (
         means="The collector turns away some of what it is sent.",
         confirm="See `overwatch_receiver_refused_requests_total` on its own page, by reason.",
         act=(
-            "Follow the reason: `memory` and `disk` want room, `unauthorized` a token, `too_large` smaller "
-            "batches. Senders of ours come back by themselves."
+            "Follow the reason: `memory` wants room, `full` room or a faster disk (`/ready` says which), "
+            "`unauthorized` a token, `too_large` smaller batches. Senders of ours come back by themselves."
         ),
     ),
     Runbook(
@@ -39,7 +39,7 @@ ENTRIES: Final = (
         code="frames-late",
         means=(
             "What is shown of all runs lies behind the clock: more runs or envs than the fold judges in "
-            "time, or a machine with other work. New runs are listed late; nothing is lost."
+            "time, a machine with other work, or a slow disk. New runs are listed late; nothing is lost."
         ),
         confirm=(
             "See `overwatch_tower_frame_timestamp_seconds` against the clock, and of the exporter "
@@ -69,6 +69,25 @@ ENTRIES: Final = (
         act=(
             "Make room on the volume, or enlarge it. Where the journal alone is full, look which exporter "
             "does not read it: `overwatch_exporter_queue_batches`. No acknowledged record is lost."
+        ),
+    ),
+    Runbook(
+        code="journal-slow",
+        means=(
+            "The disk of the collector's journal takes seconds for a write. What is sent is acknowledged and "
+            "shown as much later, and refused (503) while the disk has not answered for five seconds. "
+            "Trainers go on at their pace and keep what waits; nothing is lost."
+        ),
+        confirm=(
+            "See `overwatch_journal_waiting_seconds`, the time of the write that is under way, and "
+            "`overwatch_journal_commit_seconds_total` over `overwatch_journal_commits_total`, the mean; the "
+            "log names the folder. `overwatch doctor --only disk` measures a write of its own."
+        ),
+        act=(
+            "Look who else writes to that disk (`iostat -x 1`, `/proc/pressure/io`), and whether a cloud "
+            "volume has used up its credit. Move the other, or give the data folder a faster volume; with "
+            "`extensions.file_storage.durability: fast` a sync comes twice a second, not with each write. "
+            "Do not kill the collector: what it has acknowledged is kept, and it goes on by itself."
         ),
     ),
     Runbook(

@@ -109,7 +109,7 @@ class HealthCheck:
         if frame is None:
             return
         age_s = (self._context.now() - frame.tick) / 1e9
-        is_late = age_s > FRAME_AGE_S
-        self._context.health.report(
-            "aggregator", f"the latest frame is {age_s:.0f} s old" if is_late else None
-        )
+        found = f"the latest frame is {age_s:.0f} s old" if age_s > FRAME_AGE_S else None
+        if found and (why := self._context.journal.problem):
+            found = f"{found}: {why}"
+        self._context.health.report("aggregator", found)

@@ -1,6 +1,6 @@
 """The dashboard of collectors: whether what the other dashboards show can be trusted."""
 
-from overwatch.catalog.alerts import QUEUE_FULL
+from overwatch.catalog.alerts import DISK_SLOW_S, QUEUE_FULL
 from overwatch.generate.boards import promql, words
 from overwatch.generate.boards.spec import Dashboard, Look, Panel, Query, Step, Variable, Word
 from overwatch.generate.boards.uids import Board
@@ -190,6 +190,23 @@ COLLECTOR = Dashboard(
                 ),
             ),
             "none",
+        ),
+        _lines(
+            "Time of a write to the journal's disk",
+            "How long the journal's disk takes to write and sync what waited, before it is acknowledged and "
+            f"shown; from {DISK_SLOW_S:g} s on look who else uses that disk.",
+            (
+                Query(
+                    expr=promql.worst(
+                        promql.rate(promql.of_collector("overwatch_journal_commit_seconds_total"))
+                        + " / "
+                        + promql.rate(promql.of_collector("overwatch_journal_commits_total")),
+                        by=_BY,
+                    ),
+                    name="{{instance}}",
+                ),
+            ),
+            "s",
         ),
         _lines(
             "Journal not yet read",

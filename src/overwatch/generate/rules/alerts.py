@@ -10,6 +10,8 @@ from typing import Final
 
 from overwatch.catalog.alerts import (
     CERTIFICATE_S,
+    DISK_SLOW_S,
+    DISK_STALLED_S,
     FINDINGS,
     FRAMES_LATE_S,
     QUEUE_FULL,
@@ -42,6 +44,7 @@ def steady_alerts(plan: Plan) -> tuple[Alert, ...]:
         _late(plan),
         *_exporting(plan),
         _storage(plan),
+        _slow_disk(plan),
         _certificate(plan),
         *_lost(plan),
         *_states(plan),
@@ -137,6 +140,27 @@ def _storage(plan: Plan) -> Alert:
         bad=(of_job(room, "10", "filling"), of_job(most, "100", "filling")),
         good=(of_job(room, "100", "filling"), of_job(most, "100", "filling")),
     )
+
+
+def _slow_disk(plan: Plan) -> Alert:
+    """By the mean of what has ended, and by what has not."""
+    took, commits = "overwatch_journal_commit_seconds_total", "overwatch_journal_commits_total"
+    waiting, within = "overwatch_journal_waiting_seconds", span(plan.at_least(LOOK_BACK_S // 2))
+    return Alert(
+        code="journal-slow",
+        area=Area.COLLECTOR,
+        expr=(
+            f"max by (job) (rate({took}[{within}]) / rate({commits}[{within}])) > {DISK_SLOW_S:g}\nor\n"
+            f"max by (job) ({waiting}) > {DISK_STALLED_S:g}"
+        ),
+        hold_s=plan.hold(60),
+        summary="The disk of the collector's journal is slow.",
+        by=_JOB,
+        bad=(of_job(took, "0+30x400", "slow"), of_job(commits, "0+10x400", "slow")),
+        good=(of_job(took, "0+1x400", "slow"), of_job(commits, "0+10x400", "slow"),
+              of_job(waiting, "0", "slow")),
+        lead=1,
+    )  # fmt: skip
 
 
 def _certificate(plan: Plan) -> Alert:
