@@ -68,15 +68,24 @@ def s3_url(address: str, prefix: str, bucket: str = "bucket") -> str:
     return f"s3://{bucket}/{prefix}?endpoint={address}&region=us-east-1"
 
 
+_SHARED: Final[list[str]] = []
+"""The address of the server of this process, while it runs."""
+
+
 @pytest.fixture(scope="session")
 def moto_address() -> Iterator[str]:
-    """One server for all tests of a process; use a prefix of your own."""
+    """One server for all tests of a process, whatever folders they are in; use a prefix of your own."""
+    if _SHARED:  # a folder that imports this has a fixture of its own; the first one ends last
+        yield _SHARED[0]
+        return
     before = {name: os.environ.get(name) for name in CREDENTIALS}
     os.environ.update(CREDENTIALS)
     try:
         with moto() as address:
+            _SHARED.append(address)
             yield address
     finally:
+        _SHARED.clear()
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
 

@@ -1,6 +1,7 @@
 """Faults: read from words, pure, and each does to the run what its name says."""
 
 from collections.abc import Callable
+from functools import cache
 from statistics import fmean
 
 import pytest
@@ -32,8 +33,10 @@ def run(*names: str, seconds: int = LENGTH) -> list[Event]:
     return reported(Settings(gpus=2, envs=8, slots=3, seconds=seconds, faults=faults))
 
 
-HEALTHY = run()
-HEALTHY_SOON = run(seconds=SOON)
+@cache
+def healthy(seconds: int = LENGTH) -> list[Event]:
+    """The same without a fault; made where it is asked for, as each worker imports all modules."""
+    return run(seconds=seconds)
 
 
 def _late(events: list[Event], scope: Scope, short: str) -> list[list[float]]:
@@ -65,7 +68,7 @@ def _crashes(events: list[Event]) -> None:
 
 
 def _culled(events: list[Event]) -> None:
-    few = _culls(HEALTHY)
+    few = _culls(healthy())
     many = _culls(events)
     assert len(many) > 3 * len(few) + 5
     assert sum(env < 8 for env in many) > len(many) / 2
@@ -134,7 +137,7 @@ def _jumped(short: str, factor: float) -> Callable[[list[Event]], None]:
     """A row of the policy that is about so many times what it is in the healthy run."""
 
     def look(events: list[Event]) -> None:
-        usual = _one(HEALTHY, Scope.POLICY, short)
+        usual = _one(healthy(), Scope.POLICY, short)
         assert 0.7 < _one(events, Scope.POLICY, short) / usual / factor < 1.4
 
     return look
@@ -193,8 +196,8 @@ def test_a_fault_begins_when_it_is_planned(name: str) -> None:
     events = run(name, seconds=SOON)
     before = START + BEGIN * 10**9
 
-    assert [e for e in events if e.at < before] == [e for e in HEALTHY_SOON if e.at < before]
-    assert events != HEALTHY_SOON
+    assert [e for e in events if e.at < before] == [e for e in healthy(SOON) if e.at < before]
+    assert events != healthy(SOON)
 
 
 @pytest.mark.parametrize("name", EFFECTS)
@@ -207,7 +210,7 @@ def test_a_fault_does_what_its_name_says(name: str) -> None:
 def test_a_healthy_run_has_none_of_it(name: str) -> None:
     """The same look at the healthy run finds nothing, so that the test above can fail."""
     with pytest.raises(AssertionError):
-        EFFECTS[name](HEALTHY)
+        EFFECTS[name](healthy())
 
 
 def test_several_faults_at_once() -> None:
