@@ -104,7 +104,7 @@ def catching_up() -> Snapshot:
     """What a spool kept while the collector was away is coming in."""
     finding = _about_run(
         "collector-away", "info", "the collector was away for 5m02s; what was sent meanwhile is coming in",
-        "nothing to do; what is shown is as old as the first line says",
+        "nothing to do; what is shown is as old as the first line states",
     )  # fmt: skip
     verdict = Verdict(
         severity="warning", counts={"info": 1}, note="no alarm is raised for the gap itself",
