@@ -45,7 +45,7 @@ def lost() -> Snapshot:
 
 
 def ended() -> Snapshot:
-    """The run has said that it is over."""
+    """The run has stated that it is over."""
     return _over("completed", Verdict(severity="ok", text="run completed after 312 updates"))
 
 
