@@ -137,7 +137,7 @@ bench-size: $(VENV)/.installed  ## what a rank, a run, an env and an update take
 generate: $(VENV)/.installed  ## rewrite what is generated from the catalogue and the types
 	$(BIN)/python -m overwatch.generate
 
-calibration: $(VENV)/.installed  ## what the limits say of recorded trainings that reach their return
+calibration: $(VENV)/.installed  ## what the limits make of recorded trainings that reach their return
 	$(BIN)/python -m tests.calibration.page
 
 learning: $(VENV)/.installed  ## train what docs/learning.md shows and is not kept, half an hour; DRAW=1 only draws it
@@ -150,7 +150,7 @@ libraries: $(VENV)/.installed  ## run each program of examples/ and write docs/a
 libraries-judged: $(VENV)/.installed  ## train other libraries' programs, healthy and at 1,000 times their rate; ONLY="skrl", DRAW=1
 	$(BIN)/python -m tests.libraries.judged $(ONLY) $(if $(DRAW),,--run)
 
-corpus: $(VENV)/.installed  ## how soon each labelled fault is found, and what is said of healthy runs
+corpus: $(VENV)/.installed  ## how soon each labelled fault is found, and what is reported of healthy runs
 	$(BIN)/python -m tests.calibration.corpus
 
 SCREENS := build/screens

@@ -536,7 +536,7 @@ def _typed(kind: type, value: Any) -> Any:
 
 
 def _stated(message: str) -> tuple[str, str]:
-    """The path of a message of msgspec, as in the file, and what it says of it."""
+    """The path of a message of msgspec, as in the file, and what it states of it."""
     what, found, where = message.rpartition(" - at `$")
     if not found and message.endswith("`") and " - at `key` in `$" in message:
         what, found, where = message.rpartition(" - at `key` in `$")

@@ -60,7 +60,7 @@ for _tag in ("int", "float"):
 
 
 def read(text: str) -> Any:
-    """What a text says, with a `Number` for each number; raises `ValueError`."""
+    """What a text holds, with a `Number` for each number; raises `ValueError`."""
     try:
         return yaml.load(text, _Loader)  # noqa: S506 a safe loader
     except yaml.MarkedYAMLError as error:

@@ -300,7 +300,7 @@ def run(case: Case) -> Result:
 
 
 def _began_s(case: Case) -> float:
-    """When the fault began to show, in seconds: of a fact when it was first told, else as planned."""
+    """When the fault began to show, in seconds: of a fact when it was first sent, else as planned."""
     if case.kind is not Class.FACT:
         return float(case.at_s if case.name else 0)
     reported = (
@@ -366,20 +366,20 @@ def corpus_page(results: list[Result]) -> str:
         "",
         f"{len(faults)} labelled faults and {len(healthy)} healthy runs, simulated, folded and judged tick",
         "by tick; `overwatch simulate --fault NAME@SECOND` plays any of them. A bound is a promise, in",
-        "seconds, of which an update takes one; facts count from when they were first told.",
+        "seconds, of which an update takes one; facts count from when they were first sent.",
         "",
         f"Found in time: {len(faults) - len(late)} of {len(faults)}"
         + (f"; late: {', '.join(late)}." if late else "."),
         "",
         "## Faults",
         "",
-        "| fault | class | bound | found after | found as | said before it began |",
+        "| fault | class | bound | found after | found as | reported before it began |",
         "|---|---|---|---|---|---|",
         *(_fault_line(result) for result in faults),
         "",
         "## Healthy runs",
         "",
-        "| run | seconds | critical | warning | told as info |",
+        "| run | seconds | critical | warning | reported as info |",
         "|---|---|---|---|---|",
         *(_healthy_line(result) for result in healthy),
     ]

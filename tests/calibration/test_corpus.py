@@ -43,7 +43,7 @@ def test_a_fault_is_found_in_time(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_whole_corpus() -> None:
-    """All of it in time, no critical and no warning about a healthy run, and the page says so."""
+    """All of it in time, no critical and no warning about a healthy run, and the page states it."""
     results = [_run(case) for case in CASES]
 
     assert [result.case.label for result in results if not result.in_time] == []

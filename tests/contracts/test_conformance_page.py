@@ -1,4 +1,4 @@
-"""The page that says which test holds the collector to what OTLP asks: every test it names exists."""
+"""The page that states which test holds the collector to what OTLP asks: every test it names exists."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Arrows point down; the contract that says so can fail."""
+"""Arrows point down; the contract that states it can fail."""
 
 import ast
 import shutil

@@ -215,7 +215,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
-    """One run, and what was said of it."""
+    """One run, and what was reported of it."""
 
     status: int
     updates: int

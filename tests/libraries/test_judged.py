@@ -57,7 +57,7 @@ def test_a_change_that_does_not_apply_is_an_error() -> None:
 
 
 def test_a_healthy_run_may_have_one_warning_in_a_hundred_updates() -> None:
-    """And none that is critical, whatever is said for information."""
+    """And none that is critical, whatever is reported for information."""
     assert is_healthy(_ran(_said(), _said("info")))
     assert is_healthy(_ran(_said(), _said(), updates=200))
     assert not is_healthy(_ran(_said(), _said()))

@@ -19,7 +19,7 @@ def test_every_result_is_of_an_example_as_it_is() -> None:
 
 
 def test_an_example_that_was_not_measured_is_named(tmp_path: Path) -> None:
-    """Its line says so, instead of leaving it out."""
+    """Its line states it, instead of leaving it out."""
     first, *_ = kept()
     (tmp_path / "absent.py").write_text("")
     (tmp_path / "absent.txt").write_text("")

@@ -88,7 +88,7 @@ def _fill(disk: Path) -> None:
 
 
 def test_every_alert_about_a_collector_fires(tmp_path: Path) -> None:
-    """All of the table, but for those that say what they wait for; that it is down once it was killed."""
+    """All of the table, but for those that state what they wait for; that it is down once it was killed."""
     if OPENSSL is None:
         pytest.skip("openssl is not installed; apt-get install openssl")
     authority(tmp_path, "ca")

@@ -15,7 +15,7 @@ CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 
 @pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")
 def test_a_thread_and_what_it_starts_leave_a_core() -> None:
-    """However often it is said; other threads may go on to use all."""
+    """However often it is reported; other threads may go on to use all."""
     found: list[set[int]] = []
 
     def compute() -> None:

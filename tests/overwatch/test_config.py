@@ -110,7 +110,7 @@ def test_pipelines_of_a_file_replace_the_shipped_ones(tmp_path: Path) -> None:
 
 
 def test_a_pipeline_that_is_null_is_left_out(tmp_path: Path) -> None:
-    """It takes nothing in, whether a file says so or a setting; the others stay."""
+    """It takes nothing in, whether a file states it or a setting; the others stay."""
     file = tmp_path / "collector.yaml"
     file.write_text(
         "service: {pipelines: {logs: {receivers: [otlp], exporters: [aggregator]}, traces: null}}"
@@ -226,7 +226,7 @@ def test_what_is_wrong_is_named(item: str, parts: list[str]) -> None:
     "endpoint", ["0.0.0.0:4318", "[::]:4318", ":4318", "192.0.2.1:4318", "example.org:4318"]
 )
 def test_an_address_that_others_reach_is_refused(endpoint: str) -> None:
-    """Such a bind needs its switch, and the message says which."""
+    """Such a bind needs its switch, and the message states which."""
     path = "receivers.otlp.protocols.http.endpoint"
     item = f"{path}='{endpoint}'"
     stated = fails(item)

@@ -81,5 +81,5 @@ def test_many_phases_are_four_and_the_rest() -> None:
 
 
 def test_a_run_that_goes_on_has_no_end() -> None:
-    """A snapshot before the end says so."""
+    """A snapshot before the end states it."""
     assert ending(None, None) == "goes on"

@@ -104,7 +104,7 @@ def test_a_replay_of_the_same_batches_evicts_the_same_runs() -> None:
 
 
 def test_a_run_that_numbers_envs_by_episode_takes_no_other_runs_room() -> None:
-    """It is capped and says so; a run that comes later is whole."""
+    """It is capped and states it; a run that comes later is whole."""
     fold, tick = Fold(room=ROOM), START_NS
     fold.advance(tick, [batch("hog", tick - 9, [fakes.started(tick)])], ())
     for number in range(40):

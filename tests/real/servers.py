@@ -1,4 +1,4 @@
-"""A real Prometheus beside a real collector, and what PromQL says of it."""
+"""A real Prometheus beside a real collector, and what PromQL reports of it."""
 
 import json
 import os
@@ -69,7 +69,7 @@ def prometheus(folder: Path, service: Service, *more: str, cluster: str = "") ->
 
 @contextmanager
 def serving(command: list[str], folder: Path, address: str) -> Iterator[None]:
-    """A server of Prometheus's family, from when it says that it answers there."""
+    """A server of Prometheus's family, from when it states that it answers there."""
     with started(command, folder):
         eventually(lambda: _is_ready(f"http://{address}"), 60)
         yield

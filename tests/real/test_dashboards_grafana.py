@@ -1,7 +1,7 @@
-"""The shipped dashboards as values of Grafana's own types, of each line that they are said to load on.
+"""The shipped dashboards as values of Grafana's own types, of each line that they are reported to load on.
 
 npm fetches what `grafana_types/package-lock.json` names; without npm, or where it reaches no registry, the
-tests are skipped and say so. No Grafana is started: none can be had as a package of Debian, PyPI or npm.
+tests are skipped and state it. No Grafana is started: none can be had as a package of Debian, PyPI or npm.
 """
 
 import json

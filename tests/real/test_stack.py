@@ -34,7 +34,7 @@ class Command:
     environment: dict[str, str]
 
     def run(self, *words: str, **environment: str) -> tuple[int, str]:
-        """Exit code and all that was said."""
+        """Exit code and all that was reported."""
         done = subprocess.run(
             [sys.executable, "-m", "overwatch.cli", "stack", *words],
             env=self.environment | environment, capture_output=True, text=True, timeout=90, check=False,

@@ -209,7 +209,7 @@ imagePullSecrets:
 {{- fail (printf "replicas: %d without router.enabled: the service would split a run's requests over pods; set router.enabled=true, which keeps each run at one collector" (int .Values.replicas)) -}}
 {{- end -}}
 {{- if and (not .Values.tls.enabled) (not .Values.security.plaintextInCluster) -}}
-{{- fail "neither tls.enabled nor security.plaintextInCluster: say how telemetry travels inside of the cluster" -}}
+{{- fail "neither tls.enabled nor security.plaintextInCluster: choose how telemetry travels inside of the cluster" -}}
 {{- end -}}
 {{- if and .Values.agent.enabled (not .Values.agent.runId) -}}
 {{- fail "agent.enabled needs agent.runId: GPU and host numbers belong to a run" -}}

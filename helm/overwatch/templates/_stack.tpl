@@ -33,7 +33,7 @@
 {{- toJson $servers -}}
 {{- end -}}
 
-{{- /* Who connects to whom inside of the stack, as JSON: port 0 stands for all. */ -}}
+{{- /* Which part connects to which inside of the stack, as JSON: port 0 stands for all. */ -}}
 {{- define "overwatch.stack.links" -}}
 {{- list
       (dict "from" "learner" "to" "replay" "port" 8100)

@@ -1,4 +1,4 @@
-"""Which env of a vector an exception came from, where the frames of the exception say so.
+"""Which env of a vector an exception came from, where the frames of the exception show it.
 
 Must not import a library.
 """

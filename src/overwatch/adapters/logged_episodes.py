@@ -1,6 +1,6 @@
 """Single episodes that a program logs as scalars: a return, and its length after it.
 
-Rules: an episode is sent when it is whole, under env 0, since no logger says whose it is; an update has the
+Rules: an episode is sent when it is whole, under env 0, since no logger names its env; an update has the
 means of those since the update before. Must not know when an update is whole.
 """
 

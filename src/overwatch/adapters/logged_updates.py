@@ -33,7 +33,7 @@ BY_CLOCK: Final = {Library.RL_GAMES: "/time", Library.RSL_RL: "/time"}
 
 
 class LoggedUpdates:
-    """The update that is being logged, and what waits for it; without a given library names tell which."""
+    """The update that is being logged, and what waits for it; without a given library, names decide which."""
 
     def __init__(self, library: Library | None) -> None:
         self._is_given, self._library = library is not None, library

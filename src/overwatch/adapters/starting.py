@@ -29,7 +29,7 @@ SETTINGS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """What of a configuration names its run and counts it, by the names that programs use, the surest first."""
 GENERIC: Final = frozenset({"summaries", ".summary", "summary", "logs", "log", "tb", "tensorboard", "runs"})
-"""Names of folders that say nothing of the run in them."""
+"""Names of folders that do not name the run in them."""
 _COUNT: Final = itertools.count(1)
 
 
@@ -95,7 +95,7 @@ def settings(table: str) -> dict[str, str]:
 
 
 def run_name(folder: str) -> str:
-    """The last part of a folder that says something.
+    """The last part of a folder that names something.
 
     >>> run_name("runs/cartpole_07-12/summaries")
     'cartpole_07-12'

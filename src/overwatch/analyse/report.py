@@ -406,7 +406,7 @@ def _identity(run_history: RunHistory) -> Markup:
     facts = {
         "recording": str(run_history.path),
         "began": moment(run_history, 0.0),
-        "last heard of": moment(run_history, run_history.length),
+        "last seen": moment(run_history, run_history.length),
         "outcome": run_history.run.outcome or run_history.last.link.state,
         "checkpoint": run_history.run.checkpoint_path,
         "sources": ", ".join(source.name for source in run_history.last.link.sources),

@@ -1,7 +1,7 @@
 """Files of a data folder that belong to one moment, while a collector writes to them.
 
 Rules, in order: the journal's files are opened first, so that nothing that a reader still needs is dropped
-under the copy; then each recording as long as its place in the journal says, so that a restored collector
+under the copy; then each recording as long as its place in the journal states, so that a restored collector
 writes no batch twice; then checkpoints, places and notes; the journal's ends last, so that it holds all that
 any of them has seen. What is open stays readable when it is dropped, rotated or replaced. Nothing is locked
 and nothing is written. Snapshots are left out: a recording makes them again. Must not know where copies go.

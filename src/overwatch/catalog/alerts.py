@@ -1,7 +1,7 @@
-"""Which findings an operator is told of by Prometheus: name, urgency and hold of each alert.
+"""Which findings Prometheus reports to an operator: name, urgency and hold of each alert.
 
 Owns the choice; what a finding is stays where it is made, its limits in the rows. Rules: what is `critical`
-wakes somebody, so there are few; a row of the policy is told as `warning`. An alert has the name of its
+wakes somebody, so there are few; a row of the policy is reported as `warning`. An alert has the name of its
 finding, so that whoever knows one knows the other. Must not know PromQL.
 """
 
@@ -14,7 +14,7 @@ from overwatch.catalog.runbooks import row_code
 
 PREFIX: Final = "Overwatch"
 QUEUE_FULL: Final = 0.8
-"""Share of an exporter's queue from which on it is told."""
+"""Share of an exporter's queue from which on it is reported."""
 STORAGE_FULL: Final = 0.85
 """Share of its room from which on the journal is nearly full; below it of the budget, a volume is too."""
 CERTIFICATE_S: Final = 14 * 86_400
@@ -26,11 +26,11 @@ DISK_SLOW_S: Final = 1.0
 DISK_STALLED_S: Final = 5.0
 """Time of one that is under way from which on it is, too: until it ends, senders are refused."""
 NON_FINITE: Final = "non-finite"
-"""Told by a counter, and by its finding where nobody counted."""
+"""Reported by a counter, and by its finding where nobody counted."""
 SILENT_HOLD_S: Final = 900
 """Seconds of silence before a run that promised no end record is alerted: it may have ended well."""
 ROW_HOLD_S: Final = 120
-"""Seconds for which a row's finding stands before it is told."""
+"""Seconds for which a row's finding stands before it is reported."""
 
 
 class Area(Enum):
@@ -45,7 +45,7 @@ class Area(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingAlert:
-    """A finding that is told."""
+    """A finding that is reported."""
 
     code: str
     area: Area
@@ -53,7 +53,7 @@ class FindingAlert:
     """One sentence that is the same for all of the same alert."""
     severity: str = "warning"
     hold_s: int = 60
-    """Seconds for which the finding stands before it is told, on top of its own hold."""
+    """Seconds for which the finding stands before it is reported, on top of its own hold."""
 
     @property
     def name(self) -> str:

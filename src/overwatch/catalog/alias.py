@@ -107,7 +107,7 @@ class Alias:
     is_bare: bool = False
     """Whether the name means this in its own library alone; elsewhere it means something else, or nothing."""
     attributes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """What the points must carry to be meant, where the library tells several metrics under one name."""
+    """What the points must carry to be meant, where the library logs several metrics under one name."""
 
     @property
     def is_common(self) -> bool:

@@ -62,9 +62,9 @@ class BoundRow:
     state: BoundState
     colour: Colour
     means: str
-    """What is true when it is said."""
+    """What is true when it is the verdict."""
     needs: str
-    """Signals without which nobody says it."""
+    """Signals without which it is never the verdict."""
     first: str
     """What to do first."""
     fault: bool = False
@@ -78,7 +78,7 @@ ROWS: Final = (
         state=BoundState.THROTTLED,
         colour=Colour.BAD,
         means="Heat, power or a slowdown keeps the clock down, by the driver's own reasons.",
-        needs="throttle reasons; or, where a device never tells them, clock and highest clock under load",
+        needs="throttle reasons; or, where a device never reports them, clock and highest clock under load",
         first="Heat: cool it. Power: raise its cap. A low clock that nobody explains: find who set it.",
         fault=True,
     ),
@@ -102,7 +102,7 @@ ROWS: Final = (
         state=BoundState.SYNC,
         colour=Colour.WAIT,
         means="It waits for a slower lane or rank, or at a barrier, 15 % of its time or more; or it works "
-        "and rests in turn, and no phase says for what; or learner and actors take turns.",
+        "and rests in turn, and no phase shows for what; or learner and actors take turns.",
         needs="a `sync` phase; step times of two lanes of a kind with utilisation; utilisation over time; or "
         "a `queue_wait` phase with the `rollout` phases of actors",
         first="Look at the one it waits for, not at this one.",
@@ -189,7 +189,7 @@ ROWS: Final = (
     BoundRow(
         state=BoundState.UNKNOWN,
         colour=Colour.NONE,
-        means="No rule can tell. It says which signals are missing; it never says that all is well.",
+        means="No rule can decide. It names the missing signals; it never means that all is well.",
         needs="nothing",
         first="Report what it names as missing.",
     ),

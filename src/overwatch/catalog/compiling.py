@@ -1,11 +1,11 @@
-"""The row about programs that are compiled while they train, and the log that says why."""
+"""The row about programs that are compiled while they train, and the log that states why."""
 
 from typing import Final
 
 from overwatch.catalog.metric import Audience, Direction, Kind, Metric, NonFinite, Scope
 
 COMPILE: Final = "compile"
-"""Of the lines that say what was compiled again: fields `function`, `reason`, `count`."""
+"""Of the lines that state what was compiled again: fields `function`, `reason`, `count`."""
 RECOMPILES: Final = Metric(
     name="overwatch.policy.recompiles",
     kind=Kind.GAUGE,

@@ -138,7 +138,7 @@ ROWS: Final = (
     _row(
         name="overwatch.policy.value_std",
         unit="{reward}",
-        asks="Does the critic tell states apart at all?",
+        asks="Does the critic distinguish states at all?",
         label="val std",
         presets={"esper": below(0.01)},
         direction=Direction.UP,

@@ -1,4 +1,4 @@
-"""A row in words, for people and programs: what page, command and JSON say of it; and finding rows.
+"""A row in words, for people and programs: what page, command and JSON show of it; and finding rows.
 
 Pure; the one place that writes limits out.
 """
@@ -21,7 +21,7 @@ Stated = str | int | list[str] | dict[str, str] | list[dict[str, str]] | None
 
 
 def describe(row: Metric) -> dict[str, Stated]:
-    """Everything about a row but its arrows, ready for JSON; `None` where there is nothing to say."""
+    """Everything about a row but its arrows, ready for JSON; `None` where there is nothing to show."""
     return {
         "name": row.name,
         "asks": row.asks,

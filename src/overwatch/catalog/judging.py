@@ -1,4 +1,4 @@
-"""Which limits judge a row in one run: its preset's, unless the run's own configuration says otherwise.
+"""Which limits judge a row in one run: its preset's, unless the run's own configuration states otherwise.
 
 Pure; shared by the trainer's side, which counts breaches between two records, and the tower.
 """

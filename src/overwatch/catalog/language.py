@@ -1,4 +1,4 @@
-"""Rows that only trainers of language models tell: groups of answers, sampler against trainer, preferences.
+"""Rows that only trainers of language models send: groups of answers, sampler against trainer, preferences.
 
 Limits are of the preset `grpo`. One value a policy update.
 """

@@ -9,7 +9,7 @@ _ADD_UP: Final = frozenset(
     for what in ("hw.gpu.memory", "system.memory", "system.filesystem")
     for part in ("usage", "limit")
 )
-"""What OpenTelemetry's conventions tell as an UpDownCounter."""
+"""What OpenTelemetry's conventions define as an UpDownCounter."""
 
 
 def _reading(name: str, short: str, unit: str, scope: Scope, asks: str, **more: str) -> Metric:

@@ -1,6 +1,6 @@
 """Rows about how far an update moved the policy: divergences, importance weights, log probabilities.
 
-KL, clip fraction and entropy, which everybody tells, stand in `policy`. One value a policy update.
+KL, clip fraction and entropy, which every trainer sends, stand in `policy`. One value a policy update.
 """
 
 from functools import partial
@@ -53,7 +53,7 @@ KL_DRIFT: Final = _row(
     name="overwatch.policy.kl_drift",
     short="policy_drift_rate",
     unit="{nat}",
-    # Beside the limits of KL itself a slope has none: it says whether KL will get there.
+    # Beside the limits of KL itself a slope has none: it shows whether KL will get there.
     asks="By how much does KL grow from one update to the next, as the slope of its newest ten?",
     label="kl drift",
     direction=Direction.DOWN,
@@ -90,10 +90,10 @@ KL_K1: Final = _row(
     limits=above(0.015, 0.03),
     direction=Direction.DOWN,
     fmt="+.4f",
-    # Four times the scatter of k3: only the mean of ten says anything.
+    # Four times the scatter of k3: only the mean of ten means anything.
     mean_of=10,
     fix="lower the learning rate or the number of epochs",
-    # Not of who tells a better estimate beside it: one move is not judged twice.
+    # Not of a trainer that sends a better estimate beside it: one move is not judged twice.
     aliases=plain("old_approx_kl"),
     estimator=Estimator.K1,
 )

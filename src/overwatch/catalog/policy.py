@@ -56,7 +56,7 @@ ENTROPY: Final = Metric(
     unit="1",
     scope=Scope.POLICY,
     asks="Does the policy still explore, as a share of the entropy of the legal actions?",
-    # A policy that is solved is low too: what is low and has converged is told as info (diagnosis).
+    # A policy that is solved is low too: what is low and has converged is reported as info (diagnosis).
     limits=below(0.3, 0.1),
     # A differential entropy has no maximum and no floor; an answer in words may be sure of itself.
     presets={"esper": below(0.3, 0.1, at=True), "ppo-continuous": NO_LIMITS, "grpo": NO_LIMITS},
@@ -130,7 +130,7 @@ GRAD_CLIPPED: Final = Metric(
     kind=Kind.GAUGE,
     unit="1",
     scope=Scope.POLICY,
-    # A trainer may tell it; else the fold works it out. No limit: many healthy runs clip at every update.
+    # A trainer may send it; else the fold works it out. No limit: many healthy runs clip at every update.
     asks=(
         "In what share of the newest twenty updates was `grad_norm` beyond the `max_grad_norm` of the run's "
         "configuration, and so clipped?"

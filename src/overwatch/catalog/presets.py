@@ -1,4 +1,4 @@
-"""The sets of limits that a run may be judged by; a row says which of them it differs in."""
+"""The sets of limits that a run may be judged by; a row states which of them it differs in."""
 
 import difflib
 from collections.abc import Mapping

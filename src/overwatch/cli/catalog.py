@@ -125,7 +125,7 @@ def aliases(library: Library, fmt: str) -> None:
 @catalog.command()
 @_FORMAT
 def check(fmt: str) -> None:
-    """Say what is wrong with the catalogue; status 1 if anything is."""
+    """Report what is wrong with the catalogue; status 1 if anything is."""
     from overwatch.generate.surroundings import catalog_problems
 
     wrong = catalog_problems()
@@ -247,7 +247,7 @@ def check_(folder: Path | None, fmt: str) -> None:
 @click.argument("after", type=_FOLDER, required=False)
 @_FORMAT
 def diff(before: Path, after: Path | None, fmt: str) -> None:
-    """Say what users of the registry BEFORE would miss, or misread, in AFTER; in this version's without.
+    """Report what users of the registry BEFORE would miss, or misread, in AFTER; in this version's without.
 
     What is removed, renamed, retyped or less stable breaks compatibility; what is new does not.
     """

@@ -209,7 +209,7 @@ def _screen(endpoints: Endpoints, run_id: str) -> Snapshot | None:
     from overwatch.tui import run_tui
 
     if endpoints.view is None:
-        raise click.ClickException("the collector opened no view API; its log says why")
+        raise click.ClickException("the collector opened no view API; its log has the cause")
     run_tui([endpoints.view], run_id)
     return _snapshot(endpoints)
 

@@ -168,7 +168,7 @@ def files(
     shown = str(path) if path is not None else "the shipped configuration"
     if isinstance(config, str):
         for line in config.splitlines():
-            yield failure(f"{shown}: {line}", "mend it; `overwatch config validate` says when it is right")
+            yield failure(f"{shown}: {line}", "mend it; `overwatch config validate` reports when it is right")
     else:
         wrong = list(unusable(config))
         for line in wrong:
@@ -201,7 +201,7 @@ def _settings() -> Iterator[Verdict]:
     try:
         settings.read(place)
     except (settings.SettingsError, OSError) as error:
-        yield failure(f"{place}: {error}", "mend or remove it; `overwatch config schema tui` says what fits")
+        yield failure(f"{place}: {error}", "mend or remove it; `overwatch config schema tui` shows what fits")
     else:
         yield ok(f"{place} is valid")
 

@@ -291,7 +291,7 @@ def _kernel() -> Iterator[Verdict]:
     (error_us,) = struct.unpack_from("@l", buffer, _MAX_ERROR_AT)
     if state == _UNSYNCHRONISED:
         yield warning(
-            "the kernel says that this clock is not synchronised",
+            "the kernel reports that this clock is not synchronised",
             "start chrony or systemd-timesyncd; ages of other machines' data are skewed until then",
         )
     else:

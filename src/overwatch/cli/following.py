@@ -266,7 +266,7 @@ def _reader_of(options: dict[str, Any]) -> Callable[[], Reader] | None:
 
 
 def _declared_of(options: dict[str, Any]) -> Declared:
-    """What the options say of a run."""
+    """What the options state of a run."""
     named = options["library"]
     library = None if named is None else next(one for one in Library if one.value.lower() == named.lower())
     settings = [one.partition("=") for one in options["settings"]]

@@ -251,7 +251,7 @@ def agent(run_id: str, endpoint: str | None) -> None:
         host = os.environ.get("K8S_NODE_NAME") or socket.gethostname()
         # One process a machine: it sends what the sampler of a trainer would.
         run = overwatch.sdk.start(run_id=run_id, role=f"agent-{host}"[:64], rank=0, endpoint=endpoint)
-        warn(f"telling run {run_id} about {host}; stop with SIGTERM or ctrl-c")
+        warn(f"sending numbers of {host} to run {run_id}; stop with SIGTERM or ctrl-c")
         number = over.get()
         ended = run.close(_CLOSE_S)
     if not ended.delivered:

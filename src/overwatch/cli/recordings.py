@@ -230,7 +230,7 @@ def query(
       overwatch query runs --sql 'select run, kind, count(*) from findings group by all order by all'
 
     With --sql the tables are those of `overwatch export`: metrics, findings, events, envs; their column
-    `run` says whose a row is, and --run keeps one run. `at` is a word of SQL, so write "at". It needs
+    `run` names the run of a row, and --run keeps one run. `at` is a word of SQL, so write "at". It needs
     DuckDB: pip install "esper-overwatch[sql]".
 
     Exit codes: 0 something was found, 1 nothing, 2 bad input.

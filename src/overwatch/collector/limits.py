@@ -112,7 +112,7 @@ def reclaim() -> None:
 
 
 class MemoryLimiter:
-    """Says when there is too little memory to take anything in; safe from any thread."""
+    """Reports when there is too little memory to take anything in; safe from any thread."""
 
     def __init__(
         self,

@@ -81,7 +81,7 @@ def _measured() -> EventDef:
         brief="Numbers of one scope at one moment.",
         note="Numbers of one subject are attributes named like their metrics. Numbers of many subjects "
         "travel in the body, as columns of little-endian bytes: `keys` (`env_id`, `slot`, `gpu_id`) and "
-        f"`values` by metric name, beside {beside}; `conflated` says what several measurements were before "
+        f"`values` by metric name, beside {beside}; `conflated` states what several measurements were before "
         "they became one.",
         columns=("keys", "values", "conflated"),
         attributes=(*own, *values, Ref(key="overwatch.custom", level=Level.OPT_IN)),

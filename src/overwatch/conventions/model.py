@@ -89,7 +89,7 @@ class MetricDef:
     attributes: tuple[Ref, ...] = ()
     entities: tuple[str, ...] = ()
     exceptions: tuple[str, ...] = ()
-    """Naming policies that it may break, each for a reason that its note says."""
+    """Naming policies that it may break, each for a reason that its note states."""
     annotations: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     stability: str = DEVELOPMENT
     imported: bool = False

@@ -191,7 +191,7 @@ def unknown(lane: LaneFacts, _limits: AnomalyLimits) -> Bound | None:
     missing = [name for name, value in known if value is None]
     why = f"not received: {', '.join(missing)}"
     if not missing:
-        why = f"util {lane.util or 0.0:.0%}; no signal says why"
+        why = f"util {lane.util or 0.0:.0%}; no signal shows why"
     return _bound(lane, BoundState.UNKNOWN, why, mark="?", sure=0.0)
 
 

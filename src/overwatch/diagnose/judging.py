@@ -205,7 +205,7 @@ class RuleConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 f"rule {self.name}: severity {self.severity!r} is not one of {', '.join(SEVERITIES)}"
             )
         if not 0 < len(self.hint.strip()) <= _HINT:
-            raise ValueError(f"rule {self.name}: hint has to say what to do, in 1 to {_HINT} characters")
+            raise ValueError(f"rule {self.name}: hint has to state what to do, in 1 to {_HINT} characters")
         self.rule()
 
     def rule(self) -> "Rule":

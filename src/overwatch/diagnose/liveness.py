@@ -63,7 +63,7 @@ def wrong_clocks(state: RunState, keys: Sequence[str]) -> list[Problem]:
             code="clock-ahead",
             at=state.last_at,
             message=f"clock of {stated} is {most_s:.0f} s ahead: what it sends is from the future",
-            hint="synchronise the clocks of both machines; `overwatch doctor` on each says which one is not",
+            hint="synchronise the clocks of both machines; `overwatch doctor` on each shows which one is not",
             patience=STEADY,
         )
     ]
@@ -316,7 +316,7 @@ def outage(state: RunState, link: LinkJudgement) -> Problem | None:
         severity="info",
         at=state.last_stamp - int(link.away_s * 1e9),
         message=f"the collector was away for {duration(link.away_s)}; what was sent meanwhile is coming in",
-        hint="nothing to do; what is shown is as old as the first line says",
+        hint="nothing to do; what is shown is as old as the first line states",
     )
 
 

@@ -268,7 +268,7 @@ def _gap(service: Service) -> Problem | None:
         service,
         "replay-gap",
         "experience is missing between its checkpoint and what replay serves",
-        "its log says from which lease to which; a table in memory does not outlive its server",
+        "its log states from which lease to which; a table in memory does not outlive its server",
     )
 
 

@@ -24,7 +24,7 @@ ENV_STEPS: Final = (
 )  # fmt: skip
 """Columns that count steps of the environments."""
 STEPS: Final = (*ENV_STEPS, "step", "global_step", "_step", "Step", "trainer/global_step", "epoch")
-"""Columns that tell one log call from the next."""
+"""Columns that distinguish one log call from the next."""
 TIMES: Final = ("_timestamp", "timestamp", "wall_time", "Wall time", "time", "datetime", "date", "ts")
 ELAPSED: Final = (
     "time/time_elapsed", "time_total_s", "_runtime", "elapsed_seconds", "elapsed", "time_elapsed",
@@ -39,7 +39,7 @@ _LATEST_S: Final = 1e11
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """What the user says of the columns; what is `None` is found."""
+    """What the user states of the columns; what is `None` is found."""
 
     step: str | None = None
     time: str | None = None
@@ -76,7 +76,7 @@ class Columns:
         return _whole(_first(values, (self._chosen.step,) if self._chosen.step else UPDATES))
 
     def step_of(self, values: Mapping[str, Any]) -> float | None:
-        """What tells one log call from the next."""
+        """What distinguishes one log call from the next."""
         return _first(values, STEPS)
 
     def time_of(self, values: Mapping[str, Any]) -> float | None:

@@ -1,6 +1,6 @@
 """How far the files of a followed run were delivered, so that following that begins again goes on from there.
 
-Owns a small file a run and collector. Rules: it says less than was delivered, never more; it holds for the
+Owns a small file a run and collector. Rules: it states less than was delivered, never more; it holds for the
 same file on disk (device, inode, its beginning) that is not shorter now. What cannot be read or written is
 no memory. Must not know rows.
 """

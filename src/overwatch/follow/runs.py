@@ -1,7 +1,7 @@
 """A followed run: its files, its story, and its end.
 
 Rules: rows are taken in the order of the files. What a program left of its own end goes before what the end
-of following says. Must not know where events go.
+of following states. Must not know where events go.
 """
 
 import uuid

@@ -41,12 +41,12 @@ _OF_EPISODES: Final = frozenset(
         ),
     }
 )
-"""Rows that say nothing of an update: libraries log them at the end of an episode, too."""
+"""Rows that show nothing of an update: libraries log them at the end of an episode, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """What the user says of a run."""
+    """What the user states of a run."""
 
     chosen: Chosen = field(default_factory=Chosen)
     algo: str | None = None

@@ -15,8 +15,8 @@ _HEAD: Final = """\
 # What holds a run back
 
 Once a second every lane gets one verdict, and so does the run as a whole: the first rule that applies, in the
-order of the table. A verdict says why, with numbers; what to do; how sure it is; and what it rests on. A rule
-whose signals are missing says nothing. A lane that no rule can judge is `unknown`, and names what is
+order of the table. A verdict states why, with numbers; what to do; how sure it is; and what it rests on.
+A rule whose signals are missing gives none. A lane that no rule can judge is `unknown`, and names what is
 missing: no lane is "ok" by silence. A run without lanes has its verdict
 by the phases of its ranks. Another verdict must hold for {hold:g} s before it takes the place of the
 one that is shown, a forecast for {forecast:g} s: it rests on many readings already.
@@ -28,7 +28,7 @@ held for as long as it would have been live.
 _TABLE: Final = """\
 ## The verdicts
 
-Those with a mark are faults, and make a finding; the others say where the time goes.
+Those with a mark are faults, and make a finding; the others show where the time goes.
 
 | verdict | in `/metrics` | what is true | from which signals | what to do first |
 |---|---|---|---|---|
@@ -66,7 +66,7 @@ Readings of devices and of the host come from the sampler. What a trainer adds:
 
 - `run.gauge(loader_depth=3, loader_capacity=8)`: a data loader that runs at {bounds.HUNGRY:.0%} or less starves the lanes.
 - `run.gauge(queue_depth=1, queue_capacity=16)`: experience that waits for the learner; {bounds.DRY:.0%} or less
-  starves it, {bounds.BRIMFUL:.0%} or more says that it is what is slow.
+  starves it, {bounds.BRIMFUL:.0%} or more shows that it is what is slow.
 - `with run.phase("env_wait"): ...`: phases may lie within one another and happen many times an update; each is a
   share of the time that passed, over the newest {lane_signals.WINDOW_NS / 1e9:g} s or four rounds.
 

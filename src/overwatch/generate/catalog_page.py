@@ -72,7 +72,7 @@ def _presets() -> str:
         if row.presets
     ]
     return about.join(
-        ["## Presets\n\nA run says which one judges it; `ppo` without.\n\n", "\n\n"]
+        ["## Presets\n\nA run declares which one judges it; `ppo` without.\n\n", "\n\n"]
     ) + _section(None, ["row", DEFAULT, *others], rows)
 
 

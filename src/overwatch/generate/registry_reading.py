@@ -33,7 +33,7 @@ _S = TypeVar("_S", Attribute, MetricDef, EventDef, EntityDef, SpanDef)
 
 
 class RegistryFileError(ValueError):
-    """A registry that cannot be read; the message names the file and says what to do."""
+    """A registry that cannot be read; the message names the file and states what to do."""
 
 
 class _Ref(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""`docs/sizing.md`: what `overwatch size` says of some loads, and the units behind it."""
+"""`docs/sizing.md`: what `overwatch size` states of some loads, and the units behind it."""
 
 from typing import Final
 

@@ -6,7 +6,7 @@ attributes behind them. The numbers are unpacked, and what the attributes mean i
 since a fleet's points have the same ones in every request. A point that is written in another way is parsed.
 
 Rules: metrics of Overwatch's own SDK are for third parties and yield nothing here; a point that breaks what
-OTLP says MUST hold is a problem; a point without a recorded value ends the value. What is remembered is
+OTLP states MUST hold is a problem; a point without a recorded value ends the value. What is remembered is
 bounded, never changes what a request means, and is safe from any thread. What sums and distributions come to
 is settled later. Must not know who sent a request.
 """

@@ -80,7 +80,7 @@ def collectors_for(load: Load, units: Units) -> tuple[int, str]:
 
 
 def plan(load: Load, retention_days: float, units: Units) -> Plan:
-    """What a load needs. Amounts are of all machines together, unless the name says `each`."""
+    """What a load needs. Amounts are of all machines together, unless the name has `each`."""
     lines = [
         Line(where=where, name=name, value=value, unit=unit, why=why)
         for where, part in _PARTS.items()

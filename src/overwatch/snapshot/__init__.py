@@ -198,7 +198,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The one line that says how the run is."""
+    """The one line that states how the run is."""
 
     severity: str
     """`ok`, `info`, `warning` or `critical`."""

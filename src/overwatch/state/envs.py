@@ -1,7 +1,7 @@
 """The envs of one run as a struct of arrays, with their slots as a grid (env × slot).
 
 Owns which env has which row. When envs are removed the last rows move into their places: a row's life number
-tells whose it is from one tick to the next. A value counts as present when its time is above 0. Arrays fold
+shows whose it is from one tick to the next. A value counts as present when its time is above 0. Arrays fold
 whole columns at once.
 """
 

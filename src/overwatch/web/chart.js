@@ -15,7 +15,7 @@ import { severity } from "./panels/parts.js";
 /** @typedef {Record<string, string>} Colours */
 
 const [LEFT, RIGHT, TOP, BOTTOM] = [48, 8, 8, 18];
-/** Dashes of the curves: colour is never all that tells them apart. */
+/** Dashes of the curves: colour is never all that distinguishes them. */
 export const DASHES = [[], [6, 3], [2, 3], [10, 3, 2, 3], [12, 5], [1, 4]];
 export const LETTERS = "abcdefgh";
 const NEAR = 5;

@@ -175,7 +175,7 @@ export function windowAround(lines, at) {
   return Math.max(0, Math.round((row - WINDOW / 2) / STEP) * STEP);
 }
 
-/** What a lane's line says after its name: how many, of what status, and how far it is from the others.
+/** What a lane's line shows after its name: how many, of what status, and how far it is from the others.
  * @param {Group} group */
 export function about(group) {
   const { anomaly } = group;
@@ -183,7 +183,7 @@ export function about(group) {
   return [`${whole(group.n_envs)} env`, statusCounts(group.counts), apart].filter(Boolean).join("  ");
 }
 
-/** What a line says of the rows that are hidden. @param {Section} section @param {Snapshot} snapshot */
+/** What a line states of the rows that are hidden. @param {Section} section @param {Snapshot} snapshot */
 export function hiddenWords({ group, hidden, first, rows }, snapshot) {
   if (!group) return "";
   const bad = snapshot.envs.slice(first, first + rows).filter((env) => env.status !== "ok").length;

@@ -97,7 +97,7 @@ export interface Link {
   readonly sources: readonly Source[];
 }
 
-/** The one line that says how the run is. */
+/** The one line that states how the run is. */
 export interface Verdict {
   readonly severity: string;
   readonly text: string;

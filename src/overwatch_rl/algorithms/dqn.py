@@ -137,7 +137,7 @@ class DQN:
     def act(
         self, observation: Observation, generator: torch.Generator | None, *, greedy: bool = False
     ) -> Decision:
-        """The best action, or, but for `greedy`, a random one as often as `epsilon` says."""
+        """The best action, or, but for `greedy`, a random one with probability `epsilon`."""
         if observation.mask is not None:
             raise ValueError("dqn knows no masks of actions; use another algorithm, as ppo")
         values: Tensor = self.policy(observation.features)

@@ -168,7 +168,7 @@ def config_option(prefix: str) -> Callable[[C], C]:
 
 @contextlib.contextmanager
 def usage_errors() -> Iterator[None]:
-    """A `ValueError` of a config becomes a usage error; a missing torch says what to install."""
+    """A `ValueError` of a config becomes a usage error; for a missing torch it names what to install."""
     try:
         yield
     except ValueError as error:

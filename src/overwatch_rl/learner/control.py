@@ -1,7 +1,7 @@
 """How a learner obeys: a mailbox between the I/O thread and the training thread, and both its ends.
 
 The training thread owns a `Control` and calls `between(progress)` between two updates: it obeys what came,
-waits inside while the run is paused, and says whether to go on. The I/O thread runs `attend`: heartbeats
+waits inside while the run is paused, and returns whether to go on. The I/O thread runs `attend`: heartbeats
 go out at their interval whatever the training thread does, commands come in, acknowledgements go back.
 
 Rules: nothing is changed but between updates; a command is acknowledged after it was done, and done once
@@ -104,7 +104,7 @@ class Mailbox:
             self._progress, self._status = progress, status
 
     def begin_paused(self) -> None:
-        """Before the first heartbeat: it says so, or the run would count as resumed."""
+        """Before the first heartbeat: it states this, or the run would count as resumed."""
         with self._changed:
             self._status = "paused"
 
@@ -225,7 +225,7 @@ class Control:
                 return outcome
 
     def end(self, outcome: Outcome, progress: Progress) -> None:
-        """Training is over: the last heartbeat says how, and `attend` returns once it was sent."""
+        """Training is over: the last heartbeat states how, and `attend` returns once it was sent."""
         self._mailbox.end(outcome, progress)
 
     def _obey(self, issued: Issued, progress: Progress) -> bool:
@@ -308,7 +308,7 @@ async def attend(
     settings: AttendSettings = AttendSettings(),
     beaten: Callable[[Beat], None] = lambda _: None,
 ) -> None:
-    """Beat, fetch commands and acknowledge, until training is over; the last heartbeat says how it ended.
+    """Beat, fetch commands and acknowledge, until training is over; the last heartbeat states how it ended.
 
     `beaten` is given how each heartbeat ended. Whatever ends this before, the training thread is woken.
     """

@@ -180,7 +180,7 @@ class LearnerLoop:
         """Called while there is nothing to learn from, with the seconds since there was; they are infinite
         where nothing can come before a checkpoint is written."""
         self.notes: dict[str, str] = {}
-        """What a heartbeat says besides, by its subject."""
+        """What a heartbeat reports besides, by its subject."""
         self.checkpoint_version: str | None = None
         limits = Limits(
             steps=config.batch.steps, lanes=config.batch.envs, max_age=config.batch.max_age,

@@ -1,6 +1,6 @@
 """Which steps are in the weights: a line of JSON for each update and for each life of a learner.
 
-A life begins with a line that says after how many updates it goes on; updates above that, of lines before,
+A life begins with a line that states after how many updates it goes on; updates above that, of lines before,
 are not in its weights. For audits and tests. Must not know how experience is learned from.
 """
 

@@ -60,5 +60,5 @@ class Unpacker(Generic[Op]):
             payloads[item] = data[start : start + size]
             start += size
         if start != len(data):
-            raise ValueError(f"an entry of {len(data)} bytes says that it has {start}")
+            raise ValueError(f"an entry of {len(data)} bytes declares that it has {start}")
         return head, payloads

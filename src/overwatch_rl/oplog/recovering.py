@@ -1,7 +1,7 @@
 """A log of operations read back: the state that they fold to, and the bytes of the items that live in it.
 
 Rules: a damaged record costs what it held and nothing else. What later operations name of what was lost with
-it is left out of them, as their book says. Each is counted. Must not know how the log is written.
+it is left out of them, as their book states. Each is counted. Must not know how the log is written.
 """
 
 from collections.abc import Iterable

@@ -3,7 +3,7 @@
 Owns the folder, what of it is still needed, and what `submit` promises: its future is done once the
 operations, and all before them, are as durable as was asked. Nothing that was submitted is ever given up: the
 state is ahead of the disk by what waits, so a disk that refuses is tried again until it takes everything, in
-order; `problem` says so meanwhile, and `room` refuses new items. A snapshot of the state begins a file every
+order; `problem` has it meanwhile, and `room` refuses new items. A snapshot of the state begins a file every
 `segment_bytes`; a file older than the last two snapshots goes once none of its items lives, and what little
 lives in one is copied forward. Beyond `memory_bytes` payloads lie on disk alone and are read back when they
 are asked for. Must not know what operations mean, HTTP, or who waits.

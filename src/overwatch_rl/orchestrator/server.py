@@ -1,7 +1,7 @@
 """HTTP around the API: who may call, bodies within their limit, whatever goes wrong as an answer.
 
 Rules: a request is judged before its body is read; no request ends the server, and none is answered with 500
-for what it says. Must not know runs.
+for what it holds. Must not know runs.
 """
 
 import asyncio
@@ -126,7 +126,7 @@ class Server:
             )
         except Exception:  # noqa: BLE001 the border: a fault of ours is logged and costs one request
             _log.exception("%s %s failed", request.method, request.path)
-            return _problem(500, "the server failed; its log says why")
+            return _problem(500, "the server failed; its log has the cause")
 
     async def _body(self, request: web.Request, most_bytes: int) -> bytes:
         if not request.body_exists:

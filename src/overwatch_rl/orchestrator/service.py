@@ -427,7 +427,7 @@ def _moved(
 
 
 def _reason(command: Command) -> str | None:
-    """Why it was issued, where its sender said so."""
+    """Why it was issued, where its sender gave a reason."""
     return None if isinstance(command, Tune) else command.reason
 
 

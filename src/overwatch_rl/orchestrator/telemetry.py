@@ -41,7 +41,7 @@ class Moved:
     by: str
     """The role that issued it, or `learner`."""
     reason: str | None = None
-    """Why, where its sender said so."""
+    """Why, where its sender gave a reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

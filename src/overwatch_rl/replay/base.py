@@ -240,7 +240,7 @@ class SequenceTable(Table, Protocol):
     """Items are whole chunks, used once."""
 
     last: "Future[None] | None"
-    """Of what was done last; done once that is as durable as the table's level says. `None`: always."""
+    """Of what was done last; done once that is as durable as the table's level requires. `None`: always."""
 
     def lease(self, learner: str, steps: int, after: int, now: int) -> LeaseOf | None:
         """The learner's first lease numbered above `after`: one that it did not get, or a new one.

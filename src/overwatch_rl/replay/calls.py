@@ -1,7 +1,7 @@
 """What each call of `replay.v1` does with the tables, waiting included.
 
 Rules: a call that must wait is tried again whenever a table moved, up to its deadline; an answer goes out
-once what it says is as durable as the table; a fault is a `Failure` with its status, or a `ValueError` that
+once what it holds is as durable as the table; a fault is a `Failure` with its status, or a `ValueError` that
 begins with the field's path. Must not know connections nor tokens.
 """
 

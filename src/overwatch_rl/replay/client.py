@@ -1,7 +1,7 @@
 """A client of replay servers, for an event loop.
 
 Rules: what may succeed later is tried again with growing, jittered pauses until the caller's deadline; a
-repeated append is stored once; `state` says `degraded` while a server does not answer. With several servers
+repeated append is stored once; `state` is `degraded` while a server does not answer. With several servers
 an environment's chunks all go to one, by a hash of its name, and leases are numbered by each for itself: a
 cursor is one number a server, in their order. What comes is checked before it is given on, so that decoding
 reads no byte that is not there.

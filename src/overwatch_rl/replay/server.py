@@ -125,7 +125,7 @@ def _failure(error: Exception, name: str) -> Failure:
             return Failure(grpc.StatusCode.UNAVAILABLE, str(error))
         case _:
             _log.error("%s failed", name, exc_info=error)
-            return Failure(grpc.StatusCode.INTERNAL, "the server failed; its log says why")
+            return Failure(grpc.StatusCode.INTERNAL, "the server failed; its log has the cause")
 
 
 async def _abort(context: Context, failure: Failure) -> NoReturn:

@@ -198,7 +198,7 @@ class Replay:
         return self._moved(sum(table.expire(now) for table in tables))
 
     async def safe(self, table: str) -> None:
-        """Wait until all that was done to a table is as durable as its level says. Raises `UnsafeError`."""
+        """Wait until all that a table got is as durable as its level requires. Raises `UnsafeError`."""
         _, known = self._declared(table)
         last: Future[None] | None = getattr(known, "last", None)
         if last is None or last.done():

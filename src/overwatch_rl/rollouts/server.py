@@ -106,7 +106,7 @@ class Server:
             return _LEFT
         except Exception:  # noqa: BLE001 the border: a fault of ours is logged and costs one request
             _log.exception("%s %s failed", request.method, request.path)
-            return Reply(body=wire.Problem(error="the server failed; its log says why"), status=500)
+            return Reply(body=wire.Problem(error="the server failed; its log has the cause"), status=500)
 
     async def _body(self, request: web.Request) -> bytes:
         if not request.body_exists:

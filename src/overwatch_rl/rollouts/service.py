@@ -1,6 +1,6 @@
 """The queue in service: decisions become operations, operations become durable, then the answer goes out.
 
-Owns the order: decide, apply, log, wait until that is safe, answer. An answer that says nothing new waits
+Owns the order: decide, apply, log, wait until that is safe, answer. An answer that reports nothing new waits
 too, as it may repeat one that is not safe yet. Where the log cannot be written within `PATIENCE_S` no answer
 is given: what was decided stands, and is written once the disk takes it. Must not know HTTP or JSON.
 """
@@ -107,7 +107,7 @@ class Service:
         records = [self._apply(operation, payloads or {}) for operation in decision.operations]
         if records:
             made = self._store.keep(records)
-            # What is safe at once may hold nothing for the disk, and says nothing of what came before it.
+            # What is safe at once may hold nothing for the disk, and shows nothing of what came before it.
             if not made.done():
                 self._last = made
         return decision.answer

@@ -245,7 +245,7 @@ class Replayed(Remembering):
 
 
 def _priorities(errors: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Errors that are not finite say nothing of their step: it counts as one without an error."""
+    """Errors that are not finite show nothing of their step: it counts as one without an error."""
     return np.where(np.isfinite(errors), errors, 0.0)
 
 

@@ -70,7 +70,7 @@ def text_of(body: bytes) -> str:
 
 
 def parsed(body: bytes) -> object:
-    """What the body says, its literals kept; raises `InvalidError` where it is no JSON."""
+    """What the body holds, its literals kept; raises `InvalidError` where it is no JSON."""
     try:
         return READER.decode(text_of(body))
     except json.JSONDecodeError as error:

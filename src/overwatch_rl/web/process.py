@@ -71,7 +71,7 @@ def ending() -> "asyncio.Future[int]":
 
 
 def status_of(number: int) -> int:
-    """The exit status after a signal: that of an interrupt says so."""
+    """The exit status after a signal: that of an interrupt shows it."""
     return 128 + number if number == signal.SIGINT else 0
 
 

@@ -1,4 +1,4 @@
-"""Facts all at once: none is lost, none comes twice, and the account says so."""
+"""Facts all at once: none is lost, none comes twice, and the account states it."""
 
 import statistics
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The env that raised is named where the frames of its exception say so."""
+"""The env that raised is named where the frames of its exception state it."""
 
 import multiprocessing
 from multiprocessing.connection import Connection

@@ -111,7 +111,7 @@ def test_a_run_of_its_own_starts_and_ends_with_the_envs(sink: Sink) -> None:
 
 
 def test_a_given_run_stays_the_trainers() -> None:
-    """It is told of the envs and of the policy, and ends when its trainer says so."""
+    """It is told of the envs and of the policy, and ends when its trainer states it."""
     run, received = heard_run()
     watched = OverwatchWrapper(two(SAME_STEP), run, lane="cuda:1")
     run_through(watched, SAME_STEP)

@@ -139,7 +139,7 @@ def test_episodes_are_the_monitors(learned: tuple[Received, Witness, PPO]) -> No
 
 
 def test_every_step_counts_and_the_phases_alternate(learned: tuple[Received, Witness, PPO]) -> None:
-    """The last record says how many steps each env took; each update collected, then learned."""
+    """The last record states how many steps each env took; each update collected, then learned."""
     received, _, _ = learned
     last = received.envs()[-1]
 
@@ -364,7 +364,7 @@ def test_a_loop_that_failed_leaves_nothing_behind(
 
 
 def test_training_goes_on_when_telling_fails(caplog: pytest.LogCaptureFixture) -> None:
-    """A run that breaks at every call is counted and said once; the model learns all the same."""
+    """A run that breaks at every call is counted and stated once; the model learns all the same."""
     callback = OverwatchCallback(object())  # type: ignore[arg-type]  # no run at all
     model = _ppo(make_vec_env("CartPole-v1"))
     model.learn(STEPS, callback=callback)

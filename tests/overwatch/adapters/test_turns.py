@@ -1,4 +1,4 @@
-"""Turns are copied as they come, and a block of them says what counted, what ended and what was stated."""
+"""Turns are copied as they come, and a block of them states what counted, what ended and what was stated."""
 
 import numpy as np
 import pytest

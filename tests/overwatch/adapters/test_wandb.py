@@ -139,7 +139,7 @@ def test_writers_of_tensorboard_report_to_the_run_that_is_synced(
 
 
 def test_without_the_package_all_else_does_nothing(absent: None, caplog: pytest.LogCaptureFixture) -> None:
-    """Calls, classes, attributes of what they give; one line says so."""
+    """Calls, classes, attributes of what they give; one line states it."""
     with caplog.at_level(logging.WARNING):
         run = wandb.init(project="cart")
     run.define_metric("a", step_metric="b")

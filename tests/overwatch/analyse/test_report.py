@@ -171,7 +171,7 @@ def test_what_stood_at_the_end_is_listed_the_worst_first(page: Path, run_history
     ("outcome", "heading"), [("completed", "What stood at the end"), (None, "What stands")]
 )
 def test_nothing_that_cleared_stood(run_history: RunHistory, outcome: str | None, heading: str) -> None:
-    """A run that got well again says that nothing was open; one that goes on has no end yet."""
+    """A run that got well again states that nothing was open; one that goes on has no end yet."""
     run_history.last = msgspec.structs.replace(
         run_history.last, run=msgspec.structs.replace(run_history.run, outcome=outcome)
     )

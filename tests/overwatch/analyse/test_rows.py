@@ -1,4 +1,4 @@
-"""`overwatch query`: what a filter means, in each format, and what is said of what cannot be read."""
+"""`overwatch query`: what a filter means, in each format, and what is reported of what cannot be read."""
 
 import csv
 import io
@@ -91,7 +91,7 @@ def test_what_is_left_out_is_said(storm: Path, tmp_path: Path) -> None:
 
 
 def test_finding_nothing_is_status_1(storm: Path) -> None:
-    """And is said."""
+    """And is reported."""
     result = overwatch("query", storm / "snapshots.jsonl", "env=4000")
 
     assert (result.exit_code, result.stdout) == (1, "")

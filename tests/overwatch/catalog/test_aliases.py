@@ -121,7 +121,7 @@ def test_a_metric_under_an_alias_arrives_as_its_row(row: Metric, alias: Alias) -
 
 
 def test_the_installed_library_spells_them_so() -> None:
-    """What is said of SB3 is in its source, or was logged by a run of sb3-contrib."""
+    """What is reported of SB3 is in its source, or was logged by a run of sb3-contrib."""
     folder = Path(stable_baselines3.__file__).parent
     recorded = Path(__file__).parents[1] / "adapters" / "recorded" / "sb3.json"
     read = [*folder.rglob("*.py"), recorded]

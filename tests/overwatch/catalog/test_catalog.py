@@ -33,7 +33,7 @@ def test_a_name_has_no_word_that_translation_would_eat(row: Metric) -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_row_answers_a_question_and_fits_the_screen(row: Metric) -> None:
-    """Every row says what it asks, and its label fits eight cells."""
+    """Every row states what it asks, and its label fits eight cells."""
     assert row.asks.endswith("?")
     assert 0 < len(row.label) <= 8
 
@@ -108,7 +108,7 @@ def test_every_stage_has_its_own_glyphs() -> None:
 
 
 def test_the_lifecycle_is_closed() -> None:
-    """Every stage says what may follow, and only the fossil has no successor."""
+    """Every stage states what may follow, and only the fossil has no successor."""
     assert set(TRANSITIONS) == set(Stage)
     assert [stage for stage, after in TRANSITIONS.items() if not after] == [Stage.FOSSILISED]
 

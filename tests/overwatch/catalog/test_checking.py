@@ -1,4 +1,4 @@
-"""The catalogue is in order, and every rule that says so can fail."""
+"""The catalogue is in order, and every rule that states it can fail."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -90,7 +90,7 @@ def test_a_plain_row_is_one_place_to_edit() -> None:
     ],
 )
 def test_a_broken_row_is_named(changes: Mapping[str, Any], stated: str) -> None:
-    """Each rule finds the one row that breaks it, and says which rule it is."""
+    """Each rule finds the one row that breaks it, and states which rule it is."""
     found = _wrong(replace(PLAIN, **changes))
 
     assert any(stated in problem for problem in found), found
@@ -150,7 +150,7 @@ def test_a_forgotten_table_is_named() -> None:
 
 
 def test_a_record_that_lives_nowhere_is_named() -> None:
-    """A row that goes takes its record with it, and somebody says so."""
+    """A row that goes takes its record with it, and somebody states it."""
     found = problems([row for row in ROWS if row is not KL], surroundings())
 
     assert [problem for problem in found if problem.startswith("TELE-110 lives nowhere")]

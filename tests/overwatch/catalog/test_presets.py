@@ -26,7 +26,7 @@ def test_an_algorithm_chooses_its_preset() -> None:
 
 
 def test_an_unknown_preset_is_told_the_nearest() -> None:
-    """The error says what was meant, or what there is."""
+    """The error states what was meant, or what there is."""
     with pytest.raises(ValueError, match="did you mean 'esper'"):
         parse_preset("espr")
     with pytest.raises(ValueError, match="there is ppo, ppo-continuous, grpo, esper"):

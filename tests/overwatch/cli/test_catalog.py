@@ -59,7 +59,7 @@ def test_a_record_that_is_no_metric_is_shown_too() -> None:
 
 @pytest.mark.parametrize("command", ["show", "graph"])
 def test_a_wrong_spelling_is_told_the_nearest(command: str) -> None:
-    """An error says what was meant, or how to see all."""
+    """An error states what was meant, or how to see all."""
     assert "did you mean" in _run(command, "kl_divergance").stderr
     assert "overwatch catalog list" in _run(command, "§§§").stderr
     assert _run(command, "§§§").exit_code == 1

@@ -339,7 +339,7 @@ def test_a_terminal_that_shows_less_says_why(
 
 
 def test_a_collector_takes_a_real_request() -> None:
-    """Over HTTP, and over gRPC where the environment says so; the request is empty."""
+    """Over HTTP, and over gRPC where the environment states it; the request is empty."""
     received: list[wire.Request] = []
     with listen("http://127.0.0.1:0", received.append) as place:
         reported = list(reach(place))

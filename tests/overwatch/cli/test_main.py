@@ -79,7 +79,7 @@ def test_bash_completes_commands_with_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["compare", "report", "query", "audit", "export"])
 def test_every_verb_has_its_help_with_examples(verb: str) -> None:
-    """And says what its exit codes mean."""
+    """And states what its exit codes mean."""
     reported = CliRunner().invoke(main, [verb, "--help"]).output
     assert f"overwatch {verb} " in reported.split("\n", 3)[3]
     assert "Exit codes:" in reported

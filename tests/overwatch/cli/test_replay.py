@@ -135,7 +135,7 @@ def test_what_cannot_be_read_is_counted_on_stderr(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_recording_is_exit_code_one(tmp_path: Path) -> None:
-    """The message says what was looked for."""
+    """The message states what was looked for."""
     for words in ((), ("--digest",), ("--every", "1")):
         result = overwatch("replay", tmp_path, *words)
         assert result.exit_code == 1
@@ -178,7 +178,7 @@ def test_bad_usage_is_exit_code_two(folder: Path, words: tuple[str, ...], stated
 
 
 def test_a_path_that_is_not_there_is_bad_usage(tmp_path: Path) -> None:
-    """Click says so, with exit code 2."""
+    """Click states it, with exit code 2."""
     assert overwatch("replay", tmp_path / "nowhere").exit_code == 2
 
 

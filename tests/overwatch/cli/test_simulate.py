@@ -72,7 +72,7 @@ def test_a_recording_has_checkpoints_from_which_any_place_is_near(tmp_path: Path
 
 
 def test_a_run_that_goes_silent_is_found_stale(tmp_path: Path) -> None:
-    """Nothing is said after the fault, not even an end; the snapshots say so."""
+    """Nothing is reported after the fault, not even an end; the snapshots state it."""
     folder = record(tmp_path, *SMALL[:-1], "20", "--fault", "stale@5")
     last = codec.decode((folder / "snapshots.jsonl").read_bytes().splitlines()[-1])
 

@@ -40,7 +40,7 @@ def acknowledge(service: Service, finding: str, query: str = f"run={RUN}", token
 
 
 def test_an_acknowledged_finding_is_seen_by_all_readers_and_lives(tmp_path: Path) -> None:
-    """The next snapshots say so, the next life goes on with it, and a replay shows it."""
+    """The next snapshots state it, the next life goes on with it, and a replay shows it."""
     with running(tmp_path) as service:
         finding = crash(service)
         reply = acknowledge(service, finding.id, f"run={RUN}&by=kim")

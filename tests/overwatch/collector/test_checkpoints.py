@@ -88,7 +88,7 @@ def test_of_two_at_one_position_the_later_tick_is_gone_on_from(tmp_path: Path) -
 def test_one_that_cannot_be_used_leaves_the_one_before(
     tmp_path: Path, harm: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Damage, another layout, another version: each is said, and the older one is used."""
+    """Damage, another layout, another version: each is reported, and the older one is used."""
     write(tmp_path / "j", 5, 7)
     newest = tmp_path / "j" / NAMES[1]
     data = newest.read_bytes()

@@ -21,7 +21,7 @@ def test_every_error_names_the_path_the_reason_and_a_fix(number: int) -> None:
 
 
 def test_the_place_that_was_asked_for_goes_first() -> None:
-    """A scratch name says nothing to a person."""
+    """A scratch name states nothing to a person."""
     error = OSError(errno.ENOENT, "No such file or directory", ".scratch.17")
     assert described(error, Path("/run/ready")).startswith("/run/ready: No such file")
 

@@ -50,7 +50,7 @@ def test_a_secured_collector_is_reached(made: Path, tmp_path: Path, name: str) -
 @pytest.mark.parametrize("name", ["otlp", "otlphttp"])
 @pytest.mark.parametrize(("client", "trusts"), [("them", "ca"), ("us", "stranger")])
 def test_a_stranger_gets_nothing(made: Path, tmp_path: Path, name: str, client: str, trusts: str) -> None:
-    """A wrong certificate on either side: the records wait, and health says why."""
+    """A wrong certificate on either side: the records wait, and health states why."""
     with running(tmp_path / "end", *end(made)) as there:
         to = there.endpoints.otlp_grpc if name == "otlp" else there.endpoints.otlp_http
         settings = way(made, name, client, trusts=trusts)

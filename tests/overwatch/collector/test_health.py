@@ -125,7 +125,7 @@ def test_every_part_of_the_configuration_is_there(tmp_path: Path) -> None:
 
 
 def test_queues_are_measured_with_their_room(tmp_path: Path) -> None:
-    """Each reader of the journal says how much waits for it and how much may."""
+    """Each reader of the journal states how much waits for it and how much may."""
     with running(tmp_path, "exporters.aggregator.journal_size_mib=3") as service:
         hung = service.context.journal.cursor("hung")
         request = reported("run-a", [run_started()])

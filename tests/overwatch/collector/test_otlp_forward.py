@@ -107,7 +107,7 @@ def test_the_bytes_that_came_are_the_bytes_that_go(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("script", SLOW)
 def test_a_slow_target_holds_up_nobody(script: Callable[[Call], None], tmp_path: Path) -> None:
-    """Requests are acknowledged and shown while the target hangs; health says so; the journal keeps all."""
+    """Requests are acknowledged and shown while the target hangs; health states it; the journal keeps all."""
     with (
         evil(script) as server,
         forwarding(tmp_path, server.endpoint, "exporters.otlphttp.timeout=300ms") as mid,
@@ -123,7 +123,7 @@ def test_a_slow_target_holds_up_nobody(script: Callable[[Call], None], tmp_path:
 def test_an_evil_reply_costs_one_request_and_is_counted(
     script: Callable[[Call], None], tmp_path: Path
 ) -> None:
-    """What is said without end is not heard out: sent once more or given up, and the next ones arrive."""
+    """What is reported without end is not heard out: sent once more or given up, and the next ones arrive."""
     first = threading.Event()
 
     def once(call: Call) -> None:
@@ -181,7 +181,7 @@ def test_a_refused_request_is_given_up_with_its_reason(
 
 
 def test_a_target_that_refuses_everything_is_in_trouble(tmp_path: Path) -> None:
-    """One bad request says nothing; one after the other means a wrong role or address."""
+    """One bad request states nothing; one after the other means a wrong role or address."""
     with (
         evil(serving(reply("403 Forbidden"))) as server,
         forwarding(tmp_path, server.endpoint) as mid,
@@ -217,7 +217,7 @@ def test_a_token_file_of_a_target_is_read_at_each_request(tmp_path: Path) -> Non
 
 
 def test_what_a_target_keeps_in_part_is_counted(tmp_path: Path) -> None:
-    """Of three records it says that it did not keep two."""
+    """Of three records it states that it did not keep two."""
     with (
         evil(serving(reply("200 OK", body=partial_success(2)))) as server,
         forwarding(tmp_path, server.endpoint) as mid,

@@ -1,4 +1,4 @@
-"""A collector's life: starting, failing to start, stopping, and what it says of itself."""
+"""A collector's life: starting, failing to start, stopping, and what it reports of itself."""
 
 import gzip
 import json
@@ -68,7 +68,7 @@ def ready(folder: Path, process: "subprocess.Popen[bytes]") -> Endpoints:
 
 
 def test_stop_is_idempotent_and_frees_the_ports(tmp_path: Path) -> None:
-    """After stopping, twice, nothing listens and the phase says so."""
+    """After stopping, twice, nothing listens and the phase states it."""
     service = Service(config(tmp_path))
     service.start()
     url = str(service.endpoints.health)
@@ -104,7 +104,7 @@ def test_health_speaks_otelcol(tmp_path: Path) -> None:
 
 
 def test_a_busy_port_is_named_and_left(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The next free port is taken, and the log says who holds the wanted one."""
+    """The next free port is taken, and the log states who holds the wanted one."""
     with socket.create_server(("127.0.0.1", 0)) as holder:
         busy = holder.getsockname()[1]
         with running(
@@ -130,7 +130,7 @@ def test_one_data_folder_has_one_collector(tmp_path: Path) -> None:
 
 
 def test_a_start_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
-    """An address that cannot be had is said, and what had started is stopped."""
+    """An address that cannot be had is reported, and what had started is stopped."""
     allowed = "service.security.allow_insecure_bind=true"
     with pytest.raises(StartError, match=r"cannot listen at 127\.9\.9\.9\.9"):
         Service(config(tmp_path, allowed, "extensions.view.endpoint=127.9.9.9.9:0")).start()
@@ -314,7 +314,7 @@ def test_a_collector_that_cannot_start_exits_with_2(tmp_path: Path) -> None:
 
 
 def test_a_data_folder_that_cannot_be_is_named_with_its_setting(tmp_path: Path) -> None:
-    """A file in its place; the message says where to set another."""
+    """A file in its place; the message states where to set another."""
     (tmp_path / "file").touch()
     item = f"extensions.file_storage.directory={tmp_path}/file"
 

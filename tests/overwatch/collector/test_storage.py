@@ -1,4 +1,4 @@
-"""A data folder with damaged files in it: the collector starts, goes on, and says what it missed."""
+"""A data folder with damaged files in it: the collector starts, goes on, and states what it missed."""
 
 import errno
 import os

@@ -149,7 +149,7 @@ def serving(pki: Path, tmp_path: Path) -> Iterator[Service]:
 
 
 def test_all_doors_but_health_speak_tls(serving: Service, pki: Path) -> None:
-    """The announced URLs say so, and those who trust the authority come in."""
+    """The announced URLs state it, and those who trust the authority come in."""
     schemes = {name: urlsplit(one).scheme for name, one in serving.context.urls.items()}
 
     assert schemes == {
@@ -170,7 +170,7 @@ def test_all_doors_but_health_speak_tls(serving: Service, pki: Path) -> None:
 
 
 def test_health_has_tls_of_its_own(pki: Path, tmp_path: Path) -> None:
-    """Probes get TLS only where their own section says so."""
+    """Probes get TLS only where their own section states it."""
     at = "extensions.health_check.tls"
     with running(tmp_path, f"{at}.cert_file={pki}/server.pem", f"{at}.key_file={pki}/server.key") as service:
         schemes = {name: urlsplit(one).scheme for name, one in service.context.urls.items()}
@@ -291,7 +291,7 @@ def test_the_end_of_certificates_is_on_the_page(pki: Path, tmp_path: Path) -> No
 
 
 def test_good_certificates_do_not_hide_bad_ones(pki: Path, tmp_path: Path) -> None:
-    """Of two sections one is broken: health says so whichever is read last."""
+    """Of two sections one is broken: health states it whichever is read last."""
     for name in ("server.pem", "server.key"):
         shutil.copy(pki / name, pki / f"view.{name}")
     own = f"extensions.view.tls={{cert_file: {pki}/view.server.pem, key_file: {pki}/view.server.key}}"

@@ -1,4 +1,4 @@
-"""Each policy is broken once, and says who broke it."""
+"""Each policy is broken once, and states who broke it."""
 
 from dataclasses import replace
 

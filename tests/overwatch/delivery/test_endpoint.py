@@ -29,7 +29,7 @@ def test_the_environment_is_left_to_opentelemetry() -> None:
 
 
 def test_the_announced_collector_is_found() -> None:
-    """Without any word, the discovery file says where."""
+    """Without any word, the discovery file states where."""
     discovery.write(FOUND)
     assert target(Signal.METRICS, None, {}).endpoint == "http://127.0.0.1:9318/v1/metrics"
     grpc = target(Signal.METRICS, None, {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})

@@ -157,7 +157,7 @@ def test_what_otlp_calls_retryable_may_be_sent_again(code: str) -> None:
 
 @pytest.mark.parametrize("code", FINAL)
 def test_every_other_code_is_final(code: str) -> None:
-    """`RESOURCE_EXHAUSTED` too, where the collector does not say when to come back."""
+    """`RESOURCE_EXHAUSTED` too, where the collector does not state when to come back."""
     with serving(failing(grpc.StatusCode[code])) as (endpoint, handler):
         answer = query(endpoint)
         assert (answer.verdict, answer.code) == (Verdict.REFUSED, code.lower())

@@ -74,7 +74,7 @@ def test_signals_may_go_over_different_protocols(env: dict[str, str]) -> None:
 def test_a_collector_that_is_not_there_is_waited_for(
     env: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is lost, and nothing is said more than once."""
+    """Nothing is lost, and nothing is reported more than once."""
     source, port = Waiting(20), free_port()
     with sending(source, f"http://127.0.0.1:{port}", env, FAST) as sender:
         assert not sender.drain(0.5)

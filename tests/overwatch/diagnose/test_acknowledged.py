@@ -45,7 +45,7 @@ def _acknowledge(state: RunState, finding: str = CRASH) -> None:
 def test_a_finding_that_was_seen_leaves_the_verdict_and_stays_in_the_count(
     crashed: tuple[RunState, Judged],
 ) -> None:
-    """The word is that of the worst one that nobody has seen; the feed says who saw it."""
+    """The word is that of the worst one that nobody has seen; the feed states who saw it."""
     state, judged = crashed
     before = _seen(state, judged)
     _acknowledge(state)

@@ -71,7 +71,7 @@ def test_a_loss_above_that_of_random_weights_has_diverged(algo: str, severity: s
     ids=["learns", "now and then", "negative", "has returns", "has a policy"],
 )
 def test_a_loss_that_is_no_measure_has_not_diverged(rows: Rows) -> None:
-    """It falls, or is part of reinforcement learning, where returns say what was learned."""
+    """It falls, or is part of reinforcement learning, where returns state what was learned."""
     assert "loss-diverged" not in _watched(rows, algo="sft").opened
 
 

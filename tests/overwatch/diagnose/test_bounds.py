@@ -152,7 +152,7 @@ def test_every_rule_has_an_example() -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_rule_speaks_with_its_reason(name: str) -> None:
-    """State, mark and reason are said, with evidence and a confidence."""
+    """State, mark and reason are reported, with evidence and a confidence."""
     lane, state, why = EXAMPLES[name]
     bound = _bound(lane)
 
@@ -163,7 +163,7 @@ def test_the_rule_speaks_with_its_reason(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "unknown"])
 def test_the_rule_keeps_quiet_within_its_limits(name: str) -> None:
-    """Every rule but the last, which speaks where no other does, has an example that it says nothing of."""
+    """Every rule but the last, which speaks where no other does, has an example that it states nothing of."""
     rule = next(rule for rule in RULES if rule.__name__ == name)
 
     assert rule(NEARLY[name], AnomalyLimits()) is None
@@ -171,7 +171,7 @@ def test_the_rule_keeps_quiet_within_its_limits(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "unknown"])
 def test_the_rule_abstains_without_signals(name: str) -> None:
-    """A lane that says nothing is judged by no rule but the one that says so."""
+    """A lane that states nothing is judged by no rule but the one that states it."""
     rule = next(rule for rule in RULES if rule.__name__ == name)
 
     assert rule(LaneFacts(name="gpu1", age_s=0), AnomalyLimits()) is None

@@ -20,7 +20,7 @@ def _follow(rounds: list[list[Problem]]) -> Followed:
 
 
 def test_the_worst_stay_and_the_rest_is_counted() -> None:
-    """As many as there is room for, criticals first, and one that says how many more there are."""
+    """As many as there is room for, criticals first, and one that states how many more there are."""
     many = [_problem(number) for number in range(MAX_OPEN + 50)]
     late = [_problem(1000 + number, "critical") for number in range(5)]
     open_now = _follow([many, many, many, [*many, *late], [*many, *late], [*many, *late]]).open

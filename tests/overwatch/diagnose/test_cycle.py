@@ -84,7 +84,7 @@ def test_a_phase_that_is_no_part_of_the_loop_any_more_has_no_share() -> None:
 
 
 def test_two_phases_are_too_few_for_a_share() -> None:
-    """Nothing is said of a run that has just begun."""
+    """Nothing is reported of a run that has just begun."""
     assert _cycles({0: (("update", 1.0, 1.0),)}, updates=2)[0].shares == {}
 
 
@@ -97,7 +97,7 @@ def _ranks(slow: int, work_s: float = 1.6) -> dict[int, Work]:
 
 
 def test_the_rank_that_works_longest_and_waits_least_is_the_straggler() -> None:
-    """It is named, with its work against that of the others; they are said to wait for it."""
+    """It is named, with its work against that of the others; they are reported to wait for it."""
     judged = _after_seconds(_state(_ranks(slow=2), every_s=1.6))
     found = [finding.problem for finding in judged.assessment.findings.values()]
 

@@ -1,4 +1,4 @@
-"""The page about diagnosis says what the code does: factors, statuses, keys, the example."""
+"""The page about diagnosis states what the code does: factors, statuses, keys, the example."""
 
 import re
 from pathlib import Path

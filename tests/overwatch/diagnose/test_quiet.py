@@ -237,7 +237,7 @@ def _ever(events: Sequence[Event]) -> set[str]:
 
 
 def test_a_drop_after_a_change_of_the_curriculum_is_no_collapse() -> None:
-    """The same episodes without the change are one; the feed says that the task changed."""
+    """The same episodes without the change are one; the feed states that the task changed."""
     change = CurriculumChanged(at=START_NS + 20 * HALF, name="level", before="3", after="4")
     (line,) = _shown(_fleet(change)).feed
 

@@ -70,7 +70,7 @@ def test_a_length_that_cannot_be_is_refused(length: str, words: str) -> None:
     [
         ({"name": "Slow Learner"}, "has to be like slow-learner"),
         ({"severity": "fatal"}, "'fatal' is not one of critical, warning, info"),
-        ({"hint": " "}, "hint has to say what to do"),
+        ({"hint": " "}, "hint has to state what to do"),
         ({"where": "policy.nope > 1"}, "rule slow: where names policy.nope"),
     ],
 )

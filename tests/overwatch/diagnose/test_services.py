@@ -95,7 +95,7 @@ def test_a_service_that_does_not_ask_is_not_starved() -> None:
 
 @pytest.mark.parametrize(("served", "words"), [(3.0, "takes 3/s"), (0.0, "took none for a minute")])
 def test_a_queue_without_room_is_full(served: float, words: str) -> None:
-    """The message says whether the trainer takes any."""
+    """The message states whether the trainer takes any."""
     (problem,) = found(Minute(served=served, gauges={"queue.sequences": 640.0})).values()
     assert problem.code == "rollouts-full"
     assert words in problem.message

@@ -1,4 +1,4 @@
-"""A clock that is ahead is said, with how far; late data is not taken for a clock that is behind."""
+"""A clock that is ahead is reported, with how far; late data is not taken for a clock that is behind."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def seen(state: RunState, after_s: float = 3.0) -> Snapshot:
 
 
 def stated(snapshot: Snapshot) -> list[str]:
-    """What is said of clocks."""
+    """What is reported of clocks."""
     return [finding.message for finding in snapshot.findings if finding.code == "clock-ahead"]
 
 

@@ -80,7 +80,7 @@ def test_a_fall_is_found_with_the_phase_that_grew() -> None:
 
 
 def test_all_phases_that_grow_alike_name_the_machine() -> None:
-    """No single phase is to blame: the message says what fell, the hint where to look."""
+    """No single phase is to blame: the message states what fell, the hint where to look."""
     judged, _found = _watched(_run(lambda number: (6.0, 2.0) if number >= 60 else (3.0, 1.0), 75))
     last = list(judged.assessment.findings.values())[-1].problem
 

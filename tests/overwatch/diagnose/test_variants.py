@@ -111,7 +111,7 @@ def _run(case: Case, monkeypatch: pytest.MonkeyPatch) -> Result:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", FOUND, ids=lambda case: case.label)
 def test_a_fault_of_another_size_is_found_in_time(case: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within the bound of its class, and nothing was said before."""
+    """Within the bound of its class, and nothing was reported before."""
     result = _run(case, monkeypatch)
 
     assert result.in_time, result

@@ -128,7 +128,7 @@ def test_steps_of_another_role_show_nothing_of_the_trainer() -> None:
 
 @pytest.mark.parametrize("stopped_s", [3, 8])
 def test_a_pause_is_no_stall(stopped_s: int) -> None:
-    """Below eight seconds nothing is said, whatever is usual."""
+    """Below eight seconds nothing is reported, whatever is usual."""
     assert _found(_judged(_run({0: [*_loop(10), *_beats(range(20 + stopped_s))]}))) == {}
 
 

@@ -85,7 +85,7 @@ SHAPES: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_form_of_an_otlp_file_is_the_same_replay(tmp_path: Path, shape: str) -> None:
-    """As the specification's file exporter and otelcol's write them; the name says nothing."""
+    """As the specification's file exporter and otelcol's write them; the name states nothing."""
     opened = open_input(otlpfiles.written(tmp_path / "a.file", SHAPES[shape]()))
 
     assert _lines(opened) == _usual(tmp_path)

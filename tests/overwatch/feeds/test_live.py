@@ -237,7 +237,7 @@ def test_another_view_is_asked_for_without_a_gap() -> None:
 
 
 def test_a_view_that_is_refused_gives_way_to_the_one_before() -> None:
-    """The screen stays, and says why."""
+    """The screen stays, and states why."""
 
     async def scenario() -> None:
         server = Server([codec.encode(_snapshot(1))])

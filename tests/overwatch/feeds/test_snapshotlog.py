@@ -130,7 +130,7 @@ def test_a_replay_is_compared_with_what_it_is_given(recording: Path, tmp_path: P
 def test_a_baseline_that_changes_nothing_is_bad_usage(
     recording: Path, words: tuple[str, ...], stated: str
 ) -> None:
-    """It is said where it belongs."""
+    """It is stated where it belongs."""
     paths = (recording,) if words[0] == "replay" else ()
     result = overwatch(words[0], *paths, *words[1:], "--baseline", recording)
 

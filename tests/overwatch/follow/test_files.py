@@ -83,7 +83,7 @@ def test_a_program_that_starts_again_writes_new_rows(tmp_path: Path) -> None:
 
 
 def test_bytes_in_no_format_are_counted(tmp_path: Path) -> None:
-    """A picture that was given by mistake: no row, and a line that says which formats there are."""
+    """A picture that was given by mistake: no row, and a line that states which formats there are."""
     path = tmp_path / "curve"
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
     file = File(path)

@@ -164,7 +164,7 @@ def test_a_record_with_a_wrong_checksum_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_an_event_file_has_settings_of_its_dashboard_and_of_texts(tmp_path: Path) -> None:
-    """As `add_hparams`, and as CleanRL's table or JSON under a tag that says so; another text has none."""
+    """As `add_hparams`, and as CleanRL's table or JSON under a tag that states it; another text has none."""
     written_by = pytest.importorskip("torch.utils.tensorboard", reason="PyTorch writes the event files")
     with written_by.SummaryWriter(str(tmp_path)) as writer:
         writer.add_text("hyperparameters", "|param|value|\n|-|-|\n|env_id|CartPole-v1|\n|gamma|0.99|")

@@ -140,7 +140,7 @@ def test_another_file_is_sent_from_its_beginning(
 
 @pytest.mark.parametrize("other", [{"endpoint": "http://b"}, {"is_anew": True}])
 def test_another_collector_gets_everything(path: Path, tmp_path: Path, other: dict[str, object]) -> None:
-    """As does the same one where the user says so."""
+    """As does the same one where the user states it."""
     Follow(path, tmp_path).look()
 
     assert _updates(Follow(path, tmp_path, **other).look()) == [1, 2, 3]  # type: ignore[arg-type]

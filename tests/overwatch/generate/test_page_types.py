@@ -1,4 +1,4 @@
-"""The page's types say what the view API sends: every field, `null` where it may be, nothing else."""
+"""The page's types state what the view API sends: every field, `null` where it may be, nothing else."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""A registry's files are read back as they were meant; what cannot be read is said with its place."""
+"""A registry's files are read back as they were meant; what cannot be read is reported with its place."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Places that survive: the newest whole one counts, a lost one is said."""
+"""Places that survive: the newest whole one counts, a lost one is reported."""
 
 from pathlib import Path
 

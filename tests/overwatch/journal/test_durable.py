@@ -217,7 +217,7 @@ def test_what_was_made_of_a_body_is_for_who_takes_it(tmp_path: Path) -> None:
 
 
 def test_files_go_once_every_reader_let_go_of_them(tmp_path: Path) -> None:
-    """A reader that must find its batches again after a restart holds them until it says so."""
+    """A reader that must find its batches again after a restart holds them until it states it."""
     with Opened(tmp_path / "j") as journal:
         keeping, passing = journal.cursor("keeping", 1), journal.cursor("passing")
         fill(journal, 0, 100)
@@ -426,7 +426,7 @@ def test_a_folder_of_layout_1_is_read(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_a_newer_layout_is_refused_unharmed(tmp_path: Path) -> None:
-    """After a downgrade the journal says so, and the newer version finds all that it had."""
+    """After a downgrade the journal states it, and the newer version finds all that it had."""
     with Opened(tmp_path / "j") as journal:
         fill(journal, 0, 3)
     (file,) = (tmp_path / "j").glob("*.ow1")

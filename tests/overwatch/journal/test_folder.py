@@ -10,7 +10,7 @@ from overwatch.journal import Folder, FolderLostError, is_held
 
 @pytest.mark.parametrize("harm", ["deleted", "moved", "link", "unlocked"])
 def test_a_folder_that_is_not_where_it_was_is_noticed(tmp_path: Path, harm: str) -> None:
-    """Deleted, moved, replaced by a link to itself, or without its lock: the check says so."""
+    """Deleted, moved, replaced by a link to itself, or without its lock: the check states it."""
     path = tmp_path / "log"
     folder = Folder(path)
     folder.check()

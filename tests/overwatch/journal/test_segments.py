@@ -233,7 +233,7 @@ def _survives_cuts(path: Path, count: int, times: int = 1, *, most: int | None =
 
 
 def _survives_flips(path: Path, count: int, times: int = 1, *, most: int | None = None) -> None:
-    """Whatever bit is flipped, the record that it lies in is lost, no other, and the gap says so."""
+    """Whatever bit is flipped, the record that it lies in is lost, no other, and the gap states it."""
     [file] = _write(path, count, times=times)
     data = file.read_bytes()
     ends = _ends(data, count, times)
@@ -468,7 +468,7 @@ def test_power_loss_takes_only_what_was_not_synced(
 
 
 def test_any_call_may_fail_once_or_for_ever(tmp_path: Path) -> None:
-    """For each call in turn: the log says so or goes on, keeps what it took, and takes more afterwards."""
+    """For each call in turn: the log states it or goes on, keeps what it took, and takes more afterwards."""
     total = _calls(tmp_path / "count")
     assert total > 30
     for nth in range(1, total + 1):

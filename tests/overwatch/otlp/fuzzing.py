@@ -289,7 +289,7 @@ class Judge:
 
 
 def _parsed(signal: Signal, body: bytes) -> str | None:
-    """What a request says where each of its points is parsed; `None` where OTLP's own parser refuses it."""
+    """What a request states where each of its points is parsed; `None` where OTLP's own parser refuses it."""
     try:
         wire.parse(signal, body)
     except MalformedBody:

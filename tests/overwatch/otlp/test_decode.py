@@ -260,7 +260,7 @@ def test_an_env_point_without_a_recorded_value_ends_that_value() -> None:
 
 
 def test_an_end_without_its_env_is_a_problem() -> None:
-    """An end says whose value it is."""
+    """An end states whose value it is."""
     message = points("overwatch.env.reward", [({}, 1.0)], rl__run__id="r")
     (metric,) = message.resource_metrics[0].scope_metrics[0].metrics
     metric.gauge.data_points[0].flags = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
@@ -279,7 +279,7 @@ def test_an_end_of_the_policys_value_is_an_empty_column() -> None:
 
 
 def test_a_slot_metric_without_its_slot_is_a_problem() -> None:
-    """A keyed row says what is missing."""
+    """A keyed row states what is missing."""
     rows: list[tuple[dict[str, Value], float]] = [({"overwatch.env.id": 1}, 0.5)]
     decoded = decode_points(points("overwatch.slot.alpha", rows, rl__run__id="r"))
     assert "overwatch.slot.id" in decoded.problems[0].detail

@@ -1,4 +1,4 @@
-"""Whatever clients send, and whatever happens to it: the quick ways say what the parser finds."""
+"""Whatever clients send, and whatever happens to it: the quick ways state what the parser finds."""
 
 import os
 import random

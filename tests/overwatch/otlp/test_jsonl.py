@@ -115,7 +115,7 @@ def test_reading_is_lenient_where_the_specification_is() -> None:
     ],
 )
 def test_a_wrong_value_is_named_by_its_path(record: str, path: str) -> None:
-    """Every error says where it is."""
+    """Every error states where it is."""
     line = f'{{"resourceLogs": [{{"scopeLogs": [{{"logRecords": [{record}]}}]}}]}}'
     with pytest.raises(MalformedJson, match=path):
         from_json(Signal.LOGS, line.encode())

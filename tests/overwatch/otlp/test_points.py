@@ -38,7 +38,7 @@ def remembered(memory: points._Memory) -> int:
 
 
 def parsed(body: bytes) -> str | None:
-    """What a body says where every point is parsed; `None` where OTLP's own parser refuses it."""
+    """What a body states where every point is parsed; `None` where OTLP's own parser refuses it."""
     try:
         wire.parse(METRICS, body)
     except MalformedBody:

@@ -196,7 +196,7 @@ def test_a_request_may_be_settled_more_than_once() -> None:
 
 
 def test_two_writers_of_one_series_are_told_once_and_counted() -> None:
-    """The run's feed says who shares what; every further point is counted."""
+    """The run's feed states who shares what; every further point is counted."""
     totals = Totals()
     seen = [
         read(sums([(start, at, 1.0)], CUMULATIVE), totals)

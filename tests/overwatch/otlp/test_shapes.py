@@ -1,4 +1,4 @@
-"""A shape says what the general path says, or nothing; those that come again are learned."""
+"""A shape states what the general path says, or nothing; those that come again are learned."""
 
 import math
 import random

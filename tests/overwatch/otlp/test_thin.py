@@ -203,7 +203,7 @@ def test_what_the_run_says_of_itself_is_left_longer() -> None:
 
 
 def test_who_spoke_in_a_second_still_speaks_in_it() -> None:
-    """A source whose numbers went says nothing but that it is there; one that was silent stays silent."""
+    """A source whose numbers went states nothing but that it is there; one that was silent stays silent."""
     whole = [
         batch(n, n / 4, [fakes.policy(START_NS + n * SECOND // 4, n, entropy=0.5)], origin)
         for n in range(1, 200)
@@ -267,7 +267,7 @@ def _entropy(at_s: float, number: int) -> list[Event]:
 
 
 def _words_of_silence(batches: list[Batch]) -> list[str]:
-    """What is said of the link, each half second after the last batch."""
+    """What is reported of the link, each half second after the last batch."""
     fold = Fold()
     for one in batches:
         fold.skip(next_tick(one.stamp), [one])

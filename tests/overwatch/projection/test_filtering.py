@@ -1,4 +1,4 @@
-"""The filter grammar: what is read, and what is said of what cannot be read."""
+"""The filter grammar: what is read, and what is reported of what cannot be read."""
 
 import contextlib
 

@@ -105,7 +105,7 @@ def test_a_failed_gate_does_not_hide_behind_the_policys_cull() -> None:
 
 
 def test_a_passed_gate_and_a_named_one_belong_to_their_move() -> None:
-    """`passed G2` is said with the gate's number; what the policy began after a pass is the policy's."""
+    """`passed G2` is reported with the gate's number; what the policy began after a pass is the policy's."""
     at = START_NS + SECOND
 
     assert _lines(_gate(at, score=0.71), _moved(at + 1, "passed G2")) == ["r1c1 BLENDING>PRUNED: G2 0.71"]

@@ -1,4 +1,4 @@
-"""Snapshots say what the state holds, in the words that views show."""
+"""Snapshots state what the state holds, in the words that views show."""
 
 import math
 from pathlib import Path
@@ -116,7 +116,7 @@ def test_a_slot_carries_its_gradient_health_and_the_run_its_embargo() -> None:
 
 
 def test_rows_are_cut_and_the_rest_is_counted() -> None:
-    """A view of one row shows the worst env and says how many its lanes hide."""
+    """A view of one row shows the worst env and states how many its lanes hide."""
     snapshot = _shown(_full(), View(rows=1))
 
     assert [env.env_id for env in snapshot.envs] == [2]
@@ -218,7 +218,7 @@ def test_a_snapshot_obeys_its_published_schema_and_round_trips() -> None:
 
 
 def test_another_major_schema_version_is_refused_with_a_reason() -> None:
-    """A reader says which version it got and which it reads; unknown fields of a minor one are ignored."""
+    """A reader states which version it got and which it reads; unknown fields of a minor one are ignored."""
     line = codec.encode(_shown(_full()))
     version = f'"schema_version":"{SCHEMA_VERSION}"'.encode()
     with pytest.raises(codec.SchemaVersionError, match=r"version 2\.0, this build reads 1\."):

@@ -40,7 +40,7 @@ def waited(second: float, counts: tuple[int, ...], total: float) -> Tallied:
 
 
 def test_gauges_of_two_processes_are_both_there() -> None:
-    """The first by role and rank has the name, the other its own behind it; each says whose it is."""
+    """The first by role and rank has the name, the other its own behind it; each states whose it is."""
     name = "overwatch.rollouts.queue.groups"
     reported = [
         Measured(at=START_NS, scope=Scope.ROLLOUTS, values=scalars({name: n, "x": n})) for n in (7.0, 9.0)

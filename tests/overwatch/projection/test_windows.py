@@ -61,7 +61,7 @@ def test_a_window_is_a_slice_of_all_rows(
 
 
 def test_without_an_offset_the_rows_are_the_worst() -> None:
-    """As a terminal wants them: few rows of all lanes, of which the board says how many there are."""
+    """As a terminal wants them: few rows of all lanes, of which the board states how many there are."""
     few = shown(200, rows=12)
 
     assert {env.env_id for env in few.envs} == {env.env_id for env in shown(200, rows=12, grouped=False).envs}

@@ -164,7 +164,7 @@ def test_a_clean_up_that_keeps_up_loses_no_fact_to_the_folders_budget(tmp_path: 
 
 
 def test_when_even_facts_are_too_many_the_oldest_pieces_go_and_it_is_said(tmp_path: Path) -> None:
-    """A budget of next to nothing leaves the newest, says what went, and the recording plays."""
+    """A budget of next to nothing leaves the newest, states what went, and the recording plays."""
     recorder = recorded(tmp_path, Rules(whole_minutes=0.1), pieces=5)
     whole = batches(tmp_path)
     report = recorder.tidy(rules=msgspec.structs.replace(recorder.rules, run_mib=0.004))

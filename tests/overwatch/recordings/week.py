@@ -95,7 +95,7 @@ class Run:
         self._update = 0
 
     def moments(self) -> Iterator[tuple[float, list[Event]]]:
-        """All that is said, with its second."""
+        """All that is reported, with its second."""
         yield 0.0, [fakes.started(START_NS, n_envs=self.plan.envs, devices=("gpu0", "gpu1"))]
         for second, storm, lasted in self.plan.seconds():
             kind = storm.kind if storm is not None and 0 <= lasted < 30 else ""

@@ -17,7 +17,7 @@ FAST = DeviceLimits(period_s=0.01, linger_s=0.05)
 
 
 class HandHeld:
-    """A device whose copies land when the test says so."""
+    """A device whose copies land when the test states it."""
 
     def __init__(self) -> None:
         self.is_open = False

@@ -256,7 +256,7 @@ def test_a_tensor_inside_a_transform_is_refused(received: Received) -> None:
 
 
 def test_a_device_without_a_way_is_refused(received: Received) -> None:
-    """A kind of device whose copies might wait says what to do."""
+    """A kind of device whose copies might wait states what to do."""
     values = DeviceValues(received._drop, received._refuse, transfers={})
     values.offer({"a": torch.tensor(1.0)}, received.reported.append)
     assert ".cpu()" in received.refused["a"]

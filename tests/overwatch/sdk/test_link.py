@@ -152,7 +152,7 @@ def test_an_account_outlives_the_exporter_that_gave_it(sink: Sink) -> None:
 def test_an_exporter_that_always_dies_is_given_up_and_all_is_kept(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After five restarts it is left alone, said once; calls stay harmless, what they say lies on disk."""
+    """After five restarts it is left alone, stated once; calls stay harmless, what they say lies on disk."""
     monkeypatch.setattr("overwatch.sdk.process._COMMAND", ("-c", "pass"))
     monkeypatch.setattr("overwatch.sdk.link.BACKOFF_S", 0.001)
     run = overwatch.sdk.start(sample=False)
@@ -172,7 +172,7 @@ def test_an_exporter_that_always_dies_is_given_up_and_all_is_kept(
 def test_without_a_process_the_exporter_is_a_thread(
     sink: Sink, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No executable: said once, and everything arrives all the same."""
+    """No executable: stated once, and everything arrives all the same."""
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
     run.update(kl_divergence=0.01)
@@ -197,7 +197,7 @@ def test_without_room_for_rings_the_exporter_is_a_thread(
 
 
 def test_a_thread_that_dies_is_replaced(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The keeper starts another; what the first had not brought to the spool is said by the second."""
+    """The keeper starts another; what the first had not brought to the spool is reported by the second."""
     monkeypatch.setattr(sys, "executable", "/nonexistent/python")
     threads: list[str] = []
 

@@ -416,7 +416,7 @@ class Hostile:
 
 
 def test_no_call_raises_whatever_it_is_given(sink: Sink, caplog: pytest.LogCaptureFixture) -> None:
-    """Every method with every kind of nonsense: nothing is raised, the account adds up, said once each."""
+    """Every method with every kind of nonsense: nothing is raised, the account adds up, stated once each."""
     run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
     nonsense: list[object] = [
         Hostile(),

@@ -131,7 +131,7 @@ def test_label_sets_beyond_the_most_are_one(out: Out) -> None:
 
 
 def test_a_label_that_its_row_does_not_have_is_left_out(out: Out) -> None:
-    """And said once; of a custom name those of the page itself are."""
+    """And stated once; of a custom name those of the page itself are."""
     out.tallies.count("samples", 1, {"status": "ok", "color": "red"})
     out.tallies.count("mine", 1, {"le": "1", "rank": "0", "why": "x"})
 

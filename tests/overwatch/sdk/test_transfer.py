@@ -23,7 +23,7 @@ DEADLINE_S = 20.0
 
 
 class Cuda(types.ModuleType):
-    """Stands in for torch with one stream whose work is done when the test says so."""
+    """Stands in for torch with one stream whose work is done when the test states it."""
 
     def __init__(self) -> None:
         super().__init__("torch")

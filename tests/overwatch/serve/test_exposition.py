@@ -15,7 +15,7 @@ Scrape = Callable[..., Awaitable[str]]
 
 
 class Counting:
-    """A source whose page says how often it was made."""
+    """A source whose page states how often it was made."""
 
     def __init__(self) -> None:
         self.made = 0

@@ -56,7 +56,7 @@ def test_a_file_that_was_moved_away_is_begun_again(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_no_half_line() -> None:
-    """A device without room raises, and says why."""
+    """A device without room raises, and states why."""
     file = LineFile(Path("/dev/full"))
     try:
         with pytest.raises(OSError, match="No space left"):

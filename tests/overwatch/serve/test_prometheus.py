@@ -106,7 +106,7 @@ def test_a_number_of_the_runs_own_is_no_row_however_it_is_called() -> None:
 
 
 def test_numbers_of_heads_have_series_of_their_own_beside_those_of_all_heads() -> None:
-    """A label says which head: what judges a row never reads them."""
+    """A label states which head: what judges a row never reads them."""
     frames = Frames()
     event = fakes.policy(frames.now, index=1, entropy=0.6, **{"entropy/op": 0.25, "clip_fraction/op": 0.5})
     frame = frames.report("run-1", [fakes.started(frames.now), event])

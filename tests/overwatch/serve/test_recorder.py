@@ -60,7 +60,7 @@ def test_every_recorded_snapshot_is_a_line(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fails_is_counted(tmp_path: Path) -> None:
-    """Where the folder cannot be made, every lost line is counted and the reason is said."""
+    """Where the folder cannot be made, every lost line is counted and the reason is reported."""
     (tmp_path / "out").write_text("not a folder")
     expected, reports = record(tmp_path / "out" / "snapshots.jsonl", 60)
 

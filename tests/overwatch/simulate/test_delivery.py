@@ -115,7 +115,7 @@ def test_a_request_that_is_refused_is_counted_and_passed_over() -> None:
 
 
 def test_a_collector_that_comes_late_gets_everything() -> None:
-    """While nobody answers requests wait, the trouble is said; then they arrive in order."""
+    """While nobody answers requests wait, the trouble is reported; then they arrive in order."""
     port = free_port()
     with sending(port) as sender:
         for reported in _requests(5):

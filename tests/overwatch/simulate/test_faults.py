@@ -260,7 +260,7 @@ def test_a_fault_is_read() -> None:
 
 
 def test_throttle_words_come_with_their_row() -> None:
-    """Where the catalogue has a row for it, the throttled lane says why; else nothing is said."""
+    """Where the catalogue has a row for it, the throttled lane states why; else nothing is reported."""
     row = find("throttle", Scope.GPU)
     stated = [
         e.values[row.name].words() for e in of(run("thermal-throttle"), Measured)

@@ -267,7 +267,7 @@ def _of_rank(rank: int, event: Event, seq: int, epoch: str = "e") -> Record:
 
 
 def test_a_restarted_exporter_does_not_keep_the_run_open() -> None:
-    """The life that was replaced never says that it ended; the newest one's end counts."""
+    """The life that was replaced never states that it ended; the newest one's end counts."""
     reported = [
         _of_rank(0, fakes.started(START_NS), 1, "first"),
         _of_rank(0, fakes.policy(START_NS + 1, entropy=0.5), 1, "second"),

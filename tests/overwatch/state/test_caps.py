@@ -80,7 +80,7 @@ def metrics() -> Iterator[Event]:
 
 
 def test_custom_values_beyond_the_most_are_named() -> None:
-    """The first ones live on, the rest is counted by name, and one finding says so."""
+    """The first ones live on, the rest is counted by name, and one finding states it."""
     state = fakes.folded(list(metrics()))
     judged = assess(state, Assessment(), state.last_stamp + SECOND)
 

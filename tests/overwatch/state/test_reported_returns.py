@@ -24,7 +24,7 @@ def test_a_gauge_is_shown_as_it_was_told() -> None:
 
 
 def test_only_a_change_is_a_finished_episode() -> None:
-    """A gauge that is exported again says nothing new."""
+    """A gauge that is exported again states nothing new."""
     state = fakes.folded(_reported(10.0, 10.0, 20.0, 20.0, 10.0))
 
     assert state.envs.episodes[0] == 3

@@ -45,7 +45,7 @@ def lost() -> Snapshot:
 
 
 def ended() -> Snapshot:
-    """The run has said that it is over."""
+    """The run has stated that it is over."""
     return _over("completed", Verdict(severity="ok", text="run completed after 312 updates"))
 
 
@@ -104,7 +104,7 @@ def catching_up() -> Snapshot:
     """What a spool kept while the collector was away is coming in."""
     finding = _about_run(
         "collector-away", "info", "the collector was away for 5m02s; what was sent meanwhile is coming in",
-        "nothing to do; what is shown is as old as the first line says",
+        "nothing to do; what is shown is as old as the first line states",
     )  # fmt: skip
     verdict = Verdict(
         severity="warning", counts={"info": 1}, note="no alarm is raised for the gap itself",

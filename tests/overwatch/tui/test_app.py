@@ -386,7 +386,7 @@ def test_a_refused_view_is_said_on_the_key_line() -> None:
 
 
 def test_silence_is_counted_here_and_shown() -> None:
-    """When nothing arrives the screen stays, says how old it is, and marks its values."""
+    """When nothing arrives the screen stays, states how old it is, and marks its values."""
 
     async def steps(pilot: Pilot[int], desk: Desk) -> None:
         await _opened(pilot, desk)

@@ -1,4 +1,4 @@
-"""Commands: what is typed after a colon, what Tab makes of it, and what is said when it cannot be done."""
+"""Commands: what is typed after a colon, what Tab makes of it, and what is stated when it cannot be done."""
 
 import re
 

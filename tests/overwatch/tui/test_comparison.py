@@ -111,7 +111,7 @@ def test_it_fits_each_terminal(logs: tuple[Path, Path], size: str) -> None:
 
 
 def test_its_key_opens_and_closes_it(both: Comparison) -> None:
-    """Without another run it says how to name one."""
+    """Without another run it states how to name one."""
     session = Session()
     session.compare_with(both)
     assert session.mode is Mode.COMPARE

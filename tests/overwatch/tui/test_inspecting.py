@@ -86,7 +86,7 @@ def test_i_on_a_line_of_the_feed_shows_every_field() -> None:
 
 
 def test_marked_envs_are_starred_and_shown_alone() -> None:
-    """M again shows all; without a mark it says how to make one."""
+    """M again shows all; without a mark it states how to make one."""
     terminal = Terminal(scenario.storm())
     terminal.press("M")
     assert "m marks" in terminal.lines[-1]
@@ -170,7 +170,7 @@ def test_what_is_copied_is_what_is_open_without_its_box() -> None:
 
 
 def test_copy_and_screenshot_reach_the_terminal(tmp_path: Path) -> None:
-    """The clipboard gets the text; the file the picture; a folder that is not there is said."""
+    """The clipboard gets the text; the file the picture; a folder that is not there is reported."""
     from tests.overwatch.tui.test_app import Desk, Pilot, _opened, _run, _shows
 
     async def steps(pilot: Pilot[int], desk: Desk) -> None:

@@ -118,7 +118,7 @@ def test_the_edges_of_the_layouts_hold_for_every_state(width: int, height: int) 
 
 @pytest.mark.parametrize(("width", "height"), [(1, 1), (2, 5), (20, 3), (72, 20), (79, 60), (200, 23)])
 def test_a_small_terminal_gets_the_small_form(width: int, height: int) -> None:
-    """Below 80 by 24 there is no traceback and no wrapped line, and the size is said."""
+    """Below 80 by 24 there is no traceback and no wrapped line, and the size is reported."""
     for snapshot in STATES.values():
         lines = overview(snapshot, _context(snapshot, width, height)).lines
         assert _faults(lines, width, height) == []

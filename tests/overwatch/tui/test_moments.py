@@ -74,7 +74,7 @@ def test_t_goes_from_the_list_of_findings_to_the_line_at_which_it_began() -> Non
 
 
 def test_t_goes_from_a_line_of_the_feed_to_its_finding_and_back() -> None:
-    """And says so where there is none."""
+    """And states it where there is none."""
     terminal = Terminal(_storm())
     terminal.press("A", "j", "t", "t")
     assert terminal.session.ui.alarm == scenario.FINDINGS[1]

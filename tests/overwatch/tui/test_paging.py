@@ -89,7 +89,7 @@ def test_the_next_run_is_one_key_away_and_comes_round() -> None:
 
 
 def test_a_run_is_chosen_by_name() -> None:
-    """A command; a name that is none says which there are."""
+    """A command; a name that is none states which there are."""
     terminal = Terminal(scenario.storm())
     terminal.session.ui.runs = _runs()
     terminal.press("colon")

@@ -140,7 +140,7 @@ def test_help_has_no_word_about_slots_where_there_are_none() -> None:
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 def test_one_key_shows_the_hosts_busiest_processes(size: tuple[int, int]) -> None:
-    """Comparison CPU and memory; again, and they are gone; without any it is said where they come from."""
+    """Comparison CPU and memory; again, and they are gone; without any it is stated where they come from."""
     full = scenario.storm()
     assert full.system.host is not None
     busy = (Process(pid=4242, name="python", cpu=3.98, ram_bytes=4 * 2**30),)

@@ -189,7 +189,7 @@ def test_digits_open_what_an_alarm_is_about() -> None:
 
 @pytest.mark.parametrize("number", ["1", "2", "3"])
 def test_each_cause_opens_with_one_key_at_80_by_24(number: str) -> None:
-    """A full screen that says what to do next."""
+    """A full screen that states what to do next."""
     terminal = Terminal(scenario.storm(), 80, 24)
     terminal.press(number)
 

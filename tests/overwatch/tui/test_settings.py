@@ -1,4 +1,4 @@
-"""The terminal's settings: where they lie, what they may be, and what is said of a wrong one."""
+"""The terminal's settings: where they lie, what they may be, and what is reported of a wrong one."""
 
 from pathlib import Path
 

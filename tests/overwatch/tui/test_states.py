@@ -65,7 +65,7 @@ def test_the_verdict_is_the_sketch(name: str, line: str) -> None:
 
 
 def test_a_lost_run_offers_its_recording_where_one_is_known() -> None:
-    """`r` is promised only where it works; else the line says what to type."""
+    """`r` is promised only where it works; else the line states what to type."""
     lost = states.lost()
     stated = " CRIT  LOST: no end record, last phase update 312, last checkpoint 6m before the end"
 

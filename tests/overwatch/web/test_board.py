@@ -93,7 +93,7 @@ def test_hostile_words_are_text(page_of: PageOf) -> None:
 
 
 def test_before_the_first_env_there_are_words(page_of: PageOf) -> None:
-    """An empty board says so; nothing is 0."""
+    """An empty board states it; nothing is 0."""
     with Scene(scenario.started()).served() as url:
         page = shown(page_of(url))
         assert "no env yet" in text(page, ".board")

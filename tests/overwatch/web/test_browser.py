@@ -27,7 +27,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_page_with_a_fault_is_found(browser: Browser, name: str) -> None:
-    """Each kind, by what the browser itself says of it."""
+    """Each kind, by what the browser itself reports of it."""
     script, wanted = BAD[name]
     policy = {} if name == "another host" else {"Content-Security-Policy": POLICY}
 

@@ -1,4 +1,4 @@
-"""The drawer: what is open at the side says what the snapshot has, opens, closes, and is a link."""
+"""The drawer: what is open at the side states what the snapshot has, opens, closes, and is a link."""
 
 import math
 import re

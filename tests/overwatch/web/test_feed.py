@@ -114,7 +114,7 @@ def test_toggles_and_search_are_in_the_address_and_escape_drops_them(page_of: Pa
 
 
 def test_the_log_of_the_trainer_is_one_key_away(page_of: PageOf) -> None:
-    """`O` there and back; where there is none, the page says how it would come."""
+    """`O` there and back; where there is none, the page states how it would come."""
     with Scene(scenario.storm()).served() as url:
         page = shown(page_of(url))
         page.keyboard.press("O")

@@ -77,7 +77,7 @@ def test_each_opens_and_one_of_before_at_its_moment(page_of: PageOf) -> None:
 
 
 def test_a_healthy_run_has_none(page_of: PageOf) -> None:
-    """And says so."""
+    """And states it."""
     with Scene(scenario.healthy()).served() as url:
         page = shown(page_of(f"{url}?page=findings"))
         expect(page.locator("#main")).to_contain_text("nothing is wrong")

@@ -64,7 +64,7 @@ def test_the_target_is_the_slow_networks_value_of_the_fast_ones_choice() -> None
 
 
 def test_a_step_that_terminated_has_no_value_after_it() -> None:
-    """Its target is the reward, whatever is said of the observation after it."""
+    """Its target is the reward, whatever is reported of the observation after it."""
     given = replace(batch(terminated=True), next_observation=torch.full((4, 3), 1e6))
     learned = made().update(given)
     torch.testing.assert_close(learned.values + learned.errors, given.reward)
@@ -80,7 +80,7 @@ def test_the_target_network_is_renewed_every_so_many_gradient_steps() -> None:
 
 
 def test_random_actions_become_fewer_with_every_step_acted_in() -> None:
-    """All at first, then linearly fewer, in the end the share that stays; log-probabilities say so."""
+    """All at first, then linearly fewer, in the end the share that stays; log-probabilities state it."""
     dqn, generator = made(), torch.Generator().manual_seed(0)
     seen = Observation(features=torch.zeros(50, 3))
     best = int(dqn.policy(seen.features[:1]).argmax())

@@ -120,7 +120,7 @@ def test_a_server_that_is_away_degrades_and_comes_back(tmp_path: Path) -> None:
 
 
 def test_its_end_wakes_the_training_thread_with_the_reason(tmp_path: Path) -> None:
-    """A table that is not there cannot be leased from: it is said at once, not waited for."""
+    """A table that is not there cannot be leased from: it is reported at once, not waited for."""
     meter = Counted()
     with (
         served(tmp_path, tables=["another"]) as server,

@@ -1,4 +1,4 @@
-"""A whole learner with real services that fail: training goes on, says so, and recovers."""
+"""A whole learner with real services that fail: training goes on, states it, and recovers."""
 
 import json
 import os

@@ -178,7 +178,7 @@ def test_commands_change_what_the_algorithm_has_and_a_pause_samples_nothing(tmp_
 
 @pytest.mark.timeout(300)
 def test_a_learner_goes_on_from_its_checkpoint_with_the_table_that_is_there(tmp_path: Path) -> None:
-    """With a lineage of its own, moments and env steps; the manifest says that nothing has a cursor."""
+    """With a lineage of its own, moments and env steps; the manifest states that nothing has a cursor."""
     given = config("dqn")
     with served(tmp_path, tables=tables(given)) as replay:
         with Flying(tmp_path, given, replay.address) as flying:

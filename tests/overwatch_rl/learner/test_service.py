@@ -298,7 +298,7 @@ def test_numbers_that_stay_broken_end_the_run() -> None:
 
 
 def test_without_replay_it_waits_and_goes_on() -> None:
-    """The heartbeat says so, from a threshold on that it is paused; afterwards training goes on."""
+    """The heartbeat states it, from a threshold on that it is paused; afterwards training goes on."""
     made = service(2, pause_after_s=0.001)
     collect, notes = made.collected, list[str | None]()
 

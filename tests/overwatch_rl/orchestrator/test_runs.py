@@ -294,7 +294,7 @@ class Random(RuleBasedStateMachine):
 
     @invariant()
     def is_as_the_model(self) -> None:
-        """The state says what the learner does and what was asked of it."""
+        """The state shows what the learner does and what was asked of it."""
         if not hasattr(self, "run"):
             return
         if self.over is not None:

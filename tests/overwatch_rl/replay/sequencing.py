@@ -37,7 +37,7 @@ def chunk_of(
     end: End = "cut",
     version: tuple[int, int] = (1, 1),
 ) -> Chunk:
-    """A chunk whose every byte says which it is; `place` is its episode and first step."""
+    """A chunk whose every byte states which it is; `place` is its episode and first step."""
     return Chunk(
         run="run",
         env=env,

@@ -76,7 +76,7 @@ def served(
 
 
 def chunk(env: str = "env-0", episode: int = 0, first: int = 0, steps: int = 4, end: End = "cut") -> Chunk:
-    """Steps whose observations say which they are."""
+    """Steps whose observations state which they are."""
     numbers = np.arange(first, first + steps, dtype=np.float32)
     rows = {
         "observation": np.stack([numbers, np.full(steps, episode, np.float32), numbers * 0], axis=1),

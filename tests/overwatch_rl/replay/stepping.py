@@ -1,4 +1,4 @@
-"""Chunks whose every number says which step it is of."""
+"""Chunks whose every number states which step it is of."""
 
 from typing import Final
 

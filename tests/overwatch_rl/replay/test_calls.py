@@ -185,7 +185,7 @@ def test_a_stream_of_samples_ends_with_its_credits() -> None:
 
 
 def test_a_stream_must_begin_with_what_it_is_of(calls: Calls) -> None:
-    """An empty stream, too, is an error that says so."""
+    """An empty stream, too, is an error that states it."""
 
     async def act() -> None:
         for requests in ((), (pb.SampleStreamRequest(credits=1),)):

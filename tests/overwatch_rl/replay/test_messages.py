@@ -75,7 +75,7 @@ def test_a_columnar_sample_comes_back_as_it_was() -> None:
 
 
 def test_a_sample_as_transitions_has_discrete_actions_as_integers() -> None:
-    """And says which steps ended an episode, by what."""
+    """And states which steps ended an episode, by what."""
     steps = list(messages.transition_messages(sampled()))
     assert [int.from_bytes(step.action, "little") for step in steps] == [0, 2, 4]
     assert [step.done for step in steps] == [True, True, False]

@@ -155,7 +155,7 @@ def test_a_full_table_says_when_to_ask_again_and_keeps_what_it_has(tmp_path: Pat
 
 
 def test_a_limiter_holds_an_append_until_it_is_sampled_or_its_deadline(tmp_path: Path) -> None:
-    """At the deadline the answer says what it waited for; nothing of it is stored."""
+    """At the deadline the answer states what it waited for; nothing of it is stored."""
     table = "experience:kind=steps,samples_per_insert=1,min_steps=4,buffer=0"
     with served(tmp_path, tables=[table]) as server, called(server) as stub:
         stub.declare()

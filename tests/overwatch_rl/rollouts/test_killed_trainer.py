@@ -79,7 +79,7 @@ def test_a_batch_that_was_not_acknowledged_comes_again_flagged() -> None:
 
 
 def test_a_trainer_of_the_old_wire_gets_it_again_once_it_registers() -> None:
-    """It acknowledges by asking for the next batch; a new life says that it is one by registering first."""
+    """It acknowledges by asking for the next batch; a new life states that it is one by registering first."""
     flags = ("--durability", "memory", "--no-telemetry")
     with started(*flags) as (url, _), closing(Calls(Target(url=url))) as calls:
         first, second, _ = fill(calls)

@@ -365,7 +365,7 @@ async def requested(server: Served, reads: int) -> socket.socket:
 
 
 def test_a_batch_whose_connection_broke_is_delivered_again(caplog: pytest.LogCaptureFixture) -> None:
-    """A trainer that cannot acknowledge got a part of it: the groups come again, and say so."""
+    """A trainer that cannot acknowledge got a part of it: the groups come again, and state it."""
 
     async def check(server: Served) -> None:
         await server.start(batch_size=24)
@@ -433,7 +433,7 @@ def test_a_trainer_that_registers_again_gets_its_last_batch_again() -> None:
 
 
 def test_versions_are_stated_and_bound_ages() -> None:
-    """By POST or with the request of a batch; a stated version that is too old is refused, and says so."""
+    """By POST or with the request of a batch; a stated version that is too old is refused, and states it."""
 
     async def check(server: Served) -> None:
         await server.start(max_staleness=1)
@@ -473,7 +473,7 @@ def test_tickets_are_permissions_to_generate() -> None:
 
 
 def test_a_reset_is_guarded() -> None:
-    """A GET of the old address erases nothing and says how; the new one wants the words."""
+    """A GET of the old address erases nothing and states how; the new one wants the words."""
 
     async def check(server: Served) -> None:
         await server.start()

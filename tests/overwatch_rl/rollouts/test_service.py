@@ -20,7 +20,7 @@ PAYLOADS = {0: b"{}"}
 
 
 class HeldStore:
-    """A disk that writes when the test says so: no real one can be stopped between two requests."""
+    """A disk that writes when the test states it: no real one can be stopped between two requests."""
 
     def __init__(self) -> None:
         self.payloads: dict[int, bytes] = {}

@@ -120,7 +120,7 @@ def test_our_client_calls_again_where_an_idle_connection_was_closed() -> None:
 
 
 def test_our_client_checks_the_certificate(certificates: Path) -> None:
-    """With the authority it calls over TLS; without it says what is missing, at once."""
+    """With the authority it calls over TLS; without it states what is missing, at once."""
     with in_thread(tls=certificates) as server:
         target = Target(url=server.url, ca=certificates / "ca.pem")
         with contextlib.closing(Calls(target)) as calls:

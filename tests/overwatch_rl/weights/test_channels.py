@@ -1,4 +1,4 @@
-"""Every channel: what was published is read, the newest stays the newest, and one that is gone says so."""
+"""Every channel: what was published is read, the newest stays the newest, and one that is gone states it."""
 
 import threading
 import time
@@ -174,7 +174,7 @@ def test_an_artifact_that_is_not_kept_is_missing(way: Way) -> None:
 
 
 def test_an_actor_keeps_its_version_while_a_channel_is_gone(way: Way) -> None:
-    """It says so, and takes the next one when the channel is back."""
+    """It states it, and takes the next one when the channel is back."""
     subscriber = way.run.subscriber(way.place)
     way.run.put(Version(1, 0))
     assert subscriber.first(20.0).version == Version(1, 0)

@@ -38,7 +38,7 @@ def _collector(tmp_path: Path) -> tuple[list[str], dict[str, str]]:
 
 
 def test_the_charts_test_finds_its_log_record(tmp_path: Path) -> None:
-    """And says so."""
+    """And states it."""
     command, env = _collector(tmp_path)
     ready = Path(env["OVERWATCH_READY_FILE"])
     with subprocess.Popen(command, env=env) as process:

@@ -1,4 +1,4 @@
-"""Tell the collector one number of a run of its own over OTLP, and find it in /metrics.
+"""Send the collector one number of a run of its own over OTLP, and find it in /metrics.
 
 Standard library only; the addresses and tokens come from the environment.
 """

@@ -28,7 +28,7 @@ ENTRIES: Final = (
     Runbook(
         code="straggler",
         means="One lane or rank takes longer than the others, which wait for it at every barrier.",
-        confirm="Compare step times of the lanes; the message says by how much it is slower.",
+        confirm="Compare step times of the lanes; the message states by how much it is slower.",
         act="Look for a neighbour on that machine, a slower link, more or heavier envs on that lane.",
     ),
     Runbook(
@@ -97,8 +97,8 @@ ENTRIES: Final = (
     Runbook(
         code="queue-starved",
         means="The learner waits for experience: those who collect do not keep up.",
-        confirm="Its phases: the share of waiting grew, the update itself did not. The hint says what actors "
-        "do meanwhile: they are slow, they are too few, or replay and the way to it are slow.",
+        confirm="Its phases: the share of waiting grew, the update itself did not. The hint states what "
+        "actors do meanwhile: they are slow, they are too few, or replay and the way to it are slow.",
         act="More collectors or envs, cheaper inference, a smaller learner; for replay its log and host.",
     ),
     Runbook(

@@ -17,8 +17,8 @@ ENTRIES: Final = (
             "A factor of another distribution could not be loaded, raised, or gave what is no factor. It is "
             "switched off for this run; all else is judged as before."
         ),
-        confirm="The finding names the factor and its error; `pip list` says whose it is.",
-        act="Tell its author, or set `diagnosis.plugins.NAME: 0` in the collector's configuration.",
+        confirm="The finding names the factor and its error; `pip list` shows whose it is.",
+        act="Report it to its author, or set `diagnosis.plugins.NAME: 0` in the collector's configuration.",
     ),
     Runbook(
         code="run-lost",
@@ -35,8 +35,8 @@ ENTRIES: Final = (
     Runbook(
         code="telemetry-stale",
         means=(
-            "The run has said nothing for longer than it usually does. All that is shown is as old as it "
-            "says."
+            "The run has sent nothing for longer than it usually does. All that is shown is as old as that "
+            "silence."
         ),
         confirm="Compare the age in the header with the sources below it: one silent source, or all of them?",
         act=(
@@ -47,8 +47,8 @@ ENTRIES: Final = (
     Runbook(
         code="collector-away",
         means="The collector itself was away; what was sent meanwhile is coming in now.",
-        confirm="The header says CATCHING UP with the age of the data.",
-        act="Nothing. No alarm is raised for the gap; wait until the header says LIVE.",
+        confirm="The header shows CATCHING UP with the age of the data.",
+        act="Nothing. No alarm is raised for the gap; wait until the header shows LIVE.",
     ),
     Runbook(
         code="producer-gone",
@@ -84,7 +84,7 @@ ENTRIES: Final = (
     Runbook(
         code="clock-ahead",
         means="A process sends times that the collector's clock has not reached: one of both is wrong.",
-        confirm="Run `overwatch doctor` on both machines: it says whether the clock is synchronised.",
+        confirm="Run `overwatch doctor` on both machines: it reports whether the clock is synchronised.",
         act=(
             "Start chrony or systemd-timesyncd on the machine that is not. Ages, holds and windows have the "
             "difference removed; times of day, and what is compared between machines, have not."
@@ -109,7 +109,7 @@ ENTRIES: Final = (
     Runbook(
         code="too-many-findings",
         means="More is wrong at once than is shown; the worst are shown, the others are counted.",
-        confirm="The message says how many are left out and how bad they are.",
+        confirm="The message states how many are left out and how bad they are.",
         act="Look for the one cause: crashes, a lane, a network. The rest mostly goes with it.",
     ),
     Runbook(

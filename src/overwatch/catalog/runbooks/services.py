@@ -19,7 +19,7 @@ ENTRIES: Final = (
         act=(
             "Look whether handlers run, rest or are refused: a wrong length or a NaN refuses all of one "
             "environment. Start more of them, or take smaller batches. A queue whose group sizes cannot make "
-            "a batch says so when it is registered."
+            "a batch reports this when it is registered."
         ),
     ),
     Runbook(
@@ -49,7 +49,7 @@ ENTRIES: Final = (
     Runbook(
         code="rollouts-env-dead",
         means="An environment is silent for longer than its lease, and the others have its share.",
-        confirm="The message says how many and for how long; the service's `/status` has them by name.",
+        confirm="The message states how many and for how long; the service's `/status` has them by name.",
         act=(
             "Look at its handler's process and log; start it again where it is gone. What it sends later is "
             "accepted, and its share comes back at once. One that ended for good should disconnect."
@@ -62,7 +62,7 @@ ENTRIES: Final = (
             "an end record while the run goes on."
         ),
         confirm=(
-            "The message names it and for how long. `ps`, `systemctl status` or `kubectl get pods` say "
+            "The message names it and for how long. `ps`, `systemctl status` or `kubectl get pods` show "
             "whether it lives; a process that lives and is silent has lost its way to the collector."
         ),
         act=(
@@ -104,7 +104,7 @@ ENTRIES: Final = (
             "The learner lives and has taken no optimiser step for ten minutes, and the run is not paused."
         ),
         confirm=(
-            "The message says how long. `learner_replay_queue_depth` at 0 means that no experience "
+            "The message states how long. `learner_replay_queue_depth` at 0 means that no experience "
             "comes; above 0 the update itself is stuck."
         ),
         act=(
@@ -177,7 +177,7 @@ ENTRIES: Final = (
         ),
         act=(
             "Look at the replay server: its log, its memory, its disk. A learner with an encoding or "
-            "a table that replay does not know fails with each request, and says so in its log."
+            "a table that replay does not know fails with each request, and states this in its log."
         ),
     ),
     Runbook(
@@ -195,7 +195,7 @@ ENTRIES: Final = (
             "After it resumed, the learner found that experience is missing between its checkpoint "
             "and what replay serves."
         ),
-        confirm="The learner's log says from which lease to which; `learner_replay_gaps_total` rose.",
+        confirm="The learner's log states from which lease to which; `learner_replay_gaps_total` rose.",
         act=(
             "Nothing for a table that is only in memory: its server was started again, and what it held is "
             "gone. Where replay is durable, look at its disk and at its log for what it left out."

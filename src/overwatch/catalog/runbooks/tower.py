@@ -11,7 +11,7 @@ ENTRIES: Final = (
         confirm="Ask `curl :13133`; look at `up` of its two jobs in Prometheus.",
         act=(
             "Start it again: what trainers could not deliver they keep and send later. Where it lives and "
-            "turns all away, its log says why: a full disk, memory, a token."
+            "turns all away, its log has the cause: a full disk, memory, a token."
         ),
     ),
     Runbook(
@@ -108,7 +108,7 @@ ENTRIES: Final = (
     Runbook(
         code="telemetry-dropped",
         means="The trainer's side dropped records so as not to slow training: numbers are thinner.",
-        confirm="See `overwatch_sdk_dropped_total` of the run; the header of its terminal says how many.",
+        confirm="See `overwatch_sdk_dropped_total` of the run; the header of its terminal shows how many.",
         act="Look at the exporter process on the trainer's node: has it CPU, does the collector answer it?",
     ),
     Runbook(
@@ -171,7 +171,7 @@ ENTRIES: Final = (
     Runbook(
         code="policy-row",
         means="A number of the policy that only the run's own preset judges is beyond its limit.",
-        confirm="The label `code` names it: its own heading here says how to confirm it.",
-        act="Go to the heading that the label `code` names, and do what it says.",
+        confirm="The label `code` names it: its own heading here states how to confirm it.",
+        act="Go to the heading that the label `code` names, and do what it states.",
     ),
 )

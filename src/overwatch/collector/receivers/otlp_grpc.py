@@ -206,7 +206,7 @@ class OtlpGrpc:
                 raise
             except Exception:  # noqa: BLE001 the border of a call: a fault of ours is answered and counted
                 _log.exception("a call of %s failed", WIRES[signal].service)
-                why = "the collector failed; its log says why"
+                why = "the collector failed; its log has the cause"
                 return _refused(call, self._intake.refuse(Reason.FAULT, why, TRANSPORT))
             finally:
                 self._calls.give(1, peer)

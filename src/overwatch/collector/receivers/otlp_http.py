@@ -118,7 +118,7 @@ class OtlpHttp:
         except Exception:  # noqa: BLE001 the border of a request: a fault of ours is answered and counted
             _log.exception("a request to %s failed", request.path)
             stated = str(
-                self._intake.refuse(Reason.FAULT, "the collector failed; its log says why", TRANSPORT)
+                self._intake.refuse(Reason.FAULT, "the collector failed; its log has the cause", TRANSPORT)
             )
             return _refuse(Answer(status=500, code=Code.INTERNAL, message=stated), encoding or Encoding.JSON)
         return _succeed(wire, accepted, encoding)

@@ -1,6 +1,6 @@
 """Settings of a run in TensorBoard's event files: of the dashboard of hyperparameters, and of texts.
 
-Rules: a text is read where its tag says that it holds settings, as a table of Markdown with two columns or as
+Rules: a text is read where its tag declares settings, as a table of Markdown with two columns or as
 an object of JSON; what is neither has none. Must not know scalars.
 """
 

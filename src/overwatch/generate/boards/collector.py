@@ -114,7 +114,7 @@ COLLECTOR = Dashboard(
         _number(
             "Parts in trouble",
             "How many parts of the collectors cannot do their work right now; the log and the health "
-            "page say which.",
+            "page name them.",
             f"sum({promql.of_collector(_MINE)})",
             "none",
             words.ANY_IS_BAD,

@@ -13,7 +13,7 @@ _ABOUT = {
     "crashed": "Envs that died and have sent no numbers since; look at the error of the newest one.",
     "diverging": "Envs that sent a value that is no number in the last minute; look at their reward and "
     "observations.",
-    "degraded": "Envs that are far from the others by their returns, pace or culls; the table says how far.",
+    "degraded": "Envs that are far from the others by their returns, pace or culls; the table shows how far.",
     "stalled": "Envs that send no new steps; look for one that hangs and holds its lane back.",
 }
 

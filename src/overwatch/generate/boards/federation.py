@@ -140,7 +140,7 @@ FEDERATION = Dashboard(
         ),
         figure(
             "GPUs that rest",
-            "How many GPUs of all clusters ran nothing of late although runs hold them; the lanes say why.",
+            "How many GPUs of all clusters ran nothing of late although runs hold them; the lanes show why.",
             f"sum({_of('overwatch:fleet_gpus_idle:rate')}) {_NONE}",
         ),
         _CLUSTERS,

@@ -45,7 +45,7 @@ _NUMBERS = (
     ),
     _number(
         "Runs lost",
-        "Runs that fell silent without saying that they end; look at their processes and machines.",
+        "Runs that fell silent without reporting that they end; look at their processes and machines.",
         _runs("lost"),
         words.ANY_IS_BAD,
     ),
@@ -71,7 +71,7 @@ _NUMBERS = (
     replace(
         _number(
             "GPUs that rest",
-            "How many GPUs ran nothing on average of late although runs hold them; the lanes say why.",
+            "How many GPUs ran nothing on average of late although runs hold them; the lanes show why.",
             f"sum({_IDLE}) {_OF_A_PROBLEM}",
             words.CALM,
         ),

@@ -117,7 +117,7 @@ _PHASES = Panel(
 
 _BOUND = Panel(
     title="What holds each lane back",
-    about="The verdict on each GPU over time: red ones are faults to repair, blue ones say where the time "
+    about="The verdict on each GPU over time: red ones are faults to repair, blue ones show where the time "
     "goes, COMPUTE-BOUND is as it should be.",
     look=Look.STATES,
     queries=(Query(expr=promql.coded("overwatch_gpu_bound", "bound", words.BOUND_CODES, _LANE), name=_NAME),),

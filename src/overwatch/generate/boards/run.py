@@ -1,4 +1,4 @@
-"""The dashboard of runs: whether the policy learns, and if not, which number says so first.
+"""The dashboard of runs: whether the policy learns, and if not, which number shows it first.
 
 Judged numbers come first, each with the limits of its row; then what they are about: return, pace.
 """
@@ -209,7 +209,7 @@ _CURVES = (
     Panel(
         title="Env steps a second",
         about="The pace of training: a fall without a change of the run means a machine, an env or a disk "
-        "got slow; the lanes say which.",
+        "got slow; the lanes show which.",
         look=Look.LINES,
         queries=(Query(expr=promql.total(promql.rate(promql.of_run(prometheus_name(STEPS)))), name=_NAME),),
         width=8,
@@ -220,7 +220,7 @@ _CURVES = (
 RUN = Dashboard(
     board=Board.RUN,
     title="run",
-    asks="Is this policy learning, and if not, which number says so first?",
+    asks="Is this policy learning, and if not, which number shows it first?",
     variables=RUN_VARIABLES,
     alerts=RUN_ALERTS,
     panels=(*_PULSE, STATE_OF_RUNS, _FINDINGS, _SIDES, *_CURVES),

@@ -19,7 +19,7 @@ class Board(Enum):
     FLEET = "overwatch-fleet"
     """Which runs need somebody?"""
     RUN = "overwatch-run"
-    """Is this policy learning, and if not, which number says so first?"""
+    """Is this policy learning, and if not, which number shows it first?"""
     LANES = "overwatch-lanes"
     """What holds each GPU back?"""
     ENVS = "overwatch-envs"

@@ -118,7 +118,7 @@ def _silent(alerts: Sequence[Alert], step: int) -> list[Node]:
 
 
 def _without(alerts: Sequence[Alert], plan: Plan, step: int) -> list[Node]:
-    """Without data an alert is silent, but for the one that says so."""
+    """Without data an alert is silent, but for the one that reports this."""
     return [
         _expect(alert, _fires_at(alert, step), _reported(alert, plan) if alert.fires_without_data else [])
         for alert in alerts

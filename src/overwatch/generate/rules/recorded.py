@@ -60,7 +60,7 @@ def recordings(plan: Plan) -> tuple[Recording, ...]:
 def _useful(plan: Plan) -> str:
     """1 while a run is useful, 0 while it is not.
 
-    Of a run that is lost the page has its state alone: what was recorded before says that it had begun.
+    Of a run that is lost the page has its state alone: what was recorded before shows that it had begun.
     """
     live, over = (
         f'max {BY_RUN} ({STATUS}{{state=~"{states}"}})' for states in ("live|slow|catching_up", _GONE)

@@ -20,7 +20,7 @@ PACES: Final = (14.4, 6.0, 3.0, 1.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a deployment says of its runs and of its Prometheus."""
+    """What a deployment states of its runs and of its Prometheus."""
 
     run_length_s: int = 86_400
     """How long a run usually takes."""

@@ -182,7 +182,7 @@ def _of_line(line: str) -> Iterator[Sample]:
 
 
 def _value(sample: Sample) -> float | None:
-    """What a field says; `None` where DCGM left it blank."""
+    """What a field holds; `None` where DCGM left it blank."""
     value = float(sample.value)
     blank = not math.isfinite(value) or value >= _BLANK or value < 0
     if not blank and not sample.name.startswith("DCGM_FI_PROF_"):

@@ -120,7 +120,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     throttle: str | None = None
     """Why it is slower than it could be, words joined by commas; `none` where nothing is; `None` unknown."""
     lost: bool = False
-    """The driver says that the GPU is gone, or that the driver itself is."""
+    """The driver reports that the GPU is gone, or that the driver itself is."""
 
 
 class Xid(msgspec.Struct, frozen=True, kw_only=True):

@@ -51,7 +51,7 @@ class Trainer:
     pid: int = field(default_factory=os.getppid)
     """The trainer's process; an exporter's parent."""
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    """The trainer's environment, which says what GPUs it can see."""
+    """The trainer's environment, which names the GPUs it can see."""
 
 
 class Apple:
@@ -264,7 +264,7 @@ class Gpus:
         return [xid_line(at, self._lanes[xid.uuid], xid.code) for xid in known]
 
     def _measured(self, at: int, readings: Mapping[str, Reading]) -> list[Event]:
-        """One measurement of the lanes that say why they are slow, one of those that do not."""
+        """One measurement of the lanes that report why they are slow, one of those that do not."""
         groups: dict[bool, list[str]] = {}
         for uuid, reading in readings.items():
             if uuid in self._lanes:

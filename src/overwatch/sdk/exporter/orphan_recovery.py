@@ -69,8 +69,8 @@ def deliver_all(
     """Deliver all that was left on this machine, within `timeout_s` in all.
 
     `endpoint` is where to, by this process's environment; else it goes where the trainer wanted it. `root`
-    holds the spools, or is one; without it `env` says where spools and rings lie. With `same` only what would
-    go the same route is touched.
+    holds the spools, or is one; without it `env` states where spools and rings lie. With `same` only what
+    would go the same route is touched.
     """
     deadline = time.monotonic() + timeout_s
     tried: set[str] = set()

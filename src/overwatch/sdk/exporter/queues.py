@@ -1,7 +1,7 @@
 """What waits in a spool: two queues of requests, facts and numbers, one order, one request being delivered.
 
 Owns how a request lies in a record, and the counts: accepted = delivered + waiting + dropped, in records, at
-any time and over a restart. For that each record says how many records were stored before it, so that a
+any time and over a restart. For that each record states how many records were stored before it, so that a
 damaged one is counted by what it held. Rules: the oldest request of both queues is the next; to make room the
 oldest numbers go first, and facts only for facts. A request that is being delivered is never dropped: when
 its place is needed it leaves its queue and stays with its taker. Must not know folders or locks.

@@ -67,7 +67,7 @@ def resource(hello: Hello, found: Revision, host: str) -> Resource:
 
 
 def scheduler(env: Mapping[str, str]) -> dict[str, str]:
-    """What Slurm says of this job, and what a Kubernetes pod knows of itself by the downward API."""
+    """What Slurm states of this job, and what a Kubernetes pod knows of itself by the downward API."""
     named = {name: env.get(variable) for name, variable in SCHEDULER.items()}
     return {name: value for name, value in named.items() if value}
 

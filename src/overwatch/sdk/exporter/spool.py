@@ -478,7 +478,7 @@ def orphans(root: Path) -> list[Orphan]:
 
 
 def read_meta(folder: Path) -> SpoolMeta:
-    """What a spool says of itself. Raises `OSError`, or `ValueError` when it says nothing of use."""
+    """What a spool states of itself. Raises `OSError`, or `ValueError` when it states nothing of use."""
     fd = os.open(folder / META, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         data = os.read(fd, _LONGEST_META)

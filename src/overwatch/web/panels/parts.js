@@ -58,7 +58,7 @@ export function show(ctx, node, cell) {
   attr(link, "aria-current", isHere);
 }
 
-/** A button that says by `update` whether it is on. @param {string} text @param {() => void} does */
+/** A button that shows by `update` whether it is on. @param {string} text @param {() => void} does */
 export function button(text, does) {
   const node = h("button", { type: "button", onclick: does }, text);
   return { node, update: (/** @type {boolean} */ isOn) => attr(node, "aria-pressed", String(isOn)) };

@@ -3,7 +3,7 @@
 Owns the formulas and their settings. Accuracy is 0..1. Terms of the original system were in percentage points
 of accuracy and in rewards of several units an episode; they keep its numbers here and are multiplied by
 `shaping`, so that what a task earns (gains of accuracy) stays the largest part. Rules: every part is bounded,
-has one sign unless it says otherwise, and is 0 where nothing happened; a number that was not measured pays
+has one sign unless it states otherwise, and is 0 where nothing happened; a number that was not measured pays
 nothing. Pure but for the credit that waits, which `Rewards` holds; must not know networks or policies.
 
 Shape letters: N envs, K slots, R parts.

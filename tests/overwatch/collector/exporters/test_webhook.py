@@ -109,7 +109,7 @@ class Books:
             self._changed.notify_all()
 
     def wait(self, what: Callable[["Books"], object]) -> None:
-        """Until the books say so."""
+        """Until the books state it."""
         with self._changed:
             assert self._changed.wait_for(lambda: what(self), 15), vars(self)
 

@@ -98,7 +98,7 @@ def test_one_click_leads_to_the_other_dashboards_with_time_and_choices(board: Bo
 
 @pytest.mark.parametrize(("board", "panel"), PANELS, ids=IDS)
 def test_a_panel_helps_who_is_on_call(board: Board, panel: dict[str, Any]) -> None:
-    """One sentence says what is seen and what to make of it; colours have words; clicks keep the time."""
+    """One sentence states what is seen and what to make of it; colours have words; clicks keep the time."""
     about = panel["description"]
     assert about[0].isupper()
     assert about.endswith(".")

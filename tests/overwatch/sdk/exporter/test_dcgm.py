@@ -315,7 +315,7 @@ def test_a_page_of_parts_alone_shows_the_parts(server: Served) -> None:
 
 @pytest.mark.parametrize("url", ["127.0.0.1:9400", "ftp://h/metrics", "http:///metrics"])
 def test_an_address_that_is_none_is_refused(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The message says what to write, and the driver is asked instead."""
+    """The message states what to write, and the driver is asked instead."""
     with pytest.raises(ValueError, match=r"http://127.0.0.1:9400/metrics"):
         Dcgm(url)
     assert isinstance(source_of(Trainer(env={"OVERWATCH_DCGM_URL": url})), Local)

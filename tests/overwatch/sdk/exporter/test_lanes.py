@@ -85,7 +85,7 @@ def test_gpus_are_in_bus_order_whatever_the_driver_says() -> None:
 
 @pytest.mark.parametrize("chosen", [None, "0,1", "1"])
 def test_unlike_gpus_by_number_are_not_guessed(chosen: str | None) -> None:
-    """CUDA puts the fastest first and does not say which that is: no GPU is called `cuda:0`."""
+    """CUDA puts the fastest first and does not state which that is: no GPU is called `cuda:0`."""
     env = {} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen}
 
     found = visible_devices(unlike(), env)

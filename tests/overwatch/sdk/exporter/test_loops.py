@@ -96,7 +96,7 @@ def test_a_turn_is_not_told_again_when_phases_of_it_are_late() -> None:
 
 
 def test_a_phase_of_no_update_is_a_trace_of_its_own() -> None:
-    """Nothing says what it belongs to."""
+    """Nothing states what it belongs to."""
     reports = Reported()
     events = [reports.ended("rollout", at_s) for at_s in (1, 2)]
     reports.loops.finish()

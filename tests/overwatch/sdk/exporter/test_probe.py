@@ -11,7 +11,7 @@ DEADLINE_S = 10.0
 
 
 class Slow:
-    """A question that is answered when the test says so."""
+    """A question that is answered when the test states it."""
 
     def __init__(self) -> None:
         self.requested = threading.Semaphore(0)
@@ -60,7 +60,7 @@ def test_a_question_under_way_is_not_asked_again(slow: Slow) -> None:
 
 
 def test_a_question_that_breaks_is_counted_and_asked_again(caplog: pytest.LogCaptureFixture) -> None:
-    """It is said once, and the thread lives."""
+    """It is stated once, and the thread lives."""
     wake_up, left = threading.Condition(), [3]
 
     def question() -> str:

@@ -95,7 +95,7 @@ def test_a_driver_that_hangs_leaves_the_host(machine: Machine) -> None:
 
 
 def test_a_lost_gpu_is_absent_and_said_once(machine: Machine) -> None:
-    """No sample, one line of log; the other GPU is not disturbed, and a return is said as well."""
+    """No sample, one line of log; the other GPU is not disturbed, and a return is reported as well."""
     machine.gpus("GPU-a", "GPU-b")
     with machine.sampler() as sampler:
         sampler.wait(lambda seen: bool(seen.stated("gpu", "GPU-b")))
@@ -394,5 +394,5 @@ def test_a_lock_file_that_was_tidied_away_is_no_lock(monkeypatch: pytest.MonkeyP
 
 
 def test_the_trainer_is_the_parent() -> None:
-    """Unless it is said otherwise, own memory is that of the process that started this one."""
+    """Unless it is reported otherwise, own memory is that of the process that started this one."""
     assert Trainer().pid == os.getppid()

@@ -253,7 +253,7 @@ def test_a_damaged_request_is_counted_by_its_records(tmp_path: Path) -> None:
 
 
 def test_a_lost_cursor_delivers_again_what_is_kept(tmp_path: Path) -> None:
-    """At least once: the spool begins again at the oldest request that it has, says so, and balances."""
+    """At least once: the spool begins again at the oldest request that it has, states it, and balances."""
     spool = Spool(tmp_path / "spool", SMALL)
     put = [_put(spool, records=2) for _ in range(6)]
     for _ in range(3):

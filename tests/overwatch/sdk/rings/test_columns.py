@@ -166,7 +166,7 @@ def test_after_the_end_a_writer_is_harmless(trainer: Trainer) -> None:
 
 
 def test_columns_of_different_lengths_go_the_long_way(trainer: Trainer) -> None:
-    """It says what is wrong."""
+    """It states what is wrong."""
     trainer.envs(None, None, {"a": np.ones(2), "b": np.ones(3)})
     assert len(trainer.slow) == 1
 

@@ -38,7 +38,7 @@ def writer(path: Path) -> RingWriter:
 
 
 def entry(at: int, size: int = 100) -> Entry:
-    """A record of so many bytes that only it has; its tag says which it is."""
+    """A record of so many bytes that only it has; its tag states which it is."""
     return Entry(at, random.Random(at).randbytes(size))  # noqa: S311 content, not a secret
 
 

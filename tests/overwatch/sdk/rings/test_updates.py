@@ -172,7 +172,7 @@ def test_names_that_are_no_parameters_are_no_trouble(trainer: Trainer, name: str
 
 
 def test_a_name_that_is_no_text_goes_the_long_way(trainer: Trainer) -> None:
-    """A lone surrogate cannot be written; `slow` says so."""
+    """A lone surrogate cannot be written; `slow` states it."""
     for _ in range(3):
         trainer.update(**{"\ud800": 1.5})
     assert len(trainer.slow) == 3

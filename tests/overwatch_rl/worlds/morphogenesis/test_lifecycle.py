@@ -324,7 +324,7 @@ def test_a_seed_that_helps_goes_all_the_way() -> None:
 
 
 def test_a_seed_that_does_not_help_is_kept_back() -> None:
-    """The gate says which check failed and what it measured; the stage stays and no age is lost."""
+    """The gate states which check failed and what it measured; the stage stays and no age is lost."""
     slots = made(1, PLAIN)
     _, checks = play(slots, [*HOLD, WAIT, one(Op.FOSSILISE)], contribution=-0.25)
 

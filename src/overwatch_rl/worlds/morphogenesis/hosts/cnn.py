@@ -6,7 +6,7 @@ took two to ten times its CPU. Gradients come from autograd, whose share is smal
 
 Slot `r{row}c{column}` is before (row 0) or after (row 1) the pooling of block `column`; more slots begin
 again at the first. All blocks have as many channels, so a blueprint has one size wherever it is grown. A
-branch z joins the features of its slot as `Blend` says.
+branch z joins the features of its slot as `Blend` defines.
 
 Rules: branches in isolation learn in a pass of their own, all those of a host at once, in which nothing else
 learns. The loops are over layers, blueprints and passes, never over hosts. Must not know stages or rewards.

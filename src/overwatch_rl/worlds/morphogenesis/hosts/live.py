@@ -1,4 +1,4 @@
-"""Which branches learn or count in a step, and what their gradients say.
+"""Which branches learn or count in a step, and what their gradients show.
 
 Rules: the one read of the device a pass happens here. Must not know networks.
 
@@ -82,7 +82,7 @@ class Gradients:
 
 
 def learned(found: Gradients, present: Rows, num_slots: int, sizes: tuple[int, Tensor]) -> Learned:
-    """What a minibatch's gradients say; sizes: parameters of a host, and of each blueprint."""
+    """What a minibatch's gradients show; sizes: parameters of a host, and of each blueprint."""
     host, branch = squared_norm(found.hosts), squared_norm(found.branches)
     total = host.index_add(0, present.owner, branch)
     host_size, branch_sizes = sizes
