@@ -19,7 +19,7 @@ ENTRIES: Final = (
         means="The collector turns away some of what it is sent.",
         confirm="See `overwatch_receiver_refused_requests_total` on its own page, by reason.",
         act=(
-            "Follow the reason: `memory` wants room, `full` room or a faster disk (`/ready` says which), "
+            "Follow the reason: `memory` wants room, `full` room or a faster disk (`/ready` names which), "
             "`unauthorized` a token, `too_large` smaller batches. Senders of ours come back by themselves."
         ),
     ),
