@@ -106,19 +106,22 @@ def test_a_gateway_outlives_a_collector_that_is_killed(tmp_path: Path) -> None:
         given_up = wait_until_passed(collector, tmp_path / "gateway.log", runs)
         collector.stop()
     ears, shown = recorded([collector]), shown_updates([collector])
-    missing = 0
+    missing = list[int]()
     for run, steps in runs.items():
         lines = [int(line.split()[1]) for line in ears[run].lines]
         assert len(lines) == len(set(lines))
-        missing += gaps(lines, steps)
+        missing.append(gaps(lines, steps))
         assert shown[run] == ears[run].updates
-    assert missing <= given_up
+    assert max(missing) <= given_up
     assert all(ending.delivered and ending.dropped == {} for ending in endings)
     print(f"{len(runs)} runs through rotel, 2 kills: {missing} gaps, {given_up} requests that rotel gave up")
 
 
 def wait_until_passed(collector: Collector, log: Path, runs: dict[str, int]) -> int:
-    """Wait until all is recorded but for as many gaps as requests were given up; how many those are."""
+    """Wait until all is recorded but for as many gaps of a run as requests were given up; how many those are.
+
+    One request may hold lines of both runs.
+    """
 
     def given_up() -> int:
         return sum("dropping data" in line and "otlp_logs" in line for line in log.read_text().splitlines())
@@ -128,7 +131,7 @@ def wait_until_passed(collector: Collector, log: Path, runs: dict[str, int]) -> 
         found = {run: [int(line.split()[1]) for line in ears[run].lines] for run in runs if run in ears}
         if not all(run in found and steps in found[run] for run, steps in runs.items()):
             return False
-        return sum(gaps(found[run], runs[run]) for run in runs) <= given_up()
+        return max(gaps(found[run], runs[run]) for run in runs) <= given_up()
 
     wait_for(passed, "everything to pass the gateway")
     return given_up()

@@ -203,7 +203,7 @@ PROOFS: Final = (
         "PolicyGradInf",
     ),
     _proof(
-        _trainer("masked", "bandit", "--fault masked --target-kl 50 --entropy 2"),
+        _trainer("masked", "bandit", "--fault masked --target-kl 50 --entropy 2 --updates 70"),
         "an arm is forbidden where it learns and not where it acts",
         "StepsTooLarge",
         "PolicyLogRatioClamped",

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -25,3 +26,20 @@ def opened(page: Path, profile: Path, *words: str) -> subprocess.CompletedProces
         *words, "--dump-dom", page.as_uri(),
     ]  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+
+
+def drawn(report: Path) -> tuple[str, list[str]]:
+    """A report once its script has drawn it: the DOM, and what the browser complained of."""
+    complaints: list[str] = []
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=browser(), args=["--no-sandbox"])
+        page = started.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("requestfailed", lambda request: complaints.append(request.url))
+        page.goto(report.as_uri())
+        # The script names the page before it draws it anew.
+        page.wait_for_selector("body[data-page=report] #main > *", state="attached", timeout=60_000)
+        found = page.content()
+        started.close()
+    return found, complaints

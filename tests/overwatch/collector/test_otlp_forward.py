@@ -15,7 +15,8 @@ import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from overwatch.collector import Service
-from overwatch.collector.exporters.forward_config import OtlpHttpExporterConfig, RetryConfig
+from overwatch.collector.exporters.forward_config import OtlpHttpExporterConfig, QueueConfig, RetryConfig
+from overwatch.collector.exporters.forward_queue import Turns
 from overwatch.collector.exporters.otlp_forward import OtlpForwarder
 from overwatch.journal import DurableJournal, File, Files, Folder, JournalLimits, Lag, Signal
 from overwatch.snapshot import View
@@ -373,9 +374,16 @@ def test_a_dead_target_costs_the_oldest_when_the_journal_needs_room(
     assert "are lost (no_room)" in caplog.text
 
 
+_QUEUE = QueueConfig()
+
+
 @contextmanager
 def alone(
-    folder: Path, endpoint: str, limits: JournalLimits, files: Callable[[int], Files] = Files
+    folder: Path,
+    endpoint: str,
+    limits: JournalLimits,
+    files: Callable[[int], Files] = Files,
+    queue: QueueConfig = _QUEUE,
 ) -> Iterator[tuple[Service, DurableJournal]]:
     """An exporter of logs with a journal of its own, and the collector that counts for it."""
     with running(folder / "a", MEMORY) as service:
@@ -384,7 +392,9 @@ def alone(
         context = replace(service.context, journal=journal, exporting=lambda _: frozenset({Signal.LOGS}))
         quick = RetryConfig(initial_interval="20ms", max_interval="50ms")
         exporter = OtlpForwarder(
-            OtlpHttpExporterConfig(endpoint=endpoint, timeout="300ms", retry_on_failure=quick),
+            OtlpHttpExporterConfig(
+                endpoint=endpoint, timeout="300ms", retry_on_failure=quick, sending_queue=queue
+            ),
             context,
             "otlphttp",
         )
@@ -486,6 +496,38 @@ def test_a_queue_of_so_many_requests_gives_up_what_is_beyond(tmp_path: Path) -> 
         assert counted(mid, "enqueue_failed") == dropped(mid, "queue_full")
         assert counted(mid, "sent") <= 10
         assert lines(server)[0] == "line 1"
+
+
+def test_many_that_come_at_once_are_no_more_than_may_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One read of the journal has all of them: the oldest go, as they would one by one."""
+    gate, come, real = threading.Event(), list[DurableJournal](), Turns.wait_room
+
+    def script(call: Call) -> None:
+        while call.hear() is not None:
+            if not call.emit(OK if gate.is_set() else reply("503 Service Unavailable")):
+                return
+
+    def wait_room(turns: Turns, timeout_s: float) -> bool:
+        has_room = real(turns, timeout_s)
+        if has_room and come:
+            journal = come.pop()
+            for number in range(1, 51):
+                journal.append(Signal.LOGS, line(RUN, number))
+        return has_room
+
+    monkeypatch.setattr(Turns, "wait_room", wait_room)
+    queue = QueueConfig(queue_size=10)
+    with (
+        evil(script) as server,
+        alone(tmp_path, server.endpoint, JournalLimits(), queue=queue) as (service, journal),
+    ):
+        come.append(journal)
+        eventually(lambda: dropped(service, "queue_full") == 40)
+        gate.set()
+        eventually(lambda: counted(service, "sent") == 10)
+        assert lines(server)[-10:] == numbered(41, 50)
 
 
 def test_what_waits_in_memory_is_sent_at_the_end_or_counted(tmp_path: Path) -> None:

@@ -118,9 +118,16 @@ class OtlpForwarder:
         batches = None
         if self._relieve() and self._turns.wait_room(_WAIT_S):
             batches = self._cursor.wait(0 if self._stopping.is_set() else _WAIT_S)
-            self._take(batches)
+            beyond = self._beyond(batches)
+            self._leave(batches[:beyond], "queue_full")
+            self._take(batches[beyond:])
         self._tidy()
         return batches != [] or not self._stopping.is_set()
+
+    def _beyond(self, batches: list[Batch]) -> int:
+        """How many of these, the oldest, are more than may wait: many may have come at once."""
+        most = self._queue.queue_size
+        return 0 if most is None else max(0, min(len(batches), len(self._turns) + len(batches) - most))
 
     def _take(self, batches: list[Batch]) -> None:
         """Put what is ours into the queue."""
@@ -178,12 +185,16 @@ class OtlpForwarder:
     def _drop(self, reason: str, most: int | None = None) -> bool:
         """Give up some unread batches, no more than `most`; whether there were any."""
         batches = self._cursor.wait(0)
-        gone = [batch for batch in batches[:most] if self._passed.begin(batch.sequence)]
-        self._give_up([shipment(batch) for batch in gone if batch.signal in self._signals], reason)
-        self._passed.settle([batch.sequence for batch in gone])
+        self._leave(batches[:most], reason)
         self._take([] if most is None else batches[most:])
         self._cursor.keep(self._passed.position)
         return bool(batches)
+
+    def _leave(self, batches: list[Batch], reason: str) -> None:
+        """Give up batches that were read."""
+        gone = [batch for batch in batches if self._passed.begin(batch.sequence)]
+        self._give_up([shipment(batch) for batch in gone if batch.signal in self._signals], reason)
+        self._passed.settle([batch.sequence for batch in gone])
 
     def _pass_by(self, begin: int) -> None:
         """Leave out what came before there was such an exporter."""
