@@ -43,6 +43,8 @@ ROWS: Final = (
     Row("kl_divergence", "KL", ".4f"),
 )
 """In their order; a row of which nothing has come is not shown."""
+PARTS: Final = 2 * len(ROWS) + 3
+"""Widgets of a column."""
 
 
 class Column(VerticalScroll):
@@ -69,7 +71,9 @@ class Column(VerticalScroll):
         yield Static(id="view", markup=False)
 
     def show(self, values: Sequence[dict[str, Any]], view: Sequence[str]) -> None:
-        """Draw what its trainer has written so far."""
+        """Draw what its trainer has written so far; its widgets may be gone, as they go before the timer does."""
+        if len(self.children) < PARTS:
+            return
         self.query_one("#state", Static).update(state_of(self._mode, values))
         for row in ROWS:
             history = [one[row.name] for one in values if one.get(row.name) is not None]

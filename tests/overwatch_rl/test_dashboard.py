@@ -66,6 +66,21 @@ def test_each_mode_has_a_column_with_what_it_wrote() -> None:
     asyncio.run(look())
 
 
+def test_a_column_whose_widgets_are_gone_is_not_drawn() -> None:
+    """At the end they go one after the other, and the timer last."""
+
+    async def look() -> None:
+        app = Dashboard(Written(is_training=True))  # type: ignore[arg-type]  # what is asked of them
+        async with app.run_test() as pilot:
+            first, second = app.query(Column)
+            await first.query_one("#state", Static).remove()
+            await second.remove_children()
+            app.refresh_columns()
+            await pilot.pause()
+
+    asyncio.run(look())
+
+
 @pytest.mark.parametrize(("keys", "is_over"), [(("q", "y"), True), (("q", "n"), False), (("q", "q"), False)])
 def test_quitting_while_something_trains_is_confirmed(keys: tuple[str, ...], *, is_over: bool) -> None:
     """`y` quits, anything else goes on."""
