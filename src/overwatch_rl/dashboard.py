@@ -71,7 +71,7 @@ class Column(VerticalScroll):
         yield Static(id="view", markup=False)
 
     def show(self, values: Sequence[dict[str, Any]], view: Sequence[str]) -> None:
-        """Draw what its trainer has written so far; its widgets may be gone, as they go before the timer does."""
+        """Draw what its trainer has written so far, while its widgets are there: the timer outlives them."""
         if len(self.children) < PARTS:
             return
         self.query_one("#state", Static).update(state_of(self._mode, values))
