@@ -53,7 +53,11 @@ def _get(stack: Stack, path: str) -> Any:
         reply = http(f"http://{stack.addresses[TOWER]}:4380/api/v1/{path}", authorization=f"Bearer {token}")
     except OSError:
         return None
-    return json.loads(reply.body) if reply.status == 200 else None
+    if reply.status != 200:
+        if reply.status != 404:
+            print(f"{path}: {reply.status} {reply.body[:200]!r}")
+        return None
+    return json.loads(reply.body)
 
 
 def _run(stack: Stack) -> dict[str, Any]:
@@ -75,7 +79,8 @@ def test_the_stack_learns_its_world_although_its_learner_is_killed(stack: Stack)
     assert stack.status(LEARNER) == 0, stack.log(LEARNER)
     until(lambda: _run(stack)["outcome"], "the end of the run", LIMIT_S)
     assert (_run(stack)["outcome"], _run(stack)["update"]) == ("completed", UPDATES)
-    (curve,) = _get(stack, f"history?run={RUN}&name=return&columns={COLUMNS}")["curves"]
+    past = f"history?run={RUN}&name=return&columns={COLUMNS}"
+    (curve,) = until(lambda: _get(stack, past), "the past of the run", LIMIT_S)["curves"]
     print(f"\n{KILLED_AT} updates after {took:.0f} s, {UPDATES} after {time.monotonic() - began:.0f} s")
     first, low, high = curve["low"][0], curve["low"][-1], curve["high"][-1]
     print(f"return {first:.2f} at the start, {low:.2f} to {high:.2f} at the end")
