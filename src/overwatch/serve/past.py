@@ -26,6 +26,8 @@ NOTHING: Final = (
 )
 PATIENCE_S: Final = 1.0
 """How long the answer of a live run waits for its recording."""
+ARRIVES_S: Final = 1.0
+"""Within which what was measured is received, seconds."""
 RECORDED_S: Final = 5.0
 """What is older than this is recorded."""
 _MOST_CLOSER: Final = 8
@@ -109,7 +111,8 @@ class PastAnswers:
 
     async def _closely(self, run_id: str, wanted: HistoryQuery) -> History | None:
         try:
-            return await self.history(run_id, wanted, wanted.until)
+            # What was measured in the range may have been received after it.
+            return await self.history(run_id, wanted, (wanted.until or 0.0) + ARRIVES_S)
         except BadRequest:
             return None
 
