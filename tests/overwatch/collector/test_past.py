@@ -112,12 +112,15 @@ def test_a_collector_that_records_nothing_names_what_to_configure(tmp_path: Path
         assert read(service, "timeline")[1]["past"] is False
 
 
-def dense(service: Service, seconds: float = 5.0) -> list[int]:
-    """Updates at 150 a second, more than a series has columns; when each was made, Unix nanoseconds."""
+def dense(service: Service, seconds: float = 5.0, late_ms: int = 0) -> list[int]:
+    """Updates at 150 a second, more than a series has columns; when each was made, Unix nanoseconds.
+
+    Each arrives so much later.
+    """
     send(service, [run_started()], 1)
     made: list[int] = []
     while not made or made[-1] - made[0] < seconds * SECOND:
-        some = [time.time_ns() + place for place in range(15)]
+        some = [time.time_ns() - late_ms * 1_000_000 + place for place in range(15)]
         events: list[Event] = [
             fakes.policy(at, len(made) + place, kl_divergence=float(len(made) + place))
             for place, at in enumerate(some)
@@ -138,10 +141,14 @@ def zoomed(service: Service, made: list[int]) -> tuple[Any, list[float]]:
     return past["curves"][0], values
 
 
-def test_a_live_run_that_is_recorded_has_every_sample_of_a_short_while(tmp_path: Path) -> None:
-    """Once that while is over: the collector holds 512 columns of the run, its recording all samples."""
+@pytest.mark.parametrize("late_ms", [0, 600])
+def test_a_live_run_that_is_recorded_has_every_sample_of_a_short_while(tmp_path: Path, late_ms: int) -> None:
+    """Once that while is over: the collector holds 512 columns of the run, its recording all samples.
+
+    Those too that were made in it and received after it.
+    """
     with running(tmp_path) as service:
-        made = dense(service)
+        made = dense(service, late_ms=late_ms)
 
         def exact() -> Any:
             curve, values = zoomed(service, made)
