@@ -64,6 +64,17 @@ def shown(service: Service) -> list[str]:
     return [] if found is None else [entry.message for entry in found.feed]
 
 
+def busy_until(gate: threading.Event) -> Callable[[Call], None]:
+    """A server that takes requests from then on; before, each is to be sent again."""
+
+    def script(call: Call) -> None:
+        while call.hear() is not None:
+            if not call.emit(OK if gate.is_set() else reply("503 Service Unavailable")):
+                return
+
+    return script
+
+
 @pytest.mark.parametrize("name", ["otlp", "otlphttp"])
 def test_all_three_signals_reach_another_collector(name: str, tmp_path: Path) -> None:
     """Each item once, counted at both ends under the collector's names."""
@@ -353,14 +364,8 @@ def test_a_dead_target_costs_the_oldest_when_the_journal_needs_room(
 ) -> None:
     """Senders go on; what is given up is counted and said; the newest arrive in the end."""
     gate = threading.Event()
-
-    def script(call: Call) -> None:
-        while call.hear() is not None:
-            if not call.emit(OK if gate.is_set() else reply("503 Service Unavailable")):
-                return
-
     with (
-        evil(script) as server,
+        evil(busy_until(gate)) as server,
         forwarding(tmp_path, server.endpoint, extensions, "exporters.aggregator.journal_size_mib=16") as mid,
     ):
         for number in range(1, 401):
@@ -476,14 +481,8 @@ def queue_share(service: Service, exporter: str) -> float:
 def test_a_queue_of_so_many_requests_gives_up_what_is_beyond(tmp_path: Path) -> None:
     """`queue_size` is a bound of its own."""
     gate = threading.Event()
-
-    def script(call: Call) -> None:
-        while call.hear() is not None:
-            if not call.emit(OK if gate.is_set() else reply("503 Service Unavailable")):
-                return
-
     with (
-        evil(script) as server,
+        evil(busy_until(gate)) as server,
         forwarding(tmp_path, server.endpoint, "exporters.otlphttp.sending_queue.queue_size=10") as mid,
     ):
         for number in range(1, 301):
@@ -504,11 +503,6 @@ def test_many_that_come_at_once_are_no_more_than_may_wait(
     """One read of the journal has all of them: the oldest go, as they would one by one."""
     gate, come, real = threading.Event(), list[DurableJournal](), Turns.wait_room
 
-    def script(call: Call) -> None:
-        while call.hear() is not None:
-            if not call.emit(OK if gate.is_set() else reply("503 Service Unavailable")):
-                return
-
     def wait_room(turns: Turns, timeout_s: float) -> bool:
         has_room = real(turns, timeout_s)
         if has_room and come:
@@ -520,7 +514,7 @@ def test_many_that_come_at_once_are_no_more_than_may_wait(
     monkeypatch.setattr(Turns, "wait_room", wait_room)
     queue = QueueConfig(queue_size=10)
     with (
-        evil(script) as server,
+        evil(busy_until(gate)) as server,
         alone(tmp_path, server.endpoint, JournalLimits(), queue=queue) as (service, journal),
     ):
         come.append(journal)
