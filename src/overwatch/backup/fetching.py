@@ -16,7 +16,7 @@ from overwatch.objects.retrying import Patience
 from overwatch.objects.store import StoreError, below, open_store
 
 _LOOK: Final = Patience(deadline_s=15.0, request_s=10.0)
-"""For the first answer: whoever asked waits for it."""
+"""For the first answer, for which a person waits."""
 _MOST_NAMED: Final = 10
 _MOST_LOOKED: Final = 64
 _DEEPEST: Final = 4

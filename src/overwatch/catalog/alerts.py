@@ -26,7 +26,7 @@ DISK_SLOW_S: Final = 1.0
 DISK_STALLED_S: Final = 5.0
 """Time of one that is under way from which on it is, too: until it ends, senders are refused."""
 NON_FINITE: Final = "non-finite"
-"""Reported by a counter, and by its finding where nobody counted."""
+"""Reported by a counter; by its finding where no counter came."""
 SILENT_HOLD_S: Final = 900
 """Seconds of silence before a run that promised no end record is alerted: it may have ended well."""
 ROW_HOLD_S: Final = 120
