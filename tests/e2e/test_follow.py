@@ -30,8 +30,9 @@ UPDATES = 39
 """SB3 never writes the numbers of the last update."""
 
 
-NAMED = frozenset({"policy-kl-divergence", "steps-too-large", "kl-spike"})
-"""The trouble: which of these is shown, and when, depends on how many updates come between two ticks."""
+NAMED = frozenset({"policy-kl-divergence", "steps-too-large", "kl-spike", "policy-collapse"})
+"""The trouble: which of these is shown, and when, depends on how many updates come between two ticks; a
+collapse takes the others in."""
 
 
 def _named(snapshot: Snapshot | None) -> bool:
@@ -57,10 +58,16 @@ def test_a_followed_run_is_judged_as_the_adapters_run(tmp_path: Path, writer: st
                 "--endpoint", str(endpoints.otlp_http), "--config", "n_actions=2",
             ]  # fmt: skip
             with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as follow:
-                for run_id in ("adapter", "logs"):
-                    until(
-                        lambda run_id=run_id: _named(snapshot_of(endpoints, run_id)), f"trouble of {run_id}"
-                    )
+                try:
+                    for run_id in ("adapter", "logs"):
+                        until(
+                            lambda run_id=run_id: _named(snapshot_of(endpoints, run_id)),
+                            f"trouble of {run_id}",
+                        )
+                except BaseException:
+                    trainer.kill()
+                    follow.kill()
+                    raise
                 trainer.communicate(b"\n", 60)
                 printed = follow.communicate(timeout=60)[1]
             assert (trainer.returncode, follow.returncode) == (0, 0), printed
