@@ -27,6 +27,7 @@ from overwatch.recordings.files import RecordingFiles
 from overwatch.recordings.index import Entry, Located, read_entry
 from tests.e2e.collecting import ENDPOINT_KEYS, LIMIT_S, until
 
+_SLOW_SYNCS = Path(__file__).parent / "slow_syncs"
 PER_REQUEST = 50
 """Records of one request."""
 
@@ -41,8 +42,8 @@ def compiled_in(folder: Path) -> dict[str, str]:
 class Collector:
     """One data folder, and the processes that use it one after the other."""
 
-    def __init__(self, folder: Path, *sets: str, prefix: tuple[str, ...] = ()) -> None:
-        """`prefix` is what runs a command elsewhere, e.g. in a namespace."""
+    def __init__(self, folder: Path, *sets: str, prefix: tuple[str, ...] = (), slow: bool = False) -> None:
+        """`prefix` is what runs a command elsewhere, e.g. in a namespace; `slow` is a slow disk."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.ready_s: list[float] = []
@@ -60,6 +61,7 @@ class Collector:
         self._command = [*prefix, sys.executable, "-m", "overwatch.cli", "collect"]
         self._command += [word for item in below for word in ("--set", item)]
         self._process: subprocess.Popen[bytes] | None = None
+        self._paths = [str(_SLOW_SYNCS)] if slow else []
 
     @property
     def log(self) -> str:
@@ -73,6 +75,7 @@ class Collector:
             **compiled_in(self.folder / "pycache"),
             "OVERWATCH_READY_FILE": str(self._ready),
             "XDG_RUNTIME_DIR": str(self.folder),
+            "PYTHONPATH": os.pathsep.join((*self._paths, os.environ.get("PYTHONPATH", ""))),
         }
         began = time.monotonic()
         with (self.folder / "collector.log").open("ab") as log:

@@ -68,9 +68,11 @@ def run_python(code: str, environment: dict[str, str]) -> float:
     return time.monotonic() - began
 
 
-def survive(folder: Path, cycles: int, *sets: str, seed: int | None = None) -> tuple[Collector, int]:
-    """Kill a collector so often while three senders tell it lines; returns it and how many lines."""
-    collector = Collector(folder, *sets)
+def survive(
+    folder: Path, cycles: int, *sets: str, seed: int | None = None, slow: bool = False
+) -> tuple[Collector, int]:
+    """Kill a collector so often while three senders send it lines; returns it and how many lines."""
+    collector = Collector(folder, *sets, slow=slow)
     senders = [Sender(f"run-{number}", collector) for number in range(3)]
     kill_over_and_over(collector, senders, cycles, seed=cycles if seed is None else seed)
     lines = {sender.run_id: sender.acknowledged for sender in senders}
@@ -100,9 +102,11 @@ def test_six_kills_cost_nothing(tmp_path: Path) -> None:
 
 
 def test_six_kills_of_one_whose_files_rotate_cost_nothing(tmp_path: Path) -> None:
-    """The same where new files begin each second and old ones are packed and joined meanwhile."""
+    """The same on a slow disk where files rotate each second and old ones are packed and joined meanwhile."""
     below = "exporters.otlp_file.rotation"
-    collector, lines = survive(tmp_path, 6, f"{below}.max_minutes=0.01", f"{below}.max_megabytes=1")
+    collector, lines = survive(
+        tmp_path, 6, f"{below}.max_minutes=0.01", f"{below}.max_megabytes=1", slow=True
+    )
 
     recording = Recording(collector.folder / "otlp")
     assert sum(seen_lines(last_fold(recording)).values()) == lines

@@ -20,7 +20,7 @@ from overwatch.backup.manifest import BackupError
 from overwatch.journal.cursors import Place, place_in
 from overwatch.recordings.checkpoints import FOLDER
 from overwatch.recordings.files import LIVE
-from overwatch.recordings.pieces import inventory, piece_of
+from overwatch.recordings.pieces import INDEX, inventory, piece_of
 from overwatch.serve.files import Mark
 
 JOURNAL: Final = "journal"
@@ -167,7 +167,7 @@ def _open_recording(data: Path, name: str, opening: _Opening) -> None:
     if marks is not None:
         _agree(name, marks, opening)
     after = inventory(_names(folder))
-    if before.rotating or after.rotating or before.pieces != after.pieces:
+    if before.rotating or after.rotating or before.pieces != after.pieces or _is_moved(data, opening):
         raise _MovingError
     opening.folder(f"{name}/{FOLDER}", _plain)
 
@@ -215,8 +215,26 @@ def _noted_in(place: Place | None) -> _Note | None:
     return None
 
 
+def _is_moved(data: Path, opening: _Opening) -> bool:
+    """Whether a place that was opened was kept again since: what lay behind the older one may be gone."""
+    places = ((path, one.data) for path, one in opening.found.items() if one.data is not None)
+    return any((data / path).read_bytes() != then for path, then in places)
+
+
 def _agree(name: str, marks: dict[str, Mark], opening: _Opening) -> None:
-    """Raise `_MovingError` unless the live files are those that the marks are of."""
+    """Raise `_MovingError` unless the live files are those that the marks are of.
+
+    In a restored folder the inodes are others, and only lengths are compared. New live files can be as long
+    as the marks where those that the marks are of were rotated: then a piece has their index.
+    """
+    index = marks.get(LIVE)
+    for path, one in opening.found.items():
+        if (
+            index is not None
+            and _is_rotated_index(Path(path).name)
+            and os.fstat(one.fd).st_ino == index.inode
+        ):
+            raise _MovingError
     for file, mark in marks.items():
         one = opening.found.get(f"{name}/{file}")
         if one is None:
@@ -225,6 +243,12 @@ def _agree(name: str, marks: dict[str, Mark], opening: _Opening) -> None:
         is_same = state.st_ino == mark.inode and state.st_size >= mark.length
         if not is_same and state.st_size != mark.length:
             raise _MovingError
+
+
+def _is_rotated_index(file: str) -> bool:
+    """Whether a file is the index of a piece that was not rewritten, and so the file that was written to."""
+    found = piece_of(file)
+    return found is not None and found[0] == INDEX and found[1].generation == 0
 
 
 def _names(folder: Path, *, folders: bool = False) -> list[str]:

@@ -126,6 +126,7 @@ class RecordingWriter:
             if name in marks:
                 file.cut(marks[name])
             file.close()
+        self._resume()
 
     def close(self) -> None:
         """Let go of the files."""

@@ -16,11 +16,14 @@ from overwatch.backup.manifest import FORMAT, BackupError, Manifest, encoded
 from overwatch.backup.place import names, prune, read, restore, save, verify
 from overwatch.cli import main
 from overwatch.feeds.recording import Recording
-from overwatch.journal import Signal
+from overwatch.journal import Batch, Place, Signal
+from overwatch.journal.cursors import CursorFile
+from overwatch.journal.folder import Folder
 from overwatch.objects.digests import sha256_of
 from overwatch.objects.retrying import Patience
 from overwatch.objects.store import Store, open_store
 from overwatch.recordings.index import Located, Started
+from overwatch.serve.recording import RecordingWriter
 from tests.e2e.killing import Collector, Sender, indexed, reported
 from tests.overwatch.collector.running import eventually, running
 from tests.overwatch.collector.running import reported as lines_of
@@ -51,9 +54,9 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def survive(tmp_path: Path, place: str, *sets: str) -> int:
+def survive(tmp_path: Path, place: str, *sets: str, slow: bool = False) -> int:
     """Back up in the midst of a load, kill, restore elsewhere and go on; how many lines that were."""
-    first = Collector(tmp_path / "first", *sets)
+    first = Collector(tmp_path / "first", *sets, slow=slow)
     senders = [Sender(f"run-{number}", first) for number in range(3)]
     first.start()
     for sender in senders:
@@ -114,10 +117,10 @@ def test_a_backup_under_load_holds_what_was_acknowledged(tmp_path: Path) -> None
 
 
 def test_a_backup_while_files_rotate_goes_into_an_object_store(tmp_path: Path, moto_address: str) -> None:
-    """The same where new files begin each second and old ones are packed and joined meanwhile."""
+    """The same on a slow disk where files rotate each second and old ones are packed and joined meanwhile."""
     below = "exporters.otlp_file.rotation"
     place = s3_url(moto_address, uuid4().hex)
-    assert survive(tmp_path, place, f"{below}.max_minutes=0.01", f"{below}.max_megabytes=1") > 0
+    assert survive(tmp_path, place, f"{below}.max_minutes=0.01", f"{below}.max_megabytes=1", slow=True) > 0
 
 
 def test_a_second_backup_writes_only_what_changed(data: Path, tmp_path: Path) -> None:
@@ -238,6 +241,34 @@ def test_a_folder_without_data_and_a_half_rotated_recording_are_named(
     shutil.move(data / "otlp/logs.jsonl", data / "otlp/logs-000001-000001-0.jsonl")
     with pytest.raises(BackupError, match="a rotation was cut short"), captured(data):
         pass
+
+
+def test_a_rotation_behind_the_place_is_waited_for(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place that is kept right after a rotation agrees in length with the files of the next one."""
+    monkeypatch.setattr("overwatch.backup.capture._TRIES", 2)
+    cursor = CursorFile(Folder(data / "journal"), "otlp_file")
+    assert cursor.place is not None
+    note = json.loads(cursor.place.note)
+    writer = RecordingWriter(data / "otlp", (Signal.LOGS,))
+
+    def keep() -> None:
+        marks = {name: {"inode": one.inode, "length": one.length} for name, one in writer.marks().items()}
+        place = Place(position=2, note=json.dumps({**note, "marks": marks}).encode())
+        cursor.save(place)
+
+    writer.rotate()
+    keep()
+    with captured(data) as found:
+        assert {"otlp/index.jsonl", "otlp/index-000001-000001-0.jsonl"} <= {one.path for one in found}
+    writer.write(Batch(sequence=2, stamp=NOW, signal=Signal.LOGS, body=lines_of("run-1", [], 2)))
+    writer.rotate()
+    # What keeping begins with: the new files are there.
+    writer.marks()
+    with pytest.raises(BackupError, match="does not agree with its place"), captured(data):
+        pass
+    keep()
+    with captured(data) as found:
+        assert "otlp/index-000002-000002-0.jsonl" in {one.path for one in found}
 
 
 def test_the_commands_make_list_verify_and_restore(data: Path, tmp_path: Path) -> None:

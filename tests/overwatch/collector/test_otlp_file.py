@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from overwatch.events import EnvCrashed, LogLine, Severity
 from overwatch.feeds.recording import Recording, RecordingError
 from overwatch.feeds.sources import Segments
 from overwatch.journal import Batch, Signal
-from overwatch.journal.cursors import CursorFile, Place
+from overwatch.journal.cursors import CursorFile
 from overwatch.otlp.decode import decode
 from overwatch.otlp.jsonl import from_json, to_json
 from overwatch.recordings.index import Entry, Located, Raised
@@ -374,27 +375,43 @@ def judged(service: Service, run_id: str) -> set[str]:
     return {finding.code for finding in found if finding.code.startswith("rule-")}
 
 
-def test_the_place_is_kept_between_two_rotations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A restart can go back over one rotation, so a backlog that needs several keeps its place at each."""
-    done, gate = list[str](), threading.Event()
-    rotate, write, save = RecordingWriter.rotate, RecordingWriter.write, CursorFile.save
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the exporter does to its files and its place, in order."""
+    done: list[str] = []
+    for kind, name in (
+        (RecordingWriter, "go_back"),
+        (RecordingWriter, "rotate"),
+        (RecordingWriter, "write"),
+        (RecordingWriter, "start"),
+        (CursorFile, "save"),
+    ):
+        monkeypatch.setattr(kind, name, noted(done, name, getattr(kind, name)))
+    return done
 
-    def rotated(writer: RecordingWriter) -> None:
-        done.append("rotate")
-        rotate(writer)
+
+def noted(done: list[str], name: str, method: Callable[..., None]) -> Callable[..., None]:
+    """The same method, of which each call is noted; of places only those of the exporter."""
+
+    def noting(it: RecordingWriter | CursorFile, *words: object, **options: object) -> None:
+        if isinstance(it, RecordingWriter) or "otlp_file" in it._name:
+            done.append(name)
+        method(it, *words, **options)
+
+    return noting
+
+
+def test_the_place_is_kept_between_two_rotations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: list[str]
+) -> None:
+    """A restart can go back over one rotation, so a backlog that needs several keeps its place at each."""
+    gate, write = threading.Event(), RecordingWriter.write
 
     def written(writer: RecordingWriter, batch: Batch) -> None:
         gate.wait(PATIENCE_S)
         write(writer, batch)
 
-    def saved(file: CursorFile, place: Place, *, sync: bool = False) -> None:
-        if "otlp_file" in file._name:
-            done.append("keep")
-        save(file, place, sync=sync)
-
-    monkeypatch.setattr(RecordingWriter, "rotate", rotated)
     monkeypatch.setattr(RecordingWriter, "write", written)
-    monkeypatch.setattr(CursorFile, "save", saved)
     with running(tmp_path, *ROTATING) as service:
         for seq in range(1, 6):
             send(service, reported("run-a", [update(0.01, seq)], first_seq=seq))
@@ -403,7 +420,19 @@ def test_the_place_is_kept_between_two_rotations(tmp_path: Path, monkeypatch: py
         gate.set()
         eventually(lambda: done.count("rotate") >= 3, PATIENCE_S)
 
-    assert ("rotate", "rotate") not in list(pairwise(done))
+    between = [what for what in done if what in ("rotate", "save")]
+    assert ("rotate", "rotate") not in list(pairwise(between))
+
+
+def test_the_place_is_kept_before_a_new_life_writes(tmp_path: Path, done: list[str]) -> None:
+    """Else the rotation of the life before and one of this life would both be ahead of it."""
+    with running(tmp_path) as service:
+        send(service, reported("run-a", [update(0.01, 1)]))
+    done.clear()
+    with running(tmp_path) as service:
+        send(service, reported("run-a", [update(0.01, 2)], first_seq=2))
+
+    assert done[:3] == ["go_back", "save", "start"]
 
 
 def own_metrics(service: Service) -> bytes:

@@ -193,8 +193,8 @@ class OtlpFileExporter:
         """The files are what they were at the place that was kept, and there is one."""
         self._is_dirty = False
         """Something was written since the place was kept."""
-        self._is_rotated = False
-        """Files were rotated since then."""
+        self._kept_number = 0
+        """The piece that was written to then; a later number is a rotation since, by whichever life."""
         self._stopping = threading.Event()
         self._end: int | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -262,8 +262,8 @@ class OtlpFileExporter:
             return
         if self._kept.place is not None:
             self._restore(self._kept.place)
-        else:
-            self._keep()
+        # A restart goes back over one rotation: one of the last life's must be behind the place by now.
+        self._keep()
         self._is_ready = True
 
     def _restore(self, place: Place) -> None:
@@ -306,12 +306,9 @@ class OtlpFileExporter:
         rotation, writer = self._config.rotation, self._writer
         is_full = writer.size >= self._config.live_bytes(self._room())
         is_old = writer.began is not None and stamp - writer.began > rotation.max_minutes * _MINUTE_NS
-        if (is_full or is_old) and not self._is_rotated:
+        if (is_full or is_old) and writer.number == self._kept_number:
             writer.rotate()
-            self._is_rotated = self._is_dirty = self._kept is not None
-            if self._kept is None:
-                self._give()
-        if self._is_rotated:
+        if writer.number != self._kept_number:
             # A restart goes back over one rotation: before the next, this one must be behind the place.
             self._keep()
 
@@ -369,7 +366,8 @@ class OtlpFileExporter:
             note = msgspec.json.encode(_Note(folder=self._folder, marks=self._writer.marks()))
             self._kept.save(Place(position=self._written, note=note), sync=True)
             self._cursor.keep(self._written)
-        self._is_dirty = self._is_rotated = False
+        self._is_dirty = False
+        self._kept_number = self._writer.number
         self._give()
 
     def _guarded(self, write: Callable[[], None]) -> bool:
