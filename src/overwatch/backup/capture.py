@@ -227,19 +227,14 @@ def _agree(name: str, marks: dict[str, Mark], opening: _Opening) -> None:
     In a restored folder the inodes are others, and only lengths are compared. New live files can be as long
     as the marks where those that the marks are of were rotated: then a piece has their index.
     """
-    index = marks.get(LIVE)
-    for path, one in opening.found.items():
-        if (
-            index is not None
-            and _is_rotated_index(Path(path).name)
-            and os.fstat(one.fd).st_ino == index.inode
-        ):
-            raise _MovingError
+    rotated = (one for path, one in opening.found.items() if _is_rotated_index(Path(path).name))
+    if LIVE in marks and any(os.fstat(one.fd).st_ino == marks[LIVE].inode for one in rotated):
+        raise _MovingError
     for file, mark in marks.items():
-        one = opening.found.get(f"{name}/{file}")
-        if one is None:
+        live = opening.found.get(f"{name}/{file}")
+        if live is None:
             raise _MovingError
-        state = os.fstat(one.fd)
+        state = os.fstat(live.fd)
         is_same = state.st_ino == mark.inode and state.st_size >= mark.length
         if not is_same and state.st_size != mark.length:
             raise _MovingError
