@@ -2,9 +2,11 @@
 
 Runs as a process of its own (`python -m overwatch.recordings.tidy`), with low priority, so that whoever
 records is not slowed down, and may be killed at any moment. Rules: one clean-up of a folder at a time, by
-lock; a piece that cannot be rewritten is left as it is and reported. Must not know who started it.
+lock; a piece that cannot be rewritten is left as it is and reported, but where the disk is full the oldest
+piece goes. Must not know who started it.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,6 +27,7 @@ from overwatch.recordings.index import Entry, Gone, Header, Located, Raised, Sta
 from overwatch.recordings.pieces import INDEX, Piece, inventory
 
 LOCK: Final = "tidy.lock"
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _USUAL_NS: Final = 3600 * 10**9
 """Before a finding, what is usual shows in so much of what the run reports of itself."""
 _KINDS: Final = (INDEX, *(signal.value for signal in Signal if signal is not Signal.START))
@@ -87,7 +90,7 @@ class _Tidying:
 
     def run(self) -> Report:
         """Jobs until none is due, or none waits for them any more."""
-        jobs = 0
+        jobs, is_full = 0, False
         self._raised[None] = [e for e in _entries(self._folder, None) if isinstance(e, Raised)]
         while True:
             held = self._look()
@@ -95,15 +98,19 @@ class _Tidying:
                 break
             fresh = sum(one.size for one in self._held.values() if one.piece.last > self._wanted.through)
             other = self._live_bytes() + fresh
-            job = next_job(held, self._wanted.rules, self._wanted.now, other, fresh)
+            job = next_job(held, self._wanted.rules, self._wanted.now, other, fresh, is_full=is_full)
             if job is None:
                 break
             try:
                 compact(self._folder, job, self._around(), packs=self._wanted.rules.packs)
-                jobs += 1
+                jobs, is_full = jobs + 1, False
             except OSError as error:
-                self._bad.update(one.piece for one in job.pieces)
                 self._error = f"{job.pieces[0].piece.name(INDEX)}: {error}"
+                if is_full:
+                    break
+                is_full = error.errno in _FULL
+                if not is_full:
+                    self._bad.update(one.piece for one in job.pieces)
         # Nothing is left of the pieces at the beginning.
         forget_up_to(
             self._folder, max((one.last for one in takewhile(lambda one: one.is_gone, held)), default=0)

@@ -1,5 +1,6 @@
 """Keeping a recording small: what is packed, thinned and let go of, and what survives a kill anywhere."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -265,6 +266,52 @@ def _count_down(patch: pytest.MonkeyPatch, left: list[int]) -> None:
     patch.setattr(Path, "unlink", dying(Path.unlink))
     patch.setattr(compaction.LineWriter, "append", dying(compaction.LineWriter.append))
     patch.setattr(compaction.LineWriter, "close", dying(compaction.LineWriter.close))
+
+
+@pytest.mark.parametrize("refused", [1, 2, 3])
+def test_where_a_disk_has_no_room_to_rewrite_the_oldest_piece_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    """Whichever piece could not be packed, for a while: nothing is missing between what is left."""
+    recorder = recorded(tmp_path)
+    whole = batches(tmp_path)
+    append = compaction.LineWriter.append
+
+    def full(writer: compaction.LineWriter, line: bytes) -> int:
+        if writer.path.name == f"logs-00000{refused}-00000{refused}-1.jsonl.zst":
+            left.append(writer.path.name)
+            if len(left) == 1:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return append(writer, line)
+
+    left: list[str] = []
+    monkeypatch.setattr(compaction.LineWriter, "append", full)
+    report = recorder.tidy(rules=msgspec.structs.replace(QUICK, folder_mib=0.008))
+
+    assert left
+    assert report.error is not None
+    assert "No space left on device" in report.error
+    kept = facts(batches(tmp_path))
+    assert 0 < len(kept) < len(facts(whole))
+    assert kept == facts(whole)[-len(kept) :]
+
+
+def test_a_disk_without_any_room_ends_a_clean_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is lost, and the next one goes on."""
+    recorder = recorded(tmp_path)
+    whole = batches(tmp_path)
+
+    def full(writer: compaction.LineWriter, line: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    rules = msgspec.structs.replace(QUICK, folder_mib=0.06)
+    with monkeypatch.context() as patch:
+        patch.setattr(compaction.LineWriter, "append", full)
+        report = recorder.tidy(rules=rules)
+    assert (report.jobs, report.pieces) == (0, 3)
+    assert report.error is not None
+    assert batches(tmp_path) == whole
+    assert recorder.tidy(rules=rules).error is None
 
 
 def test_a_damaged_piece_is_left_and_said(tmp_path: Path) -> None:
