@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from overwatch_rl.cli.common import PLACE, Stop, config_option, signals, usage_errors
+from overwatch_rl.cli.common import PLACE, alive_option, config_option, signals, stopping, usage_errors
 from overwatch_rl.cli.options import options, orchestrator_options
 
 if TYPE_CHECKING:
@@ -118,11 +118,18 @@ def cannot_begin(error: OSError, folder: Path) -> str:
 @click.option("--checkpoint-every", type=int, default=10, show_default=True, help="Updates between two.")
 @click.option("--keep", type=int, default=3, show_default=True, help="Newest checkpoints kept.")
 @click.option("--log", type=click.Choice(("auto", "text", "json")), default="auto", show_default=True)
+@alive_option
 def grpo(
-    *, resume: Path | str | None, checkpoint_every: int, keep: int, log: str, **flags: Unpack["GrpoFlags"]
+    *,
+    resume: Path | str | None,
+    checkpoint_every: int,
+    keep: int,
+    log: str,
+    alive: Path | None,
+    **flags: Unpack["GrpoFlags"],
 ) -> None:
     """Train a small language model with GRPO on groups from handlers in other processes."""
-    stop = Stop(None)
+    stop = stopping(None, alive)
     with signals(stop):
         with usage_errors():
             from overwatch_rl.assembly import Keeping

@@ -53,9 +53,10 @@ def test_three_handlers_teach_a_trainer_that_goes_on_later(tmp_path: Path) -> No
     before = {one.name for one in (out / "weights").iterdir()}
     assert "001-00000003.safetensors" in before
 
-    status, lines, printed = flown("--updates", "5", "--resume", str(out))
+    status, lines, printed = flown("--updates", "5", "--resume", str(out), "--alive", str(tmp_path / "alive"))
 
     assert (status, updates(lines)) == (0, [4, 5]), printed
+    assert (tmp_path / "alive/0").exists()
     fresh = {one.name for one in (out / "weights").iterdir()} - before
     assert fresh == {f"002-0000000{number}.safetensors" for number in (4, 5, 6)}
 
