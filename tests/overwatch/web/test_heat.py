@@ -134,6 +134,18 @@ def test_of_many_envs_those_in_sight_are_asked_for(page_of: PageOf) -> None:
     assert max(int(one["rows"][0]) for one in asked) < 200
 
 
+def test_the_row_below_a_resting_pointer_is_read_after_a_scroll(page_of: PageOf) -> None:
+    """A wheel or a key scrolls, and no pointer moves; a row that a key chose stays."""
+    with opened(page_of, "page=heat", total=16_384) as (page, _):
+        expect(page.locator("#main h2").last).to_have_text("Envs over time: 16,384")
+        expect(point(page, 5, 40)).to_contain_text("env 5 ")
+        page.evaluate("document.querySelector('.heat').scrollTop = 14 * 10000")
+        expect(page.locator("p.read")).to_contain_text("env 10005 ")
+        page.keyboard.press("k")
+        page.evaluate("document.querySelector('.heat').scrollTop = 14 * 10002")
+        expect(page.locator("p.read")).to_contain_text("env 10004 ")
+
+
 def test_the_filter_and_the_order_are_the_boards(page_of: PageOf) -> None:
     """By anomaly the worst come first; by env they are in order."""
     with opened(page_of, "page=heat") as (page, asked):

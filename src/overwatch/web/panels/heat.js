@@ -132,7 +132,7 @@ function drawnMap(ctx, asking) {
   const node = h("div", { class: "heat", tabindex: 0, role: "group", "aria-label": "Rows" }, plot, h("div", { class: "space" }));
   /** @type {import("../canvas.js").Painted} */
   const it = { canvas: /** @type {HTMLCanvasElement} */ (canvas), wide: 0, high: 0, isSeen: false, onSeen: ctx.redraw, paint };
-  const at = { top: 0, row: 0, rows: 0 };
+  const at = { top: 0, row: 0, rows: 0, y: /** @type {number | null} */ (null) };
   const room = () => it.wide - leftOf(it.wide) - 8;
   const long = () => sight.span[1] - sight.span[0];
   const x = (/** @type {number} */ time) => leftOf(it.wide) + ((time - sight.span[0]) / long()) * room();
@@ -147,8 +147,9 @@ function drawnMap(ctx, asking) {
     axis(g, colours, sight.span, sight.whole[0], { x, wide: it.wide, high: it.high });
     point();
   }
-  /** The row and the time that are read. */
+  /** The row and the time that are read: the row is that below the pointer, until a key moves it. */
   function point() {
+    if (at.y !== null) at.row = Math.min(at.rows - 1, Math.max(0, Math.floor((at.y + at.top) / ROW)));
     const [one, when] = [found(), sight.at ?? sight.span[1]];
     row.style.setProperty("transform", `translateY(${at.row * ROW - at.top}px)`);
     cursor.style.setProperty("transform", `translateX(${x(when)}px)`);
@@ -162,13 +163,13 @@ function drawnMap(ctx, asking) {
     ctx.link.go({ at: moment, ...(kind(ctx) === "env" ? { env: String(one.id) } : { lane: String(one.id) }) });
   }
   function move(/** @type {number} */ by) {
-    at.row = Math.min(at.rows - 1, Math.max(0, at.row + by));
+    [at.y, at.row] = [null, Math.min(at.rows - 1, Math.max(0, at.row + by))];
     const [y, room] = [at.row * ROW, it.high - BOTTOM - ROW];
     if (y < at.top || y > at.top + room) node.scrollTop = Math.max(0, y - (by > 0 ? room : 0));
     point();
   }
   const over = (/** @type {MouseEvent} */ event) => {
-    at.row = Math.min(at.rows - 1, Math.max(0, Math.floor((event.offsetY + at.top) / ROW)));
+    at.y = event.offsetY;
     point();
   };
   return { node, read, plot, chosen, it, at, room, time, point, open, move, over };
@@ -183,9 +184,8 @@ function tools(ctx) {
   const sort = button("", () => ctx.link.go({ sort: ctx.link.place.sort === "env" ? "anomaly" : "env" })).node;
   const node = h("div", { class: "bar" }, of, sort, filter, button("Whole run", () => ctx.sight.all()).node);
   return { node, update() {
-    const isGpu = kind(ctx) === "gpu";
-    attr(filter, "hidden", isGpu);
-    put(of, isGpu ? "Show envs" : "Show GPUs");
+    attr(filter, "hidden", kind(ctx) === "gpu");
+    put(of, kind(ctx) === "gpu" ? "Show envs" : "Show GPUs");
     put(sort, ctx.link.place.sort === "env" ? "Worst first" : "By id");
     if (document.activeElement !== filter) filter.value = ctx.link.place.filter;
   } };
@@ -201,6 +201,7 @@ export const panel = {
     const drawn = map = drawnMap(ctx, asking);
     const { it, at } = drawn;
     drawn.plot.addEventListener("pointermove", drawn.over);
+    drawn.plot.addEventListener("pointerleave", () => (at.y = null));
     gestures(drawn.plot, drawn.chosen, sight, drawn.time, (event) => {
       drawn.over(event);
       drawn.open();
@@ -224,8 +225,7 @@ export const panel = {
         const first = Math.max(0, Math.floor(at.top / ROW) - 10);
         asking.ask(snapshot.run.run_id, first, Math.ceil(it.high / ROW) + 20, drawn.room());
         drawn.node.style.setProperty("--tall", `${at.rows * ROW + BOTTOM}px`);
-        const trouble = asking.trouble ? ` · none came: ${asking.trouble}` : "";
-        put(title, `${of === "GPUs" ? of : "Envs"} over time: ${whole(at.rows)}${trouble}`);
+        put(title, `${of === "GPUs" ? of : "Envs"} over time: ${whole(at.rows)}${asking.trouble && ` · none came: ${asking.trouble}`}`);
         bar.update();
         attr(it.canvas, "aria-label", `${at.rows} ${of} over time; j, k and the arrows read one cell`);
         if (!heat || heat === shown) return;
