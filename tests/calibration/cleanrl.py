@@ -20,7 +20,7 @@ from torch.distributions.categorical import Categorical
 from overwatch.catalog import BY_NAME
 from overwatch.sdk.frames import Update
 from tests.calibration.recorded import Recording, Reported, write
-from tests.overwatch.adapters.hearing import heard_run
+from tests.overwatch.adapters.receiving import local_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +215,7 @@ def train(name: str) -> Recording:
     """Train with the defaults; takes a minute or two."""
     torch.set_num_threads(1)
     args = RUNS[name]
-    run, received = heard_run(args.num_envs)
+    run, received = local_run(args.num_envs)
     training, start = Training(args), time.time_ns()
     iterations = args.total_timesteps // args.batch_size
     latest = list[float]()

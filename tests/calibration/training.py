@@ -28,7 +28,7 @@ from overwatch.catalog import BY_NAME
 from overwatch.events import EpisodeEnded, Record
 from overwatch.sdk.frames import Update
 from tests.calibration.recorded import Recording, Reported, write
-from tests.overwatch.adapters.hearing import Received, heard_run
+from tests.overwatch.adapters.receiving import Received, local_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +191,7 @@ def train(name: str, task: Task | None = None) -> Recording:
     if task.normalised:
         env = VecNormalize(env, gamma=task.settings.get("gamma", 0.99))
     model = PPO("MlpPolicy", env, seed=task.seed, device="cpu", **task.settings)
-    run, received = heard_run(task.n_envs)
+    run, received = local_run(task.n_envs)
     listener = Listener(received)
     model.learn(task.steps, callback=CallbackList([OverwatchCallback(run), listener]))
     return Recording(

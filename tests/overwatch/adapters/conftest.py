@@ -1,4 +1,4 @@
-"""The SDK as on a bare machine, and a tiny collector that keeps what the adapters tell."""
+"""The SDK as on a bare machine, and a tiny collector that keeps what the adapters emit."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ __all__ = ["bare_environment", "sink"]
 
 @pytest.fixture
 def sink(bare_environment: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sink]:
-    """Where a run goes that says nothing of its endpoint."""
+    """Where a run goes that names no endpoint."""
     with http_sink() as server:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.endpoint)
         yield server

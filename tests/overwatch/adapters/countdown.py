@@ -14,7 +14,7 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from overwatch.adapters.gymnasium import OverwatchWrapper
 from overwatch.events import EpisodeEnded
-from tests.overwatch.adapters.hearing import Received, heard_run
+from tests.overwatch.adapters.receiving import Received, local_run
 
 TURNS = 9
 NEXT_STEP, SAME_STEP, DISABLED = MODES = ("NextStep", "SameStep", "Disabled")
@@ -107,7 +107,7 @@ STEPS = {NEXT_STEP: 6, SAME_STEP: 9, DISABLED: 9}
 def check(mode: str, recorder: str) -> None:
     """With and without RecordEpisodeStatistics the same episodes; the reset step counts nowhere."""
     envs = two(mode, RecordEach if recorder == "each" else plain)
-    run, received = heard_run()
+    run, received = local_run()
     watched = OverwatchWrapper(RecordEpisodeStatistics(envs) if recorder == "vector" else envs, run)
 
     run_through(watched, mode)

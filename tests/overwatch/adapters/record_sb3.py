@@ -25,7 +25,7 @@ from stable_baselines3.common.logger import KVWriter, Logger
 from overwatch.adapters.numbers import scalar
 from overwatch.adapters.sb3 import OverwatchCallback
 from overwatch.sdk.frames import Update
-from tests.overwatch.adapters.hearing import heard_run
+from tests.overwatch.adapters.receiving import local_run
 
 OUT = Path(__file__).with_name("recorded") / "sb3.json"
 OFF: dict[str, Any] = {"learning_starts": 50}
@@ -57,7 +57,7 @@ CUSTOM = (
 
 
 class Goal(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Says at the end of an episode that it was a success, as goal envs do; episodes of twenty steps."""
+    """Reports success at the end of an episode, as goal envs do; episodes of twenty steps."""
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """One step."""
@@ -99,7 +99,7 @@ def record() -> Iterator[dict[str, float]]:
         policy = {"RecurrentPPO": "MlpLstmPolicy", "ARS": "LinearPolicy"}.get(kind.__name__, "MlpPolicy")
         model = kind(policy, _envs(task, kind), seed=3, device="cpu", **settings)
         evaluation = MaskableEvalCallback if kind is sb3_contrib.MaskablePPO else EvalCallback
-        run, received = heard_run()
+        run, received = local_run()
         dumps, callback = Dumps(), OverwatchCallback(run)
         model.set_logger(Logger(None, [dumps]))
         evaluates = evaluation(_envs(task, kind), eval_freq=100, n_eval_episodes=2, verbose=0)

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from overwatch.adapters import pufferlib, rsl_rl, skrl, torchrl
 from overwatch.events import ActionTaken, EpisodeEnded
 from overwatch.sdk.frames import Update
-from tests.overwatch.adapters.hearing import Received, heard_run
+from tests.overwatch.adapters.receiving import Received, local_run
 
 ROW = "overwatch.policy."
 CUSTOM = "overwatch.custom."
@@ -98,7 +98,7 @@ class SkrlTrainer:
 
 def test_skrl_is_reported_update_by_update() -> None:
     """Entropy is its loss over minus the coefficient; a choice has no deviation; a reset is no transition."""
-    run, received = heard_run(2)
+    run, received = local_run(2)
     trainer = SkrlTrainer()
     skrl.watch(trainer, run)
 
@@ -156,7 +156,7 @@ class TorchrlTrainer:
 
 def test_torchrl_is_reported_batch_by_batch() -> None:
     """Returns are added up, across batches; a minibatch's number takes no row's name."""
-    run, received = heard_run(1)
+    run, received = local_run(1)
     trainer = TorchrlTrainer()
     torchrl.watch(trainer, run)
 
@@ -200,7 +200,7 @@ class TorchrlLogger:
 
 def test_a_logger_of_torchrl_reports_one_update_a_step() -> None:
     """It writes as before; the last step is sent with the end."""
-    run, received = heard_run()
+    run, received = local_run()
     logger = TorchrlLogger()
     torchrl.watch(logger, run)
 
@@ -253,7 +253,7 @@ class PufferTrainer:
 
 def test_pufferlib_is_reported_with_the_losses_of_the_same_update() -> None:
     """Its own logger gets them one report late."""
-    run, received = heard_run(2)
+    run, received = local_run(2)
     trainer = PufferTrainer()
     pufferlib.watch(trainer, run)
 

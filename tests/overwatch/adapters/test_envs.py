@@ -8,13 +8,13 @@ from overwatch import sdk
 from overwatch.adapters.border import Bordered, kept_out
 from overwatch.adapters.envs import EnvReporter
 from overwatch.events import EpisodeEnded, NonFiniteSeen
-from tests.overwatch.adapters.hearing import Received, heard_run
+from tests.overwatch.adapters.receiving import Received, local_run
 from tests.overwatch.sdk.sink import Sink
 
 
 def test_many_turns_are_few_records_and_no_step_is_lost() -> None:
-    """The first turn is told at once, the last one at the end, with the mean turn of those between."""
-    run, received = heard_run()
+    """The first turn is sent at once, the last one at the end, with the mean turn of those between."""
+    run, received = local_run()
     report = EnvReporter(run, 2, "cpu")
     report.turn([0.0, 0.0], 1.0)
     for turn in range(1, 201):
@@ -32,7 +32,7 @@ def test_many_turns_are_few_records_and_no_step_is_lost() -> None:
 
 def test_rows_that_did_not_count_keep_their_reward_and_their_number_of_steps() -> None:
     """Three turns of two envs, of which one row was a reset: five transitions, two whole steps."""
-    run, received = heard_run()
+    run, received = local_run()
     report = EnvReporter(run, 2)
     for reward, rows in ((1.0, [0, 1]), (2.0, [0]), (3.0, [0, 1]), (9.0, [])):
         report.turn([reward] * len(rows), 0.1, False, rows=rows)
@@ -98,7 +98,7 @@ class Fragile(Bordered):
         1 / divisor
 
 
-def test_errors_are_counted_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_errors_are_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """Two failures, one line that names the call and the error; a good call counts nothing."""
     fragile = Fragile()
 
@@ -113,7 +113,7 @@ def test_errors_are_counted_and_said_once(caplog: pytest.LogCaptureFixture) -> N
 
 def test_envs_that_were_reset_begin_anew() -> None:
     """One in the middle of an episode has no end; one that has just ended lost nothing."""
-    run, received = heard_run(2)
+    run, received = local_run(2)
     report = EnvReporter(run, 2)
     report.turn([5.0, 5.0], 0.01, [False, True])
     report.forget([1])

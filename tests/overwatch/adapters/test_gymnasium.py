@@ -30,7 +30,7 @@ from tests.overwatch.adapters.countdown import (
     run_through,
     two,
 )
-from tests.overwatch.adapters.hearing import heard_run
+from tests.overwatch.adapters.receiving import local_run
 from tests.overwatch.sdk.sink import Sink
 
 ROOT = Path(__file__).parents[3]
@@ -62,7 +62,7 @@ def test_the_wrapper_works_with_each_gymnasium(tmp_path: Path, version: str) -> 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_passes_through_is_unchanged(mode: str) -> None:
     """The wrapped env and the bare one pay the same, step by step."""
-    watched = OverwatchWrapper(two(mode), heard_run()[0])
+    watched = OverwatchWrapper(two(mode), local_run()[0])
     bare = two(mode)
 
     assert run_through(watched, mode) == run_through(bare, mode)
@@ -75,7 +75,7 @@ def test_what_passes_through_is_unchanged(mode: str) -> None:
 def test_recorded_returns_win_over_shaped_rewards(mode: str) -> None:
     """Rewards scaled outside of the recorder are what a step pays; the return is the recorder's."""
     scaled = TransformReward(RecordEpisodeStatistics(two(mode)), lambda rewards: rewards / 100)
-    run, received = heard_run()
+    run, received = local_run()
     watched = OverwatchWrapper(scaled, run)
 
     run_through(watched, mode)
@@ -88,7 +88,7 @@ def test_recorded_returns_win_over_shaped_rewards(mode: str) -> None:
 
 def test_an_episode_that_was_cut_by_a_reset_is_no_episode() -> None:
     """A reset in the middle forgets what was earned so far."""
-    run, received = heard_run()
+    run, received = local_run()
     watched = OverwatchWrapper(two(NEXT_STEP), run)
     watched.reset()
     watched.step(np.zeros((2, 1), np.float32))
@@ -111,8 +111,8 @@ def test_a_run_of_its_own_starts_and_ends_with_the_envs(sink: Sink) -> None:
 
 
 def test_a_given_run_stays_the_trainers() -> None:
-    """It is told of the envs and of the policy, and ends when its trainer states it."""
-    run, received = heard_run()
+    """It receives the envs and the policy, and ends when its trainer states it."""
+    run, received = local_run()
     watched = OverwatchWrapper(two(SAME_STEP), run, lane="cuda:1")
     run_through(watched, SAME_STEP)
     watched.close()
@@ -149,7 +149,7 @@ def test_a_run_of_its_own_ends_as_its_envs_did(
     monkeypatch: pytest.MonkeyPatch, error: BaseException, ending: tuple[str, str | None], *, is_mended: bool
 ) -> None:
     """An exception of the envs that the loop catches is the end, unless they go on."""
-    run, received = heard_run()
+    run, received = local_run()
     monkeypatch.setattr("overwatch.adapters.gymnasium.sdk.start", lambda **_: run)
     env = Broken(5, 1.0)
     envs = OverwatchWrapper(SyncVectorEnv([lambda: env]))
@@ -166,7 +166,7 @@ def test_a_run_of_its_own_ends_as_its_envs_did(
 
 def test_choices_are_words_and_other_actions_are_not_reported() -> None:
     """The newest action of each env beside its newest reward."""
-    run, received = heard_run()
+    run, received = local_run()
     envs = OverwatchWrapper(gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="sync"), run)
     envs.reset(seed=0)
     envs.step(np.array([1, 0]))
@@ -206,7 +206,7 @@ def _end(envs: SyncVectorEnv | AsyncVectorEnv) -> None:
 @pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
 def test_the_env_that_raises_is_named(kind: type[SyncVectorEnv | AsyncVectorEnv]) -> None:
     """By its place in the vector, with its error, also where it lives in another process."""
-    run, received = heard_run()
+    run, received = local_run()
     made = kind([lambda: Countdown(5, 1.0), Crashes, lambda: Countdown(5, 1.0)])
     envs = OverwatchWrapper(RecordEpisodeStatistics(made), run)
     envs.reset(seed=0)
@@ -222,7 +222,7 @@ def test_the_env_that_raises_is_named(kind: type[SyncVectorEnv | AsyncVectorEnv]
 
 def test_the_env_whose_process_is_gone_is_named() -> None:
     """A killed worker, as memory that ran out leaves one."""
-    run, received = heard_run()
+    run, received = local_run()
     made = AsyncVectorEnv([lambda: Countdown(5, 1.0), lambda: Crashes(dies=True)])
     envs = OverwatchWrapper(made, run)
     envs.reset(seed=0)
@@ -237,7 +237,7 @@ def test_the_env_whose_process_is_gone_is_named() -> None:
 def test_a_step_that_returns_what_is_no_step_is_the_trainers_business() -> None:
     """Tensors, other shapes, fewer values: counted here, handed on as they are."""
     odd = two(SAME_STEP)
-    envs = OverwatchWrapper(odd, heard_run()[0])
+    envs = OverwatchWrapper(odd, local_run()[0])
     envs.reset()
     odd.step = lambda _: ("all", "of it")
 

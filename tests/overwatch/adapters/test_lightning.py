@@ -17,7 +17,7 @@ from overwatch.catalog.policy import LEARNING_RATE
 from overwatch.events import CheckpointSaved, PhaseEnded, RunFinished
 from overwatch.sdk import Run
 from overwatch.sdk.frames import Update
-from tests.overwatch.adapters.hearing import Received, heard_run
+from tests.overwatch.adapters.receiving import Received, local_run
 
 lightning = pytest.importorskip("lightning.pytorch", reason="needs what examples/lightning_ppo.txt lists")
 
@@ -76,7 +76,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Started:
     started: Started = []
 
     def start(**given: Any) -> Run:
-        run, received = heard_run()
+        run, received = local_run()
         started.append((given, received))
         return run
 
@@ -216,7 +216,7 @@ def test_a_checkpoint_is_a_fact_and_stays_where_it_was(tmp_path: Path, own: Star
 
 def test_a_given_run_goes_on(tmp_path: Path, own: Started) -> None:
     """Two fits and a test are one run; names are those of an update."""
-    run, received = heard_run()
+    run, received = local_run()
     for _ in range(2):
         _trainer(tmp_path, callbacks=(OverwatchCallback(run),)).fit(Line())
     _trainer(tmp_path, logger=OverwatchLogger(run)).test(Line(), verbose=False)

@@ -4,7 +4,7 @@ import pytest
 
 from overwatch.adapters.loops import Phases, caller
 from overwatch.events import PhaseBegan, PhaseEnded
-from tests.overwatch.adapters.hearing import Received, heard_run
+from tests.overwatch.adapters.receiving import Received, local_run
 
 
 def _ended(received: Received) -> list[str]:
@@ -13,7 +13,7 @@ def _ended(received: Received) -> list[str]:
 
 def test_a_phase_interrupts_the_one_around_it() -> None:
     """Three stretches one after another, none of them in two phases."""
-    run, received = heard_run()
+    run, received = local_run()
     phases = Phases(run)
     phases.switch("update")
     with phases.during("rollout"):
@@ -25,7 +25,7 @@ def test_a_phase_interrupts_the_one_around_it() -> None:
 
 def test_a_pause_is_whole() -> None:
     """An evaluation that generates is an evaluation; it is announced when it begins."""
-    run, received = heard_run()
+    run, received = local_run()
     phases = Phases(run)
     with phases.during("evaluation"), phases.during("rollout"):
         pass
@@ -37,7 +37,7 @@ def test_a_pause_is_whole() -> None:
 
 def test_what_ends_after_the_loop_is_no_phase() -> None:
     """An exception leaves nested calls: the inner one ends the run, the outer one finds it ended."""
-    run, received = heard_run()
+    run, received = local_run()
     phases = Phases(run)
     phases.switch("update")
     with phases.during("rollout"):
@@ -82,7 +82,7 @@ def test_a_hook_finds_who_calls_it() -> None:
     assert owner.calls() is owner
 
 
-def test_a_hook_that_is_called_by_no_such_object_says_so() -> None:
+def test_a_hook_that_is_called_by_no_such_object_names_it() -> None:
     """The error names what is missing."""
     with pytest.raises(LookupError, match="no Owner calls this hook"):
         Hook().looks()

@@ -7,7 +7,7 @@ import pytest
 
 from overwatch.adapters.ray_hooks import Phases, around, cause, timed
 from overwatch.events import PhaseEnded
-from tests.overwatch.adapters.hearing import heard_run
+from tests.overwatch.adapters.receiving import local_run
 
 
 class Thing:
@@ -69,7 +69,7 @@ def test_a_timer_is_measured_by_both_clocks() -> None:
 
 def test_short_stretches_of_a_phase_are_sent_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the update; a long one at once. An exception ends the loop, and its stretch is none."""
-    run, received = heard_run()
+    run, received = local_run()
     now = iter([0.0, 0.02, 1.0, 1.03, 2.0, 2.5, 3.0])
     monkeypatch.setattr("overwatch.adapters.ray_hooks.time.perf_counter", lambda: next(now))
     phases = Phases()

@@ -8,7 +8,7 @@ import pytest
 
 from overwatch.adapters.reward_functions import RewardFunctions
 from overwatch.events import LogLine
-from tests.overwatch.adapters.hearing import heard_run
+from tests.overwatch.adapters.receiving import local_run
 
 
 def _ones(answers: list[str], *, weight: float = 1.0) -> list[float]:
@@ -49,7 +49,7 @@ class Model:
 
 def test_a_function_pays_as_before_and_its_time_is_reported_once() -> None:
     """Of two calls the sum, and nothing before the next one."""
-    run, _ = heard_run()
+    run, _ = local_run()
     rewards = RewardFunctions(run)
     plain, partial, judge = rewards.timed(
         [_ones, functools.partial(_ones, weight=0.5), Judge()], ["ones", "halves", "judge"]
@@ -65,7 +65,7 @@ def test_a_function_pays_as_before_and_its_time_is_reported_once() -> None:
 
 def test_an_error_is_the_callers_and_is_reported_by_name() -> None:
     """The feed has the function's name, which a traceback shows last."""
-    run, received = heard_run()
+    run, received = local_run()
     (call,) = RewardFunctions(run).timed([_divides], ["divides"])
     with pytest.raises(ZeroDivisionError):
         call(["a"])
@@ -85,12 +85,12 @@ def test_the_callers_error_stays_its_own_when_reporting_fails() -> None:
 @pytest.mark.parametrize("pays", [_awaited, AsyncJudge(), functools.partial(_awaited), Model()])
 def test_a_model_and_what_is_awaited_is_left_alone(pays: Any) -> None:
     """How they are called depends on what they are."""
-    run, _ = heard_run()
+    run, _ = local_run()
     assert RewardFunctions(run).timed([pays], ["it"]) == [pays]
 
 
 def test_an_awaited_function_still_pays() -> None:
     """It is the same function."""
-    run, _ = heard_run()
+    run, _ = local_run()
     (call,) = RewardFunctions(run).timed([_awaited], ["it"])
     assert asyncio.run(call(["a"])) == [2.0]

@@ -7,7 +7,7 @@ import pytest
 
 from overwatch.adapters.rllib_envs import Envs, attach
 from overwatch.events import ActionTaken, EnvCrashed, EpisodeEnded, LogLine
-from tests.overwatch.adapters.hearing import Received, heard_run
+from tests.overwatch.adapters.receiving import Received, local_run
 
 
 class Vector:
@@ -61,7 +61,7 @@ class Callback:
 
 
 def _attached(num_envs: int = 2) -> tuple[Envs, Runner, Received]:
-    run, received = heard_run(num_envs)
+    run, received = local_run(num_envs)
     callback = Callback()
     runner = Runner([object(), callback], num_envs)
     attach(runner, run)

@@ -41,7 +41,7 @@ from overwatch.events import (
 from overwatch.sdk import Run
 from overwatch.sdk.frames import Update
 from tests import fakes
-from tests.overwatch.adapters.hearing import Received, heard_run
+from tests.overwatch.adapters.receiving import Received, local_run
 from tests.overwatch.sdk.sink import Sink
 
 UPDATES = 3
@@ -70,7 +70,7 @@ def _ppo(env: VecEnv) -> PPO:
 
 def _learn(env: VecEnv) -> tuple[Received, Witness, PPO]:
     """Three updates of three envs."""
-    run, received = heard_run()
+    run, received = local_run()
     model, witness, callback = _ppo(env), Witness(), OverwatchCallback(run)
     model.set_logger(Logger(None, [witness]))
     model.learn(STEPS * 3 * UPDATES, callback=callback)
@@ -95,7 +95,7 @@ def learned() -> tuple[Received, Witness, PPO]:
     return _learn(make_vec_env("CartPole-v1", n_envs=3, seed=3))
 
 
-def test_each_update_is_told_once_with_its_own_numbers(learned: tuple[Received, Witness, PPO]) -> None:
+def test_each_update_is_sent_once_with_its_own_numbers(learned: tuple[Received, Witness, PPO]) -> None:
     """SB3 dumps an update's numbers one rollout late and the last never; here they stand together."""
     received, witness, model = learned
     reported = [update.values for update in received.of(Update)]
@@ -153,7 +153,7 @@ def test_every_step_counts_and_the_phases_alternate(learned: tuple[Received, Wit
 
 def test_a_nan_that_sb3_means_is_undefined_and_no_finding() -> None:
     """Returns that do not vary and means over no episodes are NaN in SB3: shown as undefined."""
-    run, received = heard_run()
+    run, received = local_run()
     model, logger = _ppo(make_vec_env("CartPole-v1")), Logger(None, [])
     model.set_logger(logger)
     numbers = Numbers(model, run)
@@ -188,9 +188,9 @@ def test_rewards_are_those_of_the_env_not_of_the_normaliser() -> None:
         assert event.values["overwatch.env.reward"].array().tolist() == [1.0, 1.0, 1.0]
 
 
-def test_an_off_policy_algorithm_is_told_at_its_dumps() -> None:
+def test_an_off_policy_algorithm_is_reported_at_its_dumps() -> None:
     """Of DQN: its loss, its return, no entropy; one update a dump, and what is left at the end."""
-    run, received = heard_run()
+    run, received = local_run()
     witness, callback = Witness(), OverwatchCallback(run)
     model = DQN("MlpPolicy", make_vec_env("CartPole-v1", seed=3), learning_starts=50, seed=3, device="cpu")
     model.set_logger(Logger(None, [witness]))
@@ -303,7 +303,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> list[Received]:
     started: list[Received] = []
 
     def start(**_: object) -> Run:
-        run, received = heard_run()
+        run, received = local_run()
         started.append(received)
         return run
 
@@ -344,7 +344,7 @@ def test_a_loop_that_failed_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """A given run goes on; the next `learn()` counts its updates once, and the model can be saved."""
-    run, received = heard_run()
+    run, received = local_run()
     model, callback = _ppo(make_vec_env("CartPole-v1", n_envs=2)), OverwatchCallback(run)
     model.set_logger(Logger(None, []))
     owner, name = (PPO, "train") if where == "train" else (type(model.env), "step_wait")
@@ -388,7 +388,7 @@ class Records(BaseCallback):
 @pytest.mark.parametrize("loop", LOOPS)
 def test_evaluations_and_numbers_of_ones_own_arrive(loop: str) -> None:
     """Those of any area; an evaluation that dumps in the middle makes no update of its own."""
-    run, received = heard_run()
+    run, received = local_run()
     model, witness, callback = LOOPS[loop](), Witness(), OverwatchCallback(run)
     model.set_logger(Logger(None, [witness]))
     evaluates = EvalCallback(make_vec_env("CartPole-v1"), eval_freq=40, n_eval_episodes=1, verbose=0)
@@ -410,7 +410,7 @@ def test_evaluations_and_numbers_of_ones_own_arrive(loop: str) -> None:
 
 def test_an_evaluation_at_the_end_of_a_run_is_no_update() -> None:
     """A loop that is stopped in its second rollout has learnt once; what was evaluated then arrives."""
-    run, received = heard_run()
+    run, received = local_run()
     model = LOOPS["on-policy"]()
     stops = StopTrainingOnRewardThreshold(reward_threshold=-1.0)
     evaluates = EvalCallback(
@@ -495,7 +495,7 @@ class Evaluates(PPO):
 
 def test_steps_of_an_evaluation_are_counted_once() -> None:
     """Rewards and episodes of the envs, though the callback has no names of the loop's."""
-    run, received = heard_run()
+    run, received = local_run()
     callback = OverwatchCallback(run)
     model = Evaluates("MlpPolicy", make_vec_env("CartPole-v1", n_envs=2), n_steps=STEPS, device="cpu")
     model.learn(STEPS, callback=callback)

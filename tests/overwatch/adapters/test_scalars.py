@@ -13,13 +13,13 @@ from overwatch.adapters.starting import given_library
 from overwatch.catalog import KL, Library
 from overwatch.events import EpisodeEnded, Measured, PhaseEnded, RunFinished
 from overwatch.sdk.frames import Update
-from tests.overwatch.adapters.hearing import Received, heard_run
+from tests.overwatch.adapters.receiving import Received, local_run
 
 RETURN, LENGTH = "overwatch.policy.return", "overwatch.policy.episode_length"
 
 
 def _scalars(library: str | None = None) -> tuple[Scalars, Received]:
-    run, received = heard_run()
+    run, received = local_run()
     return Scalars(lambda: run, library), received
 
 

@@ -18,7 +18,7 @@ from overwatch.adapters.starting import run_name, settings
 from overwatch.adapters.summary_writers import WRITERS
 from overwatch.adapters.tensorboard import SummaryWriter
 from overwatch.events import EpisodeEnded, Measured, RunFinished, RunStarted
-from tests.overwatch.adapters.hearing import heard_run
+from tests.overwatch.adapters.receiving import local_run
 from tests.overwatch.sdk.sink import Sink
 
 PARAMETERS = "|param|value|\n|-|-|\n|env_id|CartPole-v1|\n|exp_name|ppo|\n|num_envs|4|\n|num_iterations|9|"
@@ -48,7 +48,7 @@ def test_a_run_is_named_by_the_table_of_settings(sink: Sink, tmp_path: Path) -> 
 
 def test_the_real_writer_has_every_call(tmp_path: Path) -> None:
     """Scalars with their steps, groups, texts, histograms and hyperparameters."""
-    run, received = heard_run()
+    run, received = local_run()
     with SummaryWriter(str(tmp_path / "a"), "", None, 5, run=run) as writer:
         writer.add_scalar("losses/approx_kl", 0.25, 7)
         writer.add_scalars("both", {"a": 1.0, "b": 2.0}, 7)
@@ -70,7 +70,7 @@ def test_the_real_writer_has_every_call(tmp_path: Path) -> None:
 
 def test_a_run_that_was_given_goes_on(tmp_path: Path) -> None:
     """Its maker ends it; the writer's last update is sent."""
-    run, received = heard_run()
+    run, received = local_run()
     writer = SummaryWriter(str(tmp_path), run=run)
     writer.add_scalar("losses/approx_kl", 0.25, 7)
     writer.close()
@@ -206,7 +206,7 @@ def test_without_a_package_scalars_are_reported_and_the_rest_is_dropped(
     """With one line of log."""
     for name in WRITERS:
         monkeypatch.setitem(sys.modules, name, None)
-    run, received = heard_run()
+    run, received = local_run()
     writer = SummaryWriter("runs/mine", run=run)
     with caplog.at_level(logging.WARNING):
         writer.add_image("image", [[0.0]], 1)
@@ -238,7 +238,7 @@ def test_install_reaches_modules_that_imported_the_writer_before(
 
     assert real.SummaryWriter is mine is library.SummaryWriter
     assert issubclass(mine, SummaryWriter)
-    run, _ = heard_run()
+    run, _ = local_run()
     writer = mine(str(tmp_path), run=run)
     assert type(writer._writer) is own
     writer.add_hparams({"lr": 0.1}, {"a": 1.0})
@@ -262,6 +262,6 @@ def test_settings_are_read_from_a_table_and_from_nothing_else() -> None:
         ("", "run"),
     ],
 )
-def test_a_run_is_named_by_the_folder_that_says_something(folder: str, name: str) -> None:
+def test_a_run_is_named_by_the_folder_that_identifies_it(folder: str, name: str) -> None:
     """As rl_games, Sample Factory and CleanRL lay them out."""
     assert run_name(folder) == name

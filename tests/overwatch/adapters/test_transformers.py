@@ -15,7 +15,7 @@ from overwatch.catalog import CUSTOM_PREFIX
 from overwatch.events import CheckpointSaved, LogLine, PhaseEnded, RunFinished
 from overwatch.sdk import Run
 from overwatch.sdk.frames import Update
-from tests.overwatch.adapters.hearing import Received, heard_run
+from tests.overwatch.adapters.receiving import Received, local_run
 
 WHY = "needs an environment with what examples/trl_grpo.txt lists"
 transformers, trl = (pytest.importorskip(name, reason=WHY) for name in ("transformers", "trl"))
@@ -72,7 +72,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], Received]
     started: list[tuple[dict[str, Any], Received]] = []
 
     def start(**given: Any) -> Run:
-        run, received = heard_run()
+        run, received = local_run()
         started.append((given, received))
         return run
 
@@ -217,7 +217,7 @@ def test_a_given_run_goes_on_and_each_train_has_its_own_else(
     tmp_path: Path, own: list[tuple[dict[str, Any], Received]]
 ) -> None:
     """A second `train()` is a second run; a callback may be added late."""
-    run, received = heard_run()
+    run, received = local_run()
     trainer = _grpo(tmp_path, None)
     trainer.add_callback(OverwatchCallback(run))
     trainer.train()
@@ -259,7 +259,7 @@ class Second(transformers.TrainerCallback):  # type: ignore[misc, name-defined] 
 
 def test_only_the_first_rank_reports_what_is_logged(tmp_path: Path) -> None:
     """The others have the same numbers; their own are their time and their phases."""
-    run, received = heard_run()
+    run, received = local_run()
     trainer = _grpo(tmp_path, OverwatchCallback(run))
     trainer.add_callback(Second)
     trainer.train()

@@ -13,7 +13,7 @@ from overwatch.adapters.scalars import Scalars
 from overwatch.catalog import KL
 from overwatch.events import Measured, RunFinished, RunStarted
 from overwatch.sdk.frames import Update
-from tests.overwatch.adapters.hearing import Received, heard_run
+from tests.overwatch.adapters.receiving import Received, local_run
 from tests.overwatch.sdk.sink import Sink
 
 VALUE_LOSS = "overwatch.policy.value_loss"
@@ -29,9 +29,9 @@ def absent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _run() -> tuple[wandb.Tracked, Received]:
-    heard, received = heard_run()
+    traced, received = local_run()
     run = wandb.Tracked(None, {}, "run")
-    run.scalars = Scalars(lambda: heard)  # type: ignore[misc]  # where it is received
+    run.scalars = Scalars(lambda: traced)  # type: ignore[misc]  # where it is received
     return run, received
 
 

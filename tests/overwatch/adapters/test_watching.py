@@ -7,7 +7,7 @@ import pytest
 from overwatch import sdk
 from overwatch.adapters.watching import Watched
 from overwatch.events import PhaseEnded, RunFinished
-from tests.overwatch.adapters.hearing import heard_run
+from tests.overwatch.adapters.receiving import local_run
 from tests.overwatch.sdk.sink import Sink
 
 
@@ -54,7 +54,7 @@ class Watching:
 
 def test_methods_are_looked_at_while_the_call_lasts_and_then_are_the_librarys_own() -> None:
     """Results are the same; each turn was a phase within `collect`."""
-    run, received = heard_run()
+    run, received = local_run()
     trainer = Trainer()
     watching = Watching(trainer, run)
     watching.watched.over(trainer, "train")
@@ -70,7 +70,7 @@ def test_methods_are_looked_at_while_the_call_lasts_and_then_are_the_librarys_ow
 
 def test_an_error_of_the_adapter_never_reaches_the_loop() -> None:
     """It is counted."""
-    run, _ = heard_run()
+    run, _ = local_run()
     trainer = Trainer()
     watching = Watching(trainer, run)
     watching.seen = None  # type: ignore[assignment]

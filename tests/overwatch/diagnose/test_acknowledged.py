@@ -1,4 +1,4 @@
-"""What an operator has seen: it stays seen while it is as bad as then, and says nothing of the run itself."""
+"""What an operator has seen: it stays seen while it is as bad as then, and is no report of the run itself."""
 
 import pytest
 
@@ -126,7 +126,7 @@ def test_an_operators_word_is_no_word_of_the_run(crashed: tuple[RunState, Judged
 
 
 def test_an_acknowledgement_makes_no_run() -> None:
-    """Of a run that nobody heard of it is counted and left out."""
+    """That of an unknown run is counted and left out."""
     fold = Fold()
     body = request([_unnumbered(FindingAcknowledged(at=START_NS, finding=CRASH))], origin_attributes(ORIGIN))
     frame = fold.advance(

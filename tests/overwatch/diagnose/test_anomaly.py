@@ -130,7 +130,7 @@ def test_every_factor_has_its_examples() -> None:
 
 
 @pytest.mark.parametrize("name", FIRES)
-def test_the_factor_fires_for_its_env_alone_and_says_why(name: str) -> None:
+def test_the_factor_fires_for_its_env_alone_and_states_why(name: str) -> None:
     """Env 0 is the offender, with a reason in words and numbers; nobody else is."""
     events, status, reason = FIRES[name]
     anomalies = _scored(events)
@@ -172,8 +172,8 @@ def test_beside_its_name_the_factor_has_room_for_more(name: str) -> None:
     ],
     ids=["its own words", "check and score", "checks alone", "score alone"],
 )
-def test_failed_gates_say_what_was_measured(reported: dict[str, object], words: str) -> None:
-    """As far as the newest failed gate told it; the board's short reason stays the same."""
+def test_failed_gates_show_what_was_measured(reported: dict[str, object], words: str) -> None:
+    """As far as the newest failed gate states it; the board's short reason stays the same."""
     (factor,) = _scored([*NORMAL, *[_gate(START_NS + i, 0, **reported) for i in range(4)]]).found(0)
 
     assert (factor.reported(0), factor.say(0)) == (words, "4 fails at G2")
@@ -205,14 +205,14 @@ def test_limits_that_make_no_sense_are_refused() -> None:
         AnomalyLimits(slow_step=0)
 
 
-def test_equal_step_times_say_nothing() -> None:
+def test_equal_step_times_weigh_nothing() -> None:
     """Envs stepped as one batch share one time: the factor abstains, however slow it is."""
     events: list[Event] = [fakes.envs(START_NS, IDS, index=1, step_time=[5.0] * 8)]
 
     assert _scored(events).offenders().size == 0
 
 
-def test_equal_returns_say_nothing() -> None:
+def test_equal_returns_weigh_nothing() -> None:
     """Where all episodes of all envs earn the same there is nothing to stand out from."""
     events: list[Event] = [fakes.ended(START_NS + i, IDS, [1.0] * 8) for i in range(20)]
 
@@ -255,7 +255,7 @@ def test_culls_of_the_last_minute_only_are_counted() -> None:
 
 
 def test_a_new_episode_is_no_lost_gain() -> None:
-    """The metric of the last episode says nothing about this one: the factor waits for fifty steps of it."""
+    """The metric of the last episode is no measure of this one: the factor waits for fifty steps of it."""
     events = [
         *_rents(0.52, 0.0)[:40],
         fakes.ended(START_NS + 40 * SECOND, [0], [1.0]),

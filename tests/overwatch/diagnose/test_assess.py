@@ -1,4 +1,4 @@
-"""Findings open, last, clear and suppress one another; the link tells fresh from old."""
+"""Findings open, last, clear and suppress one another; the link separates fresh from old."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def _updates(values: list[float]) -> list[Event]:
 
 
 def test_a_healthy_run_has_no_finding() -> None:
-    """Nothing wrong, nothing said."""
+    """Nothing wrong, nothing reported."""
     events: list[Event] = [fakes.started(START_NS), *_updates([0.01] * 30)]
 
     assert _codes(events, START_NS + 29 * SECOND) == {}
@@ -44,13 +44,13 @@ def test_a_healthy_run_has_no_finding() -> None:
     ],
 )
 def test_a_policy_finding_needs_its_hold(bad: list[float], expected: dict[str, str]) -> None:
-    """Three of the last five updates must be bad, and as bad as it says."""
+    """Three of the last five updates must be bad, and as bad as it states."""
     values = [0.01] * WARM_UP_UPDATES + bad
 
     assert _codes(_updates(values), START_NS + len(values) * SECOND) == expected
 
 
-def test_nothing_is_said_of_the_policy_while_it_warms_up() -> None:
+def test_nothing_is_found_of_the_policy_while_it_warms_up() -> None:
     """The first twenty updates raise no finding, whatever their KL."""
     values = [0.5] * (WARM_UP_UPDATES - 1)
 
@@ -103,7 +103,7 @@ def test_a_finding_keeps_its_first_moment_and_lingers_when_gone() -> None:
 
 
 def test_silence_mutes_every_other_finding() -> None:
-    """A run that no longer speaks is not judged by what it last said."""
+    """A run that no longer reports is not judged by its last report."""
     events: list[Event] = [fakes.envs(START_NS, [7], reward=[0.0]), fakes.crashed(START_NS + 5, 7)]
 
     assert _codes(events, START_NS + 10 * SECOND) == {"telemetry-stale": "critical"}

@@ -240,7 +240,7 @@ def test_a_verdict_changes_when_another_has_held() -> None:
 
 
 def test_lanes_are_ordered_by_how_bad_they_are() -> None:
-    """Critical, silent, warning, as it should be, cannot tell."""
+    """Critical, silent, warning, as it should be, unknown."""
     marks = ["throttled", "io_bound", "compute_bound", "unknown"]
     order = [badness(_bound(EXAMPLES[name][0])) for name in marks]
     silent = badness(_bound(LaneFacts(name="g", age_s=9)))

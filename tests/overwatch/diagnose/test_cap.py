@@ -32,7 +32,7 @@ def test_the_worst_stay_and_the_rest_is_counted() -> None:
     assert (stated.severity, stated.symptoms) == ("warning", 56)
 
 
-def test_up_to_the_cap_nothing_is_said() -> None:
+def test_up_to_the_cap_nothing_is_left_out() -> None:
     """Exactly as many as there is room for are all shown."""
     many = [_problem(number, patience=Patience()) for number in range(MAX_OPEN)]
 

@@ -1,4 +1,4 @@
-"""The clock of the data: as fast as what producers tell, whatever the pace at which it comes in."""
+"""The clock of the data: as fast as producers' timestamps, whatever the pace at which it comes in."""
 
 import pytest
 from hypothesis import given
@@ -25,14 +25,14 @@ def _report(state: RunState, at: int, stamp: int, rank: int = 0) -> None:
 
 
 def _passed(spans: list[tuple[float, float]]) -> float:
-    """Seconds on the clock after spans of (seconds told, seconds of ticks)."""
+    """Seconds on the clock after spans of (seconds sent, seconds of ticks)."""
     state, clock, at, tick = _run(), DataClock(), START_NS, START_NS
     clock = begun = advanced(clock, state, tick)
-    for told_s, ticks_s in spans:
+    for sent_s, ticks_s in spans:
         for _ in range(round(ticks_s * 10)):
             tick += TICK
-            if told_s:
-                at += int(told_s / ticks_s * TICK)
+            if sent_s:
+                at += int(sent_s / ticks_s * TICK)
                 _report(state, at, tick)
             before, clock = clock, advanced(clock, state, tick)
             assert clock.now >= before.now

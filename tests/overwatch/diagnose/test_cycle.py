@@ -1,4 +1,4 @@
-"""What ranks spend their time on, and whom the others wait for, by the phases that they told."""
+"""What ranks spend their time on, and which ranks the others wait for, by the phases that they sent."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def _reported(work: Work, updates: int, every_s: float) -> list[Event]:
 
 
 def _state(by_rank: dict[int, Work], updates: int = 12, every_s: float = 2.0) -> RunState:
-    """A run whose ranks do this, told in the order of time."""
+    """A run whose ranks do this, sent in the order of time."""
     records = [
         Record(origin=Origin(run_id="r", epoch=f"e{rank}", ours=True, rank=rank), event=event, seq=None)
         for rank, work in by_rank.items()

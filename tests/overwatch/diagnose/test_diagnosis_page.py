@@ -20,7 +20,7 @@ TABLES = [line.strip("|").split("|") for line in PAGE.splitlines() if line[:1] =
 ROWS = [[cell.strip() for cell in cells] for cells in TABLES]
 
 
-def test_every_factor_is_told_once() -> None:
+def test_every_factor_is_listed_once() -> None:
     """In the order in which they are judged."""
     reported = [row[0].strip("`") for row in ROWS if row[0][:1] == "`" and row[0].strip("`") in FIRES]
 
@@ -37,7 +37,7 @@ def test_the_table_of_statuses_is_what_factors_do(name: str) -> None:
     assert list(made_by) == [*reversed(STATUSES), "unknown"]
 
 
-def test_the_keys_of_a_rule_are_told() -> None:
+def test_the_keys_of_a_rule_are_listed() -> None:
     """All of them, and no others."""
     keys = {field.encode_name for field in msgspec.structs.fields(RuleConfig)}
     reported = {row[0].strip("`") for row in ROWS if row[0].strip("`") in {*keys, "severity"}}

@@ -90,7 +90,7 @@ def test_experience_that_is_missing_after_a_resume_is_found() -> None:
 
 
 def test_what_training_did_about_broken_numbers_is_found_for_ten_minutes() -> None:
-    """With what it was and is, and because of which update; a skipped step is told by the feed alone."""
+    """With what it was and is, and because of which update; a skipped step is in the feed alone."""
     cut = TrainingRecovered(
         at=at(0), action="learning_rate_cut", update=7, cause=5, before=3e-4, after=1.5e-4
     )

@@ -59,12 +59,12 @@ def test_a_judgement_needs_patience(spans: list[tuple[float, bool]], states: lis
 
 
 def test_what_is_worse_opens_within_the_cooldown() -> None:
-    """A warning that cleared and comes back critical is told."""
+    """A warning that cleared and comes back critical is reported."""
     assert _states(_after((2.1, True), (9.0, False), (3.0, True), last="critical")) == ["open"]
 
 
 def test_what_is_critical_is_never_kept_back() -> None:
-    """A critical finding that cleared and comes back within the cooldown is told again at once."""
+    """A critical finding that cleared and comes back within the cooldown is reported again at once."""
     patience, followed = Patience(cooldown=30 * SECOND), Followed()
     for tick, wrong in enumerate((True, False, True), 1):
         found = [_problem("critical", patience)] if wrong else []
@@ -75,7 +75,7 @@ def test_what_is_critical_is_never_kept_back() -> None:
 
 @pytest.mark.parametrize(("update_s", "rounds"), [(60, 20), (0.1, 300)], ids=["long updates", "short ones"])
 def test_the_cooldown_of_the_policy_counts_updates_and_seconds(update_s: float, rounds: int) -> None:
-    """A row that comes and goes is told again after 20 updates, and not within 30 s of many short ones."""
+    """A row that comes and goes is reported again after 20 updates, not within 30 s of many short ones."""
     wrong, followed, opened = [_problem(patience=UPDATES)], Followed(), []
     for update in range(rounds + 3):
         tick = int(update * update_s * SECOND)
@@ -94,7 +94,7 @@ def test_a_finding_keeps_its_beginning() -> None:
 
 
 def test_a_symptom_leaves_with_its_cause_and_does_not_linger() -> None:
-    """A finding that a later one takes over was not cured: it is gone at once, and no line says cleared."""
+    """A finding that a later one takes over was not cured: it is gone at once, and no line states cleared."""
     single = msgspec.structs.replace(_problem(patience=Patience()), code="env-crashed")
     storm = msgspec.structs.replace(
         _problem(patience=Patience()), code="crash-storm", absorbs=("env-crashed",)
@@ -108,7 +108,7 @@ def test_a_symptom_leaves_with_its_cause_and_does_not_linger() -> None:
 
 
 def test_what_was_usual_when_it_opened_stays_so() -> None:
-    """While a finding stands, its rule is told the level of the beginning, whatever it says later."""
+    """While a finding stands, its rule gets the level of the beginning, whatever it reports later."""
     first = msgspec.structs.replace(_problem(patience=Patience()), usual=1.0, stands=2.0)
     later = msgspec.structs.replace(first, usual=9.0, stands=9.0)
     followed = follow(follow(Followed(), [first], Now(SECOND, SECOND)), [later], Now(2 * SECOND, 2 * SECOND))

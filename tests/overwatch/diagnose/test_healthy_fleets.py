@@ -71,7 +71,7 @@ FLEETS: dict[str, Luck] = {
 def _state(returns: Floats, reported: int | None = None) -> RunState:
     """A run whose envs finished these episodes, oldest first, shape (n, k).
 
-    A change of the curriculum is told before episode `reported`.
+    A change of the curriculum is reported before episode `reported`.
     """
     state = fakes.folded([fakes.started(START_NS)])
     n = returns.shape[0]
@@ -94,7 +94,7 @@ def _draws(luck: Luck, n: int) -> Iterator[Floats]:
 @pytest.mark.parametrize("n", DRAWS)
 @pytest.mark.parametrize("name", FLEETS)
 def test_a_healthy_fleet_has_less_than_one_env_that_is_not_ok(name: str, n: int) -> None:
-    """The mean over many draws of returns that only luck tells apart, from the fifth episode on."""
+    """The mean over many draws of returns that differ by luck alone, from the fifth episode on."""
     found = dict.fromkeys((5, 6, 9, RETURNS), 0)
     for returns in _draws(FLEETS[name], n):
         for seen in found:
@@ -108,7 +108,7 @@ def test_a_healthy_fleet_has_less_than_one_env_that_is_not_ok(name: str, n: int)
 @pytest.mark.parametrize("seen", [5, 9, RETURNS])
 @pytest.mark.parametrize("name", [name for name in FLEETS if not name.startswith("curriculum")])
 def test_a_healthy_fleet_has_not_fallen(name: str, seen: int) -> None:
-    """No collapse of the policy is told where returns are as they were."""
+    """No collapse of the policy is found where returns are as they were."""
     fleets = (fleet_of(_state(returns[:, -seen:])) for returns in _draws(FLEETS[name], 64))
     falls = [fleet_fell(fleet.returns, AnomalyLimits()) for fleet in fleets if fleet.returns]
 
@@ -151,9 +151,9 @@ def test_four_episodes_are_too_few_to_judge() -> None:
 @pytest.mark.parametrize("later", [0, 1, 4, 9, 10, 12, 20])
 @pytest.mark.parametrize("n", DRAWS)
 def test_a_change_of_the_curriculum_is_no_fall(n: int, later: int) -> None:
-    """However long ago it was told, a harder task is neither a collapse of the policy nor an env's fault.
+    """However long ago it was sent, a harder task is neither a collapse of the policy nor an env's fault.
 
-    Envs reach the new task one or two episodes after it is told.
+    Envs reach the new task one or two episodes after it is sent.
     """
     rng = np.random.default_rng([n, later])
     reported = RETURNS - later
@@ -179,7 +179,7 @@ def test_when_all_fall_it_is_the_policy_and_no_env(n: int) -> None:
 @pytest.mark.parametrize("n", DRAWS)
 @pytest.mark.parametrize("name", ["normal", "heavy tails", "nearly solved"])
 def test_an_env_that_truly_falls_is_found_at_any_size(name: str, n: int) -> None:
-    """One env far below is the one that is told."""
+    """One env far below is the one that is found."""
     returns = FLEETS[name](np.random.default_rng(n), n)
     returns[5, -6:] = -60.0
     anomalies = score_envs(fleet_of(_state(returns)), AnomalyLimits())

@@ -65,7 +65,7 @@ def test_a_lane_that_steps_slowly_stands_out() -> None:
 
 
 def test_a_lane_that_earns_less_stands_out_before_any_of_its_envs_does() -> None:
-    """Sixteen envs together tell what one alone cannot."""
+    """Sixteen envs together show what one alone cannot."""
     judged = _judged(*_episodes(2.5))
 
     assert judged.anomalies.offenders().size == 0
@@ -75,11 +75,11 @@ def test_a_lane_that_earns_less_stands_out_before_any_of_its_envs_does() -> None
 
 @pytest.mark.parametrize("seed", range(20))
 def test_luck_is_no_lanes_fault(seed: int) -> None:
-    """Returns that only luck tells apart flag no lane."""
+    """Returns that differ by luck alone flag no lane."""
     assert _offenders(_judged(*_episodes(0.0, seed=seed))) == {}
 
 
-def test_the_snapshot_tells_it_beside_the_lanes_envs() -> None:
+def test_the_snapshot_has_it_beside_the_lanes_envs() -> None:
     """In the group of its envs, and in none that has no lane."""
     events: list[Event] = [fakes.crashed(START_NS + 1, env) for env in range(9)]
     first = fakes.envs(START_NS, IDS, index=1, reward=[0.0] * 64, lane=[*LANES[:60], *["x"] * 4])  # type: ignore[list-item]  # lanes are words

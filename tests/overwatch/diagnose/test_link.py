@@ -1,4 +1,4 @@
-"""Live, slow, stale, lost, ended: each told from the others, for the run and by what its producers said."""
+"""Live, slow, stale, lost, ended: each apart from the others, for the run and by what its producers sent."""
 
 from collections.abc import Iterable
 
@@ -56,12 +56,12 @@ def _seen(state: RunState, after_s: float) -> tuple[str, set[str]]:
     ],
 )
 def test_a_run_that_falls_silent_is_stale_then_lost(after_s: float, word: str, codes: set[str]) -> None:
-    """No end was told: it is not over."""
+    """No end was sent: it is not over."""
     assert _seen(_run({0: _beats(range(30))}), after_s) == (word, codes)
 
 
 @pytest.mark.parametrize(("outcome", "codes"), [("completed", set()), ("failed", {"run-failed"})])
-def test_a_run_that_told_its_end_is_over(outcome: str, codes: set[str]) -> None:
+def test_a_run_that_sent_its_end_is_over(outcome: str, codes: set[str]) -> None:
     """However long ago: it is not lost, and how it ended is what is found."""
     state = _run({0: [*_beats(range(30)), _end(30, outcome)]})
 
@@ -212,7 +212,7 @@ def test_a_source_is_stale_after_three_of_its_own_intervals() -> None:
 
 
 def test_what_comes_together_counts_once() -> None:
-    """One that tells twenty records at once each minute is not lost for being silent between them."""
+    """One that sends twenty records at once each minute is not lost for being silent between them."""
     beats = [
         fakes.policy(START_NS + minute * MINUTE * SECOND + tenth * SECOND // 50, kl_divergence=0.01)
         for minute in range(20)
@@ -224,7 +224,7 @@ def test_what_comes_together_counts_once() -> None:
 
 
 def test_one_that_speaks_all_the_time_is_slow_after_two_seconds() -> None:
-    """Ten times a second or once: as often as seconds can tell."""
+    """Ten times a second or once: as often as seconds resolve."""
     for hz in (10, 1):
         beats = [fakes.policy(START_NS + n * SECOND // hz, kl_divergence=0.01) for n in range(40 * hz)]
         state = _run({0: list(beats)})

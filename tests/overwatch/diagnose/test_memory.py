@@ -1,4 +1,4 @@
-"""Time to a full memory: told where peaks rise beyond their noise, and kept quiet where they do not."""
+"""Time to a full memory: reported where peaks rise beyond their noise, and kept quiet where they do not."""
 
 import random
 
@@ -27,7 +27,7 @@ def _trend(readings: list[float], every_s: float = 1.0) -> MemoryTrend | None:
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.1, 0.5])
-def test_a_leak_over_minutes_is_told_with_its_time(noise: float) -> None:
+def test_a_leak_over_minutes_is_reported_with_its_time(noise: float) -> None:
     """50 MiB a second from 50 GiB: after five minutes some 300 s are left, noise or not."""
     dice = random.Random(3)  # noqa: S311 no secret
     trend = _trend([50 + 0.05 * second + dice.gauss(0, noise) for second in range(300)])

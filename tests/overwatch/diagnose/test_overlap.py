@@ -19,7 +19,7 @@ def origin(epoch: str, rank: int = 0, role: str = "trainer") -> Origin:
 
 
 def reported(lives: Sequence[tuple[Origin, range]], *, numbered: bool = True) -> RunState:
-    """A run whose lives each told something in each of their seconds, in order of time."""
+    """A run whose lives each sent something in each of their seconds, in order of time."""
     spoken = sorted((second, place) for place, (_, seconds) in enumerate(lives) for second in seconds)
     state: RunState | None = None
     for second, place in spoken:
@@ -73,7 +73,7 @@ def test_lives_that_share_nothing_are_not(lives: list[tuple[Origin, range]]) -> 
 
 
 def test_producers_without_numbers_are_not_judged() -> None:
-    """Other libraries may tell one run from several processes by right."""
+    """Other libraries may rightly report one run from several processes."""
     _, snapshot = held(reported([(origin("a"), range(20)), (origin("b"), range(20))], numbered=False))
 
     assert not any(source.overlapping for source in snapshot.link.sources)

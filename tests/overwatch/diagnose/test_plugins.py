@@ -100,7 +100,7 @@ def test_an_installed_factor_weighs_no_more_than_ours_may() -> None:
 
 
 @pytest.mark.usefixtures("installed")
-def test_a_factor_that_fails_is_switched_off_for_the_run_and_said() -> None:
+def test_a_factor_that_fails_is_switched_off_for_the_run_and_reported() -> None:
     """It is called once, across checkpoints too; the finding names it and why, and the others go on."""
     assessment, scores = _judged(judging(DiagnosisConfig()))
     (found,) = [item.problem for item in assessment.findings.values() if item.problem.code == "factor-off"]

@@ -36,7 +36,7 @@ def test_a_healthy_policy_has_no_finding() -> None:
     ],
     ids=["KL alone", "KL and clipping", "the critic", "and entropy falls fast", "and returns fell"],
 )
-def test_rows_that_mean_one_thing_are_told_as_one(rows: dict[str, float], found: dict[str, str]) -> None:
+def test_rows_that_mean_one_thing_are_found_as_one(rows: dict[str, float], found: dict[str, str]) -> None:
     """Five updates after all of them went wrong there is one finding about them."""
     run = Watched().updates(range(1, 46), _from(41, **rows))
     reported = {code: word for code, word in run.severities().items() if code != "slow-drift"}
@@ -101,7 +101,7 @@ def test_many_clipped_samples_of_small_steps_are_no_alarm() -> None:
 @pytest.mark.parametrize(
     ("peak", "found"), [(0.1, {"kl-spike": "info"}), (0.4, {"kl-spike": "warning"}), (0.03, {})]
 )
-def test_a_spike_is_told_at_once_and_not_for_ever(peak: float, found: dict[str, str]) -> None:
+def test_a_spike_is_found_at_once_and_not_for_ever(peak: float, found: dict[str, str]) -> None:
     """Five times the run's median and beyond the target; twenty times the target is a warning."""
     spiky: Rows = lambda number: {"kl_divergence": peak} if number == 41 else {}  # noqa: E731 as above
     run = Watched().updates(range(1, 42), spiky)
@@ -205,7 +205,7 @@ def test_ratios_of_densities_have_no_natural_size(preset: str, codes: set[str]) 
 
 
 def test_a_nan_without_a_fact_is_found_at_once() -> None:
-    """A trainer that tells only numbers: the update with the NaN is critical, and the row is named."""
+    """A trainer that sends only numbers: the update with the NaN is critical, and the row is named."""
     run = Watched().updates(range(1, 6), _from(5, policy_loss=float("nan")))
 
     assert run.severities() == {"non-finite": "critical"}

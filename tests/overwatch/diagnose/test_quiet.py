@@ -1,4 +1,4 @@
-"""What looks like trouble and is none is told as info or not at all; what is trouble is still told."""
+"""What looks like trouble and is none is reported as info or not at all; what is trouble still is."""
 
 from collections.abc import Sequence
 
@@ -72,7 +72,7 @@ def test_a_solved_policy_has_converged(entropy: float, returns: list[float]) -> 
         ([0.6, 0.5, 0.4, 0.25, 0.2, 0.1, 0.08, 0.06, 0.05], [487.0], "critical"),
         ([0.05], [], "critical"),
     ],
-    ids=["return fell", "return lower for long", "not so low", "falls fast", "nobody told returns"],
+    ids=["return fell", "return lower for long", "not so low", "falls fast", "nobody sent returns"],
 )
 def test_little_entropy_without_success_is_trouble(
     entropy: list[float], returns: list[float], severity: str
@@ -114,8 +114,8 @@ def test_a_gradient_is_judged_by_the_runs_own_median(norms: list[float], found: 
     assert _found(_updates(40, grad_norm=norms)) == found
 
 
-def test_the_share_of_clipped_updates_is_told() -> None:
-    """From the norms and the limit that the run declared; the finding says it too."""
+def test_the_share_of_clipped_updates_is_shown() -> None:
+    """From the norms and the limit that the run declared; the finding states it too."""
     clips = {"max_grad_norm": "10"}
     calm = _shown(_updates(40, clips, grad_norm=[6.0] + [11.0] * 5))
     wild = _problem(_updates(40, clips, grad_norm=[6.0] + [30.0] * 5))
@@ -126,7 +126,7 @@ def test_the_share_of_clipped_updates_is_told() -> None:
 
 
 def test_the_trainers_own_share_of_clipped_updates_counts() -> None:
-    """What is told is not worked out; without a limit and without a word it is absent."""
+    """What is sent is not worked out; without a limit and without a word it is absent."""
     clips = {"max_grad_norm": "10"}
     reported = _shown(_updates(30, clips, grad_norm=[11.0], grad_clipped=[0.5])).policy["grad_clipped"]
     silent = _shown(_updates(30, grad_norm=[11.0])).policy["grad_clipped"]
@@ -169,13 +169,13 @@ def _stop(update: int, kl: float) -> EarlyStopped:
 
 
 def test_kl_beyond_its_target_without_a_stop_is_a_warning() -> None:
-    """Nobody stopped it, so it is told."""
+    """Nobody stopped it, so it is found."""
     events = _updates(40, {"target_kl": "0.02"}, kl_divergence=[0.01] + [0.032] * 5)
 
     assert _found(events) == {"policy-kl-divergence": "warning"}
 
 
-def test_an_early_stop_is_not_told_for_ever() -> None:
+def test_an_early_stop_is_not_found_for_ever() -> None:
     """Five updates later it is history; the feed keeps it."""
     events = _updates(40, {"target_kl": "0.02"}, kl_divergence=[0.01])
     late, early = [*events, _stop(38, 0.032)], [*events, _stop(30, 0.032)]

@@ -1,4 +1,4 @@
-"""Rules of a user, judged in whole runs: when they open, about whom, with which words."""
+"""Rules of a user, judged in whole runs: when they open, about what, with which words."""
 
 import pytest
 

@@ -7,7 +7,7 @@ from overwatch.diagnose.judging import SECOND_NS, RuleConfig, RuleError, hold_of
 
 
 def test_terms_are_named_in_full_or_by_scope() -> None:
-    """Both names mean the same row; what no row knows is told by its custom name."""
+    """Both names mean the same row; what no row knows has its custom name."""
     terms = terms_of(
         "overwatch.policy.kl_divergence > 0.05 and policy.kl_divergence>=1e-3 and overwatch.custom.depth < -2"
     )

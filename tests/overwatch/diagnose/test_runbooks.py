@@ -24,7 +24,7 @@ JUDGED = [row for row in ROWS if is_judged(row)]
 
 
 def _words(path: Path) -> Iterator[str]:
-    """Words of a module that may be codes: what `code=` or a constant named so says, and tuples of words."""
+    """Words of a module that may be codes: what `code=` or a constant named so holds, and tuples of words."""
     for node in ast.walk(ast.parse(path.read_text())):
         match node:
             case ast.keyword(arg="code", value=ast.Constant(value=str(word))):
@@ -61,7 +61,7 @@ def test_every_text_has_its_rule() -> None:
 
 
 @pytest.mark.parametrize("entry", [*ALL.values(), *map(runbook_of_row, JUDGED)], ids=lambda e: e.code)
-def test_a_text_says_what_it_means_how_to_confirm_it_and_what_to_do(entry: Runbook) -> None:
+def test_a_text_states_what_it_means_how_to_confirm_it_and_what_to_do(entry: Runbook) -> None:
     """Three whole sentences or more."""
     for text in (entry.means, entry.confirm, entry.act):
         assert text[0].isupper(), text

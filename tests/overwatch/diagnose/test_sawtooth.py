@@ -1,4 +1,4 @@
-"""A lane that works and rests in turn is told from one that idles, works, starts or stops."""
+"""A lane that works and rests in turn is distinct from one that idles, works, starts or stops."""
 
 import pytest
 

@@ -12,7 +12,7 @@ from tests.fakes import SECOND, START_NS
 
 
 def reported(ahead_s: dict[int, float], seconds: int = 10) -> RunState:
-    """A run whose ranks told something every second, each by a clock so far ahead of the collector's."""
+    """A run whose ranks sent something every second, each by a clock so far ahead of the collector's."""
     state: RunState | None = None
     for second in range(seconds):
         for rank, ahead in ahead_s.items():
@@ -48,7 +48,7 @@ def stated(snapshot: Snapshot) -> list[str]:
     return [finding.message for finding in snapshot.findings if finding.code == "clock-ahead"]
 
 
-def test_a_clock_that_is_ahead_is_said_with_how_far() -> None:
+def test_a_clock_that_is_ahead_is_reported_with_how_far() -> None:
     """Of the ranks that have it, not of the others; their sources carry it as a number."""
     snapshot = seen(reported({0: 0.0, 1: 42.0, 2: 7.0}))
 
@@ -57,7 +57,7 @@ def test_a_clock_that_is_ahead_is_said_with_how_far() -> None:
 
 
 @pytest.mark.parametrize("ahead_s", [1.9, 0.0, -1.0, -3600.0], ids=["little", "none", "late", "an hour late"])
-def test_nothing_is_said_of_what_may_have_waited(ahead_s: float) -> None:
+def test_nothing_is_reported_of_what_may_have_waited(ahead_s: float) -> None:
     """Late data may come from a spool, and clocks are never quite alike."""
     snapshot = seen(reported({0: ahead_s}))
 
@@ -85,7 +85,7 @@ def test_what_came_from_the_future_does_not_make_old_what_comes_now(ahead_s: flo
 
 
 def test_who_fell_silent_is_not_spoken_of() -> None:
-    """While others speak, a clock that tells nothing is nobody's trouble."""
+    """While others report, a clock that sends nothing is nobody's trouble."""
     state = reported({0: 0.0, 1: 42.0})
     right_from_now_on(state, range(10, 30))
 

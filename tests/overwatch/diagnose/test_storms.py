@@ -1,4 +1,4 @@
-"""Storms, collapses and lanes: causes are told, symptoms are counted under them."""
+"""Storms, collapses and lanes: causes are reported, symptoms are counted under them."""
 
 from collections.abc import Sequence
 
@@ -82,7 +82,7 @@ def test_a_crash_without_words_counts(error: str) -> None:
 
 
 def test_a_cull_storm_is_about_its_lane() -> None:
-    """Nine culls over four envs where there was hardly one: told with the usual rate and the failing gate."""
+    """Nine culls over four envs where there was hardly one: with the usual rate and the failing gate."""
     events: list[Event] = [_steps(START_NS), _cull(START_NS + SECOND, 7)]
     start = START_NS + 200 * SECOND
     for i, env_id in enumerate([9, 9, 12, 9, 30, 9, 3, 9, 12]):
@@ -234,7 +234,7 @@ def test_little_entropy_is_bad_only_without_success(
 
 
 def test_a_critic_is_given_time() -> None:
-    """Explained variance below 0 is told after it was once good, and after five in a row."""
+    """Explained variance below 0 is found after it was once good, and after five in a row."""
     assert _problems(_updates(30, explained_variance=[-0.5] * 30)) == {}
     assert _problems(_updates(30, explained_variance=[0.5] + [-0.5] * 4)) == {}
     assert set(_problems(_updates(30, explained_variance=[0.5] + [-0.5] * 5))) == {

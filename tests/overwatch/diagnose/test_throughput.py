@@ -1,4 +1,4 @@
-"""A run that gets less done than at its best, or than another run, is told so with the phase that grew."""
+"""A run that gets less done than at its best, or than another run, is reported with the phase that grew."""
 
 import random
 from collections.abc import Callable

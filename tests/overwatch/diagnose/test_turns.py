@@ -1,4 +1,4 @@
-"""Why a learner waits for experience is told by those who collect it."""
+"""The collectors of experience show why a learner waits for it."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def test_slow_environments_are_the_cause_before_all_else() -> None:
     assert (bound.state, bound.hint[:19]) == ("STARVED", "actor is ENV-BOUND:")
 
 
-def test_a_learner_without_actors_that_tell_phases_is_starved() -> None:
+def test_a_learner_without_actors_that_send_phases_is_starved() -> None:
     """Nothing is known of why."""
     bound = _verdict(_facts(0.5, orchestrator={}))
 
@@ -64,7 +64,7 @@ def test_a_learner_without_actors_that_tell_phases_is_starved() -> None:
 
 
 def test_a_dry_queue_is_judged_once_the_waiting_is_known() -> None:
-    """In the first seconds nothing has been told twice: a dry queue is then how every run begins."""
+    """In the first seconds nothing has been sent twice: a dry queue is then how every run begins."""
     young = Cycle(rank=0, coming=("queue_wait", "update"))
     dry = {"name": LEARNER, "of": Of.RANK, "age_s": 0.0, "queue": 0.0, "queue_text": "queue 0/4"}
     bounds = judge_ranks([LaneFacts(**dry, cycle=young)], AnomalyLimits())

@@ -25,7 +25,7 @@ class Variant(Case, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> Settings:
-        """As told, not as in the corpus."""
+        """As given, not as in the corpus."""
         names = (self.name, *self.also) if self.name else ()
         return Settings(
             gpus=self.gpus, envs=self.envs, slots=self.slots, rate_hz=self.rate_hz, seconds=self.seconds,
@@ -120,6 +120,6 @@ def test_a_fault_of_another_size_is_found_in_time(case: Variant, monkeypatch: py
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", QUIET, ids=lambda case: f"{case.label}-{case.gpus}x{case.envs}")
-def test_what_is_no_fault_is_not_told(case: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_fault_is_not_reported(case: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
     """No warning and no critical finding: fleets of other sizes, and what only looks like trouble."""
     assert _run(case, monkeypatch).before == ()

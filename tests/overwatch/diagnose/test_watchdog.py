@@ -245,7 +245,7 @@ def test_the_rank_that_stopped_first_is_named() -> None:
 
 
 def test_updates_alone_have_a_rhythm() -> None:
-    """A run that tells no phases is watched by its updates."""
+    """A run that sends no phases is watched by its updates."""
     updates: list[Event] = [
         fakes.policy(START_NS + i * SECOND, index=i, kl_divergence=0.01) for i in range(20)
     ]

@@ -28,7 +28,7 @@ def _resource(**more: str) -> dict[str, Any]:
 
 
 def metrics(second: float, reward: float = 1.0) -> dict[str, Any]:
-    """One gauge and one sum, as a foreign exporter tells them."""
+    """One gauge and one sum, as a foreign exporter writes them."""
     gauge = {"dataPoints": [{"timeUnixNano": at(second), "asDouble": reward}]}
     total = {
         "aggregationTemporality": 2,

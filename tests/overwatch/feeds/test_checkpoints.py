@@ -191,7 +191,7 @@ def test_a_recording_is_found_by_its_path(tmp_path: Path) -> None:
     assert len(build()) == 32
 
 
-def test_how_much_is_done_is_told_meanwhile(cache: Path, storm: Path) -> None:
+def test_how_much_is_done_is_reported_meanwhile(cache: Path, storm: Path) -> None:
     """Of a whole replay and of a long seek: rising parts of the way."""
     assert not cache.exists()
     for work in (lambda one: Player(one).seek(1 << 62), lambda one: list(one.recorded())):

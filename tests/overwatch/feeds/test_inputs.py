@@ -22,9 +22,9 @@ from overwatch.snapshot import SCHEMA_VERSION
 from tests.overwatch.feeds import otlpfiles
 from tests.overwatch.feeds.recordings import two_lives
 
-TOLD = otlpfiles.reported(range(1, 8))
-PLAIN = otlpfiles.lines(TOLD)
-PROTO = [otlpfiles.protobuf(request) for request in TOLD]
+SENT = otlpfiles.reported(range(1, 8))
+PLAIN = otlpfiles.lines(SENT)
+PROTO = [otlpfiles.protobuf(request) for request in SENT]
 
 
 def _lines(opened: Input) -> list[bytes]:
@@ -40,18 +40,18 @@ def _zstd(data: bytes) -> bytes:
     return zstandard.ZstdCompressor().compress(data)
 
 
-def _joined(between: str, reported: list[dict[str, Any]] = TOLD, indent: int | None = None) -> bytes:
+def _joined(between: str, reported: list[dict[str, Any]] = SENT, indent: int | None = None) -> bytes:
     return between.join(json.dumps(one, indent=indent) for one in reported).encode()
 
 
 def _mixed() -> bytes:
-    texts = (json.dumps(one, indent=2 if place % 3 else None) for place, one in enumerate(TOLD))
+    texts = (json.dumps(one, indent=2 if place % 3 else None) for place, one in enumerate(SENT))
     return "\n".join(texts).encode()
 
 
 def _together() -> list[dict[str, Any]]:
     """Requests of one moment as one object."""
-    return [{**a, **b, **c} for a, b, c in zip(TOLD[::3], TOLD[1::3], TOLD[2::3], strict=True)]
+    return [{**a, **b, **c} for a, b, c in zip(SENT[::3], SENT[1::3], SENT[2::3], strict=True)]
 
 
 SHAPES: dict[str, Callable[[], bytes]] = {
@@ -69,16 +69,16 @@ SHAPES: dict[str, Callable[[], bytes]] = {
     "JSON objects one behind another": lambda: _joined(""),
     "JSON objects with blanks between": lambda: b"\n \n" + _joined(" \t "),
     "JSON lines and objects over many lines": _mixed,
-    "a JSON array": lambda: json.dumps(TOLD).encode(),
-    "a JSON array over many lines": lambda: json.dumps(TOLD, indent="\t").encode() + b"\n",
+    "a JSON array": lambda: json.dumps(SENT).encode(),
+    "a JSON array over many lines": lambda: json.dumps(SENT, indent="\t").encode() + b"\n",
     "a JSON array, an element a line": lambda: b"[\n" + _joined(",\n") + b"\n]\n",
-    "several JSON arrays": lambda: json.dumps(TOLD[:5]).encode() + json.dumps(TOLD[5:], indent=2).encode(),
-    "a JSON array, packed with gzip": lambda: gzip.compress(json.dumps(TOLD).encode()),
+    "several JSON arrays": lambda: json.dumps(SENT[:5]).encode() + json.dumps(SENT[5:], indent=2).encode(),
+    "a JSON array, packed with gzip": lambda: gzip.compress(json.dumps(SENT).encode()),
     "JSON objects over many lines, packed with zstd": lambda: _zstd(_joined("\n", indent=2)),
     "JSON objects of all three signals": lambda: _joined("\n", _together()),
     "protobuf messages": lambda: otlpfiles.framed(PROTO),
     "protobuf messages, each packed": lambda: otlpfiles.packed(PROTO),
-    "JSON messages, each packed": lambda: otlpfiles.packed(json.dumps(one).encode() for one in TOLD),
+    "JSON messages, each packed": lambda: otlpfiles.packed(json.dumps(one).encode() for one in SENT),
     "protobuf messages, packed as a whole": lambda: _zstd(otlpfiles.framed(PROTO)),
 }
 
@@ -94,7 +94,7 @@ def test_every_form_of_an_otlp_file_is_the_same_replay(tmp_path: Path, shape: st
     assert "newest time" in opened.remarks()[0]
 
 
-def test_what_a_foreign_file_tells_is_shown(tmp_path: Path) -> None:
+def test_what_a_foreign_file_holds_is_shown(tmp_path: Path) -> None:
     """Its metrics as custom numbers, its log lines in the feed, under its run."""
     *_, last = open_input(otlpfiles.written(tmp_path / "a.json", PLAIN)).recorded()
 
@@ -120,9 +120,9 @@ def test_rotated_and_packed_files_of_a_folder_are_one_replay(tmp_path: Path) -> 
     """Whatever they are called, in whatever form; the order is that of the times in them."""
     usual = _usual(tmp_path)
     here = tmp_path / "exported"
-    otlpfiles.written(here / "out.json", otlpfiles.lines(TOLD[15:]))
+    otlpfiles.written(here / "out.json", otlpfiles.lines(SENT[15:]))
     otlpfiles.written(here / "out-2026-01-01T00-00-02.000.json", otlpfiles.packed(PROTO[9:15]))
-    otlpfiles.written(here / "older" / "out-2025.json.gz", gzip.compress(otlpfiles.lines(TOLD[:9])))
+    otlpfiles.written(here / "older" / "out-2025.json.gz", gzip.compress(otlpfiles.lines(SENT[:9])))
 
     assert _lines(open_input(here)) == usual
 
@@ -184,7 +184,7 @@ def test_a_journal_replays_what_was_accepted(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "data" / "journal")
     journal = DurableJournal(folder, lambda: next(clock))
     journal.append(Signal.START, b'{"version":"1","pid":1,"config_digest":""}')
-    for request, body in zip(TOLD, PROTO, strict=True):
+    for request, body in zip(SENT, PROTO, strict=True):
         signal = {"L": Signal.LOGS, "M": Signal.METRICS, "S": Signal.TRACES}[next(iter(request))[8]]
         journal.append(signal, body)
     journal.close()
@@ -194,7 +194,7 @@ def test_a_journal_replays_what_was_accepted(tmp_path: Path) -> None:
     assert isinstance(opened, Recording)
     stamps = [stamp for stamp, _ in opened.reported()]
 
-    assert stamps == [otlpfiles.START_S * 10**9 + n * (10**9 // 3) for n in range(1, 1 + len(TOLD))]
+    assert stamps == [otlpfiles.START_S * 10**9 + n * (10**9 // 3) for n in range(1, 1 + len(SENT))]
     assert _lines(open_input(segment)) == _lines(open_input(segment.parent)) == _lines(opened) != []
 
 

@@ -43,7 +43,7 @@ def _snapshot(update: int) -> Snapshot:
 
 
 class Server:
-    """A view API that sends what a test tells it to."""
+    """A view API that sends what a test gives it."""
 
     def __init__(self, messages: list[bytes | str]) -> None:
         self.messages = messages
@@ -117,7 +117,7 @@ def test_snapshots_arrive_as_they_were_sent() -> None:
     asyncio.run(scenario())
 
 
-def test_it_reconnects_and_says_so() -> None:
+def test_it_reconnects_and_reports_it() -> None:
     """A collector that went away is called again until it is back, on the same address."""
 
     async def scenario() -> None:
@@ -213,7 +213,7 @@ def test_the_age_is_counted_here() -> None:
 
 
 def test_another_view_is_asked_for_without_a_gap() -> None:
-    """Selecting connects anew at once; the connection is never said to be down."""
+    """Selecting connects anew at once; the connection is never reported down."""
 
     async def scenario() -> None:
         server = Server([codec.encode(_snapshot(1))])
@@ -264,7 +264,7 @@ def test_a_url_that_is_no_address_is_refused_with_the_fix(url: str) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 3])
-def test_another_view_comes_from_a_collector_that_never_says_goodbye(after: int) -> None:
+def test_another_view_comes_from_a_collector_that_never_closes(after: int) -> None:
     """One that sends on and reads nothing is left all the same, before its first snapshot or later."""
 
     async def scenario() -> None:

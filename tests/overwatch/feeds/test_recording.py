@@ -91,7 +91,7 @@ def test_an_index_without_start_or_end_is_replayed(tmp_path: Path) -> None:
 
 
 def test_batches_after_an_end_without_a_start_come_after_it(tmp_path: Path) -> None:
-    """No tick is taken twice, whatever the index says."""
+    """No tick is taken twice, whatever the index states."""
     written = Written(tmp_path)
     written.start()
     written.update(1.0)
@@ -105,7 +105,7 @@ def test_batches_after_an_end_without_a_start_come_after_it(tmp_path: Path) -> N
 
 
 def test_a_start_alone_is_no_life(tmp_path: Path) -> None:
-    """A collector that heard nothing and did not end leaves nothing to replay."""
+    """A collector that received nothing and did not end leaves nothing to replay."""
     written = Written(tmp_path)
     written.start()
     recording = Recording(written.close())
@@ -235,7 +235,7 @@ def test_a_batch_on_a_tick_belongs_to_it(tmp_path: Path) -> None:
 
 
 def test_how_runs_are_judged_is_read_from_the_start(tmp_path: Path) -> None:
-    """The limits that a collector was told to judge by judge the replay too."""
+    """The limits that a collector was configured with judge the replay too."""
     limits = []
     for name, body in (("usual", b"{}"), ("other", b'{"preset":"ppo-continuous"}')):
         written = Written(tmp_path / name)

@@ -61,7 +61,7 @@ def test_it_begins_paused_and_steps(folder: Path) -> None:
 
 
 def test_it_plays_to_the_end_and_pauses_there(folder: Path) -> None:
-    """Time goes by as often as the speed says; the alarms on the way are kept."""
+    """Time goes by as often as the speed states; the alarms on the way are kept."""
 
     async def steps(replay: Replay, updates: AsyncGenerator[Update, None]) -> None:
         replay.set_speed(64.0)

@@ -1,4 +1,4 @@
-"""A run is compared with another one: read from its recording, told by a start record, or given to replay."""
+"""A run is compared with another one: read from its recording, in a start record, or given to replay."""
 
 import json
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def _codes(snapshots: list[Snapshot]) -> set[str]:
 
 
 @pytest.mark.parametrize("place", [".", "otlp", "snapshots.jsonl"])
-def test_a_recording_tells_how_much_its_run_got_done(recording: Path, place: str) -> None:
+def test_a_recording_shows_how_much_its_run_got_done(recording: Path, place: str) -> None:
     """By the folder, by its folder of OTLP files, or by its log of snapshots."""
     found = read_baseline(recording / place)
 
@@ -53,13 +53,13 @@ def test_a_recording_tells_how_much_its_run_got_done(recording: Path, place: str
 
 
 def test_a_recording_without_snapshots_is_folded(recording: Path, tmp_path: Path) -> None:
-    """It tells the same."""
+    """It shows the same."""
     (tmp_path / "otlp").symlink_to(recording / "otlp")
 
     assert read_baseline(tmp_path) == read_baseline(recording)
 
 
-def test_what_holds_no_measured_run_is_said(tmp_path: Path) -> None:
+def test_what_holds_no_measured_run_is_reported(tmp_path: Path) -> None:
     """A log without a run, a run that was too short, a folder without either."""
     empty = tmp_path / "snapshots.jsonl"
     empty.write_text("\n{broken\n")
@@ -72,7 +72,7 @@ def test_what_holds_no_measured_run_is_said(tmp_path: Path) -> None:
         read_baseline(tmp_path / "short" / "nothing")
 
 
-def test_a_start_record_tells_the_baseline_and_a_recording_keeps_it(tmp_path: Path) -> None:
+def test_a_start_record_states_the_baseline_and_a_recording_keeps_it(tmp_path: Path) -> None:
     """The replay finds what was found live, at the same moments, through checkpoints too."""
     writer, live = RecordingWriter(tmp_path / "otlp", (Signal.LOGS,)), list[bytes]()
     fold, tick, waiting = Fold(), next_tick(START_NS), list(_batches(FASTER))
@@ -139,7 +139,7 @@ def test_a_baseline_that_changes_nothing_is_bad_usage(
 
 
 def test_a_life_without_a_baseline_compares_with_none() -> None:
-    """What an earlier life of the collector was told is over."""
+    """What an earlier life of the collector was given is over."""
     fold, tick = Fold(), next_tick(START_NS) + 60 * 10 * FAST_NS
     batches = list(_batches(FASTER))
     later = Batch(sequence=10**6, stamp=tick - 1, signal=Signal.START, body=b'{"baseline":null}')

@@ -1,4 +1,4 @@
-"""Many measurements as few: what is left was told, nothing bad is lost, folding in parts is no matter."""
+"""Many measurements as few: what is left was sent, nothing bad is lost, folding in parts is no matter."""
 
 import math
 
@@ -57,7 +57,7 @@ def test_a_value_that_is_not_finite_counts_as_bad_and_is_no_extreme() -> None:
     assert none.conflated.low == {}
 
 
-def test_a_row_stands_where_it_was_told_last() -> None:
+def test_a_row_stands_where_it_was_sent_last() -> None:
     """An env that is not in later steps keeps its own last value and time."""
     reported = steps([{0: 1.0, 1: 5.0}, {0: 2.0, 1: 9.0}, {0: 3.0}, {0: -4.0}])
     left = fold(reported)
@@ -75,8 +75,8 @@ def test_a_row_stands_where_it_was_told_last() -> None:
     assert late.conflated.high[REWARD].dtype == "<f4"
 
 
-def test_words_are_the_last_that_were_told() -> None:
-    """Slots are told apart by all of their keys, whatever their labels' order."""
+def test_words_are_the_last_that_were_sent() -> None:
+    """Slots are distinguished by all of their keys, whatever their labels' order."""
     reported = [
         fakes.slots(START_NS, [0, 0], ["r0c0", "r0c1"], ["training", "dormant"]),
         fakes.slots(START_NS + SECOND, [0, 0], ["r0c1", "r0c0"], ["blending", "holding"]),

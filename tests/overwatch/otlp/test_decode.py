@@ -223,7 +223,7 @@ def test_foreign_env_metrics_become_columns() -> None:
 
 
 def test_a_lane_on_an_env_point_is_the_envs_lane() -> None:
-    """Points that name a lane say it in a column; those that do not are a measurement of their own."""
+    """Points that name a lane have it in a column; those that do not are a measurement of their own."""
     lanes = {4: "cuda:1", 2: "cuda:0", 3: None}
     rows = [
         ({"overwatch.env.id": env, **({"overwatch.lane.id": lane} if lane else {})}, float(env))
@@ -268,7 +268,7 @@ def test_an_end_without_its_env_is_a_problem() -> None:
 
 
 def test_an_end_of_the_policys_value_is_an_empty_column() -> None:
-    """It is told of the run, for an end is no update."""
+    """It belongs to the run, for an end is no update."""
     message = points(KL.name, [({}, 1.0)], rl__run__id="r")
     (metric,) = message.resource_metrics[0].scope_metrics[0].metrics
     metric.gauge.data_points[0].flags = DataPointFlags.DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK
@@ -360,7 +360,7 @@ def test_the_end_of_an_env_entity_ends_the_env(kind: str, ids: Value, ended: lis
 
 
 def test_the_name_of_an_event_may_be_an_attribute() -> None:
-    """Producers of before the field are understood; what they said is shown as they said it."""
+    """Producers of before the field are understood; what they sent is shown as they sent it."""
     message = logs(rl__run__id="r")
     records = message.resource_logs[0].scope_logs[0].log_records
     reported = {

@@ -29,7 +29,7 @@ def bucket(scale: int, value: float) -> int:
 
 
 def exponential(values: list[float], scale: int) -> Distribution:
-    """What an SDK would tell of values, without their least and greatest."""
+    """What an SDK would send of values, without their least and greatest."""
     positive: dict[int, int] = {}
     negative: dict[int, int] = {}
     for value in values:
@@ -43,7 +43,7 @@ def exponential(values: list[float], scale: int) -> Distribution:
 
 
 def explicit(values: list[float], bounds: tuple[float, ...]) -> Distribution:
-    """What an SDK would tell of values by fixed bounds."""
+    """What an SDK would send of values by fixed bounds."""
     counts = [0] * (len(bounds) + 1)
     for value in values:
         counts[sum(value > bound for bound in bounds)] += 1
@@ -76,7 +76,7 @@ def test_an_estimate_lies_in_the_bucket_of_the_true_quantile(
 def test_two_scales_meet_at_the_coarser_one(
     one: list[float], other: list[float], scale: int, another: int
 ) -> None:
-    """Values told at two scales together are what they would be, told at the coarser one."""
+    """Values sent at two scales together are what they would be, sent at the coarser one."""
     both = together([exponential(one, scale), exponential(other, another)])
     whole = exponential(one + other, min(scale, another))
 
@@ -87,7 +87,7 @@ def test_two_scales_meet_at_the_coarser_one(
 def test_what_came_since_is_what_came_since(
     before: list[float], after: list[float], scale: int, coarser: int
 ) -> None:
-    """The newest values of a running distribution are told back, also when its scale fell meanwhile."""
+    """The newest values of a running distribution are recovered, also when its scale fell meanwhile."""
     old, whole = exponential(before, scale), exponential(before + after, scale - coarser)
     newest = whole.minus(old)
 
@@ -118,7 +118,7 @@ def test_a_distribution_of_nothing_has_neither_mean_nor_quantile() -> None:
     assert Distribution(count=3).mean is None
 
 
-def test_a_summary_tells_its_own_quantiles_only() -> None:
+def test_a_summary_has_its_own_quantiles_only() -> None:
     """What a producer computed is taken as it is; others are not made up."""
     reported = Distribution(count=9, sum=9.0, shape=Given(((0.5, 1.0), (0.99, 7.0))))
 
@@ -139,7 +139,7 @@ def test_a_summary_tells_its_own_quantiles_only() -> None:
 def test_what_does_not_hold_the_values_of_before_is_another_count(
     whole: Distribution, before: Distribution
 ) -> None:
-    """A running distribution that lost values, or that tells them otherwise, began anew."""
+    """A running distribution that lost values, or that states them otherwise, began anew."""
     assert whole.minus(before) is None
 
 

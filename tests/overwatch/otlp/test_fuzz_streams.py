@@ -53,7 +53,7 @@ def test_a_few_streams_are_read_in_one_way() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_ten_minutes_of_streams_are_read_in_one_way(capsys: pytest.CaptureFixture[str]) -> None:
-    """As many as fit; `OVERWATCH_FUZZ_S` says another time in seconds."""
+    """As many as fit; `OVERWATCH_FUZZ_S` sets another time in seconds."""
     seconds = float(os.environ.get(SECONDS, "600"))
     until, began = time.monotonic() + seconds, random.SystemRandom().randrange(1 << 40)
     requested = known = seed = 0

@@ -182,7 +182,7 @@ def known(message: Message) -> Message:
     return message
 
 
-def said_again(signal: Signal, line: bytes) -> bytes:
+def reencoded(signal: Signal, line: bytes) -> bytes:
     """The protobuf of what OpenTelemetry's codec read in a line, as it writes it."""
     read = READERS[signal](json.loads(line))
     return from_json(signal, json.dumps(read.to_dict()).encode())
@@ -191,11 +191,11 @@ def said_again(signal: Signal, line: bytes) -> bytes:
 @pytest.mark.parametrize("signal", sorted(KINDS, key=lambda signal: signal.value))
 @settings(deadline=None)
 @given(data=st.data())
-def test_every_line_says_the_same_to_opentelemetrys_codec(signal: Signal, data: st.DataObject) -> None:
+def test_every_line_means_the_same_to_opentelemetrys_codec(signal: Signal, data: st.DataObject) -> None:
     """All kinds of messages: what it reads of our line is what was sent."""
     message = known(data.draw(messages(KINDS[signal].DESCRIPTOR)))
     body = message.SerializeToString(deterministic=True)
-    back = KINDS[signal].FromString(said_again(signal, to_json(signal, body)))
+    back = KINDS[signal].FromString(reencoded(signal, to_json(signal, body)))
     assert back.SerializeToString(deterministic=True) == body
 
 
@@ -208,4 +208,4 @@ def test_a_recording_is_read_by_opentelemetrys_codec(tmp_path: Path) -> None:
             assert http(f"{service.endpoints.otlp_http}/v1/logs", body, "POST", **headers).status == 200
 
     lines = (tmp_path / "otlp" / "logs.jsonl").read_bytes().split(b"\n")
-    assert [said_again(Signal.LOGS, line) for line in lines if line] == bodies
+    assert [reencoded(Signal.LOGS, line) for line in lines if line] == bodies

@@ -49,7 +49,7 @@ def parsed(body: bytes) -> str | None:
 
 
 def read(body: bytes) -> str | None:
-    """What a body says as it is read."""
+    """What a body states as it is read."""
     try:
         return whole(decode(METRICS, body))
     except MalformedBody:

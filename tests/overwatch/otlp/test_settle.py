@@ -101,7 +101,7 @@ def test_a_cumulative_sum_is_its_newest_value_also_after_a_reset() -> None:
 
 
 def test_a_request_that_comes_again_counts_nothing() -> None:
-    """A retransmitted delta is late, and says no value."""
+    """A retransmitted delta is late, and has no value."""
     totals = Totals()
     again = [read(sums([(1, 2, 5.0)], DELTA), totals) for _ in range(2)]
 
@@ -195,7 +195,7 @@ def test_a_request_may_be_settled_more_than_once() -> None:
     assert decoded.series is not None
 
 
-def test_two_writers_of_one_series_are_told_once_and_counted() -> None:
+def test_two_writers_of_one_series_are_reported_once_and_counted() -> None:
     """The run's feed states who shares what; every further point is counted."""
     totals = Totals()
     seen = [
@@ -244,7 +244,7 @@ def test_a_distribution_is_its_mean_and_about_its_quantiles(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["histogram", "exponential_histogram"])
-def test_of_a_cumulative_distribution_the_newest_values_are_told(kind: str) -> None:
+def test_of_a_cumulative_distribution_the_newest_values_are_kept(kind: str) -> None:
     """The mean is of what came since the export before."""
     totals = Totals()
     read(one(kind, count=4, sum=8.0, temporality=CUMULATIVE, **SHAPES[kind]), totals)
@@ -279,7 +279,7 @@ def test_changes_of_a_distribution_without_values_are_no_gap() -> None:
     assert [len(decoded.records) for decoded in reported] == [1, 0, 1]
 
 
-def test_a_distribution_without_values_says_nothing() -> None:
+def test_a_distribution_without_values_states_nothing() -> None:
     """No observation is no value, never 0."""
     assert read(one("histogram", count=0, sum=0.0)) == Decoded(items=1)
 
@@ -308,7 +308,7 @@ BROKEN: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("rule", BROKEN)
 @pytest.mark.parametrize("name", [KL.name, "app.latency"])
 def test_a_distribution_that_breaks_a_rule_is_rejected_alone(rule: str, name: str) -> None:
-    """What OTLP says MUST hold is checked of each point; its neighbours are unharmed."""
+    """What OTLP states MUST hold is checked of each point; its neighbours are unharmed."""
     kind, fields = BROKEN[rule]
     message = one(kind, **dict(fields))
     message.resource_metrics[0].scope_metrics[0].metrics[0].name = name
@@ -457,7 +457,7 @@ def series(decoded: Decoded) -> list[TallySeries]:
         (CUMULATIVE, [(1, 2, 5.0), (1, 3, 9.0), (4, 5, 2.0), (4, 6, 3.0)], [5.0, 9.0, 11.0, 12.0]),
         (CUMULATIVE, [(1, 2, 5.0), (1, 3, 2.0)], [5.0, 7.0]),
     ],
-    ids=["changes with a gap", "a restart", "a restart that says no new start"],
+    ids=["changes with a gap", "a restart", "a restart that states no new start"],
 )
 def test_a_counter_never_falls(
     temporality: int, points: list[tuple[float, float, float]], expected: list[float]
@@ -494,7 +494,7 @@ def test_labels_of_the_row_distinguish_and_others_add_up() -> None:
 
 
 def test_label_sets_beyond_the_most_are_one() -> None:
-    """The 65th is `other`, and so are all after it, whichever request tells them."""
+    """The 65th is `other`, and so are all after it, whichever request sends them."""
     totals = Totals()
     for n in range(70):
         last = read(samples([(1, 2 + n, 1.0)], CUMULATIVE, status=str(n)), totals)

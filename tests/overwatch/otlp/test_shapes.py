@@ -1,4 +1,4 @@
-"""A shape states what the general path says, or nothing; those that come again are learned."""
+"""A shape states what the general path states, or nothing; those that come again are learned."""
 
 import math
 import random
@@ -121,7 +121,7 @@ def whole(decoded: Decoded) -> str:
 
 @given(st.data())
 def test_other_numbers_are_read_as_the_general_path_reads_them(data: st.DataObject) -> None:
-    """Whatever the numbers, the shape says the same or nothing."""
+    """Whatever the numbers, the shape states the same or nothing."""
     request = data.draw(requests())
     body = request.SerializeToString()
     shape = learn(body)

@@ -1,4 +1,4 @@
-"""What a request says once, for all of its items: long words cost no more than they are long."""
+"""What a request states once, for all of its items: long words cost no more than they are long."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -70,7 +70,7 @@ def test_a_long_word_is_no_longer_for_being_shared(signal: Signal, body: Callabl
     assert _most(signal, body("x" * LONG)) - _most(signal, body("x")) < 12 * LONG
 
 
-def test_a_run_id_that_is_too_long_is_refused_and_said() -> None:
+def test_a_run_id_that_is_too_long_is_rejected_and_reported() -> None:
     """It would stand in every line and label of the run; the longest that is taken is."""
     lines = _lines("", **{wire.RUN_ID: "x" * (wire.LONGEST_ID + 1)})
     counts = counts_of(decode(Signal.LOGS, lines))

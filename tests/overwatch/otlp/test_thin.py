@@ -112,7 +112,7 @@ def test_updates_without_a_number_are_counted_beside_one_that_came_in_two_parts(
 
 
 def _summary(state: RunState, names: set[str]) -> dict[str, object]:
-    """What is known now of these names; envs by id, since who is heard of first has the first row."""
+    """What is known now of these names; envs by id, since the first to report has the first row."""
     envs = state.envs
     order = np.argsort(envs.ids[: envs.n])
     reported = {name: series.value for name, series in state.policy.items() if name in names}
@@ -186,7 +186,7 @@ def test_what_is_kept_is_kept_whole() -> None:
     assert len(left) < 250
 
 
-def test_what_the_run_says_of_itself_is_left_longer() -> None:
+def test_what_the_run_reports_of_itself_is_left_longer() -> None:
     """Before what matters its own numbers stay one a second, those of envs do not."""
     whole = simulated(90)
     span = whole[0].stamp, whole[-1].stamp
@@ -236,7 +236,7 @@ def test_who_spoke_in_a_second_still_speaks_in_it() -> None:
     ids=["fast", "in bursts", "fast, silent, fast, slow"],
 )
 def test_silence_is_judged_as_it_was(reported: list[float]) -> None:
-    """By the intervals of who falls silent, however much was told within a second: each word at its time."""
+    """By the intervals of what falls silent, however much was sent within a second: each word at its time."""
     whole = [
         batch(n, second + 0.05 * rank, _entropy(second, n), key)
         for n, second in enumerate(reported, 1)
@@ -306,7 +306,7 @@ def test_a_run_may_go_and_another_stays() -> None:
 
 
 def test_what_came_late_keeps_a_number_a_minute_of_its_own_time() -> None:
-    """A spool that drains tells minutes in a second; they stay apart."""
+    """A spool that drains sends minutes in a second; they stay apart."""
     events: list[list[Event]] = [
         [fakes.policy(START_NS + n * 10 * SECOND, n, entropy=0.5)] for n in range(60)
     ]

@@ -28,14 +28,14 @@ def window(start: float, at: float, part: str = "", run: str = "r", group: str =
 
 
 def added(points: list[tuple[float, float, float]]) -> list[tuple[str, float | None]]:
-    """What becomes of changes told as (start, at, change)."""
+    """What becomes of changes sent as (start, at, change)."""
     reported = Totals()
     moved = [reported.add(window(start, at), change) for start, at, change in points]
     return [(one.step.value, one.value) for one in moved]
 
 
 def watched(points: list[tuple[float, float, float]]) -> list[tuple[str, float | None]]:
-    """What becomes of totals told as (start, at, total)."""
+    """What becomes of totals sent as (start, at, total)."""
     reported = Totals()
     moved = [reported.watch(window(start, at), total, rises=True) for start, at, total in points]
     return [(one.step.value, one.value) for one in moved]
@@ -89,7 +89,7 @@ def test_totals_are_watched_by_the_rules(rule: str) -> None:
 
 
 def test_two_writers_of_changes_are_noticed_once() -> None:
-    """Windows of one writer never end within each other; the first that does is told."""
+    """Windows of one writer never end within each other; the first that does is reported."""
     reported = Totals()
     firsts = []
     for start in range(1, 9):
@@ -101,7 +101,7 @@ def test_two_writers_of_changes_are_noticed_once() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from("ab")), max_size=30))
 def test_every_change_counts_exactly_once(changes: list[tuple[int, str]]) -> None:
-    """Whatever is sent again, in whatever order of series, a total is the sum of what was told."""
+    """Whatever is sent again, in whatever order of series, a total is the sum of what was sent."""
     reported, clock, last = Totals(), {"a": 0, "b": 0}, 0.0
     for change, part in changes:
         clock[part] += 1
@@ -226,34 +226,34 @@ def gone(events: list[Event]) -> list[tuple[int, list[int]]]:
 
 def test_an_env_whose_reports_stop_is_removed() -> None:
     """Three intervals without a report, by its producer's clock, noticed when its run speaks."""
-    bodies = [report(1, 7), report(1, 8), report(11, 8), stated(31, "app.said"), stated(32, "app.said")]
+    bodies = [report(1, 7), report(1, 8), report(11, 8), stated(31, "app.logged"), stated(32, "app.logged")]
 
     assert gone(received(bodies)) == [(31, [7])]
 
 
 def test_reports_that_come_keep_an_env() -> None:
     """Late and repeated reports end nothing."""
-    bodies = [report(at, 7) for at in (1, 11, 21, 11, 31)] + [stated(60, "app.said")]
+    bodies = [report(at, 7) for at in (1, 11, 21, 11, 31)] + [stated(60, "app.logged")]
 
     assert gone(received(bodies)) == []
 
 
 def test_a_run_does_not_end_the_envs_of_another() -> None:
     """Each run has a clock of its own."""
-    assert gone(received([report(1, 7), stated(1000, "app.said", run="other")])) == []
+    assert gone(received([report(1, 7), stated(1000, "app.logged", run="other")])) == []
 
 
 def test_an_env_that_was_deleted_is_waited_for_no_longer() -> None:
-    """The told end is the only one; one that reports again is waited for again."""
+    """The end that was sent is the only one; one that reports again is waited for again."""
     deleted = stated(5, "entity.delete", entity_type="overwatch.env", entity_id={"overwatch.env.id": 7})
-    bodies = [report(1, 7), deleted, stated(100, "app.said"), report(101, 7), stated(200, "app.said")]
+    bodies = [report(1, 7), deleted, stated(100, "app.logged"), report(101, 7), stated(200, "app.logged")]
 
     assert gone(received(bodies)) == [(5, [7]), (131, [7])]
 
 
 def test_an_env_without_an_interval_promises_nothing() -> None:
     """0 or nothing takes the promise back."""
-    bodies = [report(1, 7), report(2, 7, interval=0), stated(1000, "app.said")]
+    bodies = [report(1, 7), report(2, 7, interval=0), stated(1000, "app.logged")]
 
     assert gone(received(bodies)) == []
 
@@ -268,7 +268,7 @@ def test_an_interval_that_is_none_is_malformed(interval: Value) -> None:
 
 
 def test_a_run_that_was_deleted_is_over() -> None:
-    """The reason is told with it."""
+    """The reason comes with it."""
     body = stated(9, "entity.delete", entity_type="overwatch.run", entity_delete_reason="budget spent")
 
     assert received([body]) == [RunFinished(at=START_NS + 9 * S, outcome="completed", reason="budget spent")]
@@ -299,5 +299,5 @@ def test_promises_are_bounded_and_outlive_a_restart(monkeypatch: pytest.MonkeyPa
     again = msgspec.msgpack.decode(msgspec.msgpack.encode(totals), type=Totals)
 
     assert (totals.entities.size, again) == (2, totals)
-    assert gone(received([stated(100, "app.said")], again)) == [(31, [0]), (31, [1])]
+    assert gone(received([stated(100, "app.logged")], again)) == [(31, [0]), (31, [1])]
     assert again.entities.size == 0

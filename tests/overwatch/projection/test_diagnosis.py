@@ -67,7 +67,7 @@ def test_equal_lanes_are_in_natural_order() -> None:
     assert [lane.gpu_id for lane in _shown([reported]).system.gpus] == ["gpu1", "gpu2", "gpu10"]
 
 
-def test_the_verdict_tells_causes() -> None:
+def test_the_verdict_names_causes() -> None:
     """The throttled lane and the one that waits for it, not the slow envs."""
     snapshot = _shown(_throttled(), for_s=4.5)
 
@@ -114,7 +114,7 @@ def _busy_env() -> list[Event]:
     return events
 
 
-def test_the_drawer_tells_all_of_one_env() -> None:
+def test_the_drawer_shows_all_of_one_env() -> None:
     """Rank, reasons with weights, trends with their windows, actions, events."""
     detail = _shown(_busy_env(), View(rows=1, env_id=3), for_s=1).detail
 
@@ -151,7 +151,7 @@ def test_an_env_never_seen_has_its_id_alone() -> None:
     assert (detail.env, detail.rank, detail.trends) == (None, None, {})
 
 
-def test_rollups_are_told_by_lane() -> None:
+def test_rollups_are_shown_by_lane() -> None:
     """Census and actions of each lane, in the order of the board's groups."""
     events = [
         *_busy_env(),
@@ -180,7 +180,7 @@ def test_the_feed_has_a_rate() -> None:
     assert _shown(quiet, for_s=1).feed_rate == 0
 
 
-def test_a_healthy_run_says_what_is_judged() -> None:
+def test_a_healthy_run_names_what_is_judged() -> None:
     """Envs, policy and lanes, in one line."""
     events: list[Event] = [fakes.policy(START_NS + i, index=i, kl_divergence=0.01) for i in range(25)]
     events += [fakes.envs(START_NS, [0, 1], reward=[0.0, 1.0])]

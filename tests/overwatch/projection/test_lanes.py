@@ -12,7 +12,7 @@ from tests.fakes import SECOND, START_NS
 
 
 def shown(events: list[Event]) -> Snapshot:
-    """The default view of a run that told this."""
+    """The default view of a run that sent this."""
     state = fakes.folded(events)
     return project(state, assess(state, Assessment(), state.last_stamp + SECOND), View())
 
@@ -60,7 +60,7 @@ def two_nodes() -> Snapshot:
     )
 
 
-def test_a_lane_says_what_and_where_it_is() -> None:
+def test_a_lane_shows_what_and_where_it_is() -> None:
     """The trainer's word, the UUID and the node; a reading that is missing is absent."""
     first, second = two_nodes().system.gpus
 

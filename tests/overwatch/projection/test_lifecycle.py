@@ -54,8 +54,8 @@ def _lines(*events: Event) -> list[str]:
     ids=["its words", "its numbers", "failed", "passed with a score", "passed"],
 )
 @pytest.mark.parametrize("reason", ["gate", None])
-def test_a_move_says_what_its_gate_measured(gate: dict[str, object], why: str, reason: str | None) -> None:
-    """Gate and move are one line, as far as the gate was told."""
+def test_a_move_shows_what_its_gate_measured(gate: dict[str, object], why: str, reason: str | None) -> None:
+    """Gate and move are one line, as far as the gate was sent."""
     at = START_NS + SECOND
 
     assert _lines(_gate(at, **gate), _moved(at, reason)) == [f"r1c1 BLENDING>PRUNED: {why}"]
@@ -70,8 +70,8 @@ def test_a_move_says_what_its_gate_measured(gate: dict[str, object], why: str, r
         (None, "age 31"),
     ],
 )
-def test_a_move_without_a_gate_says_who_made_it_and_at_which_age(reason: str | None, why: str) -> None:
-    """A word is a doer, a sentence is told as it is but for what the move says itself."""
+def test_a_move_without_a_gate_names_who_made_it_and_at_which_age(reason: str | None, why: str) -> None:
+    """A word is a doer, a sentence is shown as it is but for what the move states itself."""
     assert _lines(_moved(START_NS, reason)) == [f"r1c1 BLENDING>PRUNED: {why}"]
 
 
@@ -96,7 +96,7 @@ def test_a_gate_that_decided_nothing_has_its_own_line() -> None:
 
 
 def test_a_failed_gate_does_not_hide_behind_the_policys_cull() -> None:
-    """The policy culled at the same moment: both are told, neither as the other's reason."""
+    """The policy culled at the same moment: both are shown, neither as the other's reason."""
     at = START_NS + SECOND
 
     assert _lines(_gate(at, **FAILED), _moved(at, "policy")) == [
@@ -123,7 +123,7 @@ def test_the_clean_up_after_a_cull_is_left_to_the_slots() -> None:
     assert [event.text for event in _reported(*moves)] == ["DORMANT>GERMINATED", "TRAINING>PRUNED"]
 
 
-def test_a_crash_is_told_among_the_seeds_events() -> None:
+def test_a_crash_is_shown_among_the_seeds_events() -> None:
     """Newest first, with the step where it is known; other envs and log lines are not this env's events."""
     at = START_NS + SECOND
     reported = _reported(
@@ -142,7 +142,7 @@ def test_a_crash_is_told_among_the_seeds_events() -> None:
 
 
 def test_the_newest_events_are_kept() -> None:
-    """At most as many lines as facts are told of one env, whether a gate came with each move or not."""
+    """At most as many lines as facts are kept of one env, whether a gate came with each move or not."""
     pairs = [
         event
         for i in range(100)
@@ -156,14 +156,14 @@ def test_the_newest_events_are_kept() -> None:
 
 
 def test_busy_envs_do_not_crowd_out_what_happened_to_a_quiet_one() -> None:
-    """Thousands of moves of others later, a crash is still told."""
+    """Thousands of moves of others later, a crash is still shown."""
     busy = [_moved(START_NS + i * SECOND // 100, "policy", env_id=i % 8) for i in range(6000)]
 
     assert _lines(EnvCrashed(at=START_NS, env_id=9, error="boom"), *busy) == [" CRASHED: boom"]
 
 
 def test_text_of_an_event_cannot_steer_a_terminal() -> None:
-    """Slot, reason and error are made safe like everything that telemetry tells."""
+    """Slot, reason and error are made safe like everything that telemetry sends."""
     (reported,) = _reported(_moved(START_NS, "\x1b[31mred", slot="a\x07"))
 
     assert "\x1b" not in reported.why

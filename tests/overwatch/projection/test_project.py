@@ -69,7 +69,7 @@ def test_undefined_is_shown_as_not_available() -> None:
     )
 
 
-def test_nan_is_critical_and_says_so() -> None:
+def test_nan_is_critical_and_shown_as_nan() -> None:
     """A NaN is null in JSON, critical in status, NaN in text."""
     reading = _shown([fakes.policy(START_NS, policy_loss=math.nan)]).policy["policy_loss"]
 
@@ -102,7 +102,7 @@ def test_slots_come_from_the_env_not_from_a_schema() -> None:
 
 
 def test_a_slot_carries_its_gradient_health_and_the_run_its_embargo() -> None:
-    """Both as they were told; a slot that was not measured has none, nor has a run without such a rule."""
+    """Both as they were sent; a slot that was not measured has none, nor has a run without such a rule."""
     reported = fakes.slots(START_NS + 1, [0, 0, 0], ["a", "b", "c"], ["training", "training", "pruned"])
     health = Column.of([0.62, math.nan, 0.04])
     reported = msgspec.structs.replace(
@@ -149,7 +149,7 @@ def test_the_verdict_names_the_cause() -> None:
 
 
 def test_the_policy_in_the_banner_has_three_decimals() -> None:
-    """A KL finding is told with the value and the limit it passed."""
+    """A KL finding is shown with the value and the limit it passed."""
     events: list[Event] = [fakes.policy(START_NS + i, index=i, kl_divergence=0.0231) for i in range(25)]
 
     assert _shown(events).verdict.text == "KL 0.023 above 0.015"
@@ -247,7 +247,7 @@ def test_a_sparkline_is_drawn_against_the_limit(
 
 
 def test_a_cause_that_is_alone_has_room() -> None:
-    """A silent run is told in one whole sentence; several causes share the line."""
+    """A silent run is stated in one whole sentence; several causes share the line."""
     verdict = _shown([fakes.policy(START_NS, index=7, entropy=0.5)], after_s=14.2).verdict
 
     assert verdict.severity == "critical"

@@ -51,13 +51,13 @@ def test_a_filter_finds_no_removed_env() -> None:
         assert _shown(View(filter=text)).board.matched == 0
 
 
-def test_the_drawer_of_a_removed_env_says_when_it_was_removed() -> None:
+def test_the_drawer_of_a_removed_env_shows_when_it_was_removed() -> None:
     """Its id and the time, and nothing of what it was; an env never seen has its id alone."""
     assert _shown(View(env_id=3)).detail == Detail(env_id=3, removed_at=(START_NS + SECOND) / 1e9)
     assert _shown(View(env_id=99)).detail == Detail(env_id=99)
 
 
-def test_the_drawer_of_an_env_that_came_back_tells_of_this_life_only() -> None:
+def test_the_drawer_of_an_env_that_came_back_shows_this_life_only() -> None:
     """Neither the crash nor the episodes of the earlier one."""
     again = fakes.envs(START_NS + 2 * SECOND, [3], 2, metric=[0.5])
     detail = _shown(View(env_id=3), again).detail

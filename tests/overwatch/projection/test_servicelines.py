@@ -129,7 +129,7 @@ def test_a_slow_actor_is_env_bound_and_the_learner_starved_because_of_it() -> No
 
 
 def test_a_dry_queue_is_a_starved_learner() -> None:
-    """By the learner's own rows, where it tells no wait; a full one makes the learner what is slow."""
+    """By the learner's own rows, where it sends no wait; a full one makes the learner what is slow."""
     reported = Reported().report("learner", *_phases(30, update=0.3))
     reported.gauges("learner", 30.0, replay_queue_depth=0.0, replay_queue_limit=4.0)
     assert reported.state is not None

@@ -49,7 +49,7 @@ def shown(n: int, **view: object) -> Snapshot:
 def test_a_window_is_a_slice_of_all_rows(
     *, sort: str, descending: bool, text: str, grouped: bool, offset: int, rows: int
 ) -> None:
-    """Whatever the order and the filter, grouped or not; head and groups say the same in each window."""
+    """Whatever the order and the filter, grouped or not; head and groups show the same in each window."""
     view = {"sort": sort, "descending": descending, "filter": text, "grouped": grouped}
     whole, part = shown(200, rows=200, **view), shown(200, rows=rows, offset=offset, **view)
 

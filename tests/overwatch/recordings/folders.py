@@ -84,7 +84,7 @@ def batches(folder: Path) -> list[Batch]:
 
 
 def records(found: Sequence[Batch]) -> list[Record]:
-    """What batches tell."""
+    """What batches hold."""
     return [record for batch in found for record in decode(batch.signal, batch.body).records]
 
 

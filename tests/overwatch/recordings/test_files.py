@@ -27,7 +27,7 @@ def listed(files: RecordingFiles) -> list[Located]:
 
 
 def bodies(files: RecordingFiles, entries: list[Located]) -> list[bytes]:
-    """What the batches say."""
+    """What the batches hold."""
     return [from_json(entry.signal, files.line(entry)) for entry in entries]
 
 
@@ -58,7 +58,7 @@ def test_what_was_listed_is_read_after_each_rotation_packing_and_joining(tmp_pat
     assert [batch.body for batch in batches(tmp_path)][: len(reported)] == reported
 
 
-def test_pieces_that_are_joined_while_the_index_is_read_are_told_once(tmp_path: Path) -> None:
+def test_pieces_that_are_joined_while_the_index_is_read_are_listed_once(tmp_path: Path) -> None:
     """Lines asked for before a clean-up and taken after it are those that were there."""
     recorder = recorded(tmp_path)
     whole = [batch.sequence for batch in batches(tmp_path)]

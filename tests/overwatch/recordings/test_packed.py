@@ -1,4 +1,4 @@
-"""Packed lines: any offset can be read, any zstd reader sees the plain stream, damage is told."""
+"""Packed lines: any offset can be read, any zstd reader sees the plain stream, damage is reported."""
 
 import random
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_other_readers_see_one_plain_stream(tmp_path: Path) -> None:
         assert b"".join(unpacked(file, tmp_path)) == plain
 
 
-def test_a_file_that_was_cut_is_told(tmp_path: Path) -> None:
+def test_a_file_that_was_cut_is_reported(tmp_path: Path) -> None:
     """At whatever byte it ends, it is an error and nothing else."""
     path = tmp_path / "a.zst"
     _packed(path, _lines(20, 100))
@@ -57,7 +57,7 @@ def test_a_file_that_was_cut_is_told(tmp_path: Path) -> None:
             PackedReader(path)
 
 
-def test_a_frame_that_was_altered_is_told(tmp_path: Path) -> None:
+def test_a_frame_that_was_altered_is_reported(tmp_path: Path) -> None:
     """Bytes that are no zstd are an error when they are read."""
     path = tmp_path / "a.zst"
     _packed(path, _lines(20, 100))

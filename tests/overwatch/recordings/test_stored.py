@@ -14,7 +14,7 @@ OBJECTS = st.recursive(
     lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=4), below, max_size=3),
     max_leaves=12,
 )
-TOLD = st.lists(st.dictionaries(st.text(max_size=4), OBJECTS, max_size=3), min_size=1, max_size=6)
+REPORTED = st.lists(st.dictionaries(st.text(max_size=4), OBJECTS, max_size=3), min_size=1, max_size=6)
 
 
 def found(data: bytes, chunk: int = 1 << 20) -> list[bytes]:
@@ -31,7 +31,7 @@ def found(data: bytes, chunk: int = 1 << 20) -> list[bytes]:
 
 @settings(deadline=None)
 @given(
-    reported=TOLD,
+    reported=REPORTED,
     between=st.sampled_from(["\n", "", " ", "\r\n", "\n\n", " \t"]),
     indent=st.sampled_from([None, 0, 2]),
     chunk=st.integers(1, 50),

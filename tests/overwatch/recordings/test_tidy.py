@@ -164,7 +164,7 @@ def test_a_clean_up_that_keeps_up_loses_no_fact_to_the_folders_budget(tmp_path: 
     assert facts(batches(tmp_path)) == facts(whole)
 
 
-def test_when_even_facts_are_too_many_the_oldest_pieces_go_and_it_is_said(tmp_path: Path) -> None:
+def test_when_even_facts_are_too_many_the_oldest_pieces_go_and_it_is_reported(tmp_path: Path) -> None:
     """A budget of next to nothing leaves the newest, states what went, and the recording plays."""
     recorder = recorded(tmp_path, Rules(whole_minutes=0.1), pieces=5)
     whole = batches(tmp_path)
@@ -314,7 +314,7 @@ def test_a_disk_without_any_room_ends_a_clean_up(tmp_path: Path, monkeypatch: py
     assert recorder.tidy(rules=rules).error is None
 
 
-def test_a_damaged_piece_is_left_and_said(tmp_path: Path) -> None:
+def test_a_damaged_piece_is_left_and_reported(tmp_path: Path) -> None:
     """Its neighbours are thinned all the same."""
     recorder = recorded(tmp_path)
     recorder.tidy()

@@ -102,7 +102,7 @@ def test_a_week_is_found_again_and_the_folder_stays_flat(tmp_path: Path, plan: P
     missing, added = missed(result, within_s=1)
     days = [max(size for day, size in result.sizes if number <= day < number + 1) for number in range(7)]
     print(
-        f"{plan.envs} envs, {plan.days:g} days: {result.told_bytes / MIB:.0f} MiB told, "
+        f"{plan.envs} envs, {plan.days:g} days: {result.sent_bytes / MIB:.0f} MiB sent, "
         f"at most {[round(size / MIB, 2) for size in days]} MiB on disk by day, "
         f"{len(result.live)} findings {dict(Counter(key.partition(':')[0] for key, _ in result.live))}, "
         f"{len(missing)} not found again, {len(added)} added"

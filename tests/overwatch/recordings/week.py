@@ -1,7 +1,7 @@
 """A week of a run, with its storms, through the exporter and its clean-up: time is simulated, files are real.
 
-Between storms the run tells a batch every so often, as slow trainings do, and once a day it tells ten a
-second for a while without any trouble; storms are told at ten a second too.
+Between storms the run sends a batch every so often, as slow trainings do, and once a day it sends ten a
+second for a while without any trouble; storms are sent at ten a second too.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ Opening: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storm:
-    """Trouble of half a minute, told at ten a second."""
+    """Trouble of half a minute, sent at ten a second."""
 
     at_s: float
     kind: str
@@ -49,17 +49,17 @@ class Plan:
     quiet_s: float = 10.0
     """Seconds between two batches when nothing is the matter."""
     busy_s: float = 300.0
-    """Seconds a day that are told at ten a second although nothing is the matter."""
+    """Seconds a day that are sent at ten a second although nothing is the matter."""
     idle_s: float = 5.0
     """Time between ticks that are taken while nothing comes."""
     storms: tuple[Storm, ...] = ()
     before_s: float = 20.0
-    """How long before a storm a batch is told each tenth of a second..."""
+    """How long before a storm a batch is sent each tenth of a second..."""
     after_s: float = 50.0
     """...and how long after its begin."""
 
     def seconds(self) -> Iterator[tuple[float, Storm | None, float]]:
-        """Every moment that is told, with the storm that it is in and how long that has lasted."""
+        """Every moment that is sent, with the storm that it is in and how long that has lasted."""
         busy = [(storm.at_s - self.before_s, storm.at_s + self.after_s, storm) for storm in self.storms]
         busy += [
             (day * DAY + 8 * HOUR, day * DAY + 8 * HOUR + self.busy_s, None) for day in range(int(self.days))
@@ -86,7 +86,7 @@ def storms(count: int, days: float) -> tuple[Storm, ...]:
 
 
 class Run:
-    """What a trainer says, moment by moment."""
+    """What a trainer emits, moment by moment."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -212,7 +212,7 @@ class Result:
     """Findings as they opened live."""
     sizes: list[tuple[float, int]] = field(default_factory=list)
     """Bytes of the folder at each clean-up, with the day."""
-    told_bytes: int = 0
+    sent_bytes: int = 0
     """Bytes of all bodies."""
     report: Report = field(default_factory=Report)
 
@@ -241,7 +241,7 @@ def record(folder: Path, plan: Plan, *sets: str) -> Result:
     for sequence, (second, events) in enumerate(Run(plan).moments(), 1):
         body = request(fakes.records(events, first_seq=seq), {})
         seq += len(events)
-        result.told_bytes += len(body)
+        result.sent_bytes += len(body)
         stamp = START_NS + round(second * SECOND) + 5_000_000 + sequence
         batch = Batch(sequence=sequence, stamp=stamp, signal=Signal.LOGS, body=body)
         exporter._export(batch)

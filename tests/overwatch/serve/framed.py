@@ -16,7 +16,7 @@ from tests.fakes import START_NS
 
 
 class Frames:
-    """A fold that is told events and asked for frames, with a clock of its own."""
+    """A fold that receives events and makes frames, with a clock of its own."""
 
     def __init__(self) -> None:
         self._fold = Fold()
@@ -34,7 +34,7 @@ class Frames:
         epoch: str = "e1",
         ours: bool = True,
     ) -> Frame:
-        """The frame after these events of one run, told by one life of a service."""
+        """The frame after these events of one run, sent by one life of a service."""
         self._sequence += 1
         first = self._seqs.get(run_id, 1)
         self._seqs[run_id] = first + len(events)
@@ -64,7 +64,7 @@ class Frames:
 
     @property
     def now(self) -> int:
-        """Producer time of what is told next, in Unix nanoseconds."""
+        """Producer time of what is sent next, in Unix nanoseconds."""
         return self._tick
 
     def _advance(self, batches: Sequence[Batch], views: Iterable[tuple[str | None, View]]) -> Frame:

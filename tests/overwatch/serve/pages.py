@@ -14,7 +14,7 @@ ABOUT = (
     "overwatch_prometheus_series", "overwatch_prometheus_series_limit", "overwatch_prometheus_series_dropped",
     "overwatch_prometheus_dropped_series_total",
 )  # fmt: skip
-"""What the page says of itself."""
+"""What the page states of itself."""
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 

@@ -110,7 +110,7 @@ def test_a_run_that_cannot_be_opened_names_its_recording(tmp_path: Path, damage:
     assert archive.snapshot("a", View()) is not None
 
 
-def test_a_disk_that_refuses_loses_a_picture_and_says_why(tmp_path: Path) -> None:
+def test_a_disk_that_refuses_loses_a_picture_and_reports_why(tmp_path: Path) -> None:
     """It is counted, and the next run is tried again."""
     (tmp_path / "ended").write_text("no folder")
     reports = list[str | None]()

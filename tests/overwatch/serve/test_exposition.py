@@ -105,7 +105,7 @@ def test_only_what_somebody_takes_is_made_ahead(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_thread_goes_on_after_a_page_that_could_not_be_made() -> None:
-    """Who scrapes meanwhile is told by an error instead of by an old page."""
+    """A scrape meanwhile gets an error instead of an old page."""
     source = Counting()
     exposition = source.exposition
 

@@ -68,7 +68,7 @@ def read(parse: Callable[[str], Iterable[MetricFamily]], text: bytes) -> dict[ob
     ),
     st.lists(st.integers(0, 1 << 40), min_size=2, max_size=4),
 )
-def test_a_page_says_what_prometheus_client_says(found: list[tuple[str, float]], steps: list[int]) -> None:
+def test_a_page_is_what_prometheus_client_writes(found: list[tuple[str, float]], steps: list[int]) -> None:
     """The same gauge, counter, info and histogram: parsers read the same from both, in both formats."""
     gauge, counter, info = (
         Family("a_b", FamilyKind.GAUGE, 'Is "it"?'),
@@ -200,7 +200,7 @@ def test_numbers_keep_all_their_digits(value: float) -> None:
 
 
 def test_labels_are_escaped() -> None:
-    """As the exposition format says."""
+    """As the exposition format states."""
     assert labels_text({"a": 'q"\n\\'}) == 'a="q\\"\\n\\\\"'
 
 

@@ -1,4 +1,4 @@
-"""The page of the runs: what is on it, what is not, and that the format's own checker has nothing to say."""
+"""The page of the runs: what is on it, what is not, and that the format's own checker reports nothing."""
 
 import math
 import subprocess
@@ -207,7 +207,7 @@ def test_the_number_of_series_does_not_follow_the_envs() -> None:
     assert few == many < 400
 
 
-def test_a_full_page_says_what_it_left_out() -> None:
+def test_a_full_page_states_what_it_left_out() -> None:
     """Beyond the limit series are counted, and the run with the newest data is whole."""
     frames = Frames()
     busy_run(frames, "old")
@@ -281,7 +281,7 @@ def test_a_page_is_made_once_a_state() -> None:
     assert made == states
 
 
-def test_promtool_has_nothing_to_say() -> None:
+def test_promtool_reports_nothing() -> None:
     """The real linter finds nothing on the page of a busy run."""
     need("promtool")
     text = page(busy_run(Frames()))
@@ -447,7 +447,7 @@ def test_a_finding_that_is_information_alone_raises_no_alert() -> None:
     assert one(frame, "overwatch_run_findings", code="kl-spike") == 0
 
 
-def test_series_say_whose_they_are_where_that_is_known() -> None:
+def test_series_state_whose_they_are_where_that_is_known() -> None:
     """`job` and `instance` of the run's newest life are on every series, and on `target_info` once."""
     frames = Frames()
     frames.report("run-1", [fakes.started(frames.now)], service="rl/learner", epoch="a1")

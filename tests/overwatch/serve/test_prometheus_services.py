@@ -109,7 +109,7 @@ def test_what_no_row_knows_is_in_families_by_name(frame: Frame) -> None:
 
 
 @pytest.mark.parametrize("accept", ["", OPEN_METRICS])
-def test_the_checkers_have_nothing_to_say(frame: Frame, accept: str) -> None:
+def test_the_checkers_report_nothing(frame: Frame, accept: str) -> None:
     """The real linter on the plain page, Prometheus' own parser on OpenMetrics."""
     text = page(frame, accept)
     if accept:

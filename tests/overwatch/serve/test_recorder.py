@@ -14,7 +14,7 @@ from tests.overwatch.serve.framed import Frames, busy_run
 
 
 class Reports:
-    """What a recorder said."""
+    """What a recorder reported."""
 
     def __init__(self) -> None:
         self.written = 0
@@ -35,7 +35,7 @@ def files(path: Path) -> SnapshotFiles:
 
 
 def record(path: Path, ticks: int) -> tuple[list[Snapshot], Reports]:
-    """Publish the frames of a run; returns what they recorded and what the recorder said."""
+    """Publish the frames of a run; returns what they recorded and what the recorder reported."""
     reports = Reports()
     recorder = Recorder(files(path), reports)
     recorder.start()

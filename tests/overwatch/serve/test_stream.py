@@ -70,7 +70,7 @@ class HandDrivenTower:
         self._notifier.publish(frame)
 
     def update(self, run_id: str, index: int) -> None:
-        """Tell one policy update and publish."""
+        """Send one policy update and publish."""
         event = fakes.policy(self.frames.now, index, kl_divergence=0.001 * index)
         self.publish(self.frames.report(run_id, [event], self.views))
 
@@ -198,7 +198,7 @@ def test_a_frame_is_as_old_as_it_is_late(behind_s: float, state: str) -> None:
 
 
 def test_a_view_can_be_sorted_filtered_and_flat() -> None:
-    """The parameters become the view; what is not said stays as usual."""
+    """The parameters become the view; what is not given stays as usual."""
 
     async def work(tower: HandDrivenTower, client: ClientSession) -> None:
         tower.publish(busy_run(tower.frames))
@@ -288,7 +288,7 @@ def test_errors_name_the_parameter(query: str, parameter: str) -> None:
     scenario(work)
 
 
-def test_what_is_not_there_is_said() -> None:
+def test_what_is_not_there_is_an_error() -> None:
     """An unknown run, an unknown path, and a stream without WebSocket are JSON errors."""
 
     async def work(tower: HandDrivenTower, client: ClientSession) -> None:
@@ -377,7 +377,7 @@ def test_a_slow_reader_gets_the_newest() -> None:
 
 
 def test_stopping_hangs_up_on_readers() -> None:
-    """Readers are told that the collector goes."""
+    """Readers are notified that the collector stops."""
 
     async def work() -> None:
         async with asyncio.timeout(10):
@@ -427,7 +427,7 @@ def test_a_run_that_made_room_is_listed_and_shown_as_it_was(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_a_run_that_makes_room_while_it_is_watched_is_shown_as_it_was(tmp_path: Path, *, keeps: bool) -> None:
-    """The same stream tells so, once, with or without an archive, and goes on when the run comes back."""
+    """The same stream states it, once, with or without an archive, and goes on when the run comes back."""
     archive = archived(tmp_path) if keeps else None
 
     async def work(tower: HandDrivenTower, client: ClientSession) -> None:

@@ -97,7 +97,7 @@ def test_what_was_never_measured_has_no_time() -> None:
 
 
 def test_steps_count_envs_times_steps_and_never_twice() -> None:
-    """Two envs over steps 1 to 3 are six steps; a step told again adds none."""
+    """Two envs over steps 1 to 3 are six steps; a step sent again adds none."""
     reported: list[Event] = [
         fakes.envs(START_NS + i, [0, 1], index=i, reward=[0.0, 0.0]) for i in (1, 2, 3, 3)
     ]
@@ -145,7 +145,7 @@ def test_a_seed_moves_through_its_slot() -> None:
         (False, None, (), "G2 fail"),
     ],
 )
-def test_a_gate_says_its_score_or_what_failed(
+def test_a_gate_shows_its_score_or_what_failed(
     *, passed: bool, score: float | None, failed: tuple[str, ...], shown: str
 ) -> None:
     """A passed gate is its score, a failed one its first failed check, in words."""
@@ -158,7 +158,7 @@ def test_a_gate_says_its_score_or_what_failed(
 
 
 def test_gradient_health_stays_with_the_seed_it_was_measured_of() -> None:
-    """It is kept while the seed is told of without it, and over once the slot is bare or has a new seed."""
+    """It is kept while the seed is reported without it, and over once the slot is bare or has a new seed."""
     first = fakes.slots(START_NS, [0, 0, 1], ["a", "b", "a"], ["training"] * 3)
     health = {"overwatch.slot.gradient_health": Column.of([0.62, 0.04, 0.5])}
     first = msgspec.structs.replace(first, values={**first.values, **health})
@@ -194,7 +194,7 @@ def test_a_crashed_env_lives_again_when_it_speaks() -> None:
     assert state.crashes == 1
 
 
-def test_a_record_told_again_is_not_folded_again() -> None:
+def test_a_record_sent_again_is_not_folded_again() -> None:
     """At-least-once delivery counts once; a late record that filled a gap still counts."""
     state = new_run(fakes.records([fakes.policy(START_NS)])[0])
     reported = [
@@ -439,7 +439,7 @@ def test_facts_are_bounded_in_all_and_for_each_env(num_envs: int, of_one: int, i
     assert next(reversed(facts.by_env)) == num_envs - 1
 
 
-def test_counters_that_are_told_too_large_still_fit_a_checkpoint() -> None:
+def test_counters_that_are_sent_too_large_still_fit_a_checkpoint() -> None:
     """Steps, updates, non-finite values, lost events: beyond all reason they stop, and the run goes on."""
     huge = 2**63 - 1
     step = fakes.envs(START_NS, [0, 1, 2], index=huge, reward=[0.0] * 3)

@@ -160,7 +160,7 @@ def test_what_an_env_died_of_is_remembered_by_its_beginning(state: RunState) -> 
     assert all(text.endswith("(cut, of 1,000,000 characters)") and len(text) < 1100 for text in kept)
 
 
-def test_a_huge_line_is_remembered_by_its_beginning_and_says_so(state: RunState) -> None:
+def test_a_huge_line_is_remembered_by_its_beginning_and_states_so(state: RunState) -> None:
     """Message and fields are bounded; what is short is kept as it is."""
     short = LogLine(at=START_NS, severity=Severity.INFO, message="x" * 4096, fields={"user": "y" * 1024})
     fields = {f"field-{number}": "z" * 10**5 for number in range(1000)}

@@ -111,8 +111,8 @@ def test_other_stops_excuse_nothing(stops: list[Event]) -> None:
     assert _statuses(record, *stops) == _statuses(record)
 
 
-def test_a_stop_that_is_told_twice_excuses_once() -> None:
-    """Every rank stops at the same update, and each tells it."""
+def test_a_stop_that_is_sent_twice_excuses_once() -> None:
+    """Every rank stops at the same update, and each sends it."""
     stops = [_stop(25), _stop(25), _stop(25)]
 
     assert _statuses(_record(last=30, n=10, warnings=10), *stops)[1:] == (9, 0)
@@ -127,7 +127,7 @@ def test_a_record_does_not_hide_the_updates_before_it() -> None:
 
 
 def test_no_update_is_worse_than_the_extremes_of_its_record() -> None:
-    """A sender that counts by other limits than the run's target: its highest KL tells what can be true."""
+    """A sender that counts by other limits than the run's target: its highest KL shows what can be true."""
     reported = _record(last=30, n=10, warnings=0)
     assert reported.conflated is not None
     by_preset = msgspec.structs.replace(reported.conflated, criticals={KL.name: 9}, warnings={})

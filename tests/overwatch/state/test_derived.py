@@ -19,7 +19,7 @@ def _updates(*values: float, **also: float) -> list:  # type: ignore[type-arg]  
 
 
 def test_the_drift_of_kl_is_the_slope_of_its_newest_ten() -> None:
-    """A rise of a thousandth an update is told as that, whatever was before; few values have no slope."""
+    """A rise of a thousandth an update is reported as that, whatever was before; few values have no slope."""
     rising = fakes.folded(_updates(*[0.5] * 5, *(0.001 * n for n in range(10))))
     few = fakes.folded(_updates(0.001, 0.002, 0.003, 0.004))
 
@@ -28,7 +28,7 @@ def test_the_drift_of_kl_is_the_slope_of_its_newest_ten() -> None:
 
 
 def test_trust_is_the_joint_move_over_the_target() -> None:
-    """The run's own target where it declared one, else where KL warns; the joint policy where it is told."""
+    """The run's own target where it declared one, else where KL warns; the joint policy where it is sent."""
     own = fakes.folded(
         [fakes.started(START_NS, config={"target_kl": "0.02"}), *_updates(0.01, kl_joint=0.03)]
     )
@@ -38,7 +38,7 @@ def test_trust_is_the_joint_move_over_the_target() -> None:
     assert plain.policy[TRUST].value == pytest.approx(2.0)
 
 
-def test_what_the_trainer_told_itself_stays() -> None:
+def test_what_the_trainer_sent_itself_stays() -> None:
     """Nothing is worked out over a number that came."""
     state = fakes.folded(_updates(*[0.01] * 9, policy_drift_rate=0.25, trust_region_health=0.5))
 

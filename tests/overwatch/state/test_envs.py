@@ -10,10 +10,10 @@ from overwatch.state.envs import Envs
 from tests import fakes
 from tests.fakes import START_NS
 
-TOLD = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), max_size=20)
+REPORTED = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), max_size=20)
 
 
-@given(TOLD)
+@given(REPORTED)
 def test_one_row_is_touched_as_several_are(reported: list[tuple[int, int]]) -> None:
     """When an env was seen last, and when it was born, whether rows come alone or in arrays."""
     alone, many = Envs(), Envs()

@@ -9,7 +9,7 @@ SECOND = 1_000_000_000
 
 
 def reported(*events: tuple[int, Event]) -> RunState:
-    """The state after these events, each with the rank that told it."""
+    """The state after these events, each with the rank that sent it."""
     records = [Record(origin=Origin(run_id="r", rank=rank, ours=True), event=event) for rank, event in events]
     state = new_run(records[0])
     for record in records:
@@ -62,7 +62,7 @@ def test_a_lane_is_shown_by_what_its_trainer_calls_it() -> None:
 
 
 def test_the_first_gpus_of_two_nodes_are_two_lanes() -> None:
-    """Both trainers say `cuda:0`; the second is shown with its node."""
+    """Both trainers send `cuda:0`; the second is shown with its node."""
     state = reported(
         (0, started("n1", {"GPU-a": "cuda:0"})),
         (1, started("n2", {"GPU-b": "cuda:0"})),
@@ -87,7 +87,7 @@ def test_ranks_that_see_one_gpu_each_are_lanes_of_one_node() -> None:
 
 
 def test_a_sample_alone_names_its_lane() -> None:
-    """A GPU that no start named is called as the sampler says; one without a name is its id."""
+    """A GPU that no start named is named as in the sample; one without a name is its id."""
     bare = Measured(
         at=SECOND,
         scope=Scope.GPU,

@@ -21,7 +21,7 @@ def test_a_noisy_estimate_is_judged_by_the_mean_of_ten_updates() -> None:
 
 
 def test_extremes_of_a_noisy_estimate_are_no_breaches() -> None:
-    """Of many updates told as one, only a row judged by single values counts the worst."""
+    """Of many updates sent as one, only a row judged by single values counts the worst."""
     assert K1 is not None
     many = Many(n=20, low=-0.2, high=0.2, warnings=3, criticals=7)
     noisy, plain = new_series(), new_series()

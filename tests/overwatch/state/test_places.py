@@ -1,4 +1,4 @@
-"""What is remembered of subjects is where they are: whatever came, went, or was told in another order."""
+"""What is remembered of subjects is where they are: whatever came, went, or was sent in another order."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -65,7 +65,7 @@ def _seen(state: RunState) -> dict[int, tuple[float, list[int], list[float]]]:
     }
 
 
-def _told_one_by_one(events: list[Event]) -> dict[int, tuple[float, list[int], list[float]]]:
+def _applied_one_by_one(events: list[Event]) -> dict[int, tuple[float, list[int], list[float]]]:
     """The same by plain dictionaries."""
     seen: dict[int, tuple[float, list[int], list[float]]] = {}
     for event in events:
@@ -95,7 +95,7 @@ def _told_one_by_one(events: list[Event]) -> dict[int, tuple[float, list[int], l
 @settings(max_examples=25, deadline=None)
 @given(_events(), st.integers(0, 14))
 def test_columns_are_what_plain_tables_would_be(events: list[Event], cut: int) -> None:
-    """Told at once, and with a checkpoint in between, which holds nothing of what is remembered."""
+    """Applied at once, and with a checkpoint in between, which holds nothing of what is remembered."""
     reported = fakes.records(events)
     straight, reloaded = new_run(reported[0]), new_run(reported[0])
     for place, record in enumerate(reported):
@@ -104,7 +104,7 @@ def test_columns_are_what_plain_tables_would_be(events: list[Event], cut: int) -
             reloaded = load(dump(reloaded))
         apply(reloaded, record, record.event.at)
 
-    assert _seen(straight) == _told_one_by_one(events)
+    assert _seen(straight) == _applied_one_by_one(events)
     assert _seen(reloaded) == _seen(straight)
     assert dump(reloaded) == dump(straight)
 

@@ -87,7 +87,7 @@ def _tallies(envs: Envs) -> tuple[object, ...]:
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 5)), max_size=60))
 def test_survivors_are_as_if_the_removed_had_never_been(steps: list[tuple[str, int]]) -> None:
-    """Each env has exactly what it was told since it last began; a removed one has no row and no word."""
+    """Each env has exactly what it was sent since it last began; a removed one has no row and no word."""
     events = [
         (env, _event(kind, START_NS + (i + 1) * SECOND // 3, env)) for i, (kind, env) in enumerate(steps)
     ]
@@ -163,7 +163,7 @@ def test_numbers_from_before_a_removal_that_come_after_it_bring_nobody_back() ->
     assert state.actions.items == []
 
 
-def test_a_new_life_that_was_told_before_the_old_ones_end_is_kept() -> None:
+def test_a_new_life_that_was_sent_before_the_old_ones_end_is_kept() -> None:
     """Numbers may overtake facts: what is newer than the removal is the new env's, all else is gone."""
     state = fakes.folded(
         [
@@ -217,7 +217,7 @@ def test_an_ended_gauge_of_returns_takes_its_episodes() -> None:
     assert math.isnan(state.envs.mean_return()[0])
 
 
-def test_a_value_told_after_its_series_ended_is_kept() -> None:
+def test_a_value_sent_after_its_series_ended_is_kept() -> None:
     """An end is as old as its time: the series that began again goes on."""
     state = fakes.folded(
         [fakes.envs(START_NS + 5, [1], reward=[1.0]), removed(START_NS + 4, [1], "reward", "metric")]

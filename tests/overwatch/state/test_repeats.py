@@ -1,4 +1,4 @@
-"""Lanes and stages that are told again as they were are not folded again, and nothing else is left out."""
+"""Lanes and stages that are sent again as they were are not folded again, and nothing else is left out."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -19,7 +19,7 @@ STAGES = (Stage.DORMANT, Stage.TRAINING, Stage.PRUNED)
 
 @st.composite
 def _events(draw: st.DrawFn) -> list[Event]:
-    """The same few things told of the same few envs, again and again."""
+    """The same few things sent of the same few envs, again and again."""
     reported: list[Event] = []
     for place in range(draw(st.integers(1, 20))):
         at, ids, alike = START_NS + place, draw(st.sampled_from(SETS)), draw(st.integers(0, 1))
@@ -78,8 +78,8 @@ def _plain(events: list[Event]) -> dict[int, tuple[str | None, str | None]]:
 
 @settings(deadline=None)
 @given(_events())
-def test_what_is_told_again_changes_nothing_and_what_is_new_does(events: list[Event]) -> None:
-    """Whatever order sets that overlap are told in, every env is as it was told last, and so is its lane."""
+def test_what_is_sent_again_changes_nothing_and_what_is_new_does(events: list[Event]) -> None:
+    """Whatever order sets that overlap are sent in, every env is as it was sent last, and so is its lane."""
     state = fakes.folded(events)
     by_lane = {lane: np.arange(state.envs.n)[rows].tolist() for lane, rows in state.envs.by_lane().items()}
     lanes = state.envs.lane[: state.envs.n].tolist()
@@ -89,7 +89,7 @@ def test_what_is_told_again_changes_nothing_and_what_is_new_does(events: list[Ev
 
 
 def test_sets_with_the_same_short_name_are_not_taken_for_one_another() -> None:
-    """Ids that begin and end alike, told the same lanes and stages by turns: each set is as it was told."""
+    """Ids that begin and end alike, sent the same lanes and stages by turns: each set is as it was sent."""
     ends = [0, 1, 2, 3]
     sets = [[*ends, *range(10 * part, 10 * part + 4), 90, 91, 92, 93] for part in range(1, 8)]
     events: list[Event] = []

@@ -1,4 +1,4 @@
-"""A return that comes as a gauge: shown as told, and a change of it is an episode."""
+"""A return that comes as a gauge: shown as sent, and a change of it is an episode."""
 
 import math
 
@@ -15,7 +15,7 @@ def _reported(*returns: float) -> list[fakes.Event]:
     ]
 
 
-def test_a_gauge_is_shown_as_it_was_told() -> None:
+def test_a_gauge_is_shown_as_it_was_sent() -> None:
     """The newest value, not a mean over exports; the env is there, with its time."""
     state = fakes.folded(_reported(10.0, 10.0, 20.0, 20.0, 20.0))
 
@@ -40,7 +40,7 @@ def test_a_gauge_that_is_nan_is_no_episode() -> None:
 
 
 def test_episodes_that_end_after_the_gauge_are_shown_instead() -> None:
-    """What is newer counts: the mean of the episodes, the told one among them."""
+    """What is newer counts: the mean of the episodes, the reported one among them."""
     events = [*_reported(10.0), fakes.ended(START_NS + 2 * SECOND, [7], [30.0])]
 
     assert fakes.folded(events).envs.mean_return().tolist() == [pytest.approx(20.0)]

@@ -1,4 +1,4 @@
-"""Producers that count steps and episodes themselves: what they say adds up, over restarts and ranks."""
+"""Producers that count steps and episodes themselves: what they send adds up, over restarts and ranks."""
 
 import math
 
@@ -84,7 +84,7 @@ def test_a_total_that_cannot_be_is_passed_over(total: float) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["steps", "episodes"]), st.integers(0, 10**6)), max_size=40))
 def test_the_runs_totals_never_fall(words: list[tuple[str, int]]) -> None:
-    """Whatever producers say, in whatever order."""
+    """Whatever producers send, in whatever order."""
     state = new_run(reported(0, steps=0))
     before = (0, 0.0)
     for at, (name, total) in enumerate(words, start=1):

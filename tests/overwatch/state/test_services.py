@@ -16,7 +16,7 @@ from tests.fakes import START_NS
 
 
 def test_a_service_that_measures_itself_is_no_update_of_the_policy() -> None:
-    """Its numbers are kept, and the run is at the update that its trainer told."""
+    """Its numbers are kept, and the run is at the update that its trainer sent."""
     reported = Measured(at=START_NS, scope=Scope.LEARNER, values=scalars({"learner.policy_loss": 0.25}))
     state = fakes.folded([fakes.policy(START_NS, 7, entropy=0.5), reported, reported])
 
@@ -118,7 +118,7 @@ def test_a_histogram_keeps_its_buckets_over_lives() -> None:
     assert whole == Amount(sum=30.5, count=11, buckets=Buckets(bounds=(1.0, 2.0), counts=(3, 3, 5)))
 
 
-def test_a_policy_is_what_a_trainer_or_a_learner_says() -> None:
+def test_a_policy_is_what_a_trainer_or_a_learner_sends() -> None:
     """Numbers of a policy from another role are kept with that process, and move no update."""
     stated = fakes.policy(START_NS + 1, 9, entropy=0.9)
     state = folded((origin("trainer"), fakes.policy(START_NS, 7, entropy=0.5)), (origin("rollouts"), stated))
@@ -156,7 +156,7 @@ def test_services_are_part_of_a_checkpoint() -> None:
 
 
 def _sums(**values: float) -> bytes:
-    """What a trainer's own OpenTelemetry SDK says of its counters."""
+    """What a trainer's own OpenTelemetry SDK sends of its counters."""
     message = ExportMetricsServiceRequest()
     resource = message.resource_metrics.add()
     named = resource.resource.attributes.add()

@@ -43,7 +43,7 @@ def test_a_tally_forgets_what_it_skipped() -> None:
     assert tally.recent(1, START_NS + 20 * 12 * BUCKET_NS).tolist() == [2]
 
 
-def test_culls_are_counted_once_however_they_are_told() -> None:
+def test_culls_are_counted_once_however_they_are_sent() -> None:
     """The fact and the table that shows the same slot pruned are one cull."""
     move = SeedStageChanged(
         at=START_NS, env_id=0, slot="a", seed_id="s", before=Stage.TRAINING, after=Stage.PRUNED

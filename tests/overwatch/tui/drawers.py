@@ -167,7 +167,7 @@ BOTH = Comparison(
 
 
 def looking(snapshot: Snapshot, width: int, height: int, ui: Ui | None = None) -> Context:
-    """One terminal at which env 9 was opened, or as told."""
+    """One terminal at which env 9 was opened, or as given."""
     ui = ui or Ui(env_id=9)
     fresh = freshness(snapshot.link, 0.0)
     return Context(width=width, height=height, fresh=fresh, cursor=9, zone=UTC, ui=ui)

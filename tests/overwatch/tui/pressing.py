@@ -17,7 +17,7 @@ from overwatch.tui.text import plain
 
 
 class Deck:
-    """A transport that notes what it is told."""
+    """A transport that records its commands."""
 
     def __init__(self, marks: tuple[Mark, ...] = ()) -> None:
         self.reported: list[tuple[str, float]] = []

@@ -54,7 +54,7 @@ class Hostile:
         """None."""
 
     async def acknowledge(self, finding_id: str, run_id: str) -> None:
-        """Nobody to tell."""
+        """Nothing to notify."""
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """One snapshot a string, a key after each."""

@@ -41,7 +41,7 @@ class Desk:
 
     @property
     def age_s(self) -> float | None:
-        """As told by the test."""
+        """As given by the test."""
         return self.waited_s
 
     def select(self, view: View) -> None:
@@ -49,7 +49,7 @@ class Desk:
         self.views.append(view)
 
     async def runs(self) -> tuple[Listed, ...]:
-        """As told by the test."""
+        """As given by the test."""
         return self.listed
 
     def go(self, listed: Listed) -> None:
@@ -138,7 +138,7 @@ async def _opened(pilot: Pilot[int], desk: Desk, snapshot: Snapshot | None = Non
     await _shows(pilot, "FLIGHT BOARD", "LIVE")
 
 
-def test_before_the_first_run_it_says_what_to_do() -> None:
+def test_before_the_first_run_it_shows_what_to_do() -> None:
     """No run yet: how to send, and where to."""
 
     async def steps(pilot: Pilot[int], desk: Desk) -> None:
@@ -372,7 +372,7 @@ def test_the_view_follows_what_is_opened_sorted_and_typed() -> None:
     _run(steps)
 
 
-def test_a_refused_view_is_said_on_the_key_line() -> None:
+def test_a_refused_view_is_shown_on_the_key_line() -> None:
     """The board stays; the next key takes the notice away."""
 
     async def steps(pilot: Pilot[int], desk: Desk) -> None:
@@ -460,7 +460,7 @@ def test_the_list_of_runs_is_asked_for_and_the_chosen_one_is_gone_to() -> None:
     _run(steps)
 
 
-def test_an_acknowledgement_goes_to_the_collector_and_its_answer_is_said() -> None:
+def test_an_acknowledgement_goes_to_the_collector_and_its_answer_is_shown() -> None:
     """Taken or refused."""
 
     async def steps(pilot: Pilot[int], desk: Desk) -> None:

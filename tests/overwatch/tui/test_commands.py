@@ -48,7 +48,7 @@ def test_a_command_whose_words_have_no_room_ends_in_an_ellipsis() -> None:
 
 
 @pytest.mark.parametrize("command", commands.COMMANDS, ids=lambda command: command.name)
-def test_every_command_says_what_it_does_and_is_offered_by_its_beginning(command: commands.Command) -> None:
+def test_every_command_states_what_it_does_and_is_offered_by_its_beginning(command: commands.Command) -> None:
     """In a recording or live, wherever it has a meaning."""
     known = Vocabulary(replay=command.replay)
     offered = commands.complete(command.name[:2], known)
@@ -120,7 +120,7 @@ def test_what_cannot_be_done_names_the_word_and_what_there_is(text: str, stated:
     assert terminal.session.view == Terminal(scenario.storm()).session.view
 
 
-def test_a_wrong_name_is_said_while_it_is_typed() -> None:
+def test_a_wrong_name_is_shown_while_it_is_typed() -> None:
     """Before Enter."""
     assert "there is no command 'flt'" in _typed("flt").lines[-1]
 

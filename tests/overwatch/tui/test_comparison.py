@@ -123,7 +123,7 @@ def test_its_key_opens_and_closes_it(both: Comparison) -> None:
     assert "overwatch tui --compare" in str(session.ui.notice)
 
 
-def test_what_excludes_it_is_said(logs: tuple[Path, Path], tmp_path: Path) -> None:
+def test_what_excludes_it_is_reported(logs: tuple[Path, Path], tmp_path: Path) -> None:
     """Another source; a file that is no recording."""
     (tmp_path / "garbage").write_bytes(b"\x00\xff" * 100)
 

@@ -211,7 +211,7 @@ def test_before_the_past_has_come_the_snapshot_stands_in() -> None:
 
 
 def test_a_run_with_envs_keeps_its_board() -> None:
-    """Also before the first env is heard of, where the run announced some."""
+    """Also before the first env is known, where the run announced some."""
     for snapshot in (scenario.healthy(), scenario.started()):
         assert "FLIGHT BOARD" in terminal_of((120, 40), snapshot=snapshot).screen
 

@@ -77,7 +77,7 @@ def test_the_drawer_before_its_detail_has_come_shows_the_row() -> None:
 
 
 def test_a_run_without_gradients_or_embargo_has_no_place_for_them() -> None:
-    """No head without a column below it, no length of an embargo that nobody told; gates get the room."""
+    """No head without a column below it, no length of an embargo that nobody sent; gates get the room."""
     snapshot = drawers.opened()
     row = next(env for env in snapshot.envs if env.env_id == 9)
     slots = {name: msgspec.structs.replace(slot, grad=None) for name, slot in row.slots.items()}
@@ -103,8 +103,8 @@ def test_a_run_without_gradients_or_embargo_has_no_place_for_them() -> None:
         (None, 5, "–    –  –"),
     ],
 )
-def test_an_embargo_says_how_much_of_it_is_over(age: int | None, embargo: int | None, shown: str) -> None:
-    """Steps of all its steps where that fits; the steps alone where it does not, or where nobody told."""
+def test_an_embargo_shows_how_much_of_it_is_over(age: int | None, embargo: int | None, shown: str) -> None:
+    """Steps of all its steps where that fits; the steps alone where it does not, or where none were sent."""
     snapshot = drawers.opened()
     slot = Slot(stage="embargoed", glyph="⊘", age=age)
     envs = tuple(
@@ -180,7 +180,7 @@ def test_a_trend_shows_all_of_its_window() -> None:
     assert "████▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁  44 episodes" in line
 
 
-def test_an_alarm_that_is_not_about_an_env_says_all_it_knows() -> None:
+def test_an_alarm_that_is_not_about_an_env_shows_all_it_knows() -> None:
     """The finding, its next step, and the lane's bound with its signals."""
     full = scenario.storm()
     ui = Ui(alarm=full.findings[0])
@@ -360,7 +360,7 @@ def test_slots_that_differ_from_the_heads_carry_their_own_label() -> None:
     ("state", "age_s", "ending"),
     [("stale", 14.0, "STALE 14s"), ("lost", 190.0, "LOST 3m10s"), ("ended", 720.0, "ENDED 12m")],
 )
-def test_a_run_that_no_longer_speaks_keeps_its_name_and_says_how_long(
+def test_a_run_that_no_longer_sends_keeps_its_name_and_shows_how_long(
     state: str, age_s: float, ending: str
 ) -> None:
     """The first line of the sketch: everything as it was, and the state with its age at the right."""
@@ -386,7 +386,7 @@ def test_catching_up_takes_the_room_of_the_modes() -> None:
 
 
 def test_old_values_are_marked_and_no_verdict_is_drawn_from_them() -> None:
-    """A tilde before each number, none of them cut; the lanes' verdicts are told as the last ones."""
+    """A tilde before each number, none of them cut; the lanes' verdicts are shown as the last ones."""
     full = scenario.storm()
     link = msgspec.structs.replace(full.link, state="stale", data_age_s=14.0)
     frame = once(msgspec.structs.replace(full, link=link), "text", 120, 40, zone=UTC).split("\n")

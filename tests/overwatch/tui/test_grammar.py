@@ -30,7 +30,7 @@ BLENDING = Slot(stage="blending", glyph="◑", blueprint="conv_small", alpha=0.4
     ],
 )
 def test_a_chip_has_four_sizes(size: ChipSize, drawn: str) -> None:
-    """One grammar, of which each size says as much as it has room for."""
+    """One grammar, of which each size shows as much as it has room for."""
     assert chip("r0c1", BLENDING, size, {"conv_small": "cs"}).text == drawn
 
 

@@ -1,4 +1,4 @@
-"""Whatever telemetry says, it is shown and never obeyed: on every page, and in the bytes at the terminal."""
+"""Whatever telemetry sends, it is shown and never obeyed: on every page, and in the bytes at the terminal."""
 
 import dataclasses
 import random

@@ -152,7 +152,7 @@ def test_each_cause_is_on_screen_at_80_by_24() -> None:
     assert "4 culls in 60s" in text
 
 
-def test_a_clock_that_is_ahead_is_told_beside_the_telemetry() -> None:
+def test_a_clock_that_is_ahead_is_shown_beside_the_telemetry() -> None:
     """With the most of all sources, and in no frame where all clocks are right."""
     right = scenario.storm()
     sources = (*right.link.sources, Source(name="trainer 1", age_s=0.1, clock_ahead_s=42.0))

@@ -85,7 +85,7 @@ def test_t_goes_from_a_line_of_the_feed_to_its_finding_and_back() -> None:
     assert "belongs to no finding" in terminal.lines[-1]
 
 
-def test_t_says_what_it_cannot_do() -> None:
+def test_t_shows_what_it_cannot_do() -> None:
     """No finding under the cursor; a feed that begins too late."""
     terminal = Terminal(_storm())
     terminal.session.board.cursor = 22
@@ -152,7 +152,7 @@ def test_another_env_or_an_earlier_time_starts_a_past_of_its_own() -> None:
     assert past.step(-1) is not None
 
 
-def test_a_lane_says_how_far_it_is_from_the_others() -> None:
+def test_a_lane_shows_how_far_it_is_from_the_others() -> None:
     """On its row where it stands out, with the reasons in its detail."""
     full = scenario.storm()
     apart = Anomaly(score=4.2, reasons=("31 of 32 envs slow",))

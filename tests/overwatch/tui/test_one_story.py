@@ -1,4 +1,4 @@
-"""Header, board and alarms say one thing: no tick of any run has a contradiction between them."""
+"""Header, board and alarms state one thing: no tick of any run has a contradiction between them."""
 
 import heapq
 import re
@@ -74,7 +74,7 @@ SCENES = {
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("scene", SCENES)
 def test_no_tick_contradicts_itself(scene: str) -> None:
-    """The verdict's severity and counts are those of the open alarms; each is seen where it is said to be."""
+    """The verdict's severity and counts are those of the open alarms; each is where it is shown to be."""
     seconds, *runs = SCENES[scene]
     seen: dict[str, list[str]] = {}
     stated = set[tuple[str, str]]()

@@ -77,7 +77,7 @@ def test_the_trainers_own_log_has_a_page(size: tuple[int, int]) -> None:
     assert "BOARD" in terminal.screen
 
 
-def test_a_run_without_a_log_says_how_to_send_one() -> None:
+def test_a_run_without_a_log_shows_how_to_send_one() -> None:
     """Instead of an empty page."""
     terminal = Terminal(msgspec.structs.replace(scenario.healthy(), feed=()))
     terminal.press("O")

@@ -14,7 +14,7 @@ def _text(lines: list[Line]) -> str:
 
 
 @pytest.mark.parametrize(("width", "draw"), [(120, drawer.box), (80, drawer.full)])
-def test_an_open_drawer_says_that_its_env_was_removed(width: int, draw: object) -> None:
+def test_an_open_drawer_shows_that_its_env_was_removed(width: int, draw: object) -> None:
     """With the time, in both forms; before the collector has answered it waits."""
     full = drawers.opened()
     there = tuple(env for env in full.envs if env.env_id != 9)

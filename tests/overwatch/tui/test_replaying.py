@@ -32,7 +32,7 @@ def test_r_leaves_for_the_recording_where_one_is_known() -> None:
     assert terminal.session.requests.leaving
 
 
-def test_the_screen_says_first_what_could_not_be_read(tmp_path: Path) -> None:
+def test_the_screen_shows_first_what_could_not_be_read(tmp_path: Path) -> None:
     """The first remark, how many more there are, and nothing that moves the terminal's cursor."""
     (tmp_path / "a\x1b[2J.json").write_bytes(otlpfiles.lines([otlpfiles.logs(1)]) + b"garbage\n")
     remarks = open_input(tmp_path).remarks()
@@ -57,7 +57,7 @@ def test_a_past_that_is_still_read_is_progress_in_the_first_line() -> None:
     assert replayed(link, at).text == "REPLAY paused"
 
 
-def test_r_says_what_to_type_where_no_recording_is_known() -> None:
+def test_r_shows_what_to_type_where_no_recording_is_known() -> None:
     """Nobody is thrown out for a key that cannot do its work."""
     terminal = Terminal(scenario.storm())
     terminal.press("r")

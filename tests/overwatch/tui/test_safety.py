@@ -81,8 +81,8 @@ def test_a_storm_of_sizes_is_survived(collector: Collector) -> None:
         _resized(terminal, 200)
 
 
-def test_a_size_of_which_no_signal_tells_is_drawn_all_the_same(collector: Collector) -> None:
-    """In a storm the signal of the last size may be heard before that of an earlier one."""
+def test_a_size_without_a_signal_is_drawn_all_the_same(collector: Collector) -> None:
+    """In a storm the signal of the last size may arrive before that of an earlier one."""
     with _terminal(collector.port) as terminal:
         terminal.until("FLIGHT BOARD")
         fcntl.ioctl(terminal.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 40, 0, 0))

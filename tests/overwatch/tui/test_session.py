@@ -88,7 +88,7 @@ def test_s_goes_through_the_sorts_and_capital_s_turns_one_round() -> None:
     assert terminal.session.view.descending is False
 
 
-def test_the_title_says_which_sort_and_which_way() -> None:
+def test_the_title_shows_which_sort_and_which_way() -> None:
     """The snapshot's own words."""
     terminal = _terminal()
     board = msgspec.structs.replace(scenario.BOARD, sort="return", direction="asc")
@@ -302,7 +302,7 @@ def test_a_line_under_the_cursor_stays_there_when_lines_come() -> None:
 
 
 def test_the_order_is_held_for_two_seconds_after_a_key() -> None:
-    """Values go on changing; the title says held; then the new order shows, and the cursor is on its env."""
+    """Values go on changing; the title shows held; then the new order shows, and the cursor is on its env."""
     full = drawers.opened()
     terminal = Terminal(full)
     terminal.press("j", "j", "j")

@@ -53,7 +53,7 @@ def test_a_wrong_setting_names_the_key_and_the_fix(text: str, stated: str, tmp_p
 
 
 def test_a_users_keys_take_the_place_of_ours_in_keys_help_and_key_line() -> None:
-    """F2 filters, the slash no longer does, and both texts say F2."""
+    """F2 filters, the slash no longer does, and both texts show F2."""
     settings = parse("keys: {filter: [f2]}")
     table = keymap(settings.keys)
     found = find("f2", Mode.BOARD, table, slots=True, replay=False)
@@ -85,7 +85,7 @@ def test_the_shipped_keys_do_not_clash() -> None:
     ],
 )
 def test_the_look_follows_the_terminal(env: dict[str, str], encoding: str, look: Look) -> None:
-    """Unless a setting says otherwise."""
+    """Unless a setting differs."""
     assert Look.of(Settings(), env, encoding) == look
     forced = Settings(theme="colour-blind", glyphs="unicode")
     assert Look.of(forced, env, encoding) == Look(theme="colour-blind")
@@ -110,7 +110,7 @@ def test_the_schema_describes_every_field() -> None:
     assert '"theme"' in printed.output
 
 
-def test_locate_says_where_things_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locate_prints_where_things_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One place for scripts, all of them for people; nothing is made."""
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

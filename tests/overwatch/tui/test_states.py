@@ -60,7 +60,7 @@ def test_the_frame_is_the_drawn_one(name: str, size: str) -> None:
     ],
 )
 def test_the_verdict_is_the_sketch(name: str, line: str) -> None:
-    """How long, since when, from whom, and what that means for what is below."""
+    """How long, since when, from which rank, and what that means for what is below."""
     assert once(SCENES[name](), "text", 120, 40, zone=UTC).split("\n")[2] == line
 
 

@@ -24,7 +24,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _alarms(terminal: Terminal) -> dict[str, str]:
-    """The number of the alarm that says each cause."""
+    """The number of the alarm that states each cause."""
     causes = {"throttle": "thermal throttle", "crash": "crashed at step", "culls": "cull storm: "}
     text = terminal.text()
     found = {

@@ -113,7 +113,7 @@ def test_without_colour_no_colour_is_written(collector: Collector) -> None:
         assert codes & (set(range(30, 38)) | set(range(90, 98)) | {38, 48}) == set()
 
 
-def test_where_there_is_no_terminal_it_says_what_to_do() -> None:
+def test_where_there_is_no_terminal_it_prints_what_to_do() -> None:
     """A pipe gets a sentence and not a screen."""
     done = subprocess.run(
         [sys.executable, "-c", RUN, "ws://127.0.0.1:1"],

@@ -48,7 +48,7 @@ class Received:
         return [frame for frame in self.of(Measured) if frame.scope is Scope.ENV]
 
 
-def heard_run(num_envs: int | None = None) -> tuple[Run, Received]:
-    """A run, and what it says."""
+def local_run(num_envs: int | None = None) -> tuple[Run, Received]:
+    """A run, and what it emits."""
     received = Received()
-    return Run("heard", received, num_envs), received  # type: ignore[arg-type]  # a link by its methods
+    return Run("local", received, num_envs), received  # type: ignore[arg-type]  # a link by its methods
