@@ -40,8 +40,6 @@ PAGES: Final = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "mkd
 
 EXCEPTIONS: Final = {
     ("docs/diagnosis.md", "say"): "an example of a factor, with its argument",
-    ("docs/recordings.md", "told"): "a public method, `told()`",
-    ("src/overwatch/feeds/inputs.py", "told"): "a public method, `told()`",
     ("src/overwatch/web/panels/env.js", "told"): "an identifier of the page",
     ("src/overwatch/web/panels/parts.js", "said"): "an identifier of the page, a type",
 }

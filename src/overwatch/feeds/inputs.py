@@ -26,8 +26,8 @@ from overwatch.recordings.stored import Handles, Scratch, StoredFile
 STDIN: Final = Path("-")
 Input: TypeAlias = Recording | SnapshotLog
 """Both have `recorded()`: a snapshot a second of each run; `frames()`: all snapshots at every tick; and
-`remarks()`: what must be reported of what could not be read. A `Recording` also has `batches()` and `told()`:
-what was received, decoded, each with its receive time."""
+`remarks()`: what must be reported of what could not be read. A `Recording` also has `batches()` and
+`reported()`: what was received, decoded, each with its receive time."""
 
 _DEEPEST: Final = 4
 _MOST_FILES: Final = 10_000
