@@ -18,13 +18,13 @@ _HEAD = struct.Struct("<QI")
 
 def hung(call: Call) -> None:
     """Reads, and never answers."""
-    call.hear()
+    call.receive()
     call.hold()
 
 
 def slow(call: Call) -> None:
     """Reads a kilobyte a second."""
-    call.hear_slowly(1000)
+    call.read_slowly(1000)
 
 
 _REPLIES = (
@@ -47,7 +47,7 @@ def replies() -> Callable[[Call], None]:
     hangs_up = itertools.cycle((True, False, False))
 
     def script(call: Call) -> None:
-        while call.hear() is not None:
+        while call.receive() is not None:
             if not call.emit(next(turn)) or next(hangs_up):
                 return
 
@@ -60,7 +60,7 @@ def recording(path: Path) -> Callable[[Call], None]:
     out = path.open("ab")
 
     def script(call: Call) -> None:
-        while (requested := call.hear()) is not None:
+        while (requested := call.receive()) is not None:
             if requested.path == "/v1/logs":
                 with lock:
                     out.write(_HEAD.pack(time.time_ns(), len(requested.body)) + requested.body)

@@ -37,7 +37,7 @@ def forwarding(folder: Path, endpoint: str | None, *more: str, name: str = "otlp
 
 
 def line(run_id: str, number: int, size: int = 0) -> bytes:
-    """A request that tells one numbered line of a run, in so many bytes: the rest is a field nobody knows."""
+    """A request with one numbered line of a run, in so many bytes: the rest is a field nobody knows."""
     body = reported(
         run_id, [LogLine(at=START_NS + number, severity=Severity.WARNING, message=f"line {number}")], number
     )
@@ -97,5 +97,5 @@ def dropped(service: Service, reason: str, name: str = "otlphttp") -> float:
 
 
 def trouble(service: Service, name: str = "otlphttp") -> str:
-    """What health says of an exporter; empty when it is well."""
+    """What health reports of an exporter; empty when it is well."""
     return service.context.health.degraded.get(f"exporter:{name}", "")

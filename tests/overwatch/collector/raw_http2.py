@@ -17,7 +17,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def kinds(received: bytes) -> list[int]:
-    """The kinds of the whole frames that were heard."""
+    """The kinds of the whole frames that were received."""
     found, at = [], 0
     while at + 9 <= len(received) and (end := at + 9 + int.from_bytes(received[at : at + 3])) <= len(
         received

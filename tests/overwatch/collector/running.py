@@ -93,7 +93,7 @@ def origin(run_id: str) -> Origin:
 
 
 def reported(run_id: str, events: Sequence[Event], first_seq: int = 1) -> bytes:
-    """A request that tells events of one run."""
+    """A request that reports events of one run."""
     numbered = enumerate(events, start=first_seq)
     return request([Record(origin=origin(run_id), event=event, seq=seq) for seq, event in numbered], {})
 
@@ -105,7 +105,7 @@ def update(kl: float, index: int = 1) -> Measured:
 
 
 def fill(service: Service, leave: int) -> Cursor:
-    """Fill the journal up to `leave` bytes, held by a reader that does not read until it is told to."""
+    """Fill the journal up to `leave` bytes, held by a reader that does not read until a test lets it."""
     hung = service.context.journal.cursor("hung")
     eventually(lambda: service.context.journal.held_bytes == 0)
     budget = service.config.exporters["aggregator"].journal_size_mib << 20

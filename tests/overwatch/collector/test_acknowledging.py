@@ -57,7 +57,7 @@ def test_an_acknowledged_finding_is_seen_by_all_readers_and_lives(tmp_path: Path
     assert [line.fields for line in stated] == [{"finding": finding.id, "by": "kim"}]
 
 
-def test_who_asks_again_is_told_the_same_and_nothing_is_written(tmp_path: Path) -> None:
+def test_who_asks_again_gets_the_same_answer_and_nothing_is_written(tmp_path: Path) -> None:
     """One word of one operator is one event."""
     with running(tmp_path) as service:
         finding = crash(service)

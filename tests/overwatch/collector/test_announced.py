@@ -1,4 +1,4 @@
-"""What a collector tells this user's own programs: they find it, and come in, without being told anything."""
+"""What a collector announces to this user's own programs: they find it and come in with no setting."""
 
 import asyncio
 import os
@@ -78,7 +78,7 @@ def test_what_is_asked_for_wins_over_what_is_announced(tmp_path: Path) -> None:
 
 
 def test_readers_of_other_machines_name_their_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing is announced the environment says the token; without one the reason says what to set."""
+    """Where nothing is announced the environment has the token; without one the reason names what to set."""
     with running(tmp_path, *TOKENS) as service:
         view = str(service.endpoints.view)
         with pytest.raises(ViewUnreachableError, match="401"):

@@ -35,8 +35,8 @@ def test_it_is_the_machines_time() -> None:
     assert all(abs(clock() - before) < SLOW_NS for clock in found)
 
 
-def test_a_clock_that_is_set_is_told_once_and_not_followed(caplog: pytest.LogCaptureFixture) -> None:
-    """Nor is it told what is small; that it was set right again is."""
+def test_a_clock_that_is_set_is_logged_once_and_not_followed(caplog: pytest.LogCaptureFixture) -> None:
+    """What is small is not logged; that it was set right again is."""
     walls = iter([HOUR, HOUR + 1, HOUR + SLOW_NS, 2 * HOUR, 2 * HOUR + 1, HOUR + 5])
     steadies = iter(range(6))
     clock = SteadyClock(walls.__next__, steadies.__next__)
@@ -69,7 +69,7 @@ def test_a_jump_of_the_machines_clock_stops_no_frames_and_loses_no_run(tmp_path:
 
 
 def _send(service: Service, machine: Machine, index: int) -> Snapshot:
-    """An update told by that machine's clock, and the snapshot that has it."""
+    """An update stamped by that machine's clock, and the snapshot that has it."""
     event = Measured(
         at=machine.wall(), scope=Scope.POLICY, index=index, values=scalars({"overwatch.policy.entropy": 0.6})
     )

@@ -25,7 +25,7 @@ def limited(folder: Path, **keys: float) -> Iterator[tuple[Service, int]]:
 
 
 def connect(port: int, stated: bytes) -> socket.socket:
-    """A client that says something, and then nothing."""
+    """A client that sends something, and then nothing."""
     opened = socket.create_connection(("127.0.0.1", port), timeout=10)
     opened.sendall(stated)
     return opened

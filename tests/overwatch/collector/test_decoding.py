@@ -37,7 +37,7 @@ def test_what_was_made_of_a_body_is_taken() -> None:
     assert again is not kept
 
 
-def test_what_a_large_body_of_an_unknown_shape_says_is_not_kept() -> None:
+def test_what_a_large_body_of_an_unknown_shape_holds_is_not_kept() -> None:
     """Its records take many times its size; of a known shape columns are kept instead of the body."""
     large = bytes(SMALL_BYTES + 1)
 

@@ -60,7 +60,7 @@ def test_log_records_of_a_program_become_the_feed() -> None:
     assert snapshot.feed[0].fields["pool"] == "3"
 
 
-def test_a_tower_that_is_full_says_so() -> None:
+def test_a_tower_that_is_full_reports_failure() -> None:
     """Nothing ticks, so nothing is folded: what does not fit is refused, not dropped in silence."""
     tower = Tower(budget_mib=1)
     exporter = tower.log_exporter()
@@ -81,7 +81,7 @@ def test_a_tower_that_is_full_says_so() -> None:
         Tower(budget_mib=0)
 
 
-def test_a_tower_that_was_stopped_says_so() -> None:
+def test_a_tower_that_was_stopped_reports_failure() -> None:
     """Nobody folds any more what a provider exports as it shuts down after its tower."""
     with Tower() as tower:
         reader = PeriodicExportingMetricReader(tower.metric_exporter(), export_interval_millis=60_000)

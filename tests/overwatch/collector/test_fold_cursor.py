@@ -9,7 +9,7 @@ from overwatch.journal import MemoryJournal, Signal
 MIB = 1 << 20
 
 
-def test_the_fold_tells_how_long_what_waits_will_take() -> None:
+def test_the_fold_estimates_how_long_what_waits_will_take() -> None:
     """From the CPU that the last ticks took for their bytes; little that waits is no matter."""
     journal = MemoryJournal(time.time_ns, 1 << 30)
     pace = FoldCursor(journal.cursor(FOLD), journal, Tally(), frozenset())

@@ -46,7 +46,7 @@ def test_nothing_is_given_up_for_time_where_patience_has_no_end() -> None:
         ("https://[::1]:4317", True, "https://[::1]:4317"),
     ],
 )
-def test_grpc_is_tls_unless_said_otherwise(endpoint: str, insecure: bool, expected: str) -> None:  # noqa: FBT001 a table's column
+def test_grpc_is_tls_unless_set_otherwise(endpoint: str, insecure: bool, expected: str) -> None:  # noqa: FBT001 a table's column
     """As in otelcol: the scheme decides, and `tls.insecure` where there is none."""
     config = load(None, [f"exporters.otlp.endpoint={endpoint}", f"exporters.otlp.tls.insecure={insecure}"])
     to = config.exporters["otlp"].destinations(ALL)

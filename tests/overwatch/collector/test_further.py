@@ -85,7 +85,7 @@ def test_what_is_printed_is_what_was_written_and_can_be_read_again(written: Path
         ("exporters.prometheus/teams.endpoint=0.0.0.0:1", "exporters.prometheus/teams.endpoint: 0"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_said_with_its_whole_name(written: Path, setting: str, stated: str) -> None:
+def test_what_cannot_be_is_reported_with_its_whole_name(written: Path, setting: str, stated: str) -> None:
     """A wrong name, a wrong key, a wrong value, one that is nowhere defined."""
     with pytest.raises(ConfigError) as refused:
         load(written, [setting])
@@ -162,7 +162,7 @@ def _each_is_on_the_page(service: Service, names: tuple[str, ...]) -> None:
     assert reported["exporter:otlphttp/second"]["healthy"]
 
 
-def test_two_webhooks_tell_the_same_and_one_that_refuses_is_named(tmp_path: Path) -> None:
+def test_two_webhooks_send_the_same_and_one_that_refuses_is_named(tmp_path: Path) -> None:
     """The other's messages arrive, in a shape of their own."""
     with receiver() as good, receiver() as refusing:
         refusing.statuses = [403]

@@ -31,7 +31,7 @@ ROUND = 500
 """Requests between two ticks of the fold."""
 REFUSED = frozenset({Reason.MALFORMED, Reason.TOO_LARGE})
 ANSWERED = frozenset({200, 400, 403, 404, 405, 408, 411, 413, 415, 417, 431, 501, 505})
-"""What a door may say to a mutated request; 403 is to a strange host."""
+"""What a door may answer to a mutated request; 403 is to a strange host."""
 
 CORPUS: dict[Signal, list[bytes]] = {
     Signal.LOGS: [

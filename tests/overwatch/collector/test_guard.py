@@ -114,7 +114,7 @@ def test_rebound_names_and_other_pages_are_refused(
     for name, url in doors(plain).items():
         before[name] = raw(url, headers)
 
-    # The OTLP door knows no GET, and says so to those that it lets in.
+    # The OTLP door knows no GET, and answers so to those that it lets in.
     inside = {name: 405 if name == "otlp_http" else 200 for name in before}
     assert before == (inside if allowed else dict.fromkeys(before, 403) | _malformed(headers, before))
 
@@ -224,7 +224,7 @@ def test_a_token_in_a_query_is_none(guarded: Service) -> None:
     assert query(f"{url}?access_token={READ}").status == 401
 
 
-def test_unknown_routes_tell_nothing(guarded: Service) -> None:
+def test_unknown_routes_reveal_nothing(guarded: Service) -> None:
     """Without a token nobody learns which paths and methods there are."""
     found = {name: query(f"{url}/nothing").status for name, url in doors(guarded).items() if name != "health"}
 
@@ -311,7 +311,7 @@ def test_refusals_are_counted(tmp_path: Path) -> None:
     }
 
 
-def test_a_reload_says_each_time_what_it_could_not_take_up(
+def test_a_reload_logs_each_time_what_it_could_not_take_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Who has replaced a token must not read that it holds when it does not, not the second time either."""

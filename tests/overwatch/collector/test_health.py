@@ -84,7 +84,7 @@ def test_a_component_in_trouble_is_named_wherever_it_works() -> None:
 
 
 def test_the_time_of_a_state_is_that_of_its_change() -> None:
-    """Saying the same again does not make it new."""
+    """Reporting the same again does not make it new."""
     health = Health(GRAPH)
     health.enter(Phase.OK)
     health.failed("view", "once")
@@ -193,7 +193,7 @@ def test_a_component_that_ended_makes_the_collector_unavailable_for_good() -> No
 @pytest.mark.parametrize("name", ["aggregator", "journal", "otlp_file", "snapshots"])
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_thread_that_ended_is_noticed_by_the_next_probe(tmp_path: Path, name: str) -> None:
-    """Whichever of them an error of ours ends, the collector is not said to be well."""
+    """Whichever of them an error of ours ends, the collector is not reported as well."""
     with running(tmp_path) as service:
         url = str(service.endpoints.health)
         assert http(url).status == 200
@@ -234,8 +234,8 @@ def _end(name: str) -> threading.Thread:
     return thread
 
 
-def test_overload_is_told_and_unavailable_where_that_is_asked(tmp_path: Path) -> None:
-    """While senders are told to come back the receiver is in trouble; 503 only by the setting."""
+def test_overload_is_reported_and_unavailable_where_that_is_asked(tmp_path: Path) -> None:
+    """While senders are asked to retry the receiver is in trouble; 503 only by the setting."""
     counted = (
         "extensions.health_check.component_health={include_recoverable_errors: true, recovery_duration_s: 0}"
     )

@@ -32,7 +32,7 @@ def intake(journal: Journal, decoding: Decoding | None = None, **limits: int) ->
 
 
 def taken(own: Intake, bodies: list[Body]) -> list[Accepted]:
-    """What their senders are told."""
+    """What their senders are answered."""
 
     async def take_all() -> list[Accepted]:
         return [await own.take(body) for body in bodies]

@@ -85,7 +85,7 @@ def test_redaction(text: str, shown: str) -> None:
     ("word", "instead"), [(b"content-type", b"content-typ\xee"), (b"trailers", b"trailer\xee")]
 )
 def test_a_head_that_is_no_text_makes_no_line(tmp_path: Path, word: bytes, instead: bytes) -> None:
-    """What a client of gRPC says in bytes that are no text is its own mistake, and fills no disk."""
+    """What a client of gRPC sends in bytes that are no text is its own mistake, and fills no disk."""
     odd = h2.whole_call(method(Signal.LOGS), b"").replace(word, instead)
     with collecting(tmp_path) as endpoints:
         address = urlsplit(str(endpoints.otlp_grpc))

@@ -40,7 +40,7 @@ ANSWERS = {
     TRACES: ExportTraceServiceResponse,
 }
 LIMIT = 1 << 16
-OTLP_SAYS_RETRY = frozenset({429, 502, 503, 504})
+OTLP_RETRYABLE = frozenset({429, 502, 503, 504})
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +198,7 @@ def test_refusals_are_statuses_in_the_requests_encoding(service: Service, rule: 
     status = status_of(reply, kind)
     assert (reply.status, status.code) == (row.status, row.code)
     assert status.message
-    assert reply.status not in OTLP_SAYS_RETRY
+    assert reply.status not in OTLP_RETRYABLE
     assert "Retry-After" not in reply.headers
     if reply.status == 405:
         assert reply.headers["Allow"] == "POST"
@@ -225,7 +225,7 @@ def test_parameters_and_case_of_a_content_type_do_not_matter(service: Service, c
     assert query(service, LOGS, b"{}", Content_Type=content_type).status == 200
 
 
-def test_bad_data_says_what_is_bad(service: Service) -> None:
+def test_bad_data_is_answered_with_what_is_bad(service: Service) -> None:
     """A 400 carries a `BadRequest` detail, in both encodings."""
     binary = query(service, LOGS, b"\xff", Content_Type=PROTOBUF)
     text = query(service, LOGS, b"[]", Content_Type=JSON)
@@ -374,7 +374,7 @@ def test_values_of_every_kind_are_taken(service: Service) -> None:
     request = ExportLogsServiceRequest()
     resource = request.resource_logs.add()
     resource.resource.attributes.add(key="rl.run.id").value.string_value = "run-kinds"
-    log = resource.scope_logs.add().log_records.add(time_unix_nano=10**18, event_name="app.said")
+    log = resource.scope_logs.add().log_records.add(time_unix_nano=10**18, event_name="app.logged")
     log.attributes.add(key="empty")
     log.attributes.add(key="bytes").value.bytes_value = b"\x00\xff"
     mixed = log.attributes.add(key="mixed").value.array_value.values

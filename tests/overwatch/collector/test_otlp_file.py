@@ -106,12 +106,12 @@ def test_a_folder_that_goes_away_is_made_again(tmp_path: Path) -> None:
 
 
 def exporter_state(service: Service) -> str:
-    """What health says of the exporter."""
+    """What health reports of the exporter."""
     pipelines = json.loads(http(str(service.endpoints.health)).body)["components"]
     return str(pipelines["pipeline:logs"]["components"]["exporter:otlp_file"]["status"])
 
 
-def test_a_disk_that_fails_is_said_and_holds_up_nobody(tmp_path: Path) -> None:
+def test_a_disk_that_fails_is_reported_and_holds_up_nobody(tmp_path: Path) -> None:
     """What cannot be written is shown by health while all else goes on, and is written once it can be."""
     (tmp_path / "otlp").write_text("a file where the folder should be")
     with running(tmp_path) as service:

@@ -42,7 +42,7 @@ RUN = "forwarded"
 
 
 def lines(server: Evil) -> list[str]:
-    """The lines that a target heard, in order of their coming."""
+    """The lines that a target received, in order of their coming."""
     found = []
     for requested in server.requested:
         body = gzip.decompress(requested.body) if "content-encoding" in requested.headers else requested.body
@@ -68,7 +68,7 @@ def busy_until(gate: threading.Event) -> Callable[[Call], None]:
     """A server that takes requests from then on; before, each is to be sent again."""
 
     def script(call: Call) -> None:
-        while call.hear() is not None:
+        while call.receive() is not None:
             if not call.emit(OK if gate.is_set() else reply("503 Service Unavailable")):
                 return
 
@@ -135,7 +135,7 @@ def test_a_slow_target_holds_up_nobody(script: Callable[[Call], None], tmp_path:
 def test_an_evil_reply_costs_one_request_and_is_counted(
     script: Callable[[Call], None], tmp_path: Path
 ) -> None:
-    """What is reported without end is not heard out: sent once more or given up, and the next ones arrive."""
+    """An endless reply is not read to its end: sent once more or given up, and the next ones arrive."""
     first = threading.Event()
 
     def once(call: Call) -> None:
@@ -172,7 +172,7 @@ def test_a_refused_request_is_given_up_with_its_reason(
     gate = threading.Event()
 
     def script(call: Call) -> None:
-        while (requested := call.hear()) is not None:
+        while (requested := call.receive()) is not None:
             gate.wait(20)
             if not call.emit(reply("400 Bad Request") if b"line 7" in requested.body else OK):
                 return
@@ -210,7 +210,7 @@ def test_a_token_file_of_a_target_is_read_at_each_request(tmp_path: Path) -> Non
     file.write_text("\n")
 
     def only_the_new_one(call: Call) -> None:
-        while (requested := call.hear()) is not None:
+        while (requested := call.receive()) is not None:
             call.emit(OK if requested.headers.get("authorization") == "Bearer new" else reply("401 No"))
 
     with (
@@ -244,7 +244,7 @@ def test_what_waits_together_goes_together(tmp_path: Path) -> None:
     gate = threading.Event()
 
     def script(call: Call) -> None:
-        while call.hear() is not None:
+        while call.receive() is not None:
             gate.wait(20)
             if not call.emit(OK):
                 return
@@ -316,7 +316,7 @@ def test_a_new_exporter_begins_with_what_comes(tmp_path: Path) -> None:
         assert lines(server) == ["line 2"]
 
 
-def test_a_lost_place_sends_everything_again_and_says_so(
+def test_a_lost_place_sends_everything_again_and_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """At least once: damage to the place costs copies, never records."""
@@ -337,7 +337,7 @@ def test_producers_are_beside_each_other_and_each_in_order(tmp_path: Path) -> No
     held = threading.Event()
 
     def script(call: Call) -> None:
-        while (requested := call.hear()) is not None:
+        while (requested := call.receive()) is not None:
             if b"stuck" in requested.body and not held.is_set():
                 held.wait(20)
             if not call.emit(OK):
@@ -362,7 +362,7 @@ def test_producers_are_beside_each_other_and_each_in_order(tmp_path: Path) -> No
 def test_a_dead_target_costs_the_oldest_when_the_journal_needs_room(
     extensions: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Senders go on; what is given up is counted and said; the newest arrive in the end."""
+    """Senders go on; what is given up is counted and logged; the newest arrive in the end."""
     gate = threading.Event()
     with (
         evil(busy_until(gate)) as server,
@@ -418,7 +418,7 @@ def test_a_dead_target_does_not_fill_the_disk(hangs: bool, tmp_path: Path) -> No
     gate = threading.Event()
 
     def script(call: Call) -> None:
-        while call.hear() is not None:
+        while call.receive() is not None:
             if hangs and not gate.is_set():
                 gate.wait(20)
             if not call.emit(OK if gate.is_set() else reply("503 Service Unavailable")):
@@ -449,7 +449,7 @@ class NoPlaces(Files):
 
 
 def test_a_place_that_cannot_be_kept_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk refuses the place: batches go on, health says it, and it recovers."""
+    """The disk refuses the place: batches go on, health reports it, and it recovers."""
     part = "otlphttp.place"
     with (
         evil(serving(OK)) as server,
@@ -540,7 +540,7 @@ def test_what_waits_in_memory_is_sent_at_the_end_or_counted(tmp_path: Path) -> N
 def test_a_fault_of_its_own_ends_no_forwarding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An error that nobody thought of is told once and counted, and what comes next arrives."""
+    """An error that nobody thought of is logged once and counted, and what comes next arrives."""
     faults = iter([RuntimeError("a fault")] * 3)
 
     def faulty(journal: DurableJournal, name: str) -> Lag:
@@ -558,7 +558,7 @@ def test_a_fault_of_its_own_ends_no_forwarding(
     assert caplog.text.count("an error of its own") == 1
 
 
-def test_health_and_metrics_tell_the_exporter_from_the_receiver(tmp_path: Path) -> None:
+def test_health_and_metrics_separate_the_exporter_from_the_receiver(tmp_path: Path) -> None:
     """Both are called `otlp`; only the one whose target is away is unhealthy, and it recovers."""
     with forwarding(tmp_path, "http://127.0.0.1:1", name="otlp") as mid:
         give(mid, line(RUN, 1))
@@ -579,7 +579,7 @@ def test_two_exporters_do_not_wait_for_each_other(tmp_path: Path) -> None:
     """One target hangs, the other has everything."""
 
     def hold(call: Call) -> None:
-        call.hear()
+        call.receive()
         call.hold()
 
     both = [f"service.pipelines.{one}.exporters=[aggregator, otlp, otlphttp]" for one in ("logs", "metrics")]

@@ -111,7 +111,7 @@ def test_an_unknown_method_is_unimplemented(channel: grpc.Channel) -> None:
 
 
 def test_a_full_journal_is_unavailable_with_a_delay(service: Service, channel: grpc.Channel) -> None:
-    """With no room, senders are told when to come back."""
+    """With no room, senders are answered when to retry."""
     hung = fill(service, leave=1000)
     try:
         with pytest.raises(grpc.RpcError) as caught:
@@ -210,7 +210,7 @@ def _refusal(channel: grpc.Channel) -> dict[str, bytes]:
 
 
 def test_one_address_leaves_calls_to_others(tmp_path: Path) -> None:
-    """An address has half of all calls unless a setting says otherwise."""
+    """An address has half of all calls unless a setting changes it."""
     with running(tmp_path, "receivers.otlp.protocols.grpc.max_concurrent_calls=2") as service:
         address = str(service.endpoints.otlp_grpc).removeprefix("http://")
         host, _, port = address.rpartition(":")

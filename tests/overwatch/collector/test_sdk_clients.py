@@ -123,7 +123,7 @@ def test_the_sdks_counters_are_totals(
 
 
 def test_the_sdk_retries_until_there_is_room(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """An exporter that is told to come back delivers once the journal has room again."""
+    """An exporter that is asked to retry delivers once the journal has room again."""
     caplog.set_level(logging.CRITICAL, "opentelemetry")
     with running(tmp_path, "exporters.aggregator.journal_size_mib=1") as service:
         hung = fill(service, leave=10)

@@ -82,8 +82,8 @@ def test_stop_is_idempotent_and_frees_the_ports(tmp_path: Path) -> None:
         pass
 
 
-def test_a_stopping_collector_refuses_and_says_so(tmp_path: Path) -> None:
-    """Once the intake is closed senders are told to come back, and health is 503 while stopping."""
+def test_a_stopping_collector_refuses_and_reports_it(tmp_path: Path) -> None:
+    """Once the intake is closed senders are asked to retry, and health is 503 while stopping."""
     with running(tmp_path) as service:
         service.context.intake.close()
         service.context.health.enter(Phase.STOPPING)

@@ -135,7 +135,7 @@ def call(url: str, method: str, body: bytes = b"", *, packed: bool = False) -> g
 
 
 def test_the_collector_calls_nobody() -> None:
-    """No module of the collector opens a connection but exporters that are told where; none to a trainer."""
+    """No module of the collector opens a connection but exporters with a target set; none to a trainer."""
     root = Path(overwatch.__file__).parent
     parts = ("collector", "serve", "aggregator.py", "fold.py", "projection", "diagnose", "state", "journal")
     files = [

@@ -36,7 +36,7 @@ def _series(total: int, process: int) -> tuple[TallySeries, ...]:
 
 
 def _records(turn: int, process: int) -> list[Record]:
-    """What one of our processes says in a turn; every tenth turn it has begun again."""
+    """What one of our processes reports in a turn; every tenth turn it has begun again."""
     life, at = turn // 10, time.time_ns()
     origin = Origin(run_id="r", role="rollouts", rank=process, epoch=f"{process}-{life}", ours=True)
     total = 1 + turn % 10

@@ -258,7 +258,7 @@ def test_another_authority_of_clients_takes_effect_at_once(pki: Path, tmp_path: 
 
 
 def test_certificates_that_cannot_be_used_leave_the_old_ones(pki: Path, tmp_path: Path) -> None:
-    """A key that does not belong, a broken file and no file are told by health until they are right."""
+    """A key that does not belong, a broken file and no file are reported by health until they are right."""
     with running(tmp_path, *tls(pki)) as service:
         context, health = client(pki), service.context.health
         shutil.copy(pki / "two.key", pki / "server.key")

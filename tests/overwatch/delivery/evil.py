@@ -1,6 +1,6 @@
 """A TCP server that follows a script: one function speaks for it on every connection.
 
-It tells what it was asked, so a test can wait for that instead of sleeping. All of it stays on loopback.
+It notes what it was asked, so a test can wait for that instead of sleeping. All of it stays on loopback.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ class Call:
         """Whether the server ends."""
         return self._evil.is_over
 
-    def hear(self) -> Requested | None:
+    def receive(self) -> Requested | None:
         """The next request, whole; `None` when the client hangs up."""
         while b"\r\n\r\n" not in self._rest:
             if not self._more():
@@ -62,7 +62,7 @@ class Call:
         self._evil.received(requested)
         return requested
 
-    def hear_slowly(self, bytes_per_s: int) -> None:
+    def read_slowly(self, bytes_per_s: int) -> None:
         """Read at a rate until the client hangs up."""
         while self.pause(0.1) and self._connection.recv(max(bytes_per_s // 10, 1)):
             pass
@@ -101,7 +101,7 @@ class Call:
         return not self._evil.wait_over(seconds)
 
     def hold(self) -> None:
-        """Say nothing until the server ends."""
+        """Send nothing until the server ends."""
         self._evil.wait_over(None)
 
     def _more(self) -> bool:
@@ -162,7 +162,7 @@ class Evil:
         )
 
     def end(self) -> None:
-        """Tell every script that it is over."""
+        """Notify every script that it is over."""
         self._over.set()
 
 
@@ -217,7 +217,7 @@ def serving(*replies: bytes) -> Callable[[Call], None]:
     lock = threading.Lock()
 
     def script(call: Call) -> None:
-        while call.hear() is not None:
+        while call.receive() is not None:
             with lock:
                 reply = left.pop(0) if len(left) > 1 else left[0]
             if not call.emit(reply):

@@ -76,10 +76,10 @@ def test_what_is_no_address_is_rejected(url: str) -> None:
 
 
 def test_a_reply_that_is_no_http_is_an_error_of_the_server() -> None:
-    """Whatever it says; a header that cannot be sent is the caller's."""
+    """Whatever it answers; a header that cannot be sent is the caller's."""
 
     def script(call: Call) -> None:
-        call.hear()
+        call.receive()
         call.emit(b"SSH-2.0 what\r\n")
 
     with evil(script) as server:

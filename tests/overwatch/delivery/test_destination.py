@@ -1,4 +1,4 @@
-"""What `OTEL_EXPORTER_OTLP_*` says about the way, a signal's own word first."""
+"""What `OTEL_EXPORTER_OTLP_*` sets about the way, a signal's own word first."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def test_the_shared_endpoint_gets_the_signals_path_and_an_own_one_is_used_as_it_
     assert find({}, requested="http://[::1]:9").origin.authority == "[::1]:9"
 
 
-def test_grpc_without_a_scheme_is_tls_unless_it_is_said_to_be_insecure() -> None:
+def test_grpc_without_a_scheme_is_tls_unless_it_is_set_to_insecure() -> None:
     """A scheme wins over `INSECURE`."""
     env = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_ENDPOINT": "host:4317"}
     assert find(env).shown == "https://host:4317"
@@ -59,7 +59,7 @@ def test_a_signals_own_words_win() -> None:
 
 
 def test_a_timeout_is_in_seconds_and_bounded(caplog: pytest.LogCaptureFixture) -> None:
-    """What can only be milliseconds is read so; what is no time is told."""
+    """What can only be milliseconds is read so; what is no time is logged."""
     expected = {"": 10.0, "0.5": 0.5, "10000": 10.0, "1000": 1.0, "900": 60.0, "1e12": 60.0}
     for word, seconds in expected.items():
         assert find({"OTEL_EXPORTER_OTLP_TIMEOUT": word}).timeout_s == seconds, word
@@ -69,7 +69,7 @@ def test_a_timeout_is_in_seconds_and_bounded(caplog: pytest.LogCaptureFixture) -
     assert "'ten'" in caplog.text
 
 
-def test_headers_are_decoded_and_their_values_are_never_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_headers_are_decoded_and_their_values_are_never_shown(caplog: pytest.LogCaptureFixture) -> None:
     """Not in a log line, not in a representation; what cannot be a header is left out."""
     words = (
         "Authorization=Bearer%20SECRET,x-a = 1 ,SECRET,no name=SECRET,x-b=SECRET%0d%0ab: c,host=SECRET,x-c="
@@ -90,7 +90,7 @@ def test_a_user_in_the_url_becomes_a_header_and_is_not_shown() -> None:
     assert own.headers.pairs == (("authorization", "mine"),)
 
 
-def test_an_unknown_compression_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_compression_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """And nothing is compressed."""
     assert not find({"OTEL_EXPORTER_OTLP_COMPRESSION": "zstd"}).gzip
     assert "zstd" in caplog.text

@@ -37,7 +37,7 @@ def test_the_announced_collector_is_found() -> None:
 
 
 def test_the_default_is_otlps_own() -> None:
-    """Nobody says anything: 4318 over HTTP, 4317 over gRPC, on this machine."""
+    """Nothing is set: 4318 over HTTP, 4317 over gRPC, on this machine."""
     assert target(Signal.LOGS, None, {}).endpoint == "http://127.0.0.1:4318/v1/logs"
     assert (
         target(Signal.LOGS, None, {"OTEL_EXPORTER_OTLP_LOGS_PROTOCOL": "grpc"}).endpoint
@@ -54,8 +54,8 @@ def test_the_grpc_port_means_grpc() -> None:
     )
 
 
-def test_an_unknown_protocol_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """`http/json` is not spoken: said, and protobuf is sent."""
+def test_an_unknown_protocol_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """`http/json` is not spoken: it is logged, and protobuf is sent."""
     assert target(Signal.LOGS, None, {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}).protocol == "http/protobuf"
     assert "http/json" in caplog.text
 

@@ -136,7 +136,7 @@ def test_the_three_signals_have_their_services_and_share_a_channel() -> None:
 
 
 def test_partial_success_is_taken_with_its_count() -> None:
-    """What the collector did not keep is told, and is no reason to send again."""
+    """What the collector did not keep is reported, and is no reason to send again."""
     with grpc_sink() as sink:
         sink.reply = partial_success(3)
         answer = query(sink.endpoint)
@@ -166,7 +166,7 @@ def test_every_other_code_is_final(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", ["RESOURCE_EXHAUSTED", "UNAVAILABLE"])
-def test_retry_info_says_when(code: str) -> None:
+def test_retry_info_states_when(code: str) -> None:
     """With it an exhausted collector may be asked again; a minute at most."""
     with serving(failing(grpc.StatusCode[code], Duration(seconds=1, nanos=500_000_000))) as (endpoint, _):
         answer = query(endpoint)

@@ -45,10 +45,10 @@ def query(
 
 
 def answered(text: bytes) -> Answer:
-    """The answer when a server says this and hangs up."""
+    """The answer when a server sends this and hangs up."""
 
     def script(call: Call) -> None:
-        call.hear()
+        call.receive()
         call.emit(text)
 
     with evil(script) as server:
@@ -98,7 +98,7 @@ def test_compression_and_headers_come_from_the_environment() -> None:
 
 
 def test_partial_success_is_taken_with_its_count() -> None:
-    """What the collector did not keep is told, and is no reason to send again."""
+    """What the collector did not keep is reported, and is no reason to send again."""
     with http_sink() as sink:
         sink.reply = partial_success(3)
         answer = query(sink.endpoint)
@@ -115,15 +115,15 @@ def test_a_busy_collector_may_be_asked_again(status: int) -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 413, 500, 501])
 def test_every_other_failure_is_final(status: int) -> None:
-    """It is told by its code and the collector's own words."""
+    """It is reported by its code and the collector's own words."""
     body = Status(message="bad \x1b[2Jthing").SerializeToString()
     answer = answered(reply(f"{status} No", "Content-Type: application/x-protobuf", body=body))
     assert (answer.verdict, answer.code) == (Verdict.REFUSED, str(status))
     assert answer.detail == f"HTTP {status} No: bad  [2Jthing"
 
 
-def test_retry_after_is_heard_in_both_forms_and_bounded() -> None:
-    """Seconds or a date, by the collector's own clock where it tells it; a minute at most."""
+def test_retry_after_is_read_in_both_forms_and_bounded() -> None:
+    """Seconds or a date, by the collector's own clock where it sends it; a minute at most."""
     now = datetime.now(UTC)
     away = format_datetime(now + timedelta(hours=5, seconds=7), usegmt=True)
     theirs = format_datetime(now + timedelta(hours=5), usegmt=True)
@@ -166,7 +166,7 @@ def test_a_closed_port_is_no_refusal() -> None:
 
 def hung(call: Call) -> None:
     """Reads, and never answers."""
-    call.hear()
+    call.receive()
     call.hold()
 
 
@@ -177,32 +177,32 @@ def deaf(call: Call) -> None:
 
 def slow_reader(call: Call) -> None:
     """Reads a kilobyte a second."""
-    call.hear_slowly(1000)
+    call.read_slowly(1000)
 
 
 def slow_head(call: Call) -> None:
     """Status and headers at a crawl."""
-    call.hear()
+    call.receive()
     call.dribble(b"HTTP/1.1 200 OK\r\n" + b"X-Slow: yes\r\n" * 1000, 0.02)
 
 
 def slow_body(call: Call) -> None:
     """A body at a crawl."""
-    call.hear()
+    call.receive()
     call.emit(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n")
     call.dribble(b"x" * 10000, 0.02)
 
 
 def slow_chunks(call: Call) -> None:
     """One-byte chunks at a crawl."""
-    call.hear()
+    call.receive()
     call.emit(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     call.dribble(b"1\r\nx\r\n" * 5000, 0.02)
 
 
 def endless_interim(call: Call) -> None:
     """`100 Continue` for ever, at a crawl."""
-    call.hear()
+    call.receive()
     call.dribble(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000, 0.02)
 
 
@@ -245,48 +245,48 @@ def test_the_environments_timeout_bounds_a_try() -> None:
 
 def long_reply(call: Call) -> None:
     """A gigabyte."""
-    call.hear()
+    call.receive()
     call.emit(b"HTTP/1.1 200 OK\r\nContent-Length: 1073741824\r\n\r\n")
     call.pour(bytes(1 << 20), 1 << 30)
 
 
 def endless_reply(call: Call) -> None:
     """A gigabyte without a length."""
-    call.hear()
+    call.receive()
     call.emit(b"HTTP/1.1 200 OK\r\n\r\n")
     call.pour(bytes(1 << 20), 1 << 30)
 
 
 def long_chunks(call: Call) -> None:
     """A gigabyte in chunks."""
-    call.hear()
+    call.receive()
     call.emit(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     call.pour(b"100000\r\n" + bytes(1 << 20) + b"\r\n", 1 << 30)
 
 
 def bomb(call: Call) -> None:
     """64 MiB in 64 kB."""
-    call.hear()
+    call.receive()
     call.emit(reply("200 OK", "Content-Encoding: gzip", body=gzip.compress(bytes(64 << 20))))
 
 
 def endless_headers(call: Call) -> None:
     """Headers without end."""
-    call.hear()
+    call.receive()
     call.emit(b"HTTP/1.1 200 OK\r\n")
     call.pour(b"X-Header: " + b"y" * 1000 + b"\r\n", 1 << 30)
 
 
 def one_long_header(call: Call) -> None:
     """A header without end."""
-    call.hear()
+    call.receive()
     call.emit(b"HTTP/1.1 200 OK\r\nX-Header: ")
     call.pour(b"y" * 1000, 1 << 30)
 
 
 def endless_trailers(call: Call) -> None:
     """Trailers without end."""
-    call.hear()
+    call.receive()
     call.emit(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
     call.pour(b"X-Trailer: " + b"y" * 1000 + b"\r\n", 1 << 30)
 
@@ -307,7 +307,7 @@ def test_a_long_explanation_of_a_refusal_is_not_read() -> None:
     """The status alone decides."""
 
     def script(call: Call) -> None:
-        call.hear()
+        call.receive()
         call.emit(b"HTTP/1.1 413 Too Large\r\nContent-Length: 1073741824\r\n\r\n")
         call.pour(bytes(1 << 20), 1 << 30)
 
@@ -317,7 +317,7 @@ def test_a_long_explanation_of_a_refusal_is_not_read() -> None:
     assert (answer.verdict, answer.code) == (Verdict.REFUSED, "413")
 
 
-def test_a_refusal_before_the_body_is_sent_is_heard() -> None:
+def test_a_refusal_before_the_body_is_sent_is_received() -> None:
     """A collector that answers 413 and reads no further is not asked again."""
 
     def script(call: Call) -> None:
@@ -333,7 +333,7 @@ def test_a_lost_reply_is_no_success() -> None:
     """The body came, the answer did not, or not whole: the same request goes again."""
 
     def swallow(call: Call) -> None:
-        call.hear()
+        call.receive()
 
     with evil(swallow) as server:
         assert query(server.endpoint).verdict is Verdict.AGAIN
@@ -348,7 +348,7 @@ def test_a_lost_reply_is_no_success() -> None:
 
 
 def test_an_answer_that_is_no_otlp_is_still_a_200() -> None:
-    """A proxy's page: taken, and said."""
+    """A proxy's page: taken, and stated."""
     answer = answered(reply("200 OK", body=b"<html>"))
     assert (answer.verdict, answer.detail) == (Verdict.TAKEN, "the answer is no OTLP")
 
@@ -357,7 +357,7 @@ def test_a_connection_that_ended_while_idle_is_replaced_unseen() -> None:
     """A collector that hangs up between two requests costs no failed try."""
 
     def once(call: Call) -> None:
-        call.hear()
+        call.receive()
         call.emit(OK)
 
     with evil(once) as server:

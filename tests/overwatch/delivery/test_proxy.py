@@ -47,7 +47,7 @@ def test_the_environment_names_a_proxy_and_who_is_spared() -> None:
     assert proxy("http", "far.example", 4318, {"all_proxy": "gate"}) == Proxy(host="gate", port=80)
 
 
-def test_a_proxy_that_cannot_be_spoken_to_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_proxy_that_cannot_be_spoken_to_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """And passed by; its URL, which may hold a password, is not shown."""
     for url in ("socks5://me:SECRET@gate:1", "http://gate:port", "https://gate"):
         assert proxy("http", "far.example", 4318, {"http_proxy": url}) is None
@@ -71,7 +71,7 @@ def test_tls_goes_through_a_tunnel_and_the_proxy_sees_no_token(pki: Path) -> Non
     with evil(serving(OK), tls=serverside(pki, "away")) as server:
 
         def tunnel(call: Call) -> None:
-            call.hear()
+            call.receive()
             call.emit(b"HTTP/1.1 200 Connection established\r\nVia: gate\r\n\r\n")
             with socket.create_connection(("127.0.0.1", server.port)) as onward:
                 back = threading.Thread(target=lambda: _pump(onward, call))
@@ -106,7 +106,7 @@ def test_a_proxy_without_a_tunnel_is_tried_again(pki: Path, stated: bytes) -> No
     """Refused, silent or mad: no request was made."""
 
     def script(call: Call) -> None:
-        call.hear()
+        call.receive()
         call.emit(stated)
 
     with evil(script) as gate:
@@ -119,7 +119,7 @@ def test_the_deadline_holds_in_the_proxy(pki: Path) -> None:
     """A tunnel that never opens."""
 
     def script(call: Call) -> None:
-        call.hear()
+        call.receive()
         call.hold()
 
     with evil(script) as gate:

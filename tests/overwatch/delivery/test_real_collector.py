@@ -67,7 +67,7 @@ def test_a_request_whose_answer_was_lost_is_stored_once(tmp_path: Path) -> None:
         requested = iter(range(1000))
 
         def proxy(call: Call) -> None:
-            while (received := call.hear()) is not None:
+            while (received := call.receive()) is not None:
                 url = f"{service.endpoints.otlp_http}{received.path}"
                 http(url, received.body, Content_Type="application/x-protobuf")
                 if next(requested) % 2 == 0 or not call.emit(OK):

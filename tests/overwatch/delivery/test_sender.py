@@ -30,7 +30,7 @@ GRPC = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
 
 
 def stated(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What a person was told."""
+    """What a person reads."""
     return [record.getMessage() for record in caplog.records if record.name == "overwatch.exporter"]
 
 
@@ -93,7 +93,7 @@ STUCK = [*SLOW, *LONG]
 
 
 @pytest.mark.parametrize("script", STUCK, ids=lambda script: script.__name__)
-def test_a_drain_ends_in_time_and_says_the_truth(script: Callable[[Call], None]) -> None:
+def test_a_drain_ends_in_time_and_returns_the_truth(script: Callable[[Call], None]) -> None:
     """Hung, slow or evil: `drain` is false while something waits, and late by a moment at most."""
     source = Waiting()
     source.put(request(1, bytes(32 << 20)))
@@ -151,7 +151,7 @@ def test_a_drain_cuts_a_hanging_try_off_for_a_new_one() -> None:
         if number == 0:
             serving(reply("503 Busy", "Connection: close"))(call)
         elif number == 1:
-            call.hear()
+            call.receive()
             call.hold()
         serving(OK)(call)
 
@@ -167,9 +167,9 @@ def test_a_drain_cuts_no_try_because_the_one_before_was_refused() -> None:
     go_on = threading.Event()
 
     def script(call: Call) -> None:
-        call.hear()
+        call.receive()
         call.emit(reply("500 No"))
-        call.hear()
+        call.receive()
         go_on.wait(DEADLINE_S)
         call.emit(OK)
         call.hold()
@@ -188,7 +188,7 @@ def test_a_lost_reply_sends_the_same_bytes_again() -> None:
     replies = iter(range(1000))
 
     def script(call: Call) -> None:
-        while call.hear() is not None:
+        while call.receive() is not None:
             if next(replies) % 2 == 0 or not call.emit(OK):
                 return
 
@@ -306,13 +306,13 @@ def test_a_refusal_over_grpc_is_counted_by_its_code() -> None:
     assert source.dropped == {"refused_invalid_argument": 1}
 
 
-def test_what_a_collector_did_not_keep_is_counted_exactly_and_said_sparingly(
+def test_what_a_collector_did_not_keep_is_counted_exactly_and_logged_sparingly(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Never sent again; told at the first and at each doubling."""
+    """Never sent again; logged at the first and at each doubling."""
     source = Waiting(16)
-    said_so = reply("200 OK", body=partial_success(2))
-    with evil(serving(said_so)) as server, sending(source, server.endpoint) as sender:
+    partly_kept = reply("200 OK", body=partial_success(2))
+    with evil(serving(partly_kept)) as server, sending(source, server.endpoint) as sender:
         assert sender.drain(DEADLINE_S)
         assert len(server.requested) == 16
     assert source.rejected == 32
@@ -330,7 +330,7 @@ def test_a_fortune_that_changes_to_and_fro_is_not_a_storm(caplog: pytest.LogCapt
 
 
 def test_a_log_handler_that_speaks_to_the_sender_makes_no_loop() -> None:
-    """What the sender says may itself become a request: once, not for ever."""
+    """What the sender logs may itself become a request: once, not for ever."""
     source = Waiting(5)
 
     class Handler(logging.Handler):
@@ -368,7 +368,7 @@ class Broken:
 def test_a_fault_of_our_own_ends_no_delivery(
     faults: float, delivered: list[int], dropped: dict[str, int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is tried again, then passed over, counted, and told once."""
+    """It is tried again, then passed over, counted, and logged once."""
     source, broken = Waiting(2), Broken(faults)
     sender = Sender(source, lambda: broken, DeliveryLog("somewhere"), FAST)
     sender.start()
@@ -378,7 +378,7 @@ def test_a_fault_of_our_own_ends_no_delivery(
     assert sum("error of the exporter" in line for line in stated(caplog)) == 1
 
 
-def test_progress_is_told_and_its_fault_is_outlived() -> None:
+def test_progress_is_reported_and_its_fault_is_outlived() -> None:
     """A callback that fails costs nothing but a count."""
     source, reported = Waiting(3), threading.Semaphore(0)
 

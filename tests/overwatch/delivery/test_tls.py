@@ -104,7 +104,7 @@ def test_a_trusted_collector_gets_requests_over_one_kept_connection(pki: Path) -
 
 @pytest.mark.parametrize(("shows", "trusts"), [("here", "stranger"), ("away", "ca"), ("here", "none")])
 def test_a_collector_that_is_not_trusted_gets_nothing(pki: Path, shows: str, trusts: str) -> None:
-    """A strange authority, another host's certificate, a list that cannot be read: tried again, told."""
+    """A strange authority, another host's certificate, a list that cannot be read: retried, and reported."""
     with evil(serving(OK), tls=serverside(pki, shows)) as server:
         answer = query(f"https://127.0.0.1:{server.port}", trusting(pki, trusts))
         assert answer.verdict is Verdict.AGAIN
@@ -136,7 +136,7 @@ def test_the_deadline_holds_in_the_handshake_and_after(pki: Path) -> None:
             assert time.monotonic() - begun < 1.5
 
 
-def test_a_refusal_before_the_body_is_sent_is_heard(pki: Path) -> None:
+def test_a_refusal_before_the_body_is_sent_is_received(pki: Path) -> None:
     """Inside TLS as outside it."""
 
     def script(call: Call) -> None:

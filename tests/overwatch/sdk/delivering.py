@@ -47,7 +47,7 @@ class _Held:
 
 
 class Received:
-    """Device values and everything they tell."""
+    """Device values and everything they report."""
 
     def __init__(self, device: HandHeld | None = None, limits: DeviceLimits | None = None) -> None:
         self.reported: list[object] = []

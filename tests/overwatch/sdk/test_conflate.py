@@ -22,7 +22,7 @@ def folded(values: list[float], name: str = KL) -> Folded:
 
 
 def test_nothing_folds_to_nothing() -> None:
-    """Without an update there is nothing to tell, and what was taken is told once."""
+    """Without an update there is nothing to report, and what was taken is reported once."""
     conflator = Conflator()
     assert conflator.flush() is None
     conflator.add(1, {KL: 0.01})
@@ -31,7 +31,7 @@ def test_nothing_folds_to_nothing() -> None:
     assert conflator.n == 0
 
 
-def test_one_breach_among_many_is_told() -> None:
+def test_one_breach_among_many_is_reported() -> None:
     """A KL of 0.2 in one of twenty updates is a critical value and the highest, though the last is fine."""
     (event,) = folded([0.01] * 9 + [0.2] + [0.02] + [0.01] * 9).events()
     assert isinstance(event, Measured)
@@ -56,14 +56,14 @@ def test_breaches_are_counted_by_the_limits_of_the_run() -> None:
 
 
 def test_a_value_that_was_not_finite_is_a_fact() -> None:
-    """A NaN and an infinity before a finite last value are told, each kind once with its count."""
+    """A NaN and an infinity before a finite last value are reported, each kind once with its count."""
     events = list(folded([0.01, math.nan, math.nan, math.inf, 0.01]).events())
     seen = {event.kind: event.count for event in events if isinstance(event, NonFiniteSeen)}
     assert seen == {"nan": 2, "inf": 1}
 
 
 def test_a_last_value_that_is_not_finite_is_left_to_its_measurement() -> None:
-    """What the measurement shows by itself is not told twice."""
+    """What the measurement shows by itself is not reported twice."""
     events = list(folded([0.01, math.nan]).events())
     assert [type(event) for event in events] == [Measured]
 

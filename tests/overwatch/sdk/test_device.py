@@ -53,7 +53,7 @@ def test_whole_numbers_of_every_width_arrive_exactly(received: Received, name: s
     assert found.tolist() == ends
 
 
-def test_all_that_were_taken_are_told_in_their_order(received: Received) -> None:
+def test_all_that_were_taken_are_reported_in_their_order(received: Received) -> None:
     """Floats and tensors of every kind come back under their names, as they were given."""
     received.offer(
         a=torch.tensor(1.0, requires_grad=True),
@@ -181,7 +181,7 @@ def test_no_function_of_the_trainer_runs(received: Received) -> None:
 
 
 def test_a_later_change_is_not_seen(held: Received) -> None:
-    """What is told is what was offered, also when the trainer writes on before it is told."""
+    """What is reported is what was offered, also when the trainer writes on before that."""
     number, column = torch.tensor(1.0), torch.tensor([1.0, 2.0])
     numbers: dict[str, Tensor | float] = {"a": number, "b": 1.0}
     held.values.offer(numbers, held.reported.append)

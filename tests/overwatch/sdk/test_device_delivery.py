@@ -150,7 +150,7 @@ def test_the_memory_of_the_backlog_is_bounded() -> None:
 
 
 def test_the_thread_delivers_without_another_call(held: Received) -> None:
-    """A trainer that falls silent has its last values told; then the thread ends, and a new one starts."""
+    """A trainer that falls silent has its last values sent; then the thread ends, and a new one starts."""
     for round_ in range(2):
         held.device.is_open = False
         held.offer(n=torch.tensor(float(round_)))
@@ -223,7 +223,7 @@ def test_an_offer_made_while_another_is_delivered_has_its_turn(received: Receive
 
 
 def test_every_offer_of_many_threads_ends_once() -> None:
-    """Told or dropped, never both, never neither; each thread's own in its order."""
+    """Reported or dropped, never both, never neither; each thread's own in its order."""
     held = Received(HandHeld(), DeviceLimits(offers=8, period_s=0.001))
 
     def train(thread: int) -> None:
@@ -269,7 +269,7 @@ def test_a_forked_child_neither_delivers_nor_frees() -> None:
         held.offer(b=1.0)
         held.values.poll()
         held.values.drain(0.0)
-        os.write(writing, b"told" if held.reported or held.drops else b"quiet")
+        os.write(writing, b"reported" if held.reported or held.drops else b"quiet")
         os._exit(0)
     os.waitpid(child, 0)
     os.close(writing)
@@ -285,9 +285,9 @@ def test_importing_loads_no_torch() -> None:
     script = """
 import sys
 import overwatch.sdk.device as device
-told = []
-device.DeviceValues(print, print).offer({"a": 1.0, "b": 2}, told.append)
-assert told == [{"a": 1.0, "b": 2}], told
+taken = []
+device.DeviceValues(print, print).offer({"a": 1.0, "b": 2}, taken.append)
+assert taken == [{"a": 1.0, "b": 2}], taken
 print(sorted({"torch", "numpy"} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

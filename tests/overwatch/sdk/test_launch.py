@@ -1,4 +1,4 @@
-"""What torch says of its devices goes along with a run's start."""
+"""What torch reports of its devices goes along with a run's start."""
 
 import sys
 from types import SimpleNamespace
@@ -48,7 +48,7 @@ def test_cuda_is_not_woken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch_lanes(["cuda:0"]) == {}
 
 
-def test_a_torch_without_uuids_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_without_uuids_reports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """An older release, or none at all."""
     use(monkeypatch, Cuda(initialized=True, uuid=None))
     assert torch_lanes(["cuda:0"]) == {}

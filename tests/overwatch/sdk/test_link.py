@@ -152,7 +152,7 @@ def test_an_account_outlives_the_exporter_that_gave_it(sink: Sink) -> None:
 def test_an_exporter_that_always_dies_is_given_up_and_all_is_kept(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After five restarts it is left alone, stated once; calls stay harmless, what they say lies on disk."""
+    """After five restarts it is left alone, stated once; calls stay harmless, what they log lies on disk."""
     monkeypatch.setattr("overwatch.sdk.process._COMMAND", ("-c", "pass"))
     monkeypatch.setattr("overwatch.sdk.link.BACKOFF_S", 0.001)
     run = overwatch.sdk.start(sample=False)
@@ -211,11 +211,11 @@ def test_a_thread_that_dies_is_replaced(sink: Sink, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Exporter, "run", dies_once)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
-    run.log("still said")
+    run.log("still logged")
     assert run.flush(10.0)
     assert len(threads) == 2
     assert run.close(10.0).delivered
-    assert [event.message for event in sink.events(LogLine)] == ["still said"]
+    assert [event.message for event in sink.events(LogLine)] == ["still logged"]
 
 
 def test_many_threads_lose_nothing(sink: Sink) -> None:
@@ -320,19 +320,19 @@ def test_a_signal_handler_may_speak(sink: Sink) -> None:
     run_script(f"""
         import signal, time, overwatch.sdk
         run = overwatch.sdk.start(endpoint={sink.endpoint!r}, sample=False)
-        heard = 0
+        caught = 0
         def handler(*_):
-            global heard
-            heard += 1
+            global caught
+            caught += 1
             run.log("tick")
         signal.signal(signal.SIGALRM, handler)
         signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
         deadline = time.monotonic() + 10
-        while heard < 100 and time.monotonic() < deadline:
+        while caught < 100 and time.monotonic() < deadline:
             run.log("tock")
         signal.setitimer(signal.ITIMER_REAL, 0)
         report = run.close(5.0)
-        assert heard >= 100 and report.delivered, report
+        assert caught >= 100 and report.delivered, report
     """)
 
 
@@ -344,7 +344,7 @@ def test_a_signal_handler_may_speak(sink: Sink) -> None:
         ("raise KeyboardInterrupt", 130, "interrupted"),
     ],
 )
-def test_an_exit_without_close_says_how_it_ended(sink: Sink, ending: str, status: int, outcome: str) -> None:
+def test_exit_without_close_reports_how_it_ended(sink: Sink, ending: str, status: int, outcome: str) -> None:
     """The interpreter's end closes the run with the right word."""
     status = -signal.SIGINT if outcome == "interrupted" else status
     run_script(
@@ -363,7 +363,7 @@ def test_an_exit_without_close_says_how_it_ended(sink: Sink, ending: str, status
 
 
 def test_a_killed_trainer_leaves_no_exporter_behind(sink: Sink) -> None:
-    """What had been said is delivered, then the exporter ends."""
+    """What had been logged is delivered, then the exporter ends."""
     done = run_script(
         f"""
         import os, signal, sys, time, overwatch.sdk

@@ -24,7 +24,7 @@ def reported() -> Iterator[tuple[Sink, overwatch.sdk.Run]]:
 
 @pytest.fixture
 def logger(reported: tuple[Sink, overwatch.sdk.Run]) -> Iterator[logging.Logger]:
-    """A logger of a trainer, told to the run."""
+    """A logger of a trainer, sent to the run."""
     logger = logging.getLogger("trainer.loop")
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
@@ -42,7 +42,7 @@ def _lines(sink: Sink, count: int) -> list[LogLine]:
 def test_a_log_record_is_a_line_with_its_fields(
     reported: tuple[Sink, overwatch.sdk.Run], logger: logging.Logger
 ) -> None:
-    """Message, level, logger, extras and the exception; what is below the level is not told."""
+    """Message, level, logger, extras and the exception; what is below the level is not reported."""
     logger.debug("quiet")
     logger.warning("lost %d of %d", 3, 4, extra={"env_id": 7, "slot": 5, "shard": "a"})
     logger.error("failed", exc_info=ValueError("boom"))
@@ -72,14 +72,14 @@ def test_a_line_names_the_span_it_was_written_in(
 def test_a_line_that_cannot_be_formatted_stops_nothing(
     reported: tuple[Sink, overwatch.sdk.Run], logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Logging's own rule: the error goes nowhere, the next line is told."""
+    """Logging's own rule: the error goes nowhere, the next line is reported."""
     monkeypatch.setattr(logging, "raiseExceptions", False)
     logger.info("%d", "no number")
     logger.info("next")
     assert [line.message for line in _lines(reported[0], 1)] == ["next"]
 
 
-def test_what_is_logged_while_telling_is_not_told_again(reported: tuple[Sink, overwatch.sdk.Run]) -> None:
+def test_what_is_logged_while_reporting_is_not_sent_again(reported: tuple[Sink, overwatch.sdk.Run]) -> None:
     """No recursion, neither through a field that logs nor through the SDK's own logger."""
     handler = RunHandler(reported[1])
 

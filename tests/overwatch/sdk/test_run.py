@@ -1,4 +1,4 @@
-"""A run, from its calls to what a collector hears, through a real exporter process."""
+"""A run, from its calls to what a collector receives, through a real exporter process."""
 
 import math
 import socket
@@ -54,7 +54,7 @@ def sink() -> Iterator[Sink]:
         yield sink
 
 
-def say_everything(run: overwatch.sdk.Run) -> None:
+def report_everything(run: overwatch.sdk.Run) -> None:
     """One call of every kind."""
     run.update(update=3, kl_divergence=0.01, entropy=np.float32(0.5), my_number=7)
     run.envs(step=5, reward=[1.0, 2.0, -1.5], metric=np.array([1, 2, 3]), lane="cuda:0", step_time=0.25)
@@ -91,7 +91,7 @@ def say_everything(run: overwatch.sdk.Run) -> None:
 
 
 def assert_everything(sink: Sink) -> None:
-    """What `say_everything` said, as the collector heard it."""
+    """What `report_everything` reported, as the collector received it."""
     assert [event.env_id.array().tolist() for event in sink.events(EnvsRemoved)] == [[1, 2], [0]]
     (update,) = [event for event in sink.events(Measured) if event.scope is Scope.POLICY]
     assert update.index == 3
@@ -119,7 +119,7 @@ def assert_everything(sink: Sink) -> None:
 
 
 def assert_gauges(sink: Sink) -> None:
-    """The gauges of `say_everything`: what a row of the host knows, and a number of the run's own."""
+    """The gauges of `report_everything`: what a row of the host knows, and a number of the run's own."""
     reported = {event.scope: event.values for event in sink.events(Measured)}
     assert {name: column.first() for name, column in reported[Scope.HOST].items()} == {
         "overwatch.host.loader.depth": 3.0,
@@ -129,7 +129,7 @@ def assert_gauges(sink: Sink) -> None:
 
 
 def assert_facts(sink: Sink) -> None:
-    """The facts of `say_everything`."""
+    """The facts of `report_everything`."""
     (episodes,) = sink.events(EpisodeEnded)
     assert episodes.episode_return.array().tolist() == [10.0, 11.0]
     assert episodes.length.array().tolist() == [100, 101]
@@ -179,7 +179,7 @@ def test_every_event_arrives_over_http(sink: Sink) -> None:
         modes={"amp": "bf16", "compile": True, "ddp": 2},
         sample=False,
     )
-    say_everything(run)
+    report_everything(run)
     report = run.close(5.0, outcome="failed", reason="why")
     assert report == overwatch.sdk.Report(delivered=True, accepted=20, dropped={})
     assert_everything(sink)
@@ -212,7 +212,7 @@ def test_every_event_arrives_over_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", sink.endpoint)
         run = overwatch.sdk.start(sample=False)
-        say_everything(run)
+        report_everything(run)
         assert run.close(5.0, outcome="failed", reason="why").delivered
         assert_everything(sink)
 
@@ -243,8 +243,8 @@ def test_columns_tensors_and_lanes_arrive_in_turn(sink: Sink) -> None:
     assert reported[-1].values["overwatch.env.reward"].array().tolist() == [6.0] * 3
 
 
-def test_an_updater_says_by_place_what_update_says_by_name(sink: Sink) -> None:
-    """Known, custom and odd names; ints, tensors and too many values: all that can be told arrives."""
+def test_an_updater_takes_by_place_what_update_takes_by_name(sink: Sink) -> None:
+    """Known, custom and odd names; ints, tensors and too many values: all that can be sent arrives."""
     torch = pytest.importorskip("torch")
     run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
     report = run.updater("kl_divergence", "my_number", "a/b")
@@ -479,7 +479,7 @@ def test_custom_names_are_bounded(sink: Sink, caplog: pytest.LogCaptureFixture) 
     assert "256 custom names" in caplog.text
 
 
-def test_a_run_as_a_context_says_how_it_ended(sink: Sink) -> None:
+def test_a_run_as_a_context_reports_how_it_ended(sink: Sink) -> None:
     """An exception through the `with` is a failed run."""
     run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
     sink.wait(lambda sink: sink.events(RunStarted))

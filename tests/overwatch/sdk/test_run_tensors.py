@@ -24,7 +24,7 @@ def sink() -> Iterator[Sink]:
         yield sink
 
 
-def say_tensors(run: overwatch.sdk.Run) -> None:
+def report_tensors(run: overwatch.sdk.Run) -> None:
     """A call of every kind that takes numbers, with tensors."""
     weight = torch.tensor(3.0, requires_grad=True)
     run.update(
@@ -46,7 +46,7 @@ def say_tensors(run: overwatch.sdk.Run) -> None:
 def test_tensors_arrive_as_the_numbers_they_are(sink: Sink) -> None:
     """Scalars, columns and one value for all rows; other numbers of the same call come along."""
     run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
-    say_tensors(run)
+    report_tensors(run)
     report = run.close(10.0)
     assert (report.delivered, report.refused) == (True, 0)
     measured = {(event.scope, event.index): event for event in sink.events(Measured)}
@@ -72,13 +72,13 @@ def test_the_training_thread_reads_no_tensor(sink: Sink) -> None:
     """Nothing is asked for its value in this thread, whatever the call."""
     run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
     with Recorder() as recorder:
-        say_tensors(run)
+        report_tensors(run)
     assert not [name for name in READS if recorder.seen[name]], recorder.seen
     assert run.close(10.0).delivered
 
 
-def test_a_tensor_changed_after_the_call_was_told_as_it_was(sink: Sink) -> None:
-    """What is told is the value at the call, for numbers and for columns."""
+def test_a_tensor_changed_after_the_call_was_reported_as_it_was(sink: Sink) -> None:
+    """What is reported is the value at the call, for numbers and for columns."""
     run = overwatch.sdk.start(endpoint=sink.endpoint, sample=False)
     number, column = torch.tensor(1.0), torch.ones(3)
     run.update(update=1, entropy=number)

@@ -191,7 +191,7 @@ def test_a_duration_that_is_none_is_refused_and_the_next_beat_is_sent(
         assert one.link.rings.account().dropped == {"invalid": 1}
 
 
-def test_a_beat_of_unknown_envs_says_what_is_missing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_beat_of_unknown_envs_logs_what_is_missing(caplog: pytest.LogCaptureFixture) -> None:
     """How many steps one is, only `n_envs` shows."""
     with local() as one:
         one.run.beat(1, 0.2)

@@ -65,7 +65,7 @@ class Cuda(types.ModuleType):
 
 
 class Event:
-    """Says whether the work before it is done; knows what it was recorded on."""
+    """Shows whether the work before it is done; knows what it was recorded on."""
 
     def __init__(self) -> None:
         self.is_done = False
@@ -190,7 +190,7 @@ def test_another_thread_asks_only_outside_of_captures(cuda: Cuda, monkeypatch: p
 
 
 class Reported:
-    """Device values of a GPU and what they tell."""
+    """Device values of a GPU and what they report."""
 
     def __init__(self) -> None:
         self.reported: list[dict[str, float]] = []
@@ -215,7 +215,7 @@ def strict() -> Iterator[None]:
 
 @needs_gpu
 def test_values_of_a_gpu_arrive_exactly_without_a_wait(strict: None) -> None:
-    """Numbers and columns of every kind, while torch forbids to wait; told by the drain thread."""
+    """Numbers and columns of every kind, while torch forbids to wait; reported by the drain thread."""
     one = Reported()
     dtypes = (
         torch.float64,

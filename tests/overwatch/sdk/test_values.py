@@ -163,8 +163,8 @@ def test_any_text_can_be_sent(stated: str) -> None:
     text(stated).encode()
 
 
-def test_long_text_is_cut_and_says_so() -> None:
-    """The length is told."""
+def test_long_text_is_cut_and_shows_its_length() -> None:
+    """The length is in the text."""
     assert text("x" * 100, 10) == "x" * 10 + "… (100 characters)"
 
 

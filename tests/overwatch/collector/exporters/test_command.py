@@ -41,7 +41,7 @@ def test_a_message_is_json_on_standard_input(tmp_path: Path) -> None:
         ("import sys; sys.stdin.close(); print('x' * 10**6, flush=True)", ("", None)),
     ],
 )
-def test_the_exit_status_says_what_became_of_it(code: str, outcome: tuple[str, float | None]) -> None:
+def test_the_exit_status_decides_the_outcome(code: str, outcome: tuple[str, float | None]) -> None:
     """Arrived, lost, or another try; a program that reads nothing and prints much is none the worse."""
     assert _python(code).deliver(notice()) == outcome
 

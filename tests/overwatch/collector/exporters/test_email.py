@@ -115,7 +115,7 @@ def server(box: Postbox, keys: Path | None = None, **how: Any) -> Iterator[int]:
 
 
 def box_of(port: int, **how: Any) -> EmailConfig:
-    """A mailbox of this machine's server, in plain text unless said."""
+    """A mailbox of this machine's server, in plain text unless set."""
     reported = {
         "host": "127.0.0.1",
         "port": port,

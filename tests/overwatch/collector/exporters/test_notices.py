@@ -18,7 +18,7 @@ _FRAME = busy_run(Frames())
 
 
 def _crashing(frames: Frames, notices: Notices, crashes: int = 1) -> list[tuple[str, str]]:
-    """Starts and ends told while so many envs crash, live again, and a while goes by."""
+    """Starts and ends sent while so many envs crash, live again, and a while goes by."""
     reported = []
     at = frames.now
     frame = frames.report("run-1", [fakes.crashed(at, env_id) for env_id in range(crashes)])
@@ -33,7 +33,7 @@ def _crashing(frames: Frames, notices: Notices, crashes: int = 1) -> list[tuple[
     return [(notice.status, notice.finding.code) for notice in reported]
 
 
-def test_a_crash_is_told_once_when_it_starts_and_once_when_it_ends() -> None:
+def test_a_crash_is_reported_once_when_it_starts_and_once_when_it_ends() -> None:
     """However many frames it stands in."""
     frames, notices = Frames(), Notices(NotifierConfig(min_severity="critical"))
     start = fakes.envs(frames.now, range(32), 1, reward=[1.0] * 32, step_time=[0.01] * 32)
@@ -45,7 +45,7 @@ def test_a_crash_is_told_once_when_it_starts_and_once_when_it_ends() -> None:
         assert [status for status, its_code in reported if its_code == code] == ["started", "ended"]
 
 
-def test_what_is_less_severe_is_not_told() -> None:
+def test_what_is_less_severe_is_not_reported() -> None:
     """Only what was asked for."""
     frame = busy_run(Frames())
     severities = {
@@ -76,7 +76,7 @@ def _finding(number: int, severity: str = "warning", scope: str = "env") -> Find
 
 
 def _report(notices: Notices, frame: Frame) -> list[Notice]:
-    """What is told of a frame where every message arrives."""
+    """What is sent of a frame where every message arrives."""
     found = notices.due(frame)
     for notice in found:
         notices.sent(notice)
@@ -88,7 +88,7 @@ def _stated(notices: list[Notice]) -> list[tuple[str, str]]:
 
 
 def test_a_flood_is_capped_and_the_rest_waits_for_its_turn() -> None:
-    """Five a minute, the most severe first; each is told once."""
+    """Five a minute, the most severe first; each is sent once."""
     frame, notices = busy_run(Frames()), Notices(NotifierConfig(per_minute=5))
     many = [_finding(number, "critical" if number > 9 else "warning") for number in range(12)]
     first = _report(notices, _standing(frame, *many))
@@ -103,7 +103,7 @@ def test_a_flood_is_capped_and_the_rest_waits_for_its_turn() -> None:
     assert {(notice.waiting, notice.held_back) for notice in last} == {(0, 0)}
 
 
-def test_what_is_over_before_its_turn_is_counted_and_never_told() -> None:
+def test_what_is_over_before_its_turn_is_counted_and_never_sent() -> None:
     """Neither its start nor its end."""
     frame, notices = busy_run(Frames()), Notices(NotifierConfig(per_minute=5))
     many = [_finding(number) for number in range(12)]
@@ -115,8 +115,8 @@ def test_what_is_over_before_its_turn_is_counted_and_never_told() -> None:
     assert _report(notices, _standing(frame, ticks=2000)) == []
 
 
-def test_an_end_waits_for_its_turn_and_is_told() -> None:
-    """Whoever was told of a start waits for it, however much else is to be told."""
+def test_an_end_waits_for_its_turn_and_is_sent() -> None:
+    """Who was notified of a start gets its end, however much else is to be sent."""
     frame, notices = busy_run(Frames()), Notices(NotifierConfig(per_minute=2))
     _report(notices, _standing(frame, _finding(0), _finding(1)))
     assert _report(notices, _standing(frame, _finding(2, "critical"), ticks=10)) == []
@@ -127,7 +127,7 @@ def test_an_end_waits_for_its_turn_and_is_told() -> None:
     ]
 
 
-def test_what_stands_again_before_its_end_was_told_has_not_ended() -> None:
+def test_what_stands_again_before_its_end_was_sent_has_not_ended() -> None:
     """Who reads the messages never saw it go."""
     frame, notices = busy_run(Frames()), Notices(NotifierConfig(per_minute=1))
     _report(notices, _standing(frame, _finding(0)))
@@ -136,8 +136,8 @@ def test_what_stands_again_before_its_end_was_told_has_not_ended() -> None:
     assert _stated(_report(notices, _standing(frame, ticks=701))) == [("ended", "f0")]
 
 
-def test_what_did_not_arrive_is_told_as_long_as_it_stands() -> None:
-    """Nobody is told of an outage's findings that are over when it is."""
+def test_what_did_not_arrive_is_retried_as_long_as_it_stands() -> None:
+    """Nobody is notified of an outage's findings that are over when it is."""
     frame, notices = busy_run(Frames()), Notices(NotifierConfig())
     for ticks in range(3):
         assert _stated(notices.due(_standing(frame, _finding(0), _finding(1), ticks=ticks))) == [
@@ -152,7 +152,7 @@ def test_what_did_not_arrive_is_told_as_long_as_it_stands() -> None:
 
 
 def test_a_life_goes_on_where_an_earlier_one_was() -> None:
-    """What it told is not told again, and what ended meanwhile is."""
+    """What it sent is not sent again, and what ended meanwhile is."""
     frame = busy_run(Frames())
     reported = [Reported(run_id="run-1", finding=_finding(number)) for number in (0, 1)]
     assert _stated(
@@ -180,7 +180,7 @@ def test_a_run_that_is_not_there_has_ten_minutes_to_come_back() -> None:
 def test_starts_and_ends_alternate_and_agree_with_what_stands(
     course: list[set[int]], cap: int, ticks: int
 ) -> None:
-    """Whatever comes and goes: never two starts, never an end alone, and in the end what was told is true."""
+    """Whatever comes and goes: never two starts, never an end alone, and in the end what was sent is true."""
     notices, reported = Notices(NotifierConfig(per_minute=cap)), Counter[str]()
     at = 0
     for standing in (*course, *[course[-1] if course else set()] * 20):
@@ -220,7 +220,7 @@ def test_telemetrys_words_call_nobody_and_are_no_markup() -> None:
 
 
 def test_a_cap_below_one_is_refused() -> None:
-    """Said with the value."""
+    """The error shows the value."""
     with pytest.raises(ValueError, match="per_minute 0 is not positive"):
         NotifierConfig(per_minute=0)
 

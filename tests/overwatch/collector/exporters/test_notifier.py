@@ -1,4 +1,4 @@
-"""A collector with a webhook tells a crash that an OTLP client reported."""
+"""A collector with a webhook sends a crash that an OTLP client reported."""
 
 import re
 import time
@@ -14,7 +14,7 @@ from tests.overwatch.collector.exporters.test_email import Postbox, server
 from tests.overwatch.collector.exporters.test_webhook import receiver
 
 
-def test_a_crash_is_told_to_the_webhook(tmp_path: Path) -> None:
+def test_a_crash_is_sent_to_the_webhook(tmp_path: Path) -> None:
     """From the OTLP door to the message, in Slack's shape."""
     with receiver() as received:
         sets = (
@@ -59,7 +59,7 @@ def test_what_became_of_messages_is_on_the_collectors_page(tmp_path: Path) -> No
             assert not counted("sent", "webhook/pager")
 
 
-def test_a_crash_is_told_by_mail_and_to_a_command(tmp_path: Path) -> None:
+def test_a_crash_is_sent_by_mail_and_to_a_command(tmp_path: Path) -> None:
     """Beside one another, each with series and a note of its own."""
     box, got = Postbox(), tmp_path / "got"
     with server(box) as port:
@@ -102,8 +102,8 @@ def test_what_a_notifier_lacks_is_named_before_it_starts(sets: tuple[str, ...], 
         load(None, [*given, f"service.pipelines.snapshots.exporters=[{name}]"])
 
 
-def test_a_crash_that_stands_is_told_once_in_two_lives(tmp_path: Path) -> None:
-    """The next life of the same folder knows what was told; what is new in it is told."""
+def test_a_crash_that_stands_is_sent_once_in_two_lives(tmp_path: Path) -> None:
+    """The next life of the same folder knows what was sent; what is new in it is sent."""
     with receiver() as received:
         sets = (
             "service.pipelines.snapshots.exporters=[webhook]",

@@ -179,7 +179,7 @@ def crashed(*envs: int, ticks: int = 0) -> Frame:
 
 
 def stated(received: Received) -> list[tuple[object, object]]:
-    """What the server was told, in order."""
+    """What the server received, in order."""
     return [(body["status"], cast("dict[str, object]", body["finding"])["id"]) for body in received.bodies]
 
 
@@ -220,8 +220,8 @@ def test_a_busy_server_is_tried_again_and_a_refusing_one_is_not() -> None:
         assert all("HTTP 404" in error and "secret" not in error for error in books.errors)
 
 
-def test_after_an_outage_the_server_is_told_what_stands() -> None:
-    """What came and went meanwhile is counted and said; nothing comes twice or in a burst."""
+def test_after_an_outage_the_server_receives_what_stands() -> None:
+    """What came and went meanwhile is counted and stated; nothing comes twice or in a burst."""
     books = Books()
     with receiver() as received:
         received.statuses = [503, 200]
@@ -254,7 +254,7 @@ def test_a_server_that_asks_for_time_gets_it() -> None:
 
 
 def test_a_life_goes_on_where_the_last_one_was() -> None:
-    """What arrived is not told again; what ended meanwhile is told, and so is what was not delivered."""
+    """What arrived is not sent again; what ended meanwhile is sent, and so is what was not delivered."""
     memory, books = Kept(), Books()
     with receiver() as received:
         with sending(hook(received.url), books, memory) as webhook:
@@ -266,7 +266,7 @@ def test_a_life_goes_on_where_the_last_one_was() -> None:
         assert stated(received)[2:] == [("started", "env-crashed:env:3"), ("ended", "env-crashed:env:1")]
 
 
-def test_without_a_memory_that_works_it_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_memory_that_works_it_is_sent_again(caplog: pytest.LogCaptureFixture) -> None:
     """A note that is damaged, cannot be read or cannot be written costs a message twice, never one."""
     for memory in (Kept(b"{"), Kept(b'[{"run_id": 1}]'), Kept()):
         books = Books()
@@ -281,10 +281,10 @@ def test_without_a_memory_that_works_it_is_told_again(caplog: pytest.LogCaptureF
     assert caplog.text.count("cannot be read, it is sent again") == 3
 
 
-def test_an_error_of_ours_is_said_and_does_not_end_it(
+def test_an_error_of_ours_is_logged_and_does_not_end_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What it kept from being told is told once it is over."""
+    """What it kept from being sent is sent once it is over."""
     monkeypatch.setattr("overwatch.collector.exporters.notifier._LONGEST_PAUSE_S", 0.01)
     real, looked = Notices.due, []
 

@@ -21,7 +21,7 @@ CALLS: Final = 12
 DEADLINE_S: Final = 30.0
 """No call takes so long."""
 SILENCE_S: Final = 0.2
-"""How long a door that says nothing is listened to."""
+"""How long a test waits for a door that sends nothing."""
 CLOSED: Final = "closed"
 SILENT: Final = "silent"
 
@@ -56,7 +56,7 @@ async def _work(channel: grpc.aio.Channel, inputs: Iterator[Input], seen: Counte
 
 
 def torn(seed: int, count: int) -> Iterator[bytes]:
-    """All that a connection says for one call, mutated anywhere."""
+    """All that a connection sends for one call, mutated anywhere."""
     chance = random.Random(seed)  # noqa: S311 a test's own chance
     known = [whole_call(method(sent.signal), sent.body) for sent in messages()]
     for _ in range(count):
@@ -64,7 +64,7 @@ def torn(seed: int, count: int) -> Iterator[bytes]:
 
 
 async def tear_all(port: int, connections: Iterator[bytes], workers: int = 48) -> Counter[str]:
-    """Say everything, each on a connection of its own; counts how they went."""
+    """Send everything, each on a connection of its own; counts how they went."""
     seen: Counter[str] = Counter()
     async with asyncio.TaskGroup() as group:
         for _ in range(workers):
@@ -76,12 +76,12 @@ async def _tear(port: int, connections: Iterator[bytes], seen: Counter[str]) -> 
     for data in connections:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(data)
-        seen[await _heard(reader)] += 1
+        seen[await _outcome(reader)] += 1
         writer.close()
 
 
-async def _heard(reader: asyncio.StreamReader) -> str:
-    """How a connection went: closed by the door, or silent after what it had to say."""
+async def _outcome(reader: asyncio.StreamReader) -> str:
+    """How a connection went: closed by the door, or silent after what it had to send."""
     try:
         while True:
             async with asyncio.timeout(SILENCE_S):

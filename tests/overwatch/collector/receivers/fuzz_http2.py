@@ -26,7 +26,7 @@ _PADDED, _PRIORITIZED = 0x8, 0x20
 
 
 def connections(seed: int) -> Iterator[bytes]:
-    """What clients say, connection by connection, without an end."""
+    """What clients send, connection by connection, without an end."""
     chance = random.Random(seed)  # noqa: S311 a test's own chance
     known = [sent.body for sent in messages()]
     opened = h2.PREFACE + h2.frame(h2.SETTINGS, 0, 0, b"")
@@ -133,7 +133,7 @@ def _any(chance: random.Random) -> bytes:
 
 
 def _lying(chance: random.Random) -> bytes:
-    """A frame that says another length than it has."""
+    """A frame that states another length than it has."""
     size = chance.choice((0, 5, 1 << 14, (1 << 14) + 1, (1 << 24) - 1))
     head = struct.pack(">I", size)[1:] + bytes((chance.randint(0, 9), 0)) + struct.pack(">I", _stream(chance))
     return head + chance.randbytes(chance.randint(0, 30))

@@ -1,6 +1,6 @@
 """Inputs that no producer means: random, cut short and mutated requests, the same for the same seed.
 
-The corpus is what producers really send, one of each shape that the decoders tell apart, and what has broken
+The corpus is what producers really send, one of each shape that the decoders distinguish, and what has broken
 servers before.
 """
 

@@ -158,7 +158,7 @@ def continuations(count: int) -> bytes:
 
 
 def attack(port: int, stated: bytes, count: int) -> None:
-    """So many connections one after another that say it and leave."""
+    """So many connections one after another that send it and leave."""
     for _ in range(count):
         with (
             socket.create_connection(("127.0.0.1", port), timeout=60) as bad,
@@ -188,7 +188,7 @@ def test_good_clients_are_served_after_a_flood(endpoints: Endpoints, stated: byt
 
 
 def is_taken(channel: grpc.Channel) -> bool:
-    """Whether a call is answered; one beyond a cap is told to come back."""
+    """Whether a call is answered; one beyond a cap is asked to retry."""
     try:
         return bool(channel.unary_unary(LOGS)(b"", timeout=30) == b"")
     except grpc.RpcError as error:

@@ -34,7 +34,7 @@ TORN_ANSWERED = ANSWERED | {fuzz_http.ENDED, 403, 404, 405, 408, 411, 415, 417, 
 """403 is to a strange host."""
 CODES = frozenset({"OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
 BUSY = 0.01
-"""Share of requests that may be told to come back."""
+"""Share of requests that may be asked to retry."""
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def endpoints(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Endpoi
         more += [f"service.pipelines.{name}.exporters=[aggregator]" for name in ("logs", "metrics")]
     with collecting(tmp_path, *more) as started:
         yield started
-    # A fault of a door, and of a thread behind it, is told in the log.
+    # A fault of a door, and of a thread behind it, is in the log.
     assert "Traceback" not in (tmp_path / "collector.log").read_text()
 
 
@@ -72,7 +72,7 @@ def shown(listener: str, seen: Counter[int] | Counter[str], began: float) -> Non
 
 
 def rounds(inputs: Iterator[T]) -> Iterator[Iterator[T]]:
-    """The same inputs in parts, so that what came of each can be told."""
+    """The same inputs in parts, so that what came of each can be printed."""
     for first in inputs:
         yield chain([first], islice(inputs, ROUND - 1))
 
@@ -99,7 +99,7 @@ def fuzz_http_door(endpoints: Endpoints, count: int, seed: int) -> None:
 
 
 def fuzz_grpc_door(endpoints: Endpoints, count: int, seed: int) -> None:
-    """Good calls with other messages, and connections that say other things."""
+    """Good calls with other messages, and connections that send other bytes."""
     address, known = str(endpoints.otlp_grpc).removeprefix("http://"), fuzzing.messages()
     seen = Counter[str]()
     for part in rounds(fuzzing.inputs(seed, count - count // TORN, known)):
@@ -140,7 +140,7 @@ def test_the_grpc_door_answers_whatever_comes(endpoints: Endpoints) -> None:
 
 
 def test_the_grpc_door_outlives_strange_frames(endpoints: Endpoints) -> None:
-    """Whatever a connection says in HTTP/2, it is the only one that ends."""
+    """Whatever a connection sends in HTTP/2, it is the only one that ends."""
     tear_grpc_door(endpoints, SHORT, 3)
 
 

@@ -1,4 +1,4 @@
-"""Readings of AMD's GPUs through `amdsmi`: what its documentation says of shapes and units."""
+"""Readings of AMD's GPUs through `amdsmi`: what its documentation states of shapes and units."""
 
 import json
 import os

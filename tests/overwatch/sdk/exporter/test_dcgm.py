@@ -29,7 +29,7 @@ def labels(gpu: int, uuid: str, more: str = "") -> str:
 
 
 def page(xid: int = 0, more: str = "") -> str:
-    """A page of two GPUs; the second leaves blank what it cannot tell."""
+    """A page of two GPUs; the second leaves blank what it cannot report."""
     one, two = labels(0, FIRST), labels(1, SECOND, ',container="train",namespace="rl",pod="trainer-0"')
     part = labels(0, FIRST, ',GPU_I_PROFILE="1g.10gb",GPU_I_ID="7"')
     return f"""\
@@ -146,7 +146,7 @@ def test_what_dcgm_leaves_blank_is_absent(server: Served) -> None:
     assert reading.throttle is None
 
 
-def test_only_gpus_that_are_asked_for_are_told(server: Served) -> None:
+def test_only_gpus_that_are_asked_for_are_reported(server: Served) -> None:
     """Those that another process samples are left to it."""
     dcgm = Dcgm(server.url)
 
@@ -154,7 +154,7 @@ def test_only_gpus_that_are_asked_for_are_told(server: Served) -> None:
     assert dcgm.query(frozenset()) == {}
 
 
-def test_the_page_says_which_gpus_there_are(server: Served) -> None:
+def test_the_page_shows_which_gpus_there_are(server: Served) -> None:
     """They are lanes by the same rules as the driver's own."""
     trainer = Trainer(node="n1", env={"OVERWATCH_DCGM_URL": server.url, "CUDA_VISIBLE_DEVICES": "1"})
 
@@ -163,7 +163,7 @@ def test_the_page_says_which_gpus_there_are(server: Served) -> None:
     assert [(lane.id, lane.label) for lane in found.lanes] == [(SECOND, "cuda:0")]
 
 
-def test_a_new_xid_is_heard_once(server: Served) -> None:
+def test_a_new_xid_is_reported_once(server: Served) -> None:
     """The page repeats the last one for ever; one from before the first look is not this run's."""
     dcgm, received = Dcgm(server.url), []
     for code in (31, 31, 79, 79, 79):

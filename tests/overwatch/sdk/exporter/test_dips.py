@@ -19,7 +19,7 @@ def read(dips: Dips, *intervals: tuple[float, float], begin: float = 0.0) -> flo
 
 
 def test_no_reading_and_a_single_one_are_no_number() -> None:
-    """Neither says anything of a stretch of time."""
+    """Neither shows anything of a stretch of time."""
     dips = Dips()
     assert dips.numbers() == {}
     dips.add(0.0, 0.0)

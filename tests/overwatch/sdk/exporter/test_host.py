@@ -34,7 +34,7 @@ def _line(at: int, *busy: Busy) -> LogLine:
     )  # fmt: skip
 
 
-def test_the_busiest_are_told_by_what_they_took_since_the_last_look() -> None:
+def test_the_busiest_are_listed_by_what_they_took_since_the_last_look() -> None:
     """Five, the worst first; one that is gone, idle or new takes none of the others with it."""
     running = [_Process(pid, [10.0, 10.0 + pid]) for pid in range(1, 8)]
     running += [_Process(90, [5.0, 5.0]), _Process(91, [0.0], gone=True)]

@@ -16,7 +16,7 @@ from tests.fakes import START_NS
 
 
 def _steps(spool: Spool, events: list[Measured]) -> float:
-    """How many steps of envs are told after these."""
+    """How many steps of envs are reported after these."""
     instruments = Instruments(Resource({}), spool, frozenset({Signal.METRICS}), {})
     for event in events:
         instruments.note(event)

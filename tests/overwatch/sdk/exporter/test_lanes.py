@@ -72,7 +72,7 @@ def test_cuda_visible_devices_is_read_as_cuda_reads_it(chosen: str | None, uuids
     assert [lane.label for lane in found.lanes] == [f"cuda:{place}" for place in range(len(uuids))]
 
 
-def test_gpus_are_in_bus_order_whatever_the_driver_says() -> None:
+def test_gpus_are_in_bus_order_whatever_the_driver_reports() -> None:
     """The driver's own numbers promise no order; CUDA's of alike GPUs is that of the bus."""
     first, second = alike("GPU-a", "GPU-b")
     swapped = [
@@ -152,7 +152,7 @@ def test_a_device_without_a_number_is_the_only_one() -> None:
 
 
 def test_a_trainer_that_knows_its_uuid_is_believed() -> None:
-    """What torch says of its device goes before what the environment suggests."""
+    """What torch reports of its device goes before what the environment suggests."""
     mapped = lanes("3,1", {"cuda:0": BARE})
 
     assert (mapped.lane("cuda:0"), mapped.lane("cuda:1")) == (f"GPU-{BARE}", "GPU-ab")
@@ -164,7 +164,7 @@ def test_a_machine_without_a_driver_names_its_own_lanes() -> None:
 
 
 def test_a_start_names_its_lanes_by_id() -> None:
-    """Devices are ids, each once; the words they were called by go along, also of one said by UUID."""
+    """Devices are ids, each once; the words they were called by go along, also of one named by UUID."""
     started = RunStarted(at=1, devices=("cuda:0", "GPU-ab", "cpu", "cuda:0"))
 
     event = lanes("3,1").translate(started)

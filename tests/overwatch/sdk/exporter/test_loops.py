@@ -1,4 +1,4 @@
-"""Phases as spans: below the turn of the loop that they belong to, whoever tells them."""
+"""Phases as spans: below the turn of the loop that they belong to, whoever emits them."""
 
 import pytest
 from opentelemetry.sdk.resources import Resource
@@ -47,7 +47,7 @@ def place(span: ReadableSpan) -> tuple[int, int | None]:
 
 
 def test_phases_are_below_the_turn_of_their_update() -> None:
-    """A turn is told once, from the first beginning to the last end, under the draft's names."""
+    """A turn is emitted once, from the first beginning to the last end, under the draft's names."""
     reports = Reported()
     for update in (4, 5):
         for phase, at_s in (("collect", 2), ("reward", 3), ("gae", 4), ("sgd", 6), ("sync_weights", 7)):
@@ -72,7 +72,7 @@ def test_phases_are_below_the_turn_of_their_update() -> None:
         assert (phases[0].attributes or {})["overwatch.phase"] == "collect"
 
 
-def test_other_processes_add_to_the_turn_that_the_trainer_tells() -> None:
+def test_other_processes_add_to_the_turn_that_the_trainer_emits() -> None:
     """Ranks and actors meet it in its trace without a word between them."""
     trainer, *others = Reported(), Reported(rank=1), Reported(role="actor")
     for one in (trainer, *others):
@@ -84,7 +84,7 @@ def test_other_processes_add_to_the_turn_that_the_trainer_tells() -> None:
     assert len({place(one.named("rl.sample")[0]) for one in (trainer, *others)}) == 1
 
 
-def test_a_turn_is_not_told_again_when_phases_of_it_are_late() -> None:
+def test_a_turn_is_not_emitted_again_when_phases_of_it_are_late() -> None:
     """Also where an actor is behind by one."""
     reports = Reported()
     for update, at_s in ((1, 1), (2, 2), (1, 3), (2, 4)):
@@ -196,7 +196,7 @@ def test_a_checkpoint_names_the_span_of_the_phase_that_began_it() -> None:
 
 
 def test_an_event_names_no_span_that_never_comes() -> None:
-    """A process that tells no phases of its kind, and one that sends no spans."""
+    """A process that emits no phases of its kind, and one that sends no spans."""
     assert Reported().loops.placed(_episode(1)).span_id is None
     assert Reported().loops.placed(_saved(1)).span_id is None
     silent = Loops(Resource({"rl.run.id": "run"}), None)

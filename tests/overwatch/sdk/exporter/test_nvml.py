@@ -51,7 +51,7 @@ def test_one_look_reads_a_gpu_in_the_units_of_the_catalogue(machine: Machine) ->
     assert not lost
 
 
-def test_what_a_gpu_cannot_tell_is_left_out(machine: Machine) -> None:
+def test_what_a_gpu_cannot_report_is_left_out(machine: Machine) -> None:
     """Every call that the GPU does not know leaves its reading out, never a zero; the rest is read."""
     machine.gpus("GPU-a", "GPU-b")
     calls = ("nvmlDeviceGetPowerUsage", "nvmlDeviceGetTotalEccErrors")
@@ -74,7 +74,7 @@ def test_memory_of_another_program_is_not_the_trainers(machine: Machine) -> None
     assert "overwatch.gpu.process.memory" not in looked["GPU-a"][0]
 
 
-def test_a_gpu_that_another_process_samples_tells_only_our_own_memory(machine: Machine) -> None:
+def test_a_gpu_that_another_process_samples_reports_only_our_own_memory(machine: Machine) -> None:
     """Nothing else is asked of it."""
     machine.gpus("GPU-a", process=f"4711 {GIB}")
 
@@ -94,7 +94,7 @@ def test_nvlink_is_a_rate_from_the_second_look_on(machine: Machine) -> None:
     assert {second["GPU-a"][0][name] for name in names} == {0.0}
 
 
-def test_a_gpu_that_is_gone_says_only_that(machine: Machine) -> None:
+def test_a_gpu_that_is_gone_reports_only_that(machine: Machine) -> None:
     """The driver's word that a GPU is lost ends its look."""
     machine.gpus("GPU-a", "GPU-b")
     machine.put({"1.error.nvmlDeviceGetPowerUsage": GPU_IS_LOST})
@@ -105,7 +105,7 @@ def test_a_gpu_that_is_gone_says_only_that(machine: Machine) -> None:
     assert second["GPU-b"] == [{}, None, True]
 
 
-def test_gpus_say_who_they_are(machine: Machine) -> None:
+def test_gpus_report_who_they_are(machine: Machine) -> None:
     """UUID, model, bus and the UUIDs of their parts; one that does not answer is passed over."""
     machine.gpus("GPU-a", "GPU-b", "GPU-c")
     machine.put({"0.bus": 9, "0.mig": 1, "mig0.uuid": "MIG-x", "mig1.uuid": "MIG-y", "1.error": GPU_IS_LOST})
@@ -118,8 +118,8 @@ def test_gpus_say_who_they_are(machine: Machine) -> None:
     ]
 
 
-def test_xids_are_told_with_the_gpu_even_when_it_fell_off_the_bus(machine: Machine) -> None:
-    """The driver's events name a GPU that itself no longer answers; each is told once."""
+def test_xids_are_reported_with_the_gpu_even_when_it_fell_off_the_bus(machine: Machine) -> None:
+    """The driver's events name a GPU that itself no longer answers; each is reported once."""
     machine.gpus("GPU-a", "GPU-b")
     machine.put({"xid": "1 1 79"})
 

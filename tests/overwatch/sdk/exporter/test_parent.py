@@ -85,7 +85,7 @@ INSIDE = ("0::/unseen", "memory.events", "oom_kill {}\n")
 
 
 @pytest.mark.parametrize(("line", "counter", "text"), [V1, V2, INSIDE])
-def test_the_control_groups_counter_says_out_of_memory(
+def test_the_control_groups_counter_shows_out_of_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, counter: str, text: str
 ) -> None:
     """Only kills since the exporter began count, in either version of control groups, at any depth."""

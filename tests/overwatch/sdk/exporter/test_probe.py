@@ -91,7 +91,7 @@ def test_a_stopped_probe_asks_nothing() -> None:
 
 
 def test_an_answer_that_came_late_is_kept_until_it_is_taken(slow: Slow) -> None:
-    """What a question brought is never replaced by the next one's answer: an error is told only once."""
+    """What a question brought is never replaced by the next one's answer: an error is reported only once."""
     wake_up = threading.Condition()
     probe = Probe("slow", slow, wake_up)
     assert probe.query()

@@ -1,4 +1,4 @@
-"""Updates folded as rows say exactly what they say one by one, whatever lies between them."""
+"""Updates folded as rows hold exactly what they hold one by one, whatever lies between them."""
 
 import random
 import tempfile
@@ -118,7 +118,7 @@ def plain(passed: Passed) -> object:
 
 
 def same(one: Reader, other: Reader) -> None:
-    """Both say the same."""
+    """Both hold the same."""
     assert one.count == other.count
     assert one.source.malformed == other.source.malformed
     assert one.window.size_bytes == other.window.size_bytes
@@ -146,7 +146,7 @@ stretches = st.tuples(
     st.integers(0, 30),
     st.sampled_from([float("nan"), float("inf")]),
 )
-def test_rows_say_what_their_records_say(
+def test_rows_hold_what_their_records_hold(
     rounds: list[list[tuple[list[str], int, float, int | None]]], limit: int, odd: int, wrong: float
 ) -> None:
     """In windows, facts, counts and sizes; over laps of the ring, and with values that are not finite."""
@@ -203,7 +203,7 @@ def test_a_form_that_lies_makes_its_records_malformed() -> None:
         source.close()
 
 
-def test_names_that_two_forms_have_are_told_as_they_came_last() -> None:
+def test_names_that_two_forms_have_are_reported_as_they_came_last() -> None:
     """However the forms change places, the last value is that of the last record."""
     with ring_sets() as rings, both(rings) as (one, other):
         trainer = Trainer(rings)

@@ -94,7 +94,7 @@ def test_a_driver_that_hangs_leaves_the_host(machine: Machine) -> None:
         sampler.wait_more("gpu")
 
 
-def test_a_lost_gpu_is_absent_and_said_once(machine: Machine) -> None:
+def test_a_lost_gpu_is_absent_and_logged_once(machine: Machine) -> None:
     """No sample, one line of log; the other GPU is not disturbed, and a return is reported as well."""
     machine.gpus("GPU-a", "GPU-b")
     with machine.sampler() as sampler:
@@ -187,7 +187,7 @@ def test_no_visible_gpu_is_no_lane(machine: Machine) -> None:
 
 
 def test_processes_of_a_run_share_the_machine(machine: Machine) -> None:
-    """The second process tells only what its trainer holds, until the first one dies; then it tells all."""
+    """The second process emits only what its trainer holds, until the first one dies; then it emits all."""
     machine.gpus("GPU-a", process=f"22 {GIB}")
     with machine.sampler(TRAINER="11") as first:
         first.wait(lambda seen: bool(seen.stated("gpu") and seen.stated("host")))
@@ -234,7 +234,7 @@ def test_an_end_in_order_leaves_no_lock_files(machine: Machine, tmp_path: Path) 
 
 
 def test_words_of_a_trainer_are_looked_up_on_its_machine(machine: Machine) -> None:
-    """The map of a machine with four GPUs under `CUDA_VISIBLE_DEVICES=3,1`, and what torch said of one."""
+    """The map of a machine with four GPUs under `CUDA_VISIBLE_DEVICES=3,1`, and what torch states of one."""
     machine.gpus("GPU-a", "GPU-b", "GPU-c", "GPU-d")
 
     named = machine.words(

@@ -282,7 +282,7 @@ def test_another_process_is_kept_out(tmp_path: Path) -> None:
 
 
 def test_a_closed_spool_takes_and_gives_nothing(tmp_path: Path) -> None:
-    """Late requests are counted, takers return at once, and `wait_empty` tells the truth."""
+    """Late requests are counted, takers return at once, and `wait_empty` returns the truth."""
     spool = Spool(tmp_path / "spool")
     _put(spool)
     taker = threading.Thread(target=spool.wait_empty, args=(60.0,))

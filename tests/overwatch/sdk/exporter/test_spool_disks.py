@@ -97,7 +97,7 @@ def test_memory_is_bounded_in_the_same_order(tmp_path: Path) -> None:
     assert _balances(spool)
 
 
-def test_a_crash_in_trouble_loses_what_was_in_memory_and_says_so(tmp_path: Path) -> None:
+def test_a_crash_in_trouble_loses_what_was_in_memory_and_its_books_balance(tmp_path: Path) -> None:
     """What the disk has is delivered; the ring positions stop before what was in memory only."""
     fault = Fault()
     spool = Spool(tmp_path / "spool", SMALL, files=lambda fd: FaultyFiles(fd, fault))

@@ -48,7 +48,7 @@ def test_an_unsafe_name_never_leaves_the_root(run_id: str) -> None:
     assert spool_folder(Path("/r"), _meta(run_id + "!")) != folder
 
 
-def test_a_spool_says_whose_it_is(tmp_path: Path) -> None:
+def test_a_spool_states_whose_it_is(tmp_path: Path) -> None:
     """The note in the folder is this user's alone and reads back."""
     meta = msgspec.structs.replace(_meta(), rings="/dev/shm/rings", endpoint="http://127.0.0.1:4318")
     path = spool_folder(tmp_path / "root", meta)

@@ -45,7 +45,7 @@ def test_what_waits_is_delivered_by_the_next_process_in_order(tmp_path: Path) ->
     again.close(discard=True)
 
 
-def test_the_books_hold_what_the_collector_said(tmp_path: Path) -> None:
+def test_the_books_hold_what_the_collector_answered(tmp_path: Path) -> None:
     """Refused by code, rejected by number, the rest delivered."""
     spool = Spool(tmp_path / "spool")
     answers = (reply("413 Too Large"), reply("200 OK", body=partial_success(1)), reply("503 Busy"), OK)

@@ -26,7 +26,7 @@ def test_one_measurement_goes_through_as_it_is() -> None:
     assert window.take().numbers == (_update(1, 0.01),)
 
 
-def test_twenty_updates_are_one_record_that_tells_the_breach_between_them() -> None:
+def test_twenty_updates_are_one_record_that_shows_the_breach_between_them() -> None:
     """The newest value, how many, the extremes of rows with limits, and each breach."""
     window = Window()
     for index in range(1, 21):
@@ -55,7 +55,7 @@ def test_what_was_conflated_before_counts_fully() -> None:
 
 
 def test_columns_of_the_same_envs_merge_and_others_stay_apart() -> None:
-    """A column that only some steps tell keeps its newest value."""
+    """A column that only some steps report keeps its newest value."""
     window = Window()
     window.add(fakes.envs(START_NS, [0, 1], index=1, reward=[1.0, 2.0], metric=[0.1, 0.2]))
     window.add(fakes.envs(START_NS + 1, [0, 1], index=2, reward=[3.0, 4.0]))

@@ -18,7 +18,7 @@ MakeRings = Callable[..., RingSet]
 
 
 def drained(source: RingSource) -> list[Any]:
-    """What a reader is told, all of it released."""
+    """What a reader receives, all of it released."""
     items = source.read()
     for item in items:
         source.done(item)

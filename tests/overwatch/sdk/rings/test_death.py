@@ -1,4 +1,4 @@
-"""Either side may be killed at any moment: what the trainer's file says was accepted is read exactly once."""
+"""Either side may be killed at any moment: what the trainer's file has as accepted is read exactly once."""
 
 import random
 import signal
@@ -87,7 +87,7 @@ def read_all(path: Path) -> tuple[RingSource, list[Item]]:
 
 
 def folded_in(folder: Path) -> int:
-    """How many updates the trainer's file says were folded."""
+    """How many updates the trainer's file states were folded."""
     return open_ring(part_of(folder / "killed", NUMBERS)).words[W_FOLDED]
 
 

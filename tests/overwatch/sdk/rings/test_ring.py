@@ -196,7 +196,7 @@ def test_drops_are_counted_in_the_file(path: Path, writer: RingWriter) -> None:
     """The other process sees every reason; one that is unknown is other."""
     writer.drop("ring_full", 3)
     writer.drop("too_large")
-    writer.drop("never heard of")
+    writer.drop("unknown")
     assert open_ring(path).dropped() == {"ring_full": 3, "too_large": 1, "other": 1}
 
 
@@ -216,7 +216,7 @@ def test_a_ring_is_private_and_new(path: Path, tmp_path: Path, writer: RingWrite
 
 @pytest.mark.parametrize("content", [b"", b"x" * 5000, struct.pack("<Q", 1) * 2048])
 def test_another_file_is_no_ring(tmp_path: Path, content: bytes) -> None:
-    """A file that is too short or says something else is refused."""
+    """A file that is too short or holds something else is refused."""
     other = tmp_path / "other"
     other.write_bytes(content)
     with pytest.raises(RingError):
@@ -224,7 +224,7 @@ def test_another_file_is_no_ring(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_ring_that_was_cut_is_refused(path: Path, writer: RingWriter) -> None:
-    """A shorter file than its header says is not mapped for reading records."""
+    """A shorter file than its header states is not mapped for reading records."""
     os.truncate(path, SIZE // 2)
     with pytest.raises(RingError):
         open_ring(path)

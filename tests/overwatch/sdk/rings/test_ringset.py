@@ -210,7 +210,7 @@ class _InterruptError(BaseException):
 
 
 def test_an_interruption_anywhere_leaves_the_rings_sound(rings: RingSet) -> None:
-    """An exception thrown into any place of `put` costs at most that record; none is told twice."""
+    """An exception thrown into any place of `put` costs at most that record; none is read twice."""
     source = RingSource(rings.path)
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -308,7 +308,7 @@ def test_closing_sends_what_the_reader_takes_in_time(rings: RingSet) -> None:
 
 
 def test_closing_without_a_reader_counts_the_rest(rings: RingSet) -> None:
-    """What found no room until the end is not sent, said in the report and in the file."""
+    """What found no room until the end is not sent, and is in the report and in the file."""
     for at in range(500):
         rings.put(fact(at))
         rings.put(update(at))

@@ -295,7 +295,7 @@ class _InterruptError(BaseException):
 
 
 def test_an_interruption_anywhere_leaves_the_ring_open(warm: Trainer) -> None:
-    """It costs at most the update that it met; none is told twice, and others go on being told."""
+    """It costs at most the update that it met; none is read twice, and others go on being read."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise _InterruptError

@@ -111,7 +111,7 @@ def test_the_best_episodes_are_remembered_with_what_they_had_grown() -> None:
     assert shown(events).aggregates.mean_best == 0.75
 
 
-def test_a_seed_says_how_it_blends_and_its_slot_what_it_adds() -> None:
+def test_a_seed_shows_how_it_blends_and_its_slot_what_it_adds() -> None:
     """Fields of the move, numbers of the slot, the stages that it went through, and the chip of its line."""
     events = emitted()
     first, second = (event for event in events if isinstance(event, SeedStageChanged))
