@@ -1,4 +1,4 @@
-"""Builders that many tests share: a run told as records, with a clock that the test holds."""
+"""Builders that many tests share: a run given as records, with a clock that the test holds."""
 
 from collections.abc import Sequence
 

@@ -8,7 +8,7 @@ receivers that this machine has (`ingest_comparators`), under the same load, and
 request takes, below which no answer comes. Cores are those of the collector and of the processes that it
 starts, `MiB` is the most that the collector held, resident, `all` with those processes, shared memory counted
 once. After some ten seconds at full speed a recording is rotated and packed, on the same core: it takes
-longer runs to tell what can be kept up. Prints, gates nothing.
+longer runs to show what can be kept up. Prints, gates nothing.
 
     python tests/bench/bench_collector.py [--quick] [--seconds 20] [--senders 8] [--rate 20000] [--folder DIR]
 """

@@ -1,6 +1,6 @@
 """What a tick of diagnosis costs at 1,024, 16,384 and 131,072 envs, beside the same over plain objects.
 
-Ten times a second every env and every slot (three an env) tells its numbers, and one env in a hundred ends
+Ten times a second every env and every slot (three an env) emits its numbers, and one env in a hundred ends
 an episode. A tick is decoded, folded, judged and shown as one view of 64 rows; the parts are printed apart,
 as CPU time (mean, and the 99th percentile of all) and as the share of one core that ten ticks a second take:
 a mean, since part of the work is done at one tick of ten. The plain version does all of it at each tick, as
@@ -224,7 +224,7 @@ def main() -> None:
     requested.add_argument("--envs", type=int, nargs="+", default=list(BUDGET))
     requested.add_argument("--ticks", type=int, default=60)
     requested.add_argument(
-        "--actions", action="store_true", help="every env tells an action at each tick too"
+        "--actions", action="store_true", help="every env emits an action at each tick too"
     )
     stated = requested.parse_args()
     before: tuple[int, float] | None = None

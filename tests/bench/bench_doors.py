@@ -90,7 +90,7 @@ class Case:
 def prepare(folder: Path, size: int) -> None:
     """Have memory at hand that was used before.
 
-    A virtual machine's first use of a page is work of its host, which is told as the receiver's.
+    A virtual machine's first use of a page is work of its host, which is counted as the receiver's.
     """
     piece = os.urandom(1 << 20)
     with (folder / "ground").open("wb") as file:
@@ -123,7 +123,7 @@ def measure(case: Case) -> float:
 
 
 def _send(connection: http.client.HTTPConnection, case: Case, body: bytes) -> None:
-    """Send one request until it is taken, as clients do who are told to come again."""
+    """Send one request until it is taken, as clients do that have to retry."""
     while True:
         connection.request("POST", case.path, body, case.headers)
         answer = connection.getresponse()

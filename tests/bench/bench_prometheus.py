@@ -2,7 +2,7 @@
 
 Three parts, each beside its comparator in the same run. *Text*: the same 5,000 samples as the text of the
 page and as prometheus_client's `generate_latest`, in turn; both are read by prometheus_client's parser and
-must be equal; an A/A control tells the noise. *Scrape*: a page at the cap of series over HTTP, in a process
+must be equal; an A/A control shows the noise. *Scrape*: a page at the cap of series over HTTP, in a process
 of its own where each tenth of a second has a new snapshot: pages made ahead beside pages made when asked
 for. *Ingest*: requests a second that a collector process takes, without scrapers and with 50.
 Prints, gates nothing.

@@ -103,7 +103,7 @@ def started(command: list[str], port: int, folder: Path) -> Iterator[Server]:
 
 
 def ours(folder: Path, *flags: str) -> AbstractContextManager[Server]:
-    """This project's, durable unless flags say otherwise."""
+    """This project's, durable unless flags set otherwise."""
     port = free_port()
     command = [
         sys.executable, "-m", "overwatch_rl.cli", "rollouts", "--listen", f"127.0.0.1:{port}",

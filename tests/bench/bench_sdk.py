@@ -58,7 +58,7 @@ def _requested(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; else all")
     parser.add_argument("--quick", action="store_true", help="few pairs")
-    parser.add_argument("--pairs", type=int, default=0, help="so many, of steps; more tell less noise")
+    parser.add_argument("--pairs", type=int, default=0, help="so many, of steps; more show less noise")
     parser.add_argument("--case", action="append", default=[], choices=titles, help="only these, of steps")
     requested = parser.parse_args(arguments)
     if requested.pairs and requested.pairs < LEAST_PAIRS:

@@ -1,7 +1,7 @@
 """What a rank, a run, an env and an update take: the units behind `overwatch size`.
 
 Real runs of the SDK at a real collector in some shapes, some seconds each; least squares over what each shape
-has of runs, ranks, windows and envs. Prints what was measured beside what the units say of it, and writes
+has of runs, ranks, windows and envs. Prints what was measured beside what the units give for it, and writes
 the units into the package with `--write`. Nothing is gated.
 
     python tests/bench/bench_size.py [--seconds 15] [--write]

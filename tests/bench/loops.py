@@ -1,6 +1,6 @@
 """Whole loops of PPO on CartPole-v1 by one recipe: ours, SB3's, RLlib's, and one in PureJaxRL's style.
 
-Steps for each CPU second of the process that trains, printed whatever they say. JAX and Ray run in a Python
+Steps for each CPU second of the process that trains, printed whatever they show. JAX and Ray run in a Python
 of their own, made here once; where it cannot be made, or one fails, the reason is printed in its place.
 
     python tests/bench/loops.py [--updates 30]

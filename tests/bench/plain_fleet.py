@@ -28,7 +28,7 @@ class Slot:
 
 @dataclass(slots=True)
 class Sample:
-    """What an env told at one step."""
+    """What an env emitted at one step."""
 
     step: int
     at: int

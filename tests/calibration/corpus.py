@@ -35,7 +35,7 @@ class Class(Enum):
     """What kind of trouble, which decides how soon it must be found."""
 
     FACT = "fact"
-    """A crash, a NaN, an end: said once, true at once."""
+    """A crash, a NaN, an end: emitted once, true at once."""
     MACHINE = "machine"
     """A level of a machine, or silence."""
     LOOP = "loop"
@@ -269,7 +269,7 @@ class Result:
 
     @property
     def in_time(self) -> bool:
-        """Whether it was found as soon as its class asks for; of a healthy run, whether nothing was said."""
+        """Whether it was found as soon as its class asks for; of a healthy run, whether nothing was found."""
         bound = self.case.kind.bound
         if bound is None:
             return not self.before

@@ -1,4 +1,4 @@
-"""What the limits say of real trainings that reach their return, as a page: findings, and breaches per row.
+"""What the limits find in real trainings that reach their return, as a page: findings, and breaches per row.
 
 `python -m tests.calibration.page` writes it.
 """

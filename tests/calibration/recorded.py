@@ -21,12 +21,12 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What was told at one moment: an update, or episodes that ended."""
+    """What was emitted at one moment: an update, or episodes that ended."""
 
     after_ns: int
     """Nanoseconds since the training's start."""
     values: dict[str, float] = {}
-    """An update's numbers by their full names, as the adapter tells them."""
+    """An update's numbers by their full names, as the adapter emits them."""
     beside: dict[str, float] = {}
     """What the library worked out and did not log, by short name."""
     stop: Stop | None = None
@@ -62,7 +62,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def updates(self) -> list[Reported]:
-        """What was told of updates, in order."""
+        """What was emitted of updates, in order."""
         return [reported for reported in self.reported if reported.values]
 
 

@@ -1,7 +1,7 @@
 """A recording judged as it would have been live: tick by tick, and every finding that ever opened.
 
 Owns how a recording becomes a run's events again and what counts as one finding: an opening, whatever it
-says later, at the worst severity it ever had.
+states later, at the worst severity it ever had.
 """
 
 from collections import Counter
@@ -55,7 +55,7 @@ class Replayed:
 
 
 def events(recording: Recording) -> Iterator[Event]:
-    """The run as its trainer told it, with what the library does not log beside it."""
+    """The run as its trainer emitted it, with what the library does not log beside it."""
     yield RunStarted(
         at=START_NS, task=recording.task, algo=recording.algo or "ppo", n_envs=recording.n_envs,
         preset=recording.preset, config=recording.config,

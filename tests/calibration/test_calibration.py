@@ -75,7 +75,7 @@ def test_what_was_not_healthy_would_be_seen(replayed: dict[str, tuple[Recording,
     assert {seen.code for seen in result.found} & {"policy-kl-divergence", "steps-too-large"}
 
 
-def test_the_page_is_what_the_recordings_say(replayed: dict[str, tuple[Recording, Replayed]]) -> None:
+def test_the_page_is_what_the_recordings_show(replayed: dict[str, tuple[Recording, Replayed]]) -> None:
     """`make calibration` writes it anew."""
     assert PAGE.read_text(encoding="utf-8") == page([replayed[name] for name in NAMES])
 

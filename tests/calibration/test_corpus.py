@@ -33,7 +33,7 @@ def _named(name: str) -> Case:
 
 @pytest.mark.parametrize("name", SOON)
 def test_a_fault_is_found_in_time(name: str) -> None:
-    """Within its class's bound, with nothing said before it began."""
+    """Within its class's bound, with nothing found before it began."""
     result = _run(_named(name))
 
     assert result.in_time, result
@@ -59,7 +59,7 @@ def test_the_page_has_every_case() -> None:
     assert "never" not in page
 
 
-def test_a_fault_that_is_not_found_is_told_as_late() -> None:
+def test_a_fault_that_is_not_found_is_reported_as_late() -> None:
     """What cannot be found, because nothing happens, is late; so the report can fail."""
     case = Case(name="learning-rate-drop", kind=Class.POLICY, expects=("policy-kl-divergence",), seconds=60)
     result = _run(case)
@@ -91,7 +91,7 @@ def test_the_bounds_are_the_promised_ones() -> None:
     assert Class.HARMLESS.bound is None
 
 
-def test_a_fault_says_what_it_must_be_found_as() -> None:
+def test_a_fault_states_what_it_must_be_found_as() -> None:
     """Only a harmless one expects nothing."""
     assert {case.kind for case in CASES if not case.expects} == {Class.HARMLESS}
     shorts = {row.short for row in BY_NAME.values() if row.scope is Scope.POLICY}

@@ -1,6 +1,6 @@
-"""Real PPO trainings that reach their task's known return, told update by update into a small file.
+"""Real PPO trainings that reach their task's known return, written update by update into a small file.
 
-Owns the tasks and how a training is heard: what the adapter for Stable-Baselines3 tells, and what the
+Owns the tasks and how a training is listened to: what the adapter for Stable-Baselines3 emits, and what the
 library works out but does not log (gradients before clipping, ratios, the spread of returns). A recording is
 `recorded.Recording`. Run one with `python -m tests.calibration.training NAME FILE`.
 """
@@ -90,7 +90,7 @@ TASKS = {
 }  # fmt: skip
 
 
-class Overheard:
+class Unlogged:
     """What one update works out and does not log."""
 
     def __init__(self, model: PPO) -> None:
@@ -118,7 +118,7 @@ class Overheard:
         return found
 
     def clipping(self, clip: Callable[..., Any]) -> Callable[..., Any]:
-        """Torch's clipping of gradients, heard."""
+        """Torch's clipping of gradients, listened to."""
 
         def received(*args: Any, **kwargs: Any) -> Any:
             norm = clip(*args, **kwargs)
@@ -141,21 +141,21 @@ class Overheard:
 
 
 class Listener(BaseCallback):
-    """Keeps what the adapter tells, joined with what was overheard; forgets numbers of single steps."""
+    """Keeps what the adapter emits, joined with what it does not log; forgets numbers of single steps."""
 
     def __init__(self, received: Received) -> None:
         super().__init__()
-        self._heard = received
+        self._received = received
         self.reported: list[Reported] = []
 
     def _on_training_start(self) -> None:
         self._start = time.time_ns()
-        self._overheard = Overheard(self.model)  # type: ignore[arg-type]  # these are PPO runs
+        self._unlogged = Unlogged(self.model)  # type: ignore[arg-type]  # these are PPO runs
         self._clip = torch.nn.utils.clip_grad_norm_
-        torch.nn.utils.clip_grad_norm_ = self._overheard.clipping(self._clip)
+        torch.nn.utils.clip_grad_norm_ = self._unlogged.clipping(self._clip)
 
     def _on_step(self) -> bool:
-        if len(self._heard.frames) > 256:
+        if len(self._received.frames) > 256:
             self._take()
         return True
 
@@ -167,13 +167,13 @@ class Listener(BaseCallback):
         torch.nn.utils.clip_grad_norm_ = self._clip
 
     def _take(self) -> None:
-        frames, self._heard.frames = self._heard.frames, []
+        frames, self._received.frames = self._received.frames, []
         for frame in frames:
             event = frame.event if isinstance(frame, Record) else frame
             if isinstance(event, Update):
                 values = {name: float(v) for name, v in event.values.items() if name in BY_NAME}
                 self.reported.append(
-                    Reported(after_ns=event.at - self._start, values=values, beside=self._overheard.take())
+                    Reported(after_ns=event.at - self._start, values=values, beside=self._unlogged.take())
                 )
             elif isinstance(event, EpisodeEnded):
                 assert event.length is not None

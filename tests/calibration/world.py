@@ -1,4 +1,4 @@
-"""Our own world, trained and told as the others are: its trained policy must beat never growing anything.
+"""Our own world, trained and recorded as the others are: its trained policy must beat never growing anything.
 
 Run it with `python -m tests.calibration.world FILE`.
 """

@@ -16,7 +16,7 @@ NUMERIC: Final = ("overwatch_rl/algorithms/", "overwatch_rl/training/", "overwat
 """One linear numeric step is kept whole here."""
 
 WIDE: Final[dict[str, str]] = {
-    "overwatch/sdk/launch.py:start": "the one entry point names all that a run can say of itself",
+    "overwatch/sdk/launch.py:start": "the one entry point names all that a run can state of itself",
     "overwatch/sdk/run.py:seed_stage_changed": "one keyword a field of the fact",
     "overwatch/sdk/run.py:gate_evaluated": "one keyword a field of the fact",
     "overwatch/sdk/run.py:log": "one keyword a field of the line",

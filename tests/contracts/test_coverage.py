@@ -1,4 +1,4 @@
-"""Nothing is told that nobody reads, nothing is shown that nobody fills: events, fields, rows.
+"""Nothing is emitted that nobody reads, nothing is shown that nobody fills: events, fields, rows.
 
 Who reads an event is seen by running the fold over events that note which of their fields were looked at. Who
 fills what is read from the source: a keyword where the thing is made. What has one end only is listed by
@@ -59,7 +59,7 @@ from tests import fakes
 from tests.fakes import START_NS
 
 SRC: Final = Path(__file__).parents[2] / "src"
-TELLERS: Final = ("overwatch/sdk", "overwatch/adapters", "overwatch/simulate", "overwatch/otlp",
+EMITTERS: Final = ("overwatch/sdk", "overwatch/adapters", "overwatch/simulate", "overwatch/otlp",
                   "overwatch/collector", "overwatch_rl")  # fmt: skip
 DERIVERS: Final = ("overwatch/state", "overwatch/diagnose", "overwatch/projection", "overwatch/serve")
 FILLERS: Final = ("overwatch/projection", "overwatch/diagnose")
@@ -70,8 +70,8 @@ UNREAD: Final = {
     "RunStarted.world_size": "the ranks that speak are counted instead",
     "GateEvaluated.checks_passed": "kept for reports; a failed check is what explains",
     "EnvCrashed.traceback": "kept for the post-mortem; the error is shown",
-    "NonFiniteSeen.scope": "the metric's name says it",
-    "Tallied.scope": "the metrics' names say it",
+    "NonFiniteSeen.scope": "the metric's name states it",
+    "Tallied.scope": "the metrics' names state it",
     "PhaseEnded.update": "on the span, for other tools",
     "EpisodeEnded.trace_id": "for who joins a recording with traces",
     "EpisodeEnded.span_id": "for who joins a recording with traces",
@@ -80,12 +80,12 @@ UNREAD: Final = {
 }
 """Fields of events that the tower does not look at, each with its reason."""
 
-UNTOLD: Final = {
+NOT_EMITTED: Final = {
     "CommandApplied.update": "an orchestrator does not know it; a trainer that obeys commands itself does",
     "FindingAcknowledged.finding": "comes with the view API's door for it",
     "FindingAcknowledged.by": "comes with the view API's door for it",
 }
-"""Fields of events that nobody tells yet."""
+"""Fields of events that nobody emits yet."""
 
 _JSON: Final = "for readers of the JSON"
 UNSHOWN: Final = {
@@ -96,15 +96,15 @@ UNSHOWN: Final = {
     "Detail.events": f"{_JSON}; the drawer shows lifecycle and actions apart",
     "Env.step_time_s": f"{_JSON}; the board shows steps a second",
     "Group.hidden": f"{_JSON}; the board counts the rows it has",
-    "Lane.oom_s": f"{_JSON}; the bound says it",
+    "Lane.oom_s": f"{_JSON}; the bound states it",
     "Lane.step_s": _JSON,
     "Lane.update_s": _JSON,
-    "Link.away_s": f"{_JSON}; the banner says it",
+    "Link.away_s": f"{_JSON}; the banner shows it",
     "Parting.needed": f"{_JSON}; the text has it while there are too few",
     "Parting.pairs": f"{_JSON}; the text has it while there are too few",
     "Parting.way": f"{_JSON}; the text has it",
-    "Link.last_at": f"{_JSON}; the banner says it",
-    "Link.last_from": f"{_JSON}; the banner says it",
+    "Link.last_at": f"{_JSON}; the banner shows it",
+    "Link.last_from": f"{_JSON}; the banner shows it",
     "Link.sources": f"{_JSON}; the worst of them makes the state of the link",
     "Metric.higher_is_better": f"{_JSON}; best and worst follow from it",
     "Reading.spread": _JSON,
@@ -113,13 +113,13 @@ UNSHOWN: Final = {
     "Run.command": f"{_JSON}; the feed has each of them",
     "Snapshot.totals": f"{_JSON}; lines of services and the page of metrics have the parts",
     "Source.interval_s": _JSON,
-    "Source.overlapping": f"{_JSON}; a finding says it",
+    "Source.overlapping": f"{_JSON}; a finding states it",
     "Spread.p50": _JSON,
     "Spread.p95": _JSON,
     "Total.p50": _JSON,
     "Total.p99": _JSON,
     "Total.rate": _JSON,
-    "Throughput.baseline": f"{_JSON}; a finding says it",
+    "Throughput.baseline": f"{_JSON}; a finding states it",
 }
 """Fields of the snapshot that a view, page or message need not look at, each with its reason."""
 
@@ -192,7 +192,7 @@ EVENTS: Final[tuple[Event, ...]] = (
     EnvsRemoved(at=T, env_id=Column.of([1]), metrics=()),
     RunFinished(at=T, outcome="completed", reason="x"),
 )  # fmt: skip
-"""One of each kind, every field of it told."""
+"""One of each kind, every field of it set."""
 
 
 def _fields(kind: type[msgspec.Struct]) -> list[str]:
@@ -284,13 +284,13 @@ def test_every_field_of_an_event_is_read() -> None:
     assert everything - read == set(UNREAD)
 
 
-def test_every_field_of_an_event_is_told() -> None:
+def test_every_field_of_an_event_is_emitted() -> None:
     """Somebody makes the event with this field: SDK, adapter, simulator, a receiver, the collector."""
     kinds = {kind.__name__: kind for kind in get_args(Event)}
-    reported = _made(TELLERS, kinds, {})
+    reported = _made(EMITTERS, kinds, {})
 
     everything = {field for kind in kinds.values() for field in _fields(kind)}
-    assert everything - reported == set(UNTOLD)
+    assert everything - reported == set(NOT_EMITTED)
 
 
 def test_every_field_of_the_snapshot_is_filled() -> None:
@@ -320,7 +320,7 @@ def test_every_field_of_the_snapshot_is_looked_at() -> None:
 
 def test_every_row_is_emitted() -> None:
     """What emits it names it: a module of SDK, adapters, trainer or tower, or the summary of a world."""
-    reported = {row.name for row in ROWS if _tellers(row) or row.short in SUMMARISED}
+    reported = {row.name for row in ROWS if _emitters(row) or row.short in SUMMARISED}
 
     assert {row.name for row in ROWS} - reported == set()
 
@@ -336,9 +336,9 @@ def test_our_trainer_emits_most_rows_of_a_policy() -> None:
     assert len(rows) > 50
 
 
-def _tellers(row: Metric) -> set[str]:
-    """Modules, or libraries with an adapter, that name a row as something to tell."""
-    return _named(row, (*TELLERS, *DERIVERS)) | {
+def _emitters(row: Metric) -> set[str]:
+    """Modules, or libraries with an adapter, that name a row as something to emit."""
+    return _named(row, (*EMITTERS, *DERIVERS)) | {
         alias.name
         for alias in aliases_of(row)
         if alias.library is Library.SB3 and f'"{alias.name}"' in _sb3()
@@ -359,7 +359,7 @@ def _named(row: Metric, folders: Iterable[str]) -> set[str]:
 
 @cache
 def _words(path: Path) -> tuple[frozenset[str], frozenset[str]]:
-    """Names from the catalogue that a module imports, and words that it says."""
+    """Names from the catalogue that a module imports, and words that it holds."""
     names, words = set(), set()
     for node in ast.walk(_parsed(path)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("overwatch.catalog"):
@@ -395,7 +395,7 @@ def _sb3() -> str:
 
 
 def test_every_part_of_a_row_is_read() -> None:
-    """Whatever a row says of a metric, something looks at."""
+    """Whatever a row states of a metric, something looks at."""
     modules = _sources(("overwatch",))
     requested = {node.attr for one in modules for node in ast.walk(one) if isinstance(node, ast.Attribute)}
 

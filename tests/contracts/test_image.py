@@ -33,7 +33,7 @@ def test_what_is_copied_is_not_ignored() -> None:
     assert {line.removeprefix("!") for line in lines if line.startswith("!")} == _copied()
 
 
-def test_images_begin_where_they_are_told_and_end_without_root() -> None:
+def test_images_begin_at_the_given_base_and_end_without_root() -> None:
     """No base is fixed; both targets come from the stage that gives root up."""
     names = {stage.split()[2]: stage for stage in STAGES}
 

@@ -23,7 +23,7 @@ ROW = """
 )
 """
 SCRIPT = '''
-"""Tell the new metric through the wire, and print what every reader makes of it."""
+"""Send the new metric through the wire, and print what every reader makes of it."""
 import json
 from overwatch.catalog import Scope, find
 from overwatch.catalog.checking import problems
@@ -77,14 +77,14 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What every reader says of a metric whose only trace is one row of one file."""
+    """What every reader makes of a metric whose only trace is one row of one file."""
     source = tmp_path_factory.mktemp("source")
     shutil.copytree(
         ROOT / "src/overwatch", source / "overwatch", ignore=shutil.ignore_patterns("__pycache__")
     )
     area = source / "overwatch/catalog/critic.py"
     area.write_text(area.read_text().rstrip().removesuffix(")") + ROW.lstrip("\n"))
-    script = source / "tell.py"
+    script = source / "emit.py"
     script.write_text(SCRIPT)
     ran = subprocess.run(
         [sys.executable, str(script)],

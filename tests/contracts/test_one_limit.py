@@ -47,7 +47,7 @@ print(json.dumps({
 
 
 def reported(folder: Path, change: tuple[str, str] | None, limit: str) -> dict[str, Any]:
-    """What the readers say, of sources with one change in the row."""
+    """What the readers show, of sources with one change in the row."""
     shutil.copytree(
         ROOT / "src/overwatch", folder / "overwatch", ignore=shutil.ignore_patterns("__pycache__")
     )
@@ -55,9 +55,9 @@ def reported(folder: Path, change: tuple[str, str] | None, limit: str) -> dict[s
     if change is not None:
         assert area.read_text().count(change[0]) == 1
         area.write_text(area.read_text().replace(*change))
-    (folder / "tell.py").write_text(SCRIPT.replace("LIMIT", repr(limit)))
+    (folder / "emit.py").write_text(SCRIPT.replace("LIMIT", repr(limit)))
     ran = subprocess.run(
-        [sys.executable, "tell.py"], cwd=folder, env={"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin"},
+        [sys.executable, "emit.py"], cwd=folder, env={"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin"},
         capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
@@ -83,7 +83,7 @@ def test_the_screen_judges_by_it(before: dict[str, Any], after: dict[str, Any]) 
     assert (before["screen"], after["screen"]) == (["warning", ">.015"], ["critical", ">.017"])
 
 
-def test_the_alert_fires_by_it_and_says_so(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_the_alert_fires_by_it_and_states_it(before: dict[str, Any], after: dict[str, Any]) -> None:
     """The finding that the rule asks for, the counter of its budget, and the words that it sends."""
     assert (before["findings"], after["findings"]) == (["warning"], ["critical"])
     assert (before["counted"], after["counted"]) == ([40, 0], [0, 40])
@@ -91,7 +91,7 @@ def test_the_alert_fires_by_it_and_says_so(before: dict[str, Any], after: dict[s
     assert [text.rstrip("'") for text in after["alert"]] == ["warning > 0.012, critical > 0.017."]
 
 
-def test_the_pages_and_the_boards_say_it(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_the_pages_and_the_boards_show_it(before: dict[str, Any], after: dict[str, Any]) -> None:
     """The reference, and the thresholds of at least one board."""
     assert [[cell.strip() for cell in cells] for cells in before["catalogue"]] == [["> 0.015", "> 0.03"]]
     assert [[cell.strip() for cell in cells] for cells in after["catalogue"]] == [["> 0.012", "> 0.017"]]

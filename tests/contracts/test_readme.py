@@ -29,7 +29,7 @@ def test_the_tree_names_every_part_of_the_tower() -> None:
 
 
 def test_the_two_commands_are_targets() -> None:
-    """`make demo` and `make test` are what the README says."""
+    """`make demo` and `make test` are what the README states."""
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
     assert {"demo", "test"} <= targets

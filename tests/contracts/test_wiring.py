@@ -1,6 +1,6 @@
-"""Every row of the catalogue goes the whole way: told, sent, folded, shown, scraped, documented.
+"""Every row of the catalogue goes the whole way: emitted, sent, folded, shown, scraped, documented.
 
-A row is told as its producer tells it: by a real run of the SDK through a real exporter process, by the
+A row is emitted as its producer emits it: by a real run of the SDK through a real exporter process, by the
 sampler's records, by a service's OTLP metrics, or by what it counts. Each has a value of its own, so one that
 is mixed up with another is found. Ways that no row goes yet are listed by name, and a listed one that is gone
 fails too.
@@ -53,13 +53,13 @@ NOT_SCRAPED: Final = {
 }  # fmt: skip
 """Series for each env and slot would be without end, words are no numbers: these are counted or ranked."""
 
-NOT_TOLD: Final = {"overwatch.run.phase.duration"}
+NOT_SENT: Final = {"overwatch.run.phase.duration"}
 """A distribution that follows from facts."""
 
 COUNTED: Final = {
     "updates": 1, "episodes": 1, "steps": 1, "non_finite": 2, "crashes": 1, "gpu_idle": 0, "rollbacks": 1,
 }  # fmt: skip
-"""What the fold itself counts of what `_report` says."""
+"""What the fold itself counts of what `_report` emits."""
 
 
 def value_of(row: Metric) -> float:
@@ -70,7 +70,7 @@ def value_of(row: Metric) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wired:
-    """What became of everything that was told."""
+    """What became of everything that was emitted."""
 
     reported: Mapping[str, float]
     """First value of each name, as it came off the wire."""
@@ -81,7 +81,7 @@ class Wired:
 
 @pytest.fixture(scope="module")
 def wired(tmp_path_factory: pytest.TempPathFactory) -> Wired:
-    """One run that tells every row once."""
+    """One run that emits every row once."""
     with pytest.MonkeyPatch.context() as patch, http_sink() as sink:
         folder = tmp_path_factory.mktemp("run")
         for name in ("XDG_RUNTIME_DIR", "OVERWATCH_SPOOL_DIR", "OVERWATCH_RING_DIR"):
@@ -128,7 +128,7 @@ def _scrape(frame: Frame) -> dict[str, float]:
 
 
 def _report(sink: Sink) -> None:
-    """Everything that a trainer tells."""
+    """Everything that a trainer emits."""
     run = overwatch.sdk.start(run_id=RUN, n_envs=1, slots=("a",), endpoint=sink.endpoint, sample=False)
     run.update(update=1, **{row.short: value_of(row) for row in of_scope(Scope.POLICY)})
     gauges = [row for row in of_scope(Scope.ENV) if row.kind is Kind.GAUGE]
@@ -144,7 +144,7 @@ def _report(sink: Sink) -> None:
 
 
 def _sampled() -> bytes:
-    """What the exporter's sampler and its own count of losses tell."""
+    """What the exporter's sampler and its own count of losses emit."""
     at, lane = time.time_ns(), {"gpu_id": Column.of_labels([LANE])}
     gauges = {
         row.name: Column.scalar(value_of(row)) for row in of_scope(Scope.GPU) if row.kind is not Kind.STATE
@@ -160,7 +160,7 @@ def _sampled() -> bytes:
 
 
 def _services() -> bytes:
-    """What a learner and a rollouts service tell, as OTLP metrics of anybody's SDK."""
+    """What a learner and a rollouts service emit, as OTLP metrics of anybody's SDK."""
     message = ExportMetricsServiceRequest()
     resource = message.resource_metrics.add()
     named = resource.resource.attributes.add()
@@ -239,9 +239,9 @@ def _expected(row: Metric) -> object:
     return COUNTED.get(row.short, value_of(row)) if row.scope in (Scope.RUN, Scope.ENV) else value_of(row)
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.name not in NOT_TOLD], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [row for row in ROWS if row.name not in NOT_SENT], ids=lambda row: row.name)
 def test_a_row_goes_the_whole_way(wired: Wired, row: Metric) -> None:
-    """Its value is what was told on the wire, in the snapshot and in the text that is scraped."""
+    """Its value is what was sent on the wire, in the snapshot and in the text that is scraped."""
     expected = _expected(row)
     is_counted = row.short in COUNTED or row.name == "overwatch.run.data_age"
 
@@ -283,26 +283,26 @@ def test_what_goes_no_way_is_listed_by_name(wired: Wired) -> None:
 
     assert names >= NOT_SCRAPED
     assert not {prometheus_name(_row(name)) for name in NOT_SCRAPED} & set(wired.scraped)
-    assert {row.name for row in ROWS if row.kind is Kind.HISTOGRAM} > NOT_TOLD
-    assert not NOT_TOLD & set(wired.reported)
+    assert {row.name for row in ROWS if row.kind is Kind.HISTOGRAM} > NOT_SENT
+    assert not NOT_SENT & set(wired.reported)
 
 
-def test_a_row_that_was_not_told_is_absent() -> None:
-    """No number stands in for one that nobody told."""
+def test_a_row_that_was_not_emitted_is_absent() -> None:
+    """No number stands in for one that nobody emitted."""
     fold, now = Fold(), time.time_ns()
-    told_one = {"overwatch.policy.entropy": Column.scalar(0.5)}
+    emitted = {"overwatch.policy.entropy": Column.scalar(0.5)}
     only = Record(
         origin=Origin(run_id="bare", epoch="b", ours=True),
-        event=Measured(at=now, scope=Scope.POLICY, values=told_one, index=1),
+        event=Measured(at=now, scope=Scope.POLICY, values=emitted, index=1),
         seq=1,
     )
     batch = Batch(sequence=1, stamp=now, signal=Signal.LOGS, body=request([only], {}))
     frame = fold.advance(next_tick(now), [batch], [])
     (snapshot,) = frame.snapshots.values()
 
-    told_today = {row.short for row in of_scope(Scope.POLICY) if row not in GROWTH}
-    assert set(snapshot.policy) == told_today
-    for short in told_today - {"entropy"}:
+    shorts = {row.short for row in of_scope(Scope.POLICY) if row not in GROWTH}
+    assert set(snapshot.policy) == shorts
+    for short in shorts - {"entropy"}:
         reading = snapshot.policy[short]
         assert (reading.value, reading.status, reading.text) == (None, "absent", "–")
     reported = {prometheus_name(row) for row in of_scope(Scope.POLICY) if row.short == "entropy"}

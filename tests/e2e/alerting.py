@@ -70,7 +70,7 @@ def play(runs: Iterable[Settings], endpoint: str) -> None:
 
 
 def _send(link: http.client.HTTPConnection, body: bytes) -> None:
-    """One request, again and again while the collector says that it is busy: as every OTLP client does."""
+    """One request, again and again while the collector answers that it is busy: as every OTLP client does."""
     for _ in range(SENT_AGAIN):
         link.request("POST", "/v1/logs", body, {"Content-Type": "application/x-protobuf"})
         answer = link.getresponse()
@@ -87,7 +87,7 @@ def _reported(run: Settings, start: int) -> Iterator[Reported]:
 
 @dataclass
 class Webhook:
-    """What Alertmanager tells, by receiver."""
+    """What Alertmanager reports, by receiver."""
 
     url: str = ""
     reported: dict[str, Fired] = field(default_factory=lambda: {"page": set(), "ticket": set()})
@@ -108,7 +108,7 @@ def webhook() -> Iterator[Webhook]:
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the library's name
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -50,7 +50,7 @@ _BUDGET: Final = re.compile(r"^overwatch_storage_max_bytes (\S+)$", re.MULTILINE
 
 
 def chart_settings() -> tuple[str, ...]:
-    """What the chart's defaults set of a collector, but for where it listens and whom it lets in."""
+    """What the chart's defaults set of a collector, but for where it listens and who may connect."""
     kept = objects(rendered(CHART / "ci/default-values.yaml").read_text())
     texts = (one["data"].get("collector.yaml") for one in kept if one["kind"] == "ConfigMap")
     (text,) = (text for text in texts if text is not None)

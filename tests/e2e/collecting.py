@@ -67,7 +67,7 @@ def collecting(folder: Path, *more: str) -> Iterator[Endpoints]:
 
 
 def snapshot_of(endpoints: Endpoints, run_id: str) -> Snapshot | None:
-    """The run's latest snapshot, `None` while the collector has not heard of it."""
+    """The run's latest snapshot, `None` while the collector does not know it."""
     assert endpoints.view is not None
     try:
         return fetch_snapshot(endpoints.view, run_id)

@@ -1,7 +1,7 @@
 """A collector process whose time goes by faster than ours.
 
 `fast_collector.py FOLDER BEGAN_NS EVERY_NS SPEED SETTING...`; see `main`.
-It ends well when its standard input ends, and says so by its exit code.
+It ends well when its standard input ends, and shows it by its exit code.
 """
 
 import sys

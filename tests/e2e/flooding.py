@@ -34,7 +34,7 @@ RETRIED = frozenset({429, 503})
 
 @dataclass(slots=True)
 class Answers:
-    """What a flood was told."""
+    """What a flood was answered."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     broken: int = 0
@@ -84,7 +84,7 @@ def flood(url: str, path: str, bodies: Iterator[bytes], threads: int, **headers:
 async def senders(url: str, body: bytes, *, count: int, each_s: float, for_s: float) -> Answers:
     """So many senders of logs with a connection each that ask every `each_s` seconds, or as soon as answered.
 
-    They do not heed what they are told, and cost little themselves: their words were made before.
+    They do not heed what they are answered, and cost little themselves: their words were made before.
     """
     place, answers = urlsplit(url), Answers()
     head = f"POST /v1/logs HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Type: application/x-protobuf\r\n"
@@ -113,7 +113,7 @@ async def senders(url: str, body: bytes, *, count: int, each_s: float, for_s: fl
 
 
 class GoodClient:
-    """A trainer that tells one line every few milliseconds over one connection."""
+    """A trainer that emits one line every few milliseconds over one connection."""
 
     def __init__(self, url: str, epoch: str) -> None:
         self._url = url

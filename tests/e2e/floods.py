@@ -31,7 +31,7 @@ CAPACITY: Final = 25_000
 """Events that a collector takes a second, about; an overload is five times as much."""
 
 Going: TypeAlias = Callable[[], str]
-"""Floods; says what came of it."""
+"""Floods; reports what came of it."""
 Flood: TypeAlias = Callable[[str, int], Going]
 """Makes a part of a flood against a URL ready."""
 
@@ -100,7 +100,7 @@ def thousand_slow_connections(url: str, part: int) -> Going:
 
 
 def overload(url: str, part: int) -> Going:
-    """Five times as much as a collector takes, of senders that do not heed what they are told."""
+    """Five times as much as a collector takes, of senders that do not heed what they are answered."""
     origin = Origin(run_id=f"load-{part}", epoch="1", ours=True)
     at, count, each = time.time_ns(), 200, 100
     crashes = [EnvCrashed(at=at, env_id=number % 64, error="boom") for number in range(each)]

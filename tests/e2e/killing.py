@@ -65,7 +65,7 @@ class Collector:
 
     @property
     def log(self) -> str:
-        """What all lives said."""
+        """What all lives logged."""
         return (self.folder / "collector.log").read_text()
 
     def start(self) -> Endpoints:
@@ -112,7 +112,7 @@ class Reached(Protocol):
 
 
 class Sender:
-    """One trainer that tells numbered lines; a request is repeated until it is acknowledged."""
+    """One trainer that emits numbered lines; a request is repeated until it is acknowledged."""
 
     def __init__(self, name: str, collector: Reached, **headers: str) -> None:
         self.run_id = name

@@ -67,7 +67,7 @@ class Account:
     dropped: dict[str, int] = field(default_factory=dict)
 
 
-def say(*words: object) -> None:
+def print_now(*words: object) -> None:
     """One line at once."""
     print(*words, flush=True)
 
@@ -103,7 +103,7 @@ def train(plan: Plan, runs: list[Any]) -> tuple[int, float]:
             values = dict.fromkeys(NAMES, 0.0) | {name: chance.uniform(0.005, 0.015) for name in NAMES}
             if number == probed * plan.ranks:
                 values["kl_divergence"] = float("nan")
-                say("probe", f"{plan.name}-{probed}", time.time_ns())
+                print_now("probe", f"{plan.name}-{probed}", time.time_ns())
             run.update(update=step, **values)
             run.envs(step=step, reward=columns[(step + number) % len(columns)])
     return steps, late
@@ -113,14 +113,14 @@ def main(plan: Plan) -> Account:
     """Start, train, close."""
     runs = started(plan)
     exporter = psutil.Process(runs[0].exporter_pid or os.getpid())
-    say("ready")
+    print_now("ready")
     before, began = (time.process_time(), sum(exporter.cpu_times()[:2])), time.monotonic()
     steps, late = train(plan, runs)
     took = time.monotonic() - began
     spent = (time.process_time() - before[0], sum(exporter.cpu_times()[:2]) - before[1])
     memory = exporter.memory_full_info()
     rings = sum(mapped.rss for mapped in exporter.memory_maps() if "overwatch" in mapped.path)
-    say("done")
+    print_now("done")
     time.sleep(plan.hold_s)
     with ThreadPoolExecutor(CLOSERS) as pool:
         reports = list(pool.map(lambda run: run.close(plan.close_s), runs))
@@ -137,4 +137,4 @@ def main(plan: Plan) -> Account:
 
 
 if __name__ == "__main__":
-    say(json.dumps(asdict(main(Plan(**json.loads(sys.argv[1]))))))
+    print_now(json.dumps(asdict(main(Plan(**json.loads(sys.argv[1]))))))

@@ -21,7 +21,7 @@ from overwatch.catalog import Scope
 from overwatch.events import Event, Measured, NonFiniteSeen, Origin, Record, RunFinished
 from overwatch.otlp.encode import request
 from tests import fakes
-from tests.e2e.many_runs import say
+from tests.e2e.many_runs import print_now
 
 SEND_S = 0.3
 NUMBERS = ("kl_divergence", "entropy", "clip_fraction", "explained_variance", "grad_norm", "policy_loss",
@@ -100,7 +100,7 @@ class Emitting:
         ]
         if self._broken_at is not None and after_s >= self._broken_at:
             self._broken_at = None
-            say("probe", self.run_id, at)
+            print_now("probe", self.run_id, at)
             events.append(NonFiniteSeen(at=at, scope=Scope.POLICY, metric="kl_divergence", kind="nan"))
         return events
 
@@ -178,9 +178,9 @@ async def main(plan: Plan) -> Account:
         for number in range(plan.runs):
             group.create_task(Emitting(plan, number, account).live(everybody))
         await everybody.wait()
-        say("ready")
+        print_now("ready")
     return account
 
 
 if __name__ == "__main__":
-    say(json.dumps(asdict(asyncio.run(main(Plan(**json.loads(sys.argv[1])))))))
+    print_now(json.dumps(asdict(asyncio.run(main(Plan(**json.loads(sys.argv[1])))))))

@@ -1,8 +1,8 @@
-"""A file system of one file, in memory, whose writes take as long as a number in another file says.
+"""A file system of one file, in memory, whose writes take as long as a number in another file states.
 
 Run as `python one_file.py PLACE BYTES CONTROL` by a user that may mount: the file is at PLACE, a file that is
 there; CONTROL holds a double, the seconds of each write and of each flush, which may be infinite and holds at
-once when it changes. It says `mounted` on its output. One request is served after the other, so that what is
+once when it changes. It prints `mounted`. One request is served after the other, so that what is
 read waits for what is written, as at a disk that has more to do than it can. Speaks the kernel's FUSE
 protocol itself (linux/fuse.h, 7.31), for no library of it is everywhere.
 """

@@ -183,7 +183,7 @@ class Handler(Caller):
                 self.accepted[found] = self.text(number)
 
     def text(self, number: int) -> int:
-        """The token that tells a group apart."""
+        """The token that identifies a group."""
         return self._number * 1_000_000 + number
 
     def _group(self, number: int, *, is_wrong: bool) -> dict[str, Any]:
@@ -204,7 +204,7 @@ class Got:
     """The token of each group, by its id."""
     deliveries: Counter[int] = field(default_factory=Counter)
     unflagged: list[int] = field(default_factory=list)
-    """Groups that came again and did not say so."""
+    """Groups that came again without the flag for it."""
 
     def take(self, batch: Any) -> list[int]:
         """Write a batch down; its ids."""
@@ -246,7 +246,7 @@ class ExplicitTrainer(Caller):
 
 
 class ImplicitTrainer(Caller):
-    """An old client: the next request says that the last batch was used."""
+    """An old client: the next request states that the last batch was used."""
 
     def __init__(self, server: RolloutsServer) -> None:
         super().__init__("trainer", server)

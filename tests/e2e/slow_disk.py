@@ -80,7 +80,7 @@ def _run(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def _made(*words: str) -> str:
-    """What a command says; the test is skipped where it cannot be done."""
+    """What a command prints; the test is skipped where it cannot be done."""
     try:
         done = _run(*words)
     except FileNotFoundError:

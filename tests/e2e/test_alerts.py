@@ -143,7 +143,7 @@ def test_a_nan_pages_and_a_healthy_run_does_not(tmp_path: Path) -> None:
 
 
 QUIET = {"entropy-collapse"}
-"""Faults that must not be told of: with its return at its best, a policy of little entropy has converged."""
+"""Faults that must not be reported: with its return at its best, a policy of little entropy has converged."""
 
 
 @pytest.mark.long

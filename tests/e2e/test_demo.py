@@ -67,7 +67,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     return Demo(folder, result)
 
 
-def test_the_demo_ends_well_and_says_so(demo: Demo) -> None:
+def test_the_demo_ends_well_and_reports_it(demo: Demo) -> None:
     """Exit 0, status lines on the way, a summary at the end."""
     assert demo.result.returncode == 0, demo.result.stdout + demo.result.stderr
     summary = json.loads((demo.folder / "summary.json").read_text())
@@ -199,7 +199,7 @@ def test_nothing_was_dropped_on_the_way(demo: Demo) -> None:
     assert demo.snapshots[-1].counters["sdk_dropped"] == 0
 
 
-def test_everything_is_told_in_registered_names(demo: Demo) -> None:
+def test_everything_is_emitted_in_registered_names(demo: Demo) -> None:
     """Logs, metrics and spans of a real run: no violation, and no name that the registry does not have."""
     report = CliRunner().invoke(main, ["catalog", "live-check", str(demo.folder), "--format", "json"])
     stated = json.loads(report.stdout)

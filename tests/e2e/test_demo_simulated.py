@@ -1,4 +1,4 @@
-"""Without PyTorch the demo says so and shows a scripted run under a banner."""
+"""Without PyTorch the demo states it and shows a scripted run under a banner."""
 
 import json
 import os
@@ -21,7 +21,7 @@ main()
 
 @pytest.mark.timeout(120)
 def test_the_demo_without_torch_is_marked_as_simulated(tmp_path: Path) -> None:
-    """The banner is there, the run's id says it too, and the rest works as with a real policy."""
+    """The banner is there, the run's id states it too, and the rest works as with a real policy."""
     command = [
         sys.executable,
         "-c",

@@ -191,7 +191,7 @@ def test_what_the_documents_show_is_taken(
     assert "I'm a server span" in (folder / "otlp" / "traces.jsonl").read_text()
 
 
-def test_a_refusal_says_what_to_do(collector: tuple[Endpoints, Path], tmp_path: Path) -> None:
+def test_a_refusal_states_what_to_do(collector: tuple[Endpoints, Path], tmp_path: Path) -> None:
     """A wrong path, method, type or body is answered in words that a person at a terminal can use."""
     endpoints, _ = collector
     url = f"{endpoints.otlp_http}/v1/logs"

@@ -24,8 +24,8 @@ gauges = {{name: meter.create_gauge("overwatch.env." + name) for name in names}}
 for export in range(3):
     for env, lane in ((7, "cuda:0"), (9, "cuda:1")):
         who = {{"overwatch.env.id": env, "overwatch.lane.id": lane}}
-        told = (env + 0.25, 10.0 * env + max(export, 1), env / 10, 0.5, 0.02)
-        for name, value in zip(names, told):
+        numbers = (env + 0.25, 10.0 * env + max(export, 1), env / 10, 0.5, 0.02)
+        for name, value in zip(names, numbers):
             gauges[name].set(value, who)
     provider.force_flush()
 provider.shutdown()
@@ -34,7 +34,7 @@ provider.shutdown()
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_env_gauges_of_a_plain_opentelemetry_program_are_rows(tmp_path: Path, protocol: str) -> None:
-    """Two envs on two lanes, each with its numbers; a return is the newest that was told, as it was told."""
+    """Two envs on two lanes, each with its numbers; a return is the newest that was sent, as it was sent."""
     with collecting(tmp_path) as endpoints:
         endpoint = endpoints.otlp_http if protocol == "http" else endpoints.otlp_grpc
         assert endpoint is not None

@@ -1,7 +1,7 @@
 """OpenTelemetry's JavaScript SDK as a client: another language, judged like ours.
 
 npm fetches what `foreign_js/package-lock.json` names; without npm, or where it reaches no registry, the
-tests are skipped and say so.
+tests are skipped and state why.
 """
 
 import subprocess
@@ -62,7 +62,7 @@ def test_all_signals_of_the_javascript_sdk_arrive(tmp_path: Path, program: Path,
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("encoding", ["json", "protobuf"])
 def test_changes_of_the_javascript_sdk_are_totals(tmp_path: Path, program: Path, encoding: str) -> None:
-    """A counter that is exported as changes, three times, is the run's total; twice told, twice as much."""
+    """A counter that is exported as changes, three times, is the run's total; twice sent, twice as much."""
     run_id = f"js-{encoding}-delta"
     with collecting(tmp_path) as endpoints:
         for kl, steps in ((0.01, 342), (0.02, 684)):

@@ -21,7 +21,7 @@ def _overwatch(*words: str, python: str = sys.executable) -> str:
 
 
 def _recorded_live(folder: Path, seconds: int, *sets: str) -> bytes:
-    """A storm told to a collector in real time; returns what it logged of it."""
+    """A storm sent to a collector in real time; returns what it logged of it."""
     size = ("--gpus", "2", "--envs", "16", "--slots", "3", "--seconds", str(seconds), "--run-id", "storm")
     flags = [word for storm in STORMS for word in ("--fault", storm)]
     with running(folder, *sets) as service:

@@ -58,7 +58,7 @@ def script(tmp_path: Path) -> Path:
 @pytest.mark.timeout(DEADLINE_S)
 @pytest.mark.parametrize("style", ["standalone", "static", "rendezvous"])
 def test_four_ranks_of_torchrun_are_one_run(script: Path, style: str) -> None:
-    """Whether torchrun gives an id or says `none`; the envs of all ranks are there, each once."""
+    """Whether torchrun gives an id or states `none`; the envs of all ranks are there, each once."""
     port = free_port()
     options = {
         "standalone": ["--standalone"],

@@ -72,7 +72,7 @@ def assert_run(snapshot: Snapshot) -> None:
 
 
 def assert_policy(snapshot: Snapshot) -> None:
-    """The pulse of five updates; what SB3 does not say is absent, never 0."""
+    """The pulse of five updates; what SB3 does not log is absent, never 0."""
     policy = snapshot.policy
     shown = ("kl_divergence", "clip_fraction", "explained_variance", "policy_loss", "value_loss", "entropy")
     for name in (*shown, "learning_rate", "return", "update_time", "total_loss", "entropy_nats"):

@@ -16,9 +16,9 @@ COUNTED = ("network_bytes", "records", "journal_bytes", "recording_bytes", "seri
 def _beside(load: Load, found: dict[str, float], resources: tuple[str, ...]) -> None:
     assert load not in SHAPES
     for resource in resources:
-        said = cost(resource, load, units())
-        print(f"{resource}: measured {found[resource]:.4g}, computed {said:.4g}")
-        assert found[resource] == pytest.approx(said, rel=NEAR), resource
+        expected = cost(resource, load, units())
+        print(f"{resource}: measured {found[resource]:.4g}, computed {expected:.4g}")
+        assert found[resource] == pytest.approx(expected, rel=NEAR), resource
 
 
 def test_bytes_records_and_series_are_as_computed(tmp_path: Path) -> None:

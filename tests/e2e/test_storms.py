@@ -30,7 +30,7 @@ SHOWN: dict[str, tuple[int, str]] = {
 
 SCREENS = (120, 40), (80, 24)
 ONE_LANE = {"straggler"}
-"""Faults that need a second lane to be told from a slow run."""
+"""Faults that need a second lane to be distinguished from a slow run."""
 
 
 def _snapshot(recording: Path, at_s: int) -> Snapshot:
@@ -79,7 +79,7 @@ def test_a_healthy_run_is_calm(size: str, tmp_path: Path) -> None:
     ("fault", "code"), [("cull-storm", "cull-storm"), ("reward-collapse", "reward-collapse")]
 )
 def test_a_storm_that_goes_on_never_becomes_usual(fault: str, code: str, tmp_path: Path) -> None:
-    """Once told, the finding stands in every later snapshot while its cause lasts."""
+    """Once reported, the finding stands in every later snapshot while its cause lasts."""
     words = ("--gpus", "2", "--envs", "32", "--slots", "6", "--seconds", "130", "--seed", "5")
     out = record(tmp_path / "sim", *words, "--fault", f"{fault}@30")
     lines = [codec.decode(line) for line in (out / "snapshots.jsonl").read_bytes().splitlines()[:-1]]

@@ -28,7 +28,7 @@ HAPPENED = {
     "crash-storm": r"\d\d:\d\d:\d\d +CRASHED +at step [\d,]+: ",
     "cull-storm": r"\d\d:\d\d:\d\d r\d+c\d+ [A-Z]+>PRUNED +G\d:? ([a-z ]+ )?[\d.]+ < [\d.]+",
 }
-"""What the drawer of the first offender tells of it, by fault."""
+"""What the drawer of the first offender shows of it, by fault."""
 
 
 class Screen:

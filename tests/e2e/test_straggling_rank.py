@@ -44,7 +44,7 @@ pytestmark = pytest.mark.timeout(180)
 
 @contextmanager
 def _training(folder: Path, slow: int) -> Iterator[Endpoints]:
-    """Three ranks of a run, of which one may be slow, and the collector that hears them."""
+    """Three ranks of a run, of which one may be slow, and the collector that receives them."""
     script, stop = folder / "train.py", folder / "stop"
     script.write_text(TRAINER)
     with collecting(folder) as endpoints:
@@ -73,7 +73,7 @@ def _straggler(snapshot: Snapshot | None, reported: str = "") -> Finding | None:
 
 
 def test_the_rank_that_others_wait_for_is_named(tmp_path: Path) -> None:
-    """The finding names rank 2, with its update against that of the others, and both that wait once heard."""
+    """The finding names rank 2, with its update against that of the others, and both that wait once known."""
     with _training(tmp_path, slow=2) as endpoints:
         finding = until(lambda: _straggler(snapshot_of(endpoints, RUN), "2 ranks"), "a straggler", 90)
         snapshot = snapshot_of(endpoints, RUN)

@@ -1,4 +1,4 @@
-"""`overwatch tui` on a real terminal and a real collector that hears a simulated run."""
+"""`overwatch tui` on a real terminal and a real collector that receives a simulated run."""
 
 import subprocess
 import sys

@@ -63,7 +63,7 @@ def test_without_a_second_to_begin_at_it_plays(folder: Path) -> None:
         (["--replay", "."], "holds nothing that can be replayed"),
     ],
 )
-def test_what_cannot_be_replayed_is_said(options: list[str], stated: str, tmp_path: Path) -> None:
+def test_what_cannot_be_replayed_is_reported(options: list[str], stated: str, tmp_path: Path) -> None:
     """In one sentence, with the fix."""
     done = subprocess.run(
         [*OVERWATCH, "tui", *options, "--once"], cwd=tmp_path, capture_output=True, text=True, check=False

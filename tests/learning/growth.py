@@ -2,7 +2,7 @@
 
 `python -m tests.learning.growth` draws the page of what was kept; with `--train` it trains anew, some ten
 minutes. Bars: five standard errors over waiting and chance, two over the best fixed schedule, each seed by
-itself. Seeds and bars were fixed beforehand; the number of updates was not, which the page says.
+itself. Seeds and bars were fixed beforehand; the number of updates was not, which the page states.
 """
 
 import sys

@@ -106,7 +106,7 @@ def _ours(job: Job) -> tuple[list[Mapping[str, float]], float | None]:
 
 
 def _cluster(job: Job) -> tuple[list[Mapping[str, float]], float | None]:
-    """Its learner has the returns of episodes, not what its world says of them."""
+    """Its learner has the returns of episodes, not what its world states of them."""
     found, _ = trained(config_of(job.world, _settings(job), job.seed), job.updates)
     return [{"return": value} for value in found], None
 

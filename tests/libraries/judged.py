@@ -196,7 +196,7 @@ OF_TIME: Final = ("policy-update-time", "recompiles")
 """Findings of the policy that are about time."""
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
+class Found(msgspec.Struct, frozen=True, kw_only=True):
     """One finding."""
 
     severity: str
@@ -221,16 +221,16 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     updates: int
     reached: float | None
     """The best level of the case's row; `None` where it never had a value."""
-    said: list[Said]
+    findings: list[Found] = msgspec.field(name="said")
 
-    def of(self, severity: str) -> list[Said]:
+    def of(self, severity: str) -> list[Found]:
         """Findings that were as bad as this."""
-        return [one for one in self.said if one.severity == severity]
+        return [one for one in self.findings if one.severity == severity]
 
     @property
-    def named(self) -> Said | None:
+    def named(self) -> Found | None:
         """The first finding that is about learning, and bad."""
-        found = [one for one in self.said if one.severity != "info" and one.is_about_learning]
+        found = [one for one in self.findings if one.severity != "info" and one.is_about_learning]
         found = [one for one in found if one.code not in OF_TIME]
         return min(found, key=lambda one: one.update, default=None)
 
@@ -269,8 +269,8 @@ def judged(name: str, kind: str) -> Ran:
             findings.take(snapshot, 0.0)
             updates = max(updates, snapshot.run.update or 0)
             levels += _level(snapshot, case.row)
-    said = [
-        Said(
+    found = [
+        Found(
             severity=one.severity, code=one.finding.code, update=one.update or 0,
             scope=one.finding.subject.scope, message=one.finding.message,
         )
@@ -278,7 +278,7 @@ def judged(name: str, kind: str) -> Ran:
     ]  # fmt: skip
     best = (min if case.is_low else max)(levels, default=None)
     status = int((folder / "status").read_text())
-    return Ran(status=status, updates=updates, reached=best, said=said)
+    return Ran(status=status, updates=updates, reached=best, findings=found)
 
 
 def _level(snapshot: Snapshot, row: str) -> list[float]:
@@ -329,11 +329,11 @@ def page(results: Iterable[Result]) -> str:
     for one in kept:
         lines += [f"- **{one.name}** ({one.versions or 'PyTorch alone'})"]
         for kind, ran in ((HEALTHY, one.healthy), ("rate × 1,000", one.broken)):
-            said = "; ".join(
-                f"{found.severity} `{found.code}` at {found.update}: {found.message}" for found in ran.said
+            listed = "; ".join(
+                f"{each.severity} `{each.code}` at {each.update}: {each.message}" for each in ran.findings
             )
             ended = f", ended with status {ran.status}" if ran.status else ""
-            lines += [f"    - {kind}, {ran.updates} updates{ended}: {said or 'nothing'}"]
+            lines += [f"    - {kind}, {ran.updates} updates{ended}: {listed or 'nothing'}"]
     unrun = [name for name in CASES if name not in {one.name for one in kept}]
     lines += ["", f"Not run yet: {', '.join(unrun)}."] if unrun else []
     return "\n".join(lines) + "\n"
@@ -353,8 +353,8 @@ def _line(one: Result) -> str:
     return "| " + " | ".join(str(cell) for cell in cells) + " |"
 
 
-def _codes(said: list[Said]) -> str:
-    return ", ".join(f"`{one.code}` at {one.update}" for one in said) or "0"
+def _codes(findings: list[Found]) -> str:
+    return ", ".join(f"`{one.code}` at {one.update}" for one in findings) or "0"
 
 
 def _late(update: int) -> str:

@@ -181,8 +181,8 @@ def _seen(results: Sequence[Result]) -> list[str]:
     lines = ["", "## What each showed"]
     for one in results:
         lines += ["", f"### {one.name.replace('_', ' ')}", ""]
-        told = f"With {one.versions}." if one.versions else "With PyTorch alone."
-        lines += [told + "".join(f" [Its page]({found})." for found in _pages_of(one.name)), ""]
+        text = f"With {one.versions}." if one.versions else "With PyTorch alone."
+        lines += [text + "".join(f" [Its page]({found})." for found in _pages_of(one.name)), ""]
         lines += [f"- rows: {_words(one.rows)}", f"- custom: {_words(one.custom)}"]
     return lines
 

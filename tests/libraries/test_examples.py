@@ -1,4 +1,4 @@
-"""Each example does what its page says: it ends by itself, its run completes, its numbers are recognised."""
+"""Each example does as its page states: it ends by itself, its run completes, its numbers are recognised."""
 
 import ast
 import os

@@ -9,8 +9,8 @@ from tests.libraries.judged import (
     HEALTHY,
     PAGE,
     Case,
+    Found,
     Ran,
-    Said,
     is_healthy,
     is_learned,
     kept,
@@ -18,12 +18,14 @@ from tests.libraries.judged import (
 )
 
 
-def _said(severity: str = "warning", code: str = "policy-kl-divergence", update: int = 9, **but: str) -> Said:
-    return Said(severity=severity, code=code, update=update, scope=but.get("scope", "policy"), message="")
+def _found(
+    severity: str = "warning", code: str = "policy-kl-divergence", update: int = 9, **but: str
+) -> Found:
+    return Found(severity=severity, code=code, update=update, scope=but.get("scope", "policy"), message="")
 
 
-def _ran(*said: Said, updates: int = 50, reached: float | None = 1.0) -> Ran:
-    return Ran(status=0, updates=updates, reached=reached, said=list(said))
+def _ran(*findings: Found, updates: int = 50, reached: float | None = 1.0) -> Ran:
+    return Ran(status=0, updates=updates, reached=reached, findings=list(findings))
 
 
 def test_the_page_is_what_was_found() -> None:
@@ -58,16 +60,16 @@ def test_a_change_that_does_not_apply_is_an_error() -> None:
 
 def test_a_healthy_run_may_have_one_warning_in_a_hundred_updates() -> None:
     """And none that is critical, whatever is reported for information."""
-    assert is_healthy(_ran(_said(), _said("info")))
-    assert is_healthy(_ran(_said(), _said(), updates=200))
-    assert not is_healthy(_ran(_said(), _said()))
-    assert not is_healthy(_ran(_said("critical")))
+    assert is_healthy(_ran(_found(), _found("info")))
+    assert is_healthy(_ran(_found(), _found(), updates=200))
+    assert not is_healthy(_ran(_found(), _found()))
+    assert not is_healthy(_ran(_found("critical")))
 
 
 def test_what_names_a_run_is_about_learning() -> None:
-    """The first warning about the policy, not a process that ended and not what is said for information."""
-    late, early = _said(update=12), _said(update=7)
-    about = _said("info", update=1), _said("critical", "service-down", 2, scope="run")
+    """The first warning about the policy, not a process that ended and not what is only for information."""
+    late, early = _found(update=12), _found(update=7)
+    about = _found("info", update=1), _found("critical", "service-down", 2, scope="run")
 
     assert _ran(*about, late, early).named == early
     assert _ran(*about).named is None

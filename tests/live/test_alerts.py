@@ -23,7 +23,7 @@ def _names() -> list[str]:
     return [rule.name.removeprefix(PREFIX) for rule in rules]
 
 
-def test_every_alert_has_a_program_or_says_what_it_waits_for() -> None:
+def test_every_alert_has_a_program_or_states_what_it_waits_for() -> None:
     """An alert that nothing here fires may be one that nothing can fire."""
     proved = [alert for proof in (*PROOFS, *LONG) for alert in proof.alerts]
 
@@ -37,7 +37,7 @@ def test_programs_have_names_of_their_own() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_the_page_is_what_the_table_says() -> None:
+def test_the_page_is_what_the_table_states() -> None:
     """`python -m tests.live.page` writes it."""
     assert PAGE.read_text(encoding="utf-8") == text()
 

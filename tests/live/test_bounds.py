@@ -75,7 +75,7 @@ def test_a_healthy_cluster_as_it_is_by_default_is_not_at_fault(tmp_path: Path) -
 
 @pytest.mark.sampled(2, of="what holds a real cluster back")
 def test_replay_that_answers_late_starves_the_learner(tmp_path: Path) -> None:
-    """Its actors hardly collect either: the way between is what is slow, and the hint tells so."""
+    """Its actors hardly collect either: the way between is what is slow, and the hint states it."""
     with ExitStack() as stack:
         shots = _flown(tmp_path, learner_config({}, {}), 12, behind_a_slow_wire(stack, 1.2))
     starved = [hint for state, hint in _bounds(shots) if state == "STARVED"]

@@ -195,7 +195,7 @@ def _follows(row: Metric, emitted: Emitted) -> bool:
     return bool(row.depends_on) and all(came(name) for name in row.depends_on)
 
 
-def test_every_row_of_a_trainer_is_emitted_or_says_what_it_waits_for(emitted: Emitted) -> None:
+def test_every_row_of_a_trainer_is_emitted_or_states_what_it_waits_for(emitted: Emitted) -> None:
     """A row that nothing real emits is one that only the simulator drives."""
     rows = [row for row in ROWS if row.scope in SCOPES]
     absent = [row.name for row in rows if row.name not in emitted.rows and not _follows(row, emitted)]

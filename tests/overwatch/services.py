@@ -1,4 +1,4 @@
-"""A run of services, as its processes tell of themselves, record by record."""
+"""A run of services, as its processes report themselves, record by record."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ class Reported:
         self.state: RunState | None = None
 
     def report(self, role: str, *events: Event, rank: int = 0) -> "Reported":
-        """Fold what a process told, at the times of its events."""
+        """Fold what a process emitted, at the times of its events."""
         origin = Origin(run_id="run-1", role=role, rank=rank, epoch="e", ours=True)
         for event in events:
             owner = f"{role}/{rank}"

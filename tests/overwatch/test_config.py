@@ -48,7 +48,7 @@ def test_written_limits_equal_those_of_the_components() -> None:
     assert protocols.grpc == GrpcConfig(endpoint="127.0.0.1:4317")
 
 
-def test_data_lies_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_lies_where_the_environment_states(monkeypatch: pytest.MonkeyPatch) -> None:
     """The data folder, else the state folder, else the one under the home."""
     places = []
     for name, value in (("HOME", "/home/jo"), ("XDG_STATE_HOME", "/state"), ("OVERWATCH_DATA_DIR", "/data")):
@@ -262,8 +262,8 @@ def test_what_an_anchor_holds_may_be_merged_and_overridden(tmp_path: Path) -> No
     assert (hook.per_minute, hook.timeout_s) == (5, 4)
 
 
-def test_what_is_no_yaml_is_said_in_one_line_that_holds_no_secret(tmp_path: Path) -> None:
-    """The place tells enough; the text around it may be a token."""
+def test_what_is_no_yaml_is_reported_in_one_line_that_holds_no_secret(tmp_path: Path) -> None:
+    """The place is enough; the text around it may be a token."""
     text = "service: {security: {tokens: {read: {token: s3cr3t, 's3cr3t}}}}\n"
     stated = [
         fails(text=text, folder=tmp_path),
@@ -290,7 +290,7 @@ def test_a_variable_that_is_no_yaml_is_its_text(text: str, monkeypatch: pytest.M
 
 
 def test_a_variable_that_is_not_utf_8_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No page and no log could say it."""
+    """No page and no log could show it."""
     monkeypatch.setenv("FOLDER", "/data/\udcff")
 
     assert fails("exporters.otlp_file.path=${env:FOLDER}").startswith("exporters.otlp_file.path: ")

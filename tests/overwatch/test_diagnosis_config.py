@@ -15,7 +15,7 @@ from tests import fakes
 from tests.fakes import ORIGIN, SECOND, START_NS
 
 RULE = "{name: kl-high, where: policy.kl_divergence > 0.2, for: 1 updates, hint: lower it}"
-TOLD = f"diagnosis:\n  anomaly: {{weights: {{silent: 0}}, slow_step: 6}}\n  rules: [{RULE}]\n"
+TEXT = f"diagnosis:\n  anomaly: {{weights: {{silent: 0}}, slow_step: 6}}\n  rules: [{RULE}]\n"
 
 
 def _written(folder: Path, text: str) -> Path:
@@ -26,7 +26,7 @@ def _written(folder: Path, text: str) -> Path:
 
 def test_limits_weights_and_rules_are_read(tmp_path: Path) -> None:
     """What is not written keeps its default; the printed configuration reads as itself."""
-    config = load(_written(tmp_path, TOLD), ())
+    config = load(_written(tmp_path, TEXT), ())
 
     assert config.diagnosis.anomaly.weights.silent == 0.0
     assert config.diagnosis.anomaly.slow_step == 6.0
@@ -54,7 +54,7 @@ def test_what_cannot_work_is_refused_with_path_value_and_fix(
 ) -> None:
     """Before the collector opens a door."""
     with pytest.raises(ConfigError) as refused:
-        load(_written(tmp_path, TOLD.replace(before, after)), ())
+        load(_written(tmp_path, TEXT.replace(before, after)), ())
 
     assert words in str(refused.value)
 
@@ -74,7 +74,7 @@ def _codes(snapshot: Snapshot) -> set[str]:
     return {finding.code for finding in snapshot.findings if finding.code.startswith("rule-")}
 
 
-def test_a_life_is_judged_as_its_start_record_says() -> None:
+def test_a_life_is_judged_as_its_start_record_states() -> None:
     """So a replay finds what was found live; a life without rules of its own ends those of the one before."""
     rules = (RuleConfig(name="kl-high", where="policy.kl_divergence > 0.2", hold="1 updates", hint="lower"),)
     diagnosis, tick, view = DiagnosisConfig(rules=rules), next_tick(START_NS + 2), View()

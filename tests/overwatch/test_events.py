@@ -54,7 +54,7 @@ def test_words_are_dictionary_coded() -> None:
         ({"dtype": "<f8", "data": b"", "labels": ("a",)}, "holds integers"),
     ],
 )
-def test_a_malformed_column_says_what_is_wrong(fields: dict[str, object], stated: str) -> None:
+def test_a_malformed_column_states_what_is_wrong(fields: dict[str, object], stated: str) -> None:
     """Errors name the offending value."""
     with pytest.raises(ValueError, match=stated):
         Column(**fields)  # type: ignore[arg-type]  # the point of the test
@@ -66,7 +66,7 @@ def test_columns_of_one_measurement_have_one_length() -> None:
         Measured(at=1, scope=Scope.ENV, keys={"env_id": Column.of([1, 2])}, values=scalars({"a": 1.0}))
 
 
-def test_env_numbers_need_to_say_whose_they_are() -> None:
+def test_env_numbers_need_to_name_their_envs() -> None:
     """A measurement of envs without env ids is refused."""
     with pytest.raises(ValueError, match="needs keys: env_id"):
         Measured(at=1, scope=Scope.ENV, values=scalars({"a": 1.0}))

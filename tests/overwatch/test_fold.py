@@ -100,7 +100,7 @@ def test_a_fault_of_ours_takes_one_record_or_one_batch(monkeypatch: pytest.Monke
     assert frame.snapshots["run-1", View()].run.update == 3
 
 
-def test_a_batch_told_twice_counts_once() -> None:
+def test_a_batch_sent_twice_counts_once() -> None:
     """At-least-once delivery is exactly-once on screen."""
     batch = _batch(START_NS, [fakes.policy(START_NS, index=1, entropy=0.5)])
     frame = Fold().advance(START_NS + FAST_NS, [batch, batch], ())
@@ -310,7 +310,7 @@ def test_a_removed_env_is_nowhere_but_in_the_feed(steps: list[tuple[str, list[in
 
 
 def _counted(start_s: int, at_s: int, change: int) -> Batch:
-    """A foreign producer's change of a total, told at its end."""
+    """A foreign producer's change of a total, sent at its end."""
     message = ExportMetricsServiceRequest()
     named = message.resource_metrics.add()
     named.resource.attributes.extend(to_pairs({"rl.run.id": "run-d", "rl.algorithm": "ppo"}))
@@ -326,7 +326,7 @@ def _counted(start_s: int, at_s: int, change: int) -> Batch:
 
 
 def test_totals_of_changes_outlive_a_checkpoint() -> None:
-    """What a producer tells as changes adds up, also when the fold was dumped and loaded between."""
+    """What a producer sends as changes adds up, also when the fold was dumped and loaded between."""
     fold = Fold()
     for second in (1, 2):
         fold.advance(START_NS + second * SECOND + FAST_NS, [_counted(second - 1, second, 5)], ())

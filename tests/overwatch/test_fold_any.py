@@ -18,7 +18,7 @@ from tests.fakes import ORIGIN, SECOND, START_NS
 from tests.overwatch.otlp import strategies
 
 KEYS = {Scope.ENV: ("env_id",), Scope.SLOT: ("env_id", "slot"), Scope.GPU: ("gpu_id",)}
-"""What the rows of a scope are told apart by; the other scopes have one subject."""
+"""What the rows of a scope are distinguished by; the other scopes have one subject."""
 EXTRA = {
     Scope.ENV: ("lane",), Scope.SLOT: ("blueprint",), Scope.GPU: ("label", "node"),
 }  # fmt: skip

@@ -14,8 +14,8 @@ from tests.fakes import SECOND, START_NS
 from tests.overwatch.test_fold_any import KEYS, _batch
 
 WORDS = {"overwatch.slot.stage": ("training", "blending", "pruned"), THROTTLE.name: ("none", "thermal")}
-TELLS = 0.8
-"""Share of all values that are told at each tick."""
+EMITTED = 0.8
+"""Share of all values that are emitted at each tick."""
 VALUES: dict[str, list[float]] = {
     "huge": [1.7e308],
     "huge of either sign": [1.7e308, -1.7e308],
@@ -35,7 +35,7 @@ def _measured(chance: random.Random, values: list[float], scope: Scope, at: int,
     for name in (row.name for row in BY_NAME.values() if row.scope is scope):
         if name in WORDS:
             reported[name] = Column.of_labels(chance.choices(WORDS[name], k=length))
-        elif chance.random() < TELLS:
+        elif chance.random() < EMITTED:
             reported[name] = Column.of(chance.choices(values, k=length))
     keys = {
         name: Column.of(range(length)) if name == "env_id" else Column.of_labels("abcd")
@@ -55,7 +55,7 @@ def _second(chance: random.Random, values: list[float], at: int, index: int) -> 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
 def test_no_number_keeps_a_run_from_being_judged(values: list[float]) -> None:
-    """Half a minute of them, in everything that can be told; what is read back is what was shown."""
+    """Half a minute of them, in everything that can be emitted; what is read back is what was shown."""
     chance = random.Random(7)  # noqa: S311 a test's own chance
     fold, seq = Fold(), 1
     for index in range(30):

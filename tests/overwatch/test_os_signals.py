@@ -17,7 +17,7 @@ def open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
-def test_a_signal_is_told_while_the_main_thread_waits_for_a_lock() -> None:
+def test_a_signal_is_reported_while_the_main_thread_waits_for_a_lock() -> None:
     """Whichever thread the kernel gave it to."""
     reported: SimpleQueue[int] = SimpleQueue()
     with received(USER, reported.put):
@@ -28,7 +28,7 @@ def test_a_signal_is_told_while_the_main_thread_waits_for_a_lock() -> None:
         sender.join()
 
 
-def test_all_that_came_is_told_in_order_by_the_end() -> None:
+def test_all_that_came_is_reported_in_order_by_the_end() -> None:
     """Two kinds, in turns."""
     reported: list[int] = []
     with received(USER, reported.append):
@@ -38,7 +38,7 @@ def test_all_that_came_is_told_in_order_by_the_end() -> None:
     assert reported == [*USER] * 3
 
 
-def test_other_signals_and_later_ones_are_not_told() -> None:
+def test_other_signals_and_later_ones_are_not_reported() -> None:
     """Handlers, the wakeup descriptor and the open files are as before."""
     reported: list[int] = []
     seen: list[int] = []

@@ -23,13 +23,13 @@ HEALTHY = Settings(gpus=2, envs=8, slots=3, rate_hz=2, seconds=480, run_id=ORIGI
 
 
 def _stamp(at: int) -> int:
-    """When the collector receives what was told at `at`: at once, or as the spool drains."""
-    told_s = (at - START_NS) / 1e9
+    """When the collector receives what was emitted at `at`: at once, or as the spool drains."""
+    emitted_s = (at - START_NS) / 1e9
     back_s = BEGINS_S + AWAY_S
-    if told_s < BEGINS_S:
+    if emitted_s < BEGINS_S:
         return at
-    drained_s = back_s + (told_s - BEGINS_S) / SPEED
-    return START_NS + int(max(told_s, drained_s) * 1e9)
+    drained_s = back_s + (emitted_s - BEGINS_S) / SPEED
+    return START_NS + int(max(emitted_s, drained_s) * 1e9)
 
 
 def _batches(settings: Settings) -> Iterator[Batch]:
@@ -109,7 +109,7 @@ def _drained(speed: float, hot: range) -> set[str]:
 
 
 def _heat(at: int, *, hot: bool) -> Event:
-    """What a lane says of its throttling."""
+    """What a lane reports of its throttling."""
     word = Column.of_labels(["thermal" if hot else None])
     values = {"overwatch.gpu.throttle": word, "hw.gpu.utilization": Column.of([0.9])}
     return Measured(at=at, scope=Scope.GPU, keys={"gpu_id": Column.of_labels(["hot"])}, values=values)

@@ -114,7 +114,7 @@ def _parting(rows: list[dict[str, float]]) -> Parting | None:
     return [_folded([batch], fold).parting for batch in batches][-1]
 
 
-def test_an_abstention_says_why() -> None:
+def test_an_abstention_states_why() -> None:
     """No true return, one that never differs, too few updates; without either return there is nothing."""
     (paid_by, _), (wanted, _) = OURS
     proxy = [{paid_by: float(n)} for n in range(40)]

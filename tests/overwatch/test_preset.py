@@ -41,7 +41,7 @@ class Tower:
             (self.snapshot,) = frame.snapshots.values()
 
 
-def test_a_run_says_itself_whose_limits_judge_it() -> None:
+def test_a_run_states_itself_whose_limits_judge_it() -> None:
     """A gradient norm of 7 is beyond the original's absolute limit, and beyond no median of its own."""
     tower = Tower()
     tower.live(None)
@@ -55,7 +55,7 @@ def test_a_run_says_itself_whose_limits_judge_it() -> None:
 
 
 def test_the_collector_may_set_it_for_all_runs() -> None:
-    """Also for one that is there already and one that says another; a later life may leave it to them."""
+    """Also for one that is there already and one that states another; a later life may leave it to them."""
     tower = Tower()
     tower.report(fakes.started(START_NS, preset="grpo"))
     tower.live("esper")

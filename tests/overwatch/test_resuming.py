@@ -15,7 +15,7 @@ from tests import fakes
 from tests.fakes import ORIGIN, SECOND, START_NS
 
 
-class Shelf:
+class Checkpoints:
     """Keeps every checkpoint; one is due at every `every`th tick."""
 
     def __init__(self, every: int = 0) -> None:
@@ -39,7 +39,7 @@ def reported(index: int) -> bytes:
 
 
 def lives(path: Path, *spans: tuple[int, int]) -> None:
-    """Lives of a collector that each end at once, telling one update a second."""
+    """Lives of a collector that each end at once, emitting one update a second."""
     for number, (first, last) in enumerate(spans):
         folder = Folder(path)
         times = iter(START_NS + n * SECOND + 7 for n in range(first - 1, last))
@@ -54,11 +54,13 @@ def lives(path: Path, *spans: tuple[int, int]) -> None:
         folder.close()
 
 
-def caught_up(path: Path, shelf: Shelf, resumed: Resumed | None = None, start: int = 1) -> Iterator[bytes]:
+def caught_up(
+    path: Path, sink: Checkpoints, resumed: Resumed | None = None, start: int = 1
+) -> Iterator[bytes]:
     """The fold after folding what lies in a folder."""
     folder = Folder(path)
     journal = DurableJournal(folder, lambda: START_NS)
-    aggregator = Aggregator(journal.cursor("a", start), lambda: START_NS, (), resumed, shelf)
+    aggregator = Aggregator(journal.cursor("a", start), lambda: START_NS, (), resumed, sink)
     aggregator._catch_up()
     yield aggregator._fold.dump()
     journal.close()
@@ -68,24 +70,24 @@ def caught_up(path: Path, shelf: Shelf, resumed: Resumed | None = None, start: i
 def test_the_past_folded_from_any_checkpoint_is_the_same(tmp_path: Path) -> None:
     """Three lives with gaps between them give one fold, wherever on the way it is taken up."""
     lives(tmp_path / "j", (1, 8), (40, 52), (90, 94))
-    shelf = Shelf(every=7)
-    (whole,) = caught_up(tmp_path / "j", shelf)
+    checkpoints = Checkpoints(every=7)
+    (whole,) = caught_up(tmp_path / "j", checkpoints)
 
-    assert len(shelf.kept) >= 3
-    assert shelf.kept[-1].fold == whole
-    for checkpoint in shelf.kept:
+    assert len(checkpoints.kept) >= 3
+    assert checkpoints.kept[-1].fold == whole
+    for checkpoint in checkpoints.kept:
         resumed = Resumed(fold=Fold.load(checkpoint.fold), tick=checkpoint.tick)
-        (again,) = caught_up(tmp_path / "j", Shelf(), resumed, checkpoint.position)
+        (again,) = caught_up(tmp_path / "j", Checkpoints(), resumed, checkpoint.position)
         assert again == whole
 
 
 def test_short_lives_do_not_make_the_next_start_longer(tmp_path: Path) -> None:
     """What a start had to fold again is in a checkpoint before it goes live."""
     lives(tmp_path / "j", (1, 8))
-    shelf = Shelf()
-    list(caught_up(tmp_path / "j", shelf))
+    checkpoints = Checkpoints()
+    list(caught_up(tmp_path / "j", checkpoints))
 
-    assert [checkpoint.position for checkpoint in shelf.kept] == [9]
+    assert [checkpoint.position for checkpoint in checkpoints.kept] == [9]
 
 
 def test_a_run_that_is_over_makes_room_for_a_new_one() -> None:
@@ -130,13 +132,13 @@ class Narrow:
 def test_what_finds_no_room_is_passed_over_and_counted(tmp_path: Path, room: int) -> None:
     """The past up to there is as it was, the next life begins after all of it."""
     lives(tmp_path / "j", (1, 8), (40, 52))
-    past, shelf = Narrow(room), Shelf()
+    past, checkpoints = Narrow(room), Checkpoints()
     resumed = Resumed(past=past)
-    (fold,) = caught_up(tmp_path / "j", shelf, resumed)
+    (fold,) = caught_up(tmp_path / "j", checkpoints, resumed)
     batches = 2 + 7 + 12
 
     assert past.left_out == max(0, batches - resumed.fold.tower.batches)
     assert (past.left_out == 0) == (room == 100)
     assert resumed.fold.tower.batches >= min(room, batches)
-    assert shelf.kept[-1].position == batches + 1
-    assert shelf.kept[-1].fold == fold
+    assert checkpoints.kept[-1].position == batches + 1
+    assert checkpoints.kept[-1].fold == fold

@@ -1,4 +1,4 @@
-"""A run that cannot be judged or shown, for a fault of ours, is said; one that rests costs next to none."""
+"""A run that cannot be judged or shown, for a fault of ours, is named; one that rests costs next to none."""
 
 from typing import Any
 
@@ -126,7 +126,7 @@ def _over(fold: Fold, tick: int) -> int:
 def test_runs_that_have_been_over_for_long_are_judged_once_in_ten_seconds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """However they ended; what one of them says is judged at once."""
+    """However they ended; what one of them sends is judged at once."""
     fold, tick = _two_runs()
     rest = _over(fold, tick)
     judged: list[tuple[str, int]] = []

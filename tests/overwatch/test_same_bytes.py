@@ -25,13 +25,13 @@ from overwatch.diagnose.judging import DiagnosisConfig
 from overwatch.fold import Fold
 from overwatch.journal import Batch, Signal
 
-told, digest, fold = open(sys.argv[1], "rb").read(), hashlib.sha256(), Fold()
+requests, digest, fold = open(sys.argv[1], "rb").read(), hashlib.sha256(), Fold()
 at = tick = 0
-while at < len(told):
-    (size,) = struct.unpack_from("<I", told, at)
+while at < len(requests):
+    (size,) = struct.unpack_from("<I", requests, at)
     tick += 1
     stamp = 1_800_000_000_000_000_000 + tick * 100_000_000
-    batch = Batch(sequence=tick, stamp=stamp, signal=Signal.LOGS, body=told[at + 4 : at + 4 + size])
+    batch = Batch(sequence=tick, stamp=stamp, signal=Signal.LOGS, body=requests[at + 4 : at + 4 + size])
     at += 4 + size
     for snapshot in fold.advance(stamp, [batch], ()).snapshots.values():
         digest.update(codec.encode(snapshot))
@@ -42,7 +42,7 @@ print(digest.hexdigest())
 
 def _dispatched() -> list[str]:
     """The features of this CPU that NumPy has loops of its own for, the newest first."""
-    umath = np._core._multiarray_umath  # type: ignore[attr-defined]  # where NumPy tells it
+    umath = np._core._multiarray_umath  # type: ignore[attr-defined]  # where NumPy states it
     on, known = umath.__cpu_features__, umath.__cpu_dispatch__
     return [name for name in (*FEATURES, *known) if name in known and on.get(name)]
 
@@ -65,7 +65,7 @@ WAYS = [
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Requests of six hundred envs with slots and actions, each with its length before it."""
-    path = tmp_path_factory.mktemp("told") / "bodies"
+    path = tmp_path_factory.mktemp("requests") / "bodies"
     fleet = Fleet(600, actions=True)
     bodies = [fleet.body(tick) for tick in range(50)]
     path.write_bytes(b"".join(len(body).to_bytes(4, "little") + body for body in bodies))

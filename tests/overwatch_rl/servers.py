@@ -198,7 +198,7 @@ def _flipped(body: bytes, draw: random.Random) -> bytes:
 
 
 class SlowWire:
-    """Stands before any TCP server; what the server says comes late, piece by piece. A context manager."""
+    """Stands before any TCP server; what the server sends comes late, piece by piece. A context manager."""
 
     def __init__(self, port: int, late_s: float, *, every: int = 1) -> None:
         """Of `every` so many pieces one is late; with an infinite `late_s` the connection ends instead."""

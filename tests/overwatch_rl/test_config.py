@@ -1,4 +1,4 @@
-"""What a training run says of its settings."""
+"""What a training run states of its settings."""
 
 import re
 import sys
@@ -68,7 +68,7 @@ def test_a_policy_with_memory_needs_an_env_for_each_minibatch() -> None:
 
 
 def test_a_run_declares_what_its_numbers_are_judged_by() -> None:
-    """The tower is told the target KL and the norm at which gradients are clipped; not where files go."""
+    """The tower is sent the target KL and the norm at which gradients are clipped; not where files go."""
     described = train_settings(given(slots=1)).described
 
     assert (described["target_kl"], described["max_grad_norm"], described["envs"]) == ("0.02", "0.5", "2")
@@ -162,7 +162,7 @@ def test_each_mode_shows_by_a_folder_of_its_own_that_it_goes_on() -> None:
     ]
 
 
-def test_event_files_lie_where_the_flag_says_else_in_the_folder_of_the_run() -> None:
+def test_event_files_lie_where_the_flag_names_else_in_the_folder_of_the_run() -> None:
     """Each mode has a folder of its own in either; the run does not declare it."""
     beside, given_one = (
         train_settings(given(out=Path("run"), tensorboard=word)).tensorboard for word in ("", "board")

@@ -84,7 +84,7 @@ def _is_ready(url: str) -> bool:
 
 @contextmanager
 def started(command: list[str], folder: Path) -> Iterator[None]:
-    """A server that runs while the block lasts; what it says is in a log in the folder."""
+    """A server that runs while the block lasts; what it prints is in a log in the folder."""
     with (folder / f"{Path(command[0]).name}.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
         try:

@@ -33,7 +33,7 @@ def alertmanager(folder: Path) -> Iterator[str]:
 
 
 def report(url: str, alerts: Reported) -> None:
-    """Alerts as Prometheus tells them; of the collector's the run is empty."""
+    """Alerts as Prometheus sends them; of the collector's the run is empty."""
     body = [{"labels": _labels(name, run)} for name, run in alerts]
     assert (
         http(f"{url}/api/v2/alerts", json.dumps(body).encode(), Content_Type="application/json").status == 200
@@ -112,7 +112,7 @@ def test_a_cause_mutes_its_symptoms_in_its_own_run_alone(tmp_path: Path) -> None
 
 @pytest.mark.timeout(120)
 def test_without_a_collector_all_runs_are_mute(tmp_path: Path) -> None:
-    """What is told of runs while nothing is known of them wakes nobody."""
+    """What is reported of runs while nothing is known of them wakes nobody."""
     runs = {(name, "a") for name, alert in ALERTS.items() if "rl_run_id" in alert.by}
     with alertmanager(tmp_path) as url:
         down = {("OverwatchCollectorDown", "")}

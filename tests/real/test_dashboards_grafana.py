@@ -25,7 +25,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def judge(program: Path, boards: Path, *versions: str) -> tuple[int, str]:
-    """Exit code and what the compiler says of a folder of dashboards."""
+    """Exit code and what the compiler reports of a folder of dashboards."""
     done = subprocess.run(
         ["node", "judge.mjs", str(boards), *versions],
         cwd=program, capture_output=True, text=True, timeout=JUDGE_S, check=False,

@@ -54,7 +54,7 @@ def needed() -> dict[str, str]:
 
 @contextmanager
 def stormy(service: Service) -> Iterator[None]:
-    """A run with lanes, slots and trouble, told while the block lasts."""
+    """A run with lanes, slots and trouble, emitted while the block lasts."""
     flags = ["--gpus", "2", "--envs", "16", "--slots", "4", "--seconds", str(SECONDS), "--run-id", "stormy"]
     faults = ["--fault", "crash-storm@5", "--fault", "cull-storm@8", "--fault", "reward-hacking@0"]
     to = ["--endpoint", str(service.endpoints.otlp_http)]

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "dashboards/prometheus/federation.yml"
 
 
-def tell(service: Service, run_id: str, index: int) -> None:
+def send_update(service: Service, run_id: str, index: int) -> None:
     """One update of a run."""
     events = [run_started()] if index == 1 else []
     body = reported(run_id, [*events, update(0.01, index)], first_seq=index + (index > 1))
@@ -63,8 +63,8 @@ def test_two_clusters_are_seen_in_one_prometheus(tmp_path: Path) -> None:
         while len(found) < 4 and time.monotonic() < deadline:
             index += 1
             for cluster, service in services.items():
-                tell(service, f"only-{cluster}", index)
-                tell(service, "both", index)
+                send_update(service, f"only-{cluster}", index)
+                send_update(service, "both", index)
             found = instant_query(f"http://{address}", "overwatch:run_useful:now == 1")
             time.sleep(0.2)
         runs = {(one["metric"]["cluster"], one["metric"]["rl_run_id"]) for one in found}

@@ -18,7 +18,7 @@ ONLY_SCRAPED = (
     "overwatch_policy_updates_beyond_limit", "overwatch_prometheus_", "overwatch_run_",
     "overwatch_env_crashes_total", "overwatch_sdk_", "overwatch_policy_trust_region", "target_info",
 )  # fmt: skip
-"""What only the collector knows, and what a trainer tells by facts alone; as in `docs/prometheus.md`."""
+"""What only the collector knows, and what a trainer reports by facts alone; as in `docs/prometheus.md`."""
 BOTH = {
     "overwatch_run_updates_total", "overwatch_run_episodes_total", "overwatch_run_steps_total",
     "overwatch_run_non_finite_total",

@@ -15,7 +15,7 @@ from tests.real.servers import instant_query, need, prometheus, value
 
 
 def send(service: Service, run_id: str, events: list[Event], first_seq: int) -> None:
-    """Tell events of one run to the collector."""
+    """Send events of one run to the collector."""
     body = reported(run_id, events, first_seq)
     headers = {"Content_Type": "application/x-protobuf"}
     assert http(f"{service.endpoints.otlp_http}/v1/logs", body, "POST", **headers).status == 200
@@ -64,7 +64,7 @@ def test_a_nan_moves_the_counter_that_alerts_watch(tmp_path: Path) -> None:
 
 
 def test_promtool_reads_both_pages(tmp_path: Path) -> None:
-    """The linter has nothing to say about the page of the runs, nor about the collector's own."""
+    """The linter reports nothing about the page of the runs, nor about the collector's own."""
     promtool = need("promtool")
     with running(tmp_path) as service:
         at = time.time_ns()

@@ -124,7 +124,7 @@ def _events() -> list[Event]:
     return [fakes.started(at), fakes.policy(at, 1, kl_divergence=0.01)]
 
 
-def test_a_killed_server_is_told_of_and_started_again(command: Command) -> None:
+def test_a_killed_server_is_reported_and_started_again(command: Command) -> None:
     """The others go on meanwhile, and `up` heals."""
     assert command.up()[0] == 0
     before = command.servers

@@ -3,7 +3,7 @@
 cpprb runs in a process of its own, in its best form: `next_of`, the same dtypes, whole batches, its own
 priorities' settings the same. Both hold 2^18 steps and are full. Turns alternate; a ratio is of two turns
 beside each other. A batch is of consecutive steps of one env, one chunk of ours; with `next_of` cpprb would
-have to be told where one ends, which it is spared.
+have to be given where one ends, which it is spared.
 `OVERWATCH_BENCH_CPPRB` names a Python that has cpprb.
 """
 

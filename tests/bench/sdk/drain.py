@@ -1,6 +1,6 @@
 """How fast a backlog goes: the collector is away for a while, then there, and training never pauses.
 
-The lag of a request is its arrival less the newest moment that it tells of. What is delivered while the lag
+The lag of a request is its arrival less the newest moment that it holds. What is delivered while the lag
 is large is the backlog; how much of the trainer's time that is, in how much time, is the ratio.
 """
 
@@ -26,7 +26,7 @@ class Arrival:
 
     at: int
     newest: int
-    """Of the moments that it tells of."""
+    """Of the moments that it holds."""
     records: int
     size: int
 
@@ -40,15 +40,15 @@ def measure(away_s: float, folder: Path, cores: Cores, goals: Goals) -> None:
             emit(f"{call}: {len(late)} of {len(arrivals)} requests came late; nothing to measure")
             goals.least(f"backlog of {call}, times the live rate", None, 5)
             continue
-        told_s = (late[-1].newest - late[0].newest) / 1e9
+        sent_s = (late[-1].newest - late[0].newest) / 1e9
         took_s = (late[-1].at - late[0].at) / 1e9
         size = sum(one.size for one in late) / 1e6
         records = sum(one.records for one in late)
         emit(
-            f"{call}: {told_s:.1f} s of telemetry ({len(late)} requests, {records} records, {size:.1f} MB) "
+            f"{call}: {sent_s:.1f} s of telemetry ({len(late)} requests, {records} records, {size:.1f} MB) "
             f"in {took_s:.2f} s; the first {late[0].at / 1e9 - came:.2f} s after the collector came"
         )
-        goals.least(f"backlog of {call}, times the live rate", told_s / took_s, 5)
+        goals.least(f"backlog of {call}, times the live rate", sent_s / took_s, 5)
 
 
 def _outage(call: str, away_s: float, folder: Path, cores: Cores) -> tuple[list[Arrival], float]:

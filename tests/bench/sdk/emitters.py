@@ -1,4 +1,4 @@
-"""Ways to say twelve numbers of an update, one class of calls a library.
+"""Ways to emit twelve numbers of an update, one class of calls a library.
 
 Loaded by `worker.py` alone, in whatever Python has the library: imports the standard library, and each
 library where it is used. A call is written out as a trainer writes it, names and all.
@@ -111,7 +111,7 @@ def overwatch(endpoint: str, folder: str) -> Emitter:
 
 
 def _fill(run: Any, spool: Path, seconds: float) -> str:
-    """Tell facts with long texts until the spool's files hold all that they may, and a second longer."""
+    """Emit facts with long texts until the spool's files hold all that they may, and a second longer."""
     from overwatch.sdk.exporter.spool import SpoolLimits
 
     line = "".join(chr(32 + i * 7 % 90) for i in range(60 << 10))

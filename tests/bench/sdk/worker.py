@@ -1,4 +1,4 @@
-"""A trainer that does as it is told: `python worker.py EMITTER ENDPOINT FOLDER REST_CORE TRAINER_CORE`.
+"""A trainer that obeys commands: `python worker.py EMITTER ENDPOINT FOLDER REST_CORE TRAINER_CORE`.
 
 Reads one JSON command a line and answers with one line. The emitter's threads and processes are born on the
 rest core; then the training thread alone moves to the trainer core. Imports only the standard library and
@@ -137,7 +137,7 @@ class Worker:
     def loop(self, call: str | None, updates: int, pieces: int) -> object:
         """Train so many updates: how long updates with their calls took, gaps between pieces, and calls.
 
-        The first update warms up after a rest: of updates and gaps those behind its call are told.
+        The first update warms up after a rest: of updates and gaps those behind its call are reported.
         """
         one: Callable[[int], object] = void if call is None else self._emitter.calls[call]
         piece = self._work.piece

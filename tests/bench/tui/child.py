@@ -91,7 +91,7 @@ class Fed:
         """None."""
 
     async def acknowledge(self, finding_id: str, run_id: str) -> None:
-        """Nobody to tell."""
+        """Nobody to notify."""
 
     async def updates(self) -> AsyncGenerator[Update, None]:
         """Ten a second, until the time is over."""

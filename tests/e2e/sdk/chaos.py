@@ -226,7 +226,7 @@ class Trainer:
         return self._process.pid
 
     def numbers(self, word: str) -> list[int]:
-        """Numbers after a word in the diary: `p` the first exporter, `b` steps begun, `a` steps said."""
+        """Numbers after a word in the diary: `p` the first exporter, `b` steps begun, `a` steps emitted."""
         with contextlib.suppress(FileNotFoundError):
             whole, _, _ = self._diary.read_bytes().rpartition(b"\n")
             entries = [line.split() for line in whole.decode().splitlines()]
@@ -244,7 +244,7 @@ class Trainer:
         return children(self.pid)
 
     def account(self) -> Progress:
-        """What its exporter last said of the records."""
+        """What its exporter last stated of the records."""
         for open_file in Path(f"/proc/{self.pid}/fd").iterdir():
             with contextlib.suppress(OSError, msgspec.MsgspecError):
                 if "overwatch-account" in str(open_file.readlink()):
@@ -252,7 +252,7 @@ class Trainer:
         return Progress()
 
     def ending(self) -> Ending:
-        """Tell it to end, and check what every ending has: no exception, no lateness, an exact account."""
+        """Request its end, and check what every ending has: no exception, no lateness, an exact account."""
         self._until.touch()
         stated, _ = self._process.communicate(timeout=DEADLINE_S)
         assert self._process.returncode == 0, self.errors()
@@ -319,7 +319,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def sync(folder: Path, rings: Path | None = None) -> str:
-    """Run `overwatch sync` as a person would after a crash; what it says when nothing is left to deliver.
+    """Run `overwatch sync` as a person would after a crash; what it prints when nothing is left to deliver.
 
     The spools are those of `folder`, the rings those of `rings`, where that is another's.
     """

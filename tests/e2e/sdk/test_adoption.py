@@ -54,7 +54,7 @@ def test_an_exporter_that_still_reads_is_left_alone(tmp_path: Path) -> None:
         for pid in exporters:
             os.kill(pid, signal.SIGCONT)
         stated = len(trainer.numbers("a"))
-        wait_for(lambda: len(collector.ear().lines) >= stated, "all that was said")
+        wait_for(lambda: len(collector.ear().lines) >= stated, "all that was emitted")
         wait_for(lambda: not rings_of(tmp_path), "the exporter's end")
 
 

@@ -1,7 +1,7 @@
 """The trainer's side under every misfortune of its collector and its disk, as whole processes.
 
 Every ending is checked for what all have in common: no exception, no traceback, `flush` and `close` in their
-time, an account that adds up and says the truth (`chaos.assert_truthful`).
+time, an account that adds up and states the truth (`chaos.assert_truthful`).
 
 | row | fault | proved by |
 |---|---|---|
@@ -34,7 +34,7 @@ from tests.ports import free_port
 
 
 def test_a_collector_that_was_never_there(tmp_path: Path) -> None:
-    """All is kept, nothing is claimed, and it is said once."""
+    """All is kept, nothing is claimed, and it is logged once."""
     with training(tmp_path, f"http://127.0.0.1:{free_port()}", flush_s=0.3, close_s=1.0) as trainer:
         trainer.wait_steps(20)
         ending = trainer.ending()
@@ -44,7 +44,7 @@ def test_a_collector_that_was_never_there(tmp_path: Path) -> None:
 
 
 def test_a_collector_that_stands_still_for_a_while(tmp_path: Path) -> None:
-    """What was said meanwhile drains afterwards, in order."""
+    """What was emitted meanwhile drains afterwards, in order."""
     with recording(tmp_path) as collector, training(tmp_path, collector.endpoint, flush_s=10.0) as trainer:
         wait_for(lambda: collector.size, "the first request")
         collector.send(signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""A trainer that forks, exits, is told to end, logs in circles, or loses its clock, as whole processes.
+"""A trainer that forks, exits, is signalled to end, logs in circles, or loses its clock, as whole processes.
 
 Each script is a program of its own; what it prints on standard error must hold no traceback.
 """
@@ -49,7 +49,7 @@ report = run.close(20.0)
 assert report.delivered, report
 print(*counts)
 """
-"""A program that forks while three threads speak; it prints how much each has said."""
+"""A program that forks while three threads speak; it prints how much each has emitted."""
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_workers_started_another_way(sink: Sink, tmp_path: Path, method: str) ->
 
 
 def test_a_program_that_becomes_another(sink: Sink, tmp_path: Path) -> None:
-    """`os.execv` is an end without a word: what was said arrives, the next program has its own producer."""
+    """`os.execv` is an end without a word: what was sent arrives, the next program has its own producer."""
     run_program(
         tmp_path,
         """
@@ -207,7 +207,7 @@ def test_speaking_while_the_interpreter_ends(sink: Sink, tmp_path: Path, state: 
 
 
 def test_an_ending_signal(sink: Sink, tmp_path: Path) -> None:
-    """A trainer that leaves by its own handler of SIGTERM has, in two seconds, said or kept everything."""
+    """A trainer that leaves by its own handler of SIGTERM has, in two seconds, sent or kept everything."""
     with training(tmp_path, sink.endpoint) as trainer:
         trainer.wait_steps(50)
         trainer.kill(signal.SIGTERM)
@@ -228,7 +228,7 @@ def test_a_handler_of_the_ending_signal_that_raises(sink: Sink, tmp_path: Path) 
         import os, signal, sys, threading, time, overwatch.sdk
         run = overwatch.sdk.start(endpoint=ENDPOINT, sample=False)
         def leave(*_):
-            run.log("told to leave")
+            run.log("leaving now")
             sys.exit(3)
         signal.signal(signal.SIGTERM, leave)
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
@@ -245,8 +245,8 @@ def test_a_handler_of_the_ending_signal_that_raises(sink: Sink, tmp_path: Path) 
     sync(tmp_path)
     sink.wait(lambda sink: sink.events(RunFinished))
     found = lines(sink)
-    numbers = [int(line) for line in found if line != "told to leave"]
-    assert "told to leave" in found
+    numbers = [int(line) for line in found if line != "leaving now"]
+    assert "leaving now" in found
     assert numbers[:-1] == list(range(1, len(numbers)))
     assert [(event.outcome, event.reason) for event in sink.events(RunFinished)] == [
         ("interrupted", "SIGTERM")
@@ -254,7 +254,7 @@ def test_a_handler_of_the_ending_signal_that_raises(sink: Sink, tmp_path: Path) 
 
 
 def test_logging_that_leads_back_to_itself(sink: Sink, tmp_path: Path) -> None:
-    """Everything the trainer logs is told, also what the SDK says; 20,000 lines never recurse."""
+    """Everything the trainer logs is sent, also what the SDK logs; 20,000 lines never recurse."""
     run_program(
         tmp_path,
         """
@@ -310,7 +310,7 @@ def test_many_threads_in_many_processes(sink: Sink, tmp_path: Path) -> None:
 
 
 def test_an_interpreter_that_is_held(sink: Sink, tmp_path: Path) -> None:
-    """A C call that does not let go of the interpreter holds up the training, and nothing that was said."""
+    """A C call that does not let go of the interpreter holds up the training, and nothing that was sent."""
     program = tmp_path / "program.py"
     program.write_text(
         textwrap.dedent(f"""

@@ -1,6 +1,6 @@
 """Kill -9 of a trainer, of its exporter, of both, at seeded random moments.
 
-What the diary says was accepted arrives once by number: at once, from the exporter that outlives its trainer,
+What the diary lists as accepted arrives once by number: at once, from the exporter that outlives its trainer,
 or by `overwatch sync`. Of the step that the kill has cut each call may have been accepted or not.
 """
 

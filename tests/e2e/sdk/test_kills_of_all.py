@@ -1,4 +1,4 @@
-"""Trainer, exporter and collector killed together: what was said is in the recording once, and whole."""
+"""Trainer, exporter and collector killed together: what was emitted is in the recording once, and whole."""
 
 import random
 from pathlib import Path
@@ -48,7 +48,7 @@ def survive(folder: Path, seeds: range) -> int:
 
 
 def test_three_killed_together_lose_and_double_nothing(tmp_path: Path) -> None:
-    """Every line, episode and update that a trainer was told is accepted is in the recording once."""
+    """Every line, episode and update that was accepted from a trainer is in the recording once."""
     assert survive(tmp_path / "0", range(2)) > 0
 
 

@@ -36,7 +36,7 @@ def test_env_numbers_of_any_width_are_moved(sink: Sink) -> None:
     assert moved == [1000, 1001, 1002, 1003, 1005, 2**31 + 999]
 
 
-def test_what_cannot_be_told_is_counted_and_passed_over(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_sent_is_counted_and_passed_over(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of the exporter at one record, injected into one that is a thread: the next ones arrive."""
 
     def failing(event: Event, offset: int) -> Event:

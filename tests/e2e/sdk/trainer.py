@@ -1,4 +1,4 @@
-"""A small trainer as its own program: a loop that speaks, and an honest diary of what it has said.
+"""A small trainer as its own program: a loop that emits, and an honest diary of what it has emitted.
 
 Run as `python trainer.py PLAN`, a JSON object of `Plan`'s fields. Each step's number is in the diary before
 the step (`b 7`) and after it (`a 7`), in one write each, so that the diary outlives a kill. The last line of
@@ -63,7 +63,7 @@ def main(plan: Plan) -> Ending:
 
 
 def one_step(run: Any, step: int) -> None:
-    """What is said of one step: an update, columns, a line, an episode."""
+    """What is emitted of one step: an update, columns, a line, an episode."""
     run.update(update=step, kl_divergence=0.001, entropy=0.5)
     run.envs(step=step, reward=[float(step), 1.0, 2.0, 3.0])
     run.log(f"line {step}")

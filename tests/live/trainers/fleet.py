@@ -16,7 +16,7 @@ Came = tuple[int, float | BaseException]
 
 
 def env(number: int, flags: argparse.Namespace, came: "queue.Queue[Came]", stop: threading.Event) -> None:
-    """Step until told to stop; a reward a step."""
+    """Step until `stop` is set; a reward a step."""
     chance, began = np.random.default_rng(number), time.monotonic()
     while not stop.wait(0.1):
         reward = float(chance.normal(1.0, 0.1))

@@ -55,7 +55,7 @@ def test_what_is_ignored_or_allowed_does_not_fail(storm: Path, run_history: RunH
     assert overwatch("audit", storm / "snapshots.jsonl", "--max", str(len(counted) - 1)).exit_code == 1
 
 
-def test_json_says_what_counted_and_what_did_not(storm: Path) -> None:
+def test_json_states_what_counted_and_what_did_not(storm: Path) -> None:
     """And by which rules."""
     reported = json.loads(overwatch("audit", storm / "snapshots.jsonl", "--format", "json").stdout)
 

@@ -103,7 +103,7 @@ def test_json_holds_all_of_it(logs: tuple[Path, Path]) -> None:
     assert {"effect", "divergence", "place", "aligned"} == set(reported["metrics"][0]["against"][0])
 
 
-def test_text_says_all_of_it(logs: tuple[Path, Path]) -> None:
+def test_text_shows_all_of_it(logs: tuple[Path, Path]) -> None:
     """Runs, configuration, findings, divergence, verdicts, and what they mean."""
     text = overwatch("compare", *logs).stdout
 
@@ -223,7 +223,7 @@ def test_a_difference_from_the_start_is_called_so() -> None:
     assert found.from_start
 
 
-def test_runs_that_are_the_same_to_the_bit_are_told_until_where() -> None:
+def test_runs_that_are_the_same_to_the_bit_show_until_where() -> None:
     """NaN beside NaN is the same; all the same is identical."""
     a = np.arange(60.0)
     a[5] = np.nan
@@ -235,7 +235,7 @@ def test_runs_that_are_the_same_to_the_bit_are_told_until_where() -> None:
     assert divergence(_pair(a, a.copy())).identical
 
 
-def test_too_few_values_are_said() -> None:
+def test_too_few_values_are_reported() -> None:
     """None at all, too."""
     assert "it needs" in str(divergence(_pair(np.arange(10.0), np.arange(10.0) + 5)).why)
     assert "0 values" in str(divergence(_pair(np.zeros(0), np.zeros(0))).why)

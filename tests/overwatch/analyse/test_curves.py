@@ -1,4 +1,4 @@
-"""Curves made of snapshots hold every value that the run told."""
+"""Curves made of snapshots hold every value that the run emitted."""
 
 import math
 from pathlib import Path
@@ -71,7 +71,7 @@ def test_a_value_that_was_not_finite_is_a_gap(tmp_path: Path) -> None:
     st.lists(st.integers(1, 9), min_size=1, max_size=12),
 )
 def test_values_between_two_histories_are_counted(values: list[float | None], hops: list[int]) -> None:
-    """However alike they are, where the number of updates tells how many there were."""
+    """However alike they are, where the number of updates shows how many there were."""
     reported: list[float | None] = []
     before: tuple[float | None, ...] = ()
     place = 0

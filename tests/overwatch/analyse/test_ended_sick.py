@@ -19,7 +19,7 @@ def recording(sick: Path, request: pytest.FixtureRequest) -> Path:
     return sick / request.param
 
 
-def test_the_snapshot_says_what_stood_and_that_it_did_not_clear(recording: Path) -> None:
+def test_the_snapshot_shows_what_stood_and_that_it_did_not_clear(recording: Path) -> None:
     """The verdict, the findings with the moment of the end, lanes without verdicts."""
     last = read_history(recording).last
 
@@ -41,7 +41,7 @@ def test_the_story_ends_a_finding_with_its_run(recording: Path) -> None:
     assert found.until == pytest.approx(45, abs=0.2)
 
 
-def test_the_report_never_says_that_it_lasted(recording: Path, tmp_path: Path) -> None:
+def test_the_report_never_states_that_it_lasted(recording: Path, tmp_path: Path) -> None:
     """It was the run that ended."""
     out = tmp_path / "report.html"
     assert overwatch("report", recording, "-o", out).exit_code == 0
@@ -62,7 +62,7 @@ def test_the_audit_fails(recording: Path) -> None:
     assert re.search(r"policy-collapse: .*, open at the end$", reported.stdout, re.MULTILINE)
 
 
-def test_query_and_compare_say_open(recording: Path, sick: Path) -> None:
+def test_query_and_compare_print_open(recording: Path, sick: Path) -> None:
     """In text and in JSON."""
     (row,) = overwatch("query", recording, "kind=policy-collapse", "--format", "json").stdout.splitlines()
     assert json.loads(row)["status"] == "open"

@@ -1,4 +1,4 @@
-"""`overwatch export`: what other programs read is what the run told."""
+"""`overwatch export`: what other programs read is what the run emitted."""
 
 import csv
 import io
@@ -179,7 +179,7 @@ def test_checksums_are_those_of_the_standard() -> None:
 
 
 def test_tensorboard_files_are_whole_records(run_history: RunHistory, tmp_path: Path) -> None:
-    """One that says its version, then the values; written again, it replaces itself."""
+    """One that states its version, then the values; written again, it replaces itself."""
     for _ in range(2):
         export(run_history, "tensorboard", tmp_path / "logs")
     (file,) = (tmp_path / "logs").iterdir()
@@ -193,10 +193,10 @@ def test_tensorboard_files_are_whole_records(run_history: RunHistory, tmp_path: 
 _READ = """
 import json, sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-told = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0})
-told.Reload()
-tags = told.Tags()["scalars"]
-print(json.dumps({tag: [[one.step, one.value] for one in told.Scalars(tag)] for tag in tags}))
+read = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0})
+read.Reload()
+tags = read.Tags()["scalars"]
+print(json.dumps({tag: [[one.step, one.value] for one in read.Scalars(tag)] for tag in tags}))
 """
 
 

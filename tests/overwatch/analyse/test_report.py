@@ -109,7 +109,7 @@ def test_it_needs_nothing_but_itself(page: Path) -> None:
     assert "unsafe" not in str(policy)
 
 
-def test_the_first_things_said_are_what_when_and_what_to_do(page: Path, run_history: RunHistory) -> None:
+def test_the_first_things_shown_are_what_when_and_what_to_do(page: Path, run_history: RunHistory) -> None:
     """Before the first heading of a part: every critical kind with its message and its next step."""
     begin = html.unescape(page.read_text().split("<h2")[0])
 
@@ -182,7 +182,7 @@ def test_nothing_that_cleared_stood(run_history: RunHistory, outcome: str | None
     assert part == f"{heading} Nothing was open."
 
 
-def test_evidence_is_no_cause_and_is_told_of_each(page: Path, run_history: RunHistory) -> None:
+def test_evidence_is_no_cause_and_is_shown_of_each(page: Path, run_history: RunHistory) -> None:
     """What a kind means and what it was concluded from have headings of their own; envs are not mixed."""
     begin = _text_of(page.read_text().split("<h2")[0])
 
@@ -240,7 +240,7 @@ def test_text_of_telemetry_stays_text(run_history: RunHistory, tmp_path: Path) -
     assert "<img" not in dom
 
 
-def test_a_calm_run_says_so(calm: Path) -> None:
+def test_a_calm_run_is_reported_as_calm(calm: Path) -> None:
     """Without cards of findings."""
     whole = written(calm)
 
@@ -249,7 +249,7 @@ def test_a_calm_run_says_so(calm: Path) -> None:
 
 
 def test_a_run_of_one_snapshot_has_a_report(storm: Path, tmp_path: Path) -> None:
-    """With nothing to draw curves of; and a run that told nothing but its name."""
+    """With nothing to draw curves of; and a run that emitted nothing but its name."""
     first = (storm / "snapshots.jsonl").read_bytes().splitlines()[0]
     (tmp_path / "one.jsonl").write_bytes(first + b"\n")
     one = msgspec.json.decode(first, type=Snapshot)
@@ -277,7 +277,7 @@ def test_it_is_printed_or_written_where_asked(
     assert (tmp_path / "storm.html").is_file()
 
 
-def test_what_cannot_be_written_is_said(storm: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_reported(storm: Path, tmp_path: Path) -> None:
     """A path below a file; a recording that is none."""
     (tmp_path / "file").touch()
     below = overwatch("report", storm / "snapshots.jsonl", "-o", tmp_path / "file" / "run.html")

@@ -61,7 +61,7 @@ def test_times_are_seconds_of_the_run(run_history: RunHistory) -> None:
     assert all(10 <= at < 12 for at in times)
 
 
-def test_words_are_searched_for_in_all_that_is_said(run_history: RunHistory) -> None:
+def test_words_are_searched_for_in_all_texts(run_history: RunHistory) -> None:
     """In texts, hints and fields."""
     assert _found(run_history, "fan curve")
     assert all("gradient" in str(row).lower() for row in _found(run_history, '"gradient ratio"'))
@@ -80,7 +80,7 @@ def test_rows_are_printed_as_text_json_and_csv(storm: Path) -> None:
         assert (cell["text"], cell["kind"], float(cell["at"])) == (row["text"], row["kind"], row["at"])
 
 
-def test_what_is_left_out_is_said(storm: Path, tmp_path: Path) -> None:
+def test_what_is_left_out_is_reported(storm: Path, tmp_path: Path) -> None:
     """By `--limit`; and a file holds what is not."""
     out = tmp_path / "new" / "rows.txt"
     result = overwatch("query", storm / "snapshots.jsonl", "--limit", "3", "-o", out)

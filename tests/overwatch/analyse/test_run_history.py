@@ -47,7 +47,7 @@ def test_seeds_have_their_moves(run_history: RunHistory) -> None:
         assert times == sorted(times)
 
 
-def test_the_configuration_holds_what_the_run_said(run_history: RunHistory) -> None:
+def test_the_configuration_holds_what_the_run_reported(run_history: RunHistory) -> None:
     """Its own settings beside what is known of every run."""
     assert run_history.config["seed"] == "3"
     assert run_history.config["algo"] == "ppo"
@@ -76,7 +76,7 @@ def test_a_log_of_snapshots_has_the_lines_of_its_feeds(storm: Path, run_history:
 def test_otlp_files_without_an_index_have_the_same_story(
     storm: Path, run_history: RunHistory, tmp_path: Path
 ) -> None:
-    """As far as their own times tell."""
+    """As far as their own times show."""
     (tmp_path / "logs.jsonl").write_bytes((storm / "otlp" / "logs.jsonl").read_bytes())
     loose = read_history(tmp_path / "logs.jsonl")
 

@@ -48,7 +48,7 @@ def test_numbers_are_numbers_and_what_is_missing_is_null(run_history: RunHistory
     assert {row[2:] for row in reported} == {("DOUBLE", "BIGINT", None)}
 
 
-def test_runs_of_a_folder_are_told_apart(storm: Path, calm: Path, tmp_path: Path) -> None:
+def test_runs_of_a_folder_are_kept_apart(storm: Path, calm: Path, tmp_path: Path) -> None:
     """All of them without `--run`, one with it."""
     for name, run in (("storm", storm), ("calm", calm)):
         (tmp_path / name).symlink_to(run, target_is_directory=True)

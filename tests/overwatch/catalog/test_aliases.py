@@ -48,7 +48,7 @@ def _alias(name: str) -> Alias:
         ("learners/default_policy/mean_kl_loss", Estimator.EXACT, Moment.LAST_MINIBATCH),
     ],
 )
-def test_a_divergence_says_how_it_was_estimated(name: str, estimator: Estimator, moment: Moment) -> None:
+def test_a_divergence_states_how_it_was_estimated(name: str, estimator: Estimator, moment: Moment) -> None:
     """Nobody takes one library's number for another's."""
     assert (_alias(name).estimator, _alias(name).moment) == (estimator, moment)
 
@@ -79,7 +79,7 @@ def test_every_library_is_spelt() -> None:
     assert {alias.library for row in ROWS for alias in aliases_of(row)} == set(Library)
 
 
-def test_a_name_that_several_rows_share_is_told_apart_by_attributes() -> None:
+def test_a_name_that_several_rows_share_is_resolved_by_attributes() -> None:
     """The draft has one metric for all losses."""
     assert find("rl.train.loss") is None
     policy = find_split("rl.train.loss", {"rl.loss.type": "policy", "other": 1})

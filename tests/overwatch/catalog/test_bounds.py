@@ -36,7 +36,7 @@ def test_a_verdict_that_is_a_fault_is_marked() -> None:
 
 
 def test_every_verdict_that_is_a_fault_makes_one_finding() -> None:
-    """Of a lane alone, or of all lanes that have it; a fault that nobody hears of is a row without either."""
+    """Of a lane alone, or of all lanes that have it; a fault without a report is a row without either."""
     fleet = fleet_of(fakes.folded([fakes.envs(fakes.START_NS, (0,), index=1, step_time=[0.01])]))
     for rule in RULES:
         lane = EXAMPLES[rule.__name__][0]

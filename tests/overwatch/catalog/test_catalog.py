@@ -101,7 +101,7 @@ def test_a_row_is_found_by_name_short_name_and_alias() -> None:
 
 
 def test_every_stage_has_its_own_glyphs() -> None:
-    """A stage can be told apart without colour, in Unicode and in ASCII."""
+    """A stage can be recognised without colour, in Unicode and in ASCII."""
     assert len({stage.glyph for stage in Stage}) == len(Stage)
     assert len({stage.ascii for stage in Stage}) == len(Stage)
     assert [stage.code for stage in BY_CODE] == list(range(len(Stage)))

@@ -24,8 +24,8 @@ PLAIN = Metric(
 )
 
 
-def _sb3(name: str, **told: Any) -> Alias:
-    return Alias(name=name, library=Library.SB3, **told)
+def _sb3(name: str, **given: Any) -> Alias:
+    return Alias(name=name, library=Library.SB3, **given)
 
 
 def _wrong(*added: Metric) -> list[str]:
@@ -39,7 +39,7 @@ def test_the_catalogue_is_in_order() -> None:
 
 
 def test_a_plain_row_is_one_place_to_edit() -> None:
-    """A row with nothing but what it must say breaks no rule."""
+    """A row with nothing but what it must state breaks no rule."""
     assert _wrong(PLAIN) == []
 
 
@@ -102,10 +102,10 @@ def test_a_name_that_two_libraries_mean_otherwise_is_theirs_alone() -> None:
         assert _wrong(replace(PLAIN, aliases=(_sb3(name, is_bare=True),))) == []
 
 
-def _table(*aliases: Alias, row: str = "return", **told: Any) -> Names:
+def _table(*aliases: Alias, row: str = "return", **given: Any) -> Names:
     """A table of SB3's."""
     of_all = {"library": Library.SB3, "version": None, "is_run": False, "rows": {row: aliases}}
-    return Names(**{**of_all, **told})
+    return Names(**{**of_all, **given})
 
 
 @pytest.mark.parametrize(

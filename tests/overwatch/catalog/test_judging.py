@@ -5,7 +5,7 @@ from overwatch.catalog.metric import Limit, Limits, Side
 from overwatch.catalog.moves import KL_REFERENCE
 
 
-def test_a_run_says_how_far_it_means_to_leave_its_reference() -> None:
+def test_a_run_states_how_far_it_means_to_leave_its_reference() -> None:
     """Under any preset; what is no number above 0 declares nothing."""
     declared = Limits(warning=Limit(side=Side.ABOVE, value=0.6))
     assert run_limits(KL_REFERENCE, "grpo", {"target_kl_reference": "0.6"}) == declared

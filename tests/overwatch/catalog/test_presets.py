@@ -25,7 +25,7 @@ def test_an_algorithm_chooses_its_preset() -> None:
     assert set(ALGORITHMS) <= set(PRESETS)
 
 
-def test_an_unknown_preset_is_told_the_nearest() -> None:
+def test_for_an_unknown_preset_the_nearest_is_named() -> None:
     """The error states what was meant, or what there is."""
     with pytest.raises(ValueError, match="did you mean 'esper'"):
         parse_preset("espr")

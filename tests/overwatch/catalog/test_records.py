@@ -23,5 +23,5 @@ def test_a_record_is_a_row_an_event_a_field_or_named_as_later() -> None:
 
 
 def test_the_record_of_the_seed_is_the_row_of_kl() -> None:
-    """TELE-110 is KL, and something tells it today."""
+    """TELE-110 is KL, and something emits it today."""
     assert places(ROWS)["TELE-110"] == InRow(KL.name)

@@ -58,7 +58,7 @@ def test_a_record_that_is_no_metric_is_shown_too() -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "graph"])
-def test_a_wrong_spelling_is_told_the_nearest(command: str) -> None:
+def test_for_a_wrong_spelling_the_nearest_is_named(command: str) -> None:
     """An error states what was meant, or how to see all."""
     assert "did you mean" in _run(command, "kl_divergance").stderr
     assert "overwatch catalog list" in _run(command, "§§§").stderr
@@ -193,7 +193,7 @@ def test_what_is_removed_renamed_or_retyped_is_a_violation(
     assert {one["policy"] for one in json.loads(result.stdout)["broken"]} == policies
 
 
-def test_what_is_new_is_told_and_breaks_nothing(folder: Path) -> None:
+def test_what_is_new_is_reported_and_breaks_nothing(folder: Path) -> None:
     """A registry of before lacks it."""
     path = folder / "metrics.yaml"
     parts = path.read_text().split("\n- name: ")
@@ -207,7 +207,7 @@ def test_what_is_new_is_told_and_breaks_nothing(folder: Path) -> None:
     )  # fmt: skip
 
 
-def test_a_broken_policy_is_told_with_who_breaks_it(folder: Path) -> None:
+def test_a_broken_policy_is_reported_with_who_breaks_it(folder: Path) -> None:
     """Status 1."""
     _edit(folder, "metrics.yaml", "name: overwatch.policy.grad_norm", "name: overwatch.policy.gradNorm")
 
@@ -219,7 +219,7 @@ def test_a_broken_policy_is_told_with_who_breaks_it(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["check", "diff"])
-def test_what_is_no_registry_is_said_in_one_line(command: str, tmp_path: Path) -> None:
+def test_what_is_no_registry_is_reported_in_one_line(command: str, tmp_path: Path) -> None:
     """Status 2, with what to give."""
     (tmp_path / "a.yaml").write_text("groups: []")
     result = _registry(command, str(tmp_path))
@@ -230,7 +230,7 @@ def test_what_is_no_registry_is_said_in_one_line(command: str, tmp_path: Path) -
     assert _registry(command, str(tmp_path / "none")).exit_code == 2
 
 
-def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     """Status 2."""
     (tmp_path / "file").write_text("")
 

@@ -328,7 +328,7 @@ def test_the_versions_of_this_installation_fit() -> None:
         ({"TERM": "xterm"}, (120, 40), "ascii", "LC_ALL"),
     ],
 )
-def test_a_terminal_that_shows_less_says_why(
+def test_a_terminal_that_shows_less_states_why(
     env: dict[str, str], size: tuple[int, int], encoding: str, stated: str
 ) -> None:
     """One warning, one fix."""

@@ -109,9 +109,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
             "--run-id",
             "simulated",
         ]
-        told = [sys.executable, "-m", "overwatch.cli", "simulate", *simulated, "--fault", "env-crash@2"]
+        simulate = [sys.executable, "-m", "overwatch.cli", "simulate", *simulated, "--fault", "env-crash@2"]
         for command in (
-            [*told, "--endpoint", str(ends["first"].otlp_http)],
+            [*simulate, "--endpoint", str(ends["first"].otlp_http)],
             [sys.executable, "-c", TRAINER, str(ends["second"].otlp_http)],
         ):
             process = ending.enter_context(

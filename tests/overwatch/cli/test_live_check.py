@@ -30,8 +30,8 @@ def _body() -> bytes:
     return request([Record(origin=origin, event=EnvCrashed(at=START_NS, env_id=3, error="boom"), seq=1)], {})
 
 
-def test_a_simulated_run_is_told_in_registered_names_only(tmp_path: Path) -> None:
-    """No violation, and every name that is told is in the registry; faults included."""
+def test_a_simulated_run_is_emitted_in_registered_names_only(tmp_path: Path) -> None:
+    """No violation, and every name that is emitted is in the registry; faults included."""
     out = tmp_path / "run"
     faults = ("--fault", "crash-storm@4", "--fault", "cull-storm@6", "--fault", "nan@8")
     size = ("--gpus", "2", "--envs", "4", "--seconds", "12", "--out", str(out))
@@ -65,7 +65,7 @@ def test_what_fails_can_be_chosen() -> None:
 
 
 @pytest.mark.parametrize("place", ["/no/such/file", "-", "http://127.0.0.1", "grpc://x:y"])
-def test_what_holds_no_telemetry_is_said_in_one_line(place: str) -> None:
+def test_what_holds_no_telemetry_is_reported_in_one_line(place: str) -> None:
     """Status 2, and what to give instead."""
     result = _run(place, "--seconds", "0.1", given=b"nothing")
 
@@ -74,8 +74,8 @@ def test_what_holds_no_telemetry_is_said_in_one_line(place: str) -> None:
     assert place in result.output
 
 
-def test_a_folder_without_a_recording_is_said(tmp_path: Path) -> None:
-    """As every other command on recordings says it."""
+def test_a_folder_without_a_recording_is_reported(tmp_path: Path) -> None:
+    """As every other command on recordings reports it."""
     result = _run(str(tmp_path))
 
     assert result.exit_code == 2
@@ -93,7 +93,7 @@ def _post(url: str, body: bytes, **headers: str) -> int:
             return int(error.code)
 
 
-def test_otlp_is_heard_over_http() -> None:
+def test_otlp_is_received_over_http() -> None:
     """Protobuf, JSON and gzip; what is none of them is refused."""
     received: list[wire.Request] = []
     with listen("http://127.0.0.1:0", received.append) as place:
@@ -111,7 +111,7 @@ def test_otlp_is_heard_over_http() -> None:
     assert [type(one).__name__ for one in received] == ["ExportLogsServiceRequest"] * 3
 
 
-def test_otlp_is_heard_over_grpc() -> None:
+def test_otlp_is_received_over_grpc() -> None:
     """Any client's Export; a body that is none is an invalid argument."""
     received, came = [], threading.Event()
 
@@ -129,7 +129,7 @@ def test_otlp_is_heard_over_grpc() -> None:
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-def test_a_busy_port_is_said() -> None:
+def test_a_busy_port_is_reported() -> None:
     """With what to do."""
     with listen("http://127.0.0.1:0", lambda _: None) as place:  # noqa: SIM117
         with pytest.raises(ListeningError, match="use another port"), listen(place, lambda _: None):

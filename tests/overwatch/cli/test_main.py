@@ -17,7 +17,7 @@ from overwatch.otlp.decode import decode
 from tests.overwatch.sdk.sink import http_sink
 
 
-def test_a_run_is_told_about_this_machine_until_a_signal(
+def test_a_run_receives_numbers_of_this_machine_until_a_signal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Host numbers under the run's id, by a role of the machine's own; the status is 0."""
@@ -42,7 +42,7 @@ def test_a_run_is_told_about_this_machine_until_a_signal(
     assert ("r agent-node-7", "system.memory.usage") in reported
 
 
-def test_an_endpoint_that_is_none_is_said_in_one_line() -> None:
+def test_an_endpoint_that_is_none_is_reported_in_one_line() -> None:
     """No traceback."""
     result = CliRunner().invoke(main, ["agent", "--run", "r", "--endpoint", "nowhere"])
 

@@ -1,4 +1,4 @@
-"""`overwatch tui --once`: what a recording's frame says it is, keys, settings and the exit code."""
+"""`overwatch tui --once`: what a recording's frame states it is, keys, settings and the exit code."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`overwatch replay`: lines, moments, digests, and what it says of what it cannot read."""
+"""`overwatch replay`: lines, moments, digests, and what it reports of what it cannot read."""
 
 import json
 import os
@@ -88,7 +88,7 @@ def test_the_gap_between_two_lives_is_not_shown_again_and_again(tmp_path: Path) 
 
 
 def test_a_run_is_picked(folder: Path) -> None:
-    """Its lines alone; of a run that is not there nothing, said with exit code 1."""
+    """Its lines alone; of a run that is not there nothing, with exit code 1."""
     assert overwatch("replay", folder, "--run", "small").stdout == (folder / "snapshots.jsonl").read_text()
     for more in ((), ("--every", "2"), ("--at", "5")):
         result = overwatch("replay", folder, "--run", "other", *more)
@@ -111,7 +111,7 @@ def test_the_digest_is_the_same_in_every_process(folder: Path) -> None:
     assert others == {first} == {overwatch("replay", folder, "--digest").stdout}
 
 
-def test_the_digest_tells_recordings_apart(folder: Path, tmp_path: Path) -> None:
+def test_the_digest_distinguishes_recordings(folder: Path, tmp_path: Path) -> None:
     """One update more is another digest."""
     written = Written(tmp_path)
     written.start()
@@ -222,7 +222,7 @@ def test_one_request_between_two_seconds_is_shown(tmp_path: Path) -> None:
     assert shown.time == otlpfiles.START_S + 2
 
 
-def test_a_recording_is_told_in_a_few_lines(tmp_path: Path) -> None:
+def test_a_recording_is_summarised_in_a_few_lines(tmp_path: Path) -> None:
     """How it ended, what it got done, its lanes, what rest cost, and what was found on the way."""
     size = ("--gpus", "2", "--envs", "4", "--slots", "0", "--rate", "5", "--seconds", "60")
     folder = record(tmp_path / "run", *size, "--fault", "io-starvation@20", "--run-id", "starved")
@@ -251,7 +251,7 @@ def test_a_recording_is_told_in_a_few_lines(tmp_path: Path) -> None:
         ({"io": 48.2, "sync": 1100.0, "idle": 0.1}, "1,148 GPU-seconds: sync 1,100, io 48"),
     ],
 )
-def test_what_rest_cost_is_told_with_the_largest_first(idle: dict[str, float], stated: str) -> None:
+def test_what_rest_cost_is_listed_with_the_largest_first(idle: dict[str, float], stated: str) -> None:
     """What is nothing is not named."""
     assert idle_line(System(idle_gpu_s=idle)) == stated
 

@@ -1,4 +1,4 @@
-"""`overwatch simulate`: recordings byte by byte, real collectors, and what a wrong command line says."""
+"""`overwatch simulate`: recordings byte by byte, real collectors, and what a wrong command line prints."""
 
 import hashlib
 import os
@@ -149,7 +149,7 @@ def test_a_recording_that_was_interrupted_can_be_repeated(
     assert _files(out) == _files(whole)
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     """A file stands where the folder should be: exit code 1 and the reason."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "otlp").write_text("in the way")
@@ -201,7 +201,7 @@ def test_ctrl_c_ends_the_run_as_interrupted(tmp_path: Path) -> None:
     assert (last.run.outcome, last.run.reason) == ("interrupted", "ended by the user")
 
 
-def test_a_collector_that_is_away_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_collector_that_is_away_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What could not be delivered is counted with the reason, and the exit code is 1."""
     monkeypatch.setattr(simulation, "DRAIN_S", 0.2)
     with running(tmp_path) as service:
@@ -232,7 +232,7 @@ def test_without_an_address_the_announced_collector_is_used(
 
 
 def test_the_digest_is_that_of_the_snapshots(tmp_path: Path) -> None:
-    """`sha256sum snapshots.jsonl` and `overwatch replay --digest` say the same."""
+    """`sha256sum snapshots.jsonl` and `overwatch replay --digest` print the same."""
     folder = record(tmp_path, *SMALL)
     result = overwatch("replay", folder, "--digest")
 

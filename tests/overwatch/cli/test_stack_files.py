@@ -55,7 +55,7 @@ def test_the_rules_of_the_runs_length_link_to_this_grafana(tmp_path: Path) -> No
     assert "127.0.0.1:3000" not in "".join(path.read_text() for path in files)
 
 
-def test_without_an_alertmanager_nobody_is_told(tmp_path: Path) -> None:
+def test_without_an_alertmanager_nobody_is_notified(tmp_path: Path) -> None:
     """Prometheus does not try one that is not there."""
     write_all(tmp_path, wanted(ports={"prometheus": 19090}))
 
@@ -112,7 +112,7 @@ def test_grafana_finds_prometheus_and_the_dashboards(tmp_path: Path) -> None:
     }
 
 
-def test_grafana_is_told_to_keep_to_itself(tmp_path: Path) -> None:
+def test_grafana_is_set_to_keep_to_itself(tmp_path: Path) -> None:
     """It listens on loopback, reads its password from a file, and asks nothing of the network."""
     settings = GRAFANA.environment(Spot(binary="/bin/grafana", folder=tmp_path, port=13000))
 

@@ -124,7 +124,7 @@ def test_findings_without_end_are_only_counted() -> None:
     assert check.report.overflow == 904
 
 
-def test_coverage_is_the_share_of_the_registry_that_was_told() -> None:
+def test_coverage_is_the_share_of_the_registry_that_was_emitted() -> None:
     """Names count once."""
     covered, held = _check(_log("overwatch.env_crashed", _CRASH)).report.coverage
 

@@ -73,7 +73,7 @@ def test_a_registry_in_order_breaks_nothing() -> None:
         ("event_name_attribute", "a.event", replace(_EVENT, attributes=(Ref(key="event.name"),))),
     ],
 )  # fmt: skip
-def test_a_policy_says_who_breaks_it(policy: str, name: str, part: Attribute | MetricDef | EventDef) -> None:
+def test_a_policy_names_who_breaks_it(policy: str, name: str, part: Attribute | MetricDef | EventDef) -> None:
     """By the id that Weaver gives it."""
     parts = [part]
     if policy == "attribute_constant_collision":
@@ -83,7 +83,7 @@ def test_a_policy_says_who_breaks_it(policy: str, name: str, part: Attribute | M
 
 
 def test_an_exception_excuses_one_policy() -> None:
-    """As its annotation says in the file."""
+    """As its annotation states in the file."""
     excused = replace(_METRIC, exceptions=("metric_namespace_collision",))
 
     assert check(_registry(excused, replace(_METRIC, name="a.metric.limit"))) == []

@@ -76,7 +76,7 @@ def test_every_phase_is_a_span_with_its_other_words() -> None:
     assert "barrier" in spans["overwatch.phase.sync"].names
 
 
-def test_what_a_producer_says_of_itself_is_registered() -> None:
+def test_what_a_producer_states_of_itself_is_registered() -> None:
     """All resource attributes of the SDK's exporter, under any scheduler."""
     hello = Hello(
         run_id="r", role="trainer", rank=0, epoch="e", pid=1, join="j", endpoint=None, sample=False,
@@ -101,7 +101,7 @@ def test_imported_names_are_opentelemetrys() -> None:
 @pytest.mark.parametrize(
     "metric", [one for one in registry().metrics.values() if one.imported], ids=lambda one: one.name
 )
-def test_an_imported_metric_is_told_as_opentelemetry_defines_it(metric: MetricDef) -> None:
+def test_an_imported_metric_is_as_opentelemetry_defines_it(metric: MetricDef) -> None:
     """Same instrument, same unit; metrics of later versions of the conventions are named here."""
     module = importlib.import_module(
         f"opentelemetry.semconv._incubating.metrics.{metric.name.split('.')[0]}_metrics"

@@ -48,7 +48,7 @@ def values(event: Measured) -> dict[str, float]:
 def test_the_library_with_the_most_names_wrote_them(
     names: list[str], library: Library | None, hits: int
 ) -> None:
-    """Counted over all names that were seen; what the user says stands."""
+    """Counted over all names that were seen; what the user states stands."""
     columns, declared = Columns(Chosen()), Columns(Chosen(library=Library.TRL))
     columns.see(names)
     declared.see(names)
@@ -148,7 +148,7 @@ def test_a_writer_that_writes_seldom_is_alive() -> None:
     assert [one.at for one in alive] == [int(1.7e9) * SECOND + n * ALIVE_NS for n in range(1, 15)]
 
 
-def test_what_the_user_and_the_file_say_of_the_run_begins_it() -> None:
+def test_what_the_user_and_the_file_state_of_the_run_begins_it() -> None:
     """The user's word stands; the number of actions gives the most entropy; grpo has its limits."""
     story = Story(Declared(algo="grpo", config={"n_actions": "2"}))
     started = events(story, SB3_ROW, config={"lr": "0.1", "algo": "ppo"})[0]

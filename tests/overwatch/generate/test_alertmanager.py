@@ -15,7 +15,7 @@ NAMES = {alert.name: alert for alert in (*steady_alerts(Plan()), *windowed_alert
 
 
 def amtool(*words: str) -> str:
-    """What amtool says; it must agree."""
+    """What amtool prints; it must agree."""
     need("amtool")
     done = subprocess.run(["amtool", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

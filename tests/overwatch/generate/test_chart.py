@@ -20,7 +20,7 @@ def test_every_value_is_documented_and_in_the_schema() -> None:
 def test_a_value_without_a_comment_is_refused() -> None:
     """By its path."""
     with pytest.raises(ValueError, match=r"a\.c has no comment"):
-        list(values("a:\n  # -- said\n  b: 1\n  c: 2\n"))
+        list(values("a:\n  # -- text\n  b: 1\n  c: 2\n"))
 
 
 def test_the_schema_takes_the_defaults_and_every_values_file() -> None:

@@ -79,14 +79,14 @@ def test_a_slip_in_an_own_namespace_is_one(tmp_path: Path) -> None:
         (_HEAD + "attributes: [{key: a.b, type: int}, {key: a.b, type: int}]", "'a.b' is defined twice"),
     ],
 )
-def test_what_cannot_be_read_is_said_with_its_place(text: str, stated: str, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_reported_with_its_place(text: str, stated: str, tmp_path: Path) -> None:
     """File, path in it, and what is wanted."""
     with pytest.raises(RegistryFileError, match=stated) as raised:
         _read(tmp_path, text)
     assert "own.yaml" in str(raised.value)
 
 
-def test_a_folder_without_a_registry_is_said(tmp_path: Path) -> None:
+def test_a_folder_without_a_registry_is_reported(tmp_path: Path) -> None:
     """A manifest alone is none."""
     (tmp_path / "manifest.yaml").write_text(yaml.safe_dump({"name": "x"}))
 

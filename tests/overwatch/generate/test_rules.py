@@ -1,4 +1,4 @@
-"""Alert rules: what promtool says of them, that they ask only for what is exported, how few wake somebody."""
+"""Alert rules: promtool's report on them, that they ask only for what is exported, how few wake somebody."""
 
 import dataclasses
 import re
@@ -54,7 +54,7 @@ RECORDED = {one.name for one in recordings(Plan())}
 
 
 def promtool(*words: str | Path) -> str:
-    """What promtool says; it must agree."""
+    """What promtool prints; it must agree."""
     need("promtool")
     done = subprocess.run(
         ["promtool", *words], cwd=RULES / "tests", capture_output=True, text=True, check=False
@@ -102,7 +102,7 @@ def test_every_alert_has_its_four_cases() -> None:
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
-def test_an_alert_says_what_it_is_and_where_to_look(alert: Alert) -> None:
+def test_an_alert_states_what_it_is_and_where_to_look(alert: Alert) -> None:
     """A name with our prefix, a sentence, a description, and a heading that its runbook leads to."""
     assert re.fullmatch(r"Overwatch([A-Z][a-z0-9]*)+", alert.name)
     assert alert.severity in {"critical", "warning"}
@@ -188,7 +188,7 @@ def test_a_divided_plan_holds_for_a_fraction() -> None:
 
 @pytest.mark.parametrize("one", recordings(Plan()), ids=lambda one: one.name)
 def test_what_is_recorded_asks_for_what_is_there(one: Recording) -> None:
-    """A run's series keep its id, a fleet's do not; another Prometheus tells them by their names."""
+    """A run's series keep its id, a fleet's do not; another Prometheus distinguishes them by name."""
     requested = {found.name for found in selectors(promql_parser.parse(one.expr))}
 
     assert requested

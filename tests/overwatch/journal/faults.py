@@ -1,4 +1,4 @@
-"""A disk that fails as it is told: refused calls, short writes, calls that fail or do not end, lost power."""
+"""A disk that fails on demand: refused calls, short writes, calls that fail or do not end, lost power."""
 
 import errno
 import os

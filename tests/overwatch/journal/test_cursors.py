@@ -60,7 +60,7 @@ def test_damage_to_one_slot_gives_the_place_before_it(tmp_path: Path, step: int)
 
 
 @pytest.mark.parametrize("harm", ["empty", "garbage", "link", "folder"])
-def test_a_lost_cursor_says_so_and_can_be_saved_again(tmp_path: Path, harm: str) -> None:
+def test_a_lost_cursor_shows_it_and_can_be_saved_again(tmp_path: Path, harm: str) -> None:
     """No whole slot means no place and `is_lost`; where a file can be written the next place is kept."""
     folder = Folder(tmp_path / "log")
     CursorFile(folder, "a").save(Place(position=1))

@@ -84,7 +84,7 @@ def test_what_was_accepted_is_read_in_order_and_again_by_the_next_life(tmp_path:
         assert journal.opened_at == 62
 
 
-def test_batches_that_are_gone_before_a_reader_comes_are_said(
+def test_batches_that_are_gone_before_a_reader_comes_are_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A reader whose place is before the oldest file missed what was between; a new one missed nothing."""
@@ -180,7 +180,7 @@ def test_a_reader_that_fell_behind_reads_from_memory_again_while_more_comes(tmp_
     roomy = JournalLimits(segment_bytes=4 << 20, held_bytes=1 << 30)
     with Opened(tmp_path / "j", limits=roomy) as journal:
         cursor = journal.cursor("fold", made=True)
-        made = Made(what="said", cost=1)
+        made = Made(what="report", cost=1)
         size = PENDING_BYTES // 20
         sent = [journal.submit(Signal.LOGS, bytes(size), 1, made).result() for _ in range(50)]
         got = cursor.seal(sent[-2].stamp)
@@ -338,7 +338,7 @@ def test_how_far_a_reader_is_behind_is_known_while_a_write_does_not_end(tmp_path
 
 
 def test_a_failed_sync_acknowledges_nothing_and_is_not_repeated(tmp_path: Path) -> None:
-    """A sender is told to come back, readers never see the batch, and later ones are durable."""
+    """A sender has to come back, readers never see the batch, and later ones are durable."""
     fault = Fault(error=errno.EIO)
     with Opened(tmp_path / "j", fault=fault) as journal:
         live = journal.cursor("live", 1)

@@ -28,7 +28,7 @@ def test_the_last_note_is_there_in_the_next_life(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("forever", [False, True])
 def test_a_call_that_fails_leaves_the_note_before(tmp_path: Path, *, forever: bool) -> None:
-    """Whichever it is: who writes is told, who reads finds a whole note."""
+    """Whichever it is: who writes gets an error, who reads finds a whole note."""
     failed = 0
     for number in range(1, 14):
         fault = Fault(fail_at=number, forever=forever)

@@ -149,7 +149,7 @@ def test_a_reader_counts_what_was_dropped_before_it(tmp_path: Path) -> None:
 
 
 def test_two_writers_never_share_a_folder(tmp_path: Path) -> None:
-    """The second is refused and told who holds it; after the first has gone it may have it."""
+    """The second is refused, with who holds it; after the first has gone it may have it."""
     first = Folder(tmp_path / "log")
     with pytest.raises(FolderBusyError, match=f"in use by process {os.getpid()}"):
         Folder(tmp_path / "log")
@@ -178,7 +178,7 @@ def test_a_file_that_is_a_link_is_passed_over(tmp_path: Path) -> None:
     target = tmp_path / "t"
     file.rename(target)
     before = target.read_bytes()
-    file.symlink_to(os.path.relpath(target, file.parent))  # the shorter the link, the less its size says
+    file.symlink_to(os.path.relpath(target, file.parent))  # the shorter the link, the less its size shows
 
     log = Log(Folder(tmp_path / "log"))
     assert _found(log) == []
@@ -411,7 +411,7 @@ def test_an_empty_new_file_does_not_cost_the_newest_record(tmp_path: Path) -> No
     assert last.sequence == 2
 
 
-def test_a_failed_sync_is_told_and_never_papered_over(tmp_path: Path) -> None:
+def test_a_failed_sync_is_reported_and_never_papered_over(tmp_path: Path) -> None:
     """The records in doubt are named, and later ones go to a file whose sync can be trusted."""
     fault = Fault()
     log = Log(Folder(tmp_path / "log", lambda fd: FaultyFiles(fd, fault)))
@@ -526,7 +526,7 @@ while True:
 
 
 def test_a_killed_writer_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
-    """Ten times kill -9 while writing; every record that was told of is there and whole."""
+    """Ten times kill -9 while writing; every record that was acknowledged is there and whole."""
     acked = 0
     for cycle in range(10):
         with subprocess.Popen(

@@ -14,12 +14,12 @@ from overwatch.otlp.decode import decode
 from overwatch.simulate import Reported, Script, Settings, Teller
 from overwatch.simulate.delivery import MOST_WAITING, Sender
 from tests.overwatch.simulate.runs import START
-from tests.overwatch.simulate.runs import reported as told_by
+from tests.overwatch.simulate.runs import reported as events_of
 from tests.ports import free_port
 
 
 class Listener(HTTPServer):
-    """A server that answers as the test says and keeps what it took."""
+    """A server that answers as the test sets and keeps what it took."""
 
     def __init__(self, port: int, answer: Callable[[int], int]) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
@@ -43,7 +43,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
@@ -164,7 +164,7 @@ def test_requests_decode_to_the_events_in_order() -> None:
     decoded = [decode(Signal.LOGS, request.body) for request in requests]
     records = [record for each in decoded for record in each.records]
 
-    assert [record.event for record in records] == told_by(settings)
+    assert [record.event for record in records] == events_of(settings)
     assert [record.seq for record in records] == list(range(1, len(records) + 1))
     assert {(r.origin.run_id, r.origin.ours, r.origin.rank) for r in records} == {("r", True, 0)}
     assert [request.records for request in requests] == [len(each.records) for each in decoded]
@@ -179,7 +179,7 @@ def test_a_request_covers_a_tenth_of_a_second() -> None:
 
 
 def test_the_largest_requests_fit_a_collector() -> None:
-    """No body comes near the 4 MiB that a collector takes, and all slots are told."""
+    """No body comes near the 4 MiB that a collector takes, and all slots are sent."""
     settings = Settings(gpus=32, envs=2048, slots=16, seconds=1, rate_hz=1.0)
     requests = list(Teller("r", "e").report(Script(settings, START).moments()))
 

@@ -1,4 +1,4 @@
-"""Faults: read from words, pure, and each does to the run what its name says."""
+"""Faults: read from words, pure, and each does to the run what its name states."""
 
 from collections.abc import Callable
 from functools import cache
@@ -143,7 +143,7 @@ def _jumped(short: str, factor: float) -> Callable[[list[Event]], None]:
     return look
 
 
-def _unsaid_nan(events: list[Event]) -> None:
+def _silent_nan(events: list[Event]) -> None:
     losses = [v[0] for v in _late(events, Scope.POLICY, "policy_loss")]
     assert all(loss != loss for loss in losses)  # noqa: PLR0124 only NaN differs from itself
     assert not of(events, NonFiniteSeen)
@@ -180,7 +180,7 @@ EFFECTS: dict[str, Callable[[list[Event]], None]] = {
     "thermal-throttle": _throttled, "oom-climb": _full, "io-starvation": _starved, "straggler": _dragged,
     "reward-collapse": _miserable, "curriculum-step": _harder, "stale": _silent, "run-failed": _failed,
     "killed": _killed,
-    "env-crash": _one_died, "silent-nan": _unsaid_nan, "early-stops": _stopped,
+    "env-crash": _one_died, "silent-nan": _silent_nan, "early-stops": _stopped,
     "sparse-rewards": _all_or_nothing, "kl-high": _jumped("kl_divergence", 3.5),
     "clip-high": _jumped("clip_fraction", 4.0), "entropy-collapse": _jumped("entropy", 0.08),
     "gradient-explosion": _jumped("grad_norm", 15.0), "critic-failure": _jumped("value_loss", 8.0),
@@ -201,7 +201,7 @@ def test_a_fault_begins_when_it_is_planned(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EFFECTS)
-def test_a_fault_does_what_its_name_says(name: str) -> None:
+def test_a_fault_does_what_its_name_states(name: str) -> None:
     """What it is named after is there."""
     EFFECTS[name](run(name))
 

@@ -28,7 +28,7 @@ ENDING = ("stale", "run-failed", "killed", "training-stuck")
 EVERYTHING = tuple(Planned(name=name, at_s=10) for name in FAULTS if name not in ENDING)
 
 
-def test_the_same_settings_tell_the_same_events() -> None:
+def test_the_same_settings_emit_the_same_events() -> None:
     """Two walks of one script are equal to the bit; another seed is another run."""
     settings = Settings(gpus=2, envs=4, slots=3, seconds=10)
 
@@ -55,7 +55,7 @@ def test_a_run_is_whole(settings: Settings) -> None:
 @pytest.mark.parametrize("faults", [(), EVERYTHING], ids=["healthy", "all faults"])
 @pytest.mark.parametrize("size", [(1, 4, 3), (2, 32, 6)], ids=["1x4x3", "2x32x6"])
 def test_every_move_of_a_seed_is_legal(size: tuple[int, int, int], faults: tuple[Planned, ...]) -> None:
-    """Each change begins where the slot was last said to be, and goes where the lifecycle allows."""
+    """Each change begins where the slot was last stated to be, and goes where the lifecycle allows."""
     gpus, envs, slots = size
     known: dict[tuple[int, str], Stage] = {}
     moves = 0
@@ -118,7 +118,7 @@ def test_a_seed_that_learns_has_a_gradient_health() -> None:
 
 
 def test_a_gate_that_fails_for_a_gradient_has_measured_that_one() -> None:
-    """The slot tells the score of its gate at the same moment, so the two never contradict each other."""
+    """The slot emits the score of its gate at the same moment, so the two never contradict each other."""
     settings = Settings(gpus=1, envs=16, slots=6, seconds=20, faults=(Planned(name="cull-storm", at_s=5),))
     scores: dict[tuple[int, int, str], float] = {}
     shown: dict[tuple[int, int, str], float] = {}
@@ -136,7 +136,7 @@ def test_a_gate_that_fails_for_a_gradient_has_measured_that_one() -> None:
         assert shown[where] == pytest.approx(score, abs=1e-4)
 
 
-def test_a_slot_is_embargoed_for_as_long_as_the_run_says() -> None:
+def test_a_slot_is_embargoed_for_as_long_as_the_run_states() -> None:
     """The start names the steps, and each embargo lasts them."""
     events = reported(LARGE)
     ages = {event.age for event in of(events, SeedStageChanged) if event.before is Stage.EMBARGOED}
@@ -187,7 +187,7 @@ def test_any_rate_keeps_the_seconds(rate: float) -> None:
     assert events[-1].at == START + 3 * 10**9
 
 
-def test_a_large_fleet_is_told_in_columns() -> None:
+def test_a_large_fleet_is_emitted_in_columns() -> None:
     """Eight lanes of 1,024 envs: a few events a step, not some for each env."""
     settings = Settings(gpus=8, envs=1024, slots=6, seconds=5)
     events = reported(settings)

@@ -1,4 +1,4 @@
-"""Settings of a run: what is refused, and what the message says."""
+"""Settings of a run: what is refused, and what the message states."""
 
 import pytest
 

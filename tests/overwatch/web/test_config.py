@@ -15,7 +15,7 @@ def _lists(page: Page) -> list[list[str]]:
 
 
 def test_what_the_trainer_sent_is_shown(page_of: PageOf) -> None:
-    """Each part under its heading; a part that was not sent says how it would be; others' words are text."""
+    """Each part under its heading; a part that was not sent shows how it would be; others' words are text."""
     config = {"lr": "3e-4", "note": "<img src=x onerror=alert(1)>"}
 
     def past(query: HistoryQuery) -> History:

@@ -56,7 +56,7 @@ def opened(page_of: PageOf) -> Iterator[Page]:
         page.close()
 
 
-def test_an_env_says_why_it_stands_out_and_what_it_did(opened: Page) -> None:
+def test_an_env_shows_why_it_stands_out_and_what_it_did(opened: Page) -> None:
     """Reasons with weights, bound, trends, what it chose, acts, the lives of its slots, seed events."""
     snapshot = _grown()
     detail = snapshot.detail
@@ -120,7 +120,7 @@ def test_an_env_below_the_rows_of_the_view_is_shown_from_its_detail(page_of: Pag
         page.close()
 
 
-def test_an_env_that_is_not_there_says_so(page_of: PageOf) -> None:
+def test_an_env_that_is_not_there_shows_why(page_of: PageOf) -> None:
     """Nothing but the reason: it was removed, or has not come yet."""
     full = scenario.storm()
     scene = Scene(_changed(full, detail=Detail(env_id=500, removed_at=full.time - 5)))
@@ -421,7 +421,7 @@ def test_who_may_not_acknowledge_is_asked_for_a_token(tmp_path: Path, page_of: P
         page.close()
 
 
-def test_what_cannot_be_acknowledged_says_why(page_of: PageOf) -> None:
+def test_what_cannot_be_acknowledged_shows_why(page_of: PageOf) -> None:
     """Here by a server that only shows."""
     with Scene(scenario.storm()).served() as url:
         page = shown(page_of(f"{url}?finding={scenario.FINDINGS[0].id}", expected="404|405"))

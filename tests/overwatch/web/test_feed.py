@@ -66,7 +66,7 @@ def _in_the_terminal(lines: tuple[FeedLine, ...]) -> list[str]:
     return [" ".join(plain(line).split()) for line in drawn]
 
 
-def test_a_line_says_what_the_terminals_says(page_of: PageOf) -> None:
+def test_a_line_shows_what_the_terminals_shows(page_of: PageOf) -> None:
     """Time, level, subsystem, ids, chip, message and fields, oldest first."""
     with Scene(_storm()).served() as url:
         page = shown(page_of(f"{url}?page=feed&level=all"))
@@ -158,7 +158,7 @@ def test_new_lines_follow_and_stay_while_one_reads_further_up(page_of: PageOf) -
         page.close()
 
 
-def test_what_was_not_received_is_said(page_of: PageOf) -> None:
+def test_what_was_not_received_is_shown(page_of: PageOf) -> None:
     """Two snapshots that share no line have something between them; another run begins anew."""
     scene = Scene(_storm(_line(0.0, "first"), later=1.0))
     with scene.served() as url:

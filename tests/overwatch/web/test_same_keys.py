@@ -49,7 +49,7 @@ ALSO: Final = {
     ("mark", "drawer"): MEANS["past"], ("mark", "full"): MEANS["past"],
     ("back", "feed"): "close what is open, else show all lines again", ("back", "curves"): "",
 }  # fmt: skip
-"""Where one key of the page has two of the terminal's meanings, or one row of help says it for all."""
+"""Where one key of the page has two of the terminal's meanings, or one row of help states it for all."""
 SCROLLED: Final = "the browser scrolls it, and its links have the focus by Tab"
 LACKS: Final = {
     "line": SCROLLED, "pick": SCROLLED, "choose": SCROLLED,

@@ -63,7 +63,7 @@ def test_processes_readings_and_counts_are_the_snapshots(page_of: PageOf) -> Non
         page.close()
 
 
-def test_a_run_without_services_says_so(page_of: PageOf) -> None:
+def test_a_run_without_services_shows_it(page_of: PageOf) -> None:
     """No table is there."""
     with Scene(scenario.healthy()).served() as url:
         page = shown(page_of(f"{url}?page=services"))

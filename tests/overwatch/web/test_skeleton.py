@@ -110,7 +110,7 @@ def test_a_new_snapshot_replaces_the_old_one(page_of: PageOf) -> None:
         page.close()
 
 
-def test_a_collector_that_is_gone_is_told_and_comes_back(page_of: PageOf) -> None:
+def test_a_collector_that_is_gone_is_shown_and_comes_back(page_of: PageOf) -> None:
     """What is shown is called old, and no verdict is kept; the page goes on by itself."""
     with Scene(scenario.healthy()).served() as url:
         page = shown(page_of(url, expected=UNREACHABLE))

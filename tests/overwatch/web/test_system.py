@@ -46,7 +46,7 @@ def test_a_lane_is_shown_with_the_terminals_numbers(page_of: PageOf) -> None:
         page.close()
 
 
-def test_no_lane_and_no_host_are_said_in_words(page_of: PageOf) -> None:
+def test_no_lane_and_no_host_are_shown_in_words(page_of: PageOf) -> None:
     """Never as zeros."""
     bare = msgspec.structs.replace(scenario.storm(), system=System(), feed=())
     with Scene(bare).served() as url:

@@ -83,7 +83,7 @@ def test_the_last_layers_compute_in_fp32_under_autocast(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_rows_of_the_last_layers_are_of_the_heads_that_they_say(name: str) -> None:
+def test_rows_of_the_last_layers_are_of_the_heads_that_they_name(name: str) -> None:
     """The outputs of one head have a gradient in its rows, and in no other."""
     spec, action = FITTING[name]
     made = network(name, spec, action, torch.Generator().manual_seed(0))

@@ -112,7 +112,7 @@ def test_compressed_files_are_read_alike(tmp_path: Path) -> None:
         packed.tensors(FILES[0])
 
 
-def test_a_signed_checkpoint_is_told_from_others(tmp_path: Path) -> None:
+def test_a_signed_checkpoint_is_distinguished_from_others(tmp_path: Path) -> None:
     """Unsigned, signed by another key, or changed and sealed anew, it is refused by who asks for a key."""
     mine, other = make_key(tmp_path / "mine"), make_key(tmp_path / "other")
     files, _held = files_of(state(3))

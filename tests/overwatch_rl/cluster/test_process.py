@@ -247,7 +247,7 @@ def obeyed(running: Running, command: str) -> Callable[[], bool]:
 
 
 @pytest.mark.timeout(600)
-def test_a_learner_obeys_and_says_what_it_did(tmp_path: Path) -> None:
+def test_a_learner_obeys_and_reports_what_it_did(tmp_path: Path) -> None:
     """Tune, pause, resume, terminate, without a restart; the last checkpoint is registered."""
     with Running(settings(tmp_path, config())) as running:
         running.more(2, "the first updates")

@@ -34,7 +34,7 @@ class Recovered:
 
     name: str
     started_s: float
-    """Until the process said its first words: what it imports."""
+    """Until the process logged its first words: what it imports."""
     served_s: float
     """Until its own work counted again: see `serves`."""
     cpu_s: float

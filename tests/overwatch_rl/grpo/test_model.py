@@ -57,7 +57,7 @@ def test_an_answer_ends_once_or_is_cut() -> None:
         assert (drawn_one[-1] == END) if is_whole else (len(drawn_one) == MOST)
 
 
-def test_letters_are_drawn_as_often_as_the_model_says() -> None:
+def test_letters_are_drawn_as_often_as_the_model_predicts() -> None:
     """First letters after one prompt, 4,000 of them, within four standard errors each."""
     count = 4000
     made = model()

@@ -32,7 +32,7 @@ def weights(tmp_path: Path) -> Weights:
     return found
 
 
-def test_groups_are_whole_and_say_how_they_were_drawn(weights: Weights) -> None:
+def test_groups_are_whole_and_state_how_they_were_drawn(weights: Weights) -> None:
     """What the trainer reads is what the model computes; scores are the task's; no prompt is held out."""
     groups = Sampler(weights, group_size=4, seed=1).groups(3)
     raw = [msgspec.json.decode(msgspec.json.encode(group)) for group in groups]

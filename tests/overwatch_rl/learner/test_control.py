@@ -100,7 +100,7 @@ def test_without_a_command_training_goes_on_at_once() -> None:
     assert pair.learner.did == []
 
 
-def test_a_tune_is_set_between_updates_and_says_what_it_changed() -> None:
+def test_a_tune_is_set_between_updates_and_reports_what_it_changed() -> None:
     """Recorded by who asks for it."""
     recorded: list[Done] = []
     pair = Pair(obeyed=lambda _, done: recorded.append(done))

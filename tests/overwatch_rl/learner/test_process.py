@@ -31,7 +31,7 @@ GOVERNING: dict[str, Any] = {"pace": Pace(least_s=0.01), "clocks": CLOCKS}
 
 
 def notes(operator: Operator) -> str:
-    """What the newest heartbeat says besides."""
+    """What the newest heartbeat notes besides."""
     return (operator.get().get("heartbeat") or {}).get("notes") or ""
 
 
@@ -55,7 +55,7 @@ def test_storage_that_is_gone_stalls_checkpoints_and_weights_and_nothing_else(
 
         proxy.rate = 1.0
         flying.until(lambda: gauges["checkpoint_stalled"] == 1.0, "checkpoints stall")
-        flying.until(lambda: "checkpoint_stalled" in notes(operator), "the heartbeat says so")
+        flying.until(lambda: "checkpoint_stalled" in notes(operator), "the heartbeat states it")
         flying.until(lambda: counts["weights_publish error"] >= 1, "weights are not published")
         stale, saved, kept = flying.sent.versions[-1], flying.saved(), flying.acknowledged()
         flying.more()
@@ -67,10 +67,10 @@ def test_storage_that_is_gone_stalls_checkpoints_and_weights_and_nothing_else(
         flying.until(lambda: flying.saved() > saved, "a checkpoint is written")
         flying.until(lambda: flying.acknowledged() > kept, "its chunks are acknowledged")
         flying.until(lambda: flying.sent.versions[-1] > stale, "actors adopt newer weights")
-        flying.until(lambda: "checkpoint_stalled" not in notes(operator), "the heartbeat says so")
+        flying.until(lambda: "checkpoint_stalled" not in notes(operator), "the heartbeat states it")
         assert gauges["checkpoint_stalled"] == 0.0
         assert "checkpoints are written again" in flying.lines()
-        flying.until(lambda: "weights are published again" in flying.lines(), "the log says so")
+        flying.until(lambda: "weights are published again" in flying.lines(), "the log states it")
 
 
 @pytest.mark.timeout(300)
@@ -98,7 +98,7 @@ def test_replay_that_is_gone_pauses_a_learner_until_it_is_back(tmp_path: Path) -
 
         with served(tmp_path, port=replay.port):
             flying.more()
-            flying.until(lambda: notes(operator) == "", "the heartbeat says so")
+            flying.until(lambda: notes(operator) == "", "the heartbeat states it")
             assert gauges["degraded"] == 0.0
             flying.close()  # while there is one to acknowledge to
     assert "replay answers again; training goes on" in flying.lines()
@@ -187,7 +187,7 @@ def lived(operator: Operator) -> None:
 
 @pytest.mark.timeout(300)
 def test_a_learner_begins_without_its_orchestrator_and_obeys_once_it_is_there(tmp_path: Path) -> None:
-    """What the run's record says is caught up on: a tune of an earlier life, and that it is paused."""
+    """What the run's record states is caught up on: a tune of an earlier life, and that it is paused."""
     with (
         in_thread(pace=Pace(least_s=0.001), clocks=CLOCKS) as orchestrator,
         FaultProxy(orchestrator.url, rate=1.0, kinds=("error", "drop")) as proxy,

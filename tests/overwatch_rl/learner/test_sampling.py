@@ -62,7 +62,7 @@ def test_priorities_of_steps_that_are_gone_are_counted_as_late(tmp_path: Path) -
         assert table.late["priority"] == 11  # those that went with a sample, too
 
 
-def test_a_server_that_is_away_gives_nothing_and_a_thread_that_ended_says_so(tmp_path: Path) -> None:
+def test_a_server_that_is_away_gives_nothing_and_a_thread_that_ended_raises(tmp_path: Path) -> None:
     """Priorities are lost, and that is no error."""
     with served(tmp_path, tables=(table_words(STEPS),)) as replay, sampling(replay.address) as io:
         writer = BlockingReplayClient([replay.address])

@@ -323,7 +323,7 @@ def test_each_address_is_for_its_roles(role: str | None) -> None:
     served(check, tokens=TOKENS)
 
 
-def test_what_is_not_served_says_what_is() -> None:
+def test_what_is_not_served_names_what_is() -> None:
     """404 and 405 name the way."""
 
     async def check(server: Served) -> None:

@@ -57,7 +57,7 @@ def test_every_reference_leads_somewhere() -> None:
 
 
 def conforms(route: Route, status: int, reply: object) -> None:
-    """Fails where an answer is not what the document says."""
+    """Fails where an answer is not what the document states."""
     schema = DOCUMENT["paths"][route.path][route.method.lower()]["responses"][str(status)]
     whole = {**schema["content"]["application/json"]["schema"], "components": DOCUMENT["components"]}
     jsonschema.validate(reply, whole)
@@ -116,7 +116,7 @@ def _route(method: str, path: str) -> Route:
     return fitting[0]
 
 
-def test_answers_are_what_it_says() -> None:
+def test_answers_are_what_it_states() -> None:
     """One of each kind, right and wrong, in an order in which each can be."""
     called: set[str] = set()
 

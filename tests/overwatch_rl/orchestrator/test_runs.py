@@ -105,7 +105,7 @@ def test_a_command_that_was_refused_changes_no_state() -> None:
     assert (run.state, held.status, held.done) == ("running", "refused", Done(outcome="refused", detail="no"))
 
 
-def test_a_tune_is_remembered_as_the_learner_says() -> None:
+def test_a_tune_is_remembered_as_the_learner_reports() -> None:
     """For a new life, which begins with it."""
     made = runs.commanded(ran(beat()), [], "t", Tune(values={"clip": 0.1}))
     done = Done(outcome="done", changes={"clip": Change(before=0.2, after=0.1)})

@@ -55,7 +55,7 @@ def chunk_of(
 
 
 def number_of(chunk: Chunk) -> int:
-    """Which chunk it is; all of it says the same."""
+    """Which chunk it is; all of it shows the same."""
     decoded = ENCODING.decode(chunk)
     number = int(decoded["value"][0])
     assert (decoded["value"] == number).all()

@@ -160,7 +160,7 @@ def test_a_sample_that_the_table_does_not_offer_is_refused(config: pb.SampleConf
 
 
 async def given(*requests: pb.SampleStreamRequest) -> AsyncIterator[pb.SampleStreamRequest]:
-    """A client that has said all."""
+    """A client that has sent all."""
     for request in requests:
         yield request
 

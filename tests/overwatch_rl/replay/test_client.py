@@ -209,7 +209,7 @@ def test_a_learner_that_resumes_gets_what_its_checkpoint_lacks(tmp_path: Path) -
 
 
 def test_shards_have_an_environment_each_and_cursors_of_their_own(tmp_path: Path) -> None:
-    """All chunks of an environment are on the server that its name says; all come out of the stream."""
+    """All chunks of an environment are on the server that its name selects; all come out of the stream."""
 
     async def act() -> None:
         (tmp_path / "a").mkdir()
@@ -251,7 +251,7 @@ def test_steps_are_sampled_in_columns_and_their_priorities_set(tmp_path: Path) -
     asyncio.run(act())
 
 
-def test_a_server_without_memory_is_told_the_encoding_again(tmp_path: Path) -> None:
+def test_a_server_without_memory_is_sent_the_encoding_again(tmp_path: Path) -> None:
     """Tables in memory are empty after a restart; actors go on."""
     port = free_port()
 

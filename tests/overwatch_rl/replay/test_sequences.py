@@ -233,7 +233,7 @@ def test_an_episode_with_a_gap_is_removed_by_name() -> None:
     check(life.table.state)
 
 
-def test_a_table_full_of_open_episodes_says_so() -> None:
+def test_a_table_full_of_open_episodes_states_it() -> None:
     """Waiting would not help: nothing can be leased."""
     life = Driven(memory("trajectories", items=2))
     life.send(chunk_of(0, env="a"), chunk_of(1, env="b"))

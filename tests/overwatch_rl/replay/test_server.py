@@ -140,7 +140,7 @@ def test_a_message_that_is_too_large_is_refused_and_the_server_goes_on(tmp_path:
         assert stub.append(chunk()).items == 1
 
 
-def test_a_full_table_says_when_to_ask_again_and_keeps_what_it_has(tmp_path: Path) -> None:
+def test_a_full_table_states_when_to_retry_and_keeps_what_it_has(tmp_path: Path) -> None:
     """RESOURCE_EXHAUSTED with its pause; after an acknowledgement there is room."""
     with served(tmp_path, tables=["experience:items=2"]) as server, called(server) as stub:
         stub.declare()

@@ -139,7 +139,7 @@ def drive(operations: int, rows: int, seed: int) -> tuple[Steps, int]:
 
 
 @pytest.mark.parametrize("operations", [20_000, pytest.param(100_000, marks=pytest.mark.long)])
-def test_a_table_is_what_a_plain_model_says_over_many_operations(operations: int) -> None:
+def test_a_table_is_what_a_plain_model_gives_over_many_operations(operations: int) -> None:
     """Slots, generations, priorities and columns agree, rows wrap many times, late priorities are counted."""
     held, late = drive(operations, rows=203, seed=1)
     assert held.ring.head > 100 * held.ring.rows

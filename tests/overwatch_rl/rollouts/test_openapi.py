@@ -63,7 +63,7 @@ def test_what_a_path_names_is_a_parameter() -> None:
 
 
 def conforms(route: Route, status: int, reply: object) -> None:
-    """Fails where an answer is not what the document says."""
+    """Fails where an answer is not what the document states."""
     schema = DOCUMENT["paths"][route.path][route.method.lower()]["responses"][str(status)]
     whole = {**schema["content"]["application/json"]["schema"], "components": DOCUMENT["components"]}
     jsonschema.validate(reply, whole)
@@ -104,7 +104,7 @@ REQUESTS: tuple[tuple[str, str, object], ...] = (
 )
 
 
-def test_answers_are_what_it_says() -> None:
+def test_answers_are_what_it_states() -> None:
     """One of each kind, right and wrong, in an order in which each can be."""
     routes = {(route.method, route.path): route for route in ROUTES}
 

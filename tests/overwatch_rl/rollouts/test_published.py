@@ -33,7 +33,7 @@ DIFFERENT: Final = {
 
 
 def firsts(batch: list[Any] | None) -> list[int] | None:
-    """The first token of each group, which tells groups apart."""
+    """The first token of each group, which identifies the group."""
     return None if batch is None else [group["tokens"][0][0] for group in batch]
 
 

@@ -23,7 +23,7 @@ EXPLICIT = {"Overwatch-Lease": "1"}
 
 
 def firsts(batch: Any) -> list[int]:
-    """The first token of each group of a batch, which tells groups apart."""
+    """The first token of each group of a batch, which identifies the group."""
     return [found["tokens"][0][0] for found in batch["batch"]]
 
 

@@ -41,7 +41,7 @@ class HeldStore:
         return done
 
     def room(self, size: int) -> bool:
-        """As the test says."""
+        """As the test sets."""
         return self.has_room and size >= 0
 
     def write(self) -> None:

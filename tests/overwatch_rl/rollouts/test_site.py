@@ -79,7 +79,7 @@ def test_a_head_that_does_not_end_is_not_waited_for(
 def test_a_connection_beyond_the_cap_is_refused_and_counted(
     loop: Callable[[], asyncio.AbstractEventLoop], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is told when to come back; those that are open go on, and one that ends makes room."""
+    """The answer states when to retry; those that are open go on, and one that ends makes room."""
 
     async def check(server: Served) -> None:
         await server.start()

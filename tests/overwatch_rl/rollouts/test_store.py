@@ -315,8 +315,8 @@ def test_a_full_disk_takes_nothing_new_and_loses_nothing(tmp_path: Path, disk: s
             subprocess.run(["umount", str(place)], check=True)
 
 
-def test_a_store_closed_on_a_full_disk_says_what_is_not_safe(tmp_path: Path) -> None:
-    """The future fails, so that nobody is told of what is lost."""
+def test_a_store_closed_on_a_full_disk_reports_what_is_not_safe(tmp_path: Path) -> None:
+    """The future fails, so that nothing lost is acknowledged."""
     fault = Fault()
     life = Keeping(tmp_path / "s", ONE_FILE, lambda fd: FaultyFiles(fd, fault))
     env, _ = life.begin()
@@ -429,7 +429,7 @@ def test_fast_waits_for_no_disk_and_memory_has_none(tmp_path: Path) -> None:
 
 
 def test_one_process_has_a_folder(tmp_path: Path) -> None:
-    """The second one is told which process has it; nothing is harmed."""
+    """The second one is refused, with the process that has it; nothing is harmed."""
     life = Keeping(tmp_path / "s")
     with pytest.raises(FolderBusyError, match=f"in use by process {os.getpid()}"):
         Store(tmp_path / "s", State())

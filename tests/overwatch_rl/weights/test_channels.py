@@ -283,7 +283,7 @@ def test_a_message_of_redis_ends_a_wait(tmp_path: Path, redis_server: RedisServe
     """Polling finds the same without it; a waiting actor finds it at once."""
     run = Run(tmp_path / "run", key_url=redis_server.url)
     channel = open_channel(run.place)
-    channel.wait(0.01)  # From now on it is told.
+    channel.wait(0.01)  # From now on it is notified.
     run.put(Version(1, 0))
     began = time.monotonic()
     channel.wait(60.0)

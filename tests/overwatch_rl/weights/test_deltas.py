@@ -90,7 +90,7 @@ def _flip_delta(run: Run) -> None:
 
 
 def _swapped(run: Run) -> None:
-    """A delta that makes other weights, of the right size, from the right version: only the digest tells."""
+    """A delta to other weights, of the right size, from the right version: only the digest shows it."""
     base = Base(Version(1, 1), save(tensors(Version(1, 1))))
     other = encoded_delta(base, save(tensors(Version(1, 77))), 4)
     (run.folder / artifact_of(Version(1, 2), DELTA)).write_bytes(other)

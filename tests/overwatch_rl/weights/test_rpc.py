@@ -55,7 +55,7 @@ def code_of(line: grpc.Channel, method: str, request: Message, token: str = TOKE
     return error.code().name, error.details()
 
 
-def test_the_newest_is_told_in_plain_fields_too(run: Run, line: grpc.Channel) -> None:
+def test_the_newest_is_sent_in_plain_fields_too(run: Run, line: grpc.Channel) -> None:
     """For programs that show or fetch; with the artifact where it is wanted."""
     assert code_of(line, "GetCurrent", pb.GetCurrentRequest(run_id=RUN))[0] == "NOT_FOUND"
     signed = run.put(Version(2, 7))

@@ -66,7 +66,7 @@ def server(source: Source) -> Iterator[Server]:
 def get(
     server: Server, path: str, headers: Mapping[str, str] | None = None
 ) -> tuple[int, Mapping[str, str], bytes]:
-    """Status, headers, body; with the token unless told otherwise."""
+    """Status, headers, body; with the token unless `headers` has its own."""
     line = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=20)
     line.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"} | dict(headers or {}))
     reply = line.getresponse()

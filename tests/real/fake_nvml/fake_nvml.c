@@ -9,7 +9,7 @@
  *   0.error.nvmlDeviceGetPowerUsage 3
  *   0.stall.nvmlDeviceGetTemperature 1    that call hangs until the line is gone
  *   driver 2                      loaded anew: what was opened before is forgotten, until all of it is closed
- *   xid 7 0 79                    event number 7: Xid 79 on GPU 0; told once a number
+ *   xid 7 0 79                    event number 7: Xid 79 on GPU 0; reported once a number
  *
  * A value that the script does not hold is NOT_SUPPORTED. Two readings of one GPU at a time abort.
  */
@@ -45,7 +45,7 @@ enum {
 };
 
 static device gpus[MOST], migs[MOST];
-static int initialised, told;
+static int initialised, events;
 static unsigned long long opened;
 
 static int lookup(const char *key, char *value) {
@@ -85,7 +85,7 @@ static int number_of(device *gpu, const char *name, unsigned long long *value) {
     return 1;
 }
 
-/* What the script says of a call: its error, after a stall. */
+/* What the script holds of a call: its error, after a stall. */
 static int gate(device *gpu, const char *call) {
     char key[LINE], ignored[LINE];
     unsigned long long code = SUCCESS, driver = 0;
@@ -265,7 +265,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(device *gpu, unsigned int *count, pr
     return SUCCESS;
 }
 
-int nvmlEventSetCreate(int **set) { *set = &told; return gate(NULL, "nvmlEventSetCreate"); }
+int nvmlEventSetCreate(int **set) { *set = &events; return gate(NULL, "nvmlEventSetCreate"); }
 int nvmlEventSetFree(int *set) { (void)set; return SUCCESS; }
 int nvmlDeviceRegisterEvents(device *gpu, unsigned long long kinds, int *set) {
     (void)kinds;

@@ -129,7 +129,7 @@ class Machine:
 
 
 class Watched:
-    """What a sampler's process has said."""
+    """What a sampler's process has written."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process

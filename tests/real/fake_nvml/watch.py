@@ -1,4 +1,4 @@
-"""Runs a sampler until standard input ends, and writes what it says as lines of JSON."""
+"""Runs a sampler until standard input ends, and writes what it emits as lines of JSON."""
 
 import json
 import math

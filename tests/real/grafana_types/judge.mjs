@@ -19,7 +19,7 @@ for (const version of versions) {
     const path = `made/${version}-${name.replace(".json", ".ts")}`;
     writeFileSync(
       path,
-      `import type { Dashboard } from "${version}";\n${PLAIN}const told = ${json} as const;\nexport const board: Plain<Dashboard> = told;\n`,
+      `import type { Dashboard } from "${version}";\n${PLAIN}const shipped = ${json} as const;\nexport const board: Plain<Dashboard> = shipped;\n`,
     );
     files.push(path);
   }

@@ -23,7 +23,7 @@ CLUSTER: Final[dict[str, Any]] = {
 }
 """What a cluster holds before anything is installed, by its path."""
 HEAD: Final = "# What Helm makes of the values and of a chart of digest {digest}; see tests/real/helm.\n"
-"""How kept manifests begin: where Helm is not, the digest says whether they are of today's chart."""
+"""How kept manifests begin: where Helm is not, the digest shows whether they are of today's chart."""
 MADE: Final = "overwatch.dev/made"
 """Annotation of the chart's certificate: when it was made, in Unix time."""
 RELEASE, NAMESPACE = "tower", "rl"

@@ -96,7 +96,7 @@ class Cluster(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 async def render(release: str, namespace: str, chart: str, values: dict) -> dict:

@@ -62,7 +62,7 @@ def test_the_kept_manifests_are_what_helm_makes(
 
 @each_file
 def test_the_kept_manifests_are_of_this_chart(values: Path) -> None:
-    """Whoever changes a template without Helm hears of it; `OVERWATCH_KEEP_RENDERED=1` with Helm mends it."""
+    """A template changed without Helm fails here; `OVERWATCH_KEEP_RENDERED=1` with Helm mends it."""
     assert rendered(values).read_text().startswith(HEAD.format(digest=digest()))
 
 

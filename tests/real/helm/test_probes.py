@@ -1,6 +1,6 @@
 """The stack's probes of liveness with real processes: the kept manifests' own commands.
 
-Time that passes is an older file: what was touched a while ago is told from what is touched now.
+Time that passes is an older file: what was touched a while ago is distinguished from what is touched now.
 """
 
 import json

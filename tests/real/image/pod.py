@@ -1,7 +1,7 @@
 """The chart's collector as a pod that podman plays: the kept manifests, changed where podman is no cluster.
 
 What is changed: a StatefulSet becomes its first pod and its claim, as the controller of StatefulSets would
-make them; ports are published on loopback, at free ones; the secret is given its tokens, and says that it is
+make them; ports are published on loopback, at free ones; the secret is given its tokens, and states it is
 not optional, since podman 4.3 falls over where that is left out. Probes do not run: podman wants systemd.
 """
 
@@ -83,7 +83,7 @@ class Pod:
                 self._podman.call("volume", "rm", "--force", name)
 
     def kill(self) -> None:
-        """SIGKILL to the collector, from outside; podman begins another one, as the pod says."""
+        """SIGKILL to the collector, from outside; podman begins another one, as the pod states."""
         pid = self.pid
         os.kill(pid, signal.SIGKILL)
         until(lambda: self.pid not in (0, pid), "another collector", 60)
@@ -115,7 +115,7 @@ class Pod:
 
     @property
     def log(self) -> str:
-        """What the collector said."""
+        """What the collector logged."""
         return self._podman.tried("logs", self.container).stderr
 
     def _made(self, image: str) -> list[dict[str, Any]]:

@@ -56,7 +56,7 @@ class Podman:
         self._env = {**os.environ, "CONTAINERS_CONF": str(settings)}
 
     def call(self, *words: str, timeout: float = 120) -> str:
-        """What it says on standard output; fails the test with all that it says otherwise."""
+        """What it prints on standard output; fails the test with all that it prints otherwise."""
         ran = self.tried(*words, timeout=timeout)
         assert ran.returncode == 0, f"podman {' '.join(words)}\n{ran.stdout[-4000:]}\n{ran.stderr[-4000:]}"
         return ran.stdout.strip()

@@ -1,4 +1,4 @@
-"""The images are built as the docs say, and the chart's collector runs in one as a pod.
+"""The images are built as the docs state, and the chart's collector runs in one as a pod.
 
 Figures are printed: sizes, seconds to build, to be ready, to be back after a kill. Run with `-m long -s`.
 """
@@ -85,7 +85,7 @@ def test_the_image_of_training_trains(rl: str, podman: Podman) -> None:
     assert "Traceback" not in stated
 
 
-def test_a_container_says_whether_it_is_healthy(tower: str, podman: Podman) -> None:
+def test_a_container_reports_whether_it_is_healthy(tower: str, podman: Podman) -> None:
     """By the image's own health check."""
     ran = ("run", "-d", "--read-only", "--network", "none", "--tmpfs", "/tmp")
     run = ("--env", "XDG_RUNTIME_DIR=/tmp")
@@ -161,11 +161,11 @@ def test_what_is_acknowledged_outlives_kills_and_the_pod(pod: Pod) -> None:
 
 
 def _shown(pod: Pod, lines: dict[str, int]) -> None:
-    """Wait until the collector tells of every run."""
+    """Wait until the collector shows every run."""
     scrape, headers = pod.endpoints.metrics or "", {"authorization": f"Bearer {pod.token('read')}"}
 
-    def told_all() -> bool:
+    def shown_all() -> bool:
         reply = _get(scrape, **headers)
         return reply is not None and all(run.encode() in reply.body for run in lines)
 
-    until(told_all, "the runs to be shown", 120)
+    until(shown_all, "the runs to be shown", 120)

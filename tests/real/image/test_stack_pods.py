@@ -24,7 +24,7 @@ pytestmark = [
 TOWER, LEARNER = "tower-overwatch-0", "tower-overwatch-learner-node-0-0"
 ACTORS = ("tower-overwatch-actors-0", "tower-overwatch-actors-1")
 RUN, UPDATES = "maze-1", 200
-"""As `ci/stack-values.yaml` says."""
+"""As `ci/stack-values.yaml` states."""
 KILLED_AT = 20
 """Updates: two checkpoints are behind it."""
 RETURN = 8.5

@@ -66,7 +66,7 @@ def _broken(rule: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_finds_what_breaks_it(rule: str) -> None:
-    """Each rule says something of a dashboard that is made to break it."""
+    """Each rule reports something of a dashboard that is made to break it."""
     assert list(RULES[rule](_broken(rule)))
 
 

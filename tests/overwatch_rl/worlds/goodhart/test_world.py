@@ -139,7 +139,7 @@ def test_a_truncated_episode_shows_where_it_ended() -> None:
 @pytest.mark.parametrize(
     ("mode", "paid"), [("ground_truth", "true"), ("proxy", "proxy"), ("proxy_jammed", "true")]
 )
-def test_a_mode_pays_what_it_says(mode: str, paid: str) -> None:
+def test_a_mode_pays_what_it_states(mode: str, paid: str) -> None:
     """The reward is what is paid, scaled, and the shaping."""
     for step in play(world(mode=mode, shaping=0.25), drawn(11), 40):
         torch.testing.assert_close(step.reward, 0.1 * step.columns[paid] + step.columns["shaping"])

@@ -1,4 +1,4 @@
-"""Rules that do not learn: legal through whole episodes, and each does what its description says."""
+"""Rules that do not learn: legal through whole episodes, and each does what its description states."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

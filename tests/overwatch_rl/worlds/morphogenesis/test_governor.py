@@ -78,7 +78,7 @@ def test_divergence_needs_all_three_conditions() -> None:
 
 
 def test_a_host_that_is_hardly_known_is_not_judged_by_its_mean() -> None:
-    """Four losses say little of what is usual."""
+    """Four losses show little of what is usual."""
     assert watched([1.0, 1.2, 0.8, 1.1, 20.0, 30.0])[4:] == ["", ""]
     assert watched([1.0] * 4 + [20.0] * 3) == [""] * 7
 

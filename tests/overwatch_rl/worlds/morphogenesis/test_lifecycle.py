@@ -79,7 +79,7 @@ class Requested:
 def stepped(
     slots: Lifecycle, action: Tensor, contribution: float, config: MorphogenesisConfig = PLAIN
 ) -> tuple[list[Move], list[Requested]]:
-    """One step, and what its columns say happened in it."""
+    """One step, and what its columns show of it."""
     before, age = slots.stage.clone(), slots.age.clone()
     slots.step(chosen(action), torch.full(slots.stage.shape, contribution))
     slots.learned(*(torch.full(slots.stage.shape, 0.5) for _ in range(2)))
@@ -190,7 +190,7 @@ def laid_out(slots: list[Slot], seen: list[Readings], config: MorphogenesisConfi
 
 @pytest.mark.parametrize("strictness", ["permissive", "strict"])
 @pytest.mark.parametrize("auto", [False, True])
-def test_every_combination_does_what_the_tables_say(*, strictness: str, auto: bool) -> None:
+def test_every_combination_does_what_the_tables_state(*, strictness: str, auto: bool) -> None:
     """Stage, age, alpha, operation, answers of gates: mask, moves and gates are the plain reference's."""
     config = MorphogenesisConfig(slots=1, gates=strictness, auto_g1=auto, auto_g2=auto, auto_g3=auto)
     cases = list(product(all_slots(), ACTS, SEEN))
@@ -403,7 +403,7 @@ def test_a_pruned_slot_rests_before_it_can_be_used_again() -> None:
 
 @pytest.mark.parametrize("speed", range(len(ALPHA_SPEEDS)))
 def test_a_connected_seed_fades_out_before_it_is_pruned(speed: int) -> None:
-    """As long as the speed says, going back to blending from holding; at once where it is instant."""
+    """As long as the speed sets, going back to blending from holding; at once where it is instant."""
     slots = made(1, PLAIN)
     play(slots, HOLD)
     steps = ALPHA_SPEEDS[speed][1]

@@ -204,7 +204,7 @@ def test_the_stage_bonus_telescopes_to_what_was_reached() -> None:
     ],
 )
 def test_operations_cost(op: str, stage: Stage, cost: float) -> None:
-    """As the table of costs says, and more where the gate refused."""
+    """As the table of costs states, and more where the gate refused."""
     word, _, refused = op.partition(" ")
     evidence = one(stages=(D, stage), op=OPS.index(word), slot=1, refused=bool(refused))
 

@@ -408,7 +408,7 @@ def test_images_that_are_not_there_are_named() -> None:
 
 
 def test_images_that_are_loaded_ahead_are_counted(tmp_path: Path) -> None:
-    """Every tenth step says how many minibatches are ready of how many there may be; digits are resident."""
+    """Every tenth step shows how many minibatches are ready of how many there may be; digits are resident."""
     written(tmp_path, ".bin")
     loaded = {}
     for data in (str(tmp_path), "digits"):

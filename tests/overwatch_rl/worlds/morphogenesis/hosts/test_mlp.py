@@ -89,7 +89,7 @@ def test_accuracy_is_of_the_largest_logit() -> None:
 
 
 def test_a_blueprint_has_its_own_weights_alone() -> None:
-    """After training nothing is outside its units and pixels, so no more than its size says."""
+    """After training nothing is outside its units and pixels, so no more than its size states."""
     for number, blueprint in enumerate(MLP[:-1]):
         hosts = begun("mlp")
         assert isinstance(hosts, MLPHosts)
