@@ -73,7 +73,7 @@ def test_a_full_disk_refuses_serves_and_resumes(small_disk: Path, tmp_path: Path
         ballast.unlink()
         refused = sender.refusals[503]
         acknowledged = sender.acknowledged
-        until(lambda: sender.acknowledged > acknowledged, "requests to be accepted again", 20)
+        until(lambda: sender.acknowledged > acknowledged, "requests to be accepted again")
         assert set(sender.refusals) == {503}
         assert refused > 20
     finally:

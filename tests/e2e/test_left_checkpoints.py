@@ -108,7 +108,7 @@ def living(
         ) as process,
     ):
         try:
-            until(lambda: ready.is_file() or process.poll() is not None, "the collector", 30)
+            until(lambda: ready.is_file() or process.poll() is not None, "the collector")
             assert process.poll() is None, (folder / "collector.log").read_text()
             yield msgspec.json.decode(ready.read_bytes(), type=Endpoints)
             if killed:

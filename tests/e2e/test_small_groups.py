@@ -39,7 +39,7 @@ class Grouped(Collector):
 
     def __exit__(self, *_: object) -> None:
         self.kill()
-        until(lambda: not (self._group.folder / "cgroup.procs").read_text(), "the end of its processes", 20)
+        until(lambda: not (self._group.folder / "cgroup.procs").read_text(), "the end of its processes")
 
     def post(self, body: bytes) -> int:
         """The status of one request; 0 where there was no answer."""
@@ -119,7 +119,7 @@ def test_a_small_group_holds_a_collector_as_shipped(tmp_path: Path, mib: int) ->
         time.sleep(2.0)
         assert collector.is_alive, collector.log
         again = [fakes.started(time.time_ns(), n_envs=1)]
-        until(lambda: collector.post(body("again", 1, again)) == 200, f"an answer:\n{collector.log}", 20)
+        until(lambda: collector.post(body("again", 1, again)) == 200, f"an answer:\n{collector.log}")
         assert group.kills == 0
 
 

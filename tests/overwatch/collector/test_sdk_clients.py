@@ -39,9 +39,9 @@ def snapshot(service: Service) -> Snapshot | None:
 def log_exporter(service: Service, transport: str) -> LogRecordExporter:
     """The SDK's log exporter for one transport, with gzip."""
     if transport == "http":
-        return HttpLogs(f"{service.endpoints.otlp_http}/v1/logs", compression=Compression.Gzip, timeout=5)
+        return HttpLogs(f"{service.endpoints.otlp_http}/v1/logs", compression=Compression.Gzip, timeout=30)
     endpoint = str(service.endpoints.otlp_grpc)
-    return GrpcLogs(endpoint, insecure=True, compression=grpc.Compression.Gzip, timeout=5)
+    return GrpcLogs(endpoint, insecure=True, compression=grpc.Compression.Gzip, timeout=30)
 
 
 @pytest.mark.parametrize("transport", ["http", "grpc"])

@@ -134,7 +134,7 @@ def export(service: Service, folder: Path, shows: str | None = None, trusts: str
     where = urlsplit(url(service, "otlp_grpc")).netloc
     with grpc.secure_channel(where, credentials, options) as channel:
         try:
-            channel.unary_unary(f"/{WIRES[Signal.LOGS].service}/Export")(b"", timeout=5)
+            channel.unary_unary(f"/{WIRES[Signal.LOGS].service}/Export")(b"", timeout=30)
         except grpc.RpcError as error:
             code: grpc.StatusCode = error.code()
             return code

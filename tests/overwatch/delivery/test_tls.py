@@ -163,6 +163,6 @@ def test_grpc_has_the_same_certificates(pki: Path, trusts: str, shows: str | Non
         port = server.add_secure_port("127.0.0.1:0", credentials)
         server.start()
         env = trusting(pki, trusts, shows=shows) | {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
-        answer = query(f"https://127.0.0.1:{port}", env, within_s=5.0)
+        answer = query(f"https://127.0.0.1:{port}", env, within_s=30.0)
         server.stop(None).wait()
     assert answer.verdict is Verdict(verdict)

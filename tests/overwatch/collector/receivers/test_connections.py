@@ -78,7 +78,7 @@ def test_ten_thousand_idle_connections_keep_no_one_out(endpoints: Endpoints, lis
     finally:
         for opened in held:
             opened.close()
-    until(lambda: served(endpoints, listener), "room for the peer that left", 15)
+    until(lambda: served(endpoints, listener), "room for the peer that left")
 
 
 def test_doors_live_through_having_no_descriptors(endpoints: Endpoints) -> None:
@@ -99,7 +99,7 @@ def test_doors_live_through_having_no_descriptors(endpoints: Endpoints) -> None:
         opened.close()
     began = time.monotonic()
     for listener in DOORS:
-        until(lambda listener=listener: served(endpoints, listener), f"{listener} to serve again", 15)  # type: ignore[misc]
+        until(lambda listener=listener: served(endpoints, listener), f"{listener} to serve again")  # type: ignore[misc]
     print(f"both doors serve {time.monotonic() - began:.2f} s after the descriptors came back")
 
 
@@ -137,7 +137,7 @@ def test_calls_that_are_taken_back_at_once_cost_nothing(endpoints: Endpoints) ->
         until(lambda: is_taken(channel), "a good client", 60)
     process = psutil.Process(endpoints.pid)
     process.cpu_percent()
-    until(lambda: time.sleep(1) or process.cpu_percent() < 50, "an idle processor", 15)
+    until(lambda: time.sleep(1) or process.cpu_percent() < 50, "an idle processor")
 
 
 def resets(count: int) -> bytes:
