@@ -188,7 +188,8 @@ def test_what_the_documents_show_is_taken(
     assert snapshot is not None
     assert snapshot.feed[-1].message == "Example log record"
     assert snapshot.counters["steps"] == 5
-    assert "I'm a server span" in (folder / "otlp" / "traces.jsonl").read_text()
+    traces = folder / "otlp" / "traces.jsonl"
+    until(lambda: traces.exists() and "I'm a server span" in traces.read_text(), "the span in the recording")
 
 
 def test_a_refusal_states_what_to_do(collector: tuple[Endpoints, Path], tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from tests.overwatch.collector.running import reported as lines_of
 from tests.overwatch_rl.servers import s3_url
 
 NOW = 1_700_000_000_000_000_000
-SOON = Patience(deadline_s=5.0, request_s=2.0, first_s=0.01, most_s=0.02)
+SOON = Patience(deadline_s=5.0, request_s=10.0, first_s=0.01, most_s=0.02)
 
 
 def opened(place: Path | str) -> Store:

@@ -14,7 +14,9 @@ from overwatch.objects.retrying import Patience
 from overwatch.objects.store import ConflictError, LostError, Store, StoreError, below, is_remote, open_store
 from tests.overwatch_rl.servers import FaultProxy, s3_url
 
-SOON = Patience(deadline_s=1.0, request_s=0.3, first_s=0.01, most_s=0.05)
+SOON = Patience(deadline_s=1.0, request_s=10.0, first_s=0.01, most_s=0.05)
+"""Of a store that does not answer."""
+ALIVE = Patience(request_s=10.0, first_s=0.01, most_s=0.05)
 LONG = Patience(deadline_s=60.0, request_s=0.3, first_s=0.01, most_s=0.05)
 PLACES = ("folder", "memory", "s3")
 
@@ -24,11 +26,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """An empty one of each kind."""
     match request.param:
         case "folder":
-            return open_store(tmp_path / "store", SOON)
+            return open_store(tmp_path / "store", ALIVE)
         case "memory":
-            return open_store(f"memory://{uuid4().hex}", SOON)
+            return open_store(f"memory://{uuid4().hex}", ALIVE)
         case _:
-            return open_store(s3_url(request.getfixturevalue("moto_address"), uuid4().hex), SOON)
+            return open_store(s3_url(request.getfixturevalue("moto_address"), uuid4().hex), ALIVE)
 
 
 def sha256(data: bytes) -> str:

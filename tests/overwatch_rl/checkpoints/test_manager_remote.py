@@ -21,7 +21,7 @@ from tests.overwatch_rl.checkpoints.made import state
 from tests.overwatch_rl.servers import FaultProxy, s3_url
 
 LONG_S = 120.0
-SOON = Patience(deadline_s=1.0, request_s=0.3, first_s=0.01, most_s=0.05)
+SOON = Patience(deadline_s=1.0, request_s=10.0, first_s=0.01, most_s=0.05)
 TENSORS = {"policy.safetensors:policy.w": torch.arange(5.0), "algorithm.safetensors:order": torch.ones(3)}
 
 

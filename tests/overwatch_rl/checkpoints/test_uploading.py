@@ -22,7 +22,9 @@ from tests.overwatch_rl.checkpoints.made import FILES, state, upload
 from tests.overwatch_rl.servers import FaultProxy, s3_url
 
 ROOT = Path(__file__).parents[3]
-SOON = Patience(deadline_s=1.0, request_s=0.3, first_s=0.01, most_s=0.05)
+SOON = Patience(deadline_s=1.0, request_s=10.0, first_s=0.01, most_s=0.05)
+"""Of a store that does not answer."""
+ALIVE = Patience(request_s=10.0, first_s=0.01, most_s=0.05)
 LONG = Patience(deadline_s=60.0, request_s=0.3, first_s=0.01, most_s=0.05)
 
 
@@ -37,7 +39,7 @@ def url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def store(url: str) -> Store:
     """The store there, claimed."""
-    made = open_store(url, SOON)
+    made = open_store(url, ALIVE)
     assert claim(made) == 1
     return made
 
@@ -62,7 +64,7 @@ def test_what_was_uploaded_is_read(url: str, store: Store, zstd: int) -> None:
     saved = upload(store, state(3, score=0.5), zstd=zstd)
 
     for place in (url, one_of(url, "001-00000003")):
-        found = find_checkpoint(place, patience=SOON)
+        found = find_checkpoint(place, patience=ALIVE)
         assert (found.where, found.state) == (saved.where, state(3, score=0.5))
         assert found.manifest == saved.manifest
         assert found.tensors(FILES[1])["b"].tolist() == [3.0] * 64
@@ -106,12 +108,12 @@ def test_a_damaged_file_is_found_and_the_one_before_is_taken(url: str, store: St
     upload(store, state(2))
     damaged(store, f"001-00000002/{name}")
 
-    assert find_checkpoint(url, patience=SOON).state.updates == 1
+    assert find_checkpoint(url, patience=ALIVE).state.updates == 1
     with pytest.raises(ValueError, match=rf"001-00000002/{name}.*(damaged|another hash)"):
-        find_checkpoint(one_of(url, "001-00000002"), patience=SOON)
+        find_checkpoint(one_of(url, "001-00000002"), patience=ALIVE)
     store.delete(f"001-00000001/{name}")
     with pytest.raises(ValueError, match="001-0000000"):
-        find_checkpoint(url, patience=SOON)
+        find_checkpoint(url, patience=ALIVE)
 
 
 @pytest.mark.parametrize("hint", [b"", b"{}", b"001-00000009", None])
@@ -123,7 +125,7 @@ def test_latest_is_a_hint(url: str, store: Store, hint: bytes | None) -> None:
     else:
         store.put("latest", hint)
 
-    assert find_checkpoint(url, patience=SOON).state.updates == 1
+    assert find_checkpoint(url, patience=ALIVE).state.updates == 1
     upload(store, state(2))
     latest, _ = remote.read_pointer(store, "latest")
     assert latest is not None
@@ -138,9 +140,9 @@ def test_who_goes_on_keeps_the_one_before_out(url: str, store: Store) -> None:
         FencedError, match=r"written by another training, of lineage 2; this one is of lineage 1"
     ):
         upload(store, state(6))
-    assert find_checkpoint(url, patience=SOON).state.updates == 5
+    assert find_checkpoint(url, patience=ALIVE).state.updates == 5
     upload(store, state(6, lineage=2))
-    assert find_checkpoint(url, patience=SOON).state.lineage == 2
+    assert find_checkpoint(url, patience=ALIVE).state.lineage == 2
     assert claim(store) == 3
 
 
@@ -180,7 +182,7 @@ def test_what_was_saved_now_stays_whatever_a_listing_shows(store: Store) -> None
 def test_a_place_without_any_or_without_a_server_is_named(url: str, moto_address: str) -> None:
     """With what to do."""
     with pytest.raises(ValueError, match="holds no checkpoint"):
-        find_checkpoint(url, patience=SOON)
+        find_checkpoint(url, patience=ALIVE)
     with FaultProxy(moto_address, rate=1.0, kinds=("error",)) as proxy:
         gone = s3_url(proxy.address, "x")
         with pytest.raises(ValueError, match="checkpoints in s3://bucket/x cannot be read: cannot list"):
@@ -196,7 +198,7 @@ def test_a_manifest_cannot_name_files_elsewhere(url: str, store: Store, tmp_path
     forged = msgspec.structs.replace(saved.manifest, files=files).sealed()
     store.put("001-00000001/MANIFEST.json", msgspec.json.encode(forged))
     with pytest.raises(ValueError, match="names a file outside of the checkpoint"):
-        find_checkpoint(url, patience=SOON)
+        find_checkpoint(url, patience=ALIVE)
 
 
 def test_urls_name_all_or_one() -> None:
@@ -230,7 +232,7 @@ def saves_under_faults(moto_address: str, saves: int, seed: int) -> tuple[int, F
                 assert newest <= found.state.updates <= updates
                 assert found.tensors(FILES[0])["a"].tolist() == [float(found.state.updates)] * 64
         assert find_checkpoint(s3_url(proxy.address, prefix), patience=LONG).state.updates >= newest
-        assert len(remote.versions_in(open_store(clean, SOON))) <= 4
+        assert len(remote.versions_in(open_store(clean, ALIVE))) <= 4
         return written, proxy
 
 

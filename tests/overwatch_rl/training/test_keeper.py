@@ -25,7 +25,7 @@ from tests.overwatch_rl.kept import Kept as Seen
 from tests.overwatch_rl.servers import FaultProxy, s3_url
 
 LONG_S = 60.0
-SOON = Patience(deadline_s=0.5, request_s=0.3, first_s=0.01, most_s=0.05)
+SOON = Patience(deadline_s=0.5, request_s=10.0, first_s=0.01, most_s=0.05)
 
 
 class Policy:
