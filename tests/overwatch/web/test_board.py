@@ -124,7 +124,7 @@ def test_any_row_of_a_large_fleet_is_scrolled_to(page_of: PageOf) -> None:
             expect(row.locator(".b-env")).to_have_text(str(whole[place + 6].env_id))
             expect(row.locator(".b-why")).to_have_text(" · ".join(whole[place + 6].anomaly.reasons))
         assert page.locator(".b-line").count() < 80
-        assert page.locator(".b-grid").get_attribute("aria-rowcount") == str(N + 1)
+        expect(page.locator(".b-grid")).to_have_attribute("aria-rowcount", str(N + 1))
         page.wait_for_url(re.compile(r"first=\d+"))
         page.close()
 
@@ -218,17 +218,19 @@ def test_keys_move_open_and_fold(page_of: PageOf) -> None:
         expect(here.locator(".b-env")).to_have_text("22")
         page.keyboard.press("k")
         page.keyboard.press("Enter")
-        assert page.url.endswith("?env=17")
+        page.wait_for_url("**/?env=17")
         expect(page.locator(".b-line[data-open] .b-env")).to_have_text("17")
         page.keyboard.press("Escape")
-        assert page.url.endswith("/")
+        page.wait_for_url("**/")
         page.keyboard.press("o")
         expect(page.locator(".b-line[data-kind=head]").first).to_contain_text("▸")
         expect(page.locator(".b-line[data-kind=head]").nth(1)).to_contain_text("▾")
         page.keyboard.press("o")
         page.keyboard.press("PageDown")
         expect(here).to_have_attribute("aria-rowindex", "12")
-        assert page.locator(".b-grid").get_attribute("aria-activedescendant") == here.get_attribute("id")
+        expect(page.locator(".b-grid")).to_have_attribute(
+            "aria-activedescendant", str(here.get_attribute("id"))
+        )
         page.keyboard.press("g")
         expect(here.locator(".b-env")).to_have_text("17")
         page.close()
@@ -275,8 +277,8 @@ def test_a_row_takes_two_lines_on_a_phone(page_of: PageOf) -> None:
         box = row.bounding_box()
         assert box is not None
         assert (round(box["height"]), box["width"] <= PHONE[0]) == (46, True)
-        assert row.locator(".b-why").is_visible()
-        assert not row.locator(".b-fps").is_visible()
+        expect(row.locator(".b-why")).to_be_visible()
+        expect(row.locator(".b-fps")).to_be_hidden()
         page.close()
 
 

@@ -85,7 +85,7 @@ def test_the_same_lines_pass_as_in_the_terminal(page_of: PageOf) -> None:
             expected = kept.lines(frozenset(level.split(",")) - {"", "all"}, search, facts=level == "")
             lines = _in_the_terminal(expected) if expected else []
             assert settled(page, partial(_listed, page), lines) == lines, (level, search)
-            assert page.get_by_text("no line passes").is_visible() == (not expected), (level, search)
+            expect(page.get_by_text("no line passes")).to_be_visible(visible=not expected)
         page.close()
 
 
@@ -99,7 +99,7 @@ def test_toggles_and_search_are_in_the_address_and_escape_drops_them(page_of: Pa
         page.keyboard.type("kl=0.0231")
         expect(page.locator(".feed li")).to_have_count(1)
         page.wait_for_url("**/?page=feed&search=kl%3D0.0231&level=errors%2Cpolicy")
-        assert page.get_by_role("button", name="errors").get_attribute("aria-pressed") == "true"
+        expect(page.get_by_role("button", name="errors")).to_have_attribute("aria-pressed", "true")
         page.locator("h2").first.click()
         page.keyboard.press("Escape")
         page.wait_for_url("**/?page=feed")

@@ -53,5 +53,5 @@ def test_a_place_of_the_pulse_opens_its_curve(page_of: PageOf) -> None:
     with Scene(scenario.storm()).served() as url:
         page = shown(page_of(url))
         page.locator(".p-cell", has_text="entropy").click()
-        assert page.url.endswith("?page=curves&name=entropy")
+        page.wait_for_url("**/?page=curves&name=entropy")
         page.close()

@@ -1,11 +1,13 @@
 """The page as a whole: what is shown first, where it goes, and what it does when the collector is away."""
 
 import json
+import re
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
+from playwright.sync_api import expect
 
 from tests.overwatch.collector import running
 from tests.overwatch.tui import scenario, states
@@ -31,7 +33,7 @@ def test_a_collectors_page_shows_its_run(tmp_path: Path, page_of: PageOf) -> Non
         page = shown(page_of(url))
 
         assert text(page, "h1") == "digits-1"
-        assert page.locator("#top .state").get_attribute("data-state") in ("live", "slow", "stale")
+        expect(page.locator("#top .state")).to_have_attribute("data-state", re.compile("live|slow|stale"))
         page.close()
 
 
@@ -102,11 +104,11 @@ def test_a_new_snapshot_replaces_the_old_one(page_of: PageOf) -> None:
         page.wait_for_selector(".verdict[data-severity=ok]")
         scene.show(scenario.storm())
         page.wait_for_selector(".verdict[data-severity=critical]")
-        assert page.locator("ol.alarms > li").count() == len(scenario.FINDINGS)
-        assert page.title() == "CRIT digits-0712 · Overwatch"
+        expect(page.locator("ol.alarms > li")).to_have_count(len(scenario.FINDINGS))
+        expect(page).to_have_title("CRIT digits-0712 · Overwatch")
         scene.show(scenario.healthy())
         page.wait_for_selector(".verdict[data-severity=ok]")
-        assert page.locator("ol.alarms > li").count() == 0
+        expect(page.locator("ol.alarms > li")).to_have_count(0)
         page.close()
 
 
@@ -134,7 +136,7 @@ def test_a_run_that_does_not_report_looks_like_it(page_of: PageOf, name: str) ->
     with Scene(snapshot).served() as url:
         page = shown(page_of(url))
 
-        assert page.locator("#top .state").get_attribute("data-state") == snapshot.link.state
+        expect(page.locator("#top .state")).to_have_attribute("data-state", snapshot.link.state)
         assert snapshot.link.state.replace("_", " ") in text(page, "#top .state").replace("_", " ")
         page.close()
 
