@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 # With a GPU: make demo TORCH="torch" ; another wheel source: TORCH="torch --index-url ..."
 TORCH ?= torch==2.13.0
 PYTEST_FLAGS ?=
-# Twice as many as cores of a small machine: many tests wait for a process or a deadline.
-WORKERS ?= 4
+# One more than cores of a small machine: many tests wait for a process; with two more none ends sooner.
+WORKERS ?= 3
 DEMO_FLAGS ?=
 # What checks the page: never part of it, and below build/.
 NODE := build/node
