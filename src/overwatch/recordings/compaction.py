@@ -125,22 +125,13 @@ class Job:
 
 
 def next_job(
-    held: Sequence[Held],
-    rules: Rules,
-    now: int,
-    other_bytes: int,
-    fresh_bytes: int = 0,
-    *,
-    is_full: bool = False,
+    held: Sequence[Held], rules: Rules, now: int, other_bytes: int, fresh_bytes: int = 0
 ) -> Job | None:
     """The next thing to do, `None` where all is well.
 
     `held` is in order; `other_bytes` is what the folder holds besides, e.g. what is written to, and
-    `fresh_bytes` those of them that were rotated since this clean-up began. `is_full`: the disk had no room
-    for the last thing, so nothing can be rewritten before something goes.
+    `fresh_bytes` those of them that were rotated since this clean-up began.
     """
-    if is_full:
-        return _letting_go(held, rules, other_bytes)
     return (
         _catching_up(held, rules, other_bytes, fresh_bytes)
         or _packing(held, rules, now)
@@ -154,10 +145,10 @@ def _catching_up(held: Sequence[Held], rules: Rules, other_bytes: int, fresh_byt
     """Where the clean-up falls behind, and the folder is beyond its budget: the oldest piece goes at once."""
     if fresh_bytes < _BEHIND * rules.piece_mib * _MIB:
         return None
-    return _letting_go(held, rules, other_bytes)
+    return letting_go(held, rules, other_bytes)
 
 
-def _letting_go(held: Sequence[Held], rules: Rules, other_bytes: int) -> Job | None:
+def letting_go(held: Sequence[Held], rules: Rules, other_bytes: int) -> Job | None:
     """Where the folder is beyond its budget: the oldest piece of which anything is left goes whole."""
     if not _is_beyond(held, rules, other_bytes):
         return None

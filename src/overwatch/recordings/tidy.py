@@ -21,7 +21,7 @@ from overwatch.file_lock import locked
 from overwatch.journal import Signal
 from overwatch.otlp.thin import Span
 from overwatch.recordings.checkpoints import bytes_left, forget_up_to
-from overwatch.recordings.compaction import Around, Held, Rules, compact, next_job
+from overwatch.recordings.compaction import Around, Held, Rules, compact, letting_go, next_job
 from overwatch.recordings.files import live_lines, piece_lines
 from overwatch.recordings.index import Entry, Gone, Header, Located, Raised, Started, read_entry
 from overwatch.recordings.pieces import INDEX, Piece, inventory
@@ -98,11 +98,17 @@ class _Tidying:
                 break
             fresh = sum(one.size for one in self._held.values() if one.piece.last > self._wanted.through)
             other = self._live_bytes() + fresh
-            job = next_job(held, self._wanted.rules, self._wanted.now, other, fresh, is_full=is_full)
+            rules = self._wanted.rules
+            # Without room to rewrite anything, something has to go first.
+            job = (
+                letting_go(held, rules, other)
+                if is_full
+                else next_job(held, rules, self._wanted.now, other, fresh)
+            )
             if job is None:
                 break
             try:
-                compact(self._folder, job, self._around(), packs=self._wanted.rules.packs)
+                compact(self._folder, job, self._around(), packs=rules.packs)
                 jobs, is_full = jobs + 1, False
             except OSError as error:
                 self._error = f"{job.pieces[0].piece.name(INDEX)}: {error}"
