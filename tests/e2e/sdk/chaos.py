@@ -34,7 +34,7 @@ HERE = Path(__file__).parent
 DEADLINE_S = 60.0
 SMALL = "1m"
 SHM = Path("/dev/shm")
-LATE_S = 20.0
+LATE_S = 5.0
 """How much longer than asked a flush or a close may take beside much else; what hangs never ends."""
 
 

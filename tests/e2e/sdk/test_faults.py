@@ -29,15 +29,18 @@ from pathlib import Path
 
 import pytest
 
+from overwatch.sdk.lifetime import EXIT_S
 from tests.e2e.sdk.chaos import SHM, needs_mounts, recording, sync, training, wait_for
 from tests.ports import free_port
 
 
 def test_a_collector_that_was_never_there(tmp_path: Path) -> None:
     """All is kept, nothing is claimed, and it is logged once."""
-    with training(tmp_path, f"http://127.0.0.1:{free_port()}", flush_s=0.3, close_s=1.0) as trainer:
+    with training(tmp_path, f"http://127.0.0.1:{free_port()}", flush_s=3.0, close_s=1.0) as trainer:
         trainer.wait_steps(20)
         ending = trainer.ending()
+        # As long as asked, and not as long as where nothing is asked.
+        assert ending.flush_took_s > EXIT_S
         assert (ending.flushed, ending.delivered, ending.dropped) == (False, False, {})
         assert ending.kept == ending.accepted
         assert trainer.errors().count("does not take telemetry") <= 1
@@ -87,12 +90,13 @@ def test_answers_that_are_lost(tmp_path: Path) -> None:
 
 def test_an_exporter_that_stands_still_at_the_end(tmp_path: Path) -> None:
     """It is ended in time; what it had not delivered is kept, and the next start's or `sync`'s to deliver."""
-    with recording(tmp_path) as collector, training(tmp_path, collector.endpoint, close_s=1.0) as trainer:
+    with recording(tmp_path) as collector, training(tmp_path, collector.endpoint, close_s=3.0) as trainer:
         wait_for(lambda: collector.size, "the first request")
         for pid in trainer.exporters():
             os.kill(pid, signal.SIGSTOP)
         trainer.wait_steps(50)
         ending = trainer.ending()
+        assert ending.close_took_s > EXIT_S
         assert ending.kept > 0
         assert ending.dropped == {}
         sync(tmp_path)
