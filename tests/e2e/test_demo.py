@@ -197,11 +197,10 @@ def test_seeds_and_gates_are_in_the_feed(demo: Demo) -> None:
 
 
 def test_a_healthy_run_has_no_finding(demo: Demo) -> None:
-    """Nothing is red in a run that learns; only that a busy machine slowed its updates would be true."""
-    every = (finding for snapshot in demo.snapshots for finding in snapshot.findings)
-    found = {finding.code for finding in every if finding.severity != "info"}
+    """Nothing is red in a run that learns; a busy machine may slow it, and it may be solved."""
+    found = {finding.code for snapshot in demo.snapshots for finding in snapshot.findings}
 
-    assert found <= {"policy-update-time"}
+    assert found <= {"policy-update-time", "converged"}
 
 
 def test_nothing_was_dropped_on_the_way(demo: Demo) -> None:
