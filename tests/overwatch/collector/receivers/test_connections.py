@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -99,7 +100,7 @@ def test_doors_live_through_having_no_descriptors(endpoints: Endpoints) -> None:
         opened.close()
     began = time.monotonic()
     for listener in DOORS:
-        until(lambda listener=listener: served(endpoints, listener), f"{listener} to serve again")  # type: ignore[misc]
+        until(partial(served, endpoints, listener), f"{listener} to serve again")
     print(f"both doors serve {time.monotonic() - began:.2f} s after the descriptors came back")
 
 
