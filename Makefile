@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 # With a GPU: make demo TORCH="torch" ; another wheel source: TORCH="torch --index-url ..."
 TORCH ?= torch==2.13.0
 PYTEST_FLAGS ?=
-# One more than cores of a small machine: many tests wait for a process; with two more none ends sooner.
+# One more than cores of a small machine, as many tests wait for a process. A fourth ends a tenth sooner on
+# two cores, and takes time from processes that tests watch.
 WORKERS ?= 3
 DEMO_FLAGS ?=
 # What checks the page: never part of it, and below build/.
