@@ -18,6 +18,7 @@ from overwatch.journal.records import VERSION as JOURNAL_VERSION
 from overwatch.journal.records import LogVersionError
 from overwatch.journal.scan import scan
 from overwatch.recordings.index import Located, Started
+from overwatch.recordings.pieces import Piece, inventory
 from tests.e2e.killing import indexed
 from tests.overwatch.collector.running import eventually, running
 
@@ -37,6 +38,11 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def pieces_of(recording: Path) -> tuple[Piece, ...]:
+    """The pieces of a recording that count."""
+    return inventory([path.name for path in recording.iterdir()]).pieces
+
+
 def formats(folder: Path) -> dict[str, int]:
     """The versions that a data folder is of."""
     segment = next((folder / JOURNAL).glob("journal-*.ow*"))
@@ -51,15 +57,19 @@ def formats(folder: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("fixture", OLDER, ids=lambda path: path.name.partition(".tar")[0])
 def test_an_older_folder_is_opened_and_loses_nothing(fixture: Path, tmp_path: Path) -> None:
-    """What its journal held is in the recording, its run is judged, and the collector goes on."""
+    """What its journal held is in the recording, its run is judged, and the collector goes on.
+
+    These folders are of another day, so that age alone would thin their numbers: here nothing is thinned.
+    """
     folder = unpacked(fixture, tmp_path / "data")
     accepted = [kept.sequence for kept in scan(folder / JOURNAL)]
     has_place = (folder / JOURNAL / "otlp_file.cursor").exists()
 
-    with running(folder) as service:
+    with running(folder, "exporters.otlp_file.thinning.enabled=false") as service:
         latest = service.context.notifier
         eventually(lambda: latest.latest and any(run == RUN for run, _ in latest.latest.snapshots))
         assert service.context.journal.opened_at == accepted[-1] + 1
+        eventually(lambda: any(piece.is_packed for piece in pieces_of(folder / "otlp")))
 
     every = indexed(folder / "otlp")
     entries = [entry.sequence for entry in every if isinstance(entry, Located | Started)]
