@@ -71,6 +71,7 @@ def own_places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("left")
     own = {"OVERWATCH_SPOOL_DIR": str(folder / "spool"), "OVERWATCH_RING_DIR": str(folder / "rings")}
     own["OVERWATCH_REPLAY_CACHE"] = str(folder / "replay")
+    own["SB3_LOGDIR"] = str(folder / "sb3")
     own["OVERWATCH_QUIET"] = "1"
     # Trainers of one user share an exporter, which some tests kill: not that of another worker's tests.
     own["XDG_RUNTIME_DIR"] = str(folder / "runtime")

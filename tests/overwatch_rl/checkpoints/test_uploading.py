@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from uuid import uuid4
@@ -259,10 +260,12 @@ def test_three_hundred_saves_survive_faults(moto_address: str, seed: int) -> Non
 def killed(url: str, stride: int) -> tuple[int, int, int]:
     """Saves, killed at every so many lines: kills, and how often the one before or the new one was found."""
     script = Path(__file__).with_name("killed_remote.py")
-    ran = subprocess.run(
-        [sys.executable, str(script), url, str(stride)],
-        check=False, capture_output=True, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    # What a reader fetched, it leaves behind as it ends.
+    with tempfile.TemporaryDirectory() as own:
+        ran = subprocess.run(
+            [sys.executable, str(script), url, str(stride)], check=False, capture_output=True, text=True,
+            cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": own},
+        )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     kills, before, after = (int(word) for word in ran.stdout.split())
     return kills, before, after

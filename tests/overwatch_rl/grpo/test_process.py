@@ -1,6 +1,7 @@
 """`overwatch-rl grpo` as processes: server, handlers and trainer, how they begin, go on and end."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -101,7 +102,8 @@ def test_a_run_whose_handlers_all_fail_ends_with_their_words(tmp_path: Path) -> 
 
 def test_what_a_killed_trainer_started_ends_with_it(tmp_path: Path) -> None:
     """Server and handlers, though nobody ended them."""
-    trainer = subprocess.Popen(words("--updates", "100000"), stdout=subprocess.PIPE, text=True)
+    own = {**os.environ, "TMPDIR": str(tmp_path)}  # A killed process leaves its weights behind.
+    trainer = subprocess.Popen(words("--updates", "100000"), stdout=subprocess.PIPE, text=True, env=own)
     try:
         assert trainer.stdout is not None
         for line in trainer.stdout:
