@@ -30,6 +30,9 @@ from overwatch.simulate import Moment
 SECOND: Final = 1_000_000_000
 ALIVE_NS: Final = 4 * SECOND
 """Between signs of life."""
+AWAY_NS: Final = 3600 * SECOND
+"""Where rows are so far apart that nothing is known of the time between: a program that was resumed days
+later, or a file that was left long ago."""
 _SPACE_NS: Final = SECOND
 """Between rows without a time."""
 _OF_EPISODES: Final = frozenset(
@@ -95,8 +98,12 @@ class Story:
                 yield Moment(at=at, events=events)
 
     def alive(self, now: int) -> Iterator[Moment]:
-        """Signs of life from the newest event to `now`."""
-        while self.started is not None and not self.is_away and now - self.last_at > ALIVE_NS:
+        """Signs of life from the newest event to `now`; none of a time in which there may have been none."""
+        if self.started is None or self.is_away:
+            return
+        if now - self.last_at > AWAY_NS:
+            self.last_at = now - ALIVE_NS
+        while now - self.last_at > ALIVE_NS:
             self.last_at += ALIVE_NS
             mark = Measured(at=self.last_at, scope=Scope.TOWER, values=scalars({SDK_DROPPED.name: 0.0}))
             yield Moment(at=self.last_at, events=(mark,))

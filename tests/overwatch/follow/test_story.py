@@ -148,6 +148,19 @@ def test_a_writer_that_writes_seldom_is_alive() -> None:
     assert [one.at for one in alive] == [int(1.7e9) * SECOND + n * ALIVE_NS for n in range(1, 15)]
 
 
+@pytest.mark.parametrize("years", [0.1, 1, 50])
+def test_of_a_writer_that_was_away_no_sign_of_life_is_made_up(years: float) -> None:
+    """Not between rows, where it was resumed, nor up to now, where its file is old; then they go on."""
+    at = int(1.7e9 + years * 365 * 86_400)
+    story = Story(Declared())
+    found = events(story, {"_timestamp": 1.7e9, "kl": 1}, {"_timestamp": at, "kl": 1})
+
+    assert not [one for one in found if isinstance(one, Measured) and one.scope is Scope.TOWER]
+    now = 2 * at * SECOND
+    assert not list(story.alive(now))
+    assert [one.at for one in story.alive(now + 1)] == [now]
+
+
 def test_what_the_user_and_the_file_state_of_the_run_begins_it() -> None:
     """The user's word stands; the number of actions gives the most entropy; grpo has its limits."""
     story = Story(Declared(algo="grpo", config={"n_actions": "2"}))
