@@ -1,7 +1,8 @@
 """Where the requests of followed runs go: a recording, as a collector writes it.
 
-Rules: a batch has the stamp at which it came; of what is imported that is just behind its own time. Must not
-know runs.
+Rules: a batch has the stamp at which it came; of what is imported that is just behind its own time. Where
+nothing came for long, e.g. between two runs of different days, the recording has a gap, as of a collector
+that was away: no tick of it is replayed. Must not know runs.
 """
 
 import time
@@ -18,6 +19,8 @@ from overwatch.simulate.delivery import Reported
 
 DELAY_NS: Final = 5_000_000
 """From an imported event to its stamp."""
+GAP_NS: Final = 60 * SLOW_NS
+"""What is longer without a batch is a gap; a run that is followed gives a sign of life each few seconds."""
 
 
 class Recorder:
@@ -28,18 +31,25 @@ class Recorder:
         self._is_live = begin is None
         self._stamp = time.time_ns() if begin is None else begin
         self._writer = RecordingWriter(out / "otlp", (Signal.LOGS,))
-        body = msgspec.json.encode({"version": __version__, "followed": True}, order="deterministic")
-        self._sequence = 1
-        self._writer.start(Batch(sequence=1, stamp=self._stamp, signal=Signal.START, body=body))
+        self._sequence = 0
+        self._start(self._stamp)
 
     def put(self, reported: Reported) -> None:
         """Write one request. Raises `OSError`."""
         came = time.time_ns() if self._is_live else reported.at + DELAY_NS
+        if came - self._stamp > GAP_NS:
+            self._start(came - 1, after=next_tick(self._stamp) + SLOW_NS)
         self._stamp = max(self._stamp + 1, came)
         self._sequence += 1
         self._writer.write(
             Batch(sequence=self._sequence, stamp=self._stamp, signal=Signal.LOGS, body=reported.body)
         )
+
+    def _start(self, stamp: int, **more: int) -> None:
+        """Begin, or go on after a gap from what came up to `after`."""
+        self._sequence += 1
+        body = msgspec.json.encode({"version": __version__, "followed": True, **more}, order="deterministic")
+        self._writer.start(Batch(sequence=self._sequence, stamp=stamp, signal=Signal.START, body=body))
 
     def close(self) -> None:
         """Note the end, and let go of the files. Raises `OSError`."""

@@ -61,6 +61,39 @@ def test_an_import_is_a_recording_with_the_files_own_times(tmp_path: Path) -> No
     assert html.stat().st_size > 10_000
 
 
+def test_of_the_time_in_which_nothing_was_written_no_recording_is_made(tmp_path: Path) -> None:
+    """A run that was resumed a year later, and one of years before: only what was written is replayed."""
+    (tmp_path / "runs").mkdir()
+    for name, begins in (("resumed", (1.7e9, 1.73e9)), ("older", (1.5e9,))):
+        rows = [{"_timestamp": begin + n, "kl_divergence": 0.01} for begin in begins for n in range(30)]
+        (tmp_path / "runs" / f"{name}.jsonl").write_text(lines_of(rows))
+    assert overwatch("import", tmp_path / "runs", "-o", tmp_path / "out").exit_code == 0
+    recorded = list(open_input(tmp_path / "out").recorded())
+
+    assert len(recorded) < 200
+    assert not [snapshot for snapshot in recorded if snapshot.findings]
+    last = last_of(tmp_path / "out")
+    assert {run_id: (one.run.update, one.run.outcome) for run_id, one in last.items()} == {
+        "runs/older": (30, "completed"), "runs/resumed": (60, "completed"),
+    }  # fmt: skip
+    assert {1.5e9 + 20, 1.7e9 + 20, 1.73e9 + 20} <= {snapshot.time for snapshot in recorded}
+
+
+@pytest.mark.timeout(60)
+def test_a_file_that_was_left_long_ago_is_followed_from_now(tmp_path: Path) -> None:
+    """Its run is sent with its own times, and no sign of life of the years between."""
+    path = tmp_path / "old.jsonl"
+    path.write_text(lines_of([{"_timestamp": 1.5e9 + n, "kl_divergence": 0.01} for n in range(30)]))
+    os.utime(path, (1.5e9 + 30, 1.5e9 + 30))
+    with running(tmp_path / "collector") as service:
+        words = ("--run", "x", "--endpoint", service.endpoints.otlp_http, "--until-idle", "1")
+        result = overwatch("follow", path, *words)
+    assert result.exit_code == 0, result.output
+    snapshot = last_of(tmp_path / "collector/otlp")["x"]
+
+    assert (snapshot.run.update, snapshot.run.outcome, snapshot.run.started) == (30, "completed", 1.5e9)
+
+
 def test_an_import_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     """Nothing to read, a recording that is there, a bad setting, one name for two runs: status 2 and why."""
     (tmp_path / "empty").mkdir()
