@@ -5,6 +5,7 @@ under its own name. What is no single number is left out; an array or a tensor o
 on whatever device. Must not know a library's classes.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from numbers import Real
 from typing import Any
@@ -13,11 +14,17 @@ from overwatch.catalog import CUSTOM_PREFIX, Library, recognise
 
 
 def scalar(value: object) -> float | None:
-    """A number, or the only element of an array or a tensor; `None` for all else."""
+    """A number, or the only element of an array or a tensor; `None` for all else.
+
+    A whole number that no float holds is infinite, as it is where a file has it with an exponent.
+    """
     if isinstance(value, bool | str):
         return None
     if isinstance(value, Real):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            return -math.inf if value < 0 else math.inf
     size = getattr(value, "numel", None) or getattr(value, "size", None)
     if (size() if callable(size) else size) != 1 or not hasattr(value, "item"):
         return None

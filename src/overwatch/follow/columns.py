@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from overwatch.adapters.numbers import scalar
 from overwatch.catalog import Library, recognise
 from overwatch.catalog.libraries.guess import library_of
 
@@ -33,8 +34,10 @@ ELAPSED: Final = (
 """Columns with the seconds since the run began."""
 _EARLIEST_S: Final = 5e8
 """Unix seconds of 1985: smaller numbers are no time of a calendar."""
-_LATEST_S: Final = 1e11
-"""Larger ones are milliseconds, or nanoseconds."""
+_LONGEST_S: Final = 1e9
+"""Seconds since a run began, three decades of them."""
+_LATEST_S: Final = 9e9
+"""Larger ones are milliseconds, or nanoseconds; of later years than 2255 the nanoseconds are no 64 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +85,12 @@ class Columns:
     def time_of(self, values: Mapping[str, Any]) -> float | None:
         """Unix seconds, where a column has a time of the calendar."""
         names = (self._chosen.time,) if self._chosen.time else TIMES
-        return next((at for name in names if (at := _calendar(values.get(name))) is not None), None)
+        return next((at for name in names if (at := calendar(values.get(name))) is not None), None)
 
     def elapsed_of(self, values: Mapping[str, Any]) -> float | None:
-        """Seconds since the run began."""
-        return _first(values, (self._chosen.time,) if self._chosen.time else ELAPSED)
+        """Seconds since the run began, where a column has as many as can be."""
+        since = _first(values, (self._chosen.time,) if self._chosen.time else ELAPSED)
+        return since if since is not None and 0 <= since <= _LONGEST_S else None
 
     def numbers_of(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The row without its times and steps, which are no charts."""
@@ -100,9 +104,9 @@ _PLACES: Final = frozenset((*UPDATES, *STEPS, *TIMES, *ELAPSED))
 
 def _first(values: Mapping[str, Any], names: Iterable[str]) -> float | None:
     for name in names:
-        value = values.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-            return float(value)
+        number = scalar(values.get(name))
+        if number is not None and math.isfinite(number):
+            return number
     return None
 
 
@@ -110,16 +114,19 @@ def _whole(value: float | None) -> int | None:
     return int(value) if value is not None and 0 <= value < 1 << 53 else None
 
 
-def _calendar(value: object) -> float | None:
+def calendar(value: object) -> float | None:
+    """Unix seconds that a value is a time of; `None` where it is none, or of no year of this age."""
     if isinstance(value, str):
         try:
             when = datetime.fromisoformat(value)
         except ValueError:
             return None
-        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-    if not isinstance(value, int | float) or not math.isfinite(value):
+        seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+        return seconds if _EARLIEST_S < seconds <= _LATEST_S else None
+    number = scalar(value)
+    if number is None or not math.isfinite(number):
         return None
-    seconds = float(value)
+    seconds = number
     while seconds > _LATEST_S:
         seconds /= 1000
     return seconds if seconds > _EARLIEST_S else None

@@ -20,7 +20,7 @@ from overwatch.catalog.policy import RETURN
 from overwatch.catalog.run import SDK_DROPPED, STEPS
 from overwatch.events import Conflated, Event, Measured, RunFinished, RunStarted, scalars
 from overwatch.follow.base import Logged
-from overwatch.follow.columns import ENV_STEPS, Chosen, Columns
+from overwatch.follow.columns import ENV_STEPS, Chosen, Columns, calendar
 from overwatch.sdk.identity import config_text
 from overwatch.sdk.launch import with_max_entropy
 from overwatch.sdk.names import DIALECT, Dialect, Names
@@ -141,7 +141,9 @@ class Story:
         before = self.last_at
         space = min(max(file_ns - before, 0) // len(rows), _SPACE_NS)
         for place, (row, since) in enumerate(zip(rows, elapsed, strict=True)):
-            seconds = row.at if row.at is not None else self.columns.time_of(row.values)
+            seconds = calendar(row.at)
+            if seconds is None:
+                seconds = self.columns.time_of(row.values)
             if seconds is None and since is not None and self._began_s is not None:
                 seconds = self._began_s + since
             if seconds is None:

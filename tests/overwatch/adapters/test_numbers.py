@@ -29,6 +29,11 @@ def test_a_single_number_is_one_whatever_holds_it(value: object) -> None:
     assert scalar(value) == 2.0
 
 
+def test_a_whole_number_beyond_every_float_is_infinite() -> None:
+    """As `1e400` is, and no error in a trainer's loop."""
+    assert [scalar(sign * 10**400) for sign in (1, -1)] == [math.inf, -math.inf]
+
+
 @pytest.mark.parametrize(
     "value",
     [True, None, "2", [2.0], np.array([1.0, 2.0]), np.array("x"), torch.ones(2), {"a": 1.0}, np.bool_(True)],

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +13,7 @@ from overwatch.follow.base import Logged
 from overwatch.follow.columns import Chosen, Columns
 from overwatch.follow.story import ALIVE_NS, SECOND, Declared, Story
 
+HUGE = pytest.param(10**400, id="huge")
 FILE_NS = 1_800_000_000 * SECOND
 SB3_ROW = {"time/iterations": 1, "time/time_elapsed": 2, "time/total_timesteps": 128, "train/approx_kl": 0.01}
 
@@ -138,6 +139,32 @@ def test_rows_have_the_times_of_their_columns(rows: list[dict[str, Any]], second
 
     assert [one.at / SECOND for one in found] == seconds
     assert story.is_spaced == ("time" in rows[0])
+
+
+@pytest.mark.parametrize(
+    "time",
+    ["9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00", "1970-01-01", 5e10, 1e11, -5e9, 0, math.nan, HUGE],
+)
+def test_a_time_of_no_calendar_is_none(time: object) -> None:
+    """Of years that no nanoseconds reach, or before any trainer: the row has the file's."""
+    row = {"approx_kl": 0.1}
+    for given in ({**row, "timestamp": time}, Logged(values=row, at=cast("Any", time))):
+        story = Story(Declared())
+
+        assert [one.at for one in updates(events(story, given))] == [FILE_NS]
+        assert story.is_spaced
+
+
+@pytest.mark.parametrize("since", [HUGE, 1e300, -1e300, 1e19, 1.1e9, -1])
+def test_no_run_is_as_long_as_a_broken_clock_has_it(since: float) -> None:
+    """The other rows have their times, whichever comes first."""
+    for place in range(3):
+        rows: list[dict[str, Any]] = [{"approx_kl": 0.1, "time/time_elapsed": n} for n in (10, 20, 30)]
+        rows[place]["time/time_elapsed"] = since
+        times = [one.at for one in updates(events(Story(Declared()), *rows))]
+
+        assert times == sorted(times)
+        assert FILE_NS - 30 * SECOND <= times[0] <= times[-1] <= FILE_NS
 
 
 def test_a_writer_that_writes_seldom_is_alive() -> None:
