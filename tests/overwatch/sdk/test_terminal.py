@@ -57,7 +57,7 @@ def test_what_no_collector_took_is_counted_with_the_commands_that_send_it(
     """The exporter logs that the collector is away, once; the card names how much waits."""
     run = overwatch.sdk.start(run_id="r", endpoint="http://127.0.0.1:9", sample=False)
     run.log("kept")
-    run.flush(3.0)
+    run.flush(8.0)
     report = run.close(1.0)
     shown = lines(capfd.readouterr().err)
     away = [line for line in shown if "does not take telemetry" in line]
