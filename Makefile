@@ -17,7 +17,7 @@ BENCH_FLAGS ?=
 # Python's byte code is kept: each worker of the tests and each program that they start would compile anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick pythons test check gates lint types types-linux types-darwin types-page imports slow calibration corpus learning libraries libraries-judged long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-size bench-prometheus bench-tui bench-web bench-train bench-replay bench-rollouts bench-learner bench-morph generate screenshots constraints docs release clean
+.PHONY: demo quick pythons test check gates lint types types-linux types-darwin types-page imports slow calibration corpus learning libraries libraries-judged long bench bench-sdk bench-collector bench-doors bench-diagnosis bench-prometheus bench-tui bench-web bench-train bench-replay bench-rollouts bench-learner bench-morph generate screenshots constraints docs release clean
 
 $(VENV)/.installed: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -131,9 +131,6 @@ bench-prometheus: $(VENV)/.installed  ## the page of runs: its text, a scrape at
 
 bench-diagnosis: $(VENV)/.installed  ## what a tick costs at 1,024 to 131,072 envs, beside plain objects
 	$(BIN)/python tests/bench/bench_diagnosis.py $(BENCH_FLAGS)
-
-bench-size: $(VENV)/.installed  ## what a rank, a run, an env and an update take: the units of `overwatch size`; BENCH_FLAGS="--write" keeps them
-	$(BIN)/python tests/bench/bench_size.py $(BENCH_FLAGS)
 
 generate: $(VENV)/.installed  ## rewrite what is generated from the catalogue and the types
 	$(BIN)/python -m overwatch.generate

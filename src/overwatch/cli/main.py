@@ -30,7 +30,6 @@ from overwatch.cli.fleet import fleet
 from overwatch.cli.follow import follow, import_
 from overwatch.cli.interrupts import STATUS
 from overwatch.cli.recordings import Recorded, audit, compare, export, query, report
-from overwatch.cli.size import size
 from overwatch.cli.stack import rules, stack, stack_folder
 from overwatch.cli.streams import Commands, format_option, log_to_stdout_without_stderr, until_unread, warn
 from overwatch.cli.watch import need_textual
@@ -356,6 +355,6 @@ def locate(what: str | None) -> None:
 
 for _command in (
     attend, backup, catalog, config, stack, query, audit, export, report, compare, rules, fleet, follow,
-    import_, size, web,
+    import_, web,
 ):  # fmt: skip
     main.add_command(_command)

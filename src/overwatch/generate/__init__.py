@@ -19,7 +19,6 @@ from overwatch.generate.page_types import page_types
 from overwatch.generate.rules import Plan, case_file, recordings, rule_file, steady_alerts, windowed_alerts
 from overwatch.generate.runbooks_page import runbooks_page
 from overwatch.generate.schema import snapshot_schema
-from overwatch.generate.sizing_page import sizing_page
 
 _LENGTHS: Final = {"6h": Plan(run_length_s=21_600), "24h": Plan(), "7d": Plan(run_length_s=604_800)}
 """Lengths of runs for which rules are shipped; `overwatch rules` makes them for any other."""
@@ -64,7 +63,6 @@ _ORIGINALS: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(
         "docs/catalog.md": catalog_page,
         "docs/runbooks.md": runbooks_page,
         "docs/bounds.md": bounds_page,
-        "docs/sizing.md": sizing_page,
         **{board.file: partial(board_text, board) for board in Board},
         "dashboards/rules/overwatch.yaml": _rules,
         "dashboards/rules/tests/overwatch.yaml": _rule_cases,
