@@ -30,7 +30,7 @@ from overwatch.cli.fleet import fleet
 from overwatch.cli.follow import follow, import_
 from overwatch.cli.interrupts import STATUS
 from overwatch.cli.recordings import Recorded, audit, compare, export, query, report
-from overwatch.cli.stack import rules, stack, stack_folder
+from overwatch.cli.rules import rules
 from overwatch.cli.streams import Commands, format_option, log_to_stdout_without_stderr, until_unread, warn
 from overwatch.cli.watch import need_textual
 from overwatch.cli.web import web
@@ -329,7 +329,6 @@ def _spool() -> Path:
 _PLACES: Final[dict[str, tuple[str, Callable[[], Path]]]] = {
     "config": ("settings of the terminal", _settings_file),
     "data": ("the collector's journal and recordings, as shipped", _data),
-    "stack": ("Prometheus, Alertmanager and Grafana of `overwatch stack`", stack_folder),
     "spool": ("what trainers could not deliver yet", _spool),
     "discovery": ("where the running collector is announced", discovery.path),
 }
@@ -354,7 +353,7 @@ def locate(what: str | None) -> None:
 
 
 for _command in (
-    attend, backup, catalog, config, stack, query, audit, export, report, compare, rules, fleet, follow,
+    attend, backup, catalog, config, query, audit, export, report, compare, rules, fleet, follow,
     import_, web,
 ):  # fmt: skip
     main.add_command(_command)
