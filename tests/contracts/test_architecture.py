@@ -43,8 +43,8 @@ def _thread_names() -> set[str]:
     return found
 
 
-OF_COMMANDS: Final = {"sender", "live-check", "signals"}
-"""Threads of `overwatch simulate`, `overwatch catalog live-check` and of whatever waits for a signal."""
+OF_COMMANDS: Final = {"sender", "signals"}
+"""Threads of `overwatch simulate` and of whatever waits for a signal."""
 
 
 def test_every_thread_is_on_the_page() -> None:

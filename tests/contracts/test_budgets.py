@@ -26,12 +26,7 @@ WIDE: Final[dict[str, str]] = {
 """Functions with more parameters, each with its reason."""
 
 
-DEEP: Final = (
-    "overwatch.generate.registry_reading._Event",
-    "overwatch.generate.registry_reading._Metric",
-    "overwatch.generate.registry_reading._Span",
-    "overwatch_rl.telemetry.running.Lines",
-)
+DEEP: Final = ("overwatch_rl.telemetry.running.Lines",)
 """Classes with more classes above them that are still there."""
 
 

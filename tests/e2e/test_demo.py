@@ -6,17 +6,25 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import jsonschema
 import pytest
-from click.testing import CliRunner
+from google.protobuf.message import Message
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from overwatch import codec
-from overwatch.cli import main
+from overwatch.conventions import registry
+from overwatch.feeds.inputs import open_input
 from overwatch.feeds.recording import Recording
+from overwatch.journal import Signal
+from overwatch.otlp import wire
 from overwatch.snapshot import Snapshot
 from overwatch.state.derived import SLOPE_NEEDS, SPREAD_FROM, correlation, slope
 from overwatch.state.policy import HISTORY
@@ -210,11 +218,47 @@ def test_nothing_was_dropped_on_the_way(demo: Demo) -> None:
 
 def test_everything_is_emitted_in_registered_names(demo: Demo) -> None:
     """Logs, metrics and spans of a real run: no violation, and no name that the registry does not have."""
-    report = CliRunner().invoke(main, ["catalog", "live-check", str(demo.folder), "--format", "json"])
-    stated = json.loads(report.stdout)
+    recording, held = open_input(demo.folder), registry()
+    assert isinstance(recording, Recording)
+    sent = {
+        name
+        for segment in recording.segments()
+        for batch in recording.read(segment.entries)
+        if batch.signal is not Signal.START
+        for name in _names(wire.parse(batch.signal, batch.body))
+    }
+    spans = {name for span in held.spans.values() for name in span.names}
+    own = next(one.key for one in held.attributes.values() if one.kind.startswith("template"))
 
-    assert (report.exit_code, stated["registered_share"], stated["findings"]) == (0, 1.0, [])
-    assert {"log records", "points", "spans"} <= stated["items"].keys()
+    assert {("metric", "overwatch.policy.kl_divergence", "{nat}"), ("span", "rl.loop", "")} <= sent
+    for kind, name, unit in sent:
+        match kind:
+            case "metric":
+                assert held.metrics[name].unit == unit
+            case "event":
+                assert name in held.events
+            case "span":
+                assert name in spans
+            case _:
+                assert name in held.attributes or name.startswith(f"{own}.")
+
+
+def _names(message: Message) -> Iterator[tuple[str, str, str]]:
+    """Kind, name and unit of all that a request names; not what is inside of values and bodies."""
+    match message:
+        case KeyValue():
+            yield "attribute", message.key, ""
+            return
+        case Metric():
+            yield "metric", message.name, message.unit
+        case LogRecord() if message.event_name:
+            yield "event", message.event_name, ""
+        case Span():
+            yield "span", message.name, ""
+    for field, value in message.ListFields():
+        if field.message_type is not None and field.name != "body":
+            for below in value if field.is_repeated else (value,):
+                yield from _names(below)
 
 
 def test_promtool_finds_nothing_wrong_with_the_scrape(demo: Demo) -> None:

@@ -99,11 +99,6 @@ def span_of(name: str) -> str:
     return name if phase is None else _DRAFT_SPANS.get(phase, name)
 
 
-def phase_of_span(name: str) -> Phase | None:
-    """The phase that a span is of, by its name."""
-    return next((phase for phase, span in _DRAFT_SPANS.items() if span == name), None) or parse_phase(name)
-
-
 def span_names(phase: Phase) -> tuple[str, ...]:
     """The names that spans of a phase may have."""
     drafted = _DRAFT_SPANS.get(phase)

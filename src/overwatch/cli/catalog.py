@@ -1,18 +1,13 @@
-"""`overwatch catalog`: what is measured, who calls it what, what is healthy, what comes from what; registry.
-
-Rules of `catalog registry`: status 0 when every policy is kept, 1 when one is broken, 2 when a registry
-cannot be read.
-"""
+"""`overwatch catalog`: what is measured, its other names, what is healthy, what comes from what; registry."""
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import click
 
-from overwatch import conventions
 from overwatch.catalog import LIBRARIES, ROWS, Library, Metric, Scope, aliases_of, parse_library
 from overwatch.catalog.describe import (
     Stated,
@@ -29,15 +24,10 @@ from overwatch.catalog.describe import (
 from overwatch.catalog.graph import arrows, backwards, reach
 from overwatch.catalog.presets import DEFAULT, PRESETS, parse_preset
 from overwatch.catalog.records import InEvent, InField, InRow, Place, StruckOut, ids, places
-from overwatch.cli.live_check import live_check
 from overwatch.cli.recordings import BadInputError
 from overwatch.cli.streams import format_option
-from overwatch.conventions.model import Registry
-from overwatch.conventions.policies import Broken, compare
-from overwatch.conventions.policies import check as broken_policies
 
 _FORMAT = format_option("text", "json")
-_FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 _WIDTH: Final = 17
 
 
@@ -51,9 +41,6 @@ def _library(_: click.Context, __: click.Parameter, name: str | None) -> Library
 @click.group()
 def catalog() -> None:
     """Look up metrics: names, questions, limits, aliases."""
-
-
-catalog.add_command(live_check)
 
 
 @catalog.command()
@@ -216,7 +203,7 @@ def _aliases(row: Metric, library: Library) -> list[str]:
 
 @catalog.group("registry")
 def registry_group() -> None:
-    """The names that are emitted, as semantic conventions: write, check and compare them."""
+    """The names that are emitted, as semantic conventions."""
 
 
 @registry_group.command("write")
@@ -232,58 +219,3 @@ def write_(folder: Path) -> None:
     except OSError as error:
         raise BadInputError(f"{error.filename or folder}: {error.strerror or error}") from error
     click.echo(f"{len(FILES)} files are in {folder}")
-
-
-@registry_group.command("check")
-@click.argument("folder", type=_FOLDER, required=False)
-@_FORMAT
-def check_(folder: Path | None, fmt: str) -> None:
-    """Check names, units, types and stability of the registry in FOLDER; of this version's without."""
-    _finish(broken_policies(_registry(folder)), fmt, "every policy is kept")
-
-
-@registry_group.command("diff")
-@click.argument("before", type=_FOLDER)
-@click.argument("after", type=_FOLDER, required=False)
-@_FORMAT
-def diff(before: Path, after: Path | None, fmt: str) -> None:
-    """Report what users of the registry BEFORE would miss, or misread, in AFTER; in this version's without.
-
-    What is removed, renamed, retyped or less stable breaks compatibility; what is new does not.
-    """
-    old, new = _registry(before), _registry(after)
-    added = sorted(_names(new) - _names(old))
-    if fmt == "text":
-        for kind, name in added:
-            click.echo(f"new {kind} {name}")
-    _finish(compare(old, new), fmt, "nothing is broken", [" ".join(one) for one in added])
-
-
-def _registry(folder: Path | None) -> Registry:
-    from overwatch.generate.registry_reading import RegistryFileError, read_registry
-
-    if folder is None:
-        return conventions.registry()
-    try:
-        return read_registry(folder)
-    except RegistryFileError as error:
-        raise BadInputError(str(error)) from error
-
-
-def _names(registry: Registry) -> set[tuple[str, str]]:
-    signals = {(kind, one.name) for kind, one in registry.signals() if not one.imported}
-    return signals | {("attribute", key) for key, one in registry.attributes.items() if not one.imported}
-
-
-def _finish(broken: Sequence[Broken], fmt: str, well: str, added: Sequence[str] | None = None) -> None:
-    if fmt == "json":
-        more = {"added": list(added)} if added is not None else {}
-        found = [{"policy": one.policy, "name": one.name, "message": one.message} for one in broken]
-        click.echo(json.dumps({**more, "broken": found}, indent=2))
-    else:
-        for one in broken:
-            click.echo(str(one))
-        click.echo(
-            f"{len(broken)} {'policy is' if len(broken) == 1 else 'policies are'} broken" if broken else well
-        )
-    sys.exit(1 if broken else 0)

@@ -4,20 +4,13 @@ Owns the parts that Weaver's second format has and that Overwatch uses. Rules: f
 refers to attributes by key. Must not know what Overwatch measures, files or live telemetry.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final
 
 DEVELOPMENT: Final = "development"
-STABILITIES: Final = ("development", "alpha", "beta", "release_candidate", "stable")
-"""From the least to the most stable."""
-TYPES: Final = frozenset(
-    {"string", "int", "double", "boolean", "string[]", "int[]", "double[]", "boolean[]", "any"}
-)
-TEMPLATE: Final = "template"
-INSTRUMENTS: Final = ("counter", "updowncounter", "gauge", "histogram")
 
 
 class Level(Enum):
@@ -47,7 +40,8 @@ class Attribute:
 
     key: str
     kind: str
-    """One of `TYPES`, or `template[...]` of one: a family of keys below `key`."""
+    """`string`, `int`, `double`, `boolean`, a list of these as `int[]`, `any`, or `template[...]` of one of
+    these: a family of keys below `key`."""
     brief: str
     examples: tuple[str | int | float | bool, ...] = ()
     note: str = ""
@@ -56,16 +50,6 @@ class Attribute:
     stability: str = DEVELOPMENT
     imported: bool = False
     """Defined by OpenTelemetry's own conventions; here only so that it can be checked."""
-
-    @property
-    def is_template(self) -> bool:
-        """Whether it stands for all keys below it."""
-        return self.kind.startswith(TEMPLATE)
-
-    @property
-    def plain_kind(self) -> str:
-        """The type of a value, of a template too."""
-        return self.kind.removeprefix(f"{TEMPLATE}[").removesuffix("]") if self.is_template else self.kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +66,7 @@ class MetricDef:
 
     name: str
     instrument: str
-    """One of `INSTRUMENTS`."""
+    """`counter`, `updowncounter`, `gauge` or `histogram`."""
     unit: str
     brief: str
     note: str = ""
@@ -146,9 +130,6 @@ class SpanDef:
         return self.type
 
 
-Signal: TypeAlias = MetricDef | EventDef | EntityDef | SpanDef
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registry:
     """Everything that may be sent, by name; order is that of the files."""
@@ -158,29 +139,3 @@ class Registry:
     events: Mapping[str, EventDef]
     entities: Mapping[str, EntityDef]
     spans: Mapping[str, SpanDef]
-
-    def signals(self) -> Iterator[tuple[str, Signal]]:
-        """Every signal with the word for its kind."""
-        for kind, held in (
-            ("metric", self.metrics), ("event", self.events), ("entity", self.entities), ("span", self.spans),
-        ):  # fmt: skip
-            for signal in held.values():
-                yield kind, signal
-
-    def attribute(self, key: str) -> Attribute | None:
-        """What a key means: an attribute of that key, or the template that it is below of."""
-        found = self.attributes.get(key)
-        if found is not None:
-            return None if found.is_template else found
-        end = key.rfind(".")
-        while end > 0:
-            family = self.attributes.get(key[:end])
-            if family is not None and family.is_template:
-                return family
-            end = key.rfind(".", 0, end)
-        return None
-
-
-def refs_of(signal: Signal) -> tuple[Ref, ...]:
-    """The attributes that a signal refers to."""
-    return (*signal.identity, *signal.description) if isinstance(signal, EntityDef) else signal.attributes

@@ -7,7 +7,7 @@ events exist.
 from typing import Final
 
 from overwatch.catalog import Scope, Stage
-from overwatch.conventions.model import Attribute, Level, Member, Ref
+from overwatch.conventions.model import Attribute, Member
 from overwatch.otlp import wire
 
 
@@ -112,11 +112,3 @@ ENTITY_EVENTS: Final = (
 """Of OpenTelemetry's data model of entities, in development."""
 
 ATTRIBUTES: Final = (*RUN, *PRODUCER, *SUBJECT, *RECORD, *OPENTELEMETRY, *ENTITY_EVENTS)
-
-_REQUIRED: Final = frozenset({wire.RUN_ID, wire.SERVICE, wire.INSTANCE})
-RESOURCE: Final = tuple(
-    Ref(key=one.key, level=Level.REQUIRED if one.key in _REQUIRED else Level.RECOMMENDED)
-    for one in (*RUN, *PRODUCER, *OPENTELEMETRY)
-    if not one.key.startswith(("hw.", "error.", "system."))
-)
-"""What a resource of Overwatch's own producers may send."""

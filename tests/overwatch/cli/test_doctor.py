@@ -15,9 +15,8 @@ from overwatch import discovery
 from overwatch.cli import main
 from overwatch.cli.doctor import _safely, files, installed, reach, screens, versions
 from overwatch.cli.doctor_machine import FIRST_NS, State, Verdict, clocks, disks, gpus, ports
-from overwatch.cli.live_check import listen
 from overwatch.collector.service import Service
-from overwatch.otlp import wire
+from tests.overwatch.sdk.sink import grpc_sink, http_sink
 from tests.real.fake_nvml.machine import (
     DRIVER_NOT_LOADED,
     NO_PERMISSION,
@@ -340,19 +339,18 @@ def test_a_terminal_that_shows_less_states_why(
 
 def test_a_collector_takes_a_real_request() -> None:
     """Over HTTP, and over gRPC where the environment states it; the request is empty."""
-    received: list[wire.Request] = []
-    with listen("http://127.0.0.1:0", received.append) as place:
-        reported = list(reach(place))
+    with http_sink() as sink:
+        reported = list(reach(sink.endpoint))
 
     assert _states(iter(reported)) == [State.OK]
-    assert [len(one.SerializeToString()) for one in received] == [0]
+    assert [body for _, body in sink.bodies] == [b""]
 
 
 def test_a_collector_takes_a_real_request_over_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
     """By OpenTelemetry's own variable."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-    with listen("grpc://127.0.0.1:0", lambda _: None) as place:
-        reported = list(reach(place.replace("grpc://", "http://")))
+    with grpc_sink() as sink:
+        reported = list(reach(sink.endpoint))
 
     assert _states(iter(reported)) == [State.OK]
 
