@@ -58,6 +58,12 @@ def _extras() -> Iterator[str]:
     yield from project["optional-dependencies"]
 
 
+def _variables() -> Iterator[str]:
+    yield from re.findall(
+        r"\b(?:OVERWATCH|KUBEFLOW|OTEL)_[A-Z_]+\b", (ROOT / "docs/sdk.md").read_text(encoding="utf-8")
+    )
+
+
 NAMES: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "command": lambda: _commands(main, "overwatch"),
     "config key": _config_keys,
@@ -65,6 +71,7 @@ NAMES: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "metric": _metrics,
     "make target": _targets,
     "extra": _extras,
+    "environment variable": _variables,
 }
 """Names that exist now, by kind."""
 
@@ -103,6 +110,7 @@ def test_what_is_listed_is_gone_and_has_a_replacement(row: dict[str, str | int])
         ("metric", "overwatch.policy.kl_divergence"),
         ("make target", "bench-sdk"),
         ("extra", "tui"),
+        ("environment variable", "OVERWATCH_RUN_ID"),
         ("module", "overwatch.cli.main"),
     ],
 )

@@ -26,7 +26,6 @@ from overwatch.sdk.exporter.record_events import global_envs, is_plain, unpacked
 from overwatch.sdk.exporter.resource import host_name, resource, revision
 from overwatch.sdk.exporter.sampler import Sampler
 from overwatch.sdk.exporter.spool import Spool, SpoolMeta, spool_folder, spool_root
-from overwatch.sdk.exporter.trainjob import trainjob_of
 from overwatch.sdk.frames import Hello, Progress, Rolled, SpanEnded, Update
 from overwatch.sdk.rings.ringset import RingSet
 from overwatch.sdk.rings.source import Item, RingSource
@@ -120,7 +119,7 @@ class Exporter:
         shown = None if hello.quiet else ways[Signal.LOGS].shown
         self._sender = Sender(spool, lambda: OtlpTransport(ways), DeliveryLog(shown))
         instruments = Instruments(described, spool, frozenset(ways), env)
-        self._collect_s, self._instruments = instruments.interval_s, instruments
+        self._collect_s = instruments.interval_s
         stated = max(spool.next_seq - 1, source.stated)
         self._encoder = BatchEncoder(described, spool, instruments, hello.started, stated)
         self._encoder.fit(spool.room)
@@ -145,7 +144,6 @@ class Exporter:
             self._emit(started(hello, node=node, sha=found.sha, dirty=found.dirty))
             self._export()
         self._sampler = Sampler(hello.join or hello.run_id, self._emit, trainer) if hello.sample else None
-        self._trainjob = None if hello.rank else trainjob_of(env, hello.started)
 
     def run(self, shutdown: ShutdownSignal) -> None:
         """Work until the trainer is done; no thread is left to work afterwards, whatever is raised."""
@@ -154,16 +152,12 @@ class Exporter:
         finally:
             if self._sampler is not None:
                 self._sampler.stop()
-            if self._trainjob is not None:
-                self._trainjob.stop()
             self._sender.stop(_STOP_S)
 
     def _run(self, shutdown: ShutdownSignal) -> None:
         self._sender.start(self._progressed)
         if self._sampler is not None:
             self._sampler.start()
-        if self._trainjob is not None:
-            self._trainjob.start()
         deadline, pause = None, _BUSY_S
         while deadline is None:
             left = max(self._due - time.monotonic(), _LEAST_S) if self._items else pause
@@ -232,7 +226,6 @@ class Exporter:
         if now >= self._collect_at:
             self._collect_at = now + self._collect_s
             self._encoder.collect()
-            self._report_progress()
         if self._encoder.is_empty and not self._items and self._source.malformed == self._malformed:
             self._emit_trouble()
         elif self._is_due(now):
@@ -287,10 +280,7 @@ class Exporter:
         self._encoder.report_drops(self._dropped(), now=True)
         self._export()
         self._encoder.collect(is_last=True)
-        self._report_progress(is_last=True)
         self._sender.drain(deadline - time.monotonic() - _STOP_S)
-        if self._trainjob is not None:
-            self._trainjob.stop()
         if shutdown.is_exit:
             self._write_last_account()
             if self._end(shutdown) or is_late:
@@ -299,14 +289,6 @@ class Exporter:
         self._sender.stop(_STOP_S)
         self._write_last_account()
         self._spool.close(discard=True)
-
-    def _report_progress(self, *, is_last: bool = False) -> None:
-        """Give the TrainJob the newest numbers; the last ones leave before the trainer's process ends."""
-        if self._trainjob is not None:
-            found = self._instruments
-            self._trainjob.report(found.update, found.newest(), self._finished)
-            if is_last:
-                self._trainjob.finish()
 
     def _end(self, shutdown: ShutdownSignal) -> bool:
         """Send the end that the trainer did not; whether there was one to send."""

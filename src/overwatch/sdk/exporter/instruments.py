@@ -58,8 +58,6 @@ class Instruments:
         self._newest: dict[str, dict[str, float]] = {}
         """By metric, then by lane (empty where the metric has one subject)."""
         self._step: int | None = None
-        self.update: int | None = None
-        """Number of the newest update."""
         for row in (UPDATES, EPISODES, STEPS):
             self._set(row, [""], [0.0])
         self._non_finite = self._meter.create_counter(NON_FINITE.name, NON_FINITE.unit, NON_FINITE.asks)
@@ -74,10 +72,6 @@ class Instruments:
             self._add(EPISODES, len(event.env_id))
         elif isinstance(event, NonFiniteSeen):
             self._non_finite.add(max(event.count, 0))
-
-    def newest(self) -> dict[str, float]:
-        """The newest value of each row that has one subject, by its name."""
-        return {name: values[""] for name, values in self._newest.items() if "" in values}
 
     def count_updates(self, more: int) -> None:
         """Take how many updates there were since the last time."""
@@ -108,8 +102,6 @@ class Instruments:
             before = (event.index if first is None else first) - 1 if self._step is None else self._step
             self._step = max(event.index, before)
             self._add(STEPS, len(next(iter(event.keys.values()))) * max(event.index - before, 0))
-        if event.scope is Scope.POLICY and event.index is not None:
-            self.update = event.index
         if event.scope not in _SCOPES:
             return
         lanes = event.keys["gpu_id"].words() if event.scope is Scope.GPU else [""]
